@@ -1,0 +1,32 @@
+"""Common random numbers: every draw is a function of (seed, stream, step) and the place in the batch."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import Tensor
+
+
+def generator(*key: int | str) -> torch.Generator:
+    """A CPU generator named by `key`; equal keys, equal draws, on any machine and device.
+
+    Draws are made on the CPU and moved, so that a run sees the same numbers whatever it trains on.
+    """
+    digest = hashlib.blake2b("/".join(map(str, key)).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+
+
+def normal(shape: tuple[int, ...], *key: int | str) -> Tensor:
+    """Standard normal numbers of `shape`."""
+    return torch.randn(shape, generator=generator(*key))
+
+
+def uniform(shape: tuple[int, ...], *key: int | str) -> Tensor:
+    """Numbers of `shape`, uniform in [0, 1)."""
+    return torch.rand(shape, generator=generator(*key))
+
+
+def permutation(n: int, *key: int | str) -> Tensor:
+    """A random order of 0..n-1."""
+    return torch.randperm(n, generator=generator(*key))

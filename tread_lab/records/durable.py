@@ -1,0 +1,128 @@
+"""Files that are whole or absent: temporary name, fsync, rename; and locks that die with their owner."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tread_lab.spec.errors import UserError
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path to write; it takes the place of `path` only when the block succeeds.
+
+    Raises:
+        UserError: the folder cannot be written or the disk is full; `path` is as it was before.
+    """
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise disk_error(error, path) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path`, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as indented JSON, whole or not at all."""
+    write_text(path, json.dumps(value, indent=1) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The value in `path`, or nothing if the file is absent or damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def disk_error(error: OSError, path: Path) -> UserError:
+    """The one line a failed write becomes."""
+    remedies = {
+        errno.ENOSPC: "make room and run the same command again",
+        errno.EDQUOT: "make room and run the same command again",
+        errno.EACCES: "choose a folder you may write with --root",
+        errno.EROFS: "choose a folder you may write with --root",
+        errno.EPERM: "choose a folder you may write with --root",
+    }
+    remedy = remedies.get(error.errno or 0, "choose another folder with --root")
+    return UserError(f"cannot write {path}: {error.strerror or error}; {remedy}")
+
+
+class Busy(UserError):
+    """Somebody else holds the lock."""
+
+
+@contextlib.contextmanager
+def exclusive(path: Path, what: str) -> Iterator[None]:
+    """Hold `path` as a lock for the block; the system frees it when the process ends, however.
+
+    Raises:
+        Busy: another live process holds it.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+    except OSError as error:
+        raise disk_error(error, path) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Busy(f"{what} is in use by another process ({holder(path)})") from None
+        file.truncate(0)
+        file.write(f"pid {os.getpid()} on {os.uname().nodename}")
+        file.flush()
+        yield
+
+
+def is_held(path: Path) -> bool:
+    """Whether a live process holds the lock."""
+    try:
+        with path.open("r") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def holder(path: Path) -> str:
+    """Who wrote its name into the lock last."""
+    try:
+        return path.read_text() or "unknown"
+    except OSError:
+        return "unknown"
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

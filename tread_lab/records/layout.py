@@ -1,0 +1,208 @@
+"""Where everything lies: the lab folder, its runs and sweeps, and the files of one run."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tread_lab.records.durable import exclusive, is_held, read_json, write_json, write_text
+from tread_lab.records.log import Entry, LogWriter, latest, read_entries
+from tread_lab.spec.decode import decode, encode
+from tread_lab.spec.errors import UserError, suggest
+from tread_lab.spec.evaluation import EvaluationSpec
+from tread_lab.spec.run import RunSpec
+from tread_lab.spec.signature import signature
+
+TERMINAL = ("completed", "diverged", "failed", "stopped")
+
+
+@dataclass(frozen=True)
+class Lab:
+    """The folder that holds every run and sweep; `--root` or TREAD_LAB_ROOT, else `./lab`."""
+
+    root: Path
+
+    @staticmethod
+    def at(root: str | os.PathLike[str] | None = None) -> Lab:
+        return Lab(Path(root or os.environ.get("TREAD_LAB_ROOT") or "lab").absolute())
+
+    @property
+    def mlflow_uri(self) -> str:
+        """MLFLOW_TRACKING_URI where set, else the SQLite store of this lab."""
+        return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{self.root / 'mlflow.db'}"
+
+    def run(self, name: str) -> RunFolder:
+        """The folder of the run with signature `name`, whether it exists or not."""
+        return RunFolder(self.root / "runs" / _safe(name))
+
+    def run_of(self, spec: RunSpec) -> RunFolder:
+        return self.run(signature(spec))
+
+    def sweep(self, name: str) -> SweepFolder:
+        """The folder of the sweep `name`, whether it exists or not."""
+        return SweepFolder(self.root / "sweeps" / _safe(name))
+
+    def known_sweep(self, name: str) -> SweepFolder:
+        """The folder of a sweep that was planned before.
+
+        Raises:
+            UserError: there is no such sweep; names what there is.
+        """
+        folder = self.sweep(Path(name).stem if name.endswith((".yaml", ".yml")) else name)
+        if not folder.plan_path.exists():
+            raise UserError(f"no sweep {name!r} in {self.root}{suggest(name, self.sweeps())}")
+        return folder
+
+    def known_run(self, name: str) -> RunFolder:
+        """The folder of a run that was started before; an unambiguous prefix is enough."""
+        runs = [p.name for p in sorted((self.root / "runs").glob(f"{_safe(name)}*"))]
+        if len(runs) != 1:
+            what = "no run" if not runs else f"{len(runs)} runs match"
+            raise UserError(f"{what} {name!r} in {self.root}; `tread-lab status` lists them")
+        return self.run(runs[0])
+
+    def sweeps(self) -> list[str]:
+        """The names of all planned sweeps."""
+        return sorted(path.parent.name for path in self.root.glob("sweeps/*/plan.json"))
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The record of one run: spec, origin, log, checkpoints, evaluations, result."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def log_path(self) -> Path:
+        return self.path / "log.jsonl"
+
+    def claim(self) -> AbstractContextManager[None]:
+        """Be the only process that writes this run; freed when the process ends."""
+        return exclusive(self.path / ".claim", f"run {self.name}")
+
+    def create(self, spec: RunSpec) -> None:
+        """Write the resolved spec, once."""
+        if not (self.path / "spec.yaml").exists():
+            write_text(self.path / "spec.yaml", yaml.safe_dump(encode(spec), sort_keys=False))
+
+    def spec(self) -> RunSpec:
+        try:
+            tree = yaml.safe_load((self.path / "spec.yaml").read_text(encoding="utf-8"))
+        except (OSError, yaml.YAMLError):
+            raise UserError(f"run {self.name} has no readable spec.yaml in {self.path}") from None
+        return decode(RunSpec, tree)
+
+    def log(self) -> LogWriter:
+        return LogWriter(self.log_path)
+
+    def entries(self) -> list[Entry]:
+        """One entry per (key, step), in order of steps."""
+        return latest(read_entries(self.log_path))
+
+    def write_origin(self, attempt: dict[str, Any]) -> None:
+        """Add where and with what this attempt runs; earlier attempts stay."""
+        write_json(self.path / "origin.json", [*self.origin(), attempt])
+
+    def origin(self) -> list[dict[str, Any]]:
+        return read_json(self.path / "origin.json") or []
+
+    def finish(self, state: str, **facts: Any) -> None:
+        """Record the terminal state; written last."""
+        assert state in TERMINAL
+        write_json(self.path / "result.json", {"state": state, **facts})
+
+    def reopen(self) -> None:
+        """Forget the terminal state, so that the run is taken up again."""
+        (self.path / "result.json").unlink(missing_ok=True)
+
+    def result(self) -> dict[str, Any] | None:
+        """The terminal state and its facts, or nothing while there is none."""
+        result = read_json(self.path / "result.json")
+        return result if isinstance(result, dict) and result.get("state") in TERMINAL else None
+
+    def state(self) -> str:
+        """pending | running | interrupted, or the terminal state."""
+        result = self.result()
+        if result is not None:
+            return str(result["state"])
+        if is_held(self.path / ".claim"):
+            return "running"
+        return "interrupted" if self.log_path.exists() else "pending"
+
+    def evaluation(self, spec: EvaluationSpec) -> EvaluationFolder:
+        return EvaluationFolder(self.path / "evaluations" / signature(spec))
+
+    def evaluations(self) -> Iterator[EvaluationFolder]:
+        for path in sorted(self.path.glob("evaluations/*/metrics.json")):
+            yield EvaluationFolder(path.parent)
+
+
+@dataclass(frozen=True)
+class EvaluationFolder:
+    """One evaluation of a run: its spec, its numbers (written last), its arrays and pictures."""
+
+    path: Path
+
+    def write(self, spec: EvaluationSpec, metrics: dict[str, float], **facts: Any) -> None:
+        tree = {"spec": encode(spec), "metrics": metrics, **facts}
+        write_json(self.path / "metrics.json", tree)
+
+    def read(self) -> dict[str, Any] | None:
+        """`{spec, metrics, ...}`, or nothing while the evaluation is not complete."""
+        tree = read_json(self.path / "metrics.json")
+        return tree if isinstance(tree, dict) and "metrics" in tree else None
+
+    @property
+    def done(self) -> bool:
+        return self.read() is not None
+
+
+@dataclass(frozen=True)
+class SweepFolder:
+    """One sweep: its immutable plan and what is made from its runs."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def plan_path(self) -> Path:
+        return self.path / "plan.json"
+
+    @property
+    def figures(self) -> Path:
+        return self.path / "figures"
+
+    def claim(self) -> AbstractContextManager[None]:
+        """Be the only driver of this sweep; freed when the process ends."""
+        return exclusive(self.path / ".claim", f"sweep {self.name}")
+
+    def read_plan(self) -> dict[str, Any] | None:
+        tree = read_json(self.plan_path)
+        if tree is None and self.plan_path.exists():
+            raise UserError(f"{self.plan_path} is damaged; restore it or choose another --name")
+        return tree if isinstance(tree, dict) else None
+
+
+def _safe(name: str) -> str:
+    """A name that cannot leave its folder."""
+    if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name):
+        raise UserError(f"{name!r} is not a name; use letters, digits, '-', '_' and '.'")
+    return name

@@ -1,0 +1,97 @@
+"""The append-only log of a run: one checksummed JSON line per value, replays change nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from tread_lab.records.durable import disk_error
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One logged value: sequence number, step, key, value and the wall clock in seconds."""
+
+    n: int
+    step: int
+    key: str
+    value: float
+    time: float
+
+
+class LogWriter:
+    """Appends entries to `path`, continuing the sequence that is already there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._next = max((entry.n for entry in read_entries(path)), default=-1) + 1
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            torn = path.exists() and not path.read_bytes()[-1:] in (b"", b"\n")
+            self._file = path.open("a", encoding="utf-8")
+            if torn:
+                self._file.write("\n")
+        except OSError as error:
+            raise disk_error(error, path) from error
+
+    def __call__(self, step: int, **values: float) -> None:
+        """Log `key=value` pairs at one step; `/` in keys is written with a dict: `log(1, **d)`."""
+        try:
+            for key, value in values.items():
+                self._file.write(_line(Entry(self._next, step, key, float(value), time.time())))
+                self._next += 1
+            self._file.flush()
+        except OSError as error:
+            raise disk_error(error, self.path) from error
+
+    def __enter__(self) -> LogWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def read_entries(path: Path, offset: int = 0) -> Iterator[Entry]:
+    """The valid entries from byte `offset` on, in file order; damaged lines are passed over."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        file.seek(offset)
+        for raw in file:
+            entry = _parse(raw)
+            if entry is not None:
+                yield entry
+
+
+def latest(entries: Iterable[Entry]) -> list[Entry]:
+    """One entry per (key, step), the last written winning, sorted by step then sequence."""
+    unique = {(entry.key, entry.step): entry for entry in entries}
+    return sorted(unique.values(), key=lambda entry: (entry.step, entry.n))
+
+
+def _line(entry: Entry) -> str:
+    value: float | str = entry.value if math.isfinite(entry.value) else str(entry.value)
+    fields = {"n": entry.n, "step": entry.step, "key": entry.key, "value": value}
+    body = json.dumps({**fields, "time": round(entry.time, 3)})
+    return f'{body[:-1]}, "crc": "{zlib.crc32(body.encode()):08x}"}}\n'
+
+
+def _parse(raw: bytes) -> Entry | None:
+    try:
+        body, _, tail = raw.decode().rstrip("\n").rpartition(', "crc": "')
+        if tail != f'{zlib.crc32((body + "}").encode()):08x}"}}':
+            return None
+        tree = json.loads(body + "}")
+        return Entry(tree["n"], tree["step"], tree["key"], float(tree["value"]), tree["time"])
+    except (ValueError, KeyError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,164 @@
+"""Strict decoding of plain trees into frozen dataclasses, with dotted paths and suggestions."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from tread_lab.spec.errors import UserError, suggest
+
+T = TypeVar("T")
+
+
+def decode(cls: type[T], tree: Any, path: str = "") -> T:
+    """Build the frozen dataclass `cls` from a plain tree of dicts, lists and scalars.
+
+    A dataclass may accept a shorthand by a static method `from_shorthand(value) -> dict`, called
+    for anything that is not a mapping.
+
+    Raises:
+        UserError: an unknown key, a missing key or a value of the wrong type, with its dotted path.
+    """
+    if isinstance(tree, cls):
+        return tree
+    if not isinstance(tree, Mapping):
+        shorthand = getattr(cls, "from_shorthand", None)
+        if shorthand is None or tree is None:
+            raise UserError(f"expected a mapping, got {_show(tree)}").at(path)
+        try:
+            tree = shorthand(tree)
+        except UserError as error:
+            raise error.at(path) from None
+    fields = _fields(cls)
+    for key in tree:
+        if key not in fields:
+            raise UserError(f"unknown key {key!r}{suggest(key, fields)}").at(path)
+    values = {}
+    for name, (hint, required) in fields.items():
+        if name in tree:
+            values[name] = _value(hint, tree[name], _join(path, name))
+        elif required:
+            raise UserError(f"missing key {name!r}").at(path)
+    try:
+        return cls(**values)
+    except UserError as error:
+        raise error.at(path) from None
+
+
+def encode(value: Any) -> Any:
+    """The plain tree of a dataclass: dicts, lists and scalars, in field order."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, tuple | list):
+        return [encode(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: encode(item) for key, item in value.items()}
+    return value
+
+
+@functools.cache
+def _fields(cls: type) -> dict[str, tuple[Any, bool]]:
+    """Field name -> (type hint, whether it must be given)."""
+    hints = typing.get_type_hints(cls)
+    missing = dataclasses.MISSING
+    return {
+        f.name: (hints[f.name], f.default is missing and f.default_factory is missing)
+        for f in dataclasses.fields(cls)  # type: ignore[arg-type]
+    }
+
+
+def _value(hint: Any, value: Any, path: str) -> Any:
+    """One value decoded after its type hint."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return _union(get_args(hint), value, path)
+    if origin is Literal:
+        choices = get_args(hint)
+        if value in choices and type(value) in {type(c) for c in choices}:
+            return value
+        raise UserError(f"{_show(value)} is not one of {_names(choices)}").at(path)
+    if origin is tuple:
+        return _tuple(get_args(hint), value, path)
+    if origin is Mapping or hint is Mapping or origin is dict:
+        if not isinstance(value, Mapping):
+            raise UserError(f"expected a mapping, got {_show(value)}").at(path)
+        return dict(value)
+    if dataclasses.is_dataclass(hint):
+        return decode(typing.cast(type, hint), value, path)
+    if hint is Any:
+        return value
+    return _scalar(hint, value, path)
+
+
+def _union(options: tuple[Any, ...], value: Any, path: str) -> Any:
+    if value is None and type(None) in options:
+        return None
+    options = tuple(option for option in options if option is not type(None))
+    tagged = {_kind(o): o for o in options if dataclasses.is_dataclass(o)}
+    if tagged and isinstance(value, Mapping):
+        default = next(iter(tagged))
+        kind = value.get("kind", default)
+        if kind not in tagged:
+            raise UserError(f"unknown kind {kind!r}{suggest(kind, map(str, tagged))}").at(path)
+        return decode(tagged[kind], value, path)
+    if tagged and isinstance(value, tuple(tagged.values())):
+        return value
+    if tagged and isinstance(value, str) and value in tagged:
+        return decode(tagged[value], {"kind": value}, path)
+    if len(options) == 1:
+        return _value(options[0], value, path)
+    for option in sorted(options, key=lambda o: 0 if type(value) is o else 1):
+        try:
+            return _value(option, value, path)
+        except UserError:
+            continue
+    names = " or ".join(getattr(o, "__name__", str(o)) for o in options)
+    raise UserError(f"expected {names}, got {_show(value)}").at(path)
+
+
+def _kind(cls: Any) -> str:
+    """The tag of one member of a tagged union: the default of its field `kind`."""
+    return str(next(f.default for f in dataclasses.fields(cls) if f.name == "kind"))
+
+
+def _tuple(args: tuple[Any, ...], value: Any, path: str) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise UserError(f"expected a list, got {_show(value)}").at(path)
+    if len(args) == 2 and args[1] is Ellipsis:
+        return tuple(_value(args[0], item, f"{path}[{k}]") for k, item in enumerate(value))
+    if len(value) != len(args):
+        raise UserError(f"expected {len(args)} values, got {len(value)}").at(path)
+    return tuple(_value(a, v, f"{path}[{k}]") for k, (a, v) in enumerate(zip(args, value)))
+
+
+def _scalar(hint: type, value: Any, path: str) -> Any:
+    if hint is float and type(value) in (int, float):
+        if not math.isfinite(value):
+            raise UserError(f"expected a finite number, got {value}").at(path)
+        return float(value)
+    if hint is int and type(value) is float and value.is_integer():
+        return int(value)
+    if type(value) is hint:
+        return value
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+    raise UserError(f"expected {names.get(hint, hint.__name__)}, got {_show(value)}").at(path)
+
+
+def _names(choices: tuple[Any, ...]) -> str:
+    return ", ".join(map(str, choices))
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,23 @@
+"""The one exception a user's mistake becomes: a single line saying what, where and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """A mistake in what the user wrote; the command line prints it as one line and exits with 2."""
+
+    def at(self, path: str) -> UserError:
+        """The same mistake with the dotted path `path` in front of it."""
+        return UserError(f"{path}: {self}" if path else str(self))
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """`, did you mean 'x'?` for a near miss, else the list of what is known."""
+    known = sorted(known)
+    near = difflib.get_close_matches(str(name), known, n=1)
+    if near:
+        return f", did you mean {near[0]!r}?"
+    return f" (known: {', '.join(known)})" if known else ""

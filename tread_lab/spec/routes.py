@@ -1,0 +1,118 @@
+"""A route r(i->j) with its selection rate: how it is written, resolved against a depth and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tread_lab.spec.errors import UserError
+
+Position = int | float | str
+Selection = Literal["random"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteSpec:
+    """Tokens routed around blocks `start`..`end`, **both inclusive** (TREAD eq. 5 of SG).
+
+    A position is a block number (`2`), counted from the depth B (`B-4`), or a fraction of the
+    depth (`1/6`, `0.25`): block floor(fraction * B + 1/2), that is, rounded half up.
+
+    Attributes:
+        start: i, the first block that routed tokens skip.
+        end: j, the last block that routed tokens skip.
+        rate: s in [0, 1), the fraction of the N tokens that is routed: floor(s N) of them.
+        selection: how the routed tokens are chosen.
+    """
+
+    start: Position
+    end: Position
+    rate: float = 0.5
+    selection: Selection = "random"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rate < 1:
+            raise UserError(f"rate: {self.rate} is outside [0, 1): at 1 no token would be left")
+
+    @staticmethod
+    def from_shorthand(value: Any) -> dict[str, Any]:
+        """`2->8` is short for `{start: 2, end: 8}`."""
+        match = re.fullmatch(r"\s*(.+?)\s*->\s*(.+?)\s*", value) if isinstance(value, str) else None
+        if match is None:
+            raise UserError(f"{value!r} is not a route; write '2->8' or {{start: 2, end: B-4}}")
+        return {"start": _number(match[1]), "end": _number(match[2])}
+
+    def resolved(self, depth: int) -> RouteSpec:
+        """The same route with block numbers, checked against a network of `depth` blocks."""
+        start, end = block_index(self.start, depth), block_index(self.end, depth)
+        if not 0 <= start < depth or not 0 <= end < depth:
+            raise UserError(
+                f"route {start}->{end} leaves the network: blocks are 0..{depth - 1} (B={depth})"
+            )
+        if start > end:
+            raise UserError(f"route {start}->{end} starts after its end; both ends are inclusive")
+        return dataclasses.replace(self, start=start, end=end)
+
+    @property
+    def blocks(self) -> range:
+        """The blocks that routed tokens skip; the route must be resolved."""
+        assert isinstance(self.start, int) and isinstance(self.end, int)
+        return range(self.start, self.end + 1)
+
+    def routed(self, tokens: int) -> int:
+        """floor(s N): how many of `tokens` are routed (truncated, as in the official code)."""
+        return int(tokens * self.rate + 1e-9)
+
+    def __str__(self) -> str:
+        return f"{self.start}->{self.end}"
+
+
+def block_index(position: Position, depth: int) -> int:
+    """The block number that a written position means in a network of `depth` blocks."""
+    value = _number(position)
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return int(value * depth + 0.5)
+    match = re.fullmatch(r"B\s*-\s*(\d+)", value)
+    if match is None:
+        raise UserError(f"{position!r} is not a position; write 2, B-4, 1/6 or 0.25")
+    return depth - int(match[1])
+
+
+def resolve_routes(routes: Sequence[RouteSpec], depth: int) -> tuple[RouteSpec, ...]:
+    """Routes with block numbers, in order and disjoint; routes of rate 0 are dense and fall away.
+
+    Raises:
+        UserError: a route out of range, out of order or overlapping the one before it.
+    """
+    resolved: list[RouteSpec] = []
+    for k, route in enumerate(routes):
+        try:
+            route = route.resolved(depth)
+        except UserError as error:
+            raise error.at(f"routes[{k}]") from None
+        if resolved and route.blocks[0] <= resolved[-1].blocks[-1]:
+            raise UserError(
+                f"routes[{k}]: {route} must start after {resolved[-1]} has ended;"
+                " list routes in order, without overlap"
+            )
+        resolved.append(route)
+    return tuple(route for route in resolved if route.rate > 0)
+
+
+def _number(text: Position) -> Position:
+    """`3` -> 3, `0.25` and `1/4` -> 0.25 (a fraction of the depth), anything else unchanged."""
+    if isinstance(text, float) and not 0 <= text <= 1:
+        raise UserError(f"{text} is not a position; a fraction of the depth lies in [0, 1]")
+    if not isinstance(text, str):
+        return text
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    if re.fullmatch(r"0?\.\d+", text):
+        return float(text)
+    match = re.fullmatch(r"(\d+)\s*/\s*([1-9]\d*)", text)
+    return _number(int(match[1]) / int(match[2])) if match else text
