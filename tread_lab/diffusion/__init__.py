@@ -1,0 +1,13 @@
+"""Diffusion processes: what noise does to data, what is learned, what is integrated."""
+
+from tread_lab.diffusion.edm import EDM
+from tread_lab.diffusion.process import Network, Process
+from tread_lab.spec.run import ProcessSpec
+
+
+def build_process(spec: ProcessSpec) -> Process:
+    """The process of a spec: the only switch on its kind."""
+    return EDM(spec)
+
+
+__all__ = ["EDM", "Network", "Process", "build_process"]

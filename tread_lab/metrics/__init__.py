@@ -1,0 +1,1 @@
+"""How good generated images are: distances, precision and recall in named feature spaces."""

@@ -1,0 +1,1 @@
+"""Figures and tables from the records of a sweep; never imports torch."""

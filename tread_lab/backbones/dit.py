@@ -1,0 +1,149 @@
+"""DiT (Peebles & Xie 2023) with the published parameter names, walking its blocks under a plan."""
+
+# B batch, N tokens, D width, C channels, H height, W width, p patch side
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tread_lab.backbones.parts import (
+    Attention,
+    LabelEmbedder,
+    LevelEmbedder,
+    Mlp,
+    modulate,
+    sincos_positions,
+)
+from tread_lab.routing.select import RoutePlan
+from tread_lab.routing.walk import Observer, walk
+from tread_lab.spec.run import ModelSpec
+
+
+class DiTBlock(nn.Module):
+    """Attention and MLP, each shifted, scaled and gated by the conditioning (adaLN-zero)."""
+
+    def __init__(self, width: int, heads: int, hidden: int) -> None:
+        super().__init__()
+        self.attn = Attention(width, heads)
+        self.mlp = Mlp(width, hidden)
+        self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(width, 6 * width))
+
+    def forward(self, x_BND: Tensor, c_BD: Tensor, positions_BNP: Tensor | None = None) -> Tensor:
+        m = self.adaLN_modulation(c_BD).chunk(6, dim=1)
+        h = modulate(_norm(x_BND), m[0], m[1])
+        x_BND = torch.addcmul(x_BND, m[2][:, None], self.attn(h))
+        h = modulate(_norm(x_BND), m[3], m[4])
+        return torch.addcmul(x_BND, m[5][:, None], self.mlp(h))
+
+
+class FinalLayer(nn.Module):
+    """Modulated norm and the linear map to pixels of a patch."""
+
+    def __init__(self, width: int, patch: int, channels: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, patch * patch * channels)
+        self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(width, 2 * width))
+
+    def forward(self, x_BND: Tensor, c_BD: Tensor) -> Tensor:
+        shift_BD, scale_BD = self.adaLN_modulation(c_BD).chunk(2, dim=1)
+        out: Tensor = self.linear(modulate(_norm(x_BND), shift_BD, scale_BD))
+        return out
+
+
+class PatchEmbedder(nn.Module):
+    """Patches to tokens by a strided convolution, in raster order."""
+
+    def __init__(self, channels: int, width: int, patch: int) -> None:
+        super().__init__()
+        self.proj = nn.Conv2d(channels, width, patch, stride=patch)
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        out: Tensor = self.proj(x_BCHW)
+        return out.flatten(2).transpose(1, 2)
+
+
+class DiT(nn.Module):
+    """A class-conditional diffusion transformer over `size` x `size` samples.
+
+    Routing adds no parameter: it is the argument `plan` of a forward pass.
+
+    Args:
+        fp32_blocks: blocks that stay in fp32 under autocast.
+        out_channels: channels of the output; published checkpoints have 2 C (learned variance).
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        *,
+        channels: int,
+        size: int,
+        classes: int,
+        fp32_blocks: Collection[int] = (),
+        out_channels: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.spec, self.classes = spec, classes
+        self.out_channels = out_channels or channels
+        self.fp32_blocks = frozenset(fp32_blocks)
+        hidden = int(spec.width * spec.mlp_ratio)
+        self.x_embedder = PatchEmbedder(channels, spec.width, spec.patch)
+        self.t_embedder = LevelEmbedder(spec.width)
+        self.y_embedder = LabelEmbedder(classes, spec.width)
+        positions_1ND = sincos_positions(size // spec.patch, spec.width)[None]
+        self.pos_embed = nn.Parameter(positions_1ND, requires_grad=False)
+        blocks = (DiTBlock(spec.width, spec.heads, hidden) for _ in range(spec.depth))
+        self.blocks = nn.ModuleList(blocks)
+        self.final_layer = FinalLayer(spec.width, spec.patch, self.out_channels)
+        self._initialise()
+
+    def forward(
+        self,
+        x_BCHW: Tensor,
+        t_B: Tensor,
+        y_B: Tensor,
+        plan: RoutePlan | None = None,
+        observe: Observer | None = None,
+    ) -> Tensor:
+        """The raw output, B x out_channels x H x W, at embedded levels t and labels y.
+
+        Args:
+            y_B: class labels; `classes` is the null class.
+        """
+        x_BND = self.x_embedder(x_BCHW) + self.pos_embed
+        c_BD = self.t_embedder(t_B) + self.y_embedder(y_B)
+        x_BND = walk(self.blocks, x_BND, c_BD, plan=plan, fp32=self.fp32_blocks, observe=observe)
+        return self._unpatchify(self.final_layer(x_BND, c_BD))
+
+    def _unpatchify(self, x_BND: Tensor) -> Tensor:
+        B, N, _ = x_BND.shape
+        p, side = self.spec.patch, round(N**0.5)
+        x = x_BND.view(B, side, side, p, p, self.out_channels)
+        return x.permute(0, 5, 1, 3, 2, 4).reshape(B, self.out_channels, side * p, side * p)
+
+    def _initialise(self) -> None:
+        """Xavier linears, zero biases, N(0, .02) tables; `adaln_zero` then zeroes modulations and
+        output, `official_code` zeroes them before Xavier, which overwrites the zeros again."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+        nn.init.xavier_uniform_(self.x_embedder.proj.weight.view(self.spec.width, -1))
+        assert self.x_embedder.proj.bias is not None
+        nn.init.zeros_(self.x_embedder.proj.bias)
+        nn.init.normal_(self.y_embedder.embedding_table.weight, std=0.02)
+        for layer in (self.t_embedder.mlp[0], self.t_embedder.mlp[2]):
+            nn.init.normal_(layer.weight, std=0.02)
+        if self.spec.init == "adaln_zero":
+            outputs = [block.adaLN_modulation[1] for block in self.blocks]
+            for layer in (*outputs, self.final_layer.adaLN_modulation[1], self.final_layer.linear):
+                nn.init.zeros_(layer.weight)
+
+
+def _norm(x_BND: Tensor) -> Tensor:
+    """LayerNorm without affine parameters, eps 1e-6."""
+    return F.layer_norm(x_BND, x_BND.shape[-1:], eps=1e-6)

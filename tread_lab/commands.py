@@ -1,0 +1,277 @@
+"""One function per command: load, do, show; each returns the exit code."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any
+
+from tread_lab import config, screen
+from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.spec.decode import decode, encode
+from tread_lab.spec.errors import UserError
+from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
+from tread_lab.spec.run import RunSpec
+from tread_lab.spec.sweep import Experiment
+
+INTERRUPTED = 130
+
+
+def sweep(options: Namespace) -> int:
+    """Plan a sweep, run what is not done, draw and rank."""
+    from tread_lab.sweep import plan as plans
+    from tread_lab.sweep.estimate import estimate
+
+    name, spec, experiment = config.load_sweep(options.file, options.overrides)
+    plan = plans.make_plan(options.name or name, spec, experiment)
+    lab = Lab.at(options.root)
+    if options.json and options.plan:
+        print(json.dumps(plans.to_tree(plan)))
+        return 0
+    lab.sweep(plan.name)
+    lanes = _lanes(options)
+    screen.show_plan(plan, lab, estimate(plan, lab, lanes=lanes, device=options.device), lanes)
+    if options.plan:
+        return 0
+    return _drive(options, lab, plan, lanes)
+
+
+def _drive(options: Namespace, lab: Lab, plan: Any, lanes: int) -> int:
+    from tread_lab.sweep.execute import Interrupted
+    from tread_lab.sweep.plan import store_plan
+
+    folder = lab.sweep(plan.name)
+    with folder.claim():
+        store_plan(folder, plan)
+        todo = plan.open_tasks(lab)
+        try:
+            if todo:
+                with ExitStack() as stack:
+                    stack.enter_context(_live_sync(options, lab, plan.name))
+                    watch = stack.enter_context(screen.progress(plan, lab, todo, lanes))
+                    _executor(options).run(lab, todo, watch)
+        except Interrupted:
+            screen.say(f"stopped with checkpoints; the same command continues {plan.name}")
+            return INTERRUPTED
+        return _conclude(options, lab, plan.name, changed=bool(todo))
+
+
+def _conclude(options: Namespace, lab: Lab, name: str, *, changed: bool) -> int:
+    """Figures, MLflow, table; the exit code says whether every run has a result."""
+    from analysis.figures import write_figures
+
+    folder = lab.sweep(name)
+    figures = write_figures(lab, name) if changed or not folder.figures.exists() else []
+    if not options.no_mlflow:
+        _sync(lab, name)
+    frame = screen.show_ranking(lab, name, as_json=options.json)
+    screen.show_places(lab, folder, figures, mlflow=not options.no_mlflow)
+    return int((frame["state"] == "failed").any())
+
+
+def train(options: Namespace) -> int:
+    """Train one run and measure it as its experiment says."""
+    from tread_lab.sweep.execute import InlineExecutor, Interrupted
+    from tread_lab.sweep.trial import Task, is_complete
+
+    experiment = config.load_experiment(options.experiment, options.overrides)
+    spec = _run_spec(experiment, options)
+    lab = Lab.at(options.root)
+    task = Task(spec, decode_evaluations(experiment.evaluate, experiment.sampler))
+    folder = lab.run_of(spec)
+    if not is_complete(lab, task):
+        try:
+            with screen.run_progress(spec) as watch:
+                executor = InlineExecutor(device=options.device, threads=options.threads)
+                executor.run(lab, [task], watch)
+        except Interrupted:
+            screen.say(f"stopped with a checkpoint; the same command continues run {folder.name}")
+            return INTERRUPTED
+    screen.show_run(folder)
+    return int(folder.state() == "failed")
+
+
+def evaluate(options: Namespace) -> int:
+    """Measure the runs of a sweep, or one run; nothing is trained."""
+    import torch
+
+    from tread_lab.engine import device as devices
+    from tread_lab.engine.evaluate import evaluate as measure
+
+    lab = Lab.at(options.root)
+    torch.set_num_threads(options.threads)
+    device = devices.pick(options.device)
+    rows = []
+    for folder, specs in _to_measure(lab, options):
+        for spec in specs:
+            metrics = measure(folder, spec, device, cache=lab.root / "cache")
+            rows.append({"run": folder.name, "evaluation": spec.kind, **metrics})
+            if not options.json:
+                screen.say(f"{folder.name} {spec.kind}: {screen.metrics_line(metrics)}")
+    if options.json:
+        print(json.dumps(rows))
+    return 0
+
+
+def _to_measure(
+    lab: Lab, options: Namespace
+) -> list[tuple[RunFolder, tuple[EvaluationSpec, ...]]]:
+    """Runs that have finished training, with the evaluations asked for."""
+    from tread_lab.sweep.plan import load_plan
+
+    planned: tuple[EvaluationSpec, ...] = ()
+    if options.name in lab.sweeps():
+        plan = load_plan(lab.sweep(options.name))
+        folders, planned = [lab.run_of(task.spec) for task in plan.tasks], plan.evaluations
+    else:
+        folders = [lab.known_run(options.name)]
+        if not options.evaluations:
+            raise UserError("name what to measure, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`")
+    specs = planned
+    if options.evaluations:
+        specs = decode_evaluations(options.evaluations, _sampler(folders[0], planned))
+    trained = [(f, specs) for f in folders if f.state() in ("completed", "stopped")]
+    if not trained:
+        raise UserError(f"{options.name}: no run has finished training")
+    return trained
+
+
+def _sampler(folder: RunFolder, planned: Sequence[EvaluationSpec]) -> dict[str, Any]:
+    """The sampler that was used before: the plan's, else the run's own, else the default."""
+    for spec in planned:
+        if isinstance(spec, SamplesSpec):
+            return dict(encode(spec.sampler))
+    for done in folder.evaluations():
+        sampler = (done.read() or {}).get("spec", {}).get("sampler")
+        if sampler:
+            return dict(sampler)
+    return {}
+
+
+def status(options: Namespace) -> int:
+    """Sweeps of the lab, the trials of one sweep, or one run."""
+    lab = Lab.at(options.root)
+    if options.name is None:
+        screen.show_lab(lab, as_json=options.json)
+    elif options.name in lab.sweeps():
+        screen.show_sweep(lab, options.name, as_json=options.json)
+    else:
+        screen.show_run(lab.known_run(options.name), as_json=options.json)
+    return 0
+
+
+def figures(options: Namespace) -> int:
+    """Draw every figure that the sweep's records support."""
+    from analysis.figures import write_figures
+
+    lab = Lab.at(options.root)
+    folder = lab.known_sweep(options.name)
+    for path in write_figures(lab, folder.name):
+        print(path)
+    return 0
+
+
+def cost(options: Namespace) -> int:
+    """Exact cost of a model under its routes; nothing is built."""
+    from tread_lab.engine import cost as costs
+
+    name = options.experiment or ("b2_imagenet256" if options.model else "tiny")
+    overrides = [*options.overrides, *([f"model={options.model}"] if options.model else [])]
+    spec = _run_spec(config.load_experiment(name, overrides), options)
+    if options.json:
+        print(json.dumps(costs.report(spec), indent=1))
+    else:
+        screen.show_pairs(costs.table(spec))
+    return 0
+
+
+def sync(options: Namespace) -> int:
+    """Make the MLflow store equal to the records."""
+    lab = Lab.at(options.root)
+    names = [lab.known_sweep(name).name for name in options.names] or lab.sweeps()
+    if not names:
+        raise UserError(f"no sweep in {lab.root}; `tread-lab sweep` makes one")
+    for name in names:
+        screen.say(str(_sync(lab, name)))
+    return 0
+
+
+def ui(options: Namespace) -> int:
+    """Serve the MLflow pages of this lab until interrupted."""
+    from tread_lab.tracking.mlflow_tracker import ui as serve
+
+    serve(Lab.at(options.root), host=options.host, port=options.port)
+    return 0
+
+
+def _run_spec(experiment: Experiment, options: Namespace) -> RunSpec:
+    """The experiment's run with the routes of `--route` and `--rate`."""
+    tree: dict[str, Any] = dict(experiment.run)
+    if options.route:
+        tree["routes"] = options.route
+    spec = decode(RunSpec, tree)
+    if options.rate is None:
+        return spec
+    if not spec.routes:
+        raise UserError("--rate: there is no route; add --route \"2->B-4\"")
+    routes = [{**encode(route), "rate": options.rate} for route in spec.routes]
+    return decode(RunSpec, {**tree, "routes": routes})
+
+
+def _executor(options: Namespace) -> Any:
+    from tread_lab.sweep.execute import InlineExecutor
+
+    if options.executor == "inline":
+        return InlineExecutor(device=options.device, threads=options.cpus)
+    from tread_lab.sweep.ray_executor import RayExecutor
+
+    return RayExecutor(
+        device=options.device,
+        cpus=options.cpus,
+        gpus=_gpus(options),
+        concurrent=options.concurrent,
+    )
+
+
+def _gpus(options: Namespace) -> float:
+    """GPUs per run: as asked, else one where there is one and the CPU was not asked for."""
+    if options.gpus is not None:
+        return float(options.gpus)
+    if options.device == "cpu":
+        return 0.0
+    import torch
+
+    return 1.0 if torch.cuda.is_available() else 0.0
+
+
+def _lanes(options: Namespace) -> int:
+    """How many runs go at once on this machine."""
+    import os
+
+    if options.executor == "inline":
+        return 1
+    import torch
+
+    gpus = _gpus(options)
+    places = torch.cuda.device_count() / gpus if gpus else (os.cpu_count() or 1) / options.cpus
+    return max(1, min(int(places), options.concurrent or int(places)))
+
+
+def _live_sync(options: Namespace, lab: Lab, name: str) -> AbstractContextManager[Any]:
+    if options.no_mlflow:
+        return nullcontext()
+    from tread_lab.tracking.tracker import LiveSync
+
+    return LiveSync(lambda: _tracker(lab), name)
+
+
+def _tracker(lab: Lab) -> Any:
+    from tread_lab.tracking.mlflow_tracker import MlflowTracker
+
+    return MlflowTracker(lab, lab.mlflow_uri)
+
+
+def _sync(lab: Lab, name: str) -> Any:
+    return _tracker(lab).sync(name)

@@ -1,0 +1,120 @@
+"""YAML files and key=value overrides become plain trees, then specs; Hydra stays behind this door."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from tread_lab.spec.decode import decode
+from tread_lab.spec.errors import UserError, suggest
+from tread_lab.spec.run import RunSpec
+from tread_lab.spec.sweep import Experiment, SweepSpec
+
+_HERE = Path(__file__).parent
+
+
+def find(kind: str, name: str) -> Path:
+    """A YAML file by name: as given, then in the current folder's `kind`/, then as shipped.
+
+    Raises:
+        UserError: it is nowhere; a near miss is suggested.
+    """
+    file = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
+    shipped = shipped_folder(kind)
+    for candidate in (file, Path(kind) / file, shipped / file.name):
+        if candidate.is_file():
+            return candidate.absolute()
+    known = {path.stem for folder in (Path(kind), shipped) for path in folder.glob("*.yaml")}
+    what = kind.removesuffix("s")
+    raise UserError(f"no {what} {name!r} here or in {kind}/{suggest(file.stem, known)}")
+
+
+def shipped_folder(kind: str) -> Path:
+    """Where the shipped YAML of `sweeps` or `experiments` lies, installed or in a checkout."""
+    installed = _HERE / "shipped" / kind
+    return installed if installed.is_dir() else _HERE.parent / kind
+
+
+def load_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
+    """The experiment `name` with `key=value` overrides.
+
+    Raises:
+        UserError: no such file, not YAML, or a key that no experiment has.
+    """
+    tree = _compose(find("experiments", name), overrides)
+    known = {f.name for f in fields(RunSpec)}
+    extra = {"sampler": tree.pop("sampler", {}), "evaluate": tree.pop("evaluate", [])}
+    tree.pop("question", None)
+    for key in tree:
+        if key not in known:
+            raise UserError(f"unknown key {key!r}{suggest(key, {*known, *extra})}").at(name)
+    _absolute_path(tree)
+    return decode(Experiment, {"name": Path(name).stem, "run": tree, **extra}, name)
+
+
+def _absolute_path(tree: dict[str, Any]) -> None:
+    """Data are found from any working folder, a worker's too."""
+    data = tree.get("data")
+    if isinstance(data, dict) and isinstance(data.get("path"), str):
+        tree["data"] = {**data, "path": str(Path(data["path"]).expanduser().absolute())}
+
+
+def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec, Experiment]:
+    """(name, sweep, experiment) of a sweep file.
+
+    An override belongs to the sweep file if its first key does (`seeds=[0,1]`), else to the
+    experiment (`train.steps=200`).
+    """
+    path = find("sweeps", name)
+    own = {f.name for f in fields(SweepSpec)}
+    mine = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"), maxsplit=1)[0] in own]
+    sweep = decode(SweepSpec, _compose(path, mine), path.name)
+    experiment = load_experiment(sweep.experiment, [o for o in overrides if o not in mine])
+    return path.stem, sweep, experiment
+
+
+def _compose(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
+    """The tree of a file with its `defaults` and overrides, interpolations resolved."""
+    _check_yaml(path)
+    for override in overrides:
+        if "=" not in override and not override.startswith("~"):
+            raise UserError(f"{override!r} is not an override; write key=value")
+    forced = [o if o.startswith(("+", "~")) else f"++{o}" for o in overrides]
+    search = f"hydra.searchpath=[file://{shipped_folder('experiments')}]"
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(path.parent), version_base="1.3"):
+            config = compose(path.stem, overrides=[*forced, search])
+        tree = OmegaConf.to_container(config, resolve=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(f"{path.name}: {_first_line(error)}") from None
+    assert isinstance(tree, dict)
+    return {str(key): value for key, value in tree.items()}
+
+
+def _check_yaml(path: Path) -> None:
+    try:
+        tree = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" line {mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or _first_line(error)
+        raise UserError(f"{path}{place}: not valid YAML: {problem}") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    if not isinstance(tree, Mapping):
+        raise UserError(f"{path}: expected `key: value` lines")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0] or type(error).__name__

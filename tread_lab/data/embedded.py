@@ -1,0 +1,73 @@
+"""The embedded images: Fashion-MNIST at 16x16, normalised to mean 0 and deviation 0.5."""
+
+# B batch, C channels, H height, W width
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+from importlib.resources import files
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tread_lab.data.split import Split
+
+ASSET = "fashion_mnist_16.npz"
+DEVIATION = 0.5  # EDM's sigma_data
+
+
+class Fashion16:
+    """20,000 training and 10,000 held-out images of clothes, 1x16x16, ten classes.
+
+    Fashion-MNIST (Xiao et al. 2017, MIT licence; see LICENSE-fashion-mnist.txt beside the file),
+    zero-padded to 32x32 and averaged 2x2; the first 20,000 training images and all test images.
+    """
+
+    shape = (1, 16, 16)
+    classes = 10
+    preview = False
+
+    def __init__(self, split: Split) -> None:
+        arrays = _arrays()
+        part = "train" if split == "train" else "test"
+        self._mean, self._deviation = _moments(arrays["train_images"])
+        self._pixels_NCHW = torch.from_numpy(arrays[f"{part}_images"])[:, None]
+        self._labels_N = torch.from_numpy(arrays[f"{part}_labels"]).long()
+        self.fingerprint = _fingerprint(arrays[f"{part}_images"], arrays[f"{part}_labels"])
+
+    def __len__(self) -> int:
+        return len(self._labels_N)
+
+    def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Samples [B, 1, 16, 16] in model space and labels [B]."""
+        x_BCHW = self._pixels_NCHW[ids].float()
+        return (x_BCHW - self._mean) * (DEVIATION / self._deviation), self._labels_N[ids]
+
+    def pixels(self, x_BCHW: Tensor) -> Tensor:
+        """uint8 images [B, 1, 16, 16]: the inverse of `take`, rounded to the nearest level."""
+        levels_BCHW = x_BCHW.float() * (self._deviation / DEVIATION) + self._mean
+        return levels_BCHW.round().clamp(0, 255).to(torch.uint8)
+
+
+@functools.cache
+def _arrays() -> dict[str, np.ndarray]:
+    with (files("tread_lab.data") / "assets" / ASSET).open("rb") as file:
+        return dict(np.load(file, allow_pickle=False))
+
+
+def _moments(images: np.ndarray) -> tuple[float, float]:
+    """Mean and deviation over all pixels, exactly, from the histogram of the 256 levels."""
+    counts = np.bincount(images.ravel(), minlength=256).astype(np.float64)
+    levels = np.arange(256.0)
+    mean = float(counts @ levels / counts.sum())
+    return mean, math.sqrt(float(counts @ (levels - mean) ** 2 / counts.sum()))
+
+
+def _fingerprint(*arrays: np.ndarray) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(array.tobytes())
+    return digest.hexdigest()[:16]

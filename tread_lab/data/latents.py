@@ -1,0 +1,97 @@
+"""Latents packed in arrays: a folder with latents.npy and labels.npy, or one .npz with both."""
+
+# B batch, N samples of the split, C channels, H height, W width
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tread_lab.data.split import Split, split_ids
+from tread_lab.spec.errors import UserError
+from tread_lab.spec.run import DataSpec
+
+UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
+SAMPLED = 64  # latents that go into the fingerprint
+
+
+class PackedArrays:
+    """One split of arrays `latents` [n, C, H, W] (fp16, fp32, fp64) and `labels` [n] (integers).
+
+    Held out is what `heldout_latents` and `heldout_labels` hold; where they are absent, `split_ids`
+    chooses. Folders are memory-mapped, an .npz is read into memory.
+
+    Raises:
+        UserError: an array is absent, damaged or of the wrong kind.
+    """
+
+    def __init__(self, spec: DataSpec, split: Split) -> None:
+        if spec.path is None:
+            raise UserError("data.path: give the folder or .npz that holds latents and labels")
+        path = Path(spec.path).expanduser()
+        own = _array(path, "heldout_latents") is not None
+        prefix = "heldout_" if own and split == "heldout" else ""
+        self._latents = _latents(path, f"{prefix}latents")
+        labels_n = _labels(path, f"{prefix}labels", len(self._latents))
+        self._ids = np.arange(len(labels_n)) if own else split_ids(len(labels_n), split)
+        self.shape: tuple[int, int, int] = self._latents.shape[1:]
+        self.labels: NDArray[np.int64] = labels_n[self._ids].astype(np.int64)
+        self.fingerprint = self._fingerprint()
+
+    def read(self, ids: NDArray[np.int64]) -> NDArray[np.floating]:
+        return np.asarray(self._latents[self._ids[ids]])
+
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256(f"{len(self.labels)} {self.shape} {self._latents.dtype}".encode())
+        digest.update(self.labels.tobytes())
+        digest.update(self.read(np.linspace(0, len(self.labels) - 1, SAMPLED, dtype=int)).tobytes())
+        return digest.hexdigest()[:16]
+
+
+def _latents(path: Path, name: str) -> NDArray[np.floating]:
+    array = _present(path, name)
+    if array.ndim != 4 or array.dtype.kind != "f" or len(array) < 2:
+        raise UserError(
+            f"data.path: {name} in {path} must be floats [N, C, H, W] with N > 1, "
+            f"but is {array.dtype} {list(array.shape)}"
+        )
+    return array
+
+
+def _labels(path: Path, name: str, count: int) -> NDArray[np.integer]:
+    array = _present(path, name)
+    if array.shape != (count,) or array.dtype.kind not in "iu":
+        raise UserError(
+            f"data.path: {name} in {path} must be integers [{count}], one for each latent, "
+            f"but is {array.dtype} {list(array.shape)}"
+        )
+    return array
+
+
+def _present(path: Path, name: str) -> NDArray[Any]:
+    array = _array(path, name)
+    if array is None:
+        where = f"{path} holds no array '{name}'" if path.suffix == ".npz" else f"{path}/{name}.npy"
+        missing = where if path.suffix == ".npz" else f"there is no {where}"
+        raise UserError(f"data.path: {missing}; `latents` and `labels` are needed")
+    return array
+
+
+def _array(path: Path, name: str) -> NDArray[Any] | None:
+    """The array `name`, nothing where there is none; never a pickle."""
+    source = path if path.suffix == ".npz" else path / f"{name}.npy"
+    try:
+        if path.suffix != ".npz":
+            return np.load(source, mmap_mode="r", allow_pickle=False) if source.exists() else None
+        with np.load(source, allow_pickle=False) as arrays:
+            return arrays[name] if name in arrays.files else None
+    except FileNotFoundError:
+        raise UserError(f"data.path: there is no {source}") from None
+    except UNREADABLE as error:
+        raise UserError(f"data.path: {source} is damaged or no plain array: {error}") from None

@@ -1,0 +1,150 @@
+"""Latents in webdataset tars: one `latent.npy` and one `cls` a sample, read at random by offset."""
+
+# B batch, N samples of the split, C channels, H height, W width
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tread_lab.data.split import Split, split_ids
+from tread_lab.spec.errors import UserError
+from tread_lab.spec.run import DataSpec
+
+LATENT, LABEL = "latent.npy", "cls"
+BLOCK = 512  # bytes, the unit of a tar
+SAMPLED = 64  # latents that go into the fingerprint
+
+
+class Place(NamedTuple):
+    """Where one sample lies: number of the tar, first byte and length of its latent, its label."""
+
+    tar: int
+    offset: int
+    size: int
+    label: int
+
+
+class TarShards:
+    """One split of the samples in a folder of tars, or in the tars that a glob names.
+
+    Tars are taken in order of their names, samples in order of their place; `split_ids` holds some
+    out. Opening reads every header once (about half a minute for a million samples); afterwards
+    only the bytes of the samples asked for are read, from any thread or process.
+
+    Raises:
+        UserError: there are no tars, or one of them is damaged or holds something else.
+    """
+
+    def __init__(self, spec: DataSpec, split: Split) -> None:
+        self._tars = _tars(spec.path)
+        places = [p for number, tar in enumerate(self._tars) for p in _index(number, tar)]
+        if len(places) < 2:
+            raise UserError(f"data.path: {spec.path} holds {len(places)} samples, too few to split")
+        table = np.array(places, dtype=np.int64)
+        self.shape = self._common_shape(table)
+        self._table = table[split_ids(len(table), split)]
+        self.labels: NDArray[np.int64] = np.ascontiguousarray(self._table[:, 3])
+        self.fingerprint = self._fingerprint()
+
+    def read(self, ids: NDArray[np.int64]) -> NDArray[np.floating]:
+        places = [Place(*row) for row in self._table[ids].tolist()]
+        latents = [self._latent(place) for place in places]
+        for place, latent in zip(places, latents, strict=True):
+            if latent.shape != self.shape:
+                raise self._damaged(place, f"is {list(latent.shape)}, not {list(self.shape)}")
+        return np.stack(latents)
+
+    def _common_shape(self, table: NDArray[np.int64]) -> tuple[int, int, int]:
+        """The shape of all latents; one of each stored length is looked at."""
+        _, first = np.unique(table[:, 2], return_index=True)
+        places = [Place(*row) for row in table[np.sort(first)].tolist()]
+        shape = self._latent(places[0]).shape
+        for place in places:
+            found = self._latent(place).shape
+            if len(found) != 3 or found != shape:
+                raise self._damaged(place, f"is {list(found)}, others are {list(shape)}")
+        return shape
+
+    def _latent(self, place: Place) -> NDArray[np.floating]:
+        try:
+            with self._tars[place.tar].open("rb") as file:
+                file.seek(place.offset)
+                latent: NDArray[np.floating] = np.load(
+                    io.BytesIO(file.read(place.size)), allow_pickle=False
+                )
+        except (OSError, ValueError, EOFError) as error:
+            raise self._damaged(place, f"cannot be read ({error})") from None
+        if latent.dtype.kind != "f":
+            raise self._damaged(place, f"holds {latent.dtype}, not floats")
+        return latent
+
+    def _damaged(self, place: Place, what: str) -> UserError:
+        return _bad(self._tars[place.tar], f"the {LATENT} at byte {place.offset} {what}")
+
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256(f"{len(self.labels)} {self.shape}".encode())
+        digest.update(self.labels.tobytes())
+        digest.update(self.read(np.linspace(0, len(self.labels) - 1, SAMPLED, dtype=int)).tobytes())
+        return digest.hexdigest()[:16]
+
+
+def _tars(path: str | None) -> list[Path]:
+    if path is None:
+        raise UserError("data.path: give the folder of the tars, or a glob such as 'data/*.tar'")
+    folder = Path(path).expanduser()
+    names = glob.glob(str(folder / "*.tar" if folder.is_dir() else folder))
+    if not names:
+        raise UserError(f"data.path: no tars in {path} (a folder, or a glob such as 'data/*.tar')")
+    return sorted(map(Path, names))
+
+
+def _index(number: int, tar: Path) -> Iterator[Place]:
+    """The samples of one tar, in order of their first member."""
+    latents: dict[str, tuple[int, int]] = {}
+    labels: dict[str, int] = {}
+    try:
+        with tar.open("rb") as file:
+            for key, part, offset, size in _members(tar, file):
+                if part == LATENT:
+                    latents[key] = (offset, size)
+                else:
+                    file.seek(offset)
+                    labels[key] = int(file.read(size))
+    except (OSError, ValueError, tarfile.TarError) as error:
+        raise _bad(tar, f"it is damaged or no uncompressed tar ({error})") from None
+    if latents.keys() != labels.keys():
+        odd = sorted(latents.keys() ^ labels.keys())[0]
+        raise _bad(tar, f"sample {odd!r} lacks its {LABEL if odd in latents else LATENT}")
+    for key, (offset, size) in latents.items():
+        yield Place(number, offset, size, labels[key])
+
+
+def _members(tar: Path, file: IO[bytes]) -> Iterator[tuple[str, str, int, int]]:
+    """(sample, part, offset, size) of every latent and label in `file`.
+
+    tarfile takes a header it cannot parse for the end of the archive, so the end is looked at.
+    """
+    end = 0
+    with tarfile.open(fileobj=file, mode="r:") as archive:
+        for member in archive:
+            end = member.offset_data + -(-member.size // BLOCK) * BLOCK
+            folder, _, name = member.name.rpartition("/")
+            key, _, part = name.partition(".")
+            if member.isreg() and part in (LATENT, LABEL):
+                yield f"{folder}/{key}", part, member.offset_data, member.size
+    file.seek(end)
+    if file.read(BLOCK).strip(b"\0"):
+        raise ValueError(f"no header at byte {end}")
+
+
+def _bad(tar: Path, what: str) -> UserError:
+    return UserError(f"data.path: {tar}: {what}; make this tar again or move it away")

@@ -1,0 +1,75 @@
+"""What every data set offers, and the one place that knows which sources there are."""
+
+# B batch, C channels, H height, W width
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from tread_lab.data.autoencoder import open_autoencoder
+from tread_lab.data.embedded import Fashion16
+from tread_lab.data.latents import PackedArrays
+from tread_lab.data.scaled import ScaledLatents
+from tread_lab.data.shards import TarShards
+from tread_lab.data.split import Split
+from tread_lab.spec.errors import UserError
+from tread_lab.spec.run import DataSpec
+
+
+class Samples(Protocol):
+    """One split of a data set, read at random; what a sample is depends on its number alone.
+
+    Attributes:
+        shape: (C, H, W) of one sample in model space.
+        classes: number of class labels; labels are 0..classes-1.
+        fingerprint: hash of what `take` gives; of sizes and sampled bytes where the set is large.
+        preview: `pixels` gives stand-ins to look at, which no image metric may be computed on.
+    """
+
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+    @property
+    def classes(self) -> int: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def preview(self) -> bool: ...
+
+    def __len__(self) -> int: ...
+
+    def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Samples `ids` [B]: float32 [B, C, H, W] in model space and int64 labels [B]."""
+
+    def pixels(self, x_BCHW: Tensor) -> Tensor:
+        """uint8 images [B, 1 or 3, height, width] of samples in model space."""
+
+
+def open_data(spec: DataSpec, split: Split, *, autoencoder: str | None = None) -> Samples:
+    """The samples of one split.
+
+    Args:
+        autoencoder: local folder or hub id that turns latents into images; the environment
+            variable TREAD_LAB_AUTOENCODER where absent. Without either, `pixels` is a preview.
+
+    Raises:
+        UserError: the data are absent, damaged, or not what `spec` says.
+    """
+    samples: Samples
+    if spec.source == "fashion16":
+        samples = Fashion16(split)
+        _agree("classes", spec.classes, samples.classes)
+    else:
+        store = (PackedArrays if spec.source == "latents" else TarShards)(spec, split)
+        samples = ScaledLatents(store, spec, open_autoencoder(autoencoder, scale=spec.scale))
+    channels, *sides = samples.shape
+    _agree("channels", spec.channels, channels)
+    for side in sides:
+        _agree("size", spec.size, side)
+    return samples
+
+
+def _agree(name: str, said: int, found: int) -> None:
+    if said != found:
+        raise UserError(f"data.{name}: {said} in the spec, but the data have {found}")

@@ -1,0 +1,43 @@
+"""What a diffusion process is: levels, a loss per sample, and the ODE that generates."""
+
+# B batch, C channels, H height, W width
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from torch import Tensor
+
+from tread_lab.spec.evaluation import SamplerSpec
+
+# network(x_BCHW, t_B) -> raw output; labels and route plan are bound by the caller.
+Network = Callable[[Tensor, Tensor], Tensor]
+
+
+class Process(Protocol):
+    """A noise level is a positive number that grows with the noise; u is uniform in [0, 1)."""
+
+    def level(self, u_B: Tensor) -> Tensor:
+        """Noise levels whose quantiles in the training distribution are `u_B`."""
+        ...
+
+    def loss(self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
+        """loss_B: the weighted denoising loss of every sample, a mean over its elements."""
+        ...
+
+    def predict(self, network: Network, z_BCHW: Tensor, level_B: Tensor) -> Tensor:
+        """The quantity that guidance combines, at the noisy samples z."""
+        ...
+
+    def velocity(self, prediction_BCHW: Tensor, z_BCHW: Tensor, level: Tensor) -> Tensor:
+        """dz/dlevel of the probability-flow ODE."""
+        ...
+
+    def noisy(self, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
+        """Clean samples brought to their noise levels."""
+        ...
+
+    def grid(self, sampler: SamplerSpec) -> Tensor:
+        """Levels from pure noise to 0 in `sampler.steps` steps: float64, steps + 1 of them."""
+        ...

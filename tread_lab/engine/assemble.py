@@ -1,0 +1,59 @@
+"""Specs become live objects: network, process, data; the only place where that happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from tread_lab import draws
+from tread_lab.backbones import build_backbone
+from tread_lab.data.source import Samples, open_data
+from tread_lab.diffusion import Process, build_process
+from tread_lab.engine.checkpoint import load_latest, load_step
+from tread_lab.records.layout import RunFolder
+from tread_lab.spec.errors import UserError
+from tread_lab.spec.run import RunSpec
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained network in evaluation mode and what belongs to it."""
+
+    spec: RunSpec
+    step: int
+    network: nn.Module
+    process: Process
+    device: torch.device
+
+
+def fresh_network(spec: RunSpec) -> nn.Module:
+    """A network initialised from the run's seed; equal shapes and seeds, equal weights."""
+    with torch.random.fork_rng(devices=[]):
+        torch.random.set_rng_state(draws.generator(spec.seed, "init").get_state())
+        return build_backbone(spec)
+
+
+def trained(
+    folder: RunFolder, device: torch.device, *, step: int | None = None, weights: str = "ema"
+) -> Trained:
+    """The network of a run at `step` (its last where absent), with EMA or raw weights.
+
+    Raises:
+        UserError: the run has no usable checkpoint.
+    """
+    spec = folder.spec()
+    found = load_latest(folder.checkpoints) if step is None else load_step(folder.checkpoints, step)
+    if found is None:
+        raise UserError(f"run {folder.name} has no checkpoint in {folder.checkpoints}; train it")
+    network = build_backbone(spec)
+    network.load_state_dict({**found.part("model"), **found.part(weights)})
+    network.requires_grad_(False).eval().to(device)
+    return Trained(spec, found.step, network, build_process(spec.process), device)
+
+
+def data_of(spec: RunSpec, split: str) -> Samples:
+    """The training or held-out samples of a run."""
+    assert split in ("train", "heldout")
+    return open_data(spec.data, "train" if split == "train" else "heldout")

@@ -1,0 +1,100 @@
+"""The batch of a step with all its draws: a function of (seed, step), never of a loader's state."""
+
+# B batch, N tokens, C channels, H height, W width
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from tread_lab import draws
+from tread_lab.data.source import Samples
+from tread_lab.routing.select import Leg, RoutePlan, draw_plan
+from tread_lab.spec.run import RunSpec
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples, labels (some dropped to the null class), noise, uniform levels and the route plan."""
+
+    x_BCHW: Tensor
+    y_B: Tensor
+    noise_BCHW: Tensor
+    u_B: Tensor
+    plan: RoutePlan | None
+
+    def __len__(self) -> int:
+        return len(self.x_BCHW)
+
+    def rows(self, rows: slice) -> Batch:
+        """The same step for some samples of the global batch."""
+        legs = tuple(Leg(leg.start, leg.end, leg.keep_BK[rows]) for leg in self.plan or ())
+        tensors = (self.x_BCHW[rows], self.y_B[rows], self.noise_BCHW[rows], self.u_B[rows])
+        return Batch(*tensors, legs or None)
+
+    def to(self, device: torch.device) -> Batch:
+        if device.type == "cpu":
+            return self
+        tensors = (self.x_BCHW, self.y_B, self.noise_BCHW, self.u_B)
+        moved = [t.pin_memory().to(device, non_blocking=True) for t in tensors]
+        return Batch(*moved, tuple(leg.to(device) for leg in self.plan or ()) or None)
+
+
+class Batches:
+    """Global batches by step: epochs are random orders named by (seed, epoch)."""
+
+    def __init__(self, spec: RunSpec, samples: Samples) -> None:
+        self.spec, self.samples = spec, samples
+        self._epoch, self._order = -1, torch.empty(0, dtype=torch.long)
+
+    def at(self, step: int) -> Batch:
+        """The batch of step 0, 1, ...: pure, so any step may be asked for at any time."""
+        spec, B = self.spec, self.spec.train.batch
+        x_BCHW, y_B = self.samples.take(self._ids(step))
+        dropped_B = draws.uniform((B,), spec.seed, "drop", step) < spec.train.label_drop
+        return Batch(
+            x_BCHW=x_BCHW,
+            y_B=torch.where(dropped_B, self.samples.classes, y_B),
+            noise_BCHW=draws.normal(tuple(x_BCHW.shape), spec.seed, "noise", step),
+            u_B=draws.uniform((B,), spec.seed, "level", step),
+            plan=draw_plan(spec.routes, (B, spec.tokens), spec.seed, step),
+        )
+
+    def stream(self, start: int, stop: int) -> Iterator[Batch]:
+        """Batches of the steps start..stop-1, read ahead by `execution.workers` threads."""
+        workers = self.spec.execution.workers
+        if workers == 0:
+            yield from map(self.at, range(start, stop))
+            return
+        with ThreadPoolExecutor(workers) as pool:
+            ahead = [pool.submit(self.at, s) for s in range(start, min(start + 2 * workers, stop))]
+            for step in range(start, stop):
+                if step + 2 * workers < stop:
+                    ahead.append(pool.submit(self.at, step + 2 * workers))
+                yield ahead.pop(0).result()
+
+    def _ids(self, step: int) -> Tensor:
+        """Places in the data set of the samples of a step; a batch may span two epochs."""
+        B, size = self.spec.train.batch, len(self.samples)
+        places = torch.arange(step * B, (step + 1) * B)
+        ids = torch.empty_like(places)
+        for epoch in range(int(places[0]) // size, int(places[-1]) // size + 1):
+            inside = places // size == epoch
+            ids[inside] = self._order_of(epoch)[places[inside] % size]
+        return ids
+
+    def _order_of(self, epoch: int) -> Tensor:
+        known, order = self._epoch, self._order
+        if known != epoch:
+            order = draws.permutation(len(self.samples), self.spec.seed, "order", epoch)
+            self._epoch, self._order = epoch, order
+        return order
+
+
+def with_plan(batch: Batch, plan: RoutePlan | None) -> Batch:
+    """The same draws under another plan."""
+    return replace(batch, plan=plan)

@@ -1,0 +1,124 @@
+"""Checkpoints: tensors only, whole or absent, their checksum in their name."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tread_lab.records.durable import replacing
+from tread_lab.spec.errors import UserError
+
+_NAME = re.compile(r"step-(\d{8})-([0-9a-f]{16})\.safetensors")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state after `step` optimizer steps: flat named tensors and a few numbers."""
+
+    step: int
+    tensors: Mapping[str, Tensor]
+    facts: Mapping[str, str]
+
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors below `prefix/`, their names without it."""
+        start = prefix + "/"
+        return {n[len(start) :]: t for n, t in self.tensors.items() if n.startswith(start)}
+
+
+def save(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:
+    """Write a checkpoint, then remove all but the `keep` newest."""
+    tensors = {name: t.detach().cpu().contiguous() for name, t in checkpoint.tensors.items()}
+    staging = folder / "staging.safetensors"
+    with replacing(staging) as temporary:
+        save_file(tensors, temporary, metadata={**checkpoint.facts, "step": str(checkpoint.step)})
+    path = folder / f"step-{checkpoint.step:08d}-{_digest(staging)}.safetensors"
+    staging.replace(path)
+    for old in [p for p in list_checkpoints(folder) if p != path][max(keep - 1, 0) :]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Checkpoint files, newest step first."""
+    found = [path for path in folder.glob("step-*.safetensors") if _NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: path.name, reverse=True)
+
+
+def load_latest(folder: Path) -> Checkpoint | None:
+    """The newest undamaged checkpoint, or nothing; damaged ones are named in a warning."""
+    return next(_undamaged(folder), None)
+
+
+def load_step(folder: Path, step: int) -> Checkpoint:
+    """The checkpoint of exactly `step`.
+
+    Raises:
+        UserError: there is none, or it is damaged.
+    """
+    paths = [p for p in list_checkpoints(folder) if p.name.startswith(f"step-{step:08d}-")]
+    for path in paths:
+        found = _read(path)
+        if found is not None:
+            return found
+    why = "is damaged (checksum)" if paths else "is not there"
+    raise UserError(f"checkpoint of step {step} {why} in {folder}; train the run again")
+
+
+def _undamaged(folder: Path) -> Iterator[Checkpoint]:
+    for path in list_checkpoints(folder):
+        found = _read(path)
+        if found is not None:
+            yield found
+        else:
+            warnings.warn(f"{path} is damaged; the one before it is used", stacklevel=3)
+
+
+def _read(path: Path) -> Checkpoint | None:
+    match = _NAME.fullmatch(path.name)
+    assert match is not None
+    try:
+        if _digest(path) != match[2]:
+            return None
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+            facts = file.metadata() or {}
+    except (OSError, SafetensorError):
+        return None
+    return Checkpoint(int(match[1]), tensors, facts)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def flat_optimizer(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Tensor]:
+    """The optimizer's state as named tensors: `<parameter>/<slot>`."""
+    state = optimizer.state_dict()["state"]
+    return {
+        f"{names[index]}/{slot}": value
+        for index, slots in state.items()
+        for slot, value in slots.items()
+    }
+
+
+def load_optimizer(
+    optimizer: torch.optim.Optimizer, names: list[str], flat: Mapping[str, Tensor]
+) -> None:
+    """Put named tensors back into the optimizer; the inverse of `flat_optimizer`."""
+    place = {name: index for index, name in enumerate(names)}
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in flat.items():
+        name, _, slot = key.rpartition("/")
+        state.setdefault(place[name], {})[slot] = value
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})

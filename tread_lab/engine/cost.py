@@ -1,0 +1,245 @@
+"""What a run costs before it starts: parameters, MACs, FLOPs and bytes under its routes."""
+
+# N tokens of an image, n tokens in a block, d width, h hidden width of the MLP, p patch, c channels
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from tread_lab.spec.run import ModelSpec, RunSpec
+
+FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
+FLOPS_PER_MAC = 2
+TRAIN_PER_FORWARD = 3  # the backward pass costs two forward passes
+FP32 = 4  # bytes; weights, EMA and moments stay fp32 in every precision
+BF16 = 2
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of one run; MACs are of one image's forward pass, as papers count "Gflops" of a DiT.
+
+    Attributes:
+        parameters: trainable parameters; routing adds none.
+        positions: values of the fixed position table, stored but not trained.
+        tokens: tokens that run each block, from the first block to the last.
+        dense_macs, routed_macs: forward pass without routes, and under the run's routes.
+        images: training images in all, steps x batch.
+        activation_bytes: estimate of what the forward pass of one image keeps for the backward
+            pass (fused attention, no recomputation).
+        cast_bytes: copies of the weights that a lower precision needs.
+        micro_batch: images of one forward pass on one device.
+    """
+
+    parameters: int
+    positions: int
+    tokens: tuple[int, ...]
+    dense_macs: int
+    routed_macs: int
+    images: int
+    activation_bytes: int
+    cast_bytes: int
+    micro_batch: int
+
+    @property
+    def speedup(self) -> float:
+        """Dense over routed MACs: an upper bound, reached when arithmetic decides the step time."""
+        return self.dense_macs / self.routed_macs
+
+    @property
+    def train_flops_per_image(self) -> int:
+        """Forward and backward under the routes."""
+        return FLOPS_PER_MAC * TRAIN_PER_FORWARD * self.routed_macs
+
+    @property
+    def train_flops(self) -> int:
+        """All training steps; optimizer and EMA are not counted."""
+        return self.images * self.train_flops_per_image
+
+    @property
+    def weights_bytes(self) -> int:
+        """The fp32 state dict, positions included."""
+        return FP32 * (self.parameters + self.positions)
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Weights, their EMA and Adam's two moments."""
+        return self.weights_bytes + 3 * FP32 * self.parameters
+
+    @property
+    def memory_bytes(self) -> int:
+        """Estimate of a device's peak: checkpoint, gradients, casts and activations of a pass."""
+        state = self.checkpoint_bytes + FP32 * self.parameters + self.cast_bytes
+        return state + self.micro_batch * self.activation_bytes
+
+
+def cost(spec: RunSpec, *, learn_sigma: bool = False) -> Cost:
+    """The cost of `spec`; `learn_sigma` doubles the output channels, as in the original DiT."""
+    c_out = spec.data.channels * (2 if learn_sigma else 1)
+    tokens = tokens_per_block(spec)
+    low = FP32 if spec.precision == "fp32" else BF16
+    parameters = _parameters(spec, c_out)
+    return Cost(
+        parameters=parameters,
+        positions=spec.tokens * spec.model.width,
+        tokens=tokens,
+        dense_macs=_forward_macs(spec, (spec.tokens,) * spec.model.depth, c_out),
+        routed_macs=_forward_macs(spec, tokens, c_out),
+        images=spec.train.steps * spec.train.batch,
+        activation_bytes=sum(_kept_bytes(n, spec.model, low) for n in tokens),
+        cast_bytes=0 if low == FP32 else low * parameters,
+        micro_batch=min(spec.execution.micro_batch or spec.train.batch, spec.train.batch),
+    )
+
+
+def tokens_per_block(spec: RunSpec) -> tuple[int, ...]:
+    """K = N - floor(s N) in blocks i..j of a route, both inclusive; N in all others."""
+    tokens = [spec.tokens] * spec.model.depth
+    for route in spec.routes:
+        for block in route.blocks:
+            tokens[block] -= route.routed(spec.tokens)
+    return tuple(tokens)
+
+
+def block_macs(n: int, d: int, *, mlp_ratio: float = 4.0) -> int:
+    """C(n) = 12 n d^2 + 2 n^2 d + 6 d^2 for an MLP of ratio 4.
+
+    Per token qkv 3 d^2, projection d^2, MLP 2 d h; attention n^2 d for QK^T and again for AV; adaLN
+    6 d^2 once per image.
+    """
+    return n * (4 * d * d + 2 * d * _hidden(d, mlp_ratio)) + 2 * n * n * d + 6 * d * d
+
+
+def block_parameters(d: int, *, mlp_ratio: float = 4.0) -> int:
+    """18 d^2 + 15 d for an MLP of ratio 4: qkv, projection, MLP and adaLN with their biases."""
+    h = _hidden(d, mlp_ratio)
+    return (4 * d * d + 4 * d) + (2 * d * h + h + d) + (6 * d * d + 6 * d)
+
+
+def report(spec: RunSpec) -> dict[str, Any]:
+    """Everything about the cost of `spec` as plain values, for JSON.
+
+    `learn_sigma` repeats parameters and MACs for an output of twice the channels, the convention
+    of the original DiT. `resolutions` repeats MACs and speed-up at one, two and four times the
+    image's side.
+    """
+    this, dit = cost(spec), cost(spec, learn_sigma=True)
+    return {
+        "model": spec.model.name,
+        "routes": [f"{route} at {route.rate:g}" for route in spec.routes],
+        "tokens": spec.tokens,
+        "tokens_per_block": list(this.tokens),
+        **_sizes(this),
+        "learn_sigma": _sizes(dit),
+        "speedup": this.speedup,
+        "resolutions": [_at_scale(spec, scale) for scale in (1, 2, 4)],
+        "train_flops_per_image": this.train_flops_per_image,
+        "train_flops_per_image_dense": cost(spec.dense()).train_flops_per_image,
+        "train_images": this.images,
+        "train_flops": this.train_flops,
+        "weights_bytes": this.weights_bytes,
+        "checkpoint_bytes": this.checkpoint_bytes,
+        "memory_bytes_estimate": this.memory_bytes,
+    }
+
+
+def table(spec: RunSpec) -> list[tuple[str, str]]:
+    """The same for people: (what, value with unit) in reading order."""
+    this = cost(spec)
+    routes = ", ".join(f"{route} at rate {route.rate:g}" for route in spec.routes) or "none (dense)"
+    rows = [
+        ("model", spec.model.name),
+        ("routes", routes),
+        ("tokens per block", _runs(this.tokens)),
+        (
+            "parameters",
+            f"{this.parameters:,} ({this.parameters + this.positions:,} with positions)",
+        ),
+        ("forward, dense", f"{this.dense_macs / 1e9:,.3f} GMAC"),
+        ("forward, routed", f"{this.routed_macs / 1e9:,.3f} GMAC"),
+    ]
+    for at in (_at_scale(spec, scale) for scale in (1, 2, 4)):
+        rows.append((f"speed-up at {at['tokens']:,} tokens", f"{at['speedup']:.3f}x at most"))
+    return [
+        *rows,
+        ("training", f"{this.train_flops_per_image / 1e12:.4g} TFLOP/image"),
+        ("training, all", f"{this.images:,} images, {this.train_flops:.3e} FLOP"),
+        ("checkpoint", amount(this.checkpoint_bytes)),
+        ("device memory", f"about {amount(this.memory_bytes)} at {this.micro_batch} images a pass"),
+    ]
+
+
+def amount(size: float) -> str:
+    """`2.70 GB` for 2.7e9 bytes."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:,.3g} TB"
+
+
+def _sizes(found: Cost) -> dict[str, int]:
+    return {
+        "parameters": found.parameters,
+        "parameters_with_positions": found.parameters + found.positions,
+        "dense_macs": found.dense_macs,
+        "routed_macs": found.routed_macs,
+    }
+
+
+def _at_scale(spec: RunSpec, scale: int) -> dict[str, Any]:
+    """MACs and speed-up of the same network on images of `scale` times the side."""
+    data = dataclasses.replace(spec.data, size=scale * spec.data.size)
+    found = cost(dataclasses.replace(spec, data=data))
+    tokens = spec.tokens * scale * scale
+    macs = {"dense_macs": found.dense_macs, "routed_macs": found.routed_macs}
+    return {"tokens": tokens, **macs, "speedup": found.speedup}
+
+
+def _parameters(spec: RunSpec, c_out: int) -> int:
+    d, p, c = spec.model.width, spec.model.patch, spec.data.channels
+    patches = (p * p * c + 1) * d
+    timestep = (FREQUENCIES * d + d) + (d * d + d)
+    labels = (spec.data.classes + 1) * d
+    final = (2 * d * d + 2 * d) + (d + 1) * p * p * c_out
+    blocks = spec.model.depth * block_parameters(d, mlp_ratio=spec.model.mlp_ratio)
+    return patches + timestep + labels + blocks + final
+
+
+def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int) -> int:
+    N, d, p, c = spec.tokens, spec.model.width, spec.model.patch, spec.data.channels
+    embeddings = N * p * p * c * d + FREQUENCIES * d + d * d
+    final = 2 * d * d + N * d * p * p * c_out
+    counts = {n: tokens.count(n) for n in set(tokens)}
+    ratio = spec.model.mlp_ratio
+    return (
+        embeddings + final + sum(k * block_macs(n, d, mlp_ratio=ratio) for n, k in counts.items())
+    )
+
+
+def _kept_bytes(n: int, model: ModelSpec, low: int) -> int:
+    """Activations that one block keeps: inputs of every linear, of GELU, of gates and of norms.
+
+    Residual stream and normalised values are fp32 (4 d); what the matrix products read and write
+    has `low` bytes: two modulated inputs, qkv 3, attention output, two gated outputs (8 d) and the
+    MLP's hidden layer before and after GELU (2 h).
+    """
+    d, h = model.width, _hidden(model.width, model.mlp_ratio)
+    return n * (4 * d * FP32 + (8 * d + 2 * h) * low)
+
+
+def _hidden(d: int, mlp_ratio: float) -> int:
+    return int(d * mlp_ratio)
+
+
+def _runs(tokens: tuple[int, ...]) -> str:
+    """`2 x 256, 7 x 128, 3 x 256` for tokens block by block."""
+    runs: list[list[int]] = []
+    for n in tokens:
+        if runs and runs[-1][1] == n:
+            runs[-1][0] += 1
+        else:
+            runs.append([1, n])
+    return ", ".join(f"{count} x {n}" for count, n in runs)

@@ -1,0 +1,26 @@
+"""Exponential moving average of the trainable weights, in one fused update."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Ema:
+    """theta_ema <- decay theta_ema + (1 - decay) theta, from step 0 on."""
+
+    def __init__(self, network: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self._live = {n: p for n, p in network.named_parameters() if p.requires_grad}
+        self.weights: dict[str, Tensor] = {n: p.detach().clone() for n, p in self._live.items()}
+
+    @torch.no_grad()
+    def update(self) -> None:
+        torch._foreach_lerp_(
+            list(self.weights.values()), list(self._live.values()), 1 - self.decay
+        )
+
+    @torch.no_grad()
+    def load(self, weights: dict[str, Tensor]) -> None:
+        for name, tensor in self.weights.items():
+            tensor.copy_(weights[name])

@@ -1,0 +1,122 @@
+"""Evaluations of a trained run: sample once, extract once, compute every metric asked for."""
+
+# B batch, C channels, H height, W width
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from tread_lab.engine.assemble import Trained, data_of, trained
+from tread_lab.engine.probes import heldout_losses, layer_similarity
+from tread_lab.records import names
+from tread_lab.records.durable import replacing
+from tread_lab.records.layout import EvaluationFolder, RunFolder
+from tread_lab.sampling.generate import generate
+from tread_lab.spec.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec, SimilaritySpec
+
+
+def evaluate(
+    folder: RunFolder, spec: EvaluationSpec, device: torch.device, *, cache: Path | None = None
+) -> dict[str, float]:
+    """Metrics of a run's last EMA weights; computed once, then read from the record.
+
+    Args:
+        cache: folder for statistics of reference data.
+
+    Raises:
+        UserError: no checkpoint, or a metric's weights or reference are missing.
+    """
+    place = folder.evaluation(spec)
+    done = place.read()
+    if done is not None:
+        metrics: dict[str, float] = done["metrics"]
+        return metrics
+    started = time.perf_counter()
+    model = trained(folder, device)
+    metrics = _measure(model, spec, place, cache)
+    place.write(spec, metrics, step=model.step, seconds=time.perf_counter() - started)
+    return metrics
+
+
+def _measure(
+    model: Trained, spec: EvaluationSpec, place: EvaluationFolder, cache: Path | None
+) -> dict[str, float]:
+    if isinstance(spec, HeldoutSpec):
+        return _heldout(model, spec, place)
+    if isinstance(spec, SimilaritySpec):
+        return _similarity(model, spec, place)
+    return _samples(model, spec, place, cache)
+
+
+def _heldout(model: Trained, spec: HeldoutSpec, place: EvaluationFolder) -> dict[str, float]:
+    losses = heldout_losses(model, data_of(model.spec, "heldout"), spec.images, spec.levels)
+    arrays = {"dense": losses.dense_ML, "level": losses.level_ML}
+    metrics = {names.HELDOUT_LOSS: float(losses.dense_ML.mean(dtype=np.float64))}
+    if losses.routed_ML is not None:
+        arrays["routed"] = losses.routed_ML
+        metrics[names.HELDOUT_ROUTED] = float(losses.routed_ML.mean(dtype=np.float64))
+        metrics[names.GAP_ROUTE] = metrics[names.HELDOUT_ROUTED] - metrics[names.HELDOUT_LOSS]
+    _write_arrays(place.path / "losses.npz", arrays)
+    return metrics
+
+
+def _similarity(model: Trained, spec: SimilaritySpec, place: EvaluationFolder) -> dict[str, float]:
+    samples = data_of(model.spec, "heldout")
+    per_level, level = layer_similarity(model, samples, spec.images, spec.levels)
+    mean = per_level.mean(axis=0)
+    arrays = {"mean": mean, "per_level": per_level, "level": level}
+    _write_arrays(place.path / "similarity.npz", arrays)
+    return {names.SIMILARITY: float(np.diagonal(mean, offset=1).mean())}
+
+
+def _samples(
+    model: Trained, spec: SamplesSpec, place: EvaluationFolder, cache: Path | None
+) -> dict[str, float]:
+    data, reference = model.spec.data, data_of(model.spec, "heldout")
+    batches = generate(
+        model.network,
+        model.process,
+        spec.sampler,
+        count=spec.count,
+        shape=(data.channels, data.size, data.size),
+        classes=data.classes,
+        device=model.device,
+    )
+    images, labels = zip(*((reference.pixels(x.cpu()), y.cpu()) for x, y in batches))
+    images_BCHW, labels_B = torch.cat(images), torch.cat(labels)
+    arrays = {"arr_0": images_BCHW.permute(0, 2, 3, 1).numpy(), "arr_1": labels_B.numpy()}
+    _write_arrays(place.path / "samples.npz", arrays)
+    _write_grid(place.path / "grid.png", images_BCHW[:64])
+    if not spec.metrics:
+        return {}
+    from tread_lab.metrics import score  # torch-fidelity takes seconds to import
+
+    return score(
+        images_BCHW, reference, metrics=spec.metrics, cache=cache, device=model.device
+    )
+
+
+def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+
+def _write_grid(path: Path, images_BCHW: Tensor, columns: int = 8, zoom: int = 3) -> None:
+    """Images side by side on a white ground, small ones enlarged without smoothing."""
+    B, C, H, W = images_BCHW.shape
+    zoom, rows = zoom if H < 64 else 1, -(-B // columns)
+    sheet = torch.full((C, rows * (H + 1) + 1, columns * (W + 1) + 1), 255, dtype=torch.uint8)
+    for k, image in enumerate(images_BCHW):
+        top, left = k // columns * (H + 1) + 1, k % columns * (W + 1) + 1
+        sheet[:, top : top + H, left : left + W] = image
+    array = sheet[:3].permute(1, 2, 0).numpy() if C >= 3 else sheet[0].numpy()
+    picture = Image.fromarray(array)
+    size = (picture.width * zoom, picture.height * zoom)
+    with replacing(path) as temporary:
+        picture.resize(size, Image.Resampling.NEAREST).save(temporary, format="PNG")

@@ -1,0 +1,178 @@
+"""The live state of a training run: one optimizer step, one log entry, one checkpoint."""
+
+# B batch, C channels, H height, W width
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState, GradientState
+from torch import Tensor
+
+from tread_lab.diffusion import build_process
+from tread_lab.engine import checkpoint
+from tread_lab.engine.assemble import data_of, fresh_network
+from tread_lab.engine.batches import Batch, Batches
+from tread_lab.engine.device import check
+from tread_lab.engine.ema import Ema
+from tread_lab.records import names
+from tread_lab.records.layout import RunFolder
+from tread_lab.spec.run import RunSpec
+
+
+class LiveRun:
+    """Network, optimizer, EMA and data of a run; `step` optimizer steps are done.
+
+    Attributes:
+        loss: the newest logged mean of the training loss.
+    """
+
+    def __init__(self, spec: RunSpec, folder: RunFolder, device: torch.device) -> None:
+        check(spec, device)
+        self.spec, self.folder, self.device = spec, folder, device
+        self.accelerator = _accelerator(spec, device)
+        self.network = fresh_network(spec).to(device)
+        self.process = build_process(spec.process)
+        self.batches = Batches(spec, data_of(spec, "train"))
+        self.trainable = {n: p for n, p in self.network.named_parameters() if p.requires_grad}
+        self.optimizer = _adamw(spec, list(self.trainable.values()))
+        self.ema = Ema(self.network, spec.train.ema.at(spec.train.steps))
+        self.model = self.accelerator.prepare(self.network)
+        self.step, self.loss = 0, math.nan
+        self._window: list[Tensor] = []
+        self._clock = _Clock()
+        self._writer = folder.log() if self.accelerator.is_main_process else None
+
+    def resume(self) -> int:
+        """Take up the newest checkpoint; returns its step, 0 if there is none."""
+        found = checkpoint.load_latest(self.folder.checkpoints)
+        if found is not None:
+            self.step, self.loss = found.step, float(found.facts["loss"])
+            self.network.load_state_dict(found.part("model"))
+            self.ema.load(found.part("ema"))
+            optimizer = found.part("optimizer")
+            checkpoint.load_optimizer(self.optimizer, list(self.trainable), optimizer)
+            self._window = [loss.to(self.device) for loss in found.tensors.get("window", ())]
+            self._clock = _Clock(float(found.facts["seconds"]))
+        return self.step
+
+    def optimise(self, batch: Batch, *, lr: float) -> None:
+        """One optimizer step on this process's share of the global batch, in micro-batches."""
+        share = len(batch) // self.accelerator.num_processes
+        first = share * self.accelerator.process_index
+        cut = min(self.spec.execution.micro_batch or share, share)
+        total = torch.zeros((), device=self.device)
+        for start in range(first, first + share, cut):
+            stop = min(start + cut, first + share)
+            with self._gradients_shared(stop == first + share), self.accelerator.autocast():
+                loss = self._loss_B(batch.rows(slice(start, stop)).to(self.device)).sum() / share
+            self.accelerator.backward(loss)
+            total += loss.detach()
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        if self.spec.train.clip is not None:
+            self.accelerator.clip_grad_norm_(self.network.parameters(), self.spec.train.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.ema.update()
+        self._window.append(total)
+        self.step += 1
+
+    def due(self, every: int) -> bool:
+        """Whether something done every `every` steps, and after the last, is due now."""
+        return self.step % every == 0 or self.step == self.spec.train.steps
+
+    def log_window(self) -> None:
+        """Write the mean loss of the steps since the last entry, and the speed."""
+        losses = self.accelerator.reduce(torch.stack(self._window), reduction="mean")
+        self.loss, self._window = float(losses.double().mean()), []
+        lr = self.optimizer.param_groups[0]["lr"]
+        rate = len(losses) * self.spec.train.batch / self._clock.lap()
+        values = {names.TRAIN_LOSS: self.loss, names.LEARNING_RATE: lr, names.IMAGES_PER_S: rate}
+        if self._writer is not None:
+            self._writer(self.step, **values)
+
+    def save(self) -> int:
+        """Write a checkpoint of the present step; returns the step."""
+        self.accelerator.wait_for_everyone()
+        if self.accelerator.is_main_process:
+            optimizer = checkpoint.flat_optimizer(self.optimizer, list(self.trainable))
+            parts = {"model": self.network.state_dict(), "ema": self.ema.weights}
+            parts["optimizer"] = optimizer
+            tensors = {f"{part}/{n}": t for part, flat in parts.items() for n, t in flat.items()}
+            if self._window:
+                tensors["window"] = torch.stack(self._window)
+            facts = {"seconds": repr(self.seconds), "loss": repr(self.loss)}
+            state = checkpoint.Checkpoint(self.step, tensors, facts)
+            keep = self.spec.execution.keep_checkpoints
+            checkpoint.save(self.folder.checkpoints, state, keep=keep)
+        return self.step
+
+    @property
+    def seconds(self) -> float:
+        """Training time of all attempts that this state descends from."""
+        return self._clock.total()
+
+    def __enter__(self) -> LiveRun:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        if self._writer is not None:
+            self._writer.__exit__(kind, error, tb)
+
+    def _loss_B(self, batch: Batch) -> Tensor:
+        def network(x_BCHW: Tensor, t_B: Tensor) -> Tensor:
+            out: Tensor = self.model(x_BCHW, t_B, batch.y_B, batch.plan)
+            return out
+
+        level_B = self.process.level(batch.u_B)
+        return self.process.loss(network, batch.x_BCHW, batch.noise_BCHW, level_B)
+
+    def _gradients_shared(self, last: bool) -> AbstractContextManager[None]:
+        """Devices exchange gradients only with the last micro-batch."""
+        return nullcontext() if last else self.accelerator.no_sync(self.model)
+
+
+class _Clock:
+    """Seconds of training, continued from an earlier attempt."""
+
+    def __init__(self, before: float = 0.0) -> None:
+        self._start = self._lap = time.perf_counter()
+        self._before = before
+
+    def total(self) -> float:
+        return self._before + time.perf_counter() - self._start
+
+    def lap(self) -> float:
+        """Seconds since the lap before."""
+        now = time.perf_counter()
+        lap, self._lap = now - self._lap, now
+        return lap
+
+
+def _accelerator(spec: RunSpec, device: torch.device) -> Accelerator:
+    """accelerate keeps one precision per process; a reused process must forget the last one."""
+    if not torch.distributed.is_initialized():
+        AcceleratorState._reset_state(True)
+        GradientState._reset_state()
+    precision = "no" if spec.precision == "fp32" else spec.precision
+    return Accelerator(mixed_precision=precision, cpu=device.type == "cpu")
+
+
+def _adamw(spec: RunSpec, parameters: list[torch.nn.Parameter]) -> torch.optim.AdamW:
+    recipe = spec.train
+    return torch.optim.AdamW(
+        parameters,
+        lr=recipe.lr,
+        betas=recipe.betas,
+        eps=recipe.eps,
+        weight_decay=recipe.weight_decay,
+        fused=True,
+    )

@@ -1,0 +1,115 @@
+"""What a trained network is like inside: held-out loss by noise level, and layer similarity."""
+
+# B batch, M images, L levels, N tokens, D width
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tread_lab import draws
+from tread_lab.data.source import Samples
+from tread_lab.engine.assemble import Trained
+from tread_lab.routing.select import RoutePlan, draw_plan
+
+_BATCH = 128
+
+
+@dataclass(frozen=True)
+class HeldoutLosses:
+    """Weighted loss of every image at every level; `routed_ML` is absent for dense runs."""
+
+    dense_ML: np.ndarray
+    routed_ML: np.ndarray | None
+    level_ML: np.ndarray
+
+
+def heldout_losses(model: Trained, samples: Samples, images: int, levels: int) -> HeldoutLosses:
+    """Losses of `images` held-out samples, each once in every of `levels` equal-probability bins.
+
+    Images, levels, noise and ranking are the same for every run, so losses pair element by element.
+    """
+    parts = list(_heldout(model, samples, images, levels))
+    dense, routed, level = (torch.cat(column) for column in zip(*parts))
+    routed_ML = routed.numpy() if model.spec.routes else None
+    return HeldoutLosses(dense.numpy(), routed_ML, level.numpy())
+
+
+def _heldout(
+    model: Trained, samples: Samples, images: int, levels: int
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """(dense_BL, routed_BL, level_BL) of one chunk of images after another."""
+    for first in range(0, images, _BATCH):
+        ids = torch.arange(first, min(first + _BATCH, images))
+        x_BCHW, y_B = samples.take(ids)
+        columns: list[tuple[Tensor, Tensor, Tensor]] = []
+        for bin in range(levels):
+            key = ("heldout", first, bin)
+            u_B = (bin + draws.uniform((len(ids),), *key, "level")) / levels
+            level_B = model.process.level(u_B)
+            noise_BCHW = draws.normal(tuple(x_BCHW.shape), *key, "noise")
+            plan = draw_plan(model.spec.routes, (len(ids), model.spec.tokens), *key)
+            draw = (x_BCHW, noise_BCHW, level_B, y_B)
+            dense_B = _loss(model, *draw, None)
+            columns.append((dense_B, _loss(model, *draw, plan) if plan else dense_B, level_B))
+        dense, routed, level = (torch.stack(column, dim=1) for column in zip(*columns))
+        yield dense, routed, level
+
+
+@torch.no_grad()
+def _loss(
+    model: Trained, x: Tensor, noise: Tensor, level_B: Tensor, y_B: Tensor, plan: RoutePlan | None
+) -> Tensor:
+    device = model.device
+    y_B, legs = y_B.to(device), tuple(leg.to(device) for leg in plan or ()) or None
+
+    def network(z_BCHW: Tensor, t_B: Tensor) -> Tensor:
+        out: Tensor = model.network(z_BCHW, t_B, y_B, legs)
+        return out
+
+    on_device = (t.to(device) for t in (x, noise, level_B))
+    return model.process.loss(network, *on_device).cpu()
+
+
+@torch.no_grad()
+def layer_similarity(
+    model: Trained, samples: Samples, images: int, levels: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """S_ab = mean over images and tokens of cos(h_a, h_b), h_l the residual stream after block l.
+
+    Dense forward at `levels` stratified noise levels (mid-quantiles), fixed noise, fp32 sums
+    (TREAD, Fig. 4; the set of levels is ours).
+
+    Returns:
+        similarity per level [L, B, B] and the levels [L]; B is the depth here.
+    """
+    x_BCHW, y_B = samples.take(torch.arange(images))
+    u_L = (torch.arange(levels) + 0.5) / levels
+    level_L = model.process.level(u_L)
+    matrices = []
+    for k, level in enumerate(level_L):
+        noise_BCHW = draws.normal(tuple(x_BCHW.shape), "similarity", k)
+        streams = _streams(model, x_BCHW, noise_BCHW, level.expand(images), y_B)
+        matrices.append(torch.einsum("amd,bmd->ab", streams, streams) / streams.shape[1])
+    return torch.stack(matrices).cpu().numpy(), level_L.numpy()
+
+
+def _streams(model: Trained, x: Tensor, noise: Tensor, level_B: Tensor, y_B: Tensor) -> Tensor:
+    """Unit vectors of every token after every block, [depth, images * N, D]."""
+    device, streams = model.device, []
+
+    def network(z_BCHW: Tensor, t_B: Tensor) -> Tensor:
+        def observe(l: int, h_BND: Tensor) -> None:
+            streams.append(F.normalize(h_BND.float(), dim=2).flatten(0, 1))
+
+        out: Tensor = model.network(z_BCHW, t_B, y_B.to(device), None, observe)
+        return out
+
+    z_BCHW = model.process.noisy(x, noise, level_B).to(device)
+    model.process.predict(network, z_BCHW, level_B.to(device))
+    return torch.stack(streams)

@@ -1,0 +1,60 @@
+"""The training loop, readable top to bottom; stopped anywhere, it resumes bitwise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from tread_lab.engine.live_run import LiveRun
+from tread_lab.records.layout import RunFolder
+from tread_lab.spec.run import RunSpec, TrainSpec
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands after an optimizer step; `loss` is the newest logged mean."""
+
+    step: int
+    steps: int
+    loss: float
+
+
+class Diverged(Exception):
+    """The loss is not finite any more: a result, not a fault."""
+
+
+def train(spec: RunSpec, folder: RunFolder, device: torch.device) -> Iterator[Progress]:
+    """Train from the newest checkpoint to the end, yielding after every optimizer step.
+
+    Closing the iterator saves a checkpoint first; asking again continues from it. Everything random
+    is a function of (seed, step), so the two halves equal one uninterrupted run.
+
+    Raises:
+        Diverged: the logged loss is not finite.
+    """
+    with LiveRun(spec, folder, device) as run:
+        saved = run.resume()
+        try:
+            for batch in run.batches.stream(run.step, spec.train.steps):
+                run.optimise(batch, lr=learning_rate(spec.train, run.step))
+                if run.due(spec.execution.log_every):
+                    run.log_window()
+                    if not math.isfinite(run.loss):
+                        raise Diverged(f"training loss {run.loss} at step {run.step}")
+                if run.due(spec.execution.checkpoint_every):
+                    saved = run.save()
+                yield Progress(run.step, spec.train.steps, run.loss)
+        except GeneratorExit:
+            if run.step > saved:
+                run.save()
+            raise
+
+
+def learning_rate(spec: TrainSpec, step: int) -> float:
+    """The learning rate of step 0, 1, ...: linear warm-up, then constant or sqrt decay to zero."""
+    warm = min(1.0, (step + 1) / (spec.warmup + 1))
+    decay = math.sqrt(1 - step / spec.steps) if spec.schedule == "sqrt_decay" else 1.0
+    return spec.lr * warm * decay

@@ -1,0 +1,297 @@
+"""A sweep's records as data frames: one row a trial, one row a cell, one row a logged value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tread_lab.gaps import half_width, recorded_gaps
+from tread_lab.records.layout import Lab, RunFolder, SweepFolder
+from tread_lab.records.names import TRAIN_SECONDS, parameters
+from tread_lab.spec.decode import decode
+from tread_lab.spec.errors import UserError
+from tread_lab.spec.run import RunSpec
+from tread_lab.spec.signature import signature
+
+# From the least to the most remarkable: a cell has the last state in which one of its seeds is.
+STATES = ("completed", "pending", "interrupted", "running", "stopped", "diverged", "failed")
+LOW, HIGH, COUNT, UNIT = ":low", ":high", ":n", ":unit"
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What the folder of one run says; numbers are there for a completed run only."""
+
+    state: str
+    reason: str = ""
+    steps: int | None = None
+    costs: dict[str, float] = field(default_factory=dict)
+    evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)  # by signature
+    losses: dict[str, Path] = field(default_factory=dict)  # by signature
+
+
+def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
+    """One row per trial of the plan, in plan order.
+
+    Columns: run, role, seed, state, reason, baseline (the run it is compared with), cell (its axis
+    values as text), the axis values, the parameters of `names.parameters`, steps, metrics of the
+    evaluations, gaps (`gap/heldout`, `gap/heldout:low`, `gap/heldout:high`) and costs. Metric
+    columns are those with `/` or `@` in their name. **Only completed runs have numbers**: any
+    other trial is a row with its state and NaN.
+
+    `frame.attrs["axes"]` lists the axis columns.
+    """
+    plan = _plan(lab, sweep)
+    records = _records(lab, plan)
+    names, gaps = _metric_names(plan, records), _gaps(plan, records)
+    frame = pd.DataFrame(
+        _row(trial, records[trial["run"]], gaps[trial["run"], trial["baseline"]], names)
+        for trial in plan["trials"]
+    )
+    metrics = metric_columns(frame)
+    frame = frame[[*(c for c in frame.columns if not _is_metric(c)), *metrics]]
+    axes = list(dict.fromkeys(axis for trial in plan["trials"] for axis in trial["cell"]))
+    whole = [*(axis for axis in axes if _is_whole(frame[axis])), "route_start", "route_end", "steps"]
+    frame = frame.astype({**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")})
+    frame.attrs["axes"] = axes
+    return frame
+
+
+def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
+    """One row per cell of `trials_frame`'s rows, its seeds brought together, in plan order.
+
+    Every metric has its mean over completed seeds, `:low` and `:high`, `:n` and `:unit`: the
+    interval is over `seeds` where there are two or more, else the one seed's own over `images`
+    (gaps only), else absent. `seeds` counts the planned seeds, `state` is `completed` only if all
+    are; else it is that of the seed that went worst.
+    """
+    metrics = [column for column in metric_columns(trials) if not column.endswith((LOW, HIGH))]
+    groups = trials.groupby(["role", "cell"], sort=False)
+    dropped = ("run", "seed", "baseline", "state", "reason", "steps", "role", "cell")
+    fixed = [c for c in trials.columns if not _is_metric(c) and c not in dropped]
+    columns: dict[str, Any] = {
+        "state": groups["state"].agg(lambda states: max(states, key=STATES.index)),
+        "reason": groups["reason"].agg(lambda reasons: next(filter(None, reasons), "")),
+        **{name: groups[name].first() for name in fixed},
+        "seeds": groups.size(),
+        "completed": groups["state"].agg(lambda states: int((states == "completed").sum())),
+    }
+    for metric in metrics:
+        columns |= _over_seeds(groups, metric, has_own=metric + LOW in trials.columns)
+    cells = pd.DataFrame(columns).reset_index()
+    cells.attrs["axes"] = list(trials.attrs.get("axes", ()))
+    return cells
+
+
+def history_frame(
+    lab: Lab, sweep: str | SweepFolder, keys: Iterable[str] | None = None
+) -> pd.DataFrame:
+    """Every logged value of every run of the sweep: run, step, key, value; each run once.
+
+    Args:
+        keys: the keys to keep; all where absent.
+    """
+    wanted = None if keys is None else set(keys)
+    columns: dict[str, list[Any]] = {"run": [], "step": [], "key": [], "value": []}
+    for name in dict.fromkeys(trial["run"] for trial in _plan(lab, sweep)["trials"]):
+        for entry in lab.run(name).entries():
+            if wanted is None or entry.key in wanted:
+                values = (name, entry.step, entry.key, entry.value)
+                for column, value in zip(columns.values(), values):
+                    column.append(value)
+    return pd.DataFrame(columns)
+
+
+def metric_columns(frame: pd.DataFrame) -> list[str]:
+    """The columns that were measured, intervals included: evaluations, then gaps, then costs."""
+    groups = ("gap/", "cost/", "throughput/")
+    found = [str(column) for column in frame.columns if _is_metric(column)]
+    order = {c: next((k for k, g in enumerate(groups, 1) if c.startswith(g)), 0) for c in found}
+    return sorted(found, key=lambda column: order[column])
+
+
+def cell_label(cell: dict[str, Any]) -> str:
+    """`start=2 end=8 rate=0.5`: the axis values of a trial in one text."""
+    return " ".join(f"{axis}={_plain(value)}" for axis, value in cell.items())
+
+
+def _is_metric(column: object) -> bool:
+    return any(mark in str(column) for mark in ("/", "@"))
+
+
+def _plan(lab: Lab, sweep: str | SweepFolder) -> dict[str, Any]:
+    folder = lab.known_sweep(sweep) if isinstance(sweep, str) else sweep
+    plan = folder.read_plan()
+    if plan is None:
+        raise UserError(f"sweep {folder.name} has no plan in {folder.path}")
+    return plan
+
+
+def _records(lab: Lab, plan: dict[str, Any]) -> dict[str, _Record]:
+    """Every run of the plan read once, however many trials share it."""
+    names = [trial["run"] for trial in plan["trials"]]
+    baselines = [trial["baseline"] for trial in plan["trials"] if trial["baseline"]]
+    return {name: _record(lab.run(name)) for name in dict.fromkeys([*names, *baselines])}
+
+
+def _record(run: RunFolder) -> _Record:
+    result = run.result()
+    if result is None:
+        return _Record(run.state())
+    state, reason, steps = str(result["state"]), str(result.get("reason", "")), result.get("steps")
+    if state != "completed":
+        return _Record(state, reason, steps)
+    trees = {folder.path: folder.read() for folder in run.evaluations()}
+    done = {path: tree for path, tree in trees.items() if tree is not None}
+    kinds = {path: tree["spec"].get("kind") for path, tree in done.items()}
+    return _Record(
+        state,
+        reason,
+        steps,
+        costs=_costs(result),
+        evaluations={path.name: tree for path, tree in done.items()},
+        losses={p.name: p / "losses.npz" for p, kind in kinds.items() if kind == "heldout_loss"},
+    )
+
+
+def _costs(result: dict[str, Any]) -> dict[str, float]:
+    """The metric-named numbers of a result, nested or not; `seconds` is the training time."""
+    found: dict[str, float] = {}
+    for key, value in result.items():
+        if isinstance(value, dict):
+            found |= _costs(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool) and _is_metric(key):
+            found[key] = float(value)
+    if isinstance(result.get("seconds"), int | float):
+        found.setdefault(TRAIN_SECONDS, float(result["seconds"]))
+    return found
+
+
+def _row(
+    trial: dict[str, Any],
+    record: _Record,
+    gaps: dict[str, float] | UserError,
+    names: dict[tuple[str, str], str],
+) -> dict[str, Any]:
+    values = {
+        names[sig, metric]: value
+        for sig, tree in record.evaluations.items()
+        for metric, value in tree["metrics"].items()
+    }
+    broken = isinstance(gaps, UserError)
+    known = parameters(decode(RunSpec, trial["spec"]))
+    return {
+        "run": trial["run"],
+        "role": trial["role"],
+        "seed": trial["seed"],
+        "state": record.state,
+        "reason": str(gaps) if broken else record.reason,
+        "baseline": trial["baseline"],
+        "cell": cell_label(trial["cell"]) or trial["role"],
+        **{axis: _plain(value) for axis, value in trial["cell"].items()},
+        **{name: None if value == "" else value for name, value in known.items()},
+        "steps": record.steps,
+        **values,
+        **({} if broken else gaps),
+        **record.costs,
+    }
+
+
+def _gaps(
+    plan: dict[str, Any], records: dict[str, _Record]
+) -> dict[tuple[str, str | None], dict[str, float] | UserError]:
+    """(run, baseline) -> gaps with the ends of their intervals, or why they cannot be paired."""
+    pairs = {(trial["run"], trial["baseline"]) for trial in plan["trials"]}
+    found: dict[tuple[str, str | None], dict[str, float] | UserError] = {}
+    for run, baseline in sorted(pairs, key=lambda pair: (pair[1] or "", pair[0])):
+        try:
+            other = records[baseline].losses if baseline else {}
+            gaps = recorded_gaps(records[run].losses, other)
+        except UserError as error:
+            found[run, baseline] = error
+            continue
+        columns: dict[str, float] = {}
+        for name, gap in gaps.items():
+            columns |= {name: gap.mean, name + LOW: gap.low, name + HIGH: gap.high}
+        found[run, baseline] = columns
+    return found
+
+
+def _metric_names(
+    plan: dict[str, Any], records: dict[str, _Record]
+) -> dict[tuple[str, str], str]:
+    """(evaluation signature, metric) -> column.
+
+    One metric of several evaluations is told apart by what differs in their specs: `fd@1k w=2`.
+    A single planned one keeps the plain name beside those that another sweep asked for.
+    """
+    planned = {signature(spec) for spec in plan.get("evaluate") or ()}
+    specs: dict[str, dict[str, Any]] = {}
+    sources: dict[str, list[str]] = {}
+    for record in records.values():
+        for sig, tree in record.evaluations.items():
+            if sig not in specs:
+                specs[sig] = _flat(tree["spec"])
+            for metric in tree["metrics"]:
+                if sig not in (known := sources.setdefault(metric, [])):
+                    known.append(sig)
+    names = {}
+    for metric, sigs in sources.items():
+        suffix = _differences({sig: specs[sig] for sig in sigs})
+        plain = [sig for sig in sigs if sig in planned]
+        for sig in sigs:
+            names[sig, metric] = metric if plain == [sig] else metric + suffix[sig]
+    return names
+
+
+def _differences(specs: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Signature -> ` key=value ...` of the fields in which these specs differ."""
+    fields = dict.fromkeys(field for spec in specs.values() for field in spec)
+    fields.pop("metrics", None)
+    differing = [f for f in fields if len({repr(spec.get(f)) for spec in specs.values()}) > 1]
+    short = {"sampler.guidance.weight": "w", "sampler.guidance.interval": "interval"}
+    return {
+        sig: "".join(
+            f" {short.get(field, field.rpartition('.')[2])}={_plain(spec.get(field))}"
+            for field in differing
+        )
+        for sig, spec in specs.items()
+    }
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return found
+
+
+def _over_seeds(groups: Any, metric: str, *, has_own: bool) -> dict[str, Any]:
+    """Mean, interval, count and the interval's unit of one metric over the seeds that have it."""
+    mean, n = groups[metric].mean(), groups[metric].count()
+    half = half_width(groups[metric].std(), n.to_numpy())
+    low, high = mean - half, mean + half
+    unit = np.where(n >= 2, "seeds", np.where((n == 1) & has_own, "images", ""))
+    if has_own:
+        low = low.where(n != 1, groups[metric + LOW].mean())
+        high = high.where(n != 1, groups[metric + HIGH].mean())
+    unit = pd.Series(unit, index=mean.index)
+    ends = {metric + LOW: low, metric + HIGH: high}
+    return {metric: mean, **ends, metric + COUNT: n, metric + UNIT: unit}
+
+
+def _is_whole(column: pd.Series) -> bool:
+    return all(isinstance(value, int | float) and value == int(value) for value in column.dropna())
+
+
+def _plain(value: Any) -> Any:
+    """A value as a column holds it: scalars as they are, lists and mappings as compact JSON."""
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, separators=(",", ":"))
+    return value

@@ -1,0 +1,347 @@
+"""What people see in the terminal: the plan, live progress, rankings and states."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tread_lab.engine.cost import cost
+from tread_lab.records import names
+from tread_lab.records.frames import trials_frame
+from tread_lab.records.layout import Lab, RunFolder, SweepFolder
+from tread_lab.spec.run import RunSpec
+from tread_lab.sweep.estimate import Estimate
+from tread_lab.sweep.plan import Plan, load_plan
+from tread_lab.sweep.trial import Report, Task
+
+Watch = Callable[[Report], None]
+_ROWS = 40  # longer tables show their head and count the rest
+_QUIET_SECONDS = 20.0  # between two lines of progress where there is no terminal
+_out = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """One line for people, apart from what scripts read on stdout."""
+    _out.print(text, markup=False)
+
+
+def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
+    """What will run, what is left out and why, what it will cost."""
+    tasks, spec = plan.tasks, plan.trials[0].spec
+    baselines = sum(trial.role == "baseline" for trial in plan.trials)
+    say(f"{plan.name}: {plan.question}" if plan.question else plan.name)
+    table = Table("run", "route", "rate", "seed", "speed-up", "train FLOPs", "state", box=None)
+    for task in tasks[:_ROWS]:
+        about, price = names.parameters(task.spec), cost(task.spec)
+        row = [about["route"], about["selection_rate"], about["seed"], f"{price.speedup:.2f}x"]
+        state = lab.run_of(task.spec).state()
+        table.add_row(lab.run_of(task.spec).name, *map(str, row), f"{price.train_flops:.2e}", state)
+    _out.print(table)
+    if len(tasks) > _ROWS:
+        say(f"... and {len(tasks) - _ROWS} more")
+    for hole in plan.holes:
+        examples = "; ".join(_cell(cell) for cell in hole.examples[:2])
+        say(f"{hole.count} cells left out by {hole.reason} (e.g. {examples})")
+    shape = f"{spec.train.steps} steps of {spec.train.batch}"
+    say(
+        f"{len(tasks)} runs of {plan.experiment} ({spec.model.name} on {spec.data.source}, {shape}):"
+        f" {baselines} baseline, {len(plan.trials) - baselines} trials"
+    )
+    say(
+        f"{plan.train_flops:.2e} training FLOPs, {_bytes(plan.disk_bytes)} of checkpoints at most;"
+        f" {_estimate(estimate, lanes)}"
+    )
+
+
+def _estimate(estimate: Estimate, lanes: int) -> str:
+    if estimate.open_runs == 0:
+        return "everything is done"
+    runs = f"{estimate.open_runs} runs open, {lanes} at once"
+    if estimate.seconds is None:
+        return f"{runs}; time not predicted (a trial step would take long on this device)"
+    return f"{runs}: about {_duration(estimate.seconds)}"
+
+
+@contextmanager
+def progress(plan: Plan, lab: Lab, todo: Sequence[Task], lanes: int) -> Iterator[Watch]:
+    """Live progress of a sweep: a bar and the running trials, or a line now and then."""
+    labels = {trial.run: _label(trial.spec) for trial in plan.trials}
+    board = _Board({lab.run_of(task.spec).name: task for task in todo}, labels)
+    with _bars(board) if _out.is_terminal else _lines(board) as refresh:
+
+        def watch(report: Report) -> None:
+            board.note(report)
+            refresh(report)
+
+        yield watch
+
+
+@contextmanager
+def run_progress(spec: RunSpec) -> Iterator[Watch]:
+    """Live progress of one run."""
+    from tread_lab.spec.signature import signature
+
+    name = signature(spec)
+    board = _Board({name: Task(spec)}, {name: _label(spec)})
+    with _bars(board) if _out.is_terminal else _lines(board) as refresh:
+
+        def watch(report: Report) -> None:
+            board.note(report)
+            refresh(report)
+
+        yield watch
+
+
+class _Board:
+    """How far the open tasks are, in training FLOPs."""
+
+    def __init__(self, tasks: Mapping[str, Task], labels: Mapping[str, str]) -> None:
+        self.labels = labels
+        self.work = {name: cost(task.spec).train_flops for name, task in tasks.items()}
+        self.share = dict.fromkeys(tasks, 0.0)
+        self.reports: dict[str, Report] = {}
+        self.first: dict[str, float] = {}
+        self.started = time.monotonic()
+
+    def note(self, report: Report) -> None:
+        self.reports[report.run] = report
+        share = 1.0 if _ended(report) else 0.97 * report.step / report.steps
+        self.first.setdefault(report.run, share if report.phase == "train" else 0.0)
+        self.share[report.run] = share
+
+    def fraction(self) -> float:
+        total = sum(self.work.values())
+        return sum(self.work[name] * share for name, share in self.share.items()) / total
+
+    def left(self) -> str:
+        """Time left at the speed so far; what earlier attempts did is not counted as speed."""
+        before = sum(self.work[n] * f for n, f in self.first.items()) / sum(self.work.values())
+        done, elapsed = self.fraction() - before, time.monotonic() - self.started
+        if done < 0.005 or elapsed < 5:
+            return "..."
+        return _duration(elapsed * (1 - self.fraction()) / done)
+
+    def counts(self) -> str:
+        ended = Counter(r.phase for r in self.reports.values() if _ended(r))
+        bad = [f"{count} {state}" for state, count in ended.items() if state != "completed"]
+        return ", ".join([f"{ended['completed']}/{len(self.work)} done", *bad])
+
+
+@contextmanager
+def _bars(board: _Board) -> Iterator[Watch]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=_out, transient=True) as bars:
+        overall = bars.add_task("sweep", total=1.0, note="starting workers")
+        rows: dict[str, TaskID] = {}
+
+        def refresh(report: Report) -> None:
+            note = f"{board.counts()}, {board.left()} left"
+            bars.update(overall, completed=board.fraction(), note=note)
+            if _ended(report):
+                if report.run in rows:
+                    bars.remove_task(rows.pop(report.run))
+                bars.console.print(_end_line(board, report))
+                return
+            if report.run not in rows:
+                rows[report.run] = bars.add_task(board.labels[report.run], total=1.0, note="")
+            note = _phase(report)
+            bars.update(rows[report.run], completed=report.step / report.steps, note=note)
+
+        yield refresh
+
+
+@contextmanager
+def _lines(board: _Board) -> Iterator[Watch]:
+    spoken = time.monotonic()
+
+    def refresh(report: Report) -> None:
+        nonlocal spoken
+        if _ended(report):
+            say(_end_line(board, report))
+        elif time.monotonic() - spoken < _QUIET_SECONDS:
+            return
+        else:
+            say(f"{board.fraction():.0%}, {board.counts()}, about {board.left()} left")
+        spoken = time.monotonic()
+
+    yield refresh
+
+
+def _ended(report: Report) -> bool:
+    return report.phase not in ("train", "evaluate")
+
+
+def _end_line(board: _Board, report: Report) -> str:
+    loss = f", training loss {report.loss:.4f}" if math.isfinite(report.loss) else ""
+    return f"{board.labels[report.run]}: {report.phase}{loss} ({board.counts()})"
+
+
+def _phase(report: Report) -> str:
+    if report.phase == "evaluate":
+        return "measuring"
+    loss = f", loss {report.loss:.4f}" if math.isfinite(report.loss) else ""
+    return f"step {report.step}/{report.steps}{loss}"
+
+
+def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
+    """The sweep's trials, best first, each with its gap to the baseline and the interval."""
+    frame = trials_frame(lab, name)
+    if as_json:
+        print(frame.to_json(orient="records", indent=1))
+        return frame
+    shown = [c for c in frame.columns if _ranked(c)]
+    key = next((c for c in (names.GAP_HELDOUT, *shown) if c in frame.columns), None)
+    ordered = frame if key is None else frame.sort_values(key, na_position="last", kind="stable")
+    table = Table("route", "rate", "seed", *shown, "state", box=None)
+    for _, row in ordered.head(_ROWS).iterrows():
+        values = [_value(row, column) for column in shown]
+        state = row["state"] if row["state"] != "failed" else f"failed: {row['reason']}"[:60]
+        rate = f"{row['selection_rate']:g}"
+        table.add_row(str(row["route"]), rate, str(row["seed"]), *values, state)
+    _out.print(table)
+    if len(frame) > _ROWS:
+        say(f"... and {len(frame) - _ROWS} more")
+    return frame
+
+
+def _ranked(column: str) -> bool:
+    """Columns of the ranking: held-out loss, its gap, and the metrics of samples."""
+    if ":" in column:
+        return False
+    return column in (names.HELDOUT_LOSS, names.GAP_HELDOUT, names.GAP_TRAIN) or "@" in column
+
+
+def _value(row: pd.Series[Any], column: str) -> str:
+    if not math.isfinite(row[column]):
+        return "-"
+    low, high = row.get(f"{column}:low"), row.get(f"{column}:high")
+    if low is None or high is None or not math.isfinite(low):
+        return f"{row[column]:.4g}"
+    return f"{row[column]:+.4f} [{low:+.4f}, {high:+.4f}]"
+
+
+def show_places(lab: Lab, folder: SweepFolder, figures: Sequence[Path], *, mlflow: bool) -> None:
+    """Where to look next."""
+    shown = folder.figures if figures or folder.figures.exists() else None
+    if shown is not None:
+        say(f"figures: {shown}")
+    say(f"records: {lab.root / 'runs'}")
+    if mlflow:
+        say(f"MLflow:  {lab.mlflow_uri} (`tread-lab ui --root {lab.root}` opens it)")
+
+
+def show_lab(lab: Lab, *, as_json: bool) -> None:
+    """Every sweep with its states."""
+    rows = {name: _states(lab, load_plan(lab.sweep(name))) for name in lab.sweeps()}
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    if not rows:
+        say(f"no sweep in {lab.root}; try `tread-lab sweep route_placement.yaml --plan`")
+        return
+    table = Table("sweep", "runs", "states", box=None)
+    for name, states in rows.items():
+        table.add_row(name, str(sum(states.values())), _counts(states))
+    _out.print(table)
+
+
+def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
+    """The runs of a sweep and where they stand."""
+    plan = load_plan(lab.sweep(name))
+    states = {task: lab.run_of(task.spec) for task in plan.tasks}
+    if as_json:
+        rows = [{"run": f.name, "state": f.state(), "step": _step(f)} for f in states.values()]
+        print(json.dumps(rows, indent=1))
+        return
+    say(f"{name}: {_counts(_states(lab, plan))}")
+    table = Table("run", "route", "rate", "seed", "state", "step", box=None)
+    for task, folder in list(states.items())[:_ROWS]:
+        about, steps = names.parameters(task.spec), task.spec.train.steps
+        row = [str(about[key]) for key in ("route", "selection_rate", "seed")]
+        table.add_row(folder.name, *row, folder.state(), f"{_step(folder)}/{steps}")
+    _out.print(table)
+    if len(states) > _ROWS:
+        say(f"... and {len(states) - _ROWS} more")
+
+
+def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
+    """One run: what it is, where it stands, what was measured."""
+    spec, result = folder.spec(), folder.result() or {}
+    measured = [e.read() or {} for e in folder.evaluations()]
+    if as_json:
+        metrics = [e.get("metrics", {}) for e in measured]
+        tree = {"run": folder.name, "state": folder.state(), "result": result, "metrics": metrics}
+        print(json.dumps(tree, indent=1))
+        return
+    pairs = [("run", f"{folder.name} ({_label(spec)})"), ("state", folder.state())]
+    pairs += [("reason", result["reason"])] if "reason" in result else []
+    pairs.append(("step", f"{_step(folder)}/{spec.train.steps}"))
+    pairs += [(k, f"{v:.6g}") for e in measured for k, v in e.get("metrics", {}).items()]
+    pairs += [(k, f"{v:.6g}") for k, v in result.get("metrics", {}).items()]
+    show_pairs([*pairs, ("folder", str(folder.path))])
+
+
+def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:
+    """Names and values, one a line, on stdout."""
+    width = max(len(name) for name, _ in pairs)
+    for name, value in pairs:
+        print(f"{name:<{width}}  {value}")
+
+
+def metrics_line(metrics: Mapping[str, float]) -> str:
+    """`name value, name value`."""
+    return ", ".join(f"{name} {value:.6g}" for name, value in metrics.items()) or "drawn"
+
+
+def _states(lab: Lab, plan: Plan) -> Counter[str]:
+    return Counter(lab.run_of(task.spec).state() for task in plan.tasks)
+
+
+def _counts(states: Counter[str]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in states.most_common())
+
+
+def _step(folder: RunFolder) -> int:
+    result = folder.result()
+    if result is not None and "step" in result:
+        return int(result["step"])
+    entries = folder.entries()
+    return entries[-1].step if entries else 0
+
+
+def _label(spec: RunSpec) -> str:
+    about = names.parameters(spec)
+    if not spec.routes:
+        return f"dense, seed {spec.seed}"
+    return f"{about['route']} at {about['selection_rate']:g}, seed {spec.seed}"
+
+
+def _cell(cell: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in cell.items())
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.0f} PB"

@@ -1,0 +1,123 @@
+"""The immutable plan of a sweep: its trials, what they cost, and what is done of them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from tread_lab.engine.cost import cost
+from tread_lab.records.durable import write_json
+from tread_lab.records.layout import Lab, SweepFolder
+from tread_lab.spec.decode import decode, encode
+from tread_lab.spec.errors import UserError
+from tread_lab.spec.evaluation import EvaluationSpec, decode_evaluations
+from tread_lab.spec.run import RunSpec
+from tread_lab.spec.sweep import Experiment, Hole, SweepSpec, Trial, expand
+from tread_lab.sweep.trial import Task, is_complete
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every trial of a sweep in order, baselines first."""
+
+    name: str
+    question: str
+    experiment: str
+    trials: tuple[Trial, ...]
+    holes: tuple[Hole, ...]
+    evaluations: tuple[EvaluationSpec, ...]
+    tree: dict[str, Any]
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Distinct runs in order: a run that several trials share is carried out once."""
+        specs = {trial.run: trial.spec for trial in self.trials}
+        return tuple(Task(spec, self.evaluations) for spec in specs.values())
+
+    def open_tasks(self, lab: Lab) -> list[Task]:
+        """Tasks with something left to do."""
+        return [task for task in self.tasks if not is_complete(lab, task)]
+
+    @property
+    def train_flops(self) -> int:
+        return sum(cost(task.spec).train_flops for task in self.tasks)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Checkpoints at their largest; records and pictures are small beside them."""
+        specs = (task.spec for task in self.tasks)
+        return sum((s.execution.keep_checkpoints + 1) * cost(s).checkpoint_bytes for s in specs)
+
+
+def make_plan(name: str, sweep: SweepSpec, experiment: Experiment) -> Plan:
+    """Expand a sweep into its plan; nothing is written."""
+    found = expand(sweep, experiment)
+    return Plan(
+        name=name,
+        question=sweep.question,
+        experiment=experiment.name,
+        trials=found.trials,
+        holes=found.holes,
+        evaluations=found.evaluations,
+        tree={"sweep": encode(sweep), "experiment": encode(experiment)},
+    )
+
+
+def store_plan(folder: SweepFolder, plan: Plan) -> None:
+    """Write the plan once; a different plan under the same name is refused.
+
+    Raises:
+        UserError: the sweep was planned before with other trials or evaluations.
+    """
+    before = folder.read_plan()
+    if before is None:
+        write_json(folder.plan_path, {**to_tree(plan), "created": time.time()})
+    elif _identity(before) != _identity(to_tree(plan)):
+        raise UserError(
+            f"sweep {plan.name!r} was planned with other trials or evaluations in {folder.path};"
+            " give this one another --name"
+        )
+
+
+def load_plan(folder: SweepFolder) -> Plan:
+    """The plan that was stored."""
+    tree = folder.read_plan()
+    if tree is None or tree.get("format") != FORMAT:
+        raise UserError(f"{folder.plan_path} is not a plan of this version")
+    trials = [
+        Trial(t["role"], t["cell"], t["seed"], decode(RunSpec, t["spec"]), t["run"], t["baseline"])
+        for t in tree["trials"]
+    ]
+    holes = [Hole(h["reason"], h["count"], tuple(h["examples"])) for h in tree["holes"]]
+    asked = [{e["kind"]: {k: v for k, v in e.items() if k != "kind"}} for e in tree["evaluate"]]
+    return Plan(
+        name=tree["name"],
+        question=tree["question"],
+        experiment=tree["experiment"],
+        trials=tuple(trials),
+        holes=tuple(holes),
+        evaluations=decode_evaluations(asked),
+        tree=tree["sweep"],
+    )
+
+
+def to_tree(plan: Plan) -> dict[str, Any]:
+    """The plan as `plan.json` holds it."""
+    return {
+        "format": FORMAT,
+        "name": plan.name,
+        "question": plan.question,
+        "experiment": plan.experiment,
+        "sweep": plan.tree,
+        "holes": encode(plan.holes),
+        "evaluate": encode(plan.evaluations),
+        "trials": encode(plan.trials),
+    }
+
+
+def _identity(tree: dict[str, Any]) -> Any:
+    """What must not change under one name: which runs, compared with what, measured how."""
+    return tree["evaluate"], [(t["run"], t["baseline"]) for t in tree["trials"]]

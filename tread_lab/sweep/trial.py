@@ -1,0 +1,115 @@
+"""One trial: train what is not trained yet, measure what is not measured yet, record how it ended."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from tread_lab.engine.cost import cost
+from tread_lab.engine.device import origin, peak_flops, peak_memory
+from tread_lab.engine.evaluate import evaluate
+from tread_lab.engine.train import Diverged, Progress, train
+from tread_lab.records import names
+from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.spec.evaluation import EvaluationSpec
+from tread_lab.spec.run import RunSpec
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run to bring to its end and the evaluations it needs."""
+
+    spec: RunSpec
+    evaluations: tuple[EvaluationSpec, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where a task stands: `phase` is train, evaluate, or a terminal state of the run."""
+
+    run: str
+    phase: str
+    step: int
+    steps: int
+    loss: float
+
+
+def is_complete(lab: Lab, task: Task) -> bool:
+    """Whether nothing is left to do: the run has ended, and is measured if it can be."""
+    folder = lab.run_of(task.spec)
+    result = folder.result()
+    if result is None:
+        return False
+    measurable = result["state"] in ("completed", "stopped")
+    return not measurable or all(folder.evaluation(spec).done for spec in task.evaluations)
+
+
+def run_trial(lab: Lab, task: Task, device: torch.device) -> Iterator[Report]:
+    """Bring a task to its end, reporting after every step and evaluation.
+
+    A finished run is not trained again, a partial one continues; closing the iterator stops it with
+    a checkpoint. A loss that is not finite ends the run as `diverged`; any other exception passes.
+
+    Raises:
+        Busy: another process works on this run.
+    """
+    folder, steps = lab.run_of(task.spec), task.spec.train.steps
+    with folder.claim():
+        folder.create(task.spec)
+        report = Report(folder.name, "train", 0, steps, float("nan"))
+        if folder.result() is None:
+            for report in _trained(folder, task.spec, device):
+                yield report
+        state = (folder.result() or {})["state"]
+        if state != "diverged":
+            for spec in task.evaluations:
+                evaluate(folder, spec, device, cache=lab.root / "cache")
+                yield replace(report, phase="evaluate", step=steps)
+        yield replace(report, phase=state, step=steps)
+
+
+def _trained(folder: RunFolder, spec: RunSpec, device: torch.device) -> Iterator[Report]:
+    """Train to the end and write the result."""
+    folder.write_origin({**origin(device), "started": time.time()})
+    clock, step, first = time.perf_counter(), 0, None
+    try:
+        for progress in train(spec, folder, device):
+            step = progress.step
+            first = step if first is None else first
+            yield _report(folder, progress)
+    except Diverged as diverged:
+        folder.finish("diverged", step=step, reason=str(diverged))
+        return
+    seconds = time.perf_counter() - clock
+    done = step - (first or step) + 1 if first else 0
+    folder.finish("completed", step=step, **_costs(spec, device, seconds / max(done, 1)))
+
+
+def _report(folder: RunFolder, progress: Progress) -> Report:
+    return Report(folder.name, "train", progress.step, progress.steps, progress.loss)
+
+
+def _costs(spec: RunSpec, device: torch.device, step_seconds: float) -> dict[str, Any]:
+    """What the run cost, under the names of the record."""
+    flops, peak = cost(spec).train_flops, peak_flops(device)
+    values = {
+        names.TRAIN_FLOPS: flops,
+        names.TRAIN_SECONDS: step_seconds * spec.train.steps,
+        names.STEP_SECONDS: step_seconds,
+        names.IMAGES_PER_S: spec.train.batch / step_seconds,
+        names.PEAK_MEMORY: peak_memory(device),
+    }
+    if peak is not None:
+        values[names.MFU] = flops / spec.train.steps / step_seconds / peak
+    return {"metrics": values}
+
+
+def record_failure(folder: RunFolder, error: BaseException, kind: str) -> None:
+    """End a run as failed, with its kind and traceback."""
+    trace = "".join(traceback.format_exception(error))
+    folder.finish("failed", kind=kind, reason=f"{type(error).__name__}: {error}", traceback=trace)

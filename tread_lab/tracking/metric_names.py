@@ -1,0 +1,71 @@
+"""Metric names as MLflow accepts them, and what tells two evaluations of one kind apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tread_lab.spec.decode import encode
+from tread_lab.spec.evaluation import KINDS, EvaluationSpec, count_label
+
+OURS = re.compile(r"(?P<metric>[\w/]+)(?:\[(?P<extractor>[\w.-]+)\])?@(?P<count>\d+k?)(?P<rest>.*)")
+THEIRS = re.compile(r"(?P<metric>[\w/]+)(?::(?P<extractor>[\w.-]+))?:(?P<count>\d+k?)(?P<rest>.*)")
+
+
+def to_mlflow(name: str) -> str:
+    """`fd[fashion16-v1]@1k` -> `fd:fashion16-v1:1k`, `fid@10k` -> `fid:10k`, others unchanged.
+
+    MLflow accepts letters, digits and `_ - . : /` and the space. Every name of
+    tread_lab.records.names comes back through `from_mlflow`; in any other name a character that
+    is not accepted becomes `_`, which does not.
+    """
+    found = OURS.fullmatch(name)
+    if found:
+        extractor = f":{found['extractor']}" if found["extractor"] else ""
+        name = f"{found['metric']}{extractor}:{found['count']}{found['rest']}"
+    return re.sub(r"[^\w/.\- :]", "_", name)
+
+
+def from_mlflow(name: str) -> str:
+    """The name in the records of a metric in MLflow."""
+    found = THEIRS.fullmatch(name)
+    if not found:
+        return name
+    extractor = f"[{found['extractor']}]" if found["extractor"] else ""
+    return f"{found['metric']}{extractor}@{found['count']}{found['rest']}"
+
+
+def difference(spec: EvaluationSpec, planned: Iterable[EvaluationSpec]) -> str:
+    """` guidance 2 steps 20`: where `spec` departs from the first planned evaluation of its kind.
+
+    Metric names carry the number of samples, not the sampler: this keeps a guidance sweep over one
+    run apart. Empty for the planned evaluation itself.
+    """
+    reference = next((p for p in planned if p.kind == spec.kind), None) or KINDS[spec.kind]()
+    usual = dict(_flat(encode(reference)))
+    return "".join(
+        f" {name.removeprefix('sampler.').removesuffix('.weight')} {_plain(value)}"
+        for name, value in _flat(encode(spec))
+        if name not in ("kind", "metrics", "count") and value != usual[name]
+    )
+
+
+def folder_name(spec: EvaluationSpec, planned: Iterable[EvaluationSpec]) -> str:
+    """The folder of an evaluation's pictures: `samples_64`, `samples_1k_guidance_2`."""
+    count = f"_{count_label(spec.count)}" if spec.kind == "samples" else ""
+    return re.sub(r"[^\w.-]", "_", f"{spec.kind}{count}{difference(spec, planned)}")
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return "-".join(map(_plain, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,338 @@
+"""MLflow as a view of the records: one run per sweep, a child per trial, replays add nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+for _name, _value in {
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # nothing is sent but to the store
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # a sync is repeated anyway
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+from alembic.util import CommandError
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import SQLAlchemyError
+
+from tread_lab.records.durable import is_held, replacing
+from tread_lab.records.layout import Lab, SweepFolder
+from tread_lab.spec.errors import UserError
+from tread_lab.tracking.parent import Parent, written
+from tread_lab.tracking.projection import Number, Projection, View
+from tread_lab.tracking.ranking import ranking
+from tread_lab.tracking.sent import Sent, files_mark
+from tread_lab.tracking.store import (
+    check_store,
+    explained,
+    first_line,
+    identity,
+    one_writer,
+    sqlite_path,
+)
+from tread_lab.tracking.tracker import SyncReport
+from tread_lab.tracking.trials import Trial, trials_of
+
+SWEEP, LAB, TRIAL, SENT = (f"tread_lab.{name}" for name in ("sweep", "lab", "trial", "sent"))
+PARENT_RUN = "mlflow.parentRunId"
+MAY_VANISH = ("problem", "attempts", "mlflow.note.content")
+BATCH = 1000  # MLflow's limit for one call
+
+for _name in ("mlflow.store.db.utils", "alembic"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
+
+class MlflowTracker:
+    """Makes an MLflow store equal to the records of a lab, sweep by sweep.
+
+    Every run carries what was sent of it as a tag, so an unchanged run costs nothing, a store that
+    was emptied is filled again, and a sync that was cut off is taken up by the next one.
+    """
+
+    def __init__(self, lab: Lab, uri: str, *, experiment: str = "tread-lab") -> None:
+        self._lab, self._uri, self._experiment = lab, uri, experiment
+
+    def sync(self, sweep_name: str, *, closing: bool = False) -> SyncReport:
+        """Make the store equal to the records of a sweep; nothing is duplicated, whatever happened.
+
+        Raises:
+            UserError: no such sweep, or a store that is not MLflow's or does not answer.
+        """
+        sweep = self._lab.known_sweep(sweep_name)
+        plan = sweep.read_plan()
+        assert plan is not None
+        check_store(self._uri)
+        with one_writer(self._lab, self._uri), _one_line(self._uri):
+            check_store(self._uri)
+            client = _client(self._uri)
+            experiment = _experiment(client, self._experiment, self._artifacts())
+            return _SweepSync(client, experiment, self._lab, sweep, plan).run(closing=closing)
+
+    def _artifacts(self) -> str | None:
+        """Beside a SQLite store lie its artifacts; a server has its own place for them."""
+        path = sqlite_path(self._uri)
+        return (path.parent / "mlartifacts").as_uri() if path else None
+
+
+class _SweepSync:
+    """One pass over one sweep."""
+
+    def __init__(
+        self,
+        client: MlflowClient,
+        experiment: str,
+        lab: Lab,
+        sweep: SweepFolder,
+        plan: Mapping[str, Any],
+    ) -> None:
+        self._client, self._experiment = client, experiment
+        self._lab, self._sweep, self._plan = lab, sweep, plan
+        self._owner = {SWEEP: sweep.name, LAB: identity(lab)}
+        self._projection = Projection(lab, plan)
+        self._done: Counter[str] = Counter()
+        self._problems: list[str] = []
+        self._shown: list[tuple[str, Mapping[str, float]]] = []
+        self._ends: list[int] = []
+
+    def run(self, *, closing: bool) -> SyncReport:
+        trials = trials_of(self._sweep.name, self._plan)
+        states = {trial.key: self._projection.state(trial) for trial in trials}
+        driven = is_held(self._sweep.path / ".claim") and not closing
+        found = self._found()
+        name = self._sweep.name
+        parent = found.pop("", None) or self._create(name, written(self._sweep), {})
+        for trial in trials:
+            if states[trial.key] != "pending":
+                with self._noted(trial):
+                    self._child(trial, states[trial.key], found.get(trial.key), parent.info.run_id)
+                found.pop(trial.key, None)
+        for run in found.values():
+            self._remove(run)
+        ranked, ended = ranking(self._shown), max(self._ends, default=0)
+        self._parent(
+            parent, Parent(self._sweep, self._plan, list(states.values()), driven, ranked, ended)
+        )
+        return SyncReport(name, 1 + len(self._shown), **self._done, problems=tuple(self._problems))
+
+    def _found(self) -> dict[str, Run]:
+        """The sweep's runs by trial, the parent under the empty key; surplus ones are removed."""
+        condition = " AND ".join(f"tags.`{key}` = '{value}'" for key, value in self._owner.items())
+        found: dict[str, Run] = {}
+        surplus: list[Run] = []
+        token: str | None = None
+        while token is None or token:
+            page = self._client.search_runs(
+                [self._experiment],
+                condition,
+                max_results=BATCH,
+                order_by=["start_time ASC"],
+                page_token=token,
+            )
+            for run in page:
+                if found.setdefault(run.data.tags.get(TRIAL, ""), run) is not run:
+                    surplus.append(run)
+            token = page.token or ""
+        for run in surplus:
+            self._remove(run)
+        return found
+
+    def _child(self, trial: Trial, state: str, have: Run | None, parent_id: str) -> None:
+        stamp = self._projection.stamp(trial, state)
+        if have is not None and _up_to_date(have, parent_id, stamp):
+            self._done["unchanged"] += 1
+            self._note(trial, have.data.tags, have.data.metrics, have.info.end_time)
+            return
+        view = self._projection.view(trial, state)
+        if have is not None and _contradicts(have, view):
+            self._remove(have)
+            have = None
+        self._done["updated"] += have is not None
+        marks = {TRIAL: trial.key, PARENT_RUN: parent_id}
+        run = have or self._create(view.name, view.started, marks)
+        sent = Sent.parse(run.data.tags.get(SENT, ""))
+        numbers = [number for n, number in view.logged.items() if n > sent.log]
+        self._log(run, [*numbers, *view.measured.values()], view.params, view.tags | marks)
+        files = self._upload(run, view.files, sent)
+        self._set_status(run, view.name, view.status, view.ended)
+        now = Sent(stamp, max(view.logged, default=-1), view.born, files)
+        self._client.set_tag(run.info.run_id, SENT, str(now))
+        metrics = {key: number.value for key, number in view.measured.items()}
+        self._note(trial, view.tags, metrics, view.ended)
+
+    def _note(
+        self,
+        trial: Trial,
+        tags: Mapping[str, str],
+        metrics: Mapping[str, float],
+        ended: int | None,
+    ) -> None:
+        """What the sweep's own run says of this one."""
+        self._shown.append((tags["cell"], metrics))
+        self._ends.append(ended or 0)
+        if "problem" in tags:
+            self._problems.append(f"{trial.key}: {tags['problem']}")
+
+    def _parent(self, run: Run, parent: Parent) -> None:
+        sent = Sent.parse(run.data.tags.get(SENT, ""))
+        if sent.stamp == parent.stamp and run.info.status == parent.status:
+            self._done["unchanged"] += 1
+            return
+        self._done["updated"] += SENT in run.data.tags
+        self._log(run, [], {}, parent.tags())
+        files = self._upload(run, parent.files(), sent)
+        over = parent.status not in ("RUNNING", "SCHEDULED")
+        self._set_status(run, self._sweep.name, parent.status, parent.ended if over else None)
+        self._client.set_tag(run.info.run_id, SENT, str(Sent(parent.stamp, files=files)))
+
+    def _create(self, name: str, started: int, tags: Mapping[str, str]) -> Run:
+        self._done["created"] += 1
+        return self._client.create_run(
+            self._experiment, start_time=started, tags={**self._owner, **tags}, run_name=name
+        )
+
+    def _remove(self, run: Run) -> None:
+        self._client.delete_run(run.info.run_id)
+        self._done["removed"] += 1
+
+    def _log(
+        self,
+        run: Run,
+        numbers: Sequence[Number],
+        params: Mapping[str, str],
+        tags: Mapping[str, str],
+    ) -> None:
+        run_id, have = run.info.run_id, run.data
+        for name in MAY_VANISH:
+            if name in have.tags and name not in tags:
+                self._client.delete_tag(run_id, name)
+        new_params = [Param(k, v) for k, v in params.items() if k not in have.params]
+        new_tags = [RunTag(k, v) for k, v in tags.items() if have.tags.get(k) != v]
+        self._client.log_batch(run_id, params=new_params, tags=new_tags)
+        for start in range(0, len(numbers), BATCH):
+            chunk = numbers[start : start + BATCH]
+            metrics = [Metric(n.key, n.value, n.time, n.step) for n in chunk]
+            self._client.log_batch(run_id, metrics=metrics)
+        self._done["values"] += len(numbers)
+
+    def _upload(self, run: Run, files: Mapping[str, Path | str], sent: Sent) -> str:
+        """Send the artifacts if they are not those of the last time; returns their fingerprint."""
+        mark = files_mark(files)
+        if mark != sent.files:
+            with tempfile.TemporaryDirectory() as folder:
+                for place, source in files.items():
+                    path = Path(folder) / place
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    if isinstance(source, str):
+                        path.write_text(source, encoding="utf-8")
+                    else:
+                        path.symlink_to(source)
+                self._client.log_artifacts(run.info.run_id, folder)
+        return mark
+
+    def _set_status(self, run: Run, name: str, status: str, ended: int | None) -> None:
+        info = run.info
+        if name != info.run_name or (ended is None and status != info.status):
+            self._client.update_run(info.run_id, status=status, name=name)
+        if ended is not None and (status, ended) != (info.status, info.end_time):
+            self._client.set_terminated(info.run_id, status=status, end_time=ended)
+
+    @contextlib.contextmanager
+    def _noted(self, trial: Trial) -> Iterator[None]:
+        """A record that cannot be shown is a problem of that run, not of the others."""
+        try:
+            yield
+        except UserError as error:
+            self._problems.append(f"{trial.key}: {error}")
+        except MlflowException as error:
+            if error.error_code != "INVALID_PARAMETER_VALUE":
+                raise
+            self._problems.append(f"{trial.key}: {first_line(error)}")
+
+
+def _up_to_date(have: Run, parent_id: str, stamp: str) -> bool:
+    tags = have.data.tags
+    return tags.get(PARENT_RUN) == parent_id and Sent.parse(tags.get(SENT, "")).stamp == stamp
+
+
+def _contradicts(have: Run, view: View) -> bool:
+    """Whether the store says something that cannot be taken back; then the run is made anew."""
+    sent = Sent.parse(have.data.tags.get(SENT, ""))
+    if any(have.data.params.get(name, value) != value for name, value in view.params.items()):
+        return True
+    if sent.log >= 0 and (sent.born != view.born or sent.log > max(view.logged, default=-1)):
+        return True  # the record was replaced by another one
+    curves = {number.key for number in view.logged.values()}
+    return any(
+        key not in curves and not _same(have.data.metrics.get(key, number.value), number.value)
+        for key, number in view.measured.items()
+    )
+
+
+def _same(a: float, b: float) -> bool:
+    return a == b or (math.isnan(a) and math.isnan(b))
+
+
+_OPENED: dict[Path, tuple[int, int]] = {}  # SQLite file -> (inode, how often it was opened anew)
+
+
+def _client(uri: str) -> MlflowClient:
+    """A client of the store; a SQLite file that is absent is made, whole or not at all."""
+    path = sqlite_path(uri)
+    if path is None:
+        return MlflowClient(tracking_uri=uri)
+    if not path.exists() or path.stat().st_size == 0:
+        with replacing(path) as temporary:
+            MlflowClient(tracking_uri=f"sqlite:///{temporary}")
+    # MLflow keeps one connection per URI, even to a file that was deleted and made again:
+    # another timeout is another URI.
+    inode, opened = _OPENED.get(path, (0, 0))
+    if inode != path.stat().st_ino:
+        inode, opened = path.stat().st_ino, opened + 1
+        _OPENED[path] = (inode, opened)
+    return MlflowClient(tracking_uri=f"{uri}{'&' if '?' in uri else '?'}timeout={60 + opened}")
+
+
+def _experiment(client: MlflowClient, name: str, artifacts: str | None) -> str:
+    """The id of the experiment `name`, made if need be."""
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            client.create_experiment(name, artifact_location=artifacts)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        found = client.get_experiment_by_name(name)
+        assert found is not None
+    if found.lifecycle_stage == "deleted":
+        command = f"mlflow experiments restore --experiment-id {found.experiment_id}"
+        raise UserError(f"experiment {name!r} is deleted in this MLflow store; `{command}`")
+    place = found.artifact_location
+    if artifacts is not None and place.endswith("/mlartifacts") and place != artifacts:
+        raise UserError(
+            f"this MLflow store keeps its artifacts in {place}, where the lab was before it moved;"
+            " delete mlflow.db and sync again, everything in it is in the records"
+        )
+    experiment_id: str = found.experiment_id
+    return experiment_id
+
+
+@contextlib.contextmanager
+def _one_line(uri: str) -> Iterator[None]:
+    """Whatever MLflow raises becomes one line for the user."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (MlflowException, SQLAlchemyError, CommandError, OSError, ImportError) as error:
+        raise explained(uri, error) from None

@@ -1,0 +1,105 @@
+"""What MLflow shows of a whole sweep: its state, its question, and how its cells compare."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tread_lab.records.layout import TERMINAL, SweepFolder
+from tread_lab.tracking.projection import FORMAT, file_mark
+from tread_lab.tracking.ranking import Ranked, as_csv, as_markdown
+
+LONGEST_NOTE = 7_500  # characters; MLflow takes 8,000
+HOLES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The row of a sweep.
+
+    Attributes:
+        states: the state of every trial, in the order of the plan.
+        driven: whether somebody runs the sweep and will go on doing so.
+        ranked: its cells from best to worst.
+        ended: when the last of its runs ended, in milliseconds; 0 before that.
+    """
+
+    sweep: SweepFolder
+    plan: Mapping[str, Any]
+    states: Sequence[str]
+    driven: bool
+    ranked: Sequence[Ranked]
+    ended: int
+
+    @property
+    def status(self) -> str:
+        """MLflow's word; a diverged trial is a result, a failed one is not."""
+        if all(state in TERMINAL for state in self.states):
+            return "FAILED" if "failed" in self.states else "FINISHED"
+        if self.driven or "running" in self.states:
+            return "RUNNING"
+        return "SCHEDULED" if set(self.states) <= {"pending"} else "KILLED"
+
+    @property
+    def stamp(self) -> str:
+        """A fingerprint of all that is shown."""
+        facts = [FORMAT, self.status, self.note(), file_mark(self.sweep.plan_path)]
+        facts += [file_mark(path) for path in figures(self.sweep)]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+    def progress(self) -> str:
+        """`17 trials: 15 completed, 2 failed`."""
+        counts = ", ".join(f"{count} {state}" for state, count in Counter(self.states).items())
+        return f"{len(self.states)} trials: {counts}"
+
+    def tags(self) -> dict[str, str]:
+        return {
+            "role": "sweep",
+            "progress": self.progress(),
+            "mlflow.note.content": self.note(),
+            "mlflow.source.name": f"tread-lab sweep {self.sweep.name}",
+            "mlflow.source.type": "LOCAL",
+        }
+
+    def note(self) -> str:
+        """Markdown, shown on top of the run's page."""
+        parts = [f"**{self.plan['question'] or self.sweep.name}**", self.progress()]
+        parts += [f"Not run: {hole['count']} cells, {hole['reason']}" for hole in self._holes()]
+        if self.ranked:
+            parts.append(as_markdown(self.ranked))
+        parts.append(READING.format(name=self.sweep.name))
+        if names := [path.name for path in figures(self.sweep)]:
+            parts.append("Figures, among the artifacts: " + ", ".join(names))
+        return "\n\n".join(parts)[:LONGEST_NOTE]
+
+    def files(self) -> dict[str, Path | str]:
+        files: dict[str, Path | str] = {"plan.json": self.sweep.plan_path}
+        if self.ranked:
+            files["ranking.csv"] = as_csv(self.ranked)
+        return files | {f"figures/{path.name}": path for path in figures(self.sweep)}
+
+    def _holes(self) -> Sequence[Mapping[str, Any]]:
+        holes: Sequence[Mapping[str, Any]] = self.plan["holes"]
+        return holes[:HOLES_SHOWN]
+
+
+def figures(sweep: SweepFolder) -> list[Path]:
+    """The pictures made of a sweep."""
+    return sorted(sweep.figures.glob("*.png"))
+
+
+def written(sweep: SweepFolder) -> int:
+    """When the plan was written, in milliseconds."""
+    return round(sweep.plan_path.stat().st_mtime * 1000)
+
+
+READING = """\
+Negative gaps are better: `gap/heldout` is the paired difference of the held-out loss to the
+baseline of the same seed, on the same images and noises, with its 95% interval beside it. To
+average over seeds, group the runs by the tag `cell`; `tread-lab status {name}` prints the same
+table."""

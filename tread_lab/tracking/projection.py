@@ -1,0 +1,280 @@
+"""What MLflow shows of a trial, read from its records: a cheap stamp, and all of it when asked."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tread_lab.gaps import run_gaps
+from tread_lab.records.layout import TERMINAL, EvaluationFolder, Lab, RunFolder
+from tread_lab.records.log import Entry, read_entries
+from tread_lab.records.names import parameters
+from tread_lab.spec.decode import decode
+from tread_lab.spec.errors import UserError
+from tread_lab.spec.evaluation import KINDS, EvaluationSpec
+from tread_lab.spec.run import RunSpec
+from tread_lab.spec.signature import signature
+from tread_lab.tracking.metric_names import difference, folder_name, to_mlflow
+from tread_lab.tracking.trials import ROUTE_KEYS, Trial, cell_name, run_name
+
+FORMAT = 1  # of what is shown; another number sends everything once more
+STATUS = {
+    "running": "RUNNING",
+    "interrupted": "KILLED",
+    "completed": "FINISHED",
+    "stopped": "FINISHED",
+    "failed": "FAILED",
+    "diverged": "FAILED",
+}
+
+
+@dataclass(frozen=True)
+class Number:
+    """One metric value; `time` in milliseconds comes from the records, so a replay adds no row."""
+
+    key: str
+    value: float
+    step: int
+    time: int
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything that MLflow shows of one trial.
+
+    Attributes:
+        born: when the log begins, in milliseconds; another log, another number.
+        logged: the log's values by sequence number, one per (key, step).
+        measured: evaluations and gaps, one value per metric; only of a run that has ended.
+        files: place among the artifacts -> file or text.
+    """
+
+    name: str
+    status: str
+    started: int
+    ended: int | None
+    params: Mapping[str, str]
+    tags: dict[str, str]
+    born: int
+    logged: Mapping[int, Number]
+    measured: Mapping[str, Number]
+    files: Mapping[str, Path | str]
+
+
+class Projection:
+    """Reads the trials of one sweep; baselines and planned evaluations are read once."""
+
+    def __init__(self, lab: Lab, plan: Mapping[str, Any]) -> None:
+        self._lab = lab
+        self._planned = [_evaluation_spec(tree) for tree in plan["evaluate"]]
+        self._baselines: dict[str, list[Any]] = {}
+
+    def state(self, trial: Trial) -> str:
+        """The run's state; one that has no spec yet is pending, whoever holds it."""
+        run = self._lab.run(trial.run)
+        return run.state() if (run.path / "spec.yaml").exists() else "pending"
+
+    def stamp(self, trial: Trial, state: str) -> str:
+        """A fingerprint of all that `view` depends on, from names, sizes and times of files."""
+        run = self._lab.run(trial.run)
+        facts = [FORMAT, state, trial.key, trial.seed, run_marks(run)]
+        if trial.baseline is not None and state in TERMINAL:
+            if trial.baseline not in self._baselines:
+                self._baselines[trial.baseline] = run_marks(self._lab.run(trial.baseline))
+            facts.append(self._baselines[trial.baseline])
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+    def view(self, trial: Trial, state: str) -> View:
+        """All of it.
+
+        Raises:
+            UserError: a part of the record cannot be read.
+        """
+        run, spec = self._lab.run(trial.run), trial.spec()
+        logged = first_entries(read_entries(run.log_path))
+        times = [entry.time for entry in logged]
+        started = min([*times[:1], _modified(run.path / "spec.yaml")])
+        last = max(times, default=started)
+        ended = state in TERMINAL
+        gaps, problem = self._gaps(trial) if ended else ({}, "")
+        return View(
+            name=run_name(trial, spec),
+            status=STATUS[state],
+            started=_milliseconds(started),
+            ended=None if state == "running" else _milliseconds(_end(run, last)),
+            params=_params(trial, spec),
+            tags=_tags(trial, spec, run, state=state, problem=problem),
+            born=_milliseconds(times[0]) if times else 0,
+            logged={entry.n: _number(entry) for entry in logged},
+            measured=self._measured(run, logged, gaps, _milliseconds(last)) if ended else {},
+            files=self._files(run) if ended else {"spec.yaml": run.path / "spec.yaml"},
+        )
+
+    def _measured(
+        self, run: RunFolder, logged: list[Entry], gaps: Mapping[str, float], time: int
+    ) -> dict[str, Number]:
+        """Evaluations and gaps at the step they were made at; what was logged is not repeated."""
+        steps = (run.result() or {}).get("steps", max((e.step for e in logged), default=0))
+        values: dict[str, tuple[float, int]] = {}
+        for spec, tree in _evaluations(run):
+            rest = difference(spec, self._planned)
+            for name, value in tree["metrics"].items():
+                values[name + rest] = (value, tree.get("step", steps))
+        values.update({name: (value, steps) for name, value in gaps.items()})
+        taken = {(entry.key, entry.step) for entry in logged}
+        numbers = (
+            Number(to_mlflow(name), _finite(value), step, time)
+            for name, (value, step) in values.items()
+            if (name, step) not in taken
+        )
+        return {number.key: number for number in numbers}
+
+    def _gaps(self, trial: Trial) -> tuple[dict[str, float], str]:
+        """Gaps to the baseline with the ends of their intervals, or why there are none."""
+        baseline = trial.baseline
+        if baseline in (None, trial.run) or self._lab.run(baseline).result() is None:
+            return {}, ""
+        planned = next((signature(s) for s in self._planned if s.kind == "heldout_loss"), None)
+        try:
+            gaps = run_gaps(self._lab, trial.run, baseline, evaluation=planned)
+        except UserError as error:
+            return {}, str(error)
+        ends = (("", "mean"), ("_low", "low"), ("_high", "high"))
+        return {f"{k}{e}": getattr(gap, a) for k, gap in gaps.items() for e, a in ends}, ""
+
+    def _files(self, run: RunFolder) -> dict[str, Path | str]:
+        """Specs, results and what can be looked at; sample arrays stay in the record."""
+        files: dict[str, Path | str] = {"spec.yaml": run.path / "spec.yaml"}
+        for evaluation in run.evaluations():
+            tree = evaluation.read() or {}
+            folder = folder_name(_evaluation_spec(tree["spec"]), self._planned)
+            for path in (*sorted(evaluation.path.glob("*.png")), *_matrices(evaluation)):
+                files[f"{folder}/{path.name}"] = path
+                if path.suffix == ".npz":
+                    files[f"{folder}/{path.stem}.csv"] = _matrix_csv(path)
+        files["result.json"] = run.path / "result.json"
+        return {place: source for place, source in files.items() if _present(source)}
+
+
+def first_entries(entries: Iterable[Entry]) -> list[Entry]:
+    """One entry per (key, step), the first written winning, in the order of writing.
+
+    A resumed run repeats the steps after its last checkpoint. The record takes the last value;
+    a view that is written while the run goes on cannot take values back and keeps the first, which
+    differs in nothing but speed.
+    """
+    unique: dict[tuple[str, int], Entry] = {}
+    for entry in entries:
+        unique.setdefault((entry.key, entry.step), entry)
+    return list(unique.values())
+
+
+def run_marks(run: RunFolder) -> list[Any]:
+    """Name, size and time of every file of a record that a view is made from."""
+    names = ("spec.yaml", "origin.json", "log.jsonl", "result.json")
+    paths = [*(run.path / name for name in names), *run.path.glob("evaluations/*/metrics.json")]
+    return sorted(mark for path in paths if (mark := file_mark(path)))
+
+
+def file_mark(path: Path) -> list[Any]:
+    """Name, size and time of a file; nothing if it is absent."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return []
+    return [f"{path.parent.name}/{path.name}", facts.st_size, facts.st_mtime_ns]
+
+
+def _evaluations(run: RunFolder) -> Iterator[tuple[EvaluationSpec, dict[str, Any]]]:
+    for folder in run.evaluations():
+        tree = folder.read()
+        if tree is not None:
+            yield _evaluation_spec(tree["spec"]), tree
+
+
+def _evaluation_spec(tree: Mapping[str, Any]) -> EvaluationSpec:
+    spec: EvaluationSpec = decode(KINDS[tree["kind"]], tree, "evaluation")
+    return spec
+
+
+def _params(trial: Trial, spec: RunSpec) -> dict[str, str]:
+    """The flat parameters, and the axes that are none of them."""
+    params = parameters(spec)
+    others = {k: v for k, v in trial.cell.items() if k not in ROUTE_KEYS and k not in params}
+    return {name: str(value) for name, value in {**params, **others}.items()}
+
+
+def _tags(
+    trial: Trial, spec: RunSpec, run: RunFolder, *, state: str, problem: str
+) -> dict[str, str]:
+    """What people filter and group by; `cell` is shared by the seeds of one point of the grid."""
+    attempts = run.origin()
+    origin = attempts[-1] if attempts else {}
+    code, reason = str(origin.get("code") or ""), str((run.result() or {}).get("reason") or "")
+    tags = {
+        "cell": cell_name(trial, spec),
+        "role": trial.role,
+        "state": state,
+        "signature": trial.run,
+        "code": code,
+        "device": str(origin.get("device") or ""),
+        "problem": problem,
+        "attempts": str(len(attempts)) if len(attempts) > 1 else "",
+        "mlflow.source.name": f"tread-lab sweep {trial.sweep}",
+        "mlflow.source.type": "LOCAL",
+        "mlflow.source.git.commit": code.removesuffix("-dirty"),
+        "mlflow.note.content": f"**{state}**: {reason[:2000]}" if reason else "",
+    }
+    return {name: value for name, value in tags.items() if value}
+
+
+def _number(entry: Entry) -> Number:
+    return Number(to_mlflow(entry.key), _finite(entry.value), entry.step, _milliseconds(entry.time))
+
+
+def _finite(value: float) -> float:
+    """Infinity becomes NaN: MLflow would store 1.8e308, and no curve would be seen beside it."""
+    return math.nan if math.isinf(value) else value
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _modified(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def _end(run: RunFolder, last_time: float) -> float:
+    """When the result was written; before there is one, when something was logged last."""
+    path = run.path / "result.json"
+    return max(last_time, _modified(path)) if path.exists() else last_time
+
+
+def _matrices(evaluation: EvaluationFolder) -> list[Path]:
+    return sorted(evaluation.path.glob("similarity.npz"))
+
+
+def _matrix_csv(path: Path) -> str:
+    """The mean matrix as a table, which MLflow's artifact page can show."""
+    with np.load(path) as arrays:
+        mean_BB = arrays["mean"]
+    text = io.StringIO()
+    header = ",".join(["block", *map(str, range(len(mean_BB)))])
+    rows = np.column_stack([np.arange(len(mean_BB)), mean_BB])
+    np.savetxt(
+        text, rows, fmt=["%d", *["%.4f"] * len(mean_BB)], delimiter=",", header=header, comments=""
+    )
+    return text.getvalue()
+
+
+def _present(source: Path | str) -> bool:
+    return isinstance(source, str) or source.exists()

@@ -1,0 +1,130 @@
+"""Where MLflow's store is: checked before MLflow touches it, one writer at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from tread_lab.records.durable import Busy, disk_error, exclusive, write_text
+from tread_lab.records.layout import Lab
+from tread_lab.spec.errors import UserError
+
+OTHER_STORE = "set MLFLOW_TRACKING_URI to another store, or unset it to use the lab's own"
+SCHEMES = "sqlite:////path/to/mlflow.db or http://host:5000"
+DATABASES = ("postgresql", "mysql", "mssql", "databricks")
+
+
+def shown(uri: str) -> str:
+    """`uri` without the password that it may carry."""
+    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", uri)
+
+
+def sqlite_path(uri: str) -> Path | None:
+    """The file of a SQLite store, or nothing for any other kind of store."""
+    if not uri.startswith("sqlite:///"):
+        return None
+    return Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute()
+
+
+def check_store(uri: str) -> None:
+    """Refuse what is not an MLflow store, without changing it; an absent SQLite file is fine.
+
+    MLflow itself tries a file that is no database for more than a minute, and adds its own tables
+    to any database that is one.
+
+    Raises:
+        UserError: `uri` names something else than an MLflow store.
+    """
+    path = sqlite_path(uri)
+    if path is not None:
+        _check_sqlite(path)
+        return
+    scheme = uri.partition("://")[0].partition("+")[0] if "://" in uri else ""
+    if scheme in ("", "file"):
+        raise UserError(
+            f"MLflow no longer writes to the folder {shown(uri)!r}; write {SCHEMES} in"
+            " MLFLOW_TRACKING_URI, or unset it"
+        )
+    if scheme not in ("http", "https", *DATABASES):
+        raise UserError(f"{shown(uri)!r} is not a store MLflow knows; write {SCHEMES}")
+
+
+@contextlib.contextmanager
+def one_writer(lab: Lab, uri: str, *, wait: float = 300.0) -> Iterator[None]:
+    """Be the only process that writes this lab's view; others wait, at most `wait` seconds.
+
+    Raises:
+        Busy: another process is at it for longer than that.
+    """
+    path = sqlite_path(uri)
+    lock = path.with_name(f".{path.name}.lock") if path else lab.root / ".mlflow.lock"
+    deadline = time.monotonic() + wait
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(exclusive(lock, f"MLflow store {shown(uri)}"))
+                break
+            except Busy:
+                if time.monotonic() > deadline:
+                    raise
+        yield
+
+
+def identity(lab: Lab) -> str:
+    """A name of this lab that stays when it moves; tells labs apart that share a server."""
+    path = lab.root / ".identity"
+    if not path.exists():
+        write_text(path, uuid.uuid4().hex[:12] + "\n")
+    return path.read_text(encoding="utf-8").strip()
+
+
+REMEDIES = {
+    "out-of-date database schema": "another version of MLflow made it; `mlflow db upgrade {uri}`",
+    "Can't locate revision": "a newer version of MLflow made it; install that version",
+    "database is locked": "another program holds it; close that and sync again",
+    "readonly database": "it may not be written; " + OTHER_STORE,
+    "disk is full": "make room and sync again",
+    "error code 404": "what answers there is not an MLflow server; " + OTHER_STORE,
+    "error code 403": "the server refuses; set MLFLOW_TRACKING_USERNAME and _PASSWORD",
+    "error code 401": "the server refuses; set MLFLOW_TRACKING_USERNAME and _PASSWORD",
+    "API request to http": "no MLflow server answers; start it and sync again, or " + OTHER_STORE,
+    "timed out": "the MLflow server does not answer in time; sync again later",
+    "No module named": "install the driver of that database, or " + OTHER_STORE,
+}
+
+
+def explained(uri: str, error: Exception) -> UserError:
+    """The one line that an error of MLflow or of its database becomes."""
+    text = str(error)
+    remedy = next((remedy for sign, remedy in REMEDIES.items() if sign in text), None)
+    if remedy is None:
+        remedy = f"{first_line(error)}; sync again, the records hold everything"
+    return UserError(f"MLflow store {shown(uri)}: {remedy.replace('{uri}', shown(uri))}")
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error, shortened."""
+    lines = shown(str(error)).splitlines() or [type(error).__name__]
+    return lines[0] if len(lines[0]) <= 200 else lines[0][:197] + "..."
+
+
+def _check_sqlite(path: Path) -> None:
+    try:
+        if not path.exists() or path.stat().st_size == 0:
+            return
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+            rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            tables = {name for (name,) in rows}
+    except OSError as error:
+        raise disk_error(error, path) from error
+    except sqlite3.OperationalError as error:
+        raise UserError(f"cannot read {path}: {error}; {OTHER_STORE}") from None
+    except sqlite3.DatabaseError:
+        raise UserError(f"{path} is not an MLflow store (not a database); {OTHER_STORE}") from None
+    if tables and not {"alembic_version", "experiments", "runs", "metrics"} <= tables:
+        raise UserError(f"{path} is another program's database, not MLflow's; {OTHER_STORE}")

@@ -1,0 +1,121 @@
+"""What a tracker is, and the side thread that keeps one up to date while a sweep runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol
+
+from tread_lab.tracking.store import first_line
+
+SLOWEST = 60.0  # seconds between two attempts while the store does not answer
+
+
+@dataclass(frozen=True)
+class SyncReport:
+    """What one sync did.
+
+    Attributes:
+        runs: rows of the sweep in the store, the sweep's own among them.
+        created, updated, removed, unchanged: how many of them; removed ones no longer count in
+            `runs`.
+        values: metric values sent.
+        problems: one line for every run that could not be brought up to date.
+    """
+
+    sweep: str
+    runs: int = 0
+    created: int = 0
+    updated: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    values: int = 0
+    problems: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        done = f"{self.created} created, {self.updated} updated, {self.unchanged} unchanged"
+        gone = f", {self.removed} removed" if self.removed else ""
+        return f"{self.sweep}: {self.runs} runs ({done}{gone}), {self.values} values sent"
+
+
+class Tracker(Protocol):
+    """A view of the records elsewhere, which can be made equal to them at any time."""
+
+    def sync(self, sweep_name: str, *, closing: bool = False) -> SyncReport:
+        """Make the view of a sweep equal to its records; again changes nothing.
+
+        Args:
+            closing: the caller drives the sweep and is about to leave it, so what is not
+                finished now is interrupted.
+
+        Raises:
+            UserError: the view cannot be reached or is not what it should be.
+        """
+        ...
+
+
+class LiveSync:
+    """Syncs a sweep every few seconds from a side thread; nothing it meets reaches the training.
+
+    Attributes:
+        error: the last attempt's failure as one line, or nothing if it succeeded.
+        report: what the last successful sync did.
+    """
+
+    def __init__(
+        self, tracker: Callable[[], Tracker], sweep_name: str, *, every: float = 5.0
+    ) -> None:
+        """`tracker` is called in the side thread: a slow import costs the driver nothing."""
+        self.error: str | None = None
+        self.report: SyncReport | None = None
+        self._build, self._sweep, self._every = tracker, sweep_name, every
+        self._tracker: Tracker | None = None
+        self._leaving = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="live-sync", daemon=True)
+
+    def start(self) -> LiveSync:
+        self._thread.start()
+        return self
+
+    def stop(self, timeout: float = 60.0) -> None:
+        """One last sync, waited for at most `timeout` seconds; never raises."""
+        self._leaving.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        if self._thread.is_alive():
+            self.error = f"MLflow took longer than {timeout:g} s; `tread-lab sync` finishes it"
+
+    def __enter__(self) -> LiveSync:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _watch(self) -> None:
+        pause = self._every
+        while not self._leaving.wait(pause):
+            took = self._attempt(closing=False)
+            if self.error is None:
+                pause = max(self._every, 4 * took)  # at most a fifth of the thread's time
+            else:
+                pause = min(2 * pause, max(self._every, SLOWEST))
+        self._attempt(closing=True)
+
+    def _attempt(self, *, closing: bool) -> float:
+        """Sync once; returns the seconds it took."""
+        started = time.monotonic()
+        try:
+            self._tracker = self._tracker or self._build()
+            self.report = self._tracker.sync(self._sweep, closing=closing)
+            self.error = None
+        except Exception as error:  # whatever it is, the training must not notice
+            self.error = first_line(error)
+        return time.monotonic() - started

@@ -1,0 +1,56 @@
+"""The command that opens a lab's MLflow store in MLflow's own pages, on this machine alone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+
+from tread_lab.records.layout import Lab
+from tread_lab.spec.errors import UserError
+from tread_lab.tracking.store import check_store, shown, sqlite_path
+
+QUIET: Mapping[str, str] = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # workers for features nobody uses here
+}
+
+
+def ui_command(lab: Lab, *, host: str = "127.0.0.1", port: int = 5000) -> list[str]:
+    """The arguments that serve the lab's store.
+
+    Raises:
+        UserError: there is no store yet, it is not MLflow's, or the port is taken.
+    """
+    uri = lab.mlflow_uri
+    check_store(uri)
+    path = sqlite_path(uri)
+    if path is not None and not path.exists():
+        raise UserError(f"no MLflow store at {path} yet; run a sweep or `tread-lab sync SWEEP`")
+    _check_port(host, port)
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri]
+    if path is not None:
+        command += ["--artifacts-destination", (path.parent / "mlartifacts").as_uri()]
+    return [*command, "--host", host, "--port", str(port), "--workers", "1"]
+
+
+def ui(lab: Lab, *, host: str = "127.0.0.1", port: int = 5000) -> None:
+    """Print the address and become the server; a store that is a server is only named."""
+    uri = lab.mlflow_uri
+    if uri.startswith(("http://", "https://")):
+        print(f"MLflow is served at {shown(uri)}")
+        return
+    command = ui_command(lab, host=host, port=port)
+    print(f"MLflow on http://{host}:{port} (store {shown(uri)}; Ctrl-C ends it)", flush=True)
+    os.execve(command[0], command, {**os.environ, **QUIET})
+
+
+def _check_port(host: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(f"cannot listen on {host}:{port} ({reason}); choose a --port") from None
