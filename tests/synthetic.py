@@ -166,13 +166,17 @@ def _write_run(
         run.log_path.touch()
         return
     if state != "completed":
-        run.finish(state, steps=steps, seconds=10.0, reason=f"{state} on purpose")
+        run.finish(state, step=steps, reason=f"{state} on purpose")
         return
     for spec in sweep.evaluations:
         _write_evaluation(run, spec, sweep, route, seed)
     length = 0 if route is None else route[1] - route[0] + 1
-    facts = {names.TRAIN_FLOPS: 1e12 * (12 - 0.5 * length), names.IMAGES_PER_S: 400.0 + 20 * length}
-    run.finish("completed", steps=steps, seconds=60.0 - 2 * length, **facts)
+    costs = {
+        names.TRAIN_FLOPS: 1e12 * (12 - 0.5 * length),
+        names.TRAIN_SECONDS: 60.0 - 2 * length,
+        names.IMAGES_PER_S: 400.0 + 20 * length,
+    }
+    run.finish("completed", step=steps, metrics=costs)
 
 
 def _write_log(

@@ -1,0 +1,1 @@
+"""tread-lab: what does token routing do to diffusion training, where, and at what cost?"""

@@ -30,7 +30,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 done, 1 some runs failed, 2 a mistake, 130 stopped."""
+    """Run one command; 0 is done, 1 some runs failed, 2 a mistake, 130 stopped."""
     try:
         options = parse(arguments)
         from tread_lab import commands
@@ -72,11 +72,11 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     kinds = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    _sweep(_command(kinds, "sweep", "plan and run a sweep file", 'sweep route_placement.yaml --plan'))
-    _train(_command(kinds, "train", "train one run", 'train tiny --route "2->8" train.steps=500'))
-    _evaluate(
-        _command(kinds, "evaluate", "measure trained runs", "evaluate route_placement fd@5k")
+    _sweep(
+        _command(kinds, "sweep", "plan and run a sweep file", "sweep route_placement.yaml --plan")
     )
+    _train(_command(kinds, "train", "train one run", 'train tiny --route "2->8" train.steps=500'))
+    _evaluate(_command(kinds, "evaluate", "measure trained runs", "evaluate route_placement fd@5k"))
     status = _command(kinds, "status", "what is done, running, failed", "status route_placement")
     status.add_argument("name", nargs="?", help="a sweep or the start of a run's signature")
     _json(status)
@@ -142,7 +142,9 @@ def _cost(command: argparse.ArgumentParser) -> None:
 def _execution(command: argparse.ArgumentParser) -> None:
     command.add_argument("--executor", choices=("ray", "inline"), default="ray")
     command.add_argument("--cpus", type=_positive, default=1, help="CPU cores per run (1)")
-    command.add_argument("--gpus", type=float, default=None, help="GPUs per run (1 if there is one)")
+    command.add_argument(
+        "--gpus", type=float, default=None, help="GPUs per run (1 if there is one)"
+    )
     command.add_argument("--concurrent", type=_positive, help="most runs at once")
     command.add_argument("--device", help="cpu, cuda, cuda:1, ...")
 

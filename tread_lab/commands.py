@@ -115,9 +115,7 @@ def evaluate(options: Namespace) -> int:
     return 0
 
 
-def _to_measure(
-    lab: Lab, options: Namespace
-) -> list[tuple[RunFolder, tuple[EvaluationSpec, ...]]]:
+def _to_measure(lab: Lab, options: Namespace) -> list[tuple[RunFolder, tuple[EvaluationSpec, ...]]]:
     """Runs that have finished training, with the evaluations asked for."""
     from tread_lab.sweep.plan import load_plan
 
@@ -128,7 +126,9 @@ def _to_measure(
     else:
         folders = [lab.known_run(options.name)]
         if not options.evaluations:
-            raise UserError("name what to measure, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`")
+            raise UserError(
+                "name what to measure, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`"
+            )
     specs = planned
     if options.evaluations:
         specs = decode_evaluations(options.evaluations, _sampler(folders[0], planned))
@@ -200,7 +200,7 @@ def sync(options: Namespace) -> int:
 
 def ui(options: Namespace) -> int:
     """Serve the MLflow pages of this lab until interrupted."""
-    from tread_lab.tracking.mlflow_tracker import ui as serve
+    from tread_lab.tracking.ui import ui as serve
 
     serve(Lab.at(options.root), host=options.host, port=options.port)
     return 0
@@ -215,7 +215,7 @@ def _run_spec(experiment: Experiment, options: Namespace) -> RunSpec:
     if options.rate is None:
         return spec
     if not spec.routes:
-        raise UserError("--rate: there is no route; add --route \"2->B-4\"")
+        raise UserError('--rate: there is no route; add --route "2->B-4"')
     routes = [{**encode(route), "rate": options.rate} for route in spec.routes]
     return decode(RunSpec, {**tree, "routes": routes})
 

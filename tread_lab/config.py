@@ -1,4 +1,4 @@
-"""YAML files and key=value overrides become plain trees, then specs; Hydra stays behind this door."""
+"""YAML files and key=value overrides become plain trees, then specs; the only door to Hydra."""
 
 from __future__ import annotations
 

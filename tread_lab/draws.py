@@ -1,4 +1,4 @@
-"""Common random numbers: every draw is a function of (seed, stream, step) and the place in the batch."""
+"""Common random numbers: each draw is a function of (seed, stream, step) and place in the batch."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     tasks, spec = plan.tasks, plan.trials[0].spec
     baselines = sum(trial.role == "baseline" for trial in plan.trials)
     say(f"{plan.name}: {plan.question}" if plan.question else plan.name)
-    table = Table("run", "route", "rate", "seed", "speed-up", "train FLOPs", "state", box=None)
+    columns = ("run", "route", "rate", "seed", "speed-up", "train FLOPs", "state")
+    table = Table(*columns, box=None)
     for task in tasks[:_ROWS]:
         about, price = names.parameters(task.spec), cost(task.spec)
         row = [about["route"], about["selection_rate"], about["seed"], f"{price.speedup:.2f}x"]

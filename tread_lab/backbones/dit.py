@@ -128,20 +128,27 @@ class DiT(nn.Module):
     def _initialise(self) -> None:
         """Xavier linears, zero biases, N(0, .02) tables; `adaln_zero` then zeroes modulations and
         output, `official_code` zeroes them before Xavier, which overwrites the zeros again."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                nn.init.zeros_(module.bias)
+        for linear in self._linears():
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
         nn.init.xavier_uniform_(self.x_embedder.proj.weight.view(self.spec.width, -1))
         assert self.x_embedder.proj.bias is not None
         nn.init.zeros_(self.x_embedder.proj.bias)
         nn.init.normal_(self.y_embedder.embedding_table.weight, std=0.02)
-        for layer in (self.t_embedder.mlp[0], self.t_embedder.mlp[2]):
-            nn.init.normal_(layer.weight, std=0.02)
+        for linear in self._linears("t_embedder"):
+            nn.init.normal_(linear.weight, std=0.02)
         if self.spec.init == "adaln_zero":
-            outputs = [block.adaLN_modulation[1] for block in self.blocks]
-            for layer in (*outputs, self.final_layer.adaLN_modulation[1], self.final_layer.linear):
-                nn.init.zeros_(layer.weight)
+            for linear in self._linears("adaLN_modulation", "final_layer"):
+                nn.init.zeros_(linear.weight)
+
+    def _linears(self, *parts: str) -> list[nn.Linear]:
+        """The linear maps below any module called one of `parts`, or all of them."""
+        return [
+            module
+            for name, module in self.named_modules()
+            if isinstance(module, nn.Linear)
+            and (not parts or not set(parts).isdisjoint(name.split(".")))
+        ]
 
 
 def _norm(x_BND: Tensor) -> Tensor:

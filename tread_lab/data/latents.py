@@ -17,7 +17,8 @@ from tread_lab.data.split import Split, split_ids
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.run import DataSpec
 
-UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
+# numpy's ways of not reading a file; TypeError: an .npy that calls itself .npz
+UNREADABLE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)
 SAMPLED = 64  # latents that go into the fingerprint
 
 
@@ -89,7 +90,7 @@ def _array(path: Path, name: str) -> NDArray[Any] | None:
     try:
         if path.suffix != ".npz":
             return np.load(source, mmap_mode="r", allow_pickle=False) if source.exists() else None
-        with np.load(source, allow_pickle=False) as arrays:
+        with source.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return arrays[name] if name in arrays.files else None
     except FileNotFoundError:
         raise UserError(f"data.path: there is no {source}") from None

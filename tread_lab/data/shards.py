@@ -137,10 +137,10 @@ def _members(tar: Path, file: IO[bytes]) -> Iterator[tuple[str, str, int, int]]:
     with tarfile.open(fileobj=file, mode="r:") as archive:
         for member in archive:
             end = member.offset_data + -(-member.size // BLOCK) * BLOCK
-            folder, _, name = member.name.rpartition("/")
+            folder, slash, name = member.name.rpartition("/")
             key, _, part = name.partition(".")
             if member.isreg() and part in (LATENT, LABEL):
-                yield f"{folder}/{key}", part, member.offset_data, member.size
+                yield folder + slash + key, part, member.offset_data, member.size
     file.seek(end)
     if file.read(BLOCK).strip(b"\0"):
         raise ValueError(f"no header at byte {end}")

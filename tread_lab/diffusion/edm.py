@@ -20,8 +20,8 @@ class EDM:
 
     def level(self, u_B: Tensor) -> Tensor:
         """sigma with ln(sigma) ~ N(P_mean, P_std^2), by the inverse of its distribution."""
-        u = u_B.double().clamp(1e-7, 1 - 1e-7)
-        return (self.spec.p_mean + self.spec.p_std * torch.special.ndtri(u)).exp().float()
+        z: Tensor = torch.special.ndtri(u_B.double().clamp(1e-7, 1 - 1e-7))
+        return (self.spec.p_mean + self.spec.p_std * z).exp().float()
 
     def noisy(self, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
         """x + sigma n."""

@@ -1,0 +1,1 @@
+"""One run, start to finish: assemble, train, measure, account."""

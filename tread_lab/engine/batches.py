@@ -19,7 +19,7 @@ from tread_lab.spec.run import RunSpec
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples, labels (some dropped to the null class), noise, uniform levels and the route plan."""
+    """Samples, labels (some dropped to the null class), noise, uniform levels and the plan."""
 
     x_BCHW: Tensor
     y_B: Tensor
@@ -39,9 +39,16 @@ class Batch:
     def to(self, device: torch.device) -> Batch:
         if device.type == "cpu":
             return self
-        tensors = (self.x_BCHW, self.y_B, self.noise_BCHW, self.u_B)
-        moved = [t.pin_memory().to(device, non_blocking=True) for t in tensors]
-        return Batch(*moved, tuple(leg.to(device) for leg in self.plan or ()) or None)
+
+        def moved(tensor: Tensor) -> Tensor:
+            return tensor.pin_memory().to(device, non_blocking=True)
+
+        legs = tuple(leg.to(device) for leg in self.plan or ()) or None
+        data, noise = (
+            (moved(self.x_BCHW), moved(self.y_B)),
+            (moved(self.noise_BCHW), moved(self.u_B)),
+        )
+        return Batch(*data, *noise, legs)
 
 
 class Batches:

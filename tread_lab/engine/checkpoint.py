@@ -89,7 +89,7 @@ def _read(path: Path) -> Checkpoint | None:
         if _digest(path) != match[2]:
             return None
         with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             facts = file.metadata() or {}
     except (OSError, SafetensorError):
         return None

@@ -16,9 +16,7 @@ class Ema:
 
     @torch.no_grad()
     def update(self) -> None:
-        torch._foreach_lerp_(
-            list(self.weights.values()), list(self._live.values()), 1 - self.decay
-        )
+        torch._foreach_lerp_(list(self.weights.values()), list(self._live.values()), 1 - self.decay)
 
     @torch.no_grad()
     def load(self, weights: dict[str, Tensor]) -> None:

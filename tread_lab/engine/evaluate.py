@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,14 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from tread_lab.data.source import Samples
 from tread_lab.engine.assemble import Trained, data_of, trained
 from tread_lab.engine.probes import heldout_losses, layer_similarity
 from tread_lab.records import names
 from tread_lab.records.durable import replacing
 from tread_lab.records.layout import EvaluationFolder, RunFolder
 from tread_lab.sampling.generate import generate
+from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec, SimilaritySpec
 
 
@@ -93,13 +96,52 @@ def _samples(
     arrays = {"arr_0": images_BCHW.permute(0, 2, 3, 1).numpy(), "arr_1": labels_B.numpy()}
     _write_arrays(place.path / "samples.npz", arrays)
     _write_grid(place.path / "grid.png", images_BCHW[:64])
-    if not spec.metrics:
-        return {}
-    from tread_lab.metrics import score  # torch-fidelity takes seconds to import
+    return _scores(images_BCHW, spec.metrics, model, reference, cache)
 
-    return score(
-        images_BCHW, reference, metrics=spec.metrics, cache=cache, device=model.device
-    )
+
+def _scores(
+    images_BCHW: Tensor,
+    metrics: Sequence[str],
+    model: Trained,
+    reference: Samples,
+    cache: Path | None,
+) -> dict[str, float]:
+    """Metrics of generated images against the held-out ones, one pass for each feature space.
+
+    Raises:
+        UserError: the images are previews of latents, or a feature space lacks its weights.
+    """
+    if not metrics:
+        return {}
+    if reference.preview:
+        raise UserError(
+            f"metrics: {metrics[0]} needs images, and these latents have no decoder; name the SD"
+            " autoencoder's folder in TREAD_LAB_AUTOENCODER, then `tread-lab evaluate`"
+        )
+    from tread_lab.metrics.feature_space import by_extractor
+    from tread_lab.metrics.features import score  # torch-fidelity takes seconds to import
+
+    found: dict[str, float] = {}
+    spaces = by_extractor(metrics, model.spec.data.source)
+    against = _pixels(reference)
+    for extractor, group in spaces.items():
+        found |= score(
+            images_BCHW,
+            against,
+            metrics=group,
+            extractor=extractor,
+            cache=cache,
+            reference_name=f"heldout-{reference.fingerprint}",
+            device=model.device,
+        )
+    return found
+
+
+def _pixels(samples: Samples, chunk: int = 1000) -> Tensor:
+    """All images of a split, uint8."""
+    starts = range(0, len(samples), chunk)
+    ids = [torch.arange(start, min(start + chunk, len(samples))) for start in starts]
+    return torch.cat([samples.pixels(samples.take(part)[0]) for part in ids])
 
 
 def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:

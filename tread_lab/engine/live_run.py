@@ -122,7 +122,10 @@ class LiveRun:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         if self._writer is not None:
             self._writer.__exit__(kind, error, tb)

@@ -17,7 +17,8 @@ from tread_lab.metrics.frechet import Moments
 from tread_lab.records.durable import replacing
 from tread_lab.spec.errors import UserError
 
-UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
+# numpy's ways of not reading a file; TypeError: an .npy that calls itself .npz
+UNREADABLE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)
 
 
 def write_samples(path: Path, images_NCHW: Tensor, labels_N: Tensor | None = None) -> None:
@@ -61,7 +62,7 @@ def read_moments(path: Path) -> Moments:
 def _read(path: Path, *names: str) -> dict[str, np.ndarray]:
     """Those arrays of `names` that the file has; never a pickle."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in names if name in arrays.files}
     except FileNotFoundError:
         raise UserError(f"there is no {path}") from None

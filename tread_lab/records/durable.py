@@ -1,4 +1,4 @@
-"""Files that are whole or absent: temporary name, fsync, rename; and locks that die with their owner."""
+"""Files that are whole or absent (write, fsync, rename), and locks that die with their owner."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
+        temporary.chmod(0o644)
         temporary.replace(path)
         _sync_folder(path.parent)
     except OSError as error:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from tread_lab.gaps import half_width, recorded_gaps
 from tread_lab.records.layout import Lab, RunFolder, SweepFolder
-from tread_lab.records.names import TRAIN_SECONDS, parameters
+from tread_lab.records.names import parameters
 from tread_lab.spec.decode import decode
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.run import RunSpec
@@ -21,6 +21,9 @@ from tread_lab.spec.signature import signature
 
 # From the least to the most remarkable: a cell has the last state in which one of its seeds is.
 STATES = ("completed", "pending", "interrupted", "running", "stopped", "diverged", "failed")
+FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
+WHOLE = ("route_start", "route_end", "steps_done")
+DELTA = "delta/"
 LOW, HIGH, COUNT, UNIT = ":low", ":high", ":n", ":unit"
 
 
@@ -40,8 +43,8 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     """One row per trial of the plan, in plan order.
 
     Columns: run, role, seed, state, reason, baseline (the run it is compared with), cell (its axis
-    values as text), the axis values, the parameters of `names.parameters`, steps, metrics of the
-    evaluations, gaps (`gap/heldout`, `gap/heldout:low`, `gap/heldout:high`) and costs. Metric
+    values as text), the axis values, the parameters of `names.parameters`, steps_done, metrics of
+    the evaluations, gaps (`gap/heldout`, `gap/heldout:low`, `gap/heldout:high`) and costs. Metric
     columns are those with `/` or `@` in their name. **Only completed runs have numbers**: any
     other trial is a row with its state and NaN.
 
@@ -54,11 +57,13 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
         _row(trial, records[trial["run"]], gaps[trial["run"], trial["baseline"]], names)
         for trial in plan["trials"]
     )
-    metrics = metric_columns(frame)
-    frame = frame[[*(c for c in frame.columns if not _is_metric(c)), *metrics]]
     axes = list(dict.fromkeys(axis for trial in plan["trials"] for axis in trial["cell"]))
-    whole = [*(axis for axis in axes if _is_whole(frame[axis])), "route_start", "route_end", "steps"]
-    frame = frame.astype({**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")})
+    metrics = metric_columns(frame)
+    order = dict.fromkeys([*FIRST, *axes, *frame.columns.drop([*FIRST, *metrics], errors="ignore")])
+    frame = frame.reindex(columns=[*order, *metrics])
+    whole = [*(axis for axis in axes if _is_whole(frame[axis])), *WHOLE]
+    types = {**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")}
+    frame = frame.astype({column: kind for column, kind in types.items() if column in frame})
     frame.attrs["axes"] = axes
     return frame
 
@@ -73,7 +78,7 @@ def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
     """
     metrics = [column for column in metric_columns(trials) if not column.endswith((LOW, HIGH))]
     groups = trials.groupby(["role", "cell"], sort=False)
-    dropped = ("run", "seed", "baseline", "state", "reason", "steps", "role", "cell")
+    dropped = ("run", "seed", "baseline", "state", "reason", "steps_done", "role", "cell")
     fixed = [c for c in trials.columns if not _is_metric(c) and c not in dropped]
     columns: dict[str, Any] = {
         "state": groups["state"].agg(lambda states: max(states, key=STATES.index)),
@@ -87,6 +92,20 @@ def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
     cells = pd.DataFrame(columns).reset_index()
     cells.attrs["axes"] = list(trials.attrs.get("axes", ()))
     return cells
+
+
+def delta_column(metric: str) -> str:
+    """The column with a metric's difference to the baseline: a gap is one already."""
+    return metric if metric.startswith(("gap/", DELTA)) else DELTA + metric
+
+
+def with_delta(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """`trials` with `delta_column(metric)`: each trial's value less that of its own baseline."""
+    column = delta_column(metric)
+    if column == metric:
+        return trials
+    values = trials.drop_duplicates("run").set_index("run")[metric]
+    return trials.assign(**{column: trials[metric] - trials["baseline"].map(values).astype(float)})
 
 
 def history_frame(
@@ -144,7 +163,7 @@ def _record(run: RunFolder) -> _Record:
     result = run.result()
     if result is None:
         return _Record(run.state())
-    state, reason, steps = str(result["state"]), str(result.get("reason", "")), result.get("steps")
+    state, reason, steps = str(result["state"]), str(result.get("reason", "")), result.get("step")
     if state != "completed":
         return _Record(state, reason, steps)
     trees = {folder.path: folder.read() for folder in run.evaluations()}
@@ -161,16 +180,9 @@ def _record(run: RunFolder) -> _Record:
 
 
 def _costs(result: dict[str, Any]) -> dict[str, float]:
-    """The metric-named numbers of a result, nested or not; `seconds` is the training time."""
-    found: dict[str, float] = {}
-    for key, value in result.items():
-        if isinstance(value, dict):
-            found |= _costs(value)
-        elif isinstance(value, int | float) and not isinstance(value, bool) and _is_metric(key):
-            found[key] = float(value)
-    if isinstance(result.get("seconds"), int | float):
-        found.setdefault(TRAIN_SECONDS, float(result["seconds"]))
-    return found
+    """The metrics of a result that are numbers."""
+    metrics = result.get("metrics") or {}
+    return {key: float(value) for key, value in metrics.items() if isinstance(value, int | float)}
 
 
 def _row(
@@ -196,7 +208,7 @@ def _row(
         "cell": cell_label(trial["cell"]) or trial["role"],
         **{axis: _plain(value) for axis, value in trial["cell"].items()},
         **{name: None if value == "" else value for name, value in known.items()},
-        "steps": record.steps,
+        "steps_done": record.steps,
         **values,
         **({} if broken else gaps),
         **record.costs,
@@ -223,9 +235,7 @@ def _gaps(
     return found
 
 
-def _metric_names(
-    plan: dict[str, Any], records: dict[str, _Record]
-) -> dict[tuple[str, str], str]:
+def _metric_names(plan: dict[str, Any], records: dict[str, _Record]) -> dict[tuple[str, str], str]:
     """(evaluation signature, metric) -> column.
 
     One metric of several evaluations is told apart by what differs in their specs: `fd@1k w=2`.
@@ -268,7 +278,9 @@ def _differences(specs: dict[str, dict[str, Any]]) -> dict[str, str]:
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in tree.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        found |= (
+            _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        )
     return found
 
 
@@ -287,7 +299,8 @@ def _over_seeds(groups: Any, metric: str, *, has_own: bool) -> dict[str, Any]:
 
 
 def _is_whole(column: pd.Series) -> bool:
-    return all(isinstance(value, int | float) and value == int(value) for value in column.dropna())
+    """Whether an axis has whole numbers, which a missing baseline's cell would turn into floats."""
+    return pd.api.types.is_float_dtype(column) and bool((column.dropna() % 1 == 0).all())
 
 
 def _plain(value: Any) -> Any:

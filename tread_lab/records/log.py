@@ -33,7 +33,7 @@ class LogWriter:
         self._next = max((entry.n for entry in read_entries(path)), default=-1) + 1
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            torn = path.exists() and not path.read_bytes()[-1:] in (b"", b"\n")
+            torn = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
             self._file = path.open("a", encoding="utf-8")
             if torn:
                 self._file.write("\n")
@@ -54,7 +54,10 @@ class LogWriter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         self._file.close()
 

@@ -30,7 +30,9 @@ def sample_metric(metric: str, extractor: str, count: int) -> str:
     `extractor` is `inception` for the 2015 Inception weights.
     """
     plain = metric in ("fid", "is") or extractor == "inception"
-    return f"{metric}@{count_label(count)}" if plain else f"{metric}[{extractor}]@{count_label(count)}"
+    return (
+        f"{metric}@{count_label(count)}" if plain else f"{metric}[{extractor}]@{count_label(count)}"
+    )
 
 
 def lower_is_better(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which tokens a route takes: an exact count by a ranking, so that a larger rate routes a superset."""
+"""Which tokens a route takes: an exact count by rank, so that a larger rate routes a superset."""
 
 # B batch, N tokens, K kept tokens
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tread_lab.diffusion.process import Process
+from tread_lab.diffusion.process import Network, Process
 from tread_lab.routing.select import RoutePlan
 from tread_lab.spec.evaluation import GuidanceSpec
 
@@ -69,7 +69,8 @@ def _predict(
         z, level = torch.cat([z_BCHW] * len(terms)), torch.cat([level_B] * len(terms))
         out = process.predict(lambda x, t: first.network(x, t, labels, None), z, level)
         return out.chunk(len(terms))
-    return [
-        process.predict(lambda x, t, b=b: b.network(x, t, b.labels_B, b.plan), z_BCHW, level_B)
-        for b in terms
-    ]
+    return [process.predict(_bound(term), z_BCHW, level_B) for term in terms]
+
+
+def _bound(term: Branch) -> Network:
+    return lambda x_BCHW, t_B: term.network(x_BCHW, t_B, term.labels_B, term.plan)

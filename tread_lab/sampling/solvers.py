@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from torch import Tensor
 
@@ -15,7 +16,7 @@ Solver = Callable[[Velocity, Tensor, Tensor], Tensor]
 
 def euler(velocity: Velocity, z_BCHW: Tensor, levels: Tensor) -> Tensor:
     """z at the last level; first order, one call a step."""
-    for now, then in zip(levels[:-1], levels[1:]):
+    for now, then in pairwise(levels):
         z_BCHW = z_BCHW + (then - now) * velocity(z_BCHW, now)
     return z_BCHW
 
@@ -23,7 +24,7 @@ def euler(velocity: Velocity, z_BCHW: Tensor, levels: Tensor) -> Tensor:
 def heun(velocity: Velocity, z_BCHW: Tensor, levels: Tensor) -> Tensor:
     """z at the last level; second order, two calls a step but one for a step onto level 0, where
     the ODE is singular (Karras et al. 2022, algorithm 1)."""
-    for now, then in zip(levels[:-1], levels[1:]):
+    for now, then in pairwise(levels):
         d = velocity(z_BCHW, now)
         z_next = z_BCHW + (then - now) * d
         if then > 0:

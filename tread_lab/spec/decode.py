@@ -34,7 +34,7 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
             tree = shorthand(tree)
         except UserError as error:
             raise error.at(path) from None
-    fields = _fields(cls)
+    fields = _fields(typing.cast(Any, cls))
     for key in tree:
         if key not in fields:
             raise UserError(f"unknown key {key!r}{suggest(key, fields)}").at(path)
@@ -62,13 +62,13 @@ def encode(value: Any) -> Any:
 
 
 @functools.cache
-def _fields(cls: type) -> dict[str, tuple[Any, bool]]:
+def _fields(cls: Any) -> dict[str, tuple[Any, bool]]:
     """Field name -> (type hint, whether it must be given)."""
     hints = typing.get_type_hints(cls)
     missing = dataclasses.MISSING
     return {
         f.name: (hints[f.name], f.default is missing and f.default_factory is missing)
-        for f in dataclasses.fields(cls)  # type: ignore[arg-type]
+        for f in dataclasses.fields(cls)
     }
 
 
@@ -99,7 +99,7 @@ def _union(options: tuple[Any, ...], value: Any, path: str) -> Any:
     if value is None and type(None) in options:
         return None
     options = tuple(option for option in options if option is not type(None))
-    tagged = {_kind(o): o for o in options if dataclasses.is_dataclass(o)}
+    tagged: dict[str, Any] = {_kind(o): o for o in options if dataclasses.is_dataclass(o)}
     if tagged and isinstance(value, Mapping):
         default = next(iter(tagged))
         kind = value.get("kind", default)

@@ -1,4 +1,4 @@
-"""A route r(i->j) with its selection rate: how it is written, resolved against a depth and checked."""
+"""A route r(i->j) and its selection rate: how it is written, resolved and checked."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Many runs: plan, execute, and what it takes."""

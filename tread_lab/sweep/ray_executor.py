@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -68,9 +69,7 @@ class RayExecutor:
         tuner = tune.Tuner(
             tune.with_resources(trainable, need),
             param_space={"task": tune.grid_search(list(range(len(tasks))))},
-            tune_config=tune.TuneConfig(
-                reuse_actors=True, max_concurrent_trials=self.concurrent
-            ),
+            tune_config=tune.TuneConfig(reuse_actors=True, max_concurrent_trials=self.concurrent),
             run_config=tune.RunConfig(
                 name=scratch.name,
                 storage_path=str(scratch.parent),
@@ -112,14 +111,14 @@ class _Worker(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         assert self._reports is not None
-        until, report = time.monotonic() + _SLICE_SECONDS, None
+        until, last = time.monotonic() + _SLICE_SECONDS, None
         for report in self._reports:
+            last = report
             if time.monotonic() > until:
                 break
-        if report is None:
+        if last is None:
             return {"done": True}
-        done = report.phase not in ("train", "evaluate")
-        return {"done": done, **vars(report)}
+        return {"done": last.phase not in ("train", "evaluate"), **vars(last)}
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
         """Nothing for Ray to keep: the run's own record is what a restart continues from."""
@@ -174,9 +173,9 @@ def _ray() -> Iterator[None]:
     address = os.environ.get("RAY_ADDRESS")
     # Ray's sockets need a short path, so this is not below the lab.
     scratch = None if address else tempfile.mkdtemp(prefix="ray-", dir="/tmp")
-    local = {} if address else {"include_dashboard": False, "_temp_dir": scratch}
+    local: dict[str, Any] = {} if address else {"include_dashboard": False, "_temp_dir": scratch}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **local)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
         yield
     finally:
         ray.shutdown()

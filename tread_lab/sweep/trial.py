@@ -1,4 +1,4 @@
-"""One trial: train what is not trained yet, measure what is not measured yet, record how it ended."""
+"""One trial: train what is not trained, measure what is not measured, record how it ended."""
 
 from __future__ import annotations
 

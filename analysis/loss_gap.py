@@ -1,0 +1,186 @@
+"""The loss gap to the dense baseline: against the route's length, and over training (Fig. S10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from analysis.placements import measured_as, placements
+from analysis.style import (
+    BLACK,
+    CYCLE,
+    SEQUENTIAL,
+    Axes,
+    Line2D,
+    Normalize,
+    label,
+    power_of_ten,
+    times,
+)
+from tread_lab.records.frames import delta_column
+from tread_lab.records.names import TRAIN_LOSS
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GapByLength:
+    """One point a placement, shortest routes first.
+
+    Attributes:
+        metric: what the values are; a difference, so the baseline is 0.
+        length: blocks skipped, j - i + 1.
+        start, end: the route.
+        value, low, high: the gap and its interval.
+        rank_correlation: Spearman's, between length and gap; NaN below three points.
+        measured_as: what the intervals are taken over.
+    """
+
+    metric: str
+    length: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    value: Array
+    low: Array
+    high: Array
+    rank_correlation: float
+    measured_as: str
+
+
+@dataclass(frozen=True)
+class GapOverSteps:
+    """Smoothed paired differences of the training loss, one curve a route, shortest first.
+
+    Attributes:
+        routes: `2->8`, by curve.
+        length: blocks skipped, by curve.
+        steps, gaps: by curve, [points] each: logged steps, and the mean over seeds.
+        halflife: of the smoothing, in logged entries.
+    """
+
+    routes: tuple[str, ...]
+    length: tuple[int, ...]
+    steps: tuple[NDArray[np.int64], ...]
+    gaps: tuple[Array, ...]
+    halflife: float
+
+
+def gap_by_length(frame: pd.DataFrame, metric: str = "gap/train") -> GapByLength:
+    """Every completed placement's gap against its length, from the rows of `trials_frame`.
+
+    Raises:
+        UserError: no such metric, or several cells share a route (see `placements`).
+    """
+    places = placements(frame, metric)
+    places = places[places["value"].notna()].sort_values(["length", "start"])
+    return GapByLength(
+        metric=delta_column(metric),
+        length=places["length"].to_numpy(),
+        start=places["start"].to_numpy(),
+        end=places["end"].to_numpy(),
+        value=places["value"].to_numpy(float),
+        low=places["low"].to_numpy(float),
+        high=places["high"].to_numpy(float),
+        rank_correlation=_spearman(places["length"].to_numpy(), places["value"].to_numpy(float)),
+        measured_as=measured_as(places),
+    )
+
+
+def gap_over_steps(
+    frame: pd.DataFrame, history: pd.DataFrame, *, key: str = TRAIN_LOSS, halflife: float = 3.0
+) -> GapOverSteps:
+    """Differences of logged losses to the baseline of the same seed at equal steps, smoothed.
+
+    Runs of one seed share batches, noise and label drops, so the difference is far steadier than
+    either curve. Smoothing is an exponential mean of the differences; completed trials only.
+
+    Args:
+        frame: rows of `trials_frame`.
+        history: rows of `history_frame`.
+        halflife: logged entries after which a difference counts half.
+    """
+    logged = history[history["key"] == key]
+    curves = {str(run): rows.set_index("step")["value"] for run, rows in logged.groupby("run")}
+    trials = frame[(frame["role"] == "trial") & (frame["state"] == "completed")]
+    trials = trials.drop_duplicates(["run", "baseline"]).sort_values(
+        ["route_length", "route_start"], kind="stable"
+    )
+    found: dict[str, tuple[int, NDArray[np.int64], Array]] = {}
+    for route, seeds in trials.groupby("route", sort=False):
+        pairs = zip(seeds["run"], seeds["baseline"])
+        gaps = [curves[a] - curves[b] for a, b in pairs if a in curves and b in curves]
+        mean = pd.concat(gaps, axis=1).dropna().mean(axis=1).sort_index() if gaps else pd.Series()
+        if len(mean):
+            smooth = mean.ewm(halflife=halflife).mean()
+            steps, length = smooth.index.to_numpy(np.int64), int(seeds["route_length"].iloc[0])
+            found[str(route)] = (length, steps, smooth.to_numpy(float))
+    lengths, steps_of, gaps_of = zip(*found.values()) if found else ((), (), ())
+    return GapOverSteps(tuple(found), lengths, steps_of, gaps_of, halflife)
+
+
+def draw_gap_by_length(gaps: GapByLength, ax: Axes) -> None:
+    """Points with intervals; routes that share a start or an end share a marker."""
+    power = power_of_ten(np.concatenate([gaps.value, gaps.low, gaps.high]))
+    scale = 10.0**power
+    ax.axhline(0, color=BLACK, linewidth=0.7)
+    for family, (members, text) in enumerate(_families(gaps)):
+        at = gaps.length[members] + 0.16 * (family - 1)
+        value, low, high = (v[members] / scale for v in (gaps.value, gaps.low, gaps.high))
+        spread = np.nan_to_num(np.stack([value - low, high - value]))
+        look = {"marker": "os^"[family], "color": CYCLE[family], "label": text}
+        ax.errorbar(at, value, spread, linestyle="none", elinewidth=0.8, **look)
+    ax.set_xlabel("route length, blocks skipped")
+    ax.set_ylabel(label(gaps.metric) + times(power))
+    ax.locator_params(axis="x", integer=True)
+    if len(gaps.value):
+        ax.legend(loc="best")
+
+
+def draw_gap_over_steps(gaps: GapOverSteps, ax: Axes) -> None:
+    """One line a route, darker for shorter ones; zero is the baseline."""
+    power = power_of_ten(np.concatenate([np.zeros(1), *gaps.gaps]))
+    norm = Normalize(min(gaps.length, default=0), max(gaps.length, default=1))
+    ax.axhline(0, color=BLACK, linewidth=0.7)
+    for length, steps, values in zip(gaps.length, gaps.steps, gaps.gaps):
+        colour = SEQUENTIAL(0.92 * norm(length))
+        ax.plot(steps, values / 10.0**power, color=colour, linewidth=0.9)
+    lengths = sorted(set(gaps.length))
+    handles = [
+        Line2D([], [], color=SEQUENTIAL(0.92 * norm(length)), label=str(length))
+        for length in lengths
+    ]
+    if handles:
+        ax.legend(
+            handles=handles,
+            title="blocks\nskipped",
+            loc="center left",
+            bbox_to_anchor=(1.0, 0.5),
+            labelspacing=0.25,
+        )
+    ax.set_xlabel("training step")
+    ax.set_ylabel("Δ training loss" + times(power))
+
+
+def _families(gaps: GapByLength) -> list[tuple[NDArray[np.bool_], str]]:
+    """The commonest start, then the commonest end, then the rest; empty ones fall away."""
+    if not len(gaps.length):
+        return []
+    start, end = (_commonest(values) for values in (gaps.start, gaps.end))
+    first = gaps.start == start
+    second = (gaps.end == end) & ~first
+    found = [
+        (first, f"{start}$\\to j$"),
+        (second, f"$i\\to${end}"),
+        (~first & ~second, "other routes"),
+    ]
+    return [(members, text) for members, text in found if members.any()]
+
+
+def _spearman(x: Array, y: Array) -> float:
+    if len(x) < 3 or len(set(x)) < 2 or len(set(y)) < 2:
+        return float("nan")
+    return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])

@@ -1,0 +1,146 @@
+"""The placement heatmap: difference to the dense baseline for every start and end of a route."""
+
+# S starts, E ends
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.placements import placements
+from analysis.style import (
+    BETTER_TO_WORSE,
+    BLACK,
+    GREY,
+    STATE_LOOKS,
+    Axes,
+    Rectangle,
+    centred,
+    ink_on,
+    label,
+    power_of_ten,
+    state_legend,
+    times,
+)
+from tread_lab.records.frames import delta_column
+from tread_lab.records.names import lower_is_better
+
+
+@dataclass(frozen=True)
+class RouteGrid:
+    """Differences to the baseline over (start, end), both ends inclusive.
+
+    Attributes:
+        metric: the column shown; a difference, so the baseline is 0.
+        starts, ends: block numbers of rows and columns.
+        values, low, high: [S, E]; NaN where there is no number.
+        states: [S, E]; `completed` where there is one, `` where no such route was planned.
+        baseline: the baseline's own value of the metric, NaN for a gap.
+        best: the route with the best value.
+    """
+
+    metric: str
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    values: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    states: NDArray[np.str_]
+    baseline: float
+    best: tuple[int, int] | None
+
+
+def route_grid(frame: pd.DataFrame, metric: str = "gap/heldout") -> RouteGrid:
+    """The grid of one metric from the rows of `trials_frame`.
+
+    Raises:
+        UserError: no such metric, or several cells share a route (see `placements`).
+    """
+    places = placements(frame, metric)
+    starts = tuple(range(places["start"].min(), places["start"].max() + 1)) if len(places) else ()
+    ends = tuple(range(places["end"].min(), places["end"].max() + 1)) if len(places) else ()
+    shape = (len(starts), len(ends))
+    values, low, high = (np.full(shape, np.nan) for _ in range(3))
+    states = np.full(shape, "", dtype="<U16")
+    for place in places.itertuples():
+        at = (place.start - starts[0], place.end - ends[0])
+        values[at], low[at], high[at] = place.value, place.low, place.high
+        states[at] = place.state
+    best = None
+    if np.isfinite(values).any():
+        order = values if lower_is_better(metric) else -values
+        row, column = np.unravel_index(np.nanargmin(order), shape)
+        best = (starts[row], ends[column])
+    dense = frame.loc[frame["role"] == "baseline", metric]
+    baseline = float(dense.mean()) if dense.notna().any() else np.nan
+    column_shown = delta_column(metric)
+    return RouteGrid(column_shown, starts, ends, values, low, high, states, baseline, best)
+
+
+def draw_route_grid(grid: RouteGrid, ax: Axes) -> None:
+    """Values in cells, the best outlined; cells without a number are hatched and lettered."""
+    power = power_of_ten(grid.values)
+    norm = centred(grid.values)
+    better = BETTER_TO_WORSE if lower_is_better(_plain(grid.metric)) else BETTER_TO_WORSE.reversed()
+    image = ax.imshow(grid.values, cmap=better, norm=norm, aspect="auto")
+    for row, start in enumerate(grid.starts):
+        for column, end in enumerate(grid.ends):
+            value, state = grid.values[row, column], str(grid.states[row, column])
+            if np.isfinite(value):
+                colour = ink_on(better(norm(value)))
+                text = f"{value / 10.0**power:+.1f}"
+                ax.text(column, row, text, ha="center", va="center", color=colour, fontsize=5.5)
+                outline = (start, end) == grid.best
+                _cell(ax, row, column, edge=BLACK if outline else "white", width=1.4 * outline + 0.4)
+            elif state:
+                _draw_state(ax, row, column, state)
+    _frame_axes(ax, grid)
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, aspect=28)
+    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value / 10.0**power:g}")
+    bar.set_label(label(grid.metric) + times(power))
+    handles = state_legend(dict.fromkeys(grid.states.flat))
+    if handles:
+        ax.legend(
+            handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=4, borderpad=0
+        )
+
+
+def _frame_axes(ax: Axes, grid: RouteGrid) -> None:
+    ax.set_xticks(range(len(grid.ends)), [str(end) for end in grid.ends])
+    ax.set_yticks(range(len(grid.starts)), [str(start) for start in grid.starts])
+    ax.set_xlabel("last block skipped, $j$")
+    ax.set_ylabel("first block skipped, $i$")
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+
+
+def _draw_state(ax: Axes, row: int, column: int, state: str) -> None:
+    look = STATE_LOOKS[state]
+    _cell(ax, row, column, edge=GREY, width=0.4, hatch=look.hatch)
+    plate = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+    ax.text(column, row, look.letter, ha="center", va="center", fontsize=6.5, bbox=plate)
+
+
+def _cell(
+    ax: Axes, row: int, column: int, *, edge: str, width: float, hatch: str | None = None
+) -> None:
+    """Outline one cell, just inside its border."""
+    ax.add_patch(
+        Rectangle(
+            (column - 0.47, row - 0.47),
+            0.94,
+            0.94,
+            fill=False,
+            edgecolor=edge,
+            linewidth=width,
+            hatch=hatch,
+        )
+    )
+
+
+def _plain(metric: str) -> str:
+    return metric.removeprefix("delta/")

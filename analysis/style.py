@@ -1,0 +1,165 @@
+"""One look for all figures: sizes, colours for every eye, states told apart by hatch and letter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from numpy.typing import NDArray
+
+from tread_lab.records.durable import replacing
+
+__all__ = [
+    "Axes",
+    "Figure",
+    "Line2D",
+    "Normalize",
+    "Patch",
+    "Rectangle",
+]
+
+COLUMN, PAGE = 3.3, 6.9  # widths of a printed column and page, inches
+
+# Okabe and Ito's palette, told apart by every kind of colour vision.
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+SKY, YELLOW, BLACK, GREY = "#56B4E9", "#E69F00", "#000000", "#8C8C8C"
+CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, BLACK)
+
+BETTER_TO_WORSE = LinearSegmentedColormap.from_list("better_to_worse", [BLUE, "#F7F7F7", ORANGE])
+SEQUENTIAL: Colormap = matplotlib.colormaps["cividis"]
+
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 7,
+    "axes.titlesize": 7.5,
+    "axes.labelsize": 7.5,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
+    "legend.fontsize": 6.5,
+    "legend.frameon": False,
+    "legend.handlelength": 1.4,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": matplotlib.cycler(color=CYCLE),
+    "axes.titlelocation": "left",
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "lines.linewidth": 1.1,
+    "lines.markersize": 3.5,
+    "errorbar.capsize": 1.5,
+    "hatch.linewidth": 0.5,
+    "image.interpolation": "nearest",
+    "pdf.fonttype": 42,
+    "figure.dpi": 150,
+    "figure.constrained_layout.use": True,
+}
+
+
+@dataclass(frozen=True)
+class StateLook:
+    """How a trial without a number looks: a letter, a hatch and what the legend says."""
+
+    letter: str
+    hatch: str
+    text: str
+
+
+STATE_LOOKS = {
+    "failed": StateLook("F", "/////", "failed"),
+    "diverged": StateLook("D", "xxxxx", "diverged"),
+    "stopped": StateLook("S", "-----", "stopped early"),
+    "running": StateLook("\u2026", ".....", "not finished"),
+    "interrupted": StateLook("\u2026", ".....", "not finished"),
+    "pending": StateLook("\u2026", ".....", "not finished"),
+    "unmeasured": StateLook("?", "", "not measured"),
+}
+
+
+def figure(
+    *, width: float = COLUMN, height: float = 2.4, rows: int = 1, columns: int = 1
+) -> tuple[Figure, list[Axes]]:
+    """An empty figure in the house style and its axes, row by row; sizes in inches."""
+    matplotlib.rcParams.update(STYLE)
+    fig = Figure(figsize=(width, height))
+    axes = fig.subplots(rows, columns, squeeze=False)
+    return fig, list(axes.flat)
+
+
+def save(fig: Figure, folder: Path, name: str) -> list[Path]:
+    """Write `name`.png (300 dots an inch) and `name`.pdf, each whole or not at all.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    paths = []
+    for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
+        path = folder / f"{name}.{kind}"
+        with replacing(path) as temporary:
+            fig.savefig(temporary, format=kind, dpi=300, metadata=metadata)
+        paths.append(path)
+    return paths
+
+
+def centred(values: NDArray[np.float64]) -> Normalize:
+    """Colours for differences: white is zero, both signs reach equally far."""
+    finite = np.abs(values[np.isfinite(values)])
+    reach = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+    return TwoSlopeNorm(0.0, -reach, reach)
+
+
+def power_of_ten(values: NDArray[np.float64]) -> int:
+    """The k for which values / 10^k have one or two digits before the point; 0 where none is needed."""
+    finite = np.abs(values[np.isfinite(values)])
+    top = float(finite.max()) if finite.size else 0.0
+    if top == 0 or 0.5 <= top < 1000:
+        return 0
+    return math.floor(math.log10(top) - 0.3)
+
+
+def times(power: int) -> str:
+    """` (\u00d7 10\u207b\u00b3)` for -3, nothing for 0: what an axis label adds for scaled values."""
+    digits = str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f" (× 10{digits})" if power else ""
+
+
+def label(metric: str) -> str:
+    """What an axis calls a metric column."""
+    known = {
+        "gap/heldout": "Δ held-out loss",
+        "gap/train": "Δ training loss",
+        "gap/route": "routed − dense loss",
+        "heldout/loss": "held-out loss",
+        "cost/train_flops": "training FLOPs",
+    }
+    if metric in known:
+        return known[metric]
+    if metric.startswith("delta/"):
+        return f"Δ {label(metric.removeprefix('delta/'))}"
+    return metric.replace("fd[", "FD[").replace("fid@", "FID@").replace("kid", "KID")
+
+
+def state_legend(states: Iterable[str]) -> list[Patch]:
+    """One legend entry for every look among `states`."""
+    looks = {STATE_LOOKS[s].text: STATE_LOOKS[s] for s in states if s in STATE_LOOKS}
+    return [
+        Patch(facecolor="white", edgecolor=GREY, hatch=look.hatch, label=f"{look.letter} {text}")
+        for text, look in looks.items()
+    ]
+
+
+def ink_on(colour: Sequence[float]) -> str:
+    """Black or white, whichever reads better on an RGB(A) colour."""
+    red, green, blue = colour[:3]
+    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.5 else BLACK

@@ -1,0 +1,66 @@
+"""Latents to images: the formula, the remedies, and a small real autoencoder where installed."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tread_lab.data import open_data
+from tread_lab.data.autoencoder import Autoencoder, levels
+from tread_lab.spec import DataSpec, UserError
+
+
+def test_levels_are_the_nearest_of_256_and_clamped() -> None:
+    image = torch.tensor([-2.0, -1.0, 0.0, 1.0, 2.0])
+    assert levels(image).tolist() == [0, 0, 128, 255, 255]
+    steps = torch.arange(256)
+    assert torch.equal(levels((steps + 0.49) / 127.5 - 1), steps.to(torch.uint8))
+    assert torch.equal(levels((steps - 0.49) / 127.5 - 1), steps.to(torch.uint8))
+
+
+def test_a_missing_diffusers_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="needs the package diffusers") as caught:
+        Autoencoder("stabilityai/sd-vae-ft-ema", scale=0.18215)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_environment_names_the_autoencoder(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(tmp_path / "gone"))
+    fields = {"source": "latents", "channels": 4, "size": 8, "classes": 7}
+    with pytest.raises(UserError, match=r"gone holds no config.json"):
+        open_data(DataSpec(path=str(packed), **fields), "train")
+
+
+def test_a_small_autoencoder_decodes_stored_latents(packed: Path, tmp_path: Path) -> None:
+    diffusers = pytest.importorskip("diffusers")
+    torch.manual_seed(0)
+    model = diffusers.AutoencoderKL(
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+        block_out_channels=(8, 8),
+        norm_num_groups=4,
+    ).eval()
+    model.save_pretrained(tmp_path / "vae")
+    spec = DataSpec(
+        source="latents", path=str(packed), channels=4, size=8, classes=7, scale=0.18215
+    )
+    samples = open_data(spec, "train", autoencoder=str(tmp_path / "vae"))
+    x_BCHW, _ = samples.take(torch.arange(20))
+    stored_BCHW = torch.from_numpy(np.load(packed / "latents.npy")[:20].astype(np.float32))
+    with torch.no_grad():
+        expected_BCHW = levels(model.decode(stored_BCHW[:3]).sample)
+    shown_BCHW = samples.pixels(x_BCHW)
+    assert not samples.preview and shown_BCHW.shape == (20, 3, 16, 16)
+    off = (shown_BCHW[:3].int() - expected_BCHW.int()).abs()
+    assert off.max() <= 1 and off.float().mean() < 0.01
+    with pytest.raises(UserError, match="cannot be loaded"):
+        (tmp_path / "vae" / "diffusion_pytorch_model.safetensors").unlink()
+        open_data(spec, "train", autoencoder=str(tmp_path / "vae")).pixels(x_BCHW)

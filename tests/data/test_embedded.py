@@ -1,0 +1,60 @@
+"""The embedded images in model space and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tread_lab.data.embedded import ASSET, Fashion16
+from tread_lab.data.split import Split
+
+
+def _stored(name: str) -> np.ndarray:
+    from importlib.resources import files
+
+    with (files("tread_lab.data") / "assets" / ASSET).open("rb") as file:
+        return np.load(file)[name]
+
+
+@pytest.mark.parametrize(
+    ("split", "part", "n"), [("train", "train", 20_000), ("heldout", "test", 10_000)]
+)
+def test_pixels_gives_back_every_stored_level(split: Split, part: str, n: int) -> None:
+    samples = Fashion16(split)
+    x_NCHW, labels_N = samples.take(torch.arange(n))
+    assert len(samples) == n and x_NCHW.dtype == torch.float32
+    assert np.array_equal(samples.pixels(x_NCHW)[:, 0].numpy(), _stored(f"{part}_images"))
+    assert np.array_equal(labels_N.numpy(), _stored(f"{part}_labels"))
+    assert labels_N.dtype == torch.int64
+
+
+def test_training_images_have_mean_zero_and_deviation_one_half() -> None:
+    x_NCHW, _ = Fashion16("train").take(torch.arange(20_000))
+    assert abs(x_NCHW.double().mean().item()) < 1e-5
+    assert x_NCHW.double().std(correction=0).item() == pytest.approx(0.5, abs=1e-6)
+
+
+def test_held_out_images_are_normalised_by_the_training_images() -> None:
+    black = torch.tensor([0])
+    train, heldout = Fashion16("train"), Fashion16("heldout")
+    assert train.take(black)[0].min() == heldout.take(black)[0].min()
+
+
+def test_pixels_rounds_to_the_nearest_level_and_stays_within_the_range() -> None:
+    samples = Fashion16("train")
+    levels = torch.tensor([99.6, 100.4, -30.0, 300.0]).view(1, 1, 2, 2)
+    x_BCHW = (levels - samples._mean) * (0.5 / samples._deviation)
+    assert samples.pixels(x_BCHW).flatten().tolist() == [100, 100, 0, 255]
+
+
+def test_a_sample_depends_on_its_number_alone() -> None:
+    samples = Fashion16("heldout")
+    alone, _ = samples.take(torch.tensor([7]))
+    among, _ = samples.take(torch.tensor([3, 7, 7, 1]))
+    assert torch.equal(alone[0], among[1]) and torch.equal(among[1], among[2])
+
+
+def test_the_splits_have_different_fingerprints() -> None:
+    assert Fashion16("train").fingerprint != Fashion16("heldout").fingerprint
+    assert Fashion16("train").fingerprint == Fashion16("train").fingerprint

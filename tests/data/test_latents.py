@@ -1,0 +1,142 @@
+"""Packed latents: what is read, what is held out, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tread_lab.data import Samples, open_data
+from tread_lab.data.split import Split
+from tread_lab.spec import DataSpec, UserError
+
+
+def _open(path: Path, split: Split = "train", **changes: Any) -> Samples:
+    fields = {"channels": 4, "size": 8, "classes": 7, "scale": 0.5, **changes}
+    return open_data(DataSpec(source="latents", path=str(path), **fields), split)
+
+
+def _all(samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
+    return samples.take(torch.arange(len(samples)))
+
+
+def test_samples_are_the_stored_values_times_the_scale(packed: Path, latents: np.ndarray) -> None:
+    x_NCHW, labels_N = _all(_open(packed))
+    heldout_NCHW, heldout_labels_N = _all(_open(packed, "heldout"))
+    assert len(x_NCHW) == 38 and len(heldout_NCHW) == 2
+    assert x_NCHW.dtype == torch.float32 and labels_N.dtype == torch.int64
+    everything = torch.from_numpy(latents.astype(np.float32)) * 0.5
+    for found, label in zip((*x_NCHW, *heldout_NCHW), (*labels_N, *heldout_labels_N), strict=True):
+        place = (everything == found).all(dim=(1, 2, 3)).nonzero().item()
+        assert label == place % 7
+
+
+def test_an_npz_gives_the_samples_of_the_folder(
+    packed: Path, tmp_path: Path, latents: np.ndarray, labels: np.ndarray
+) -> None:
+    np.savez(tmp_path / "all.npz", latents=latents, labels=labels)
+    folder, file = _open(packed), _open(tmp_path / "all.npz")
+    assert all(map(torch.equal, _all(folder), _all(file)))
+    assert folder.fingerprint == file.fingerprint
+
+
+def test_held_out_arrays_are_used_where_they_are(packed: Path, latents: np.ndarray) -> None:
+    np.save(packed / "heldout_latents.npy", latents[:3] + 1)
+    np.save(packed / "heldout_labels.npy", np.array([4, 5, 6]))
+    x_NCHW, labels_N = _all(_open(packed, "heldout"))
+    assert torch.equal(x_NCHW, torch.from_numpy((latents[:3] + 1).astype(np.float32)) * 0.5)
+    assert labels_N.tolist() == [4, 5, 6]
+    assert len(_open(packed)) == 40
+
+
+def test_the_fingerprint_follows_the_content(packed: Path, latents: np.ndarray) -> None:
+    before = {_open(packed).fingerprint, _open(packed, "heldout").fingerprint}
+    assert len(before) == 2
+    assert _open(packed, scale=0.25).fingerprint not in before
+    np.save(packed / "latents.npy", latents + 1)
+    assert _open(packed).fingerprint not in before
+
+
+def test_without_an_autoencoder_pixels_are_called_a_preview(packed: Path) -> None:
+    samples = _open(packed)
+    x_BCHW, _ = samples.take(torch.arange(5))
+    shown_BCHW = samples.pixels(x_BCHW)
+    assert samples.preview
+    assert shown_BCHW.shape == (5, 3, 8, 8) and shown_BCHW.dtype == torch.uint8
+    assert torch.equal(samples.pixels(x_BCHW[2:3])[0], shown_BCHW[2])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"channels": 3}, "data.channels: 3 in the spec, but the data have 4"),
+        ({"size": 16}, "data.size: 16 in the spec, but the data have 8"),
+        ({"classes": 6}, "data.classes: 6 in the spec, but the labels .* from 0 to 6"),
+    ],
+)
+def test_data_that_are_not_what_the_spec_says_are_refused(
+    packed: Path, change: dict[str, int], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        _open(packed, **change)
+
+
+def _absent(folder: Path) -> None:
+    (folder / "labels.npy").unlink()
+
+
+def _cut(folder: Path) -> None:
+    content = (folder / "latents.npy").read_bytes()
+    (folder / "latents.npy").write_bytes(content[: len(content) // 2])
+
+
+def _empty(folder: Path) -> None:
+    (folder / "labels.npy").write_bytes(b"")
+
+
+def _pickle(folder: Path) -> None:
+    np.save(folder / "labels.npy", np.array([{"a": 1}] * 40), allow_pickle=True)
+
+
+def _too_few(folder: Path) -> None:
+    np.save(folder / "labels.npy", np.arange(39))
+
+
+def _flat(folder: Path) -> None:
+    np.save(folder / "latents.npy", np.zeros((40, 256), np.float16))
+
+
+def _whole_numbers(folder: Path) -> None:
+    np.save(folder / "latents.npy", np.zeros((40, 4, 8, 8), np.int16))
+
+
+@pytest.mark.parametrize(
+    "damage", [_absent, _cut, _empty, _pickle, _too_few, _flat, _whole_numbers]
+)
+def test_damage_is_one_line_that_names_the_place(packed: Path, damage: Any) -> None:
+    damage(packed)
+    with pytest.raises(UserError) as caught:
+        _open(packed)
+    message = str(caught.value)
+    assert message.startswith("data.path: ") and str(packed) in message and "\n" not in message
+
+
+def test_a_missing_or_damaged_npz_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"there is no .*gone.npz"):
+        _open(tmp_path / "gone.npz")
+    (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04 and then nothing")
+    with pytest.raises(UserError, match=r"bad.npz is damaged"):
+        _open(tmp_path / "bad.npz")
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    (tmp_path / "array.npy").rename(tmp_path / "array.npz")
+    with pytest.raises(UserError, match=r"array.npz is damaged or no plain array"):
+        _open(tmp_path / "array.npz")
+
+
+def test_a_source_without_a_path_is_refused() -> None:
+    for source in ("latents", "shards"):
+        with pytest.raises(UserError, match=r"data.path: give the folder"):
+            open_data(DataSpec(source=source, channels=4, size=8), "train")

@@ -1,0 +1,148 @@
+"""Tars of latents: random access, order, damage."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.data.conftest import Member, npy
+from tread_lab.data import Samples, open_data
+from tread_lab.data.split import Split
+from tread_lab.spec import DataSpec, UserError
+
+WriteTar = Callable[[Path, list[Member]], None]
+
+
+def _open(path: Path | str, split: Split = "train", source: Any = "shards") -> Samples:
+    spec = DataSpec(source=source, path=str(path), channels=4, size=8, classes=7, scale=0.5)
+    return open_data(spec, split)
+
+
+@pytest.mark.parametrize("split", ["train", "heldout"])
+def test_tars_and_packed_arrays_give_the_same_samples(
+    shards: Path, packed: Path, split: Split
+) -> None:
+    tars, arrays = _open(shards, split), _open(packed, split, "latents")
+    ids = torch.randperm(len(tars), generator=torch.Generator().manual_seed(0))
+    assert len(tars) == len(arrays)
+    assert all(map(torch.equal, tars.take(ids), arrays.take(ids)))
+    assert tars.shape == arrays.shape == (4, 8, 8)
+
+
+def test_a_glob_names_tars_and_their_order_is_that_of_their_names(shards: Path) -> None:
+    part = _open(shards / "part-0[01].tar")
+    assert len(part) == 29
+    whole_NCHW, _ = _open(shards).take(torch.arange(10))
+    part_NCHW, _ = part.take(torch.arange(10))
+    assert torch.equal(whole_NCHW, part_NCHW)
+
+
+def test_other_members_and_folders_inside_a_tar_do_not_disturb(
+    tmp_path: Path, members: list[Member], write_tar: WriteTar, shards: Path
+) -> None:
+    extra = [(f"imagenet/{name}", content) for name, content in members]
+    extra[2:2] = [("imagenet/000000.json", b"{}"), ("README.md", b"hello")]
+    write_tar(tmp_path / "other" / "a.tar", extra)
+    ids = torch.arange(38)
+    pairs = zip(_open(tmp_path / "other").take(ids), _open(shards).take(ids), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_the_fingerprint_follows_the_content(
+    shards: Path, members: list[Member], write_tar: WriteTar
+) -> None:
+    before = _open(shards).fingerprint
+    assert before == _open(shards).fingerprint != _open(shards, "heldout").fingerprint
+    changed = dict(members[:30]) | {"000000.latent.npy": npy(np.ones((4, 8, 8), np.float16))}
+    write_tar(shards / "part-00.tar", list(changed.items()))
+    assert _open(shards).fingerprint != before
+
+
+def _cut_in_a_latent(tar: Path) -> None:
+    tar.write_bytes(tar.read_bytes()[:10_000])
+
+
+def _cut_in_a_header(tar: Path) -> None:
+    tar.write_bytes(tar.read_bytes()[: 512 * 3 + 100])
+
+
+def _overwritten_header(tar: Path) -> None:
+    content = bytearray(tar.read_bytes())
+    name = b"000017.latent.npy"
+    content[content.index(name) + 100 : content.index(name) + 140] = b"x" * 40
+    tar.write_bytes(bytes(content))
+
+
+def _compressed(tar: Path) -> None:
+    tar.write_bytes(gzip.compress(tar.read_bytes()))
+
+
+def _noise(tar: Path) -> None:
+    tar.write_bytes(np.random.default_rng(0).bytes(4096))
+
+
+def _empty(tar: Path) -> None:
+    tar.write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [_cut_in_a_latent, _cut_in_a_header, _overwritten_header, _compressed, _noise, _empty],
+)
+def test_a_damaged_tar_is_one_line_with_its_name(
+    shards: Path, damage: Callable[[Path], None]
+) -> None:
+    damage(shards / "part-01.tar")
+    with pytest.raises(UserError, match=re.escape(str(shards / "part-01.tar"))) as caught:
+        _open(shards)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("000016.latent.npy", npy(np.zeros((4, 8, 9), np.float16)), "others are"),
+        ("000016.latent.npy", npy(np.zeros((4, 8, 8), np.int16)), "holds int16, not floats"),
+        ("000016.latent.npy", npy(np.array([{}], dtype=object)), "cannot be read"),
+        ("000016.cls", b"dog", "invalid literal"),
+        ("000016.png", b"", "sample '000016' lacks its"),
+    ],
+)
+def test_a_wrong_sample_is_one_line_with_the_name_of_its_tar(
+    shards: Path,
+    members: list[Member],
+    write_tar: WriteTar,
+    name: str,
+    content: bytes,
+    says: str,
+) -> None:
+    kept = dict(members[30:60])
+    if name not in kept:
+        del kept["000016.cls"]
+    write_tar(shards / "part-01.tar", list((kept | {name: content}).items()))
+    with pytest.raises(UserError, match=f"part-01.tar: .*{says}") as caught:
+        _open(shards)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_shape_of_the_right_length_never_reaches_a_batch(
+    shards: Path, members: list[Member], write_tar: WriteTar
+) -> None:
+    kept = dict(members[30:60])
+    same_length = npy(np.zeros((8, 8, 4), np.float16))
+    write_tar(shards / "part-01.tar", list((kept | {"000016.latent.npy": same_length}).items()))
+    with pytest.raises(UserError, match=r"part-01.tar: .* is \[8, 8, 4\], not \[4, 8, 8\]"):
+        samples = _open(shards)
+        samples.take(torch.arange(len(samples)))
+
+
+def test_a_folder_without_tars_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no tars in"):
+        _open(tmp_path)

@@ -1,0 +1,21 @@
+"""The rule that holds samples out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tread_lab.data.split import MOST_HELDOUT, split_ids
+
+
+@pytest.mark.parametrize("n", [2, 19, 20, 21, 1000, 1_281_167])
+def test_the_two_splits_share_nothing_and_miss_nothing(n: int) -> None:
+    train, heldout = split_ids(n, "train"), split_ids(n, "heldout")
+    assert np.array_equal(np.sort(np.concatenate([train, heldout])), np.arange(n))
+    assert len(heldout) == max(1, min(n // 20, MOST_HELDOUT))
+
+
+def test_every_class_of_a_sorted_set_is_held_out() -> None:
+    classes = np.arange(100_000) // 1000
+    counts = np.bincount(classes[split_ids(100_000, "heldout")], minlength=100)
+    assert (counts == 50).all()

@@ -1,0 +1,28 @@
+"""Real images, few enough to score in a moment."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from tread_lab.data import open_data
+from tread_lab.data.split import Split
+from tread_lab.spec import DataSpec
+
+
+def images(split: Split, count: int) -> Tensor:
+    samples = open_data(DataSpec(), split)
+    return samples.pixels(samples.take(torch.arange(count))[0])
+
+
+@pytest.fixture(scope="session")
+def real() -> Tensor:
+    """300 held-out images, uint8 [N, 1, 16, 16]."""
+    return images("heldout", 300)
+
+
+@pytest.fixture(scope="session")
+def reference() -> Tensor:
+    """1000 training images."""
+    return images("train", 1000)

@@ -1,0 +1,52 @@
+"""Which features a metric means, and what it may be called."""
+
+from __future__ import annotations
+
+import pytest
+
+from tread_lab.metrics.feature_space import (
+    INCEPTION,
+    OWN,
+    by_extractor,
+    check_metrics,
+    extractor_for,
+)
+from tread_lab.records.names import sample_metric
+from tread_lab.spec import UserError
+from tread_lab.spec.evaluation import METRICS
+
+
+def test_fid_and_is_mean_inception_whatever_the_data() -> None:
+    for source in ("fashion16", "latents", "shards"):
+        assert extractor_for("fid", source) == extractor_for("is", source) == INCEPTION
+
+
+def test_nothing_but_inception_features_is_ever_called_fid() -> None:
+    for extractor in OWN.values():
+        with pytest.raises(UserError, match="fid is not defined in the features of"):
+            check_metrics(["fid"], extractor)
+    with pytest.raises(UserError, match="fd is not defined in the features of 'inception'"):
+        check_metrics(["fd"], INCEPTION)
+    for source in ("fashion16", "latents"):
+        for metric in set(METRICS) - {"fd"}:
+            extractor = extractor_for(metric, source)
+            name = sample_metric(metric, extractor, 1000)
+            assert (extractor == INCEPTION) == (name == f"{metric}@1k")
+
+
+def test_data_without_an_extractor_of_their_own_are_told_what_to_ask_for() -> None:
+    with pytest.raises(UserError, match="'latents' has none; ask for fid"):
+        extractor_for("fd", "latents")
+    assert extractor_for("precision", "latents") == INCEPTION
+
+
+def test_metrics_of_one_extractor_are_computed_together() -> None:
+    found = by_extractor(["fd", "fid", "precision", "is"], "fashion16")
+    assert found == {"fashion16-v1": ("fd", "precision"), INCEPTION: ("fid", "is")}
+
+
+def test_unknown_names_are_refused_with_a_suggestion() -> None:
+    with pytest.raises(UserError, match="did you mean 'recall'"):
+        check_metrics(["recal"], INCEPTION)
+    with pytest.raises(UserError, match="did you mean 'fashion16-v1'"):
+        check_metrics(["fd"], "fashion16-v2")

@@ -1,0 +1,142 @@
+"""Scoring: what grows with damage, what the cache may not change, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tread_lab.metrics import features as door
+from tread_lab.metrics.features import evenly, features, score
+from tread_lab.spec import UserError
+
+OWN = "fashion16-v1"
+ALL = ("fd", "kid", "precision", "recall")
+
+
+def _fd(generated: Tensor, reference: Tensor, cache: Path | None = None) -> float:
+    found = score(generated, reference, metrics=["fd"], extractor=OWN, cache=cache)
+    return found[f"fd[{OWN}]@{len(generated)}"]
+
+
+def test_the_distance_grows_with_noise(real: Tensor, reference: Tensor) -> None:
+    noise = torch.randn(real.shape, generator=torch.Generator().manual_seed(0))
+    noisy = [
+        (real + level * noise).round().clamp(0, 255).to(torch.uint8) for level in (0, 8, 16, 32, 64)
+    ]
+    distances = [_fd(x, reference) for x in noisy]
+    assert distances == sorted(distances)
+    assert distances[0] < 1 < distances[1] < 5 < distances[-1]
+
+
+def test_the_distance_notices_missing_classes(real: Tensor, reference: Tensor) -> None:
+    dark = real[real.float().mean(dim=(1, 2, 3)).argsort()[:100]]
+    assert _fd(dark, reference) > 5 * _fd(real[:100], reference)
+
+
+def test_names_carry_extractor_and_number_of_images(real: Tensor, reference: Tensor) -> None:
+    found = score(real, reference, metrics=ALL, extractor=OWN)
+    assert list(found) == [f"{metric}[{OWN}]@300" for metric in ALL]
+
+
+def test_a_metric_is_the_same_alone_and_in_company(real: Tensor, reference: Tensor) -> None:
+    together = score(real, reference, metrics=ALL, extractor=OWN)
+    for metric in ALL:
+        alone = score(real, reference, metrics=[metric], extractor=OWN)
+        assert alone == {f"{metric}[{OWN}]@300": together[f"{metric}[{OWN}]@300"]}
+
+
+def test_precision_and_recall_agree_with_their_definition(real: Tensor, reference: Tensor) -> None:
+    reference = reference[:400]
+    a, b = (features(x, extractor=OWN).numpy() for x in (real, reference))
+    far = {
+        k: np.linalg.norm(x[:, None] - y[None], axis=2)
+        for k, x, y in (("aa", a, a), ("bb", b, b), ("ab", a, b))
+    }
+    radius_a, radius_b = (np.sort(far[k], axis=1)[:, 3] for k in ("aa", "bb"))
+    found = score(real, reference, metrics=["precision", "recall"], extractor=OWN)
+    assert found[f"precision[{OWN}]@300"] == pytest.approx(
+        (far["ab"] <= radius_b).any(1).mean(), abs=0.005
+    )
+    assert found[f"recall[{OWN}]@300"] == pytest.approx(
+        (radius_a >= far["ab"].T).any(1).mean(), abs=0.005
+    )
+
+
+def test_only_precision_and_recall_cap_the_references(
+    real: Tensor, reference: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = score(real, reference, metrics=["fd"], extractor=OWN)
+    near = score(real, evenly(reference, 200), metrics=["precision", "recall"], extractor=OWN)
+    monkeypatch.setattr(door, "MOST_NEIGHBOURS", 200)
+    capped = score(real, reference, metrics=["precision", "fd", "recall"], extractor=OWN)
+    assert capped == {**whole, **near}
+
+
+def test_references_are_spread_over_a_sorted_set() -> None:
+    images = torch.arange(1000)[:, None, None, None]
+    assert evenly(images, 10).flatten().tolist() == list(range(0, 1000, 100))
+    assert torch.equal(evenly(images, 5000), images)
+
+
+@pytest.mark.parametrize("metrics", [("fd",), ALL])
+def test_cached_equals_uncached(
+    real: Tensor, reference: Tensor, tmp_path: Path, metrics: tuple[str, ...]
+) -> None:
+    fresh = score(real, reference, metrics=metrics, extractor=OWN)
+    for _ in range(2):
+        again = score(real, reference, metrics=metrics, extractor=OWN, cache=tmp_path)
+        assert again == fresh
+    assert list(tmp_path.glob("*.pt"))
+
+
+def test_a_filled_cache_spares_the_reference_and_never_keeps_the_generated(
+    real: Tensor, reference: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _fd(real, reference, tmp_path)
+    seen = 0
+    forward = door.OwnFeatures.forward
+
+    def counting(self: door.OwnFeatures, images: Tensor) -> tuple[Tensor, ...]:
+        nonlocal seen
+        seen += len(images)
+        return forward(self, images)
+
+    monkeypatch.setattr(door.OwnFeatures, "forward", counting)
+    other = _fd(real.flip(0)[:200], reference, tmp_path)
+    assert seen == 200
+    assert other == _fd(real.flip(0)[:200], reference)
+
+
+def test_other_references_under_one_name_never_share_an_entry(
+    real: Tensor, reference: Tensor, tmp_path: Path
+) -> None:
+    _fd(real, reference, tmp_path)
+    for other in (reference[:500], reference.flip(3)):
+        assert _fd(real, other, tmp_path) == _fd(real, other)
+
+
+def test_an_entry_cut_short_is_computed_again(
+    real: Tensor, reference: Tensor, tmp_path: Path
+) -> None:
+    fresh = _fd(real, reference, tmp_path)
+    for entry in tmp_path.glob("*.pt"):
+        entry.write_bytes(entry.read_bytes()[:-100])
+    assert _fd(real, reference, tmp_path) == fresh
+
+
+def test_an_unwritable_cache_is_one_line(real: Tensor, reference: Tensor, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match=r"cannot write .*file"):
+        _fd(real, reference, tmp_path / "file" / "cache")
+
+
+def test_images_the_extractor_cannot_take_are_refused(real: Tensor, reference: Tensor) -> None:
+    rgb = real.expand(-1, 3, -1, -1)
+    with pytest.raises(UserError, match="differ in shape"):
+        score(rgb, reference, metrics=["fd"], extractor=OWN)
+    with pytest.raises(UserError, match="takes images of 1 channels, not 3"):
+        score(rgb, rgb, metrics=["fd"], extractor=OWN)

@@ -1,0 +1,101 @@
+"""Inception weights: only the published file is unpickled."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch_fidelity import feature_extractor_inceptionv3 as theirs
+
+from tread_lab.metrics import features as door
+from tread_lab.metrics import inception
+from tread_lab.metrics.features import score
+from tread_lab.spec import UserError
+
+
+@pytest.fixture(autouse=True)
+def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TREAD_LAB_INCEPTION", raising=False)
+
+
+def test_without_weights_fid_says_where_to_give_them(real: Tensor) -> None:
+    with pytest.raises(UserError, match="TREAD_LAB_INCEPTION"):
+        score(real[:10], real[10:20], metrics=["fid"], extractor="inception")
+    with pytest.raises(UserError, match="no Inception weights at"):
+        score(real[:10], real[10:20], metrics=["is"], extractor="inception", weights=Path("gone"))
+
+
+class _Trap:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (str(self.path),)
+
+
+def test_another_file_is_refused_and_never_unpickled(
+    real: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / inception.FILE
+    file.write_bytes(pickle.dumps(_Trap(tmp_path / "sprung")))
+    monkeypatch.setenv("TREAD_LAB_INCEPTION", str(file))
+    with pytest.raises(UserError, match="is not the published") as caught:
+        score(real[:10], real[10:20], metrics=["fid"], extractor="inception")
+    assert "\n" not in str(caught.value) and not (tmp_path / "sprung").exists()
+
+
+def test_a_changed_file_is_hashed_again(tmp_path: Path) -> None:
+    file = tmp_path / "weights"
+    for content in (b"one", b"three"):
+        file.write_bytes(content)
+        assert inception.sha256(file) == hashlib.sha256(content).hexdigest()
+
+
+@pytest.fixture
+def random_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file in the published format with random numbers, passed off as the published one."""
+    with monkeypatch.context() as patch:
+        patch.setattr(theirs, "load_state_dict_from_url", lambda *_, **__: {})
+        patch.setattr(theirs.FeatureExtractorInceptionV3, "load_state_dict", lambda *_: None)
+        torch.manual_seed(0)
+        network = theirs.FeatureExtractorInceptionV3("inception-v3-compat", ["2048"])
+    file = tmp_path / "random.pth"
+    torch.save(network.state_dict(), file)
+    for module in (inception, door):
+        monkeypatch.setattr(module, "SHA256", inception.sha256(file))
+    return file
+
+
+def test_the_path_to_inception_with_random_weights_since_the_published_ones_are_not_shipped(
+    real: Tensor, random_weights: Path, tmp_path: Path
+) -> None:
+    names = ("fid", "is", "kid", "precision", "recall")
+    found = score(
+        real[:10],
+        real[10:15],
+        metrics=names,
+        extractor="inception",
+        weights=random_weights,
+        cache=tmp_path,
+    )
+    assert list(found) == [f"{name}@10" for name in names]
+    assert found["fid@10"] > 0 and 0 <= found["precision@10"] <= 1
+    assert found["is@10"] == pytest.approx(1)  # splits of one image each
+    pool = torch.load(next(tmp_path.glob("*-2048.pt")), weights_only=True)
+    assert pool.shape == (5, 2048)
+
+
+@pytest.mark.skipif("TREAD_LAB_INCEPTION" not in os.environ, reason="needs the published weights")
+def test_real_fid_is_proven_only_where_the_published_weights_are(real: Tensor) -> None:
+    weights = Path(os.environ["TREAD_LAB_INCEPTION"])
+    noise = torch.randint(0, 256, (50, 1, 16, 16), dtype=torch.uint8)
+    near, far = (
+        score(x, real[50:100], metrics=["fid"], extractor="inception", weights=weights)["fid@50"]
+        for x in (real[:50], noise)
+    )
+    assert 0 < near < far
