@@ -11,13 +11,22 @@ from tread_lab.spec.evaluation import (
     SimilaritySpec,
 )
 from tread_lab.spec.routes import RouteSpec
-from tread_lab.spec.run import DataSpec, EDMSpec, ModelSpec, ProcessSpec, RunSpec, TrainSpec
+from tread_lab.spec.run import (
+    DataSpec,
+    EDMSpec,
+    FlowSpec,
+    ModelSpec,
+    ProcessSpec,
+    RunSpec,
+    TrainSpec,
+)
 from tread_lab.spec.signature import signature
 
 __all__ = [
     "DataSpec",
     "EDMSpec",
     "EvaluationSpec",
+    "FlowSpec",
     "GuidanceSpec",
     "HeldoutSpec",
     "ModelSpec",

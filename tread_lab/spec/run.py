@@ -109,7 +109,19 @@ class EDMSpec:
         _positive(self, "p_std", "sigma_data")
 
 
-ProcessSpec = EDMSpec
+@dataclass(frozen=True, kw_only=True)
+class FlowSpec:
+    """Flow matching on straight paths, as SiT trains (z_t = (1 - t) x + t eps, target eps - x).
+
+    Attributes:
+        time: training distribution of t: `logit_normal` is sigmoid(N(0, 1)), or `uniform`.
+    """
+
+    kind: Literal["flow"] = "flow"
+    time: Literal["logit_normal", "uniform"] = "logit_normal"
+
+
+ProcessSpec = EDMSpec | FlowSpec
 
 
 @dataclass(frozen=True, kw_only=True)
