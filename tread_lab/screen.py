@@ -116,6 +116,9 @@ class _Board:
         self.started = time.monotonic()
 
     def note(self, report: Report) -> None:
+        before = self.reports.get(report.run)
+        if report.overflows and not (before and before.overflows):
+            say(f"{self.labels[report.run]}: a step overflowed in fp16 and was skipped")
         self.reports[report.run] = report
         share = 1.0 if _ended(report) else 0.97 * report.step / report.steps
         self.first.setdefault(report.run, share if report.phase == "train" else 0.0)

@@ -14,7 +14,7 @@ FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
 FLOPS_PER_MAC = 2
 TRAIN_PER_FORWARD = 3  # the backward pass costs two forward passes
 FP32 = 4  # bytes; weights, EMA and moments stay fp32 in every precision
-BF16 = 2
+HALF = 2  # bf16 and fp16
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False) -> Cost:
     """The cost of `spec`; `learn_sigma` doubles the output channels, as in the original DiT."""
     c_out = spec.data.channels * (2 if learn_sigma else 1)
     tokens = tokens_per_block(spec)
-    low = FP32 if spec.precision == "fp32" else BF16
+    low = HALF if spec.precision in ("bf16", "fp16") else FP32
     parameters = _parameters(spec, c_out)
     return Cost(
         parameters=parameters,

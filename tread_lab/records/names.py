@@ -8,6 +8,7 @@ from tread_lab.spec.run import RunSpec
 TRAIN_LOSS = "train/loss"  # mean over the steps since the entry before
 LEARNING_RATE = "train/lr"
 GRADIENT_NORM = "train/gradient_norm"
+OVERFLOWS = "train/overflows"  # steps that fp16 skipped so far
 HELDOUT_LOSS = "heldout/loss"  # dense forward, EMA weights
 HELDOUT_ROUTED = "heldout/loss_routed"  # forward under the training routes
 GAP_TRAIN = "gap/train"  # routed forward of the model - dense baseline
