@@ -21,21 +21,37 @@ INTERRUPTED = 130
 
 def sweep(options: Namespace) -> int:
     """Plan a sweep, run what is not done, draw and rank."""
+    from tread_lab.engine import device as devices
     from tread_lab.sweep import plan as plans
     from tread_lab.sweep.estimate import estimate
 
     name, spec, experiment = config.load_sweep(options.file, options.overrides)
-    plan = plans.make_plan(options.name or name, spec, experiment)
+    device = devices.pick(options.device)
+    plan = plans.make_plan(options.name or name, spec, experiment, devices.facts(device))
     lab = Lab.at(options.root)
     if options.json and options.plan:
         print(json.dumps(plans.to_tree(plan)))
         return 0
     lab.sweep(plan.name)
+    _check_precisions(plan, device)
     lanes = _lanes(options)
     screen.show_plan(plan, lab, estimate(plan, lab, lanes=lanes, device=options.device), lanes)
     if options.plan:
         return 0
     return _drive(options, lab, plan, lanes)
+
+
+def _check_precisions(plan: Any, device: Any) -> None:
+    """Refuse a plan with arithmetic that the device lacks, before anything runs."""
+    from tread_lab.engine.device import check_precision
+
+    samplers = [spec.sampler for spec in plan.evaluations if isinstance(spec, SamplesSpec)]
+    asked = [*(task.spec.precision for task in plan.tasks), *(s.precision for s in samplers)]
+    try:
+        for precision in dict.fromkeys(asked):
+            check_precision(precision, device)
+    except UserError as error:
+        raise UserError(f"{error}, or add `where: precision in device.precisions`") from None
 
 
 def _drive(options: Namespace, lab: Lab, plan: Any, lanes: int) -> int:

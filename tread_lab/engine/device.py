@@ -46,6 +46,11 @@ def precisions(device: torch.device) -> tuple[str, ...]:
     return ("fp32",)
 
 
+def facts(device: torch.device) -> dict[str, Any]:
+    """What a sweep's `where` may ask of the device: `precision in device.precisions`."""
+    return {"device": {"type": device.type, "precisions": list(precisions(device))}}
+
+
 def check_precision(precision: str, device: torch.device) -> None:
     """Refuse what the device cannot do, instead of silently doing something else.
 

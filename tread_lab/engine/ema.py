@@ -22,7 +22,7 @@ class Ema:
         if skipped is None:
             torch._foreach_lerp_(ema, live, 1 - self.decay)
             return
-        change = torch._foreach_sub(live, ema)  # type: ignore[arg-type]
+        change = torch._foreach_sub(live, ema)
         torch._foreach_mul_(change, (1 - self.decay) * (~skipped).float())
         torch._foreach_add_(ema, change)
 

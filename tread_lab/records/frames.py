@@ -16,6 +16,7 @@ from tread_lab.records.layout import Lab, RunFolder, SweepFolder
 from tread_lab.records.names import parameters
 from tread_lab.spec.decode import decode
 from tread_lab.spec.errors import UserError
+from tread_lab.spec.guidance import GuidanceSpec
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
 
@@ -194,7 +195,7 @@ def _row(
     values = {
         names[sig, metric]: value
         for sig, tree in record.evaluations.items()
-        for metric, value in tree["metrics"].items()
+        for metric, value in _numbers(tree).items()
     }
     broken = isinstance(gaps, UserError)
     known = parameters(decode(RunSpec, trial["spec"]))
@@ -235,6 +236,12 @@ def _gaps(
     return found
 
 
+def _numbers(tree: dict[str, Any]) -> dict[str, float]:
+    """The metrics of an evaluation and what it cost."""
+    costs = {key: value for key, value in tree.items() if key.startswith("cost/")}
+    return {**tree["metrics"], **costs}
+
+
 def _metric_names(plan: dict[str, Any], records: dict[str, _Record]) -> dict[tuple[str, str], str]:
     """(evaluation signature, metric) -> column.
 
@@ -248,7 +255,7 @@ def _metric_names(plan: dict[str, Any], records: dict[str, _Record]) -> dict[tup
         for sig, tree in record.evaluations.items():
             if sig not in specs:
                 specs[sig] = _flat(tree["spec"])
-            for metric in tree["metrics"]:
+            for metric in _numbers(tree):
                 if sig not in (known := sources.setdefault(metric, [])):
                     known.append(sig)
     names = {}
@@ -261,27 +268,43 @@ def _metric_names(plan: dict[str, Any], records: dict[str, _Record]) -> dict[tup
 
 
 def _differences(specs: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """Signature -> ` key=value ...` of the fields in which these specs differ."""
+    """Signature -> ` key=value ...` of the fields in which these specs differ: ` w=1.5 SG(0/0.5)`.
+
+    How guidance combines its branches speaks for itself and needs no key.
+    """
     fields = dict.fromkeys(field for spec in specs.values() for field in spec)
     fields.pop("metrics", None)
     differing = [f for f in fields if len({repr(spec.get(f)) for spec in specs.values()}) > 1]
-    short = {"sampler.guidance.weight": "w", "sampler.guidance.interval": "interval"}
     return {
-        sig: "".join(
-            f" {short.get(field, field.rpartition('.')[2])}={_plain(spec.get(field))}"
-            for field in differing
-        )
+        sig: "".join(_difference(field, spec.get(field)) for field in differing)
         for sig, spec in specs.items()
     }
+
+
+def _difference(field: str, value: Any) -> str:
+    name = field.rpartition(".")[2]
+    if name == "method" or value is None:
+        return f" {value}" if value else ""
+    return f" {name}={_plain(value)}"
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in tree.items():
+        value = _guidance(value) if key == "guidance" else value
         found |= (
             _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
         )
     return found
+
+
+def _guidance(tree: dict[str, Any]) -> dict[str, Any]:
+    """Guidance as columns tell it apart: the weight, what it combines, and where it acts."""
+    spec = decode(GuidanceSpec, tree)
+    routes = "+".join(map(str, spec.routes)) or None
+    channels = None if spec.channels == "all" else spec.channels
+    where = {"interval": spec.interval, "channels": channels, "routes": routes}
+    return {"w": spec.weight, "method": spec.method, **where}
 
 
 def _over_seeds(groups: Any, metric: str, *, has_own: bool) -> dict[str, Any]:

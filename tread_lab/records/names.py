@@ -18,6 +18,7 @@ SIMILARITY = "similarity/adjacent"  # mean cosine between neighbouring blocks
 IMAGES_PER_S = "throughput/images_per_s"
 STEP_SECONDS = "throughput/step_seconds"
 TRAIN_FLOPS = "cost/train_flops"  # executed: 3 x forward, routes counted
+SAMPLE_FLOPS = "cost/sample_flops"  # one image: all calls of the solver, guidance and routes
 TRAIN_SECONDS = "cost/train_seconds"
 MFU = "cost/mfu"
 PEAK_MEMORY = "cost/peak_memory_bytes"

@@ -4,12 +4,12 @@ from tread_lab.spec.decode import decode, encode
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import (
     EvaluationSpec,
-    GuidanceSpec,
     HeldoutSpec,
     SamplerSpec,
     SamplesSpec,
     SimilaritySpec,
 )
+from tread_lab.spec.guidance import BranchSpec, GuidanceSpec, RateSpec
 from tread_lab.spec.routes import RouteSpec
 from tread_lab.spec.run import (
     DataSpec,
@@ -23,6 +23,7 @@ from tread_lab.spec.run import (
 from tread_lab.spec.signature import signature
 
 __all__ = [
+    "BranchSpec",
     "DataSpec",
     "EDMSpec",
     "EvaluationSpec",
@@ -31,6 +32,7 @@ __all__ = [
     "HeldoutSpec",
     "ModelSpec",
     "ProcessSpec",
+    "RateSpec",
     "RouteSpec",
     "RunSpec",
     "SamplerSpec",

@@ -15,16 +15,26 @@ from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.train import Diverged, Progress, train
 from tread_lab.records import names
 from tread_lab.records.layout import Lab, RunFolder
-from tread_lab.spec.evaluation import EvaluationSpec
+from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec
+from tread_lab.spec.guidance import check_guidance
 from tread_lab.spec.run import RunSpec
 
 
 @dataclass(frozen=True)
 class Task:
-    """A run to bring to its end and the evaluations it needs."""
+    """A run to bring to its end and the evaluations it needs.
+
+    Raises:
+        UserError: the run would lack something that an evaluation needs.
+    """
 
     spec: RunSpec
     evaluations: tuple[EvaluationSpec, ...] = ()
+
+    def __post_init__(self) -> None:
+        for evaluation in self.evaluations:
+            if isinstance(evaluation, SamplesSpec):
+                check_guidance(self.spec, evaluation.sampler.guidance)
 
 
 @dataclass(frozen=True)
