@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
-from analysis.placements import measured_as, placements
+from analysis.placements import commonest, measured_as, placements
 from analysis.style import (
     BLACK,
     CYCLE,
@@ -56,13 +55,13 @@ class GapOverSteps:
     """Smoothed paired differences of the training loss, one curve a route, shortest first.
 
     Attributes:
-        routes: `2->8`, by curve.
+        names: by curve, its route (`2->8`), or its whole cell where a route has several.
         length: blocks skipped, by curve.
         steps, gaps: by curve, [points] each: logged steps, and the mean over seeds.
         halflife: of the smoothing, in logged entries.
     """
 
-    routes: tuple[str, ...]
+    names: tuple[str, ...]
     length: tuple[int, ...]
     steps: tuple[NDArray[np.int64], ...]
     gaps: tuple[Array, ...]
@@ -110,14 +109,15 @@ def gap_over_steps(
         ["route_length", "route_start"], kind="stable"
     )
     found: dict[str, tuple[int, NDArray[np.int64], Array]] = {}
-    for route, seeds in trials.groupby("route", sort=False):
+    by = "route" if trials.groupby("route")["cell"].nunique().max() == 1 else "cell"
+    for name, seeds in trials.groupby(by, sort=False):
         pairs = zip(seeds["run"], seeds["baseline"])
         gaps = [curves[a] - curves[b] for a, b in pairs if a in curves and b in curves]
         mean = pd.concat(gaps, axis=1).dropna().mean(axis=1).sort_index() if gaps else pd.Series()
         if len(mean):
             smooth = mean.ewm(halflife=halflife).mean()
             steps, length = smooth.index.to_numpy(np.int64), int(seeds["route_length"].iloc[0])
-            found[str(route)] = (length, steps, smooth.to_numpy(float))
+            found[str(name)] = (length, steps, smooth.to_numpy(float))
     lengths, steps_of, gaps_of = zip(*found.values()) if found else ((), (), ())
     return GapOverSteps(tuple(found), lengths, steps_of, gaps_of, halflife)
 
@@ -169,7 +169,7 @@ def _families(gaps: GapByLength) -> list[tuple[NDArray[np.bool_], str]]:
     """The commonest start, then the commonest end, then the rest; empty ones fall away."""
     if not len(gaps.length):
         return []
-    start, end = (_commonest(values) for values in (gaps.start, gaps.end))
+    start, end = (commonest(pd.Series(values)) for values in (gaps.start, gaps.end))
     first = gaps.start == start
     second = (gaps.end == end) & ~first
     found = [
@@ -183,4 +183,5 @@ def _families(gaps: GapByLength) -> list[tuple[NDArray[np.bool_], str]]:
 def _spearman(x: Array, y: Array) -> float:
     if len(x) < 3 or len(set(x)) < 2 or len(set(y)) < 2:
         return float("nan")
-    return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
+    ranks = [pd.Series(values).rank() for values in (x, y)]
+    return float(np.corrcoef(*ranks)[0, 1])

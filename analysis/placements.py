@@ -70,6 +70,12 @@ def panels(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     return found
 
 
+def commonest(values: pd.Series[int]) -> int:
+    """The value met most often, the smallest of equals."""
+    counts = values.value_counts()
+    return int(counts.index[counts == counts.max()].min())
+
+
 def measured_as(places: pd.DataFrame) -> str:
     """What the intervals are taken over, for a caption: `95% over 3 seeds`, or nothing."""
     units = set(places.loc[places["value"].notna(), "unit"])

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import paper
-from analysis.placements import measured_as, placements
+from analysis.placements import commonest, measured_as, placements
 from analysis.style import (
     BLACK,
     BLUE,
@@ -87,8 +87,8 @@ def route_bars(
     places = placements(frame, metric)
     if places.empty:
         raise UserError("this sweep places no single route: nothing to compare with the baseline")
-    start = _commonest(places["start"]) if start is None else start
-    end = _commonest(places["end"]) if end is None else end
+    start = commonest(places["start"]) if start is None else start
+    end = commonest(places["end"]) if end is None else end
     first = places[places["start"] == start].sort_values("length")
     second = places[(places["end"] == end) & (places["start"] != start)].sort_values("length")
     shown = delta_column(metric)
@@ -128,6 +128,13 @@ def draw_route_bars(bars: RouteBars, ax: Axes) -> None:
     handles = state_legend(dict.fromkeys(bar.state for bar in bars.bars))
     if handles:
         ax.legend(handles=handles, loc="best", ncols=1)
+
+
+def _bars(places: pd.DataFrame) -> tuple[Bar, ...]:
+    return tuple(
+        Bar((place.start, place.end), place.value, place.low, place.high, place.state)
+        for place in places.itertuples()
+    )
 
 
 def _label_families(ax: Axes, bars: RouteBars, x: np.ndarray, split: int) -> None:

@@ -104,9 +104,7 @@ def draw_route_grid(grid: RouteGrid, ax: Axes) -> None:
     bar.set_label(label(grid.metric) + times(power))
     handles = state_legend(dict.fromkeys(grid.states.flat))
     if handles:
-        ax.legend(
-            handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=4, borderpad=0
-        )
+        ax.figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 3))
 
 
 def _frame_axes(ax: Axes, grid: RouteGrid) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tread_lab.spec.decode import encode
+from tread_lab.spec.decode import decode, encode
 from tread_lab.spec.evaluation import KINDS, EvaluationSpec, count_label
 
 OURS = re.compile(r"(?P<metric>[\w/]+)(?:\[(?P<extractor>[\w.-]+)\])?@(?P<count>\d+k?)(?P<rest>.*)")
@@ -34,6 +34,12 @@ def from_mlflow(name: str) -> str:
         return name
     extractor = f"[{found['extractor']}]" if found["extractor"] else ""
     return f"{found['metric']}{extractor}@{found['count']}{found['rest']}"
+
+
+def evaluation_spec(tree: Mapping[str, Any]) -> EvaluationSpec:
+    """The evaluation of a record or a plan."""
+    spec: EvaluationSpec = decode(KINDS[tree["kind"]], tree, "evaluation")
+    return spec
 
 
 def difference(spec: EvaluationSpec, planned: Iterable[EvaluationSpec]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tread_lab.records.layout import TERMINAL, SweepFolder
+from tread_lab.tracking.artifacts import File
 from tread_lab.tracking.projection import FORMAT, file_mark
 from tread_lab.tracking.ranking import Ranked, as_csv, as_markdown
 
@@ -27,6 +28,7 @@ class Parent:
         driven: whether somebody runs the sweep and will go on doing so.
         ranked: its cells from best to worst.
         ended: when the last of its runs ended, in milliseconds; 0 before that.
+        link: where MLflow's page compares the cells.
     """
 
     sweep: SweepFolder
@@ -35,6 +37,7 @@ class Parent:
     driven: bool
     ranked: Sequence[Ranked]
     ended: int
+    link: str
 
     @property
     def status(self) -> str:
@@ -72,13 +75,14 @@ class Parent:
         parts += [f"Not run: {hole['count']} cells, {hole['reason']}" for hole in self._holes()]
         if self.ranked:
             parts.append(as_markdown(self.ranked))
+        parts.append(f"[Compare the cells]({self.link})")
         parts.append(READING.format(name=self.sweep.name))
         if names := [path.name for path in figures(self.sweep)]:
             parts.append("Figures, among the artifacts: " + ", ".join(names))
         return "\n\n".join(parts)[:LONGEST_NOTE]
 
-    def files(self) -> dict[str, Path | str]:
-        files: dict[str, Path | str] = {"plan.json": self.sweep.plan_path}
+    def files(self) -> dict[str, File]:
+        files: dict[str, File] = {"plan.json": self.sweep.plan_path}
         if self.ranked:
             files["ranking.csv"] = as_csv(self.ranked)
         return files | {f"figures/{path.name}": path for path in figures(self.sweep)}

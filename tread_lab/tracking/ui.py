@@ -13,8 +13,10 @@ from tread_lab.tracking.store import check_store, shown, sqlite_path
 
 QUIET: Mapping[str, str] = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PYTHONWARNINGS": "ignore",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # workers for features nobody uses here
 }
+QUIET_SERVER = "--uvicorn-opts=--log-level=warning"
 
 
 def ui_command(lab: Lab, *, host: str = "127.0.0.1", port: int = 5000) -> list[str]:
@@ -32,7 +34,7 @@ def ui_command(lab: Lab, *, host: str = "127.0.0.1", port: int = 5000) -> list[s
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri]
     if path is not None:
         command += ["--artifacts-destination", (path.parent / "mlartifacts").as_uri()]
-    return [*command, "--host", host, "--port", str(port), "--workers", "1"]
+    return [*command, "--host", host, "--port", str(port), "--workers", "1", QUIET_SERVER]
 
 
 def ui(lab: Lab, *, host: str = "127.0.0.1", port: int = 5000) -> None:
