@@ -75,11 +75,12 @@ def _placement_figures(frame: pd.DataFrame, metric: str) -> Drawn:
     slug = "" if metric == GAP_HELDOUT else "-" + re.sub(r"[^\w.=+-]+", "-", metric).strip("-")
     grid = route_grid(frame, metric)
     if len(grid.starts) > 1 and len(grid.ends) > 1:
-        fig, (ax,) = figure(height=0.9 + 0.22 * len(grid.starts))
+        width = COLUMN if len(grid.ends) <= 10 else PAGE
+        fig, (ax,) = figure(width=width, height=1.1 + 0.22 * len(grid.starts))
         draw_route_grid(grid, ax)
         yield f"route_grid{slug}", fig
-    fig, axes = figure(height=3.5, rows=2)
     bars = route_bars(frame, metric)
+    fig, axes = figure(width=COLUMN if len(bars.bars) <= 18 else PAGE, height=3.7, rows=2)
     for drawn, title, ax in zip(
         (bars, published_bars()), (_title(frame, bars.measured_as), paper.FIG8_TITLE), axes
     ):

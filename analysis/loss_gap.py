@@ -35,6 +35,7 @@ class GapByLength:
         length: blocks skipped, j - i + 1.
         start, end: the route.
         value, low, high: the gap and its interval.
+        common_start, common_end: the start and the end with most planned routes.
         rank_correlation: Spearman's, between length and gap; NaN below three points.
         measured_as: what the intervals are taken over.
     """
@@ -46,6 +47,8 @@ class GapByLength:
     value: Array
     low: Array
     high: Array
+    common_start: int
+    common_end: int
     rank_correlation: float
     measured_as: str
 
@@ -74,8 +77,8 @@ def gap_by_length(frame: pd.DataFrame, metric: str = "gap/train") -> GapByLength
     Raises:
         UserError: no such metric, or several cells share a route (see `placements`).
     """
-    places = placements(frame, metric)
-    places = places[places["value"].notna()].sort_values(["length", "start"])
+    planned = placements(frame, metric)
+    places = planned[planned["value"].notna()].sort_values(["length", "start"])
     return GapByLength(
         metric=delta_column(metric),
         length=places["length"].to_numpy(),
@@ -84,6 +87,8 @@ def gap_by_length(frame: pd.DataFrame, metric: str = "gap/train") -> GapByLength
         value=places["value"].to_numpy(float),
         low=places["low"].to_numpy(float),
         high=places["high"].to_numpy(float),
+        common_start=commonest(planned["start"]) if len(planned) else 0,
+        common_end=commonest(planned["end"]) if len(planned) else 0,
         rank_correlation=_spearman(places["length"].to_numpy(), places["value"].to_numpy(float)),
         measured_as=measured_as(places),
     )
@@ -133,6 +138,9 @@ def draw_gap_by_length(gaps: GapByLength, ax: Axes) -> None:
         spread = np.nan_to_num(np.stack([value - low, high - value]))
         look = {"marker": "os^"[family], "color": CYCLE[family], "label": text}
         ax.errorbar(at, value, spread, linestyle="none", elinewidth=0.8, **look)
+    facts = [f"rank correlation {gaps.rank_correlation:.2f}"] if len(gaps.value) > 2 else []
+    facts += [f"intervals {gaps.measured_as}"] if gaps.measured_as else []
+    ax.set_title("; ".join(facts))
     ax.set_xlabel("route length, blocks skipped")
     ax.set_ylabel(label(gaps.metric) + times(power))
     ax.locator_params(axis="x", integer=True)
@@ -161,20 +169,18 @@ def draw_gap_over_steps(gaps: GapOverSteps, ax: Axes) -> None:
             bbox_to_anchor=(1.0, 0.5),
             labelspacing=0.25,
         )
+    ax.set_title(f"paired differences, smoothed over {gaps.halflife:g} logged entries")
     ax.set_xlabel("training step")
     ax.set_ylabel("Δ training loss" + times(power))
 
 
 def _families(gaps: GapByLength) -> list[tuple[NDArray[np.bool_], str]]:
     """The commonest start, then the commonest end, then the rest; empty ones fall away."""
-    if not len(gaps.length):
-        return []
-    start, end = (commonest(pd.Series(values)) for values in (gaps.start, gaps.end))
-    first = gaps.start == start
-    second = (gaps.end == end) & ~first
+    first = gaps.start == gaps.common_start
+    second = (gaps.end == gaps.common_end) & ~first
     found = [
-        (first, f"{start}$\\to j$"),
-        (second, f"$i\\to${end}"),
+        (first, f"{gaps.common_start}$\\to j$"),
+        (second, f"$i\\to${gaps.common_end}"),
         (~first & ~second, "other routes"),
     ]
     return [(members, text) for members, text in found if members.any()]

@@ -60,7 +60,7 @@ class WindowNumbers:
 
 
 def read_similarity(run: RunFolder) -> Similarity | None:
-    """The recorded matrix of a run, over most images if there are several; nothing if there is none."""
+    """The recorded matrix of a run, the one over most images; nothing if there is none."""
     folders = [f for f in run.evaluations() if (f.path / "similarity.npz").exists()]
     if not folders:
         return None
@@ -129,14 +129,19 @@ def draw_similarity(matrix: Similarity, ax: Axes, *, norm: Normalize, route: Rou
 def draw_similarities(
     matrices: Sequence[Similarity], axes: Sequence[Axes], *, route: Route | None
 ) -> None:
-    """Matrices side by side on one colour scale, its bar beside the last."""
+    """Matrices side by side on one colour scale; with a route, its two means below each."""
     low = min(float(matrix.mean.min()) for matrix in matrices)
     norm = Normalize(np.floor(10 * low) / 10, 1.0)
     for matrix, ax in zip(matrices, axes):
         draw_similarity(matrix, ax, norm=norm, route=route)
         ax.set_title(matrix.name)
+        if route is not None:
+            found = window_numbers(matrix.mean, route)
+            ax.set_xlabel(f"inside {found.inside:.2f}, across {found.crossing:.2f}", fontsize=6.5)
     used = list(axes[: len(matrices)])
-    bar = used[0].figure.colorbar(used[-1].images[0], ax=list(axes), pad=0.02, aspect=25)
+    bar = used[0].figure.colorbar(
+        used[-1].images[0], ax=list(axes), pad=0.02, aspect=25, shrink=0.8
+    )
     bar.outline.set_visible(False)
     bar.set_label("cosine similarity")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.style import power_of_ten, times
+from analysis.style import power_of_ten
 from tread_lab.records.frames import COUNT, HIGH, LOW, UNIT, cells_frame
 from tread_lab.records.names import GAP_HELDOUT, TRAIN_FLOPS, lower_is_better
 from tread_lab.spec.errors import UserError, suggest
@@ -49,15 +49,18 @@ def ranking(
 
 def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     """The ranking as people read it: texts only, the gap with its interval in one column."""
-    texts = pd.DataFrame({"rank": table["rank"].map(lambda rank: "" if pd.isna(rank) else str(rank))})
+    texts = pd.DataFrame(
+        {"rank": table["rank"].map(lambda rank: "" if pd.isna(rank) else str(rank))}
+    )
     for column in table.columns[1:]:
         if column == "value" and metric != GAP_HELDOUT:
             texts[metric] = table["value"].map(_number)
         elif column == "gap":
-            texts["gap" + times(_power(table))] = _intervals(table)
+            power = f" (1e{_power(table)})" if _power(table) else ""
+            texts["gap" + power] = _intervals(table)
         elif column == "flops":
-            texts["FLOPs"] = table["flops"].map(lambda x: "" if pd.isna(x) else f"×{x:.2f}")
-        elif column in ("n", "unit") and column == "unit":
+            texts["FLOPs / dense"] = table["flops"].map(lambda x: "" if pd.isna(x) else f"{x:.2f}")
+        elif column == "unit":
             texts["interval over"] = [_over(n, unit) for n, unit in zip(table["n"], table["unit"])]
         elif column not in ("value", "gap_low", "gap_high", "n", "reason"):
             texts[column] = table[column].map(lambda x: "" if pd.isna(x) else str(x))
@@ -68,7 +71,11 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 def to_markdown(texts: pd.DataFrame) -> str:
     """A table of texts in GitHub's Markdown."""
-    rows = [list(texts.columns), ["---"] * len(texts.columns), *texts.astype(str).to_numpy().tolist()]
+    rows = [
+        list(texts.columns),
+        ["---"] * len(texts.columns),
+        *texts.astype(str).to_numpy().tolist(),
+    ]
     escaped = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
     return "\n".join("| " + " | ".join(row) + " |" for row in escaped) + "\n"
 
@@ -122,6 +129,6 @@ def _number(value: float) -> str:
 def _latex(text: str) -> str:
     for plain, escaped in (("\\", r"\textbackslash "), ("&", r"\&"), ("%", r"\%"), ("_", r"\_")):
         text = text.replace(plain, escaped)
-    for plain, escaped in (("#", r"\#"), ("->", r"$\to$"), ("×", r"$\times$"), ("−", "$-$")):
+    for plain, escaped in (("#", r"\#"), ("->", r"$\to$")):
         text = text.replace(plain, escaped)
     return text

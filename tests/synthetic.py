@@ -1,4 +1,4 @@
-"""A finished sweep written through the records API whose gaps, curves and matrices are known exactly."""
+"""A sweep written through the records API whose gaps, curves and matrices are known exactly."""
 
 # M images, L noise levels, B blocks
 

@@ -137,7 +137,7 @@ def metric_columns(frame: pd.DataFrame) -> list[str]:
 
 def cell_label(cell: dict[str, Any]) -> str:
     """`start=2 end=8 rate=0.5`: the axis values of a trial in one text."""
-    return " ".join(f"{axis}={_plain(value)}" for axis, value in cell.items())
+    return " ".join(f"{axis}={_text(value)}" for axis, value in cell.items())
 
 
 def _is_metric(column: object) -> bool:
@@ -268,7 +268,7 @@ def _differences(specs: dict[str, dict[str, Any]]) -> dict[str, str]:
     short = {"sampler.guidance.weight": "w", "sampler.guidance.interval": "interval"}
     return {
         sig: "".join(
-            f" {short.get(field, field.rpartition('.')[2])}={_plain(spec.get(field))}"
+            f" {short.get(field, field.rpartition('.')[2])}={_text(spec.get(field))}"
             for field in differing
         )
         for sig, spec in specs.items()
@@ -296,6 +296,10 @@ def _over_seeds(groups: Any, metric: str, *, has_own: bool) -> dict[str, Any]:
     unit = pd.Series(unit, index=mean.index)
     ends = {metric + LOW: low, metric + HIGH: high}
     return {metric: mean, **ends, metric + COUNT: n, metric + UNIT: unit}
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(_plain(value))
 
 
 def _is_whole(column: pd.Series) -> bool:

@@ -36,7 +36,8 @@ def run_files(
         tree = evaluation.read()
         if tree is None:
             continue
-        folder = folder_name(evaluation_spec(tree["spec"]), planned)
+        spec = evaluation_spec(tree["spec"])
+        folder = folder_name(spec, planned)
         pictures: list[tuple[str, Path | bytes]] = []
         for path in sorted(evaluation.path.glob("*.png")):
             pictures.append((path.name, path))
@@ -46,8 +47,14 @@ def run_files(
             pictures.append(("similarity.png", _heatmap(mean_BB)))
         for name, picture in pictures:
             files[f"{folder}/{name}"] = picture
-            files |= _grid_files(f"{run.name}/{folder}/{name}", folder, picture, step, time)
+            key = picture_key(spec, planned)
+            files |= _grid_files(f"{run.name}/{name}", key, picture, step=step, time=time)
     return files
+
+
+def picture_key(spec: EvaluationSpec, planned: Sequence[EvaluationSpec]) -> str:
+    """What the image grid calls the pictures of an evaluation: `pictures/samples_1k`."""
+    return f"pictures/{folder_name(spec, planned)}"
 
 
 def has_pictures(files: Iterable[str]) -> bool:
@@ -56,14 +63,14 @@ def has_pictures(files: Iterable[str]) -> bool:
 
 
 def _grid_files(
-    unique: str, key: str, picture: Path | bytes, step: int, time: int
+    unique: str, key: str, picture: Path | bytes, *, step: int, time: int
 ) -> dict[str, File]:
     """A picture and its thumbnail where MLflow's image grid looks for them; equal names each time.
 
     MLflow's own `log_image` draws a random name, so that a replay would add another picture.
     """
-    name = uuid.uuid5(uuid.NAMESPACE_URL, unique)
-    stem = f"images/pictures~{key}+step+{step}+timestamp+{time}+{name}"
+    name = uuid.uuid5(uuid.NAMESPACE_URL, f"{key}/{unique}")
+    stem = f"images/{key.replace('/', '~')}+step+{step}+timestamp+{time}+{name}"
     return {f"{stem}.png": picture, f"{stem}+compressed.webp": _thumbnail(picture)}
 
 

@@ -33,9 +33,10 @@ from tread_lab.tracking.artifacts import File
 from tread_lab.tracking.parent import Parent, written
 from tread_lab.tracking.projection import Number, Projection, View
 from tread_lab.tracking.ranking import Shown, ranking
-from tread_lab.tracking.saved_view import SavedView
+from tread_lab.tracking.saved_views import SavedViews
 from tread_lab.tracking.sent import Sent, files_mark
 from tread_lab.tracking.store import (
+    EXPERIMENT,
     check_store,
     explained,
     first_line,
@@ -63,7 +64,7 @@ class MlflowTracker:
     was emptied is filled again, and a sync that was cut off is taken up by the next one.
     """
 
-    def __init__(self, lab: Lab, uri: str, *, experiment: str = "tread-lab") -> None:
+    def __init__(self, lab: Lab, uri: str, *, experiment: str = EXPERIMENT) -> None:
         self._lab, self._uri, self._experiment = lab, uri, experiment
 
     def sync(self, sweep_name: str, *, closing: bool = False) -> SyncReport:
@@ -122,7 +123,10 @@ class _SweepSync:
                 found.pop(trial.key, None)
         for run in found.values():
             self._remove(run)
-        view = self._save_view()
+        views = self._views(trials)
+        for key, value in views.tags().items():
+            if self._experiment.tags.get(key) != value:
+                self._client.set_experiment_tag(self._experiment.experiment_id, key, value)
         shown = Parent(
             sweep=self._sweep,
             plan=self._plan,
@@ -130,28 +134,28 @@ class _SweepSync:
             driven=driven,
             ranked=ranking(self._shown),
             ended=max((trial.ended for trial in self._shown), default=0),
-            link=view.link(self._experiment.experiment_id),
+            run_id=parent.info.run_id,
+            link=views.link(self._experiment.experiment_id),
         )
         self._parent(parent, shown)
         return SyncReport(name, 1 + len(self._shown), **self._done, problems=tuple(self._problems))
 
-    def _save_view(self) -> SavedView:
-        """A view of the runs page for this sweep, under `Views`."""
+    def _views(self, trials: Sequence[Trial]) -> SavedViews:
         params: dict[str, set[str]] = defaultdict(set)
-        for trial in self._shown:
-            for name, value in trial.params.items():
+        for shown in self._shown:
+            for name, value in shown.params.items():
                 params[name].add(value)
-        view = SavedView(
+        return SavedViews(
             sweep=self._sweep.name,
             condition=f"{self._condition} AND tags.`role` != 'sweep'",
-            metrics={name for trial in self._shown for name in trial.metrics},
+            metrics={name for shown in self._shown for name in shown.metrics},
             varied={name for name, values in params.items() if len(values) > 1},
+            pictures=self._projection.pictures(),
+            seed=min(trial.seed for trial in trials),
+            step=max(trial.steps for trial in trials),
+            trials=len(self._shown),
             written=written(self._sweep),
         )
-        key, value = view.tag()
-        if self._experiment.tags.get(key) != value:
-            self._client.set_experiment_tag(self._experiment.experiment_id, key, value)
-        return view
 
     def _found(self) -> dict[str, Run]:
         """The sweep's runs by trial, the parent under the empty key; surplus ones are removed."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tread_lab.records.layout import TERMINAL, SweepFolder
 from tread_lab.tracking.artifacts import File
@@ -17,6 +18,7 @@ from tread_lab.tracking.ranking import Ranked, as_csv, as_markdown
 
 LONGEST_NOTE = 7_500  # characters; MLflow takes 8,000
 HOLES_SHOWN = 5
+FIGURES_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Parent:
         driven: whether somebody runs the sweep and will go on doing so.
         ranked: its cells from best to worst.
         ended: when the last of its runs ended, in milliseconds; 0 before that.
+        run_id: MLflow's name of this row.
         link: where MLflow's page compares the cells.
     """
 
@@ -37,6 +40,7 @@ class Parent:
     driven: bool
     ranked: Sequence[Ranked]
     ended: int
+    run_id: str
     link: str
 
     @property
@@ -71,14 +75,15 @@ class Parent:
 
     def note(self) -> str:
         """Markdown, shown on top of the run's page."""
-        parts = [f"**{self.plan['question'] or self.sweep.name}**", self.progress()]
+        parts = [f"**{self.plan['question'] or self.sweep.name}**"]
+        parts.append(f"{self.progress()}. [Compare the cells]({self.link})")
         parts += [f"Not run: {hole['count']} cells, {hole['reason']}" for hole in self._holes()]
         if self.ranked:
             parts.append(as_markdown(self.ranked))
-        parts.append(f"[Compare the cells]({self.link})")
         parts.append(READING.format(name=self.sweep.name))
-        if names := [path.name for path in figures(self.sweep)]:
-            parts.append("Figures, among the artifacts: " + ", ".join(names))
+        for path in figures(self.sweep)[:FIGURES_SHOWN]:
+            place = quote(f"figures/{path.name}", safe="")
+            parts.append(f"![{path.stem}](get-artifact?path={place}&run_uuid={self.run_id})")
         return "\n\n".join(parts)[:LONGEST_NOTE]
 
     def files(self) -> dict[str, File]:

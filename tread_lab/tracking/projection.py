@@ -18,7 +18,7 @@ from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import EvaluationSpec
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
-from tread_lab.tracking.artifacts import File, has_pictures, run_files
+from tread_lab.tracking.artifacts import File, has_pictures, picture_key, run_files
 from tread_lab.tracking.metric_names import difference, evaluation_spec, to_mlflow
 from tread_lab.tracking.trials import ROUTE_KEYS, Trial, cell_name, run_name
 
@@ -73,6 +73,10 @@ class Projection:
         self._lab = lab
         self._planned = [evaluation_spec(tree) for tree in plan["evaluate"]]
         self._baselines: dict[str, list[Any]] = {}
+
+    def pictures(self) -> list[str]:
+        """Keys of the pictures that the planned evaluations make."""
+        return [picture_key(s, self._planned) for s in self._planned if s.kind != "heldout_loss"]
 
     def state(self, trial: Trial) -> str:
         """The run's state; one that has no spec yet is pending, whoever holds it."""
@@ -193,10 +197,13 @@ def _evaluations(run: RunFolder) -> Iterator[tuple[EvaluationSpec, dict[str, Any
 
 
 def _params(trial: Trial, spec: RunSpec) -> dict[str, str]:
-    """The flat parameters, and the axes that are none of them."""
+    """The flat parameters, and the axes that are none of them; empty ones are left out.
+
+    MLflow's plots would take an empty value for 0: the dense run has no start.
+    """
     params = parameters(spec)
     others = {k: v for k, v in trial.cell.items() if k not in ROUTE_KEYS and k not in params}
-    return {name: str(value) for name, value in {**params, **others}.items()}
+    return {name: str(value) for name, value in {**params, **others}.items() if value != ""}
 
 
 def _tags(

@@ -30,6 +30,10 @@ class Trial:
         cell = ",".join(f"{name}={value}" for name, value in sorted(self.cell.items()))
         return f"{self.sweep}/{self.role}/{self.run}/{cell}"
 
+    @property
+    def steps(self) -> int:
+        return int(self.tree["train"]["steps"])
+
     def spec(self) -> RunSpec:
         return decode(RunSpec, self.tree)
 
