@@ -136,8 +136,8 @@ def draw_gap_by_length(gaps: GapByLength, ax: Axes) -> None:
         at = gaps.length[members] + 0.16 * (family - 1)
         value, low, high = (v[members] / scale for v in (gaps.value, gaps.low, gaps.high))
         spread = np.nan_to_num(np.stack([value - low, high - value]))
-        look = {"marker": "os^"[family], "color": CYCLE[family], "label": text}
-        ax.errorbar(at, value, spread, linestyle="none", elinewidth=0.8, **look)
+        (points, *_) = ax.errorbar(at, value, spread, linestyle="none", color=CYCLE[family])
+        points.set(marker="os^"[family], label=text)
     facts = [f"rank correlation {gaps.rank_correlation:.2f}"] if len(gaps.value) > 2 else []
     facts += [f"intervals {gaps.measured_as}"] if gaps.measured_as else []
     ax.set_title("; ".join(facts))
@@ -189,5 +189,4 @@ def _families(gaps: GapByLength) -> list[tuple[NDArray[np.bool_], str]]:
 def _spearman(x: Array, y: Array) -> float:
     if len(x) < 3 or len(set(x)) < 2 or len(set(y)) < 2:
         return float("nan")
-    ranks = [pd.Series(values).rank() for values in (x, y)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(pd.Series(x).rank().corr(pd.Series(y).rank()))

@@ -128,8 +128,8 @@ def draw_route_bars(bars: RouteBars, ax: Axes) -> None:
 
 def _bars(places: pd.DataFrame) -> tuple[Bar, ...]:
     return tuple(
-        Bar((place.start, place.end), place.value, place.low, place.high, place.state)
-        for place in places.itertuples()
+        Bar((p["start"], p["end"]), p["value"], p["low"], p["high"], p["state"])
+        for p in places.to_dict("records")
     )
 
 

@@ -69,10 +69,10 @@ def route_grid(frame: pd.DataFrame, metric: str = "gap/heldout") -> RouteGrid:
     shape = (len(starts), len(ends))
     values, low, high = (np.full(shape, np.nan) for _ in range(3))
     states = np.full(shape, "", dtype="<U16")
-    for place in places.itertuples():
-        at = (place.start - starts[0], place.end - ends[0])
-        values[at], low[at], high[at] = place.value, place.low, place.high
-        states[at] = place.state
+    for place in places.to_dict("records"):
+        at = (place["start"] - starts[0], place["end"] - ends[0])
+        values[at], low[at], high[at] = place["value"], place["low"], place["high"]
+        states[at] = place["state"]
     best = None
     if np.isfinite(values).any():
         order = values if lower_is_better(metric) else -values

@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
@@ -38,7 +40,7 @@ CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, BLACK)
 BETTER_TO_WORSE = LinearSegmentedColormap.from_list("better_to_worse", [BLUE, "#F7F7F7", ORANGE])
 SEQUENTIAL: Colormap = matplotlib.colormaps["viridis"]
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 7,
     "axes.titlesize": 7.5,
@@ -51,7 +53,7 @@ STYLE = {
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": matplotlib.cycler(color=CYCLE),
+    "axes.prop_cycle": cycler(color=CYCLE),
     "axes.titlelocation": "left",
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,

@@ -127,8 +127,15 @@ def _number(value: float) -> str:
 
 
 def _latex(text: str) -> str:
-    for plain, escaped in (("\\", r"\textbackslash "), ("&", r"\&"), ("%", r"\%"), ("_", r"\_")):
-        text = text.replace(plain, escaped)
-    for plain, escaped in (("#", r"\#"), ("->", r"$\to$")):
-        text = text.replace(plain, escaped)
-    return text
+    return text.translate(_LATEX).replace("->", r"$\to$")
+
+
+_LATEX = str.maketrans(
+    {
+        **{plain: "\\" + plain for plain in "&%_#${}"},
+        "\\": r"\textbackslash{}",
+        "^": r"\textasciicircum{}",
+        "~": r"\textasciitilde{}",
+        "\n": " ",
+    }
+)

@@ -202,18 +202,32 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
         print(frame.to_json(orient="records", indent=1))
         return frame
     shown = [c for c in frame.columns if _ranked(c)]
-    key = next((c for c in (names.GAP_HELDOUT, *shown) if c in frame.columns), None)
-    ordered = frame if key is None else frame.sort_values(key, na_position="last", kind="stable")
+    ordered = frame.sort_values(shown[0], na_position="last", kind="stable") if shown else frame
     table = Table("route", "rate", "seed", *shown, "state", box=None)
+    for column in table.columns:
+        column.no_wrap = True
     for _, row in ordered.head(_ROWS).iterrows():
         values = [_value(row, column) for column in shown]
-        state = row["state"] if row["state"] != "failed" else f"failed: {row['reason']}"[:60]
         rate = f"{row['selection_rate']:g}"
-        table.add_row(str(row["route"]), rate, str(row["seed"]), *values, state)
+        table.add_row(str(row["route"]), rate, str(row["seed"]), *values, _ending(row))
     _out.print(table)
     if len(frame) > _ROWS:
         say(f"... and {len(frame) - _ROWS} more")
+    if names.GAP_HELDOUT in frame.columns:
+        say(f"gap: difference to the baseline, paired; lower is better; ± 95% {_interval(frame)}")
     return frame
+
+
+def _ending(row: pd.Series[Any]) -> str:
+    if row["state"] == "failed":
+        return f"failed: {row['reason']}"[:60]
+    return "baseline" if row["role"] == "baseline" else str(row["state"])
+
+
+def _interval(frame: pd.DataFrame) -> str:
+    """What the intervals speak of."""
+    count = frame[f"{names.GAP_HELDOUT}:n"].max()
+    return f"over {count:.0f} held-out images of one pair of runs (seeds vary more)"
 
 
 def _ranked(column: str) -> bool:
@@ -229,7 +243,7 @@ def _value(row: pd.Series[Any], column: str) -> str:
     low, high = row.get(f"{column}:low"), row.get(f"{column}:high")
     if low is None or high is None or not math.isfinite(low):
         return f"{row[column]:.4g}"
-    return f"{row[column]:+.4f} [{low:+.4f}, {high:+.4f}]"
+    return f"{row[column]:+.4f} ± {(high - low) / 2:.4f}"
 
 
 def show_places(lab: Lab, folder: SweepFolder, figures: Sequence[Path], *, mlflow: bool) -> None:

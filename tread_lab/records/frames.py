@@ -39,6 +39,14 @@ class _Record:
     losses: dict[str, Path] = field(default_factory=dict)  # by signature
 
 
+@dataclass(frozen=True)
+class _Gaps:
+    """The gaps of a run as columns, an interval's ends beside each, or why there are none."""
+
+    columns: dict[str, float]
+    problem: str = ""
+
+
 def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     """One row per trial of the plan, in plan order.
 
@@ -62,7 +70,7 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     order = dict.fromkeys([*FIRST, *axes, *frame.columns.drop([*FIRST, *metrics], errors="ignore")])
     frame = frame.reindex(columns=[*order, *metrics])
     whole = [*(axis for axis in axes if _is_whole(frame[axis])), *WHOLE]
-    types = {**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")}
+    types: dict[str, Any] = {**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")}
     frame = frame.astype({column: kind for column, kind in types.items() if column in frame})
     frame.attrs["axes"] = axes
     return frame
@@ -188,7 +196,7 @@ def _costs(result: dict[str, Any]) -> dict[str, float]:
 def _row(
     trial: dict[str, Any],
     record: _Record,
-    gaps: dict[str, float] | UserError,
+    gaps: _Gaps,
     names: dict[tuple[str, str], str],
 ) -> dict[str, Any]:
     values = {
@@ -196,42 +204,39 @@ def _row(
         for sig, tree in record.evaluations.items()
         for metric, value in tree["metrics"].items()
     }
-    broken = isinstance(gaps, UserError)
     known = parameters(decode(RunSpec, trial["spec"]))
     return {
         "run": trial["run"],
         "role": trial["role"],
         "seed": trial["seed"],
         "state": record.state,
-        "reason": str(gaps) if broken else record.reason,
+        "reason": gaps.problem or record.reason,
         "baseline": trial["baseline"],
         "cell": cell_label(trial["cell"]) or trial["role"],
         **{axis: _plain(value) for axis, value in trial["cell"].items()},
         **{name: None if value == "" else value for name, value in known.items()},
         "steps_done": record.steps,
         **values,
-        **({} if broken else gaps),
+        **gaps.columns,
         **record.costs,
     }
 
 
-def _gaps(
-    plan: dict[str, Any], records: dict[str, _Record]
-) -> dict[tuple[str, str | None], dict[str, float] | UserError]:
-    """(run, baseline) -> gaps with the ends of their intervals, or why they cannot be paired."""
+def _gaps(plan: dict[str, Any], records: dict[str, _Record]) -> dict[tuple[str, str | None], _Gaps]:
+    """(run, baseline) -> their gaps; in order of baselines, so that each of them is read once."""
     pairs = {(trial["run"], trial["baseline"]) for trial in plan["trials"]}
-    found: dict[tuple[str, str | None], dict[str, float] | UserError] = {}
+    found = {}
     for run, baseline in sorted(pairs, key=lambda pair: (pair[1] or "", pair[0])):
+        other = records[baseline].losses if baseline else {}
         try:
-            other = records[baseline].losses if baseline else {}
             gaps = recorded_gaps(records[run].losses, other)
         except UserError as error:
-            found[run, baseline] = error
+            found[run, baseline] = _Gaps({}, str(error))
             continue
         columns: dict[str, float] = {}
         for name, gap in gaps.items():
             columns |= {name: gap.mean, name + LOW: gap.low, name + HIGH: gap.high}
-        found[run, baseline] = columns
+        found[run, baseline] = _Gaps(columns)
     return found
 
 
@@ -289,11 +294,11 @@ def _over_seeds(groups: Any, metric: str, *, has_own: bool) -> dict[str, Any]:
     mean, n = groups[metric].mean(), groups[metric].count()
     half = half_width(groups[metric].std(), n.to_numpy())
     low, high = mean - half, mean + half
-    unit = np.where(n >= 2, "seeds", np.where((n == 1) & has_own, "images", ""))
+    units = np.where(n >= 2, "seeds", np.where((n == 1) & has_own, "images", ""))
     if has_own:
         low = low.where(n != 1, groups[metric + LOW].mean())
         high = high.where(n != 1, groups[metric + HIGH].mean())
-    unit = pd.Series(unit, index=mean.index)
+    unit = pd.Series(units, index=mean.index)
     ends = {metric + LOW: low, metric + HIGH: high}
     return {metric: mean, **ends, metric + COUNT: n, metric + UNIT: unit}
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+# MLflow reads its settings while it is imported, so they stand before it.
+# ruff: noqa: E402
 for _name, _value in {
     "MLFLOW_DISABLE_TELEMETRY": "true",  # nothing is sent but to the store
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # a sync is repeated anyway

@@ -104,7 +104,8 @@ def figures(sweep: SweepFolder) -> list[Path]:
 
 def written(sweep: SweepFolder) -> int:
     """When the plan was written, in milliseconds."""
-    return round(sweep.plan_path.stat().st_mtime * 1000)
+    seconds = (sweep.read_plan() or {}).get("created") or sweep.plan_path.stat().st_mtime
+    return round(seconds * 1000)
 
 
 READING = """\

@@ -20,7 +20,7 @@ from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
 from tread_lab.tracking.artifacts import File, has_pictures, picture_key, run_files
 from tread_lab.tracking.metric_names import difference, evaluation_spec, to_mlflow
-from tread_lab.tracking.trials import ROUTE_KEYS, Trial, cell_name, run_name
+from tread_lab.tracking.trials import Trial, cell_name, run_name
 
 FORMAT = 1  # of what is shown; another number sends everything once more
 STATUS = {
@@ -102,11 +102,11 @@ class Projection:
         run, spec = self._lab.run(trial.run), trial.spec()
         logged = first_entries(read_entries(run.log_path))
         times = [entry.time for entry in logged]
-        started = min([*times[:1], _modified(run.path / "spec.yaml")])
+        started = min([*times[:1], _started(run)])
         last = max(times, default=started)
         ended = state in TERMINAL
         gaps, problem = self._gaps(trial) if ended else ({}, "")
-        step = int((run.result() or {}).get("steps", max((e.step for e in logged), default=0)))
+        step = int((run.result() or {}).get("step", max((e.step for e in logged), default=0)))
         files: dict[str, File] = {"spec.yaml": run.path / "spec.yaml"}
         if ended:
             files |= run_files(run, self._planned, step=step, time=_milliseconds(last))
@@ -131,8 +131,9 @@ class Projection:
         last_step: int,
         last_time: float,
     ) -> dict[str, Number]:
-        """Evaluations and gaps at the step they were made at; what was logged is not repeated."""
-        values: dict[str, tuple[float, int]] = {}
+        """Costs, evaluations and gaps at the step they belong to; what was logged is left out."""
+        costs = (run.result() or {}).get("metrics", {})
+        values = {name: (value, last_step) for name, value in costs.items()}
         for spec, tree in _evaluations(run):
             rest = difference(spec, self._planned)
             for name, value in tree["metrics"].items():
@@ -201,9 +202,8 @@ def _params(trial: Trial, spec: RunSpec) -> dict[str, str]:
 
     MLflow's plots would take an empty value for 0: the dense run has no start.
     """
-    params = parameters(spec)
-    others = {k: v for k, v in trial.cell.items() if k not in ROUTE_KEYS and k not in params}
-    return {name: str(value) for name, value in {**params, **others}.items() if value != ""}
+    params = {**trial.varied, **parameters(spec)}
+    return {name: str(value) for name, value in params.items() if value != ""}
 
 
 def _tags(
@@ -248,6 +248,12 @@ def _finite(value: float) -> float:
 
 def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
+
+
+def _started(run: RunFolder) -> float:
+    """When the first attempt began."""
+    origin = run.origin()
+    return float((origin[0] if origin else {}).get("started") or _modified(run.path / "spec.yaml"))
 
 
 def _modified(path: Path) -> float:

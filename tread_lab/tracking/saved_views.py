@@ -10,14 +10,26 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tread_lab.records.names import GAP_HELDOUT, HELDOUT_LOSS, IMAGES_PER_S, TRAIN_LOSS
+from tread_lab.records.names import (
+    GAP_HELDOUT,
+    HELDOUT_LOSS,
+    IMAGES_PER_S,
+    STEP_SECONDS,
+    TRAIN_LOSS,
+)
 from tread_lab.tracking.metric_names import from_mlflow
 
 TAG = "mlflow.sharedViewState."  # as MLflow 3.17 keeps views; another version passes over them
 AXES = ("route_start", "route_end", "route_length", "selection_rate")
 COLUMNS = ("route", "selection_rate", "seed")
 MOST_DRAWN = 200  # trials that MLflow's page draws at once; of more it shows the best
-ONCE = ("gap/", "heldout/", "similarity/")  # measured at the end, so bars and no curves
+ONCE = (
+    "gap/",
+    "heldout/",
+    "similarity/",
+    "cost/",
+    STEP_SECONDS,
+)  # measured at the end, so bars and no curves
 
 
 @dataclass(frozen=True)

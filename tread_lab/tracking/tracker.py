@@ -39,7 +39,10 @@ class SyncReport:
     def __str__(self) -> str:
         done = f"{self.created} created, {self.updated} updated, {self.unchanged} unchanged"
         gone = f", {self.removed} removed" if self.removed else ""
-        return f"{self.sweep}: {self.runs} runs ({done}{gone}), {self.values} values sent"
+        text = f"{self.sweep}: {self.runs} runs ({done}{gone}), {self.values} values sent"
+        if self.problems:
+            text += f"; {len(self.problems)} with problems, the first: {self.problems[0]}"
+        return text
 
 
 class Tracker(Protocol):
