@@ -73,6 +73,7 @@ def test_gaps_are_the_true_ones_with_their_intervals(mixed: Lab) -> None:
     assert found["gap/heldout"] == pytest.approx(heldout_gap((2, 8)))
     assert found["gap/train"] == pytest.approx(train_gap((2, 8)))
     assert found["gap/heldout:low"] < found["gap/heldout"] < found["gap/heldout:high"]
+    assert found["gap/heldout:n"] == 32
     assert found["cost/train_flops"] == pytest.approx(8.5e12)
 
 
@@ -181,7 +182,7 @@ def test_cells_bring_seeds_together(tmp_path: Path) -> None:
 def test_one_seed_keeps_its_interval_over_images(tmp_path: Path) -> None:
     trials = trials_frame(write_sweep(tmp_path, small()), "placement")
     found = cells_frame(trials)[lambda cells: cells["route"] == "2->8"].iloc[0]
-    assert found["gap/heldout:unit"] == "images"
+    assert (found["gap/heldout:unit"], found["gap/heldout:n"]) == ("images", 32)
     assert found["gap/heldout:low"] == row(trials, (2, 8))["gap/heldout:low"]
     assert np.isnan(found[f"{FD}:low"]) and found[f"{FD}:unit"] == ""
 

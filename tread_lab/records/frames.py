@@ -25,6 +25,7 @@ FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
 WHOLE = ("route_start", "route_end", "steps_done")
 DELTA = "delta/"
 LOW, HIGH, COUNT, UNIT = ":low", ":high", ":n", ":unit"
+OWN = (LOW, HIGH, COUNT)  # what a trial's gap has beside its mean
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
 
     Columns: run, role, seed, state, reason, baseline (the run it is compared with), cell (its axis
     values as text), the axis values, the parameters of `names.parameters`, steps_done, metrics of
-    the evaluations, gaps (`gap/heldout`, `gap/heldout:low`, `gap/heldout:high`) and costs. Metric
-    columns are those with `/` or `@` in their name. **Only completed runs have numbers**: any
+    the evaluations, gaps (`gap/heldout`, with `:low` and `:high` and over how many images, `:n`)
+    and costs. Metric columns are those with `/` or `@` in their name. **Only completed runs have numbers**: any
     other trial is a row with its state and NaN.
 
     `frame.attrs["axes"]` lists the axis columns.
@@ -84,7 +85,7 @@ def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
     (gaps only), else absent. `seeds` counts the planned seeds, `state` is `completed` only if all
     are; else it is that of the seed that went worst.
     """
-    metrics = [column for column in metric_columns(trials) if not column.endswith((LOW, HIGH))]
+    metrics = [column for column in metric_columns(trials) if not column.endswith(OWN)]
     groups = trials.groupby(["role", "cell"], sort=False)
     dropped = ("run", "seed", "baseline", "state", "reason", "steps_done", "role", "cell")
     fixed = [c for c in trials.columns if not _is_metric(c) and c not in dropped]
@@ -235,7 +236,8 @@ def _gaps(plan: dict[str, Any], records: dict[str, _Record]) -> dict[tuple[str, 
             continue
         columns: dict[str, float] = {}
         for name, gap in gaps.items():
-            columns |= {name: gap.mean, name + LOW: gap.low, name + HIGH: gap.high}
+            ends = {name + LOW: gap.low, name + HIGH: gap.high}
+            columns |= {name: gap.mean, **ends, name + COUNT: gap.n}
         found[run, baseline] = _Gaps(columns)
     return found
 
@@ -295,12 +297,14 @@ def _over_seeds(groups: Any, metric: str, *, has_own: bool) -> dict[str, Any]:
     half = half_width(groups[metric].std(), n.to_numpy())
     low, high = mean - half, mean + half
     units = np.where(n >= 2, "seeds", np.where((n == 1) & has_own, "images", ""))
+    counted = n
     if has_own:
+        counted = n.where(n != 1, groups[metric + COUNT].mean()).astype(int)
         low = low.where(n != 1, groups[metric + LOW].mean())
         high = high.where(n != 1, groups[metric + HIGH].mean())
     unit = pd.Series(units, index=mean.index)
     ends = {metric + LOW: low, metric + HIGH: high}
-    return {metric: mean, **ends, metric + COUNT: n, metric + UNIT: unit}
+    return {metric: mean, **ends, metric + COUNT: counted, metric + UNIT: unit}
 
 
 def _text(value: Any) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 # ruff: noqa: E402
 for _name, _value in {
     "MLFLOW_DISABLE_TELEMETRY": "true",  # nothing is sent but to the store
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # a sync is repeated anyway
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # a sync is repeated anyway
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }.items():
@@ -117,7 +117,7 @@ class _SweepSync:
         driven = is_held(self._sweep.path / ".claim") and not closing
         found = self._found()
         name = self._sweep.name
-        parent = found.pop("", None) or self._create(name, written(self._sweep), {})
+        parent = found.pop("", None) or self._create(name, written(self._sweep, self._plan), {})
         for trial in trials:
             if states[trial.key] != "pending":
                 with self._noted(trial):
@@ -156,7 +156,7 @@ class _SweepSync:
             seed=min(trial.seed for trial in trials),
             step=max(trial.steps for trial in trials),
             trials=len(self._shown),
-            written=written(self._sweep),
+            written=written(self._sweep, self._plan),
         )
 
     def _found(self) -> dict[str, Run]:

@@ -102,9 +102,9 @@ def figures(sweep: SweepFolder) -> list[Path]:
     return sorted(sweep.figures.glob("*.png"))
 
 
-def written(sweep: SweepFolder) -> int:
+def written(sweep: SweepFolder, plan: Mapping[str, Any]) -> int:
     """When the plan was written, in milliseconds."""
-    seconds = (sweep.read_plan() or {}).get("created") or sweep.plan_path.stat().st_mtime
+    seconds = plan.get("created") or sweep.plan_path.stat().st_mtime
     return round(seconds * 1000)
 
 

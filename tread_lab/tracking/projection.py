@@ -86,7 +86,7 @@ class Projection:
     def stamp(self, trial: Trial, state: str) -> str:
         """A fingerprint of all that `view` depends on, from names, sizes and times of files."""
         run = self._lab.run(trial.run)
-        facts = [FORMAT, state, trial.key, trial.seed, run_marks(run)]
+        facts = [FORMAT, state, trial.key, run_marks(run), repr(trial.varied)]
         if trial.baseline is not None and state in TERMINAL:
             if trial.baseline not in self._baselines:
                 self._baselines[trial.baseline] = run_marks(self._lab.run(trial.baseline))
