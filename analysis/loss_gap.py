@@ -138,10 +138,11 @@ def draw_gap_by_length(gaps: GapByLength, ax: Axes) -> None:
         spread = np.nan_to_num(np.stack([value - low, high - value]))
         (points, *_) = ax.errorbar(at, value, spread, linestyle="none", color=CYCLE[family])
         points.set(marker="os^"[family], label=text)
-    facts = [f"rank correlation {gaps.rank_correlation:.2f}"] if len(gaps.value) > 2 else []
-    facts += [f"intervals {gaps.measured_as}"] if gaps.measured_as else []
-    ax.set_title("; ".join(facts))
-    ax.set_xlabel("route length, blocks skipped")
+    if gaps.measured_as:
+        ax.set_title(f"intervals: {gaps.measured_as}")
+    correlation = gaps.rank_correlation
+    told = f" (rank correlation {correlation:.2f})" if np.isfinite(correlation) else ""
+    ax.set_xlabel("route length, blocks skipped" + told)
     ax.set_ylabel(label(gaps.metric) + times(power))
     ax.locator_params(axis="x", integer=True)
     if len(gaps.value):

@@ -144,7 +144,7 @@ def label(metric: str) -> str:
     """What an axis calls a metric column."""
     known = {
         "gap/heldout": "Δ held-out loss",
-        "gap/train": "Δ training loss",
+        "gap/train": "Δ held-out loss, routed",
         "gap/route": "routed less dense loss",
         "heldout/loss": "held-out loss",
         "cost/train_flops": "training FLOPs",

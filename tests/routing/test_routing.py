@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -53,7 +55,7 @@ def test_exactly_floor_s_n_tokens_are_routed(rate: float) -> None:
 def test_a_larger_rate_routes_a_superset() -> None:
     rank = draws.uniform((B, N), "x")
     kept = [select(route(2, 8, rate), rank).keep_BK for rate in (0.1, 0.25, 0.5, 0.75)]
-    for more, fewer in zip(kept, kept[1:]):
+    for more, fewer in pairwise(kept):
         for a, b in zip(more, fewer):
             assert set(b.tolist()) < set(a.tolist())
 

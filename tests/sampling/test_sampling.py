@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -34,7 +35,7 @@ def error_of(solver, steps: int) -> float:
 @pytest.mark.parametrize(("solver", "order"), [(euler, 1), (heun, 2)])
 def test_halving_the_steps_divides_the_error_by_the_order_promised(solver, order: int) -> None:
     errors = [error_of(solver, steps) for steps in (32, 64, 128)]
-    for coarse, fine in zip(errors, errors[1:]):
+    for coarse, fine in pairwise(errors):
         assert math.log2(coarse / fine) == pytest.approx(order, abs=0.25)
 
 

@@ -28,7 +28,7 @@ def test_names_go_there_and_back(name: str) -> None:
     assert from_mlflow(to_mlflow(name)) == name
 
 
-@pytest.mark.parametrize("name", [*NAMES, "odd name!", "α=β", "100%"])
+@pytest.mark.parametrize("name", [*NAMES, "odd name!", "é=1", "100%"])
 def test_mlflow_accepts_them(name: str) -> None:
     from mlflow.utils.validation import _validate_metric_name
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.tracking.conftest import FD, GUIDED, HELDOUT, SAMPLES, Store, Sweeps, spec_of
+from tests.tracking.conftest import FD, GUIDED, HELDOUT, SAMPLES, Store, Sweeps
 from tread_lab.gaps import run_gaps
 from tread_lab.records.layout import Lab
 from tread_lab.spec import UserError, signature

@@ -54,8 +54,8 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     Columns: run, role, seed, state, reason, baseline (the run it is compared with), cell (its axis
     values as text), the axis values, the parameters of `names.parameters`, steps_done, metrics of
     the evaluations, gaps (`gap/heldout`, with `:low` and `:high` and over how many images, `:n`)
-    and costs. Metric columns are those with `/` or `@` in their name. **Only completed runs have numbers**: any
-    other trial is a row with its state and NaN.
+    and costs. Metric columns are those with `/` or `@` in their name. **Only completed runs have
+    numbers**: any other trial is a row with its state and NaN.
 
     `frame.attrs["axes"]` lists the axis columns.
     """
