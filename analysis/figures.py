@@ -22,8 +22,8 @@ from analysis.route_grid import draw_route_grid, route_grid
 from analysis.similarity import Similarity, draw_similarities, similarities
 from analysis.style import COLUMN, PAGE, Figure, figure, save
 from analysis.tables import formatted, ranking, to_latex, to_markdown
+from tread_lab.frames import history_frame, metric_columns, trials_frame
 from tread_lab.records.durable import write_text
-from tread_lab.records.frames import history_frame, metric_columns, trials_frame
 from tread_lab.records.layout import Lab
 from tread_lab.records.names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, TRAIN_LOSS
 

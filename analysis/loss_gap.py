@@ -20,7 +20,7 @@ from analysis.style import (
     power_of_ten,
     times,
 )
-from tread_lab.records.frames import delta_column
+from tread_lab.frames import delta_column
 from tread_lab.records.names import TRAIN_LOSS
 
 Array = NDArray[np.float64]

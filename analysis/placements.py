@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tread_lab.records.frames import HIGH, LOW, UNIT, cells_frame, delta_column, with_delta
+from tread_lab.frames import HIGH, LOW, UNIT, cells_frame, delta_column, with_delta
 from tread_lab.spec.errors import UserError, suggest
 
 ROUTE_AXES = ("start", "end", "route", "routes")

@@ -20,7 +20,7 @@ from analysis.style import (
     power_of_ten,
     times,
 )
-from tread_lab.records.frames import delta_column
+from tread_lab.frames import delta_column
 from tread_lab.records.names import lower_is_better
 from tread_lab.spec.errors import UserError
 

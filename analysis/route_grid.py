@@ -27,7 +27,7 @@ from analysis.style import (
     state_legend,
     times,
 )
-from tread_lab.records.frames import delta_column
+from tread_lab.frames import delta_column
 from tread_lab.records.names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, lower_is_better
 
 BASELINE_OF = {GAP_HELDOUT: HELDOUT_LOSS, GAP_TRAIN: HELDOUT_LOSS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.style import power_of_ten
-from tread_lab.records.frames import COUNT, HIGH, LOW, UNIT, cells_frame
+from tread_lab.frames import COUNT, HIGH, LOW, UNIT, cells_frame
 from tread_lab.records.names import GAP_HELDOUT, TRAIN_FLOPS, lower_is_better
 from tread_lab.spec.errors import UserError, suggest
 

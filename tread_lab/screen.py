@@ -17,8 +17,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from tread_lab.engine.cost import cost
+from tread_lab.frames import trials_frame
 from tread_lab.records import names
-from tread_lab.records.frames import trials_frame
 from tread_lab.records.layout import Lab, RunFolder, SweepFolder
 from tread_lab.spec.run import RunSpec
 from tread_lab.sweep.estimate import Estimate

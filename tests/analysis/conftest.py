@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tests.synthetic import Synthetic, write_sweep
-from tread_lab.records.frames import trials_frame
+from tread_lab.frames import trials_frame
 from tread_lab.records.layout import Lab
 
 ENDINGS = {(0, 10): "diverged", (7, 8): "failed", (1, 8): "stopped", (0, 3): "pending"}

@@ -15,7 +15,7 @@ from analysis.loss_gap import (
 from analysis.style import figure
 from tests.analysis.conftest import ENDINGS
 from tests.synthetic import PAPER_PLACEMENTS, train_gap
-from tread_lab.records.frames import history_frame
+from tread_lab.frames import history_frame
 from tread_lab.records.layout import Lab
 
 

@@ -268,6 +268,19 @@ def test_a_record_that_was_replaced_replaces_its_run(
     assert store.rows(query, before) == [(rows,)]
 
 
+def test_a_run_done_anew_does_not_get_two_curves(
+    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
+) -> None:
+    _, spec, _ = sweeps.plan()
+    sweeps.log(spec, 5, 20)
+    sync()
+    shutil.rmtree(lab.run_of(spec).path)
+    run = sweeps.log(spec, 5, 40)
+    assert sync().removed == 1
+    query = "SELECT count(*) FROM metrics WHERE run_uuid = ?"
+    assert store.rows(query, store.run_id("0->2 s=0.5 seed 0")) == [(len(run.entries()),)]
+
+
 def test_an_evaluation_that_changed_is_not_shown_beside_its_old_value(
     lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
 ) -> None:

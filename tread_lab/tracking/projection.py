@@ -243,7 +243,7 @@ def _number(entry: Entry) -> Number:
 
 def _finite(value: float) -> float:
     """Infinity becomes NaN: MLflow would store 1.8e308, and no curve would be seen beside it."""
-    return value
+    return math.nan if math.isinf(value) else value
 
 
 def _milliseconds(seconds: float) -> int:

@@ -22,14 +22,14 @@ from tests.synthetic import (
     train_gap,
     write_sweep,
 )
-from tread_lab.records.durable import read_json, write_json
-from tread_lab.records.frames import (
+from tread_lab.frames import (
     cells_frame,
     history_frame,
     metric_columns,
     trials_frame,
     with_delta,
 )
+from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.layout import Lab
 from tread_lab.spec import SamplesSpec, UserError, signature
 from tread_lab.spec.evaluation import GuidanceSpec, SamplerSpec
