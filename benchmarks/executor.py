@@ -2,9 +2,9 @@
 
     python benchmarks/executor.py [--trials 12] [--steps 150] [--json FILE]
 
-Overhead is the slope of wall time over the number of trials that do next to nothing, beside the same trials
-as plain function trainables. Efficiency is useful seconds (training and measuring, timed inside the
-trials) over wall seconds times workers, from the first trial's start to the last one's end and with start-up.
+Overhead is the slope of wall time over the number of trials that do next to nothing, beside the
+same trials as plain function trainables. Efficiency is useful seconds (training and measuring,
+timed inside the trials) over wall seconds times workers, with start-up and without.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/routed_step.py [--device cuda] [--rounds 5] [--json FILE]
 
-Dense and routed steps of the real training code alternate, so that drift of the machine hits both; the medians
-are compared. On a CPU the published sizes run with few images a step.
+Dense and routed steps of the real training code alternate, so that drift of the machine hits both;
+the medians are compared. On a CPU the published sizes run with few images a step.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tread_lab.engine.live_run import LiveRun
 from tread_lab.records.layout import RunFolder
 from tread_lab.spec import RunSpec, decode
 
-# name -> (model, images a step on a CPU, images a step on a GPU). The published sizes run with patch
-# 1 on the embedded 16x16 images: 256 tokens, as DiT-*/2 has on ImageNet-256 latents.
+# name -> (model, images a step on a CPU, on a GPU). The published sizes run with patch 1 on
+# the embedded 16x16 images: 256 tokens, as DiT-*/2 has on ImageNet-256 latents.
 MODELS: dict[str, tuple[str | dict[str, int], int, int]] = {
     "tiny": ({"depth": 12, "width": 32, "heads": 2}, 16, 256),
     "S, 256 tokens": ({"depth": 12, "width": 384, "heads": 6, "patch": 1}, 4, 256),
@@ -79,7 +79,8 @@ def measure(name: str, rate: float, rounds: int, device: torch.device) -> dict[s
     found: dict[str, float | str] = {
         "model": name, "tokens": dense.tokens, "batch": batch, "rate": rate,
         "dense ms": 1e3 * slow, "routed ms": 1e3 * fast, "speed-up": slow / fast,
-        "predicted": predicted, "ratio": slow / fast / predicted, "dense GFLOP/s": flops / slow / 1e9,
+        "predicted": predicted, "ratio": slow / fast / predicted,
+        "dense GFLOP/s": flops / slow / 1e9,
     }  # fmt: skip
     peak = peak_flops(device)
     return found | ({"dense MFU": flops / slow / peak} if peak else {})

@@ -1,4 +1,4 @@
-"""The README's tree, made from the first sentence of every module: run it to bring it up to date."""
+"""The README's tree, made from the first sentence of each module; run it to bring it up to date."""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
         about, price = names.parameters(task.spec), cost(task.spec)
         row = [about["route"], about["selection_rate"], about["seed"], f"{price.speedup:.2f}x"]
         state = lab.run_of(task.spec).state()
-        table.add_row(lab.run_of(task.spec).name, *map(str, row), f"{price.train_flops:.2e}", state)
+        flops = f"{price.train_flops:.2e}"
+        table.add_row(lab.run_of(task.spec).name, *map(str, row), flops, state)
     _out.print(table)
     if len(tasks) > _ROWS:
         say(f"... and {len(tasks) - _ROWS} more")
@@ -56,7 +57,7 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
         say(f"{hole.count} cells left out by {hole.reason} (e.g. {examples})")
     shape = f"{spec.train.steps} steps of {spec.train.batch}"
     say(
-        f"{len(tasks)} runs of {plan.experiment} ({spec.model.name} on {spec.data.source}, {shape}):"
+        f"{len(tasks)} runs of {plan.experiment}, {spec.model.name} on {spec.data.source}, {shape}:"
         f" {baselines} baseline, {len(plan.trials) - baselines} trials"
     )
     say(
