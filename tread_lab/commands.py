@@ -24,6 +24,7 @@ def sweep(options: Namespace) -> int:
     from tread_lab.engine import device as devices
     from tread_lab.sweep import plan as plans
     from tread_lab.sweep.estimate import estimate
+    from tread_lab.sweep.preflight import check_arithmetic
 
     name, spec, experiment = config.load_sweep(options.file, options.overrides)
     device = devices.pick(options.device)
@@ -32,8 +33,8 @@ def sweep(options: Namespace) -> int:
     if options.json and options.plan:
         print(json.dumps(plans.to_tree(plan)))
         return 0
-    lab.sweep(plan.name)
-    _check_precisions(plan, device)
+    plans.check_plan(lab.sweep(plan.name), plan)
+    check_arithmetic(plan.tasks, device)
     lanes = _lanes(options)
     screen.show_plan(plan, lab, estimate(plan, lab, lanes=lanes, device=options.device), lanes)
     if options.plan:
@@ -41,27 +42,15 @@ def sweep(options: Namespace) -> int:
     return _drive(options, lab, plan, lanes)
 
 
-def _check_precisions(plan: Any, device: Any) -> None:
-    """Refuse a plan with arithmetic that the device lacks, before anything runs."""
-    from tread_lab.engine.device import check_precision
-
-    samplers = [spec.sampler for spec in plan.evaluations if isinstance(spec, SamplesSpec)]
-    asked = [*(task.spec.precision for task in plan.tasks), *(s.precision for s in samplers)]
-    try:
-        for precision in dict.fromkeys(asked):
-            check_precision(precision, device)
-    except UserError as error:
-        raise UserError(f"{error}, or add `where: precision in device.precisions`") from None
-
-
 def _drive(options: Namespace, lab: Lab, plan: Any, lanes: int) -> int:
     from tread_lab.sweep.execute import Interrupted
     from tread_lab.sweep.plan import store_plan
+    from tread_lab.sweep.preflight import preflight
 
-    folder = lab.sweep(plan.name)
+    folder, todo = lab.sweep(plan.name), plan.open_tasks(lab)
+    preflight(todo, options.device)
     with folder.claim():
         store_plan(folder, plan)
-        todo = plan.open_tasks(lab)
         try:
             if todo:
                 with ExitStack() as stack:
@@ -90,6 +79,7 @@ def _conclude(options: Namespace, lab: Lab, name: str, *, changed: bool) -> int:
 def train(options: Namespace) -> int:
     """Train one run and measure it as its experiment says."""
     from tread_lab.sweep.execute import InlineExecutor, Interrupted
+    from tread_lab.sweep.preflight import preflight
     from tread_lab.sweep.trial import Task, is_complete
 
     experiment = config.load_experiment(options.experiment, options.overrides)
@@ -98,6 +88,7 @@ def train(options: Namespace) -> int:
     task = Task(spec, decode_evaluations(experiment.evaluate, experiment.sampler))
     folder = lab.run_of(spec)
     if not is_complete(lab, task):
+        preflight([task], options.device)
         try:
             with screen.run_progress(spec) as watch:
                 executor = InlineExecutor(device=options.device, threads=options.threads)

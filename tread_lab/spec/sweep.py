@@ -105,7 +105,7 @@ def expand(
         UserError: an unknown axis, an impossible cell that `where` does not exclude, no cell left.
     """
     base = _with(experiment.run, sweep.fixed, "fixed")
-    decode(RunSpec, base, experiment.name)
+    decode(RunSpec, base)
     cells, holes = _split(_grid(sweep.axes, "axes"), sweep.where, {**(facts or {}), **base})
     if not cells:
         raise UserError("where: no cell of the axes is left; loosen it")

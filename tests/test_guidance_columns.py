@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.synthetic import FD, tiny_spec
+from tread_lab.frames import trials_frame
 from tread_lab.records import names
 from tread_lab.records.durable import write_json
-from tread_lab.records.frames import trials_frame
 from tread_lab.records.layout import Lab
 from tread_lab.spec import encode, signature
 from tread_lab.spec.evaluation import decode_evaluations
@@ -61,12 +61,14 @@ def test_methods_and_weights_name_themselves(tmp_path: Path) -> None:
     ("one", "other", "suffixes"),
     [
         (2, 3, ("w=2", "w=3")),
-        ({"weight": 2, "weak": {"step": 50}}, {"weight": 2, "weak": {"step": 90}}, ("AG(@50)", "AG(@90)")),
+        (1, 2, ("w=1", "w=2")),
+        (1, {"weight": 1, "strong": {"rate": 0.5}}, ("", "routed(0.5)")),
+        ({"weight": 2, "weak": {"step": 5}}, 2, ("AG(@5)", "CFG")),
         (2, {"weight": 2, "interval": [0.3, 5]}, ("", "interval=[0.3,5.0]")),
         (2, {"weight": 2, "channels": "first3"}, ("", "channels=first3")),
         ({**SG, "routes": ["2->8"]}, {**SG, "routes": ["0->4"]}, ("routes=2->8", "routes=0->4")),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_differ_is_not_said(
     one: Any, other: Any, suffixes: tuple[str, str], tmp_path: Path
 ) -> None:
