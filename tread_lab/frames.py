@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pandas as pd
 from tread_lab.gaps import half_width, recorded_gaps
 from tread_lab.records.layout import Lab, RunFolder, SweepFolder
 from tread_lab.records.names import parameters
-from tread_lab.spec.decode import decode
+from tread_lab.spec.decode import decode, encode
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.guidance import GuidanceSpec
 from tread_lab.spec.run import RunSpec
@@ -276,6 +276,12 @@ def _metric_names(plan: dict[str, Any], records: dict[str, _Record]) -> dict[tup
         for sig in sigs:
             names[sig, metric] = metric if plain == [sig] else metric + suffix[sig]
     return names
+
+
+def setting_names(specs: Sequence[Any]) -> list[str]:
+    """What tells evaluations of one kind apart: `w=1`, `w=1.5 SG(0.5/0.9)`."""
+    flat = {str(number): _flat(encode(spec)) for number, spec in enumerate(specs)}
+    return [name.strip() for name in _differences(flat).values()]
 
 
 def _differences(specs: dict[str, dict[str, Any]]) -> dict[str, str]:

@@ -116,3 +116,5 @@ def test_a_checkpoint_that_will_not_be_kept_is_refused_before_training() -> None
         check_guidance(run(), spec)
     check_guidance(run(execution={"keep_steps": [50]}), spec)
     check_guidance(run(train={"steps": 50}), spec)
+    with pytest.raises(UserError, match=r"step 50 lies beyond the 49 steps of training$"):
+        check_guidance(run(train={"steps": 49}, execution={"keep_steps": [50]}), spec)

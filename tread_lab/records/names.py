@@ -52,6 +52,8 @@ def parameters(spec: RunSpec) -> dict[str, str | int | float]:
         "route_end": int(routes[0].end) if routes else "",
         "route_length": sum(len(route.blocks) for route in routes),
         "selection_rate": routes[0].rate if routes else 0.0,
+        "process": spec.process.kind,
         "precision": spec.precision,
+        "fp32_block": spec.fp32_block,
         "seed": spec.seed,
     }

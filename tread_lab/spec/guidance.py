@@ -165,9 +165,11 @@ def check_guidance(run: RunSpec, guidance: GuidanceSpec) -> None:
     """
     routes_taken(run, guidance)
     last, kept = run.train.steps, run.execution.keep_steps
-    for branch in guidance.branches:
-        if branch.step is not None and branch.step != last and branch.step not in kept:
+    for step in (branch.step for branch in guidance.branches if branch.step is not None):
+        if step > last:
+            raise UserError(f"guidance: step {step} lies beyond the {last} steps of training")
+        if step != last and step not in kept:
             raise UserError(
-                f"guidance: no checkpoint of step {branch.step} is kept; add it to"
-                f" execution.keep_steps, which is {list(kept)}"
+                f"guidance: no checkpoint of step {step} is kept; add it to execution.keep_steps,"
+                f" which is {list(kept)}"
             )

@@ -244,9 +244,13 @@ def _product(columns: Sequence[list[Cell]]) -> Iterator[tuple[Cell, ...]]:
 
 
 def _values(values: Any, path: str) -> list[Any]:
-    """A list as it is, `0..7` as 0 to 7 inclusive, `0..8 step 2`, one value as a list of one."""
+    """A list as it is, `0..7` as 0 to 7 inclusive, `0..8 step 2`, one value as a list of one.
+
+    Ranges are opened inside a list too; a list inside a list is one value.
+    """
     if isinstance(values, list | tuple):
-        return [item for value in values for item in _values(value, path)]
+        parts = ([v] if isinstance(v, list | tuple) else _values(v, path) for v in values)
+        return [item for part in parts for item in part]
     text = values if isinstance(values, str) else ""
     match = re.fullmatch(r"\s*(-?\d+)\s*\.\.\s*(-?\d+)(?:\s+step\s+(\d+))?\s*", text)
     if match is None:
