@@ -90,6 +90,7 @@ REMEDIES = {
     "database is locked": "another program holds it; close that and sync again",
     "readonly database": "it may not be written; " + OTHER_STORE,
     "disk is full": "make room and sync again",
+    "No space left": "make room and sync again",
     "error code 404": "what answers there is not an MLflow server; " + OTHER_STORE,
     "error code 403": "the server refuses; set MLFLOW_TRACKING_USERNAME and _PASSWORD",
     "error code 401": "the server refuses; set MLFLOW_TRACKING_USERNAME and _PASSWORD",
