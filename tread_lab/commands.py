@@ -21,16 +21,20 @@ INTERRUPTED = 130
 
 def sweep(options: Namespace) -> int:
     """Plan a sweep, run what is not done, draw and rank."""
+    from tread_lab.engine import device as devices
     from tread_lab.sweep import plan as plans
     from tread_lab.sweep.estimate import estimate
+    from tread_lab.sweep.preflight import check_arithmetic
 
     name, spec, experiment = config.load_sweep(options.file, options.overrides)
-    plan = plans.make_plan(options.name or name, spec, experiment)
+    device = devices.pick(options.device)
+    plan = plans.make_plan(options.name or name, spec, experiment, devices.facts(device))
     lab = Lab.at(options.root)
     if options.json and options.plan:
         print(json.dumps(plans.to_tree(plan)))
         return 0
     plans.check_plan(lab.sweep(plan.name), plan)
+    check_arithmetic(plan.tasks, device)
     lanes = _lanes(options)
     screen.show_plan(plan, lab, estimate(plan, lab, lanes=lanes, device=options.device), lanes)
     if options.plan:

@@ -14,7 +14,7 @@ FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
 FLOPS_PER_MAC = 2
 TRAIN_PER_FORWARD = 3  # the backward pass costs two forward passes
 FP32 = 4  # bytes; weights, EMA and moments stay fp32 in every precision
-BF16 = 2
+HALF = 2  # bf16 and fp16
 
 
 @dataclass(frozen=True)
@@ -75,18 +75,23 @@ class Cost:
         return state + self.micro_batch * self.activation_bytes
 
 
-def cost(spec: RunSpec, *, learn_sigma: bool = False) -> Cost:
-    """The cost of `spec`; `learn_sigma` doubles the output channels, as in the original DiT."""
+def cost(spec: RunSpec, *, learn_sigma: bool = False, attention: bool = True) -> Cost:
+    """The cost of `spec`.
+
+    Args:
+        learn_sigma: twice the output channels, as in the original DiT.
+        attention: count the 2 n^2 d of attention, which some papers leave out.
+    """
     c_out = spec.data.channels * (2 if learn_sigma else 1)
     tokens = tokens_per_block(spec)
-    low = FP32 if spec.precision == "fp32" else BF16
+    low = HALF if spec.precision in ("bf16", "fp16") else FP32
     parameters = _parameters(spec, c_out)
     return Cost(
         parameters=parameters,
         positions=spec.tokens * spec.model.width,
         tokens=tokens,
-        dense_macs=_forward_macs(spec, (spec.tokens,) * spec.model.depth, c_out),
-        routed_macs=_forward_macs(spec, tokens, c_out),
+        dense_macs=_forward_macs(spec, (spec.tokens,) * spec.model.depth, c_out, attention),
+        routed_macs=_forward_macs(spec, tokens, c_out, attention),
         images=spec.train.steps * spec.train.batch,
         activation_bytes=sum(_kept_bytes(n, spec.model, low) for n in tokens),
         cast_bytes=0 if low == FP32 else low * parameters,
@@ -103,13 +108,14 @@ def tokens_per_block(spec: RunSpec) -> tuple[int, ...]:
     return tuple(tokens)
 
 
-def block_macs(n: int, d: int, *, mlp_ratio: float = 4.0) -> int:
+def block_macs(n: int, d: int, *, mlp_ratio: float = 4.0, attention: bool = True) -> int:
     """C(n) = 12 n d^2 + 2 n^2 d + 6 d^2 for an MLP of ratio 4.
 
     Per token qkv 3 d^2, projection d^2, MLP 2 d h; attention n^2 d for QK^T and again for AV; adaLN
     6 d^2 once per image.
     """
-    return n * (4 * d * d + 2 * d * _hidden(d, mlp_ratio)) + 2 * n * n * d + 6 * d * d
+    quadratic = 2 * n * n * d if attention else 0
+    return n * (4 * d * d + 2 * d * _hidden(d, mlp_ratio)) + quadratic + 6 * d * d
 
 
 def block_parameters(d: int, *, mlp_ratio: float = 4.0) -> int:
@@ -208,15 +214,14 @@ def _parameters(spec: RunSpec, c_out: int) -> int:
     return patches + timestep + labels + blocks + final
 
 
-def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int) -> int:
+def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int, attention: bool) -> int:
     N, d, p, c = spec.tokens, spec.model.width, spec.model.patch, spec.data.channels
     embeddings = N * p * p * c * d + FREQUENCIES * d + d * d
     final = 2 * d * d + N * d * p * p * c_out
-    counts = {n: tokens.count(n) for n in set(tokens)}
     ratio = spec.model.mlp_ratio
-    return (
-        embeddings + final + sum(k * block_macs(n, d, mlp_ratio=ratio) for n, k in counts.items())
-    )
+    counts = {n: tokens.count(n) for n in set(tokens)}
+    blocks = (k * block_macs(n, d, mlp_ratio=ratio, attention=attention) for n, k in counts.items())
+    return embeddings + final + sum(blocks)
 
 
 def _kept_bytes(n: int, model: ModelSpec, low: int) -> int:
