@@ -78,6 +78,13 @@ class SwiGLU(nn.Module):
         return out
 
 
+class RMSNorm(nn.RMSNorm):
+    """RMSNorm in fp32 whatever comes in, as autocast does with LayerNorm."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.float())
+
+
 class LevelEmbedder(nn.Module):
     """Sinusoids of a scalar (period 10000), then an MLP."""
 
@@ -125,7 +132,7 @@ def sincos_positions(side: int, width: int) -> Tensor:
 def build_norm(kind: str, width: int, *, affine: bool = False) -> nn.Module:
     """`layer`: LayerNorm, without parameters unless `affine`; `rms`: RMSNorm; eps 1e-6."""
     if kind == "rms":
-        return nn.RMSNorm(width, eps=1e-6)
+        return RMSNorm(width, eps=1e-6)
     return nn.LayerNorm(width, eps=1e-6, elementwise_affine=affine)
 
 
