@@ -54,7 +54,7 @@ def test_a_near_miss_is_suggested(name: str, near: str) -> None:
 
 
 def test_a_far_miss_shows_how_to_write_one() -> None:
-    with pytest.raises(UserError, match="write e.g. DiT-B/2, RWKV-S/2 or Mamba-12x32/2"):
+    with pytest.raises(UserError, match=r"write e\.g\. DiT-B/2, RWKV-S/2 or Mamba-12x32/2"):
         decode(ModelSpec, "transformer")
 
 
@@ -82,7 +82,7 @@ def test_attention_needs_heads_that_fit() -> None:
 
 
 def test_what_a_scan_does_not_read_is_not_in_its_name() -> None:
-    """An axis over backbones leaves `heads` where they are; runs that are equal share a signature."""
+    """An axis over backbones may leave `heads` in place; equal runs share a signature."""
 
     def named(**fields: Any) -> str:
         model = decode(ModelSpec, {"depth": 2, "width": 32, **fields})
