@@ -46,7 +46,7 @@ def trained(
     spec = folder.spec()
     found = load_latest(folder.checkpoints) if step is None else load_step(folder.checkpoints, step)
     if found is None:
-        raise UserError(f"run {folder.name} has no checkpoint in {folder.checkpoints}; train it")
+        raise UserError(f"run {folder.name} has no usable checkpoint in {folder.checkpoints}")
     network = build_backbone(spec)
     network.load_state_dict({**found.part("model"), **found.part(weights)})
     network.requires_grad_(False).eval().to(device)

@@ -97,7 +97,7 @@ def expand(sweep: SweepSpec, experiment: Experiment) -> Expansion:
         UserError: an unknown axis, an impossible cell that `where` does not exclude, no cell left.
     """
     base = _with(experiment.run, sweep.fixed, "fixed")
-    decode(RunSpec, base, experiment.name)
+    decode(RunSpec, base)
     grids = sweep.axes if isinstance(sweep.axes, list | tuple) else [sweep.axes]
     found = [cell for k, grid in enumerate(grids) for cell in _cells(grid, _axes_path(grids, k))]
     cells, holes = _split(_unique(found), sweep.where, base)

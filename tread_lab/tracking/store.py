@@ -14,6 +14,7 @@ from tread_lab.records.durable import Busy, disk_error, exclusive, write_text
 from tread_lab.records.layout import Lab
 from tread_lab.spec.errors import UserError
 
+EXPERIMENT = "tread-lab"
 OTHER_STORE = "set MLFLOW_TRACKING_URI to another store, or unset it to use the lab's own"
 SCHEMES = "sqlite:////path/to/mlflow.db or http://host:5000"
 DATABASES = ("postgresql", "mysql", "mssql", "databricks")
@@ -89,6 +90,7 @@ REMEDIES = {
     "database is locked": "another program holds it; close that and sync again",
     "readonly database": "it may not be written; " + OTHER_STORE,
     "disk is full": "make room and sync again",
+    "No space left": "make room and sync again",
     "error code 404": "what answers there is not an MLflow server; " + OTHER_STORE,
     "error code 403": "the server refuses; set MLFLOW_TRACKING_USERNAME and _PASSWORD",
     "error code 401": "the server refuses; set MLFLOW_TRACKING_USERNAME and _PASSWORD",

@@ -1,0 +1,84 @@
+"""Pictures of a run have the same names and contents each time they are made."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.tracking.conftest import HELDOUT, SAMPLES, SIMILARITY, Sweeps, spec_of
+from tread_lab.spec import EvaluationSpec
+from tread_lab.tracking.artifacts import has_pictures, picture_key, preview, run_files
+
+PLANNED = (HELDOUT, SIMILARITY, SAMPLES)
+
+
+def test_files_are_a_function_of_the_record(sweeps: Sweeps) -> None:
+    run = sweeps.finish(spec_of((1, 4)))
+    (once, problem), again = (run_files(run, PLANNED, step=40, time=7) for _ in range(2))
+    assert (once, problem) == again and problem == ""
+    assert has_pictures(once)
+    assert picture_key(SAMPLES, PLANNED) == "pictures/samples_1k"
+    pictures = [place for place in once if place.startswith("images/")]
+    assert len({place.partition("+step+")[0] for place in pictures}) == 2
+    assert all("+step+40+timestamp+7+" in place for place in pictures)
+    assert not any("npz" in place and "similarity" not in place for place in once)
+
+
+def test_the_image_grid_reads_the_names_as_mlflow_writes_them(sweeps: Sweeps) -> None:
+    run = sweeps.finish(spec_of((1, 4)))
+    files, _ = run_files(run, PLANNED, step=40, time=7)
+    full = next(place for place in files if place.startswith("images/pictures~samples_1k"))
+    assert full.endswith(".png")
+    assert full.removesuffix(".png") + "+compressed.webp" in files
+
+
+def test_a_matrix_is_a_table_and_a_picture(sweeps: Sweeps) -> None:
+    run = sweeps.finish(spec_of((1, 4)))
+    files, _ = run_files(run, PLANNED, step=40, time=7)
+    table = files["layer_similarity/similarity.csv"]
+    assert isinstance(table, str)
+    rows = [line.split(",") for line in table.splitlines()]
+    assert rows[0] == ["block", "0", "1", "2", "3", "4", "5"]
+    assert np.array_equal(np.array(rows[1:], dtype=float)[:, 1:], np.eye(6))
+    picture = files["layer_similarity/similarity.png"]
+    assert isinstance(picture, bytes)
+    image = np.asarray(Image.open(io.BytesIO(picture)))
+    assert tuple(image[0, 0]) == (253, 231, 37) and tuple(image[0, -1]) == (68, 1, 84)
+
+
+def test_a_run_that_measured_nothing_shows_its_spec(sweeps: Sweeps) -> None:
+    run = sweeps.finish(spec_of(None), "failed", reason="boom")
+    files, _ = run_files(run, PLANNED, step=40, time=7)
+    assert set(files) == {"spec.yaml", "result.json"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"), [(SIMILARITY, "similarity.npz"), (SAMPLES, "grid.png"), (SIMILARITY, "")]
+)
+def test_what_cannot_be_read_is_told_and_the_rest_shown(
+    spec: EvaluationSpec, name: str, sweeps: Sweeps
+) -> None:
+    run = sweeps.finish(spec_of((1, 4)))
+    folder = run.evaluation(spec)
+    if name:
+        (folder.path / name).write_bytes(b"PK torn")
+    else:
+        folder.write(spec, {})
+        (folder.path / "similarity.npz").write_bytes(b"")
+    files, problem = run_files(run, PLANNED, step=40, time=7)
+    assert str(folder.path) in problem and "\n" not in problem
+    other = "samples_1k/grid.png" if spec is SIMILARITY else "layer_similarity/similarity.csv"
+    assert other in files and not any(place.endswith(name or ".npz") for place in files)
+
+
+def test_a_figure_is_made_small_for_a_page(tmp_path: Path) -> None:
+    Image.new("RGB", (3000, 1000), "red").save(tmp_path / "a.png")
+    small = preview(tmp_path / "a.png")
+    assert small is not None
+    assert Image.open(io.BytesIO(small)).size == (520, 173)
+    (tmp_path / "b.png").write_text("no picture")
+    assert preview(tmp_path / "b.png") is None
