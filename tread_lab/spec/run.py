@@ -51,11 +51,11 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         _positive(self, "depth", "width", "patch", "mlp_ratio", "state")
-        if self.width % 4:
-            raise UserError(f"width: {self.width} is not a multiple of 4 (2-D positions need it)")
         if self.heads < 0:
             raise UserError(f"heads: must be positive, got {self.heads}")
         check_options(self)
+        if self.width % 4:
+            raise UserError(f"width: {self.width} is not a multiple of 4 (2-D positions need it)")
         if self.scans:
             object.__setattr__(self, "heads", 0)
         if self.backbone == "mamba":
