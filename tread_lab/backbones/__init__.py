@@ -5,6 +5,8 @@ from collections.abc import Collection
 from torch import nn
 
 from tread_lab.backbones.dit import DiT
+from tread_lab.backbones.mamba import DiffusionMamba
+from tread_lab.backbones.rwkv import DiffusionRWKV
 from tread_lab.spec.run import RunSpec
 
 
@@ -12,7 +14,8 @@ def build_backbone(spec: RunSpec) -> nn.Module:
     """The network of a run, freshly initialised: the only switch on the architecture."""
     data = spec.data
     shape = {"channels": data.channels, "size": data.size, "classes": data.classes}
-    return DiT(spec.model, **shape, fp32_blocks=fp32_blocks(spec))
+    network = {"dit": DiT, "rwkv": DiffusionRWKV, "mamba": DiffusionMamba}[spec.model.backbone]
+    return network(spec.model, **shape, fp32_blocks=fp32_blocks(spec))
 
 
 def fp32_blocks(spec: RunSpec) -> Collection[int]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.data.source import Samples
-from tread_lab.routing.select import Leg, RoutePlan, draw_plan
+from tread_lab.routing.select import RoutePlan, draw_plan
 from tread_lab.spec.run import RunSpec
 
 
@@ -32,7 +32,7 @@ class Batch:
 
     def rows(self, rows: slice) -> Batch:
         """The same step for some samples of the global batch."""
-        legs = tuple(Leg(leg.start, leg.end, leg.keep_BK[rows]) for leg in self.plan or ())
+        legs = tuple(leg.rows(rows) for leg in self.plan or ())
         tensors = (self.x_BCHW[rows], self.y_B[rows], self.noise_BCHW[rows], self.u_B[rows])
         return Batch(*tensors, legs or None)
 

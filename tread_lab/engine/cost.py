@@ -1,6 +1,6 @@
 """What a run costs before it starts: parameters, MACs, FLOPs and bytes under its routes."""
 
-# N tokens of an image, n tokens in a block, d width, h hidden width of the MLP, p patch, c channels
+# N tokens of an image, n tokens in a block, d width, p patch, c channels
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from tread_lab.engine import block_cost
 from tread_lab.spec.run import ModelSpec, RunSpec
 
 FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
@@ -93,14 +94,18 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False, attention: bool = True) ->
         dense_macs=_forward_macs(spec, (spec.tokens,) * spec.model.depth, c_out, attention),
         routed_macs=_forward_macs(spec, tokens, c_out, attention),
         images=spec.train.steps * spec.train.batch,
-        activation_bytes=sum(_kept_bytes(n, spec.model, low) for n in tokens),
+        activation_bytes=sum(block_cost.kept_bytes(spec.model, n, low) for n in tokens),
         cast_bytes=0 if low == FP32 else low * parameters,
         micro_batch=min(spec.execution.micro_batch or spec.train.batch, spec.train.batch),
     )
 
 
 def tokens_per_block(spec: RunSpec) -> tuple[int, ...]:
-    """K = N - floor(s N) in blocks i..j of a route, both inclusive; N in all others."""
+    """K in blocks i..j of a route, both inclusive; N in all others.
+
+    K = N - floor(s N) for random tokens, whole rows or groups less for these; for Bernoulli
+    selection, whose numbers vary, what is expected.
+    """
     tokens = [spec.tokens] * spec.model.depth
     for route in spec.routes:
         for block in route.blocks:
@@ -109,19 +114,17 @@ def tokens_per_block(spec: RunSpec) -> tuple[int, ...]:
 
 
 def block_macs(n: int, d: int, *, mlp_ratio: float = 4.0, attention: bool = True) -> int:
-    """C(n) = 12 n d^2 + 2 n^2 d + 6 d^2 for an MLP of ratio 4.
-
-    Per token qkv 3 d^2, projection d^2, MLP 2 d h; attention n^2 d for QK^T and again for AV; adaLN
-    6 d^2 once per image.
-    """
-    quadratic = 2 * n * n * d if attention else 0
-    return n * (4 * d * d + 2 * d * _hidden(d, mlp_ratio)) + quadratic + 6 * d * d
+    """C(n) = 12 n d^2 + 2 n^2 d + 6 d^2: the published DiT block with an MLP of ratio 4."""
+    return block_cost.block_macs(_published_block(d, mlp_ratio), n, attention=attention)
 
 
 def block_parameters(d: int, *, mlp_ratio: float = 4.0) -> int:
-    """18 d^2 + 15 d for an MLP of ratio 4: qkv, projection, MLP and adaLN with their biases."""
-    h = _hidden(d, mlp_ratio)
-    return (4 * d * d + 4 * d) + (2 * d * h + h + d) + (6 * d * d + 6 * d)
+    """18 d^2 + 15 d: the published DiT block with an MLP of ratio 4."""
+    return block_cost.block_parameters(_published_block(d, mlp_ratio))
+
+
+def _published_block(d: int, mlp_ratio: float) -> ModelSpec:
+    return ModelSpec(depth=1, width=d, heads=1, mlp_ratio=mlp_ratio)
 
 
 def report(spec: RunSpec) -> dict[str, Any]:
@@ -209,8 +212,9 @@ def _parameters(spec: RunSpec, c_out: int) -> int:
     patches = (p * p * c + 1) * d
     timestep = (FREQUENCIES * d + d) + (d * d + d)
     labels = (spec.data.classes + 1) * d
-    final = (2 * d * d + 2 * d) + (d + 1) * p * p * c_out
-    blocks = spec.model.depth * block_parameters(d, mlp_ratio=spec.model.mlp_ratio)
+    norm = d if spec.model.norm == "rms" else 0
+    final = (2 * d * d + 2 * d) + (d + 1) * p * p * c_out + norm
+    blocks = spec.model.depth * block_cost.block_parameters(spec.model)
     return patches + timestep + labels + blocks + final
 
 
@@ -218,25 +222,11 @@ def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int, attention:
     N, d, p, c = spec.tokens, spec.model.width, spec.model.patch, spec.data.channels
     embeddings = N * p * p * c * d + FREQUENCIES * d + d * d
     final = 2 * d * d + N * d * p * p * c_out
-    ratio = spec.model.mlp_ratio
     counts = {n: tokens.count(n) for n in set(tokens)}
-    blocks = (k * block_macs(n, d, mlp_ratio=ratio, attention=attention) for n, k in counts.items())
+    blocks = (
+        k * block_cost.block_macs(spec.model, n, attention=attention) for n, k in counts.items()
+    )
     return embeddings + final + sum(blocks)
-
-
-def _kept_bytes(n: int, model: ModelSpec, low: int) -> int:
-    """Activations that one block keeps: inputs of every linear, of GELU, of gates and of norms.
-
-    Residual stream and normalised values are fp32 (4 d); what the matrix products read and write
-    has `low` bytes: two modulated inputs, qkv 3, attention output, two gated outputs (8 d) and the
-    MLP's hidden layer before and after GELU (2 h).
-    """
-    d, h = model.width, _hidden(model.width, model.mlp_ratio)
-    return n * (4 * d * FP32 + (8 * d + 2 * h) * low)
-
-
-def _hidden(d: int, mlp_ratio: float) -> int:
-    return int(d * mlp_ratio)
 
 
 def _runs(tokens: tuple[int, ...]) -> str:

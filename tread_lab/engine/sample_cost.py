@@ -33,7 +33,8 @@ def call_macs(spec: RunSpec, sampler: SamplerSpec, *, attention: bool = True) ->
 
     def macs(rate: float) -> int:
         if rate not in known:
-            taken = tuple(dataclasses.replace(route, rate=rate) for route in routes)
+            rated = (dataclasses.replace(route, rate=rate) for route in routes)
+            taken = tuple(route for route in rated if route.routed(spec.tokens))
             run = dataclasses.replace(spec, routes=taken)
             known[rate] = cost(run, attention=attention).routed_macs
         return known[rate]

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 
 from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.schedule import learning_rate
 from tread_lab.records.layout import RunFolder
-from tread_lab.spec.run import RunSpec, TrainSpec
+from tread_lab.spec.run import RunSpec
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,3 @@ def train(spec: RunSpec, folder: RunFolder, device: torch.device) -> Iterator[Pr
             if run.step > saved:
                 run.save()
             raise
-
-
-def learning_rate(spec: TrainSpec, step: int) -> float:
-    """The learning rate of step 0, 1, ...: linear warm-up, then constant or sqrt decay to zero."""
-    warm = min(1.0, (step + 1) / (spec.warmup + 1))
-    decay = math.sqrt(1 - step / spec.steps) if spec.schedule == "sqrt_decay" else 1.0
-    return spec.lr * warm * decay

@@ -1,9 +1,10 @@
 """Which tokens a route takes: an exact count by rank, so that a larger rate routes a superset."""
 
-# B batch, N tokens, K kept tokens
+# B batch, N tokens, K kept tokens, U units, V kept units, T tokens of a unit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,29 +22,43 @@ class Leg:
     Attributes:
         start, end: first and last block that routed tokens skip, both inclusive.
         keep_BK: places of the kept tokens, ascending within each sample.
+        real_BK: where samples keep different numbers: which places are kept; the others, at the
+            end, are routed tokens that fill up. Absent where all places are kept.
     """
 
     start: int
     end: int
     keep_BK: Tensor
+    real_BK: Tensor | None = None
 
     def to(self, device: torch.device) -> Leg:
-        return Leg(self.start, self.end, self.keep_BK.to(device, non_blocking=True))
+        real_BK = None if self.real_BK is None else self.real_BK.to(device, non_blocking=True)
+        return Leg(self.start, self.end, self.keep_BK.to(device, non_blocking=True), real_BK)
+
+    def rows(self, rows: slice) -> Leg:
+        """The same leg for some samples of the batch."""
+        real_BK = None if self.real_BK is None else self.real_BK[rows]
+        return Leg(self.start, self.end, self.keep_BK[rows], real_BK)
 
 
 RoutePlan = tuple[Leg, ...]
 
 
 def select(route: RouteSpec, rank_BN: Tensor) -> Leg:
-    """The leg of `route`: of every sample the floor(s N) tokens of lowest rank are routed.
+    """The leg of `route`: of every sample the units (tokens, rows, groups) of lowest rank go.
 
     Args:
-        rank_BN: one number per token; equal numbers at two rates give nested selections.
+        rank_BN: one number in [0, 1) per token; equal numbers at two rates give nested selections.
+            A unit has the rank of its first token.
     """
-    N = rank_BN.shape[1]
-    order_BN = rank_BN.argsort(dim=1)
-    keep_BK = order_BN[:, route.routed(N) :].sort(dim=1).values
-    return Leg(route.blocks[0], route.blocks[-1], keep_BK)
+    start, end = route.blocks[0], route.blocks[-1]
+    if route.selection == "bernoulli":
+        return Leg(start, end, *_independent(route.rate, rank_BN))
+    units_UT = _units(route, rank_BN.shape[1]).to(rank_BN.device)
+    order_BU = rank_BN[:, units_UT[:, 0]].argsort(dim=1)
+    routed = route.routed(rank_BN.shape[1]) // units_UT.shape[1]
+    keep_BK = units_UT[order_BU[:, routed:]].flatten(1).sort(dim=1).values
+    return Leg(start, end, keep_BK)
 
 
 def draw_plan(
@@ -56,3 +71,23 @@ def draw_plan(
     """
     legs = tuple(select(r, draws.uniform(shape, *key, "route", k)) for k, r in enumerate(routes))
     return legs or None
+
+
+def _units(route: RouteSpec, tokens: int) -> Tensor:
+    """The tokens that leave together, units_UT, on a square grid in raster order."""
+    side = math.isqrt(tokens)
+    grid = torch.arange(tokens)
+    if route.selection == "groups":
+        return grid.view(side // 2, 2, side // 2, 2).transpose(1, 2).reshape(-1, 4)
+    return grid.view(-1, route.unit(tokens))
+
+
+def _independent(rate: float, rank_BN: Tensor) -> tuple[Tensor, Tensor]:
+    """Each token routed where its rank is below `rate`: (keep_BK, real_BK), K the most kept.
+
+    The token of highest rank always stays, so that no sample is empty.
+    """
+    kept_BN = (rank_BN >= rate).scatter(1, rank_BN.argmax(dim=1, keepdim=True), True)
+    places_BN = kept_BN.logical_not().to(torch.uint8).argsort(dim=1, stable=True)
+    K = int(kept_BN.sum(dim=1).max())
+    return places_BN[:, :K], kept_BN.gather(1, places_BN[:, :K])

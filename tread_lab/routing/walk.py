@@ -12,7 +12,7 @@ from torch import Tensor
 from tread_lab.routing.select import RoutePlan
 from tread_lab.routing.transport import merge, send
 
-Block = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+Block = Callable[..., Tensor]
 Observer = Callable[[int, Tensor], None]
 
 
@@ -29,7 +29,8 @@ def walk(
     """x_BND after all blocks, with some tokens taken around some blocks by `plan`.
 
     Args:
-        blocks: called as block(x, c, positions) on all tokens or on the kept ones alone.
+        blocks: called as block(x, c, positions) on all tokens or on the kept ones alone; where
+            samples keep different numbers also with real_BK, the places that hold a kept token.
         c_BD: the conditioning of each sample.
         positions_BNP: positions of the tokens; they follow their tokens into a route.
         plan: sequential, disjoint legs; None is the dense network.
@@ -43,16 +44,20 @@ def walk(
             leg, entry_BND = starts[l], x_BND
             x_BND = send(x_BND, leg.keep_BK)
             here = None if positions_BNP is None else send(positions_BNP, leg.keep_BK)
-        x_BND = _run(block, x_BND, c_BD, here, in_fp32=l in fp32)
+        real = () if leg is None or leg.real_BK is None else (leg.real_BK,)
+        x_BND = _run(block, x_BND, c_BD, here, *real, in_fp32=l in fp32)
         if leg is not None and l == leg.end:
-            x_BND, here, leg = merge(entry_BND, x_BND, leg.keep_BK), positions_BNP, None
+            x_BND, here = merge(entry_BND, x_BND, leg.keep_BK, leg.real_BK), positions_BNP
+            leg = None
         if observe is not None:
             observe(l, x_BND)
     return x_BND
 
 
-def _run(block: Block, x: Tensor, c: Tensor, positions: Tensor | None, *, in_fp32: bool) -> Tensor:
+def _run(
+    block: Block, x: Tensor, c: Tensor, positions: Tensor | None, *real: Tensor, in_fp32: bool
+) -> Tensor:
     if not in_fp32:
-        return block(x, c, positions)
+        return block(x, c, positions, *real)
     with torch.autocast(x.device.type, enabled=False):
-        return block(x.float(), c.float(), positions)
+        return block(x.float(), c.float(), positions, *real)

@@ -119,7 +119,9 @@ def _together(
 
 
 def _joined(legs: Sequence[Leg]) -> Leg:
-    return replace(legs[0], keep_BK=torch.cat([leg.keep_BK for leg in legs]))
+    real = [leg.real_BK for leg in legs if leg.real_BK is not None]
+    keep_BK = torch.cat([leg.keep_BK for leg in legs])
+    return replace(legs[0], keep_BK=keep_BK, real_BK=torch.cat(real) if real else None)
 
 
 def _shapes(plan: RoutePlan | None) -> tuple[object, ...]:
