@@ -63,7 +63,7 @@ def test_methods_and_weights_name_themselves(tmp_path: Path) -> None:
         (2, 3, ("w=2", "w=3")),
         (1, 2, ("w=1", "w=2")),
         (1, {"weight": 1, "strong": {"rate": 0.5}}, ("", "routed(0.5)")),
-        ({"weight": 2, "weak": {"step": 5}}, 2, ("AG(@5)", "CFG")),
+        ({"weight": 2, "weak": {"step": 5}}, 2, ("AG(5)", "CFG")),
         (2, {"weight": 2, "interval": [0.3, 5]}, ("", "interval=[0.3,5.0]")),
         (2, {"weight": 2, "channels": "first3"}, ("", "channels=first3")),
         ({**SG, "routes": ["2->8"]}, {**SG, "routes": ["0->4"]}, ("routes=2->8", "routes=0->4")),

@@ -58,7 +58,8 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     and costs. Metric columns are those with `/` or `@` in their name. **Only completed runs have
     numbers**: any other trial is a row with its state and NaN.
 
-    `frame.attrs["axes"]` lists the axis columns.
+    `frame.attrs["axes"]` lists the axis columns, `frame.attrs["planned"]` those of the evaluations
+    that this sweep asked for.
     """
     plan = _plan(lab, sweep)
     records = _records(lab, plan)
@@ -74,7 +75,9 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     whole = [*(axis for axis in axes if _is_whole(frame[axis])), *WHOLE]
     types: dict[str, Any] = {**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")}
     frame = frame.astype({column: kind for column, kind in types.items() if column in frame})
-    frame.attrs["axes"] = axes
+    planned = [signature(spec) for spec in plan.get("evaluate") or ()]
+    asked = {column: None for (sig, _), column in names.items() if sig in planned}
+    frame.attrs |= {"axes": axes, "planned": list(asked)}
     return frame
 
 
@@ -288,15 +291,20 @@ def _differences(specs: dict[str, dict[str, Any]]) -> dict[str, str]:
     """Signature -> ` key=value ...` of the fields in which these specs differ: ` w=1.5 SG(0/0.5)`.
 
     How guidance combines its branches speaks for itself and needs no key; where all of it is CFG,
-    the weight says enough.
+    the weight says enough, and the routes are said only where nothing else differs.
     """
     fields = dict.fromkeys(field for spec in specs.values() for field in spec)
     fields.pop("metrics", None)
     values = {field: {repr(spec.get(field)) for spec in specs.values()} for field in fields}
     plain = {repr(""), repr("CFG")}
     differing = [f for f, found in values.items() if len(found) > 1 and not found <= plain]
+    short = _named(specs, [field for field in differing if not field.endswith(".routes")])
+    return short if len(set(short.values())) == len(short) else _named(specs, differing)
+
+
+def _named(specs: dict[str, dict[str, Any]], fields: Sequence[str]) -> dict[str, str]:
     return {
-        sig: "".join(_difference(field, spec.get(field)) for field in differing)
+        sig: "".join(_difference(field, spec.get(field)) for field in fields)
         for sig, spec in specs.items()
     }
 

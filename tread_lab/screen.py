@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -30,7 +32,8 @@ Watch = Callable[[Report], None]
 _WIDE = 6  # a table with more columns of results is turned on its side
 _ROWS = 40  # longer tables show their head and count the rest
 _QUIET_SECONDS = 20.0  # between two lines of progress where there is no terminal
-_out = Console(stderr=True, highlight=False, soft_wrap=True)
+_width = None if sys.stderr.isatty() else 160  # a log file has room
+_out = Console(stderr=True, highlight=False, soft_wrap=True, width=_width)
 
 
 def say(text: str) -> None:
@@ -222,12 +225,14 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
         print(frame.to_json(orient="records", indent=1))
         return frame
     shown = [c for c in frame.columns if _ranked(c)]
+    if len(shown) > _WIDE:  # what other sweeps asked of the same runs is left out
+        shown = [c for c in shown if "@" not in c or c in frame.attrs["planned"]]
     if len(shown) > _WIDE >= frame["run"].nunique():
         _out.print(_by_setting(frame, shown))
         return frame
     ordered = frame.sort_values(shown[0], na_position="last", kind="stable") if shown else frame
     axes = _further_axes(frame.attrs["axes"])
-    table = Table("route", "rate", *axes, "seed", *shown, "state", box=None)
+    table = Table("route", "rate", *axes, "seed", *map(escape, shown), "state", box=None)
     for column in table.columns:
         column.no_wrap = True
     for _, row in ordered.head(_ROWS).iterrows():
@@ -246,13 +251,19 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
 def _by_setting(frame: pd.DataFrame, shown: Sequence[str]) -> Table:
     """Metrics as rows and runs as columns: few runs, sampled in many ways, and what that costs."""
     runs = [row for _, row in frame.drop_duplicates("run").iterrows()]
-    table = Table("", *(f"{row['route']}, seed {row['seed']}" for row in runs), box=None)
+    axes = ["route", *_further_axes(frame.attrs["axes"]), "seed"]
+    table = Table("", *(", ".join(str(row[axis]) for axis in axes) for row in runs), box=None)
+    table.columns[0].no_wrap = True
     for column in shown:
-        cost_column = " ".join([names.SAMPLE_FLOPS, *column.split(" ")[1:]])
-        costs = [float(row.get(cost_column, math.nan)) for row in runs]
-        prices = ["" if math.isnan(flops) else f"  {flops / 1e9:.3g} GFLOP" for flops in costs]
-        table.add_row(column, *(_value(row, column) + price for row, price in zip(runs, prices)))
+        values = [_value(row, column) + _price(row, column) for row in runs]
+        table.add_row(escape(column), *values)
     return table
+
+
+def _price(row: pd.Series[Any], column: str) -> str:
+    """FLOPs of one image, beside a metric of samples."""
+    flops = row.get(" ".join([names.SAMPLE_FLOPS, *column.split(" ")[1:]]), math.nan)
+    return f"  {flops / 1e9:.3g} GFLOP" if "@" in column and math.isfinite(flops) else ""
 
 
 def _ending(row: pd.Series[Any]) -> str:

@@ -29,14 +29,14 @@ def run(*routes: str, **changes: Any) -> RunSpec:
         (1.0, "", ("class",)),
         (SG, "SG(0.5/0.9)", ("class", "class")),
         ({**SG, "weak": {"rate": 0.9, "label": "none"}}, "CFG+SG(0.5/0.9)", ("class", "none")),
-        ({"weight": 2, "weak": {"step": 200}}, "AG(@200)", ("class", "class")),
+        ({"weight": 2, "weak": {"step": 200}}, "AG(200)", ("class", "class")),
         (
             {"weight": 1.3, "strong": {"rate": "0->0.6"}, "weak": {"rate": "0.6->0", "step": 50}},
-            "AG(@50)+SG(0->0.6/0.6->0)",
+            "AG(50)+SG(0->0.6/0.6->0)",
             ("class", "class"),
         ),
         ({"weight": 1, "strong": {"rate": 0.5}}, "routed(0.5)", ("class",)),
-        ({"strong": {"label": "none", "step": 3}}, "unconditional+@3", ("none",)),
+        ({"strong": {"label": "none", "step": 3}}, "unconditional+step(3)", ("none",)),
     ],
 )
 def test_methods_by_what_the_weak_branch_lacks(

@@ -126,15 +126,15 @@ class GuidanceSpec:
 
     @property
     def method(self) -> str:
-        """What is combined, in a few letters: `CFG`, `SG(0.5/0.9)`, `CFG+AG(@200)`, or nothing."""
+        """What is combined, in a few letters: `CFG`, `SG(0.5/0.9)`, `CFG+AG(200)`, or nothing."""
         strong, weak = self.strong, self.weak
         parts = ["unconditional"] if strong.label == "none" else []
-        parts += [f"@{strong.step}"] if strong.step is not None else []
+        parts += [f"step({strong.step})"] if strong.step is not None else []
         if self.weight == 1:
             parts += [] if strong.rate.zero else [f"routed({strong.rate})"]
             return "+".join(parts)
         parts += ["CFG"] if weak.label != strong.label else []
-        parts += [f"AG(@{weak.step or 'last'})"] if weak.step != strong.step else []
+        parts += [f"AG({weak.step or 'last'})"] if weak.step != strong.step else []
         sparse = not (strong.rate.zero and weak.rate.zero)
         parts += [f"SG({strong.rate}/{weak.rate})"] if sparse else []
         return "+".join(parts)
