@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,17 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from tread_lab.engine.cost import cost
-from tread_lab.frames import trials_frame
+from tread_lab.frames import setting_names, trials_frame
 from tread_lab.records import names
 from tread_lab.records.layout import Lab, RunFolder, SweepFolder
+from tread_lab.spec.evaluation import SamplesSpec
 from tread_lab.spec.run import RunSpec
 from tread_lab.sweep.estimate import Estimate
 from tread_lab.sweep.plan import Plan, load_plan
 from tread_lab.sweep.trial import Report, Task
 
 Watch = Callable[[Report], None]
+_WIDE = 6  # a table with more columns of results is turned on its side
 _ROWS = 40  # longer tables show their head and count the rest
 _QUIET_SECONDS = 20.0  # between two lines of progress where there is no terminal
 _out = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -41,11 +43,16 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     tasks, spec = plan.tasks, plan.trials[0].spec
     baselines = sum(trial.role == "baseline" for trial in plan.trials)
     say(f"{plan.name}: {plan.question}" if plan.question else plan.name)
-    columns = ("run", "route", "rate", "seed", "speed-up", "train FLOPs", "state")
+    cells = {trial.run: trial.cell for trial in plan.trials}
+    axes = _further_axes(axis for cell in cells.values() for axis in cell)
+    columns = ("run", "route", "rate", *axes, "seed", "speed-up", "train FLOPs", "state")
     table = Table(*columns, box=None)
     for task in tasks[:_ROWS]:
         about, price = names.parameters(task.spec), cost(task.spec)
-        row = [about["route"], about["selection_rate"], about["seed"], f"{price.speedup:.2f}x"]
+        about = {**cells[lab.run_of(task.spec).name], **about}
+        settings = [str(about.get(axis, "")) for axis in axes]
+        row = [about["route"], about["selection_rate"], *settings, about["seed"]]
+        row.append(f"{price.speedup:.2f}x")
         state = lab.run_of(task.spec).state()
         flops = f"{price.train_flops:.2e}"
         table.add_row(lab.run_of(task.spec).name, *map(str, row), flops, state)
@@ -55,6 +62,9 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     for hole in plan.holes:
         examples = "; ".join(_cell(cell) for cell in hole.examples[:2])
         say(f"{hole.count} cells left out by {hole.reason} (e.g. {examples})")
+    samplings = setting_names([e for e in plan.evaluations if isinstance(e, SamplesSpec)])
+    if len(samplings) > 2:
+        say(f"every run is sampled {len(samplings)} ways: {'; '.join(samplings)}")
     shape = f"{spec.train.steps} steps of {spec.train.batch}"
     say(
         f"{len(tasks)} runs of {plan.experiment}, {spec.model.name} on {spec.data.source}, {shape}:"
@@ -64,6 +74,12 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
         f"{plan.train_flops:.2e} training FLOPs, {_bytes(plan.disk_bytes)} of checkpoints at most;"
         f" {_estimate(estimate, lanes)}"
     )
+
+
+def _further_axes(axes: Iterable[str]) -> list[str]:
+    """Axes that the columns `route` and `rate` do not show, each once."""
+    shown = ("start", "end", "route", "routes", "rate")
+    return [axis for axis in dict.fromkeys(axes) if axis not in shown]
 
 
 def _estimate(estimate: Estimate, lanes: int) -> str:
@@ -117,6 +133,9 @@ class _Board:
         self.started = time.monotonic()
 
     def note(self, report: Report) -> None:
+        before = self.reports.get(report.run)
+        if report.overflows and not (before and before.overflows):
+            say(f"{self.labels[report.run]}: a step overflowed in fp16 and was skipped")
         self.reports[report.run] = report
         share = 1.0 if _ended(report) else 0.97 * report.step / report.steps
         self.first.setdefault(report.run, share if report.phase == "train" else 0.0)
@@ -203,20 +222,37 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
         print(frame.to_json(orient="records", indent=1))
         return frame
     shown = [c for c in frame.columns if _ranked(c)]
+    if len(shown) > _WIDE >= frame["run"].nunique():
+        _out.print(_by_setting(frame, shown))
+        return frame
     ordered = frame.sort_values(shown[0], na_position="last", kind="stable") if shown else frame
-    table = Table("route", "rate", "seed", *shown, "state", box=None)
+    axes = _further_axes(frame.attrs["axes"])
+    table = Table("route", "rate", *axes, "seed", *shown, "state", box=None)
     for column in table.columns:
         column.no_wrap = True
     for _, row in ordered.head(_ROWS).iterrows():
         values = [_value(row, column) for column in shown]
         rate = f"{row['selection_rate']:g}"
-        table.add_row(str(row["route"]), rate, str(row["seed"]), *values, _ending(row))
+        settings = ["" if pd.isna(row[axis]) else str(row[axis]) for axis in axes]
+        table.add_row(str(row["route"]), rate, *settings, str(row["seed"]), *values, _ending(row))
     _out.print(table)
     if len(frame) > _ROWS:
         say(f"... and {len(frame) - _ROWS} more")
     if names.GAP_HELDOUT in frame.columns:
         say(f"gap: difference to the baseline, paired; lower is better; ± 95% {_interval(frame)}")
     return frame
+
+
+def _by_setting(frame: pd.DataFrame, shown: Sequence[str]) -> Table:
+    """Metrics as rows and runs as columns: few runs, sampled in many ways, and what that costs."""
+    runs = [row for _, row in frame.drop_duplicates("run").iterrows()]
+    table = Table("", *(f"{row['route']}, seed {row['seed']}" for row in runs), box=None)
+    for column in shown:
+        cost_column = " ".join([names.SAMPLE_FLOPS, *column.split(" ")[1:]])
+        costs = [float(row.get(cost_column, math.nan)) for row in runs]
+        prices = ["" if math.isnan(flops) else f"  {flops / 1e9:.3g} GFLOP" for flops in costs]
+        table.add_row(column, *(_value(row, column) + price for row, price in zip(runs, prices)))
+    return table
 
 
 def _ending(row: pd.Series[Any]) -> str:

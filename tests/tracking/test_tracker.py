@@ -74,7 +74,7 @@ def test_a_store_that_hangs_does_not_hold_the_sweep() -> None:
     live = LiveSync(lambda: Recorder(seconds=5), "s", every=100).start()
     before = time.monotonic()
     live.stop(timeout=0.1)
-    assert time.monotonic() - before < 2
+    assert time.monotonic() - before < 4
     assert live.error is not None and "`tread-lab sync`" in live.error
 
 

@@ -20,7 +20,7 @@ def build_backbone(spec: RunSpec) -> nn.Module:
 
 def fp32_blocks(spec: RunSpec) -> Collection[int]:
     """Blocks that stay in fp32: around the end j of every route, after `spec.fp32_block`."""
-    if spec.fp32_block == "off" or spec.precision == "fp32":
+    if spec.fp32_block == "off":
         return ()
     after = 1 if spec.fp32_block == "j+1" else 0
     ends = (route.blocks[-1] + after for route in spec.routes)

@@ -9,7 +9,7 @@ from tread_lab.spec.run import ModelSpec
 FP32 = 4  # bytes
 
 
-def block_macs(model: ModelSpec, n: int) -> int:
+def block_macs(model: ModelSpec, n: int, *, attention: bool = True) -> int:
     """Multiply-accumulates of a block; elementwise work is not counted, a scan's recurrence is.
 
     DiT: qkv 3 d^2, projection d^2, MLP 2 d h (SwiGLU 3 d h) per token; attention n^2 d for QK^T and
@@ -21,6 +21,9 @@ def block_macs(model: ModelSpec, n: int) -> int:
     Mamba: input and output maps 6 d^2; in each direction the step and state maps
     e (r + 2 s) + r e, the convolution 4 e, the scan 4 e s (delta A, delta x B, a h, C h) per token;
     adaLN 3 d^2.
+
+    Args:
+        attention: count the 2 n^2 d of attention, which some papers leave out.
     """
     d, h = model.width, model.hidden
     if model.backbone == "rwkv":
@@ -28,7 +31,8 @@ def block_macs(model: ModelSpec, n: int) -> int:
     if model.backbone == "mamba":
         e, r, s = _mamba(model)
         return n * (3 * d * e + 2 * e * (2 * r + 2 * s + 4 + 4 * s)) + 3 * d * d
-    return n * (4 * d * d + _matrices(model) * d * h) + 2 * n * n * d + 6 * d * d
+    quadratic = 2 * n * n * d if attention else 0
+    return n * (4 * d * d + _matrices(model) * d * h) + quadratic + 6 * d * d
 
 
 def block_parameters(model: ModelSpec) -> int:

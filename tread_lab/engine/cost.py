@@ -15,7 +15,7 @@ FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
 FLOPS_PER_MAC = 2
 TRAIN_PER_FORWARD = 3  # the backward pass costs two forward passes
 FP32 = 4  # bytes; weights, EMA and moments stay fp32 in every precision
-BF16 = 2
+HALF = 2  # bf16 and fp16
 
 
 @dataclass(frozen=True)
@@ -76,18 +76,23 @@ class Cost:
         return state + self.micro_batch * self.activation_bytes
 
 
-def cost(spec: RunSpec, *, learn_sigma: bool = False) -> Cost:
-    """The cost of `spec`; `learn_sigma` doubles the output channels, as in the original DiT."""
+def cost(spec: RunSpec, *, learn_sigma: bool = False, attention: bool = True) -> Cost:
+    """The cost of `spec`.
+
+    Args:
+        learn_sigma: twice the output channels, as in the original DiT.
+        attention: count the 2 n^2 d of attention, which some papers leave out.
+    """
     c_out = spec.data.channels * (2 if learn_sigma else 1)
     tokens = tokens_per_block(spec)
-    low = FP32 if spec.precision == "fp32" else BF16
+    low = HALF if spec.precision in ("bf16", "fp16") else FP32
     parameters = _parameters(spec, c_out)
     return Cost(
         parameters=parameters,
         positions=spec.tokens * spec.model.width,
         tokens=tokens,
-        dense_macs=_forward_macs(spec, (spec.tokens,) * spec.model.depth, c_out),
-        routed_macs=_forward_macs(spec, tokens, c_out),
+        dense_macs=_forward_macs(spec, (spec.tokens,) * spec.model.depth, c_out, attention),
+        routed_macs=_forward_macs(spec, tokens, c_out, attention),
         images=spec.train.steps * spec.train.batch,
         activation_bytes=sum(block_cost.kept_bytes(spec.model, n, low) for n in tokens),
         cast_bytes=0 if low == FP32 else low * parameters,
@@ -108,9 +113,9 @@ def tokens_per_block(spec: RunSpec) -> tuple[int, ...]:
     return tuple(tokens)
 
 
-def block_macs(n: int, d: int, *, mlp_ratio: float = 4.0) -> int:
+def block_macs(n: int, d: int, *, mlp_ratio: float = 4.0, attention: bool = True) -> int:
     """C(n) = 12 n d^2 + 2 n^2 d + 6 d^2: the published DiT block with an MLP of ratio 4."""
-    return block_cost.block_macs(_published_block(d, mlp_ratio), n)
+    return block_cost.block_macs(_published_block(d, mlp_ratio), n, attention=attention)
 
 
 def block_parameters(d: int, *, mlp_ratio: float = 4.0) -> int:
@@ -213,13 +218,13 @@ def _parameters(spec: RunSpec, c_out: int) -> int:
     return patches + timestep + labels + blocks + final
 
 
-def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int) -> int:
+def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int, attention: bool) -> int:
     N, d, p, c = spec.tokens, spec.model.width, spec.model.patch, spec.data.channels
     embeddings = N * p * p * c * d + FREQUENCIES * d + d * d
     final = 2 * d * d + N * d * p * p * c_out
     counts = {n: tokens.count(n) for n in set(tokens)}
-    blocks = sum(k * block_cost.block_macs(spec.model, n) for n, k in counts.items())
-    return embeddings + blocks + final
+    macs = {n: block_cost.block_macs(spec.model, n, attention=attention) for n in counts}
+    return embeddings + sum(k * macs[n] for n, k in counts.items()) + final
 
 
 def _runs(tokens: tuple[int, ...]) -> str:

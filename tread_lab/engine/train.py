@@ -16,11 +16,15 @@ from tread_lab.spec.run import RunSpec
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands after an optimizer step; `loss` is the newest logged mean."""
+    """Where a run stands after an optimizer step; `loss` is the newest logged mean.
+
+    `overflows` counts the steps that fp16 had skipped by then.
+    """
 
     step: int
     steps: int
     loss: float
+    overflows: int = 0
 
 
 class Diverged(Exception):
@@ -45,9 +49,9 @@ def train(spec: RunSpec, folder: RunFolder, device: torch.device) -> Iterator[Pr
                     run.log_window()
                     if not math.isfinite(run.loss):
                         raise Diverged(f"training loss {run.loss} at step {run.step}")
-                if run.due(spec.execution.checkpoint_every):
+                if run.due(spec.execution.checkpoint_every, also=spec.execution.keep_steps):
                     saved = run.save()
-                yield Progress(run.step, spec.train.steps, run.loss)
+                yield Progress(run.step, spec.train.steps, run.loss, run.overflows)
         except GeneratorExit:
             if run.step > saved:
                 run.save()

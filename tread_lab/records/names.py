@@ -8,6 +8,7 @@ from tread_lab.spec.run import RunSpec
 TRAIN_LOSS = "train/loss"  # mean over the steps since the entry before
 LEARNING_RATE = "train/lr"
 GRADIENT_NORM = "train/gradient_norm"
+OVERFLOWS = "train/overflows"  # steps that fp16 skipped so far
 HELDOUT_LOSS = "heldout/loss"  # dense forward, EMA weights
 HELDOUT_ROUTED = "heldout/loss_routed"  # forward under the training routes
 GAP_TRAIN = "gap/train"  # routed forward of the model - dense baseline
@@ -17,6 +18,7 @@ SIMILARITY = "similarity/adjacent"  # mean cosine between neighbouring blocks
 IMAGES_PER_S = "throughput/images_per_s"
 STEP_SECONDS = "throughput/step_seconds"
 TRAIN_FLOPS = "cost/train_flops"  # executed: 3 x forward, routes counted
+SAMPLE_FLOPS = "cost/sample_flops"  # one image: all calls of the solver, guidance and routes
 TRAIN_SECONDS = "cost/train_seconds"
 MFU = "cost/mfu"
 PEAK_MEMORY = "cost/peak_memory_bytes"
@@ -50,6 +52,8 @@ def parameters(spec: RunSpec) -> dict[str, str | int | float]:
         "route_end": int(routes[0].end) if routes else "",
         "route_length": sum(len(route.blocks) for route in routes),
         "selection_rate": routes[0].rate if routes else 0.0,
+        "process": spec.process.kind,
         "precision": spec.precision,
+        "fp32_block": spec.fp32_block,
         "seed": spec.seed,
     }

@@ -120,7 +120,19 @@ class EDMSpec:
         _positive(self, "p_std", "sigma_data")
 
 
-ProcessSpec = EDMSpec
+@dataclass(frozen=True, kw_only=True)
+class FlowSpec:
+    """Flow matching on straight paths, as SiT trains (z_t = (1 - t) x + t eps, target eps - x).
+
+    Attributes:
+        time: training distribution of t: `logit_normal` is sigmoid(N(0, 1)), or `uniform`.
+    """
+
+    kind: Literal["flow"] = "flow"
+    time: Literal["logit_normal", "uniform"] = "logit_normal"
+
+
+ProcessSpec = EDMSpec | FlowSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +206,7 @@ class ExecutionSpec:
         log_every: steps between two entries of the log.
         checkpoint_every: steps between two checkpoints.
         keep_checkpoints: newest checkpoints that stay on disk.
+        keep_steps: steps after which a checkpoint is written and never removed.
         workers: processes that read data ahead.
         compile: run the blocks through torch.compile.
     """
@@ -202,11 +215,14 @@ class ExecutionSpec:
     log_every: int = 100
     checkpoint_every: int = 5_000
     keep_checkpoints: int = 2
+    keep_steps: tuple[int, ...] = ()
     workers: int = 0
     compile: bool = False
 
     def __post_init__(self) -> None:
         _positive(self, "micro_batch", "log_every", "checkpoint_every", "keep_checkpoints")
+        if any(step < 1 for step in self.keep_steps):
+            raise UserError(f"keep_steps: {list(self.keep_steps)} must be positive steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,9 +231,11 @@ class RunSpec:
 
     Attributes:
         routes: sequential, disjoint routes; none is the dense network.
-        precision: arithmetic of the forward and backward pass; weights stay fp32.
-        fp32_block: which block around the end j of a route is kept in fp32 under bf16: the paper
-            says `j`, the official code does `j+1`.
+        precision: arithmetic of the forward and backward pass; weights stay fp32. `tf32` rounds
+            the inputs of matrix products, `fp16` scales the loss and skips steps that overflow.
+        fp32_block: which block around the end j of a route is kept in fp32 under bf16 and fp16: the
+            paper says `j`, the official code does `j+1`. It is `off` where there is nothing to
+            keep: without a route, in fp32 and in tf32.
         seed: names every random draw of the run together with (step, sample).
     """
 
@@ -226,7 +244,7 @@ class RunSpec:
     process: ProcessSpec = field(default_factory=EDMSpec)
     routes: tuple[RouteSpec, ...] = ()
     train: TrainSpec = field(default_factory=TrainSpec)
-    precision: Literal["fp32", "bf16"] = "bf16"
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] = "bf16"
     fp32_block: Literal["off", "j", "j+1"] = "j+1"
     seed: int = 0
     execution: ExecutionSpec = field(default_factory=ExecutionSpec)
@@ -241,6 +259,8 @@ class RunSpec:
         routes = resolve_routes(self.routes, self.model.depth)
         check_selections(routes, self.tokens, scans=self.model.scans)
         object.__setattr__(self, "routes", routes)
+        if not routes or self.precision in ("fp32", "tf32"):
+            object.__setattr__(self, "fp32_block", "off")
 
     @property
     def tokens(self) -> int:

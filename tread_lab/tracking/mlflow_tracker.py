@@ -324,6 +324,9 @@ def _client(uri: str) -> MlflowClient:
     if path is None:
         return MlflowClient(tracking_uri=uri)
     if not path.exists() or path.stat().st_size == 0:
+        for left in path.parent.glob(f".{path.name}.*"):  # by a starter that was killed
+            if left.suffix != ".lock":
+                left.unlink()
         with replacing(path) as temporary:
             MlflowClient(tracking_uri=f"sqlite:///{temporary}")
     # MLflow keeps one connection per URI, even to a file that was deleted and made again:
