@@ -223,10 +223,8 @@ def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int, attention:
     embeddings = N * p * p * c * d + FREQUENCIES * d + d * d
     final = 2 * d * d + N * d * p * p * c_out
     counts = {n: tokens.count(n) for n in set(tokens)}
-    blocks = (
-        k * block_cost.block_macs(spec.model, n, attention=attention) for n, k in counts.items()
-    )
-    return embeddings + final + sum(blocks)
+    macs = {n: block_cost.block_macs(spec.model, n, attention=attention) for n in counts}
+    return embeddings + sum(k * macs[n] for n, k in counts.items()) + final
 
 
 def _runs(tokens: tuple[int, ...]) -> str:

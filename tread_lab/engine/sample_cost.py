@@ -33,9 +33,9 @@ def call_macs(spec: RunSpec, sampler: SamplerSpec, *, attention: bool = True) ->
 
     def macs(rate: float) -> int:
         if rate not in known:
-            rated = (dataclasses.replace(route, rate=rate) for route in routes)
-            taken = tuple(route for route in rated if route.routed(spec.tokens))
-            run = dataclasses.replace(spec, routes=taken)
+            taken = (dataclasses.replace(route, rate=rate) for route in routes)
+            active = tuple(route for route in taken if route.routed(spec.tokens))
+            run = dataclasses.replace(spec, routes=active)
             known[rate] = cost(run, attention=attention).routed_macs
         return known[rate]
 
