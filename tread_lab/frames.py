@@ -25,6 +25,7 @@ STATES = ("completed", "pending", "interrupted", "running", "stopped", "diverged
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
 WHOLE = ("route_start", "route_end", "steps_done")
 DELTA = "delta/"
+ROUTE_AXES = ("start", "end", "route", "routes", "rate")
 LOW, HIGH, COUNT, UNIT = ":low", ":high", ":n", ":unit"
 OWN = (LOW, HIGH, COUNT)  # what a trial's gap has beside its mean
 
@@ -66,7 +67,7 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     names, gaps = _metric_names(plan, records), _gaps(plan, records)
     frame = pd.DataFrame(
         _row(trial, records[trial["run"]], gaps[trial["run"], trial["baseline"]], names)
-        for trial in plan["trials"]
+        for trial in _with_baseline_cells(plan["trials"])
     )
     axes = list(dict.fromkeys(axis for trial in plan["trials"] for axis in trial["cell"]))
     metrics = metric_columns(frame)
@@ -165,6 +166,35 @@ def _plan(lab: Lab, sweep: str | SweepFolder) -> dict[str, Any]:
     return plan
 
 
+def _with_baseline_cells(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The trials; several baselines get the axis values that all trials they serve have in common.
+
+    A sweep over precisions has a dense run in each: these are cells, not seeds of one.
+    """
+    served: dict[str, list[dict[str, Any]]] = {}
+    for trial in trials:
+        served.setdefault(trial["baseline"], []).append(trial["cell"])
+    shared = {
+        run: {a: v for a, v in cells[0].items() if all(cell.get(a) == v for cell in cells)}
+        for run, cells in served.items()
+        if run is not None
+    }
+    axes = dict.fromkeys(axis for cell in shared.values() for axis in cell)
+    told = [
+        a for a in axes if a not in ROUTE_AXES and _varies(cell.get(a) for cell in shared.values())
+    ]
+    own = {run: {a: cell[a] for a in told if a in cell} for run, cell in shared.items()}
+    return [{**trial, "cell": trial["cell"] or own.get(trial["run"], {})} for trial in trials]
+
+
+def _varies(values: Iterable[Any]) -> bool:
+    return len({repr(value) for value in values}) > 1
+
+
+def _baseline_label(trial: dict[str, Any]) -> str:
+    return f"baseline {cell_label(trial['cell'])}".rstrip()
+
+
 def _records(lab: Lab, plan: dict[str, Any]) -> dict[str, _Record]:
     """Every run of the plan read once, however many trials share it."""
     names = [trial["run"] for trial in plan["trials"]]
@@ -213,15 +243,15 @@ def _row(
         for sig, tree in record.evaluations.items()
         for metric, value in _numbers(tree).items()
     }
-    known = parameters(decode(RunSpec, trial["spec"]))
+    known, role = parameters(decode(RunSpec, trial["spec"])), trial["role"]
     return {
         "run": trial["run"],
-        "role": trial["role"],
+        "role": role,
         "seed": trial["seed"],
         "state": record.state,
         "reason": gaps.problem or record.reason,
         "baseline": trial["baseline"],
-        "cell": cell_label(trial["cell"]) or trial["role"],
+        "cell": cell_label(trial["cell"]) if role != "baseline" else _baseline_label(trial),
         **{axis: _plain(value) for axis, value in trial["cell"].items()},
         **{name: None if value == "" else value for name, value in known.items()},
         "steps_done": record.steps,

@@ -1,0 +1,73 @@
+"""A sweep over guidance on runs that are there already measures, and trains nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.runs import small_run
+from tread_lab import screen
+from tread_lab.frames import trials_frame
+from tread_lab.records.layout import Lab
+from tread_lab.spec import UserError, decode, encode
+from tread_lab.spec.sweep import Experiment, SweepSpec
+from tread_lab.sweep.execute import InlineExecutor
+from tread_lab.sweep.plan import Plan, make_plan, store_plan
+from tread_lab.sweep.trial import Report
+
+BASE = Experiment(name="small", run=encode(small_run()), sampler={"steps": 2, "sigma_max": 10})
+DRAWN = {"samples": {"count": 4, "sampler": {"guidance": {"routes": ["1->1"]}}}}
+
+
+def planned(name: str, **changes: Any) -> Plan:
+    tree = {"experiment": "small", "axes": {"route": ["1->1"]}, "evaluate": [DRAWN], **changes}
+    return make_plan(name, decode(SweepSpec, tree), BASE)
+
+
+def carried_out(lab: Lab, plan: Plan) -> list[Report]:
+    store_plan(lab.sweep(plan.name), plan)
+    reports: list[Report] = []
+    InlineExecutor(device="cpu").run(lab, plan.open_tasks(lab), reports.append)
+    return reports
+
+
+def test_a_guidance_sweep_over_finished_runs_trains_nothing(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    trained = carried_out(lab, planned("train"))
+    assert {report.phase for report in trained} == {"train", "evaluate", "completed"}
+    logs = {path: path.read_bytes() for path in tmp_path.glob("runs/*/log.jsonl")}
+    guidance = {"guidance": [1, 2, {"weight": 1.5, "weak": {"rate": 0.5}}]}
+    plan = planned("guide", sampler_axes=guidance)
+    assert [task.spec for task in plan.tasks] == [task.spec for task in planned("train").tasks]
+    measured = carried_out(lab, plan)
+    assert {report.phase for report in measured} == {"evaluate", "completed"}
+    assert {path: path.read_bytes() for path in tmp_path.glob("runs/*/log.jsonl")} == logs
+    assert not plan.open_tasks(lab)
+    frame = trials_frame(lab, "guide")
+    settings = ["w=1", "w=2 CFG", "w=1.5 SG(0/0.5)"]
+    assert frame.attrs["planned"] == [f"cost/sample_flops {setting}" for setting in settings]
+    assert frame[frame.attrs["planned"]].notna().all(axis=None)
+
+
+def test_what_an_evaluation_will_lack_is_refused_before_anything_is_trained() -> None:
+    dense = {"samples": {"sampler": {"guidance": {"strong": {"rate": 0.5}}}}}
+    with pytest.raises(UserError, match="trained without routes"):
+        assert planned("s", evaluate=[dense]).tasks
+    early = {"guidance": [{"weight": 2, "weak": {"step": 3}}]}
+    with pytest.raises(UserError, match=r"add it to execution.keep_steps"):
+        assert planned("s", sampler_axes=early).tasks
+    kept = {"fixed": {"execution": {"keep_steps": [3]}}, "sampler_axes": early}
+    assert planned("s", **kept).disk_bytes > planned("s").disk_bytes
+
+
+def test_overflows_are_said_once_for_each_run(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = planned("s")
+    runs = [trial.run for trial in plan.trials]
+    with screen.progress(plan, Lab(Path("nowhere")), plan.tasks, lanes=1) as watch:
+        for step, overflows in ((1, 0), (2, 1), (3, 1), (4, 2)):
+            for run in runs:
+                watch(Report(run, "train", step, 6, 0.5, overflows))
+    said = capsys.readouterr().err
+    assert said.count("a step overflowed in fp16 and was skipped") == len(runs)
