@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,24 @@ class _Record:
     costs: dict[str, float] = field(default_factory=dict)
     evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)  # by signature
     losses: dict[str, Path] = field(default_factory=dict)  # by signature
+    folders: int = 0  # evaluations begun, those without numbers too
+
+
+@dataclass
+class Memory:
+    """What earlier readings of a sweep found, so that only what has changed is read again.
+
+    Attributes:
+        records: by run, with the stamp of its folder; only runs that have ended and whose
+            evaluations are whole.
+        parameters: by run, `names.parameters` of its spec.
+    """
+
+    records: dict[str, tuple[_Stamp, _Record]] = field(default_factory=dict)
+    parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+_Stamp = tuple[int, int]  # of result.json and of the folder of evaluations, in nanoseconds
 
 
 @dataclass(frozen=True)
@@ -48,7 +67,9 @@ class _Gaps:
     problem: str = ""
 
 
-def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
+def trials_frame(
+    lab: Lab, sweep: str | SweepFolder, *, memory: Memory | None = None
+) -> pd.DataFrame:
     """One row per trial of the plan, in plan order.
 
     Columns: run, role, seed, state, reason, baseline (the run it is compared with), cell (its axis
@@ -57,13 +78,19 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     and costs. Metric columns are those with `/` or `@` in their name. **Only completed runs have
     numbers**: any other trial is a row with its state and NaN.
 
+    Where a sweep has baselines of several kinds, each has the axis values in which they differ.
+
+    Args:
+        memory: makes the next reading of the same sweep quick.
+
     `frame.attrs["axes"]` lists the axis columns.
     """
-    plan = _plan(lab, sweep)
-    records = _records(lab, plan)
+    plan = with_baseline_cells(_plan(lab, sweep))
+    memory = Memory() if memory is None else memory
+    records = _records(lab, plan, memory)
     names, gaps = _metric_names(plan, records), _gaps(plan, records)
     frame = pd.DataFrame(
-        _row(trial, records[trial["run"]], gaps[trial["run"], trial["baseline"]], names)
+        _row(trial, records[trial["run"]], gaps[trial["run"], trial["baseline"]], names, memory)
         for trial in plan["trials"]
     )
     axes = list(dict.fromkeys(axis for trial in plan["trials"] for axis in trial["cell"]))
@@ -75,6 +102,37 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     frame = frame.astype({column: kind for column, kind in types.items() if column in frame})
     frame.attrs["axes"] = axes
     return frame
+
+
+def with_baseline_cells(plan: dict[str, Any]) -> dict[str, Any]:
+    """The plan with the axis values of its baselines: those that tell one from another.
+
+    A baseline has a value of an axis if all trials compared with it share that value, and another
+    baseline has another one: the training budget of a sweep over budgets, never the route.
+    """
+    shared: dict[str, dict[str, set[str]]] = {}
+    values: dict[tuple[str, str], Any] = {}
+    for trial in plan["trials"]:
+        if trial["baseline"]:
+            axes = shared.setdefault(trial["baseline"], {})
+            for axis, value in trial["cell"].items():
+                axes.setdefault(axis, set()).add(repr(value))
+                values[axis, repr(value)] = value
+    one = {run: {a: v for a, v in axes.items() if len(v) == 1} for run, axes in shared.items()}
+    told = {
+        axis
+        for axis in {axis for axes in one.values() for axis in axes}
+        if len({next(iter(axes[axis])) for axes in one.values() if axis in axes}) > 1
+    }
+    cells = {
+        run: {axis: values[axis, next(iter(v))] for axis, v in axes.items() if axis in told}
+        for run, axes in one.items()
+    }
+    trials = [
+        {**t, "cell": cells.get(t["run"]) or t["cell"]} if t["role"] == "baseline" else t
+        for t in plan["trials"]
+    ]
+    return {**plan, "trials": trials}
 
 
 def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
@@ -161,11 +219,32 @@ def _plan(lab: Lab, sweep: str | SweepFolder) -> dict[str, Any]:
     return plan
 
 
-def _records(lab: Lab, plan: dict[str, Any]) -> dict[str, _Record]:
+def _records(lab: Lab, plan: dict[str, Any], memory: Memory) -> dict[str, _Record]:
     """Every run of the plan read once, however many trials share it."""
     names = [trial["run"] for trial in plan["trials"]]
     baselines = [trial["baseline"] for trial in plan["trials"] if trial["baseline"]]
-    return {name: _record(lab.run(name)) for name in dict.fromkeys([*names, *baselines])}
+    return {n: _remembered(lab.run(n), memory) for n in dict.fromkeys([*names, *baselines])}
+
+
+def _remembered(run: RunFolder, memory: Memory) -> _Record:
+    """The record of a run, read only if its folder has changed since it was read whole."""
+    stamp = _stamp(run)
+    known = memory.records.get(run.name)
+    if known is not None and known[0] == stamp:
+        return known[1]
+    record = _record(run)
+    whole = len(record.evaluations) == record.folders
+    if record.state == "completed" and whole and stamp is not None:
+        memory.records[run.name] = (stamp, record)
+    return record
+
+
+def _stamp(run: RunFolder) -> _Stamp | None:
+    try:
+        result = os.stat(run.path / "result.json").st_mtime_ns  # noqa: PTH116 - called often
+        return result, os.stat(run.path / "evaluations").st_mtime_ns  # noqa: PTH116
+    except OSError:
+        return None
 
 
 def _record(run: RunFolder) -> _Record:
@@ -185,6 +264,7 @@ def _record(run: RunFolder) -> _Record:
         costs=_costs(result),
         evaluations={path.name: tree for path, tree in done.items()},
         losses={p.name: p / "losses.npz" for p, kind in kinds.items() if kind == "heldout_loss"},
+        folders=sum(1 for _ in run.path.glob("evaluations/*")),
     )
 
 
@@ -199,13 +279,17 @@ def _row(
     record: _Record,
     gaps: _Gaps,
     names: dict[tuple[str, str], str],
+    memory: Memory,
 ) -> dict[str, Any]:
     values = {
         names[sig, metric]: value
         for sig, tree in record.evaluations.items()
         for metric, value in tree["metrics"].items()
     }
-    known = parameters(decode(RunSpec, trial["spec"]))
+    known = memory.parameters.get(trial["run"])
+    if known is None:
+        known = parameters(decode(RunSpec, trial["spec"]))
+        memory.parameters[trial["run"]] = known
     return {
         "run": trial["run"],
         "role": trial["role"],
