@@ -35,6 +35,7 @@ class Pareto:
 
     Attributes:
         metric: the quality; for a gap the baseline is 0.
+        cells: (role, cell) of each, as `cells_frame` has them.
         names: routes, with what else varies.
         dense: [points], which are baselines.
         cost: training FLOPs, routes counted; over the baseline's where there is one baseline.
@@ -46,6 +47,7 @@ class Pareto:
     """
 
     metric: str
+    cells: tuple[tuple[str, str], ...]
     names: tuple[str, ...]
     dense: NDArray[np.bool_]
     cost: Array
@@ -84,6 +86,7 @@ def pareto(frame: pd.DataFrame, metric: str = "gap/heldout") -> Pareto:
     shown = pd.DataFrame({"value": value, "unit": cells[metric + UNIT], "n": cells["completed"]})
     return Pareto(
         metric=metric,
+        cells=tuple(zip(cells["role"], cells["cell"])),
         names=tuple(names[done]),
         dense=dense.to_numpy(bool),
         cost=cost,

@@ -136,7 +136,8 @@ class Page:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             value = self.js(
-                f"(() => {{ try {{ return {expression} }} catch {{ return null }} }})()"
+                f"(() => {{ try {{ const v = {expression};"
+                " return v instanceof Node ? true : v } catch { return null } })()"
             )
             if value:
                 return value
