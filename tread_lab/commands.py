@@ -180,6 +180,22 @@ def figures(options: Namespace) -> int:
     return 0
 
 
+def report(options: Namespace) -> int:
+    """Write one self-contained HTML file about a sweep."""
+    from analysis.report import write_report
+
+    print(write_report(Lab.at(options.root), options.name, options.output))
+    return 0
+
+
+def dashboard(options: Namespace) -> int:
+    """Serve the dashboard of this lab until interrupted."""
+    from dashboards.app import serve
+
+    serve(Lab.at(options.root), host=options.host, port=options.port, say=screen.say)
+    return 0
+
+
 def cost(options: Namespace) -> int:
     """Exact cost of a model under its routes; nothing is built."""
     from tread_lab.engine import cost as costs

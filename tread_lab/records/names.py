@@ -23,7 +23,7 @@ TRAIN_SECONDS = "cost/train_seconds"
 MFU = "cost/mfu"
 PEAK_MEMORY = "cost/peak_memory_bytes"
 
-HIGHER_IS_BETTER = ("is@", "precision", "recall", "throughput/", "cost/mfu")
+HIGHER_IS_BETTER = ("is@", "precision", "recall", IMAGES_PER_S, MFU)
 
 
 def sample_metric(metric: str, extractor: str, count: int) -> str:
