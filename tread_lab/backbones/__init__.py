@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from torch import nn
 
+from tread_lab.backbones.bypass import build_re_entry
 from tread_lab.backbones.dit import DiT
 from tread_lab.spec.run import RunSpec
 
@@ -12,7 +13,8 @@ def build_backbone(spec: RunSpec) -> nn.Module:
     """The network of a run, freshly initialised: the only switch on the architecture."""
     data = spec.data
     shape = {"channels": data.channels, "size": data.size, "classes": data.classes}
-    return DiT(spec.model, **shape, fp32_blocks=fp32_blocks(spec))
+    re_enter = build_re_entry(spec)
+    return DiT(spec.model, **shape, fp32_blocks=fp32_blocks(spec), re_enter=re_enter)
 
 
 def fp32_blocks(spec: RunSpec) -> Collection[int]:

@@ -18,6 +18,7 @@ from tread_lab.backbones.parts import (
     modulate,
     sincos_positions,
 )
+from tread_lab.routing.re_entry import IDENTITY, ReEntry
 from tread_lab.routing.select import RoutePlan
 from tread_lab.routing.walk import Observer, walk
 from tread_lab.spec.run import ModelSpec
@@ -41,12 +42,12 @@ class DiTBlock(nn.Module):
 
 
 class FinalLayer(nn.Module):
-    """Modulated norm and the linear map to pixels of a patch."""
+    """Modulated norm and the linear map to pixels of a patch; conditioned by c of width `cond`."""
 
-    def __init__(self, width: int, patch: int, channels: int) -> None:
+    def __init__(self, width: int, patch: int, channels: int, cond: int | None = None) -> None:
         super().__init__()
         self.linear = nn.Linear(width, patch * patch * channels)
-        self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(width, 2 * width))
+        self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(cond or width, 2 * width))
 
     def forward(self, x_BND: Tensor, c_BD: Tensor) -> Tensor:
         shift_BD, scale_BD = self.adaLN_modulation(c_BD).chunk(2, dim=1)
@@ -74,6 +75,7 @@ class DiT(nn.Module):
     Args:
         fp32_blocks: blocks that stay in fp32 under autocast.
         out_channels: channels of the output; published checkpoints have 2 C (learned variance).
+        re_enter: what stands at the end of a route; it may have parameters of its own.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class DiT(nn.Module):
         classes: int,
         fp32_blocks: Collection[int] = (),
         out_channels: int | None = None,
+        re_enter: ReEntry = IDENTITY,
     ) -> None:
         super().__init__()
         self.spec, self.classes = spec, classes
@@ -98,8 +101,10 @@ class DiT(nn.Module):
         self.pos_embed = nn.Parameter(positions_1ND, requires_grad=False)
         blocks = (DiTBlock(spec.width, spec.heads, hidden) for _ in range(spec.depth))
         self.blocks = nn.ModuleList(blocks)
-        self.final_layer = FinalLayer(spec.width, spec.patch, self.out_channels)
+        last_width = re_enter.width or spec.width
+        self.final_layer = FinalLayer(last_width, spec.patch, self.out_channels, spec.width)
         self._initialise()
+        self.re_enter = re_enter  # after the rest: it has initialised itself
 
     def forward(
         self,
@@ -116,7 +121,15 @@ class DiT(nn.Module):
         """
         x_BND = self.x_embedder(x_BCHW) + self.pos_embed
         c_BD = self.t_embedder(t_B) + self.y_embedder(y_B)
-        x_BND = walk(self.blocks, x_BND, c_BD, plan=plan, fp32=self.fp32_blocks, observe=observe)
+        x_BND = walk(
+            self.blocks,
+            x_BND,
+            c_BD,
+            plan=plan,
+            fp32=self.fp32_blocks,
+            observe=observe,
+            re_enter=self.re_enter,
+        )
         return self._unpatchify(self.final_layer(x_BND, c_BD))
 
     def _unpatchify(self, x_BND: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Diffusion processes: what noise does to data, what is learned, what is integrated."""
 
 from tread_lab.diffusion.edm import EDM
-from tread_lab.diffusion.process import Network, Process
+from tread_lab.diffusion.process import Network, Outcome, Process
 from tread_lab.spec.run import ProcessSpec
 
 
@@ -10,4 +10,4 @@ def build_process(spec: ProcessSpec) -> Process:
     return EDM(spec)
 
 
-__all__ = ["EDM", "Network", "Process", "build_process"]
+__all__ = ["EDM", "Network", "Outcome", "Process", "build_process"]
