@@ -21,14 +21,18 @@ from tread_lab.records import names
 from tread_lab.records.frames import trials_frame
 from tread_lab.records.layout import Lab, RunFolder, SweepFolder
 from tread_lab.spec.run import RunSpec
+from tread_lab.spec.signature import signature
 from tread_lab.sweep.estimate import Estimate
 from tread_lab.sweep.plan import Plan, load_plan
 from tread_lab.sweep.trial import Report, Task
 
 Watch = Callable[[Report], None]
+ROUTE_AXES = ("start", "end", "rate", "route", "routes")  # told by the columns route and rate
 _ROWS = 40  # longer tables show their head and count the rest
 _QUIET_SECONDS = 20.0  # between two lines of progress where there is no terminal
 _out = Console(stderr=True, highlight=False, soft_wrap=True)
+if not _out.is_terminal:
+    _out.width = max(_out.width, 160)  # a file has no margin at which tables need to break
 
 
 def say(text: str) -> None:
@@ -41,13 +45,16 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     tasks, spec = plan.tasks, plan.trials[0].spec
     baselines = sum(trial.role == "baseline" for trial in plan.trials)
     say(f"{plan.name}: {plan.question}" if plan.question else plan.name)
-    columns = ("run", "route", "rate", "seed", "speed-up", "train FLOPs", "state")
+    settings = _settings(plan)
+    extra = [*(["setting"] if any(settings.values()) else []), *_family_column(tasks)]
+    columns = ("run", "route", "rate", *extra, "seed", "speed-up", "train FLOPs", "state")
     table = Table(*columns, box=None)
     for task in tasks[:_ROWS]:
-        about, price = names.parameters(task.spec), cost(task.spec)
-        row = [about["route"], about["selection_rate"], about["seed"], f"{price.speedup:.2f}x"]
-        state = lab.run_of(task.spec).state()
-        table.add_row(lab.run_of(task.spec).name, *map(str, row), f"{price.train_flops:.2e}", state)
+        about, price, folder = names.parameters(task.spec), cost(task.spec), lab.run_of(task.spec)
+        more = {"setting": settings.get(folder.name, "parent"), "starts from": about["starts_from"]}
+        row = [about["route"], about["selection_rate"], *(more[c] for c in extra), about["seed"]]
+        price_row = (f"{price.speedup:.2f}x", f"{price.train_flops:.2e}", folder.state())
+        table.add_row(folder.name, *map(str, row), *price_row)
     _out.print(table)
     if len(tasks) > _ROWS:
         say(f"... and {len(tasks) - _ROWS} more")
@@ -55,14 +62,35 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
         examples = "; ".join(_cell(cell) for cell in hole.examples[:2])
         say(f"{hole.count} cells left out by {hole.reason} (e.g. {examples})")
     shape = f"{spec.train.steps} steps of {spec.train.batch}"
+    parents = len(tasks) - len({trial.run for trial in plan.trials})
     say(
-        f"{len(tasks)} runs of {plan.experiment} ({spec.model.name} on {spec.data.source}, {shape}):"
-        f" {baselines} baseline, {len(plan.trials) - baselines} trials"
+        f"{len(tasks)} runs of {plan.experiment} ({spec.model.name} on {spec.data.source},"
+        f" {shape}): {baselines} baseline, {len(plan.trials) - baselines} trials"
+        + (f", {parents} parents that others start from" if parents else "")
     )
     say(
         f"{plan.train_flops:.2e} training FLOPs, {_bytes(plan.disk_bytes)} of checkpoints at most;"
         f" {_estimate(estimate, lanes)}"
     )
+
+
+def _settings(plan: Plan) -> dict[str, str]:
+    """Run -> the axis values of its trials that route and rate do not tell; baselines have none."""
+    found: dict[str, str] = {}
+    for trial in plan.trials:
+        cell = {k: v for k, v in trial.cell.items() if k not in ROUTE_AXES}
+        found[trial.run] = found.get(trial.run) or ", ".join(map(_setting, cell.items()))
+    return found
+
+
+def _setting(item: tuple[str, Any]) -> str:
+    """A name speaks for itself, a number needs its field's."""
+    key, value = item
+    return value if isinstance(value, str) else f"{key.rpartition('.')[2]}={value}"
+
+
+def _family_column(tasks: Sequence[Task]) -> list[str]:
+    return ["starts from"] if any(task.spec.init_from for task in tasks) else []
 
 
 def _estimate(estimate: Estimate, lanes: int) -> str:
@@ -77,7 +105,7 @@ def _estimate(estimate: Estimate, lanes: int) -> str:
 @contextmanager
 def progress(plan: Plan, lab: Lab, todo: Sequence[Task], lanes: int) -> Iterator[Watch]:
     """Live progress of a sweep: a bar and the running trials, or a line now and then."""
-    labels = {trial.run: _label(trial.spec) for trial in plan.trials}
+    labels = {lab.run_of(task.spec).name: _label(task.spec) for task in plan.tasks}
     board = _Board({lab.run_of(task.spec).name: task for task in todo}, labels)
     with _bars(board) if _out.is_terminal else _lines(board) as refresh:
 
@@ -89,12 +117,10 @@ def progress(plan: Plan, lab: Lab, todo: Sequence[Task], lanes: int) -> Iterator
 
 
 @contextmanager
-def run_progress(spec: RunSpec) -> Iterator[Watch]:
-    """Live progress of one run."""
-    from tread_lab.spec.signature import signature
-
-    name = signature(spec)
-    board = _Board({name: Task(spec)}, {name: _label(spec)})
+def run_progress(todo: Sequence[Task]) -> Iterator[Watch]:
+    """Live progress of one run and of those it starts from."""
+    tasks = {signature(task.spec): task for task in todo}
+    board = _Board(tasks, {name: _label(task.spec) for name, task in tasks.items()})
     with _bars(board) if _out.is_terminal else _lines(board) as refresh:
 
         def watch(report: Report) -> None:
@@ -204,12 +230,15 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
     shown = [c for c in frame.columns if _ranked(c)]
     key = next((c for c in (names.GAP_HELDOUT, *shown) if c in frame.columns), None)
     ordered = frame if key is None else frame.sort_values(key, na_position="last", kind="stable")
-    table = Table("route", "rate", "seed", *shown, "state", box=None)
+    settings = [axis for axis in frame.attrs["axes"] if axis not in ROUTE_AXES]
+    titles = (axis.rpartition(".")[2] for axis in settings)
+    table = Table("route", "rate", *titles, "seed", *shown, "state", box=None)
     for _, row in ordered.head(_ROWS).iterrows():
         values = [_value(row, column) for column in shown]
         state = row["state"] if row["state"] != "failed" else f"failed: {row['reason']}"[:60]
         rate = f"{row['selection_rate']:g}"
-        table.add_row(str(row["route"]), rate, str(row["seed"]), *values, state)
+        cell = ["-" if pd.isna(row[axis]) else str(row[axis]) for axis in settings]
+        table.add_row(str(row["route"]), rate, *cell, str(row["seed"]), *values, state)
     _out.print(table)
     if len(frame) > _ROWS:
         say(f"... and {len(frame) - _ROWS} more")
@@ -323,9 +352,11 @@ def _step(folder: RunFolder) -> int:
 
 def _label(spec: RunSpec) -> str:
     about = names.parameters(spec)
-    if not spec.routes:
-        return f"dense, seed {spec.seed}"
-    return f"{about['route']} at {about['selection_rate']:g}, seed {spec.seed}"
+    parts = [f"{about['route']} at {about['selection_rate']:g}" if spec.routes else "dense"]
+    parts += [str(about["bypass"])] if about["bypass"] not in ("", "route") else []
+    parts += [f"loss {about['loss']}"] if about["loss"] != "plain" else []
+    parts += [f"from {str(about['starts_from'])[:6]}"] if spec.init_from else []
+    return ", ".join([*parts, f"seed {spec.seed}"])
 
 
 def _cell(cell: Mapping[str, Any]) -> str:

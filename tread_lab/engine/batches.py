@@ -60,7 +60,8 @@ class Batches:
 
     def __init__(self, spec: RunSpec, samples: Samples) -> None:
         self.spec, self.samples = spec, samples
-        self._name = (spec.seed, *(("stage", spec.generation) if spec.generation else ()))
+        generation = len(spec.ancestors)
+        self._name = (spec.seed, *(("stage", generation) if generation else ()))
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.long)
 
     def at(self, step: int) -> Batch:

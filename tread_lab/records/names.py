@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tread_lab.spec.evaluation import count_label
 from tread_lab.spec.run import RunSpec
+from tread_lab.spec.signature import signature
 
 TRAIN_LOSS = "train/loss"  # mean over the steps since the entry before
 LEARNING_RATE = "train/lr"
@@ -17,6 +18,7 @@ SIMILARITY = "similarity/adjacent"  # mean cosine between neighbouring blocks
 IMAGES_PER_S = "throughput/images_per_s"
 STEP_SECONDS = "throughput/step_seconds"
 TRAIN_FLOPS = "cost/train_flops"  # executed: 3 x forward, routes counted
+FAMILY_FLOPS = "cost/family_flops"  # the same, with those of the runs it descends from
 TRAIN_SECONDS = "cost/train_seconds"
 MFU = "cost/mfu"
 PEAK_MEMORY = "cost/peak_memory_bytes"
@@ -50,6 +52,9 @@ def parameters(spec: RunSpec) -> dict[str, str | int | float]:
         "route_end": int(routes[0].end) if routes else "",
         "route_length": sum(len(route.blocks) for route in routes),
         "selection_rate": routes[0].rate if routes else 0.0,
+        "bypass": str(spec.bypass) if routes else "",
+        "loss": str(spec.loss),
+        "starts_from": signature(spec.init_from.run) if spec.init_from else "",
         "precision": spec.precision,
         "seed": spec.seed,
     }

@@ -305,9 +305,11 @@ class RunSpec:
         return range(min(int(self.routes_from), steps), last) if self.routes else range(0)
 
     @property
-    def generation(self) -> int:
-        """How many runs lie before this one in its family."""
-        return 0 if self.init_from is None else 1 + self.init_from.run.generation
+    def ancestors(self) -> tuple[RunSpec, ...]:
+        """The runs that this one descends from, the eldest first."""
+        if self.init_from is None:
+            return ()
+        return (*self.init_from.run.ancestors, self.init_from.run)
 
     @property
     def network(self) -> Any:
