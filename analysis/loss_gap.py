@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
-from analysis.placements import measured_as, placements
+from analysis.placements import commonest, measured_as, placements
 from analysis.style import (
     BLACK,
     CYCLE,
@@ -21,7 +20,7 @@ from analysis.style import (
     power_of_ten,
     times,
 )
-from tread_lab.records.frames import delta_column
+from tread_lab.frames import delta_column
 from tread_lab.records.names import TRAIN_LOSS
 
 Array = NDArray[np.float64]
@@ -36,6 +35,7 @@ class GapByLength:
         length: blocks skipped, j - i + 1.
         start, end: the route.
         value, low, high: the gap and its interval.
+        common_start, common_end: the start and the end with most planned routes.
         rank_correlation: Spearman's, between length and gap; NaN below three points.
         measured_as: what the intervals are taken over.
     """
@@ -47,6 +47,8 @@ class GapByLength:
     value: Array
     low: Array
     high: Array
+    common_start: int
+    common_end: int
     rank_correlation: float
     measured_as: str
 
@@ -56,13 +58,13 @@ class GapOverSteps:
     """Smoothed paired differences of the training loss, one curve a route, shortest first.
 
     Attributes:
-        routes: `2->8`, by curve.
+        names: by curve, its route (`2->8`), or its whole cell where a route has several.
         length: blocks skipped, by curve.
         steps, gaps: by curve, [points] each: logged steps, and the mean over seeds.
         halflife: of the smoothing, in logged entries.
     """
 
-    routes: tuple[str, ...]
+    names: tuple[str, ...]
     length: tuple[int, ...]
     steps: tuple[NDArray[np.int64], ...]
     gaps: tuple[Array, ...]
@@ -75,8 +77,8 @@ def gap_by_length(frame: pd.DataFrame, metric: str = "gap/train") -> GapByLength
     Raises:
         UserError: no such metric, or several cells share a route (see `placements`).
     """
-    places = placements(frame, metric)
-    places = places[places["value"].notna()].sort_values(["length", "start"])
+    planned = placements(frame, metric)
+    places = planned[planned["value"].notna()].sort_values(["length", "start"])
     return GapByLength(
         metric=delta_column(metric),
         length=places["length"].to_numpy(),
@@ -85,6 +87,8 @@ def gap_by_length(frame: pd.DataFrame, metric: str = "gap/train") -> GapByLength
         value=places["value"].to_numpy(float),
         low=places["low"].to_numpy(float),
         high=places["high"].to_numpy(float),
+        common_start=commonest(planned["start"]) if len(planned) else 0,
+        common_end=commonest(planned["end"]) if len(planned) else 0,
         rank_correlation=_spearman(places["length"].to_numpy(), places["value"].to_numpy(float)),
         measured_as=measured_as(places),
     )
@@ -110,14 +114,15 @@ def gap_over_steps(
         ["route_length", "route_start"], kind="stable"
     )
     found: dict[str, tuple[int, NDArray[np.int64], Array]] = {}
-    for route, seeds in trials.groupby("route", sort=False):
+    by = "route" if trials.groupby("route")["cell"].nunique().max() == 1 else "cell"
+    for name, seeds in trials.groupby(by, sort=False):
         pairs = zip(seeds["run"], seeds["baseline"])
         gaps = [curves[a] - curves[b] for a, b in pairs if a in curves and b in curves]
         mean = pd.concat(gaps, axis=1).dropna().mean(axis=1).sort_index() if gaps else pd.Series()
         if len(mean):
             smooth = mean.ewm(halflife=halflife).mean()
             steps, length = smooth.index.to_numpy(np.int64), int(seeds["route_length"].iloc[0])
-            found[str(route)] = (length, steps, smooth.to_numpy(float))
+            found[str(name)] = (length, steps, smooth.to_numpy(float))
     lengths, steps_of, gaps_of = zip(*found.values()) if found else ((), (), ())
     return GapOverSteps(tuple(found), lengths, steps_of, gaps_of, halflife)
 
@@ -131,9 +136,13 @@ def draw_gap_by_length(gaps: GapByLength, ax: Axes) -> None:
         at = gaps.length[members] + 0.16 * (family - 1)
         value, low, high = (v[members] / scale for v in (gaps.value, gaps.low, gaps.high))
         spread = np.nan_to_num(np.stack([value - low, high - value]))
-        look = {"marker": "os^"[family], "color": CYCLE[family], "label": text}
-        ax.errorbar(at, value, spread, linestyle="none", elinewidth=0.8, **look)
-    ax.set_xlabel("route length, blocks skipped")
+        (points, *_) = ax.errorbar(at, value, spread, linestyle="none", color=CYCLE[family])
+        points.set(marker="os^"[family], label=text)
+    if gaps.measured_as:
+        ax.set_title(f"intervals: {gaps.measured_as}")
+    correlation = gaps.rank_correlation
+    told = f" (rank correlation {correlation:.2f})" if np.isfinite(correlation) else ""
+    ax.set_xlabel("route length, blocks skipped" + told)
     ax.set_ylabel(label(gaps.metric) + times(power))
     ax.locator_params(axis="x", integer=True)
     if len(gaps.value):
@@ -161,20 +170,18 @@ def draw_gap_over_steps(gaps: GapOverSteps, ax: Axes) -> None:
             bbox_to_anchor=(1.0, 0.5),
             labelspacing=0.25,
         )
+    ax.set_title(f"paired differences, smoothed over {gaps.halflife:g} logged entries")
     ax.set_xlabel("training step")
     ax.set_ylabel("Δ training loss" + times(power))
 
 
 def _families(gaps: GapByLength) -> list[tuple[NDArray[np.bool_], str]]:
     """The commonest start, then the commonest end, then the rest; empty ones fall away."""
-    if not len(gaps.length):
-        return []
-    start, end = (_commonest(values) for values in (gaps.start, gaps.end))
-    first = gaps.start == start
-    second = (gaps.end == end) & ~first
+    first = gaps.start == gaps.common_start
+    second = (gaps.end == gaps.common_end) & ~first
     found = [
-        (first, f"{start}$\\to j$"),
-        (second, f"$i\\to${end}"),
+        (first, f"{gaps.common_start}$\\to j$"),
+        (second, f"$i\\to${gaps.common_end}"),
         (~first & ~second, "other routes"),
     ]
     return [(members, text) for members, text in found if members.any()]
@@ -183,4 +190,4 @@ def _families(gaps: GapByLength) -> list[tuple[NDArray[np.bool_], str]]:
 def _spearman(x: Array, y: Array) -> float:
     if len(x) < 3 or len(set(x)) < 2 or len(set(y)) < 2:
         return float("nan")
-    return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
+    return float(pd.Series(x).rank().corr(pd.Series(y).rank()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tread_lab.records.frames import HIGH, LOW, UNIT, cells_frame, delta_column, with_delta
+from tread_lab.frames import HIGH, LOW, UNIT, cells_frame, delta_column, with_delta
 from tread_lab.spec.errors import UserError, suggest
 
 ROUTE_AXES = ("start", "end", "route", "routes")
@@ -68,6 +68,12 @@ def panels(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
         rows = frame["run"].isin(part["baseline"]) & (frame["role"] == "baseline")
         found.append((name, frame[rows | frame.index.isin(part.index)]))
     return found
+
+
+def commonest(values: pd.Series[int]) -> int:
+    """The value met most often, the smallest of equals."""
+    counts = values.value_counts()
+    return int(counts.index[counts == counts.max()].min())
 
 
 def measured_as(places: pd.DataFrame) -> str:

@@ -1,4 +1,4 @@
-"""The paper's own drawing of route placement: bars of the difference to the dense baseline (Fig. 8)."""
+"""The paper's own drawing of route placement: bars of the difference to the baseline (Fig. 8)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import paper
-from analysis.placements import measured_as, placements
+from analysis.placements import commonest, measured_as, placements
 from analysis.style import (
     BLACK,
     BLUE,
@@ -18,10 +18,9 @@ from analysis.style import (
     Axes,
     label,
     power_of_ten,
-    state_legend,
     times,
 )
-from tread_lab.records.frames import delta_column
+from tread_lab.frames import delta_column
 from tread_lab.records.names import lower_is_better
 from tread_lab.spec.errors import UserError
 
@@ -87,8 +86,8 @@ def route_bars(
     places = placements(frame, metric)
     if places.empty:
         raise UserError("this sweep places no single route: nothing to compare with the baseline")
-    start = _commonest(places["start"]) if start is None else start
-    end = _commonest(places["end"]) if end is None else end
+    start = commonest(places["start"]) if start is None else start
+    end = commonest(places["end"]) if end is None else end
     first = places[places["start"] == start].sort_values("length")
     second = places[(places["end"] == end) & (places["start"] != start)].sort_values("length")
     shown = delta_column(metric)
@@ -125,9 +124,13 @@ def draw_route_bars(bars: RouteBars, ax: Axes) -> None:
         if not np.isfinite(bar.value):
             _draw_state(ax, float(at), bar.state)
     ax.set_ylabel(label(bars.metric) + times(power))
-    handles = state_legend(dict.fromkeys(bar.state for bar in bars.bars))
-    if handles:
-        ax.legend(handles=handles, loc="best", ncols=1)
+
+
+def _bars(places: pd.DataFrame) -> tuple[Bar, ...]:
+    return tuple(
+        Bar((p["start"], p["end"]), p["value"], p["low"], p["high"], p["state"])
+        for p in places.to_dict("records")
+    )
 
 
 def _label_families(ax: Axes, bars: RouteBars, x: np.ndarray, split: int) -> None:
@@ -144,6 +147,10 @@ def _label_families(ax: Axes, bars: RouteBars, x: np.ndarray, split: int) -> Non
             middle = (places[0] + places[-1]) / 2
             below = ax.get_xaxis_transform()
             ax.text(middle, -0.13, text, transform=below, ha="center", va="top", fontsize=7)
+    looks = {STATE_LOOKS[bar.state] for bar in bars.bars if bar.state in STATE_LOOKS}
+    key = ",  ".join(sorted(f"{look.letter} {look.text}" for look in looks))
+    if key:
+        ax.text(0.5, -0.29, key, transform=ax.transAxes, ha="center", va="top", fontsize=6.5)
 
 
 def _draw_state(ax: Axes, x: float, state: str) -> None:
@@ -151,6 +158,6 @@ def _draw_state(ax: Axes, x: float, state: str) -> None:
     look = STATE_LOOKS[state]
     low, high = ax.get_ylim()
     height = 0.12 * (high - low)
-    ax.bar(x, height, width=0.78, facecolor="white", edgecolor=GREY, hatch=look.hatch)
+    ax.bar(x, height, width=0.78, fc="white", ec=GREY, lw=0.5, hatch=look.hatch)
     ax.text(x, height * 1.1, look.letter, ha="center", va="bottom", fontsize=6.5)
     ax.set_ylim(low, max(high, height * 1.9))

@@ -15,6 +15,7 @@ from analysis.style import (
     BETTER_TO_WORSE,
     BLACK,
     GREY,
+    MINUS,
     STATE_LOOKS,
     Axes,
     Rectangle,
@@ -22,11 +23,14 @@ from analysis.style import (
     ink_on,
     label,
     power_of_ten,
+    signed,
     state_legend,
     times,
 )
-from tread_lab.records.frames import delta_column
-from tread_lab.records.names import lower_is_better
+from tread_lab.frames import delta_column
+from tread_lab.records.names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, lower_is_better
+
+BASELINE_OF = {GAP_HELDOUT: HELDOUT_LOSS, GAP_TRAIN: HELDOUT_LOSS}
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class RouteGrid:
         starts, ends: block numbers of rows and columns.
         values, low, high: [S, E]; NaN where there is no number.
         states: [S, E]; `completed` where there is one, `` where no such route was planned.
-        baseline: the baseline's own value of the metric, NaN for a gap.
+        baseline: the dense baseline's own value: of the metric, or of the loss for a loss gap.
         best: the route with the best value.
     """
 
@@ -65,82 +69,83 @@ def route_grid(frame: pd.DataFrame, metric: str = "gap/heldout") -> RouteGrid:
     shape = (len(starts), len(ends))
     values, low, high = (np.full(shape, np.nan) for _ in range(3))
     states = np.full(shape, "", dtype="<U16")
-    for place in places.itertuples():
-        at = (place.start - starts[0], place.end - ends[0])
-        values[at], low[at], high[at] = place.value, place.low, place.high
-        states[at] = place.state
+    for place in places.to_dict("records"):
+        at = (place["start"] - starts[0], place["end"] - ends[0])
+        values[at], low[at], high[at] = place["value"], place["low"], place["high"]
+        states[at] = place["state"]
     best = None
     if np.isfinite(values).any():
         order = values if lower_is_better(metric) else -values
         row, column = np.unravel_index(np.nanargmin(order), shape)
         best = (starts[row], ends[column])
-    dense = frame.loc[frame["role"] == "baseline", metric]
+    dense = frame.loc[frame["role"] == "baseline", BASELINE_OF.get(metric, metric)]
     baseline = float(dense.mean()) if dense.notna().any() else np.nan
-    column_shown = delta_column(metric)
-    return RouteGrid(column_shown, starts, ends, values, low, high, states, baseline, best)
+    return RouteGrid(delta_column(metric), starts, ends, values, low, high, states, baseline, best)
 
 
 def draw_route_grid(grid: RouteGrid, ax: Axes) -> None:
     """Values in cells, the best outlined; cells without a number are hatched and lettered."""
     power = power_of_ten(grid.values)
     norm = centred(grid.values)
-    better = BETTER_TO_WORSE if lower_is_better(_plain(grid.metric)) else BETTER_TO_WORSE.reversed()
-    image = ax.imshow(grid.values, cmap=better, norm=norm, aspect="auto")
-    for row, start in enumerate(grid.starts):
-        for column, end in enumerate(grid.ends):
-            value, state = grid.values[row, column], str(grid.states[row, column])
-            if np.isfinite(value):
-                colour = ink_on(better(norm(value)))
-                text = f"{value / 10.0**power:+.1f}"
-                ax.text(column, row, text, ha="center", va="center", color=colour, fontsize=5.5)
-                outline = (start, end) == grid.best
-                _cell(ax, row, column, edge=BLACK if outline else "white", width=1.4 * outline + 0.4)
-            elif state:
-                _draw_state(ax, row, column, state)
-    _frame_axes(ax, grid)
+    lower = lower_is_better(grid.metric.removeprefix("delta/"))
+    colours = BETTER_TO_WORSE if lower else BETTER_TO_WORSE.reversed()
+    image = ax.imshow(grid.values, cmap=colours, norm=norm, aspect="auto")
+    texts = np.reshape(signed(grid.values.ravel() / 10.0**power), grid.values.shape)
+    for (row, column), value in np.ndenumerate(grid.values):
+        state = str(grid.states[row, column])
+        if np.isfinite(value):
+            _cell(ax, row, column, edge="white", width=0.8)
+            ink = ink_on(colours(norm(value)))
+            text = str(texts[row, column])
+            ax.text(column, row, text, ha="center", va="center", color=ink, fontsize=5.5)
+        elif state:
+            _draw_state(ax, row, column, state)
+    if grid.best is not None:
+        best = grid.best[0] - grid.starts[0], grid.best[1] - grid.ends[0]
+        _cell(ax, *best, edge=BLACK, width=1.3)
+    _label_axes(ax, grid)
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02, aspect=28)
-    bar.outline.set_visible(False)  # type: ignore[operator]
-    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value / 10.0**power:g}")
+    bar.outline.set_visible(False)
+    bar.ax.yaxis.set_major_formatter(lambda v, _: f"{v / 10.0**power:g}".replace("-", MINUS))
     bar.set_label(label(grid.metric) + times(power))
     handles = state_legend(dict.fromkeys(grid.states.flat))
     if handles:
-        ax.legend(
-            handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=4, borderpad=0
-        )
+        columns = len(handles) if len(handles) <= 3 else 2
+        ax.figure.legend(handles=handles, loc="outside lower center", ncols=columns)
 
 
-def _frame_axes(ax: Axes, grid: RouteGrid) -> None:
+def _label_axes(ax: Axes, grid: RouteGrid) -> None:
     ax.set_xticks(range(len(grid.ends)), [str(end) for end in grid.ends])
     ax.set_yticks(range(len(grid.starts)), [str(start) for start in grid.starts])
     ax.set_xlabel("last block skipped, $j$")
     ax.set_ylabel("first block skipped, $i$")
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
+    if np.isfinite(grid.baseline):
+        name = label(BASELINE_OF.get(grid.metric, grid.metric.removeprefix("delta/")))
+        ax.set_title(f"dense baseline: {name.replace(chr(10), '')} = {grid.baseline:.4g}")
 
 
 def _draw_state(ax: Axes, row: int, column: int, state: str) -> None:
     look = STATE_LOOKS[state]
-    _cell(ax, row, column, edge=GREY, width=0.4, hatch=look.hatch)
+    _cell(ax, row, column, edge=GREY, width=0.5, hatch=look.hatch, inset=0.04)
     plate = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
     ax.text(column, row, look.letter, ha="center", va="center", fontsize=6.5, bbox=plate)
 
 
 def _cell(
-    ax: Axes, row: int, column: int, *, edge: str, width: float, hatch: str | None = None
+    ax: Axes,
+    row: int,
+    column: int,
+    *,
+    edge: str,
+    width: float,
+    hatch: str | None = None,
+    inset: float = 0.0,
 ) -> None:
-    """Outline one cell, just inside its border."""
-    ax.add_patch(
-        Rectangle(
-            (column - 0.47, row - 0.47),
-            0.94,
-            0.94,
-            fill=False,
-            edgecolor=edge,
-            linewidth=width,
-            hatch=hatch,
-        )
+    """Outline one cell."""
+    corner, side = (column - 0.5 + inset, row - 0.5 + inset), 1 - 2 * inset
+    box = Rectangle(
+        corner, side, side, fill=False, edgecolor=edge, linewidth=width, hatch=hatch, clip_on=False
     )
-
-
-def _plain(metric: str) -> str:
-    return metric.removeprefix("delta/")
+    ax.add_patch(box)

@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
@@ -27,6 +29,7 @@ __all__ = [
     "Rectangle",
 ]
 
+MINUS = "\N{MINUS SIGN}"
 COLUMN, PAGE = 3.3, 6.9  # widths of a printed column and page, inches
 
 # Okabe and Ito's palette, told apart by every kind of colour vision.
@@ -35,9 +38,9 @@ SKY, YELLOW, BLACK, GREY = "#56B4E9", "#E69F00", "#000000", "#8C8C8C"
 CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, BLACK)
 
 BETTER_TO_WORSE = LinearSegmentedColormap.from_list("better_to_worse", [BLUE, "#F7F7F7", ORANGE])
-SEQUENTIAL: Colormap = matplotlib.colormaps["cividis"]
+SEQUENTIAL: Colormap = matplotlib.colormaps["viridis"]
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 7,
     "axes.titlesize": 7.5,
@@ -50,7 +53,7 @@ STYLE = {
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": matplotlib.cycler(color=CYCLE),
+    "axes.prop_cycle": cycler(color=CYCLE),
     "axes.titlelocation": "left",
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
@@ -114,32 +117,35 @@ def save(fig: Figure, folder: Path, name: str) -> list[Path]:
 
 def centred(values: NDArray[np.float64]) -> Normalize:
     """Colours for differences: white is zero, both signs reach equally far."""
-    finite = np.abs(values[np.isfinite(values)])
-    reach = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+    reach = _largest(values) or 1.0
     return TwoSlopeNorm(0.0, -reach, reach)
 
 
 def power_of_ten(values: NDArray[np.float64]) -> int:
-    """The k for which values / 10^k have one or two digits before the point; 0 where none is needed."""
-    finite = np.abs(values[np.isfinite(values)])
-    top = float(finite.max()) if finite.size else 0.0
-    if top == 0 or 0.5 <= top < 1000:
-        return 0
-    return math.floor(math.log10(top) - 0.3)
+    """The multiple k of 3 for which the largest of values / 10^k lies in 1..1000; 0 from 0.5 on."""
+    top = _largest(values)
+    return 0 if top == 0 or 0.5 <= top < 1000 else 3 * math.floor(math.log10(top) / 3)
 
 
 def times(power: int) -> str:
-    """` (\u00d7 10\u207b\u00b3)` for -3, nothing for 0: what an axis label adds for scaled values."""
-    digits = str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f" (× 10{digits})" if power else ""
+    """What an axis label adds for values divided by 10^power: ` (x 10^-3)`, nothing for 0."""
+    return rf" ($\times 10^{{{power}}}$)" if power else ""
+
+
+def signed(values: NDArray[np.float64]) -> list[str]:
+    """Differences with their sign, as many digits as the largest warrants; blank where NaN."""
+    top = _largest(values)
+    digits = 2 if top < 1 else 1 if top < 100 else 0
+    texts = (f"{value:+.{digits}f}" if np.isfinite(value) else "" for value in values)
+    return [text.replace("-", MINUS) for text in texts]
 
 
 def label(metric: str) -> str:
     """What an axis calls a metric column."""
     known = {
         "gap/heldout": "Δ held-out loss",
-        "gap/train": "Δ training loss",
-        "gap/route": "routed − dense loss",
+        "gap/train": "Δ held-out loss, routed",
+        "gap/route": "routed less dense loss",
         "heldout/loss": "held-out loss",
         "cost/train_flops": "training FLOPs",
     }
@@ -147,14 +153,22 @@ def label(metric: str) -> str:
         return known[metric]
     if metric.startswith("delta/"):
         return f"Δ {label(metric.removeprefix('delta/'))}"
-    return metric.replace("fd[", "FD[").replace("fid@", "FID@").replace("kid", "KID")
+    name, at, rest = metric.partition("@")
+    name = "FD" + name[2:] if name.startswith("fd[") else name.upper() if name == "fid" else name
+    long = len(name) + len(rest) > 20
+    return f"{name}\n@{rest}" if at and long else name + at + rest
+
+
+def _largest(values: NDArray[np.float64]) -> float:
+    finite = np.abs(values[np.isfinite(values)])
+    return float(finite.max()) if finite.size else 0.0
 
 
 def state_legend(states: Iterable[str]) -> list[Patch]:
     """One legend entry for every look among `states`."""
     looks = {STATE_LOOKS[s].text: STATE_LOOKS[s] for s in states if s in STATE_LOOKS}
     return [
-        Patch(facecolor="white", edgecolor=GREY, hatch=look.hatch, label=f"{look.letter} {text}")
+        Patch(fc="white", ec=GREY, lw=0.5, hatch=look.hatch, label=f"{look.letter} {text}")
         for text, look in looks.items()
     ]
 

@@ -1,4 +1,4 @@
-"""A finished sweep written through the records API whose gaps, curves and matrices are known exactly."""
+"""A sweep written through the records API whose gaps, curves and matrices are known exactly."""
 
 # M images, L noise levels, B blocks
 
@@ -28,6 +28,7 @@ from tread_lab.spec import (
     SamplesSpec,
     SimilaritySpec,
     TrainSpec,
+    decode,
     encode,
     signature,
 )
@@ -99,7 +100,9 @@ class Synthetic:
         return SamplesSpec(metrics=("fd",), count=1000, sampler=sampler)
 
 
-def tiny_spec(route: Route | None, *, rate: float = 0.5, seed: int = 0, steps: int = 400) -> RunSpec:
+def tiny_spec(
+    route: Route | None, *, rate: float = 0.5, seed: int = 0, steps: int = 400
+) -> RunSpec:
     """A 12-block network of width 32 on the embedded images."""
     routes = () if route is None else (RouteSpec(start=route[0], end=route[1], rate=rate),)
     return RunSpec(
@@ -159,6 +162,8 @@ def _write_run(
     if state == "pending":
         return
     steps = sweep.steps if state == "completed" else sweep.steps // 2
+    if sweep.similarity:  # only its reader asks for the spec, and YAML is slow to write
+        run.create(decode(RunSpec, trial["spec"]))
     if sweep.history:
         _write_log(run, sweep, route, seed, steps)
     if state == "interrupted":
@@ -206,7 +211,10 @@ def _write_evaluation(
     elif isinstance(spec, SimilaritySpec):
         mean = similarity_matrix(route)
         np.savez(
-            folder.path / "similarity.npz", mean=mean, per_level=np.stack([mean] * 2), level=[0.1, 1]
+            folder.path / "similarity.npz",
+            mean=mean,
+            per_level=np.stack([mean] * 2),
+            level=[0.1, 1],
         )
         metrics = {names.SIMILARITY: float(np.diag(mean, 1).mean())}
     else:

@@ -32,7 +32,7 @@ def sweep(options: Namespace) -> int:
     if options.json and options.plan:
         print(json.dumps(plans.to_tree(plan)))
         return 0
-    lab.sweep(plan.name)
+    plans.check_plan(lab.sweep(plan.name), plan)
     lanes = _lanes(options)
     screen.show_plan(plan, lab, estimate(plan, lab, lanes=lanes, device=options.device), lanes)
     if options.plan:
@@ -43,11 +43,12 @@ def sweep(options: Namespace) -> int:
 def _drive(options: Namespace, lab: Lab, plan: Any, lanes: int) -> int:
     from tread_lab.sweep.execute import Interrupted
     from tread_lab.sweep.plan import store_plan
+    from tread_lab.sweep.preflight import preflight
 
-    folder = lab.sweep(plan.name)
+    folder, todo = lab.sweep(plan.name), plan.open_tasks(lab)
+    preflight(todo, options.device)
     with folder.claim():
         store_plan(folder, plan)
-        todo = plan.open_tasks(lab)
         try:
             if todo:
                 with ExitStack() as stack:
@@ -77,6 +78,7 @@ def train(options: Namespace) -> int:
     """Train one run and measure it as its experiment says."""
     from tread_lab.sweep.execute import InlineExecutor, Interrupted
     from tread_lab.sweep.family import with_ancestors
+    from tread_lab.sweep.preflight import preflight
     from tread_lab.sweep.trial import Task, is_complete
 
     lab = Lab.at(options.root)
@@ -86,6 +88,7 @@ def train(options: Namespace) -> int:
     folder = lab.run_of(spec)
     if not is_complete(lab, task):
         todo = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
+        preflight(todo, options.device)
         try:
             with screen.run_progress(todo) as watch:
                 executor = InlineExecutor(device=options.device, threads=options.threads)

@@ -17,8 +17,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from tread_lab.engine.cost import cost
+from tread_lab.frames import trials_frame
 from tread_lab.records import names
-from tread_lab.records.frames import trials_frame
 from tread_lab.records.layout import Lab, RunFolder, SweepFolder
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
@@ -64,8 +64,8 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     shape = f"{spec.train.steps} steps of {spec.train.batch}"
     parents = len(tasks) - len({trial.run for trial in plan.trials})
     say(
-        f"{len(tasks)} runs of {plan.experiment} ({spec.model.name} on {spec.data.source},"
-        f" {shape}): {baselines} baseline, {len(plan.trials) - baselines} trials"
+        f"{len(tasks)} runs of {plan.experiment}, {spec.model.name} on {spec.data.source}, {shape}:"
+        f" {baselines} baseline, {len(plan.trials) - baselines} trials"
         + (f", {parents} parents that others start from" if parents else "")
     )
     say(
@@ -228,21 +228,35 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
         print(frame.to_json(orient="records", indent=1))
         return frame
     shown = [c for c in frame.columns if _ranked(c)]
-    key = next((c for c in (names.GAP_HELDOUT, *shown) if c in frame.columns), None)
-    ordered = frame if key is None else frame.sort_values(key, na_position="last", kind="stable")
+    ordered = frame.sort_values(shown[0], na_position="last", kind="stable") if shown else frame
     settings = [axis for axis in frame.attrs["axes"] if axis not in ROUTE_AXES]
     titles = (axis.rpartition(".")[2] for axis in settings)
     table = Table("route", "rate", *titles, "seed", *shown, "state", box=None)
+    for column in table.columns:
+        column.no_wrap = True
     for _, row in ordered.head(_ROWS).iterrows():
         values = [_value(row, column) for column in shown]
-        state = row["state"] if row["state"] != "failed" else f"failed: {row['reason']}"[:60]
         rate = f"{row['selection_rate']:g}"
         cell = ["-" if pd.isna(row[axis]) else str(row[axis]) for axis in settings]
-        table.add_row(str(row["route"]), rate, *cell, str(row["seed"]), *values, state)
+        table.add_row(str(row["route"]), rate, *cell, str(row["seed"]), *values, _ending(row))
     _out.print(table)
     if len(frame) > _ROWS:
         say(f"... and {len(frame) - _ROWS} more")
+    if names.GAP_HELDOUT in frame.columns:
+        say(f"gap: difference to the baseline, paired; lower is better; ± 95% {_interval(frame)}")
     return frame
+
+
+def _ending(row: pd.Series[Any]) -> str:
+    if row["state"] == "failed":
+        return f"failed: {row['reason']}"[:60]
+    return "baseline" if row["role"] == "baseline" else str(row["state"])
+
+
+def _interval(frame: pd.DataFrame) -> str:
+    """What the intervals speak of."""
+    count = frame[f"{names.GAP_HELDOUT}:n"].max()
+    return f"over {count:.0f} held-out images of one pair of runs (seeds vary more)"
 
 
 def _ranked(column: str) -> bool:
@@ -258,7 +272,7 @@ def _value(row: pd.Series[Any], column: str) -> str:
     low, high = row.get(f"{column}:low"), row.get(f"{column}:high")
     if low is None or high is None or not math.isfinite(low):
         return f"{row[column]:.4g}"
-    return f"{row[column]:+.4f} [{low:+.4f}, {high:+.4f}]"
+    return f"{row[column]:+.4f} ± {(high - low) / 2:.4f}"
 
 
 def show_places(lab: Lab, folder: SweepFolder, figures: Sequence[Path], *, mlflow: bool) -> None:
@@ -353,8 +367,8 @@ def _step(folder: RunFolder) -> int:
 def _label(spec: RunSpec) -> str:
     about = names.parameters(spec)
     parts = [f"{about['route']} at {about['selection_rate']:g}" if spec.routes else "dense"]
-    parts += [str(about["bypass"])] if about["bypass"] not in ("", "route") else []
-    parts += [f"loss {about['loss']}"] if about["loss"] != "plain" else []
+    parts += [str(about["bypass"])] if about["bypass"] else []
+    parts += [f"loss {about['loss']}"] if about["loss"] else []
     parts += [f"from {str(about['starts_from'])[:6]}"] if spec.init_from else []
     return ", ".join([*parts, f"seed {spec.seed}"])
 

@@ -34,9 +34,9 @@ def test_the_environment_names_the_autoencoder(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(tmp_path / "gone"))
-    fields = {"source": "latents", "channels": 4, "size": 8, "classes": 7}
+    spec = DataSpec(source="latents", path=str(packed), channels=4, size=8, classes=7)
     with pytest.raises(UserError, match=r"gone holds no config.json"):
-        open_data(DataSpec(path=str(packed), **fields), "train")
+        open_data(spec, "train")
 
 
 def test_a_small_autoencoder_decodes_stored_latents(packed: Path, tmp_path: Path) -> None:

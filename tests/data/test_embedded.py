@@ -14,7 +14,8 @@ def _stored(name: str) -> np.ndarray:
     from importlib.resources import files
 
     with (files("tread_lab.data") / "assets" / ASSET).open("rb") as file:
-        return np.load(file)[name]
+        array: np.ndarray = np.load(file)[name]
+    return array
 
 
 @pytest.mark.parametrize(

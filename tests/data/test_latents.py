@@ -78,7 +78,7 @@ def test_without_an_autoencoder_pixels_are_called_a_preview(packed: Path) -> Non
     ],
 )
 def test_data_that_are_not_what_the_spec_says_are_refused(
-    packed: Path, change: dict[str, int], says: str
+    packed: Path, change: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(UserError, match=says):
         _open(packed, **change)

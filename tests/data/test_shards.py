@@ -75,7 +75,7 @@ def _cut_in_a_header(tar: Path) -> None:
 
 def _overwritten_header(tar: Path) -> None:
     content = bytearray(tar.read_bytes())
-    name = b"000017.latent.npy"
+    name = b"000017.cls"  # tarfile takes this place, between two samples, for the end
     content[content.index(name) + 100 : content.index(name) + 140] = b"x" * 40
     tar.write_bytes(bytes(content))
 

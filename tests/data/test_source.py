@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tread_lab.data import open_data
@@ -16,5 +18,6 @@ def test_the_default_spec_opens_the_embedded_images() -> None:
 
 @pytest.mark.parametrize("field", ["channels", "size", "classes"])
 def test_a_spec_that_contradicts_the_embedded_images_is_refused(field: str) -> None:
+    wrong: dict[str, Any] = {field: 4}
     with pytest.raises(UserError, match=f"data.{field}: 4 in the spec, but the data have"):
-        open_data(DataSpec(**{field: 4}), "train")
+        open_data(DataSpec(**wrong), "train")

@@ -7,7 +7,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
+from tread_lab.backbones import build_backbone
 from tread_lab.engine.cost import block_macs, block_parameters, cost, report, table
 from tread_lab.spec import DataSpec, ModelSpec, RouteSpec, RunSpec, TrainSpec, decode
 from tread_lab.spec.run import ExecutionSpec
@@ -195,3 +197,14 @@ def test_counting_needs_neither_torch_nor_numpy() -> None:
     )
     out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert out.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize("size", RECOMMENDED)
+def test_the_counted_parameters_are_those_of_the_network(size: str) -> None:
+    spec = imagenet(size, RECOMMENDED[size])
+    with torch.device("meta"):
+        network = build_backbone(spec)
+    trained = sum(p.numel() for p in network.parameters() if p.requires_grad)
+    stored = sum(values.numel() for values in network.state_dict().values())
+    assert trained == cost(spec).parameters
+    assert 4 * stored == cost(spec).weights_bytes

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch_fidelity
 from torch import Tensor
 
 from tread_lab.metrics import features as door
-from tread_lab.metrics.features import evenly, features, score
+from tread_lab.metrics.features import Images, evenly, features, score
 from tread_lab.spec import UserError
 
 OWN = "fashion16-v1"
@@ -40,6 +41,31 @@ def test_the_distance_notices_missing_classes(real: Tensor, reference: Tensor) -
 def test_names_carry_extractor_and_number_of_images(real: Tensor, reference: Tensor) -> None:
     found = score(real, reference, metrics=ALL, extractor=OWN)
     assert list(found) == [f"{metric}[{OWN}]@300" for metric in ALL]
+
+
+def test_every_metric_is_what_torch_fidelity_gives_in_one_call(
+    real: Tensor, reference: Tensor
+) -> None:
+    theirs = torch_fidelity.calculate_metrics(
+        input1=Images(real, OWN),
+        input2=Images(reference, OWN),
+        feature_extractor=OWN,
+        **dict.fromkeys(("fid", "kid", "prc"), True),
+        kid_subset_size=300,
+        cuda=False,
+        cache=False,
+        save_cpu_ram=True,
+        verbose=False,
+    )
+    ours = score(real, reference, metrics=ALL, extractor=OWN)
+    keys = (
+        "frechet_inception_distance",
+        "kernel_inception_distance_mean",
+        "precision",
+        "recall",
+    )
+    for value, key in zip(ours.values(), keys, strict=True):
+        assert value == pytest.approx(theirs[key], rel=1e-6)
 
 
 def test_a_metric_is_the_same_alone_and_in_company(real: Tensor, reference: Tensor) -> None:
@@ -90,7 +116,7 @@ def test_cached_equals_uncached(
     for _ in range(2):
         again = score(real, reference, metrics=metrics, extractor=OWN, cache=tmp_path)
         assert again == fresh
-    assert list(tmp_path.glob("*.pt"))
+    assert list(tmp_path.glob("*.safetensors"))
 
 
 def test_a_filled_cache_spares_the_reference_and_never_keeps_the_generated(
@@ -123,7 +149,7 @@ def test_an_entry_cut_short_is_computed_again(
     real: Tensor, reference: Tensor, tmp_path: Path
 ) -> None:
     fresh = _fd(real, reference, tmp_path)
-    for entry in tmp_path.glob("*.pt"):
+    for entry in tmp_path.glob("*.safetensors"):
         entry.write_bytes(entry.read_bytes()[:-100])
     assert _fd(real, reference, tmp_path) == fresh
 

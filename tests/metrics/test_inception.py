@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 from torch_fidelity import feature_extractor_inceptionv3 as theirs
 
@@ -86,8 +87,8 @@ def test_the_path_to_inception_with_random_weights_since_the_published_ones_are_
     assert list(found) == [f"{name}@10" for name in names]
     assert found["fid@10"] > 0 and 0 <= found["precision@10"] <= 1
     assert found["is@10"] == pytest.approx(1)  # splits of one image each
-    pool = torch.load(next(tmp_path.glob("*-2048.pt")), weights_only=True)
-    assert pool.shape == (5, 2048)
+    kept = load_file(next(tmp_path.glob("reference-5x1x16x16-*.safetensors")))
+    assert {name: x.shape for name, x in kept.items()} == {"2048": (5, 2048)}
 
 
 @pytest.mark.skipif("TREAD_LAB_INCEPTION" not in os.environ, reason="needs the published weights")

@@ -101,7 +101,8 @@ def _tars(path: str | None) -> list[Path]:
     if path is None:
         raise UserError("data.path: give the folder of the tars, or a glob such as 'data/*.tar'")
     folder = Path(path).expanduser()
-    names = glob.glob(str(folder / "*.tar" if folder.is_dir() else folder))
+    pattern = folder / "*.tar" if folder.is_dir() else folder
+    names = glob.glob(str(pattern))  # noqa: PTH207 (Path.glob takes no absolute pattern)
     if not names:
         raise UserError(f"data.path: no tars in {path} (a folder, or a glob such as 'data/*.tar')")
     return sorted(map(Path, names))

@@ -50,14 +50,17 @@ class Alignment:
         """loss_B = - weight * mean over tokens of cos(projector(h), f).
 
         Args:
-            streams: what each block gave, the kept tokens alone inside a route.
+            streams: the residual stream after each block.
             x_BCHW: the clean samples.
         """
+        h_BnD = streams[self.block]
         with torch.no_grad():
             target_BnE = self.encoder(x_BCHW, self.side)
         for leg in plan or ():
             if leg.start <= self.block <= leg.end:
                 target_BnE = send(target_BnE, leg.keep_BK)
-        found_BnE = self.projector(streams[self.block])
+                merged = self.block == leg.end and h_BnD.shape[1] > target_BnE.shape[1]
+                h_BnD = send(h_BnD, leg.keep_BK) if merged else h_BnD
+        found_BnE = self.projector(h_BnD)
         cosine_Bn = F.cosine_similarity(found_BnE.float(), target_BnE.float(), dim=2)
         return -self.spec.weight * cosine_Bn.mean(dim=1)

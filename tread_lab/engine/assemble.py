@@ -73,7 +73,7 @@ def weights_of(folder: RunFolder, weights: str) -> dict[str, Tensor]:
 def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
     found = load_latest(folder.checkpoints) if step is None else load_step(folder.checkpoints, step)
     if found is None:
-        raise UserError(f"run {folder.name} has no checkpoint in {folder.checkpoints}; train it")
+        raise UserError(f"run {folder.name} has no usable checkpoint in {folder.checkpoints}")
     return found
 
 

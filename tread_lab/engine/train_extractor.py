@@ -45,7 +45,7 @@ def train(samples: Samples, *, epochs: int, batch: int = 128, seed: int = 0) -> 
         shifted_BCHW = _shift(images_NCHW[ids_B], generator("extractor shift", seed, step))
         loss = F.cross_entropy(model(shifted_BCHW)[1], labels_N[ids_B])
         optimizer.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         optimizer.step()
     return model.eval()
 
@@ -60,7 +60,7 @@ def everything(samples: Samples) -> tuple[Tensor, Tensor]:
 def accuracy(model: Extractor, samples: Samples) -> float:
     """The share of `samples` whose class the model names."""
     images_NCHW, labels_N = everything(samples)
-    logits_NK = torch.cat([model(images_BCHW)[1] for images_BCHW in images_NCHW.split(500)])
+    logits_NK = torch.cat([model(images_BCHW)[1] for images_BCHW in torch.split(images_NCHW, 500)])
     return float((logits_NK.argmax(1) == labels_N).float().mean())
 
 
@@ -81,6 +81,7 @@ def _shift(images_BCHW: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def main() -> None:
+    """Train on all embedded training images and write the shipped weights (three minutes)."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=weights_path(NAME))
     parser.add_argument("--epochs", type=int, default=24)

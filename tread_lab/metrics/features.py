@@ -7,37 +7,33 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch_fidelity
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils.data import Dataset
 from torch_fidelity.feature_extractor_base import FeatureExtractorBase
+from torch_fidelity.metric_fid import fid_features_to_statistics, fid_statistics_to_metric
+from torch_fidelity.metric_isc import isc_features_to_metric
+from torch_fidelity.metric_kid import kid_features_to_metric
+from torch_fidelity.metric_prc import prc_features_to_metric
 from torch_fidelity.utils import create_feature_extractor, get_featuresdict_from_dataset
 
 from tread_lab.metrics.extractor import load_extractor, weights_path
 from tread_lab.metrics.feature_space import INCEPTION, OWN, check_metrics
 from tread_lab.metrics.inception import SHA256, inception_weights, sha256
-from tread_lab.records.durable import disk_error
+from tread_lab.records.durable import replacing
 from tread_lab.records.names import sample_metric
 from tread_lab.spec.errors import UserError
 
 MOST_NEIGHBOURS = 10_000  # references that precision and recall look at, as the ADM evaluator does
 BATCH = 100
 DTYPE = "float32"  # arithmetic inside the extractors
-
-RESULTS = {  # our name -> the flag that asks torch-fidelity for it and the key of its answer
-    "fd": ("fid", "frechet_inception_distance"),
-    "fid": ("fid", "frechet_inception_distance"),
-    "kid": ("kid", "kernel_inception_distance_mean"),
-    "is": ("isc", "inception_score_mean"),
-    "precision": ("prc", "precision"),
-    "recall": ("prc", "recall"),
-}
 
 
 def score(
@@ -53,13 +49,15 @@ def score(
 ) -> dict[str, float]:
     """Metrics of `generated` against `reference`, by the names they are recorded under.
 
+    Features are extracted once, whatever the number of metrics.
+
     Args:
         generated, reference: uint8 [N, C, H, W]. Precision and recall take at most 10,000
             references, evenly spread; the other metrics take all.
-        metrics: of fd, fid, kid, is, precision, recall; those of one extractor (`feature_space`).
+        metrics: of fd, fid, kid, is, precision, recall; those of one extractor (`by_extractor`).
         extractor: `inception`, or an extractor shipped for a data set.
-        cache: folder for the features of the reference. Entries are named by the images' own hash,
-            so a cached result equals a computed one whatever `reference_name` says.
+        cache: folder that keeps the features of references. Entries are named by the images' own
+            hash, so a cached result equals a computed one whatever `reference_name` says.
         weights: the Inception-2015 file, if not in TREAD_LAB_INCEPTION.
 
     Raises:
@@ -67,23 +65,18 @@ def score(
             or not the published ones, images the extractor cannot take.
     """
     check_metrics(metrics, extractor)
-    _check(generated, reference, extractor)
-    near = [metric for metric in metrics if metric in ("precision", "recall")]
-    rest = [metric for metric in metrics if metric not in near]
-    if len(reference) <= MOST_NEIGHBOURS:
-        near, rest = [], list(metrics)
+    _check_images(generated, reference, extractor)
+    pool, logits = _layers(extractor)
+    extract = _extraction(extractor, weights, torch.device(device))
+    mine = extract(generated, [pool, logits] if "is" in metrics else [pool])
     found: dict[str, float] = {}
-    for wanted, against in ((rest, reference), (near, evenly(reference, MOST_NEIGHBOURS))):
-        if wanted:
-            tag = _tag(against, reference_name, extractor, torch.device(device))
-            options: dict[str, Any] = {flag: True for flag, _ in map(RESULTS.__getitem__, wanted)}
-            if "kid" in wanted:
-                options["kid_subset_size"] = min(1000, len(generated), len(against))
-            with _cached(cache, tag) as caching:
-                found |= _calculate(
-                    generated, against, extractor, weights, device, **options, **caching
-                )
-    return {sample_metric(m, extractor, len(generated)): found[RESULTS[m][1]] for m in metrics}
+    if "is" in metrics:
+        found["is"] = isc_features_to_metric(mine[logits])["inception_score_mean"]
+    if set(metrics) - {"is"}:
+        path = cache and cache / _entry(reference, reference_name, extractor, torch.device(device))
+        theirs = _kept(path, lambda: extract(reference, [pool]))
+        found |= _compare(mine[pool], theirs[pool], metrics)
+    return {sample_metric(m, extractor, len(generated)): found[m] for m in metrics}
 
 
 def features(
@@ -94,22 +87,14 @@ def features(
     device: torch.device | str = "cpu",
 ) -> Tensor:
     """The features [N, D] that the Frechet distance is computed from, on the CPU."""
-    name, layers, options = _options(extractor, weights)
-    layer = layers["fid"]
-    cuda = torch.device(device).type == "cuda"
-    with _exact(device):
-        model = create_feature_extractor(name, [layer], cuda=cuda, verbose=False, **options)
-        found = get_featuresdict_from_dataset(
-            Images(images, extractor), model, BATCH, cuda, save_cpu_ram=True, verbose=False
-        )
-    features_ND: Tensor = found[layer]
-    return features_ND
+    pool, _ = _layers(extractor)
+    return _extraction(extractor, weights, torch.device(device))(images, [pool])[pool]
 
 
-def evenly(images: Tensor, most: int) -> Tensor:
-    """At most `most` images, spread evenly over all (which may be sorted by class)."""
-    count = min(len(images), most)
-    return images[torch.arange(count) * len(images) // count]
+def evenly(rows: Tensor, most: int) -> Tensor:
+    """At most `most` rows, spread evenly over all (which may be sorted by class)."""
+    count = min(len(rows), most)
+    return rows[torch.arange(count) * len(rows) // count]
 
 
 class Images(Dataset[Tensor]):
@@ -155,7 +140,25 @@ for _name in OWN.values():
     torch_fidelity.register_feature_extractor(_name, OwnFeatures)
 
 
-def _check(generated: Tensor, reference: Tensor, extractor: str) -> None:
+def _compare(mine_ND: Tensor, theirs_ND: Tensor, metrics: Sequence[str]) -> dict[str, float]:
+    """The metrics of two feature matrices that need both of them."""
+    found: dict[str, float] = {}
+    if "fd" in metrics or "fid" in metrics:
+        moments = [fid_features_to_statistics(x.double()) for x in (mine_ND, theirs_ND)]
+        distance = fid_statistics_to_metric(*moments, verbose=False)["frechet_inception_distance"]
+        found["fd"] = found["fid"] = distance
+    if "kid" in metrics:
+        size = min(1000, len(mine_ND), len(theirs_ND))
+        kernel = kid_features_to_metric(mine_ND, theirs_ND, kid_subset_size=size, verbose=False)
+        found["kid"] = kernel["kernel_inception_distance_mean"]
+    if "precision" in metrics or "recall" in metrics:
+        near_ND = evenly(theirs_ND, MOST_NEIGHBOURS)
+        near = prc_features_to_metric(mine_ND, near_ND, save_cpu_ram=True, verbose=False)
+        found |= {"precision": near["precision"], "recall": near["recall"]}
+    return found
+
+
+def _check_images(generated: Tensor, reference: Tensor, extractor: str) -> None:
     for images in (generated, reference):
         assert images.dtype == torch.uint8 and images.ndim == 4
     if generated.shape[1:] != reference.shape[1:]:
@@ -169,76 +172,63 @@ def _check(generated: Tensor, reference: Tensor, extractor: str) -> None:
         )
 
 
-def _calculate(
-    generated: Tensor,
-    reference: Tensor,
-    extractor: str,
-    weights: Path | None,
-    device: torch.device | str,
-    **options: Any,
-) -> dict[str, float]:
-    name, layers, more = _options(extractor, weights)
-    with _exact(device):
-        found: dict[str, float] = torch_fidelity.calculate_metrics(
-            input1=Images(generated, extractor),
-            input2=Images(reference, extractor),
-            feature_extractor=name,
-            **{f"feature_layer_{flag}": layer for flag, layer in layers.items()},
-            cuda=torch.device(device).type == "cuda",
-            batch_size=BATCH,
-            save_cpu_ram=True,  # also: no worker processes
-            verbose=False,
-            **more,
-            **options,
-        )
+def _layers(extractor: str) -> tuple[str, str]:
+    """The layers distances and the Inception score are computed from; ADM's own for Inception."""
+    return ("2048", "logits_unbiased") if extractor == INCEPTION else ("features", "logits")
+
+
+Extraction = Callable[[Tensor, list[str]], dict[str, Tensor]]
+
+
+def _extraction(extractor: str, weights: Path | None, device: torch.device) -> Extraction:
+    """Images [N, C, H, W] and names of layers -> features [N, D] of each layer, on the CPU."""
+    name, options = extractor, {}
+    if extractor == INCEPTION:
+        name = "inception-v3-compat"
+        options = {"feature_extractor_weights_path": str(inception_weights(weights))}
+    cuda = device.type == "cuda"
+
+    def extract(images_NCHW: Tensor, layers: list[str]) -> dict[str, Tensor]:
+        data = Images(images_NCHW, extractor)
+        with _exact(device):
+            model = create_feature_extractor(name, layers, cuda=cuda, verbose=False, **options)
+            found: dict[str, Tensor] = get_featuresdict_from_dataset(
+                data, model, BATCH, cuda, save_cpu_ram=True, verbose=False
+            )
+        return found
+
+    return extract
+
+
+def _entry(reference: Tensor, name: str, extractor: str, device: torch.device) -> str:
+    """A file name that holds everything that decides the features of the reference."""
+    pixels = hashlib.sha256(reference.cpu().contiguous().numpy().data).hexdigest()[:16]
+    shape = "x".join(map(str, reference.shape))
+    made_by = SHA256 if extractor == INCEPTION else sha256(weights_path(extractor))
+    safe = re.sub(r"[^\w.-]", "_", name)
+    version = f"{DTYPE}-{device.type}-{torch_fidelity.__version__}"
+    return f"{safe}-{shape}-{pixels}-{extractor}-{made_by[:12]}-{version}.safetensors"
+
+
+def _kept(path: Path | None, extract: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+    """What `path` holds, else what `extract` gives, kept there.
+
+    torch-fidelity's own cache is not used: its entries are pickles, and their names leave out the
+    number of samples, the weights and the precision.
+    """
+    if path is None:
+        return extract()
+    with contextlib.suppress(OSError, SafetensorError):
+        return load_file(path)
+    found = extract()
+    with replacing(path) as temporary:
+        save_file(found, temporary)
     return found
 
 
-def _options(extractor: str, weights: Path | None) -> tuple[str, dict[str, str], dict[str, Any]]:
-    """torch-fidelity's name of an extractor, its layer for every metric, and its options."""
-    if extractor != INCEPTION:
-        layers = {"fid": "features", "kid": "features", "prc": "features", "isc": "logits"}
-        return extractor, layers, {}
-    layers = {"fid": "2048", "kid": "2048", "prc": "2048", "isc": "logits_unbiased"}
-    path = str(inception_weights(weights))
-    options = {"feature_extractor_weights_path": path, "feature_extractor_internal_dtype": DTYPE}
-    return "inception-v3-compat", layers, options
-
-
-def _tag(reference: Tensor, name: str, extractor: str, device: torch.device) -> str:
-    """Everything that decides the features of the reference, as a file name.
-
-    torch-fidelity itself adds only extractor and layer to it.
-    """
-    pixels = hashlib.sha256(reference.cpu().contiguous().numpy().data).hexdigest()[:16]
-    shape = "x".join(map(str, reference.shape))
-    own = extractor != INCEPTION
-    made_by = (sha256(weights_path(extractor)) if own else SHA256)[:12]
-    safe = re.sub(r"[^\w.-]", "_", name)
-    version = torch_fidelity.__version__
-    return f"{safe}-{shape}-{pixels}-{made_by}-{DTYPE}-{device.type}-{version}"
-
-
 @contextlib.contextmanager
-def _cached(cache: Path | None, tag: str) -> Iterator[dict[str, Any]]:
-    """Options that keep the reference's features in `cache`; entries cut short are dropped."""
-    if cache is None:
-        yield {"cache": False}
-        return
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        for entry in cache.glob(f"{tag}-*.pt"):
-            if not zipfile.is_zipfile(entry):
-                entry.unlink(missing_ok=True)
-        yield {"cache": True, "cache_root": str(cache), "input2_cache_name": tag}
-    except OSError as error:
-        raise disk_error(error, cache) from error
-
-
-@contextlib.contextmanager
-def _exact(device: torch.device | str) -> Iterator[None]:
+def _exact(device: torch.device) -> Iterator[None]:
     """Full fp32 on `device` for the block: the published numbers know no TF32."""
-    device = torch.device(device)
     if device.type != "cuda":
         yield
         return

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tread_lab.spec.bypass import RouteBypass
 from tread_lab.spec.evaluation import count_label
+from tread_lab.spec.loss import PlainLoss
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
 
@@ -43,7 +45,8 @@ def lower_is_better(name: str) -> bool:
 
 
 def parameters(spec: RunSpec) -> dict[str, str | int | float]:
-    """The flat parameters people filter and sort by; a dense run has empty route columns."""
+    """The flat parameters people filter and sort by; a dense run has empty route columns, and what
+    is as in the paper (bypass, loss, no parent) is empty."""
     routes = spec.routes
     return {
         "model": spec.model.name,
@@ -52,8 +55,8 @@ def parameters(spec: RunSpec) -> dict[str, str | int | float]:
         "route_end": int(routes[0].end) if routes else "",
         "route_length": sum(len(route.blocks) for route in routes),
         "selection_rate": routes[0].rate if routes else 0.0,
-        "bypass": str(spec.bypass) if routes else "",
-        "loss": str(spec.loss),
+        "bypass": "" if spec.bypass == RouteBypass() else str(spec.bypass),
+        "loss": "" if spec.loss == PlainLoss() else str(spec.loss),
         "starts_from": signature(spec.init_from.run) if spec.init_from else "",
         "precision": spec.precision,
         "seed": spec.seed,

@@ -36,8 +36,8 @@ def walk(
         positions_BNP: positions of the tokens; they follow their tokens into a route.
         plan: sequential, disjoint legs; None is the dense network.
         fp32: blocks that run without autocast.
-        observe: called with (l, what block l gave): kept tokens only inside a route, its last
-            block included.
+        observe: called with (l, residual stream after block l), kept tokens only inside a route;
+            a re-entry that is a part of the network comes after it.
         re_enter: makes the stream after a route; by default routed tokens return as they were.
     """
     if plan is None and re_enter.spans:
@@ -50,11 +50,13 @@ def walk(
             x_BND = send(x_BND, leg.keep_BK)
             here = None if positions_BNP is None else send(positions_BNP, leg.keep_BK)
         x_BND = _run(block, x_BND, c_BD, here, in_fp32=l in fp32)
-        if observe is not None:
-            observe(l, x_BND)
+        after_BND = x_BND
         if leg is not None and l == leg.end:
             around = {"entry_BND": entry_BND, "embedded_BND": embedded_BND, "c_BD": c_BD}
-            x_BND, here, leg = re_enter(x_BND, leg, **around), positions_BNP, None
+            after_BND, here, leg = re_enter(x_BND, leg, **around), positions_BNP, None
+        if observe is not None:
+            observe(l, x_BND if re_enter.spans else after_BND)
+        x_BND = after_BND
     return x_BND
 
 

@@ -104,7 +104,7 @@ def expand(sweep: SweepSpec, experiment: Experiment) -> Expansion:
         UserError: an unknown axis, an impossible cell that `where` does not exclude, no cell left.
     """
     base = _with(experiment.run, sweep.fixed, "fixed")
-    run_of(base, experiment.name)
+    run_of(base)
     grids = sweep.axes if isinstance(sweep.axes, list | tuple) else [sweep.axes]
     variants = list(
         _cells({axis: list(named) for axis, named in sweep.variants.items()}, "variants")

@@ -69,15 +69,20 @@ def make_plan(name: str, sweep: SweepSpec, experiment: Experiment) -> Plan:
 
 
 def store_plan(folder: SweepFolder, plan: Plan) -> None:
-    """Write the plan once; a different plan under the same name is refused.
+    """Write the plan, once."""
+    check_plan(folder, plan)
+    if not folder.plan_path.exists():
+        write_json(folder.plan_path, {**to_tree(plan), "created": time.time()})
+
+
+def check_plan(folder: SweepFolder, plan: Plan) -> None:
+    """Refuse a different plan under the name of an earlier one.
 
     Raises:
         UserError: the sweep was planned before with other trials or evaluations.
     """
     before = folder.read_plan()
-    if before is None:
-        write_json(folder.plan_path, {**to_tree(plan), "created": time.time()})
-    elif _identity(before) != _identity(to_tree(plan)):
+    if before is not None and _identity(before) != _identity(to_tree(plan)):
         raise UserError(
             f"sweep {plan.name!r} was planned with other trials or evaluations in {folder.path};"
             " give this one another --name"

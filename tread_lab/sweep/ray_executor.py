@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,6 +32,7 @@ _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # `stop_signals` handles SIGINT and SIGTERM alike
 }
 
 
@@ -58,11 +59,11 @@ class RayExecutor:
         os.environ.update({k: v for k, v in _QUIET.items() if k not in os.environ})
         with _ray(), stop_signals() as stopping:
             for wave in waves(tasks):
-                self._tune(lab, wave, _Watcher(lab, wave, watch))
+                self._tune(lab, wave, _Watcher(lab, wave, watch), _Stop(stopping))
                 if stopping():
                     raise Interrupted
 
-    def _tune(self, lab: Lab, tasks: Sequence[Task], watcher: _Watcher) -> None:
+    def _tune(self, lab: Lab, tasks: Sequence[Task], watcher: _Watcher, stop: tune.Stopper) -> None:
         scratch = lab.root / "ray" / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
         need = {"cpu": self.cpus, "gpu": self.gpus}
         trainable = tune.with_parameters(
@@ -76,6 +77,7 @@ class RayExecutor:
                 name=scratch.name,
                 storage_path=str(scratch.parent),
                 callbacks=[watcher],
+                stop=stop,
                 failure_config=tune.FailureConfig(max_failures=self.tries - 1),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 verbose=0,
@@ -133,6 +135,19 @@ class _Worker(tune.Trainable):
         if self._reports is not None:
             self._reports.close()  # type: ignore[attr-defined]
             self._reports = None
+
+
+class _Stop(tune.Stopper):
+    """Ends all trials, each with a checkpoint, once the flag is up."""
+
+    def __init__(self, stopping: Callable[[], bool]) -> None:
+        self.stopping = stopping
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self.stopping()
 
 
 class _Watcher(tune.Callback):

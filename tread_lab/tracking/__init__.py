@@ -1,0 +1,1 @@
+"""Views of the records elsewhere: MLflow."""

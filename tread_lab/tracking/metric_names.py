@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tread_lab.spec.decode import encode
+from tread_lab.spec.decode import decode, encode
 from tread_lab.spec.evaluation import KINDS, EvaluationSpec, count_label
+from tread_lab.tracking.flat import flat
 
 OURS = re.compile(r"(?P<metric>[\w/]+)(?:\[(?P<extractor>[\w.-]+)\])?@(?P<count>\d+k?)(?P<rest>.*)")
 THEIRS = re.compile(r"(?P<metric>[\w/]+)(?::(?P<extractor>[\w.-]+))?:(?P<count>\d+k?)(?P<rest>.*)")
@@ -36,6 +37,12 @@ def from_mlflow(name: str) -> str:
     return f"{found['metric']}{extractor}@{found['count']}{found['rest']}"
 
 
+def evaluation_spec(tree: Mapping[str, Any]) -> EvaluationSpec:
+    """The evaluation of a record or a plan."""
+    spec: EvaluationSpec = decode(KINDS[tree["kind"]], tree, "evaluation")
+    return spec
+
+
 def difference(spec: EvaluationSpec, planned: Iterable[EvaluationSpec]) -> str:
     """` guidance 2 steps 20`: where `spec` departs from the first planned evaluation of its kind.
 
@@ -43,10 +50,10 @@ def difference(spec: EvaluationSpec, planned: Iterable[EvaluationSpec]) -> str:
     run apart. Empty for the planned evaluation itself.
     """
     reference = next((p for p in planned if p.kind == spec.kind), None) or KINDS[spec.kind]()
-    usual = dict(_flat(encode(reference)))
+    usual = dict(flat(encode(reference)))
     return "".join(
         f" {name.removeprefix('sampler.').removesuffix('.weight')} {_plain(value)}"
-        for name, value in _flat(encode(spec))
+        for name, value in flat(encode(spec))
         if name not in ("kind", "metrics", "count") and value != usual[name]
     )
 
@@ -55,14 +62,6 @@ def folder_name(spec: EvaluationSpec, planned: Iterable[EvaluationSpec]) -> str:
     """The folder of an evaluation's pictures: `samples_64`, `samples_1k_guidance_2`."""
     count = f"_{count_label(spec.count)}" if spec.kind == "samples" else ""
     return re.sub(r"[^\w.-]", "_", f"{spec.kind}{count}{difference(spec, planned)}")
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _plain(value: Any) -> str:

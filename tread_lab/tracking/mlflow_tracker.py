@@ -7,14 +7,16 @@ import logging
 import math
 import os
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+# MLflow reads its settings while it is imported, so they stand before it.
+# ruff: noqa: E402
 for _name, _value in {
     "MLFLOW_DISABLE_TELEMETRY": "true",  # nothing is sent but to the store
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # a sync is repeated anyway
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # a sync is repeated anyway
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }.items():
@@ -22,18 +24,21 @@ for _name, _value in {
 
 from alembic.util import CommandError
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.entities import Experiment, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 from tread_lab.records.durable import is_held, replacing
 from tread_lab.records.layout import Lab, SweepFolder
 from tread_lab.spec.errors import UserError
+from tread_lab.tracking.artifacts import File
 from tread_lab.tracking.parent import Parent, written
 from tread_lab.tracking.projection import Number, Projection, View
-from tread_lab.tracking.ranking import ranking
+from tread_lab.tracking.ranking import Shown, ranking
+from tread_lab.tracking.saved_views import SavedViews
 from tread_lab.tracking.sent import Sent, files_mark
 from tread_lab.tracking.store import (
+    EXPERIMENT,
     check_store,
     explained,
     first_line,
@@ -47,6 +52,7 @@ from tread_lab.tracking.trials import Trial, trials_of
 SWEEP, LAB, TRIAL, SENT = (f"tread_lab.{name}" for name in ("sweep", "lab", "trial", "sent"))
 PARENT_RUN = "mlflow.parentRunId"
 MAY_VANISH = ("problem", "attempts", "mlflow.note.content")
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # which pages open
 BATCH = 1000  # MLflow's limit for one call
 
 for _name in ("mlflow.store.db.utils", "alembic"):
@@ -60,7 +66,7 @@ class MlflowTracker:
     was emptied is filled again, and a sync that was cut off is taken up by the next one.
     """
 
-    def __init__(self, lab: Lab, uri: str, *, experiment: str = "tread-lab") -> None:
+    def __init__(self, lab: Lab, uri: str, *, experiment: str = EXPERIMENT) -> None:
         self._lab, self._uri, self._experiment = lab, uri, experiment
 
     def sync(self, sweep_name: str, *, closing: bool = False) -> SyncReport:
@@ -91,7 +97,7 @@ class _SweepSync:
     def __init__(
         self,
         client: MlflowClient,
-        experiment: str,
+        experiment: Experiment,
         lab: Lab,
         sweep: SweepFolder,
         plan: Mapping[str, Any],
@@ -99,11 +105,11 @@ class _SweepSync:
         self._client, self._experiment = client, experiment
         self._lab, self._sweep, self._plan = lab, sweep, plan
         self._owner = {SWEEP: sweep.name, LAB: identity(lab)}
+        self._condition = " AND ".join(f"tags.`{k}` = '{v}'" for k, v in self._owner.items())
         self._projection = Projection(lab, plan)
         self._done: Counter[str] = Counter()
         self._problems: list[str] = []
-        self._shown: list[tuple[str, Mapping[str, float]]] = []
-        self._ends: list[int] = []
+        self._shown: list[Shown] = []
 
     def run(self, *, closing: bool) -> SyncReport:
         trials = trials_of(self._sweep.name, self._plan)
@@ -111,7 +117,7 @@ class _SweepSync:
         driven = is_held(self._sweep.path / ".claim") and not closing
         found = self._found()
         name = self._sweep.name
-        parent = found.pop("", None) or self._create(name, written(self._sweep), {})
+        parent = found.pop("", None) or self._create(name, written(self._sweep, self._plan), {})
         for trial in trials:
             if states[trial.key] != "pending":
                 with self._noted(trial):
@@ -119,22 +125,49 @@ class _SweepSync:
                 found.pop(trial.key, None)
         for run in found.values():
             self._remove(run)
-        ranked, ended = ranking(self._shown), max(self._ends, default=0)
-        self._parent(
-            parent, Parent(self._sweep, self._plan, list(states.values()), driven, ranked, ended)
+        views = self._views(trials)
+        for key, value in views.tags().items():
+            if self._experiment.tags.get(key) != value:
+                self._client.set_experiment_tag(self._experiment.experiment_id, key, value)
+        shown = Parent(
+            sweep=self._sweep,
+            plan=self._plan,
+            states=list(states.values()),
+            driven=driven,
+            ranked=ranking(self._shown),
+            ended=max((trial.ended for trial in self._shown), default=0),
+            run_id=parent.info.run_id,
+            link=views.link(self._experiment.experiment_id),
         )
+        self._parent(parent, shown)
         return SyncReport(name, 1 + len(self._shown), **self._done, problems=tuple(self._problems))
+
+    def _views(self, trials: Sequence[Trial]) -> SavedViews:
+        params: dict[str, set[str]] = defaultdict(set)
+        for shown in self._shown:
+            for name, value in shown.params.items():
+                params[name].add(value)
+        return SavedViews(
+            sweep=self._sweep.name,
+            condition=f"{self._condition} AND tags.`role` != 'sweep'",
+            metrics={name for shown in self._shown for name in shown.metrics},
+            varied={name for name, values in params.items() if len(values) > 1},
+            pictures=self._projection.pictures(),
+            seed=min(trial.seed for trial in trials),
+            step=max(trial.steps for trial in trials),
+            trials=len(self._shown),
+            written=written(self._sweep, self._plan),
+        )
 
     def _found(self) -> dict[str, Run]:
         """The sweep's runs by trial, the parent under the empty key; surplus ones are removed."""
-        condition = " AND ".join(f"tags.`{key}` = '{value}'" for key, value in self._owner.items())
         found: dict[str, Run] = {}
         surplus: list[Run] = []
         token: str | None = None
         while token is None or token:
             page = self._client.search_runs(
-                [self._experiment],
-                condition,
+                [self._experiment.experiment_id],
+                self._condition,
                 max_results=BATCH,
                 order_by=["start_time ASC"],
                 page_token=token,
@@ -151,7 +184,9 @@ class _SweepSync:
         stamp = self._projection.stamp(trial, state)
         if have is not None and _up_to_date(have, parent_id, stamp):
             self._done["unchanged"] += 1
-            self._note(trial, have.data.tags, have.data.metrics, have.info.end_time)
+            data, ended = have.data, have.info.end_time or 0
+            shown = Shown(data.tags["cell"], data.params, data.metrics, ended)
+            self._note(trial, data.tags, shown)
             return
         view = self._projection.view(trial, state)
         if have is not None and _contradicts(have, view):
@@ -161,25 +196,21 @@ class _SweepSync:
         marks = {TRIAL: trial.key, PARENT_RUN: parent_id}
         run = have or self._create(view.name, view.started, marks)
         sent = Sent.parse(run.data.tags.get(SENT, ""))
-        numbers = [number for n, number in view.logged.items() if n > sent.log]
-        self._log(run, [*numbers, *view.measured.values()], view.params, view.tags | marks)
+        fresh = [number for n, number in view.logged.items() if n > sent.log]
+        self._log(run, [*fresh, *view.measured.values()], view.params, view.tags | marks)
         files = self._upload(run, view.files, sent)
         self._set_status(run, view.name, view.status, view.ended)
         now = Sent(stamp, max(view.logged, default=-1), view.born, files)
         self._client.set_tag(run.info.run_id, SENT, str(now))
-        metrics = {key: number.value for key, number in view.measured.items()}
-        self._note(trial, view.tags, metrics, view.ended)
+        numbers = [*view.logged.values(), *view.measured.values()]
+        metrics = {number.key: number.value for number in numbers}
+        self._note(
+            trial, view.tags, Shown(view.tags["cell"], view.params, metrics, view.ended or 0)
+        )
 
-    def _note(
-        self,
-        trial: Trial,
-        tags: Mapping[str, str],
-        metrics: Mapping[str, float],
-        ended: int | None,
-    ) -> None:
+    def _note(self, trial: Trial, tags: Mapping[str, str], shown: Shown) -> None:
         """What the sweep's own run says of this one."""
-        self._shown.append((tags["cell"], metrics))
-        self._ends.append(ended or 0)
+        self._shown.append(shown)
         if "problem" in tags:
             self._problems.append(f"{trial.key}: {tags['problem']}")
 
@@ -195,10 +226,13 @@ class _SweepSync:
         self._set_status(run, self._sweep.name, parent.status, parent.ended if over else None)
         self._client.set_tag(run.info.run_id, SENT, str(Sent(parent.stamp, files=files)))
 
-    def _create(self, name: str, started: int, tags: Mapping[str, str]) -> Run:
+    def _create(self, name: str, started: int, tags: dict[str, str]) -> Run:
         self._done["created"] += 1
         return self._client.create_run(
-            self._experiment, start_time=started, tags={**self._owner, **tags}, run_name=name
+            self._experiment.experiment_id,
+            start_time=started,
+            tags=self._owner | tags,
+            run_name=name,
         )
 
     def _remove(self, run: Run) -> None:
@@ -225,7 +259,7 @@ class _SweepSync:
             self._client.log_batch(run_id, metrics=metrics)
         self._done["values"] += len(numbers)
 
-    def _upload(self, run: Run, files: Mapping[str, Path | str], sent: Sent) -> str:
+    def _upload(self, run: Run, files: Mapping[str, File], sent: Sent) -> str:
         """Send the artifacts if they are not those of the last time; returns their fingerprint."""
         mark = files_mark(files)
         if mark != sent.files:
@@ -233,10 +267,10 @@ class _SweepSync:
                 for place, source in files.items():
                     path = Path(folder) / place
                     path.parent.mkdir(parents=True, exist_ok=True)
-                    if isinstance(source, str):
-                        path.write_text(source, encoding="utf-8")
-                    else:
+                    if isinstance(source, Path):
                         path.symlink_to(source)
+                    else:
+                        path.write_bytes(source.encode() if isinstance(source, str) else source)
                 self._client.log_artifacts(run.info.run_id, folder)
         return mark
 
@@ -303,12 +337,12 @@ def _client(uri: str) -> MlflowClient:
     return MlflowClient(tracking_uri=f"{uri}{'&' if '?' in uri else '?'}timeout={60 + opened}")
 
 
-def _experiment(client: MlflowClient, name: str, artifacts: str | None) -> str:
-    """The id of the experiment `name`, made if need be."""
+def _experiment(client: MlflowClient, name: str, artifacts: str | None) -> Experiment:
+    """The experiment `name`, made if need be."""
     found = client.get_experiment_by_name(name)
     if found is None:
         try:
-            client.create_experiment(name, artifact_location=artifacts)
+            client.create_experiment(name, artifact_location=artifacts, tags=EXPERIMENT_TAGS)
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
@@ -323,8 +357,7 @@ def _experiment(client: MlflowClient, name: str, artifacts: str | None) -> str:
             f"this MLflow store keeps its artifacts in {place}, where the lab was before it moved;"
             " delete mlflow.db and sync again, everything in it is in the records"
         )
-    experiment_id: str = found.experiment_id
-    return experiment_id
+    return found
 
 
 @contextlib.contextmanager

@@ -9,13 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tread_lab.records.layout import TERMINAL, SweepFolder
+from tread_lab.tracking.artifacts import File
 from tread_lab.tracking.projection import FORMAT, file_mark
 from tread_lab.tracking.ranking import Ranked, as_csv, as_markdown
 
 LONGEST_NOTE = 7_500  # characters; MLflow takes 8,000
 HOLES_SHOWN = 5
+FIGURES_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Parent:
         driven: whether somebody runs the sweep and will go on doing so.
         ranked: its cells from best to worst.
         ended: when the last of its runs ended, in milliseconds; 0 before that.
+        run_id: MLflow's name of this row.
+        link: where MLflow's page compares the cells.
     """
 
     sweep: SweepFolder
@@ -35,6 +40,8 @@ class Parent:
     driven: bool
     ranked: Sequence[Ranked]
     ended: int
+    run_id: str
+    link: str
 
     @property
     def status(self) -> str:
@@ -68,17 +75,19 @@ class Parent:
 
     def note(self) -> str:
         """Markdown, shown on top of the run's page."""
-        parts = [f"**{self.plan['question'] or self.sweep.name}**", self.progress()]
+        parts = [f"**{self.plan['question'] or self.sweep.name}**"]
+        parts.append(f"{self.progress()}. [Compare the cells]({self.link})")
         parts += [f"Not run: {hole['count']} cells, {hole['reason']}" for hole in self._holes()]
         if self.ranked:
             parts.append(as_markdown(self.ranked))
         parts.append(READING.format(name=self.sweep.name))
-        if names := [path.name for path in figures(self.sweep)]:
-            parts.append("Figures, among the artifacts: " + ", ".join(names))
+        for path in figures(self.sweep)[:FIGURES_SHOWN]:
+            place = quote(f"figures/{path.name}", safe="")
+            parts.append(f"![{path.stem}](get-artifact?path={place}&run_uuid={self.run_id})")
         return "\n\n".join(parts)[:LONGEST_NOTE]
 
-    def files(self) -> dict[str, Path | str]:
-        files: dict[str, Path | str] = {"plan.json": self.sweep.plan_path}
+    def files(self) -> dict[str, File]:
+        files: dict[str, File] = {"plan.json": self.sweep.plan_path}
         if self.ranked:
             files["ranking.csv"] = as_csv(self.ranked)
         return files | {f"figures/{path.name}": path for path in figures(self.sweep)}
@@ -93,9 +102,10 @@ def figures(sweep: SweepFolder) -> list[Path]:
     return sorted(sweep.figures.glob("*.png"))
 
 
-def written(sweep: SweepFolder) -> int:
+def written(sweep: SweepFolder, plan: Mapping[str, Any]) -> int:
     """When the plan was written, in milliseconds."""
-    return round(sweep.plan_path.stat().st_mtime * 1000)
+    seconds = plan.get("created") or sweep.plan_path.stat().st_mtime
+    return round(seconds * 1000)
 
 
 READING = """\

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,19 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tread_lab.gaps import run_gaps
-from tread_lab.records.layout import TERMINAL, EvaluationFolder, Lab, RunFolder
+from tread_lab.records.layout import TERMINAL, Lab, RunFolder
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.names import parameters
-from tread_lab.spec.decode import decode
 from tread_lab.spec.errors import UserError
-from tread_lab.spec.evaluation import KINDS, EvaluationSpec
+from tread_lab.spec.evaluation import EvaluationSpec
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
-from tread_lab.tracking.metric_names import difference, folder_name, to_mlflow
-from tread_lab.tracking.trials import ROUTE_KEYS, Trial, cell_name, run_name
+from tread_lab.tracking.artifacts import File, has_pictures, picture_key, run_files
+from tread_lab.tracking.metric_names import difference, evaluation_spec, to_mlflow
+from tread_lab.tracking.trials import Trial, cell_name, run_name
 
 FORMAT = 1  # of what is shown; another number sends everything once more
 STATUS = {
@@ -66,7 +63,7 @@ class View:
     born: int
     logged: Mapping[int, Number]
     measured: Mapping[str, Number]
-    files: Mapping[str, Path | str]
+    files: Mapping[str, File]
 
 
 class Projection:
@@ -74,8 +71,12 @@ class Projection:
 
     def __init__(self, lab: Lab, plan: Mapping[str, Any]) -> None:
         self._lab = lab
-        self._planned = [_evaluation_spec(tree) for tree in plan["evaluate"]]
+        self._planned = [evaluation_spec(tree) for tree in plan["evaluate"]]
         self._baselines: dict[str, list[Any]] = {}
+
+    def pictures(self) -> list[str]:
+        """Keys of the pictures that the planned evaluations make."""
+        return [picture_key(s, self._planned) for s in self._planned if s.kind != "heldout_loss"]
 
     def state(self, trial: Trial) -> str:
         """The run's state; one that has no spec yet is pending, whoever holds it."""
@@ -85,7 +86,7 @@ class Projection:
     def stamp(self, trial: Trial, state: str) -> str:
         """A fingerprint of all that `view` depends on, from names, sizes and times of files."""
         run = self._lab.run(trial.run)
-        facts = [FORMAT, state, trial.key, trial.seed, run_marks(run)]
+        facts = [FORMAT, state, trial.key, run_marks(run), repr(trial.varied)]
         if trial.baseline is not None and state in TERMINAL:
             if trial.baseline not in self._baselines:
                 self._baselines[trial.baseline] = run_marks(self._lab.run(trial.baseline))
@@ -101,35 +102,44 @@ class Projection:
         run, spec = self._lab.run(trial.run), trial.spec()
         logged = first_entries(read_entries(run.log_path))
         times = [entry.time for entry in logged]
-        started = min([*times[:1], _modified(run.path / "spec.yaml")])
+        started = min([*times[:1], _started(run)])
         last = max(times, default=started)
         ended = state in TERMINAL
         gaps, problem = self._gaps(trial) if ended else ({}, "")
+        step = int((run.result() or {}).get("step", max((e.step for e in logged), default=0)))
+        files: dict[str, File] = {"spec.yaml": run.path / "spec.yaml"}
+        if ended:
+            files |= run_files(run, self._planned, step=step, time=_milliseconds(last))
         return View(
             name=run_name(trial, spec),
             status=STATUS[state],
             started=_milliseconds(started),
             ended=None if state == "running" else _milliseconds(_end(run, last)),
             params=_params(trial, spec),
-            tags=_tags(trial, spec, run, state=state, problem=problem),
+            tags=_tags(trial, spec, run, state=state, problem=problem, files=files),
             born=_milliseconds(times[0]) if times else 0,
             logged={entry.n: _number(entry) for entry in logged},
-            measured=self._measured(run, logged, gaps, _milliseconds(last)) if ended else {},
-            files=self._files(run) if ended else {"spec.yaml": run.path / "spec.yaml"},
+            measured=self._measured(run, logged, gaps, step, last) if ended else {},
+            files=files,
         )
 
     def _measured(
-        self, run: RunFolder, logged: list[Entry], gaps: Mapping[str, float], time: int
+        self,
+        run: RunFolder,
+        logged: list[Entry],
+        gaps: Mapping[str, float],
+        last_step: int,
+        last_time: float,
     ) -> dict[str, Number]:
-        """Evaluations and gaps at the step they were made at; what was logged is not repeated."""
-        steps = (run.result() or {}).get("steps", max((e.step for e in logged), default=0))
-        values: dict[str, tuple[float, int]] = {}
+        """Costs, evaluations and gaps at the step they belong to; what was logged is left out."""
+        costs = (run.result() or {}).get("metrics", {})
+        values = {name: (value, last_step) for name, value in costs.items()}
         for spec, tree in _evaluations(run):
             rest = difference(spec, self._planned)
             for name, value in tree["metrics"].items():
-                values[name + rest] = (value, tree.get("step", steps))
-        values.update({name: (value, steps) for name, value in gaps.items()})
-        taken = {(entry.key, entry.step) for entry in logged}
+                values[name + rest] = (value, tree.get("step", last_step))
+        values.update({name: (value, last_step) for name, value in gaps.items()})
+        time, taken = _milliseconds(last_time), {(entry.key, entry.step) for entry in logged}
         numbers = (
             Number(to_mlflow(name), _finite(value), step, time)
             for name, (value, step) in values.items()
@@ -149,19 +159,6 @@ class Projection:
             return {}, str(error)
         ends = (("", "mean"), ("_low", "low"), ("_high", "high"))
         return {f"{k}{e}": getattr(gap, a) for k, gap in gaps.items() for e, a in ends}, ""
-
-    def _files(self, run: RunFolder) -> dict[str, Path | str]:
-        """Specs, results and what can be looked at; sample arrays stay in the record."""
-        files: dict[str, Path | str] = {"spec.yaml": run.path / "spec.yaml"}
-        for evaluation in run.evaluations():
-            tree = evaluation.read() or {}
-            folder = folder_name(_evaluation_spec(tree["spec"]), self._planned)
-            for path in (*sorted(evaluation.path.glob("*.png")), *_matrices(evaluation)):
-                files[f"{folder}/{path.name}"] = path
-                if path.suffix == ".npz":
-                    files[f"{folder}/{path.stem}.csv"] = _matrix_csv(path)
-        files["result.json"] = run.path / "result.json"
-        return {place: source for place, source in files.items() if _present(source)}
 
 
 def first_entries(entries: Iterable[Entry]) -> list[Entry]:
@@ -197,23 +194,26 @@ def _evaluations(run: RunFolder) -> Iterator[tuple[EvaluationSpec, dict[str, Any
     for folder in run.evaluations():
         tree = folder.read()
         if tree is not None:
-            yield _evaluation_spec(tree["spec"]), tree
-
-
-def _evaluation_spec(tree: Mapping[str, Any]) -> EvaluationSpec:
-    spec: EvaluationSpec = decode(KINDS[tree["kind"]], tree, "evaluation")
-    return spec
+            yield evaluation_spec(tree["spec"]), tree
 
 
 def _params(trial: Trial, spec: RunSpec) -> dict[str, str]:
-    """The flat parameters, and the axes that are none of them."""
-    params = parameters(spec)
-    others = {k: v for k, v in trial.cell.items() if k not in ROUTE_KEYS and k not in params}
-    return {name: str(value) for name, value in {**params, **others}.items()}
+    """The flat parameters, and the axes that are none of them; empty ones are left out.
+
+    MLflow's plots would take an empty value for 0: the dense run has no start.
+    """
+    params = {**trial.varied, **parameters(spec)}
+    return {name: str(value) for name, value in params.items() if value != ""}
 
 
 def _tags(
-    trial: Trial, spec: RunSpec, run: RunFolder, *, state: str, problem: str
+    trial: Trial,
+    spec: RunSpec,
+    run: RunFolder,
+    *,
+    state: str,
+    problem: str,
+    files: Iterable[str],
 ) -> dict[str, str]:
     """What people filter and group by; `cell` is shared by the seeds of one point of the grid."""
     attempts = run.origin()
@@ -231,6 +231,7 @@ def _tags(
         "mlflow.source.name": f"tread-lab sweep {trial.sweep}",
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": code.removesuffix("-dirty"),
+        "mlflow.loggedImages": "True" if has_pictures(files) else "",
         "mlflow.note.content": f"**{state}**: {reason[:2000]}" if reason else "",
     }
     return {name: value for name, value in tags.items() if value}
@@ -249,6 +250,12 @@ def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
+def _started(run: RunFolder) -> float:
+    """When the first attempt began."""
+    origin = run.origin()
+    return float((origin[0] if origin else {}).get("started") or _modified(run.path / "spec.yaml"))
+
+
 def _modified(path: Path) -> float:
     return path.stat().st_mtime
 
@@ -257,24 +264,3 @@ def _end(run: RunFolder, last_time: float) -> float:
     """When the result was written; before there is one, when something was logged last."""
     path = run.path / "result.json"
     return max(last_time, _modified(path)) if path.exists() else last_time
-
-
-def _matrices(evaluation: EvaluationFolder) -> list[Path]:
-    return sorted(evaluation.path.glob("similarity.npz"))
-
-
-def _matrix_csv(path: Path) -> str:
-    """The mean matrix as a table, which MLflow's artifact page can show."""
-    with np.load(path) as arrays:
-        mean_BB = arrays["mean"]
-    text = io.StringIO()
-    header = ",".join(["block", *map(str, range(len(mean_BB)))])
-    rows = np.column_stack([np.arange(len(mean_BB)), mean_BB])
-    np.savetxt(
-        text, rows, fmt=["%d", *["%.4f"] * len(mean_BB)], delimiter=",", header=header, comments=""
-    )
-    return text.getvalue()
-
-
-def _present(source: Path | str) -> bool:
-    return isinstance(source, str) or source.exists()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tread_lab.gaps import PairedGap, gap_over_seeds
@@ -21,14 +21,24 @@ class Ranked:
     seeds: int
 
 
-def ranking(found: Sequence[tuple[str, Mapping[str, float]]]) -> list[Ranked]:
-    """Cells from best to worst; `found` holds the cell and the metrics of every trial."""
+@dataclass(frozen=True)
+class Shown:
+    """What is told of a trial in its sweep's own run; `ended` in milliseconds, 0 before that."""
+
+    cell: str
+    params: Mapping[str, str]
+    metrics: Mapping[str, float]
+    ended: int
+
+
+def ranking(trials: Iterable[Shown]) -> list[Ranked]:
+    """Cells from best to worst."""
     cells: dict[str, list[PairedGap]] = defaultdict(list)
-    for cell, metrics in found:
-        mean = metrics.get(GAP_HELDOUT)
+    for trial in trials:
+        mean = trial.metrics.get(GAP_HELDOUT)
         if mean is not None:
-            low, high = (metrics.get(f"{GAP_HELDOUT}_{end}", mean) for end in ("low", "high"))
-            cells[cell].append(PairedGap(mean, low, high, 0, "images"))
+            low, high = (trial.metrics.get(f"{GAP_HELDOUT}_{end}", mean) for end in ("low", "high"))
+            cells[trial.cell].append(PairedGap(mean, low, high, 0, "images"))
     ranked = [
         Ranked(cell, gaps[0] if len(gaps) == 1 else gap_over_seeds(gaps), len(gaps))
         for cell, gaps in cells.items()

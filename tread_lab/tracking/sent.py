@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tread_lab.tracking.artifacts import File
 from tread_lab.tracking.projection import file_mark
 
 
@@ -41,10 +42,15 @@ class Sent:
             return Sent()
 
 
-def files_mark(files: Mapping[str, Path | str]) -> str:
-    """The fingerprint of artifacts: texts by content, files by size and time."""
+def files_mark(files: Mapping[str, File]) -> str:
+    """The fingerprint of artifacts: files by size and time, made ones by content."""
     facts: dict[str, Any] = {
-        place: source if isinstance(source, str) else file_mark(source)
+        place: file_mark(source) if isinstance(source, Path) else _digest(source)
         for place, source in files.items()
     }
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+    return _digest(json.dumps(facts, sort_keys=True))
+
+
+def _digest(content: str | bytes) -> str:
+    data = content.encode() if isinstance(content, str) else content
+    return hashlib.sha256(data).hexdigest()[:16]

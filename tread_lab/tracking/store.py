@@ -14,6 +14,7 @@ from tread_lab.records.durable import Busy, disk_error, exclusive, write_text
 from tread_lab.records.layout import Lab
 from tread_lab.spec.errors import UserError
 
+EXPERIMENT = "tread-lab"
 OTHER_STORE = "set MLFLOW_TRACKING_URI to another store, or unset it to use the lab's own"
 SCHEMES = "sqlite:////path/to/mlflow.db or http://host:5000"
 DATABASES = ("postgresql", "mysql", "mssql", "databricks")

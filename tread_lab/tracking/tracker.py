@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
@@ -38,7 +39,10 @@ class SyncReport:
     def __str__(self) -> str:
         done = f"{self.created} created, {self.updated} updated, {self.unchanged} unchanged"
         gone = f", {self.removed} removed" if self.removed else ""
-        return f"{self.sweep}: {self.runs} runs ({done}{gone}), {self.values} values sent"
+        text = f"{self.sweep}: {self.runs} runs ({done}{gone}), {self.values} values sent"
+        if self.problems:
+            text += f"; {len(self.problems)} with problems, the first: {self.problems[0]}"
+        return text
 
 
 class Tracker(Protocol):
@@ -68,7 +72,9 @@ class LiveSync:
     def __init__(
         self, tracker: Callable[[], Tracker], sweep_name: str, *, every: float = 5.0
     ) -> None:
-        """`tracker` is called in the side thread: a slow import costs the driver nothing."""
+        """`tracker` is called by `start`, in the caller's thread: two threads must not import the
+        same packages at once.
+        """
         self.error: str | None = None
         self.report: SyncReport | None = None
         self._build, self._sweep, self._every = tracker, sweep_name, every
@@ -77,6 +83,8 @@ class LiveSync:
         self._thread = threading.Thread(target=self._watch, name="live-sync", daemon=True)
 
     def start(self) -> LiveSync:
+        with self._remembered():
+            self._tracker = self._build()
         self._thread.start()
         return self
 
@@ -112,10 +120,16 @@ class LiveSync:
     def _attempt(self, *, closing: bool) -> float:
         """Sync once; returns the seconds it took."""
         started = time.monotonic()
-        try:
+        with self._remembered():
             self._tracker = self._tracker or self._build()
             self.report = self._tracker.sync(self._sweep, closing=closing)
-            self.error = None
-        except Exception as error:  # whatever it is, the training must not notice
-            self.error = first_line(error)
         return time.monotonic() - started
+
+    @contextlib.contextmanager
+    def _remembered(self) -> Iterator[None]:
+        """Keep the block's failure as one line; whatever it is, the training must not notice."""
+        try:
+            yield
+            self.error = None
+        except Exception as error:
+            self.error = first_line(error)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import sqlite3
 import sys
 from collections.abc import Mapping
 
 from tread_lab.records.layout import Lab
 from tread_lab.spec.errors import UserError
-from tread_lab.tracking.store import check_store, shown, sqlite_path
+from tread_lab.tracking.store import EXPERIMENT, check_store, shown, sqlite_path
 
 QUIET: Mapping[str, str] = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PYTHONWARNINGS": "ignore",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # workers for features nobody uses here
 }
+QUIET_SERVER = "--uvicorn-opts=--log-level=warning"
 
 
 def ui_command(lab: Lab, *, host: str = "127.0.0.1", port: int = 5000) -> list[str]:
@@ -32,7 +36,7 @@ def ui_command(lab: Lab, *, host: str = "127.0.0.1", port: int = 5000) -> list[s
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri]
     if path is not None:
         command += ["--artifacts-destination", (path.parent / "mlartifacts").as_uri()]
-    return [*command, "--host", host, "--port", str(port), "--workers", "1"]
+    return [*command, "--host", host, "--port", str(port), "--workers", "1", QUIET_SERVER]
 
 
 def ui(lab: Lab, *, host: str = "127.0.0.1", port: int = 5000) -> None:
@@ -42,8 +46,21 @@ def ui(lab: Lab, *, host: str = "127.0.0.1", port: int = 5000) -> None:
         print(f"MLflow is served at {shown(uri)}")
         return
     command = ui_command(lab, host=host, port=port)
-    print(f"MLflow on http://{host}:{port} (store {shown(uri)}; Ctrl-C ends it)", flush=True)
+    print(f"MLflow with the runs of {shown(uri)}; Ctrl-C ends it")
+    print(f"  http://{host}:{port}/{_runs_page(uri)}", flush=True)
     os.execve(command[0], command, {**os.environ, **QUIET})
+
+
+def _runs_page(uri: str) -> str:
+    """The page of the experiment's runs, where it can be told; else the first page."""
+    path = sqlite_path(uri)
+    if path is None:
+        return ""
+    with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+        query = "SELECT experiment_id FROM experiments WHERE name = ?"
+        found = database.execute(query, (EXPERIMENT,)).fetchone()
+    page = f"experiments/{found[0]}/runs" if found else "experiments"
+    return f"#/{page}?workflowType=machine_learning"
 
 
 def _check_port(host: str, port: int) -> None:

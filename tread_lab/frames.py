@@ -25,6 +25,7 @@ FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
 WHOLE = ("route_start", "route_end", "steps_done")
 DELTA = "delta/"
 LOW, HIGH, COUNT, UNIT = ":low", ":high", ":n", ":unit"
+OWN = (LOW, HIGH, COUNT)  # what a trial's gap has beside its mean
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,22 @@ class _Record:
     losses: dict[str, Path] = field(default_factory=dict)  # by signature
 
 
+@dataclass(frozen=True)
+class _Gaps:
+    """The gaps of a run as columns, an interval's ends beside each, or why there are none."""
+
+    columns: dict[str, float]
+    problem: str = ""
+
+
 def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     """One row per trial of the plan, in plan order.
 
     Columns: run, role, seed, state, reason, baseline (the run it is compared with), cell (its axis
     values as text), the axis values, the parameters of `names.parameters`, steps_done, metrics of
-    the evaluations, gaps (`gap/heldout`, `gap/heldout:low`, `gap/heldout:high`) and costs. Metric
-    columns are those with `/` or `@` in their name. **Only completed runs have numbers**: any
-    other trial is a row with its state and NaN.
+    the evaluations, gaps (`gap/heldout`, with `:low` and `:high` and over how many images, `:n`)
+    and costs. Metric columns are those with `/` or `@` in their name. **Only completed runs have
+    numbers**: any other trial is a row with its state and NaN.
 
     `frame.attrs["axes"]` lists the axis columns.
     """
@@ -62,7 +71,7 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     order = dict.fromkeys([*FIRST, *axes, *frame.columns.drop([*FIRST, *metrics], errors="ignore")])
     frame = frame.reindex(columns=[*order, *metrics])
     whole = [*(axis for axis in axes if _is_whole(frame[axis])), *WHOLE]
-    types = {**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")}
+    types: dict[str, Any] = {**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")}
     frame = frame.astype({column: kind for column, kind in types.items() if column in frame})
     frame.attrs["axes"] = axes
     return frame
@@ -76,7 +85,7 @@ def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
     (gaps only), else absent. `seeds` counts the planned seeds, `state` is `completed` only if all
     are; else it is that of the seed that went worst.
     """
-    metrics = [column for column in metric_columns(trials) if not column.endswith((LOW, HIGH))]
+    metrics = [column for column in metric_columns(trials) if not column.endswith(OWN)]
     groups = trials.groupby(["role", "cell"], sort=False)
     dropped = ("run", "seed", "baseline", "state", "reason", "steps_done", "role", "cell")
     fixed = [c for c in trials.columns if not _is_metric(c) and c not in dropped]
@@ -137,7 +146,7 @@ def metric_columns(frame: pd.DataFrame) -> list[str]:
 
 def cell_label(cell: dict[str, Any]) -> str:
     """`start=2 end=8 rate=0.5`: the axis values of a trial in one text."""
-    return " ".join(f"{axis}={_plain(value)}" for axis, value in cell.items())
+    return " ".join(f"{axis}={_text(value)}" for axis, value in cell.items())
 
 
 def _is_metric(column: object) -> bool:
@@ -188,7 +197,7 @@ def _costs(result: dict[str, Any]) -> dict[str, float]:
 def _row(
     trial: dict[str, Any],
     record: _Record,
-    gaps: dict[str, float] | UserError,
+    gaps: _Gaps,
     names: dict[tuple[str, str], str],
 ) -> dict[str, Any]:
     values = {
@@ -196,42 +205,40 @@ def _row(
         for sig, tree in record.evaluations.items()
         for metric, value in tree["metrics"].items()
     }
-    broken = isinstance(gaps, UserError)
     known = parameters(decode(RunSpec, trial["spec"]))
     return {
         "run": trial["run"],
         "role": trial["role"],
         "seed": trial["seed"],
         "state": record.state,
-        "reason": str(gaps) if broken else record.reason,
+        "reason": gaps.problem or record.reason,
         "baseline": trial["baseline"],
         "cell": cell_label(trial["cell"]) or trial["role"],
         **{axis: _plain(value) for axis, value in trial["cell"].items()},
         **{name: None if value == "" else value for name, value in known.items()},
         "steps_done": record.steps,
         **values,
-        **({} if broken else gaps),
+        **gaps.columns,
         **record.costs,
     }
 
 
-def _gaps(
-    plan: dict[str, Any], records: dict[str, _Record]
-) -> dict[tuple[str, str | None], dict[str, float] | UserError]:
-    """(run, baseline) -> gaps with the ends of their intervals, or why they cannot be paired."""
+def _gaps(plan: dict[str, Any], records: dict[str, _Record]) -> dict[tuple[str, str | None], _Gaps]:
+    """(run, baseline) -> their gaps; in order of baselines, so that each of them is read once."""
     pairs = {(trial["run"], trial["baseline"]) for trial in plan["trials"]}
-    found: dict[tuple[str, str | None], dict[str, float] | UserError] = {}
+    found = {}
     for run, baseline in sorted(pairs, key=lambda pair: (pair[1] or "", pair[0])):
+        other = records[baseline].losses if baseline else {}
         try:
-            other = records[baseline].losses if baseline else {}
             gaps = recorded_gaps(records[run].losses, other)
         except UserError as error:
-            found[run, baseline] = error
+            found[run, baseline] = _Gaps({}, str(error))
             continue
         columns: dict[str, float] = {}
         for name, gap in gaps.items():
-            columns |= {name: gap.mean, name + LOW: gap.low, name + HIGH: gap.high}
-        found[run, baseline] = columns
+            ends = {name + LOW: gap.low, name + HIGH: gap.high}
+            columns |= {name: gap.mean, **ends, name + COUNT: gap.n}
+        found[run, baseline] = _Gaps(columns)
     return found
 
 
@@ -268,7 +275,7 @@ def _differences(specs: dict[str, dict[str, Any]]) -> dict[str, str]:
     short = {"sampler.guidance.weight": "w", "sampler.guidance.interval": "interval"}
     return {
         sig: "".join(
-            f" {short.get(field, field.rpartition('.')[2])}={_plain(spec.get(field))}"
+            f" {short.get(field, field.rpartition('.')[2])}={_text(spec.get(field))}"
             for field in differing
         )
         for sig, spec in specs.items()
@@ -289,13 +296,19 @@ def _over_seeds(groups: Any, metric: str, *, has_own: bool) -> dict[str, Any]:
     mean, n = groups[metric].mean(), groups[metric].count()
     half = half_width(groups[metric].std(), n.to_numpy())
     low, high = mean - half, mean + half
-    unit = np.where(n >= 2, "seeds", np.where((n == 1) & has_own, "images", ""))
+    units = np.where(n >= 2, "seeds", np.where((n == 1) & has_own, "images", ""))
+    counted = n
     if has_own:
+        counted = n.where(n != 1, groups[metric + COUNT].mean()).astype(int)
         low = low.where(n != 1, groups[metric + LOW].mean())
         high = high.where(n != 1, groups[metric + HIGH].mean())
-    unit = pd.Series(unit, index=mean.index)
+    unit = pd.Series(units, index=mean.index)
     ends = {metric + LOW: low, metric + HIGH: high}
-    return {metric: mean, **ends, metric + COUNT: n, metric + UNIT: unit}
+    return {metric: mean, **ends, metric + COUNT: counted, metric + UNIT: unit}
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(_plain(value))
 
 
 def _is_whole(column: pd.Series) -> bool:

@@ -1,0 +1,141 @@
+"""The ranking of a sweep's cells as a data frame, as Markdown and as LaTeX."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.style import power_of_ten
+from tread_lab.frames import COUNT, HIGH, LOW, UNIT, cells_frame
+from tread_lab.records.names import GAP_HELDOUT, TRAIN_FLOPS, lower_is_better
+from tread_lab.spec.errors import UserError, suggest
+
+
+def ranking(
+    frame: pd.DataFrame, metric: str = GAP_HELDOUT, *, gap: str = GAP_HELDOUT
+) -> pd.DataFrame:
+    """One row a cell, best first by `metric`; cells that did not complete follow without numbers.
+
+    Columns: rank, route, the other axes, value (of `metric`), gap, gap_low, gap_high, n, unit (of
+    the gap's interval), flops (training FLOPs over the baseline's), state, reason. A baseline is
+    ranked among the trials; its gap is 0 by definition.
+
+    Raises:
+        UserError: no such metric.
+    """
+    if metric not in frame:
+        known = [c for c in frame.columns if ("/" in c or "@" in c) and ":" not in c]
+        raise UserError(f"no metric {metric!r} in this sweep{suggest(metric, known)}")
+    cells = cells_frame(frame)
+    done = cells["state"] == "completed"
+    axes = [a for a in frame.attrs.get("axes", ()) if a not in ("start", "end", "route", "routes")]
+    table = cells[["route", *axes]].copy()
+    if table.duplicated().any():
+        table.insert(0, "cell", cells["cell"])
+    table["value"] = cells[metric].where(done)
+    if gap in cells:
+        for name, column in (("gap", gap), ("gap_low", gap + LOW), ("gap_high", gap + HIGH)):
+            table[name] = cells[column].where(done)
+        table["n"], table["unit"] = cells[gap + COUNT], cells[gap + UNIT]
+        baselines = (cells["role"] == "baseline") & done
+        table.loc[baselines, "gap"] = 0.0
+        if metric == gap:
+            table.loc[baselines, "value"] = 0.0
+    if TRAIN_FLOPS in cells:
+        dense = cells.loc[cells["role"] == "baseline", TRAIN_FLOPS].mean()
+        table["flops"] = (cells[TRAIN_FLOPS] / dense).where(done)
+    table["state"], table["reason"] = cells["state"], cells["reason"]
+    return _ranked(table, ascending=lower_is_better(metric))
+
+
+def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The ranking as people read it: texts only, the gap with its interval in one column."""
+    texts = pd.DataFrame(
+        {"rank": table["rank"].map(lambda rank: "" if pd.isna(rank) else str(rank))}
+    )
+    for column in table.columns[1:]:
+        if column == "value" and metric != GAP_HELDOUT:
+            texts[metric] = table["value"].map(_number)
+        elif column == "gap":
+            power = f" (1e{_power(table)})" if _power(table) else ""
+            texts["gap" + power] = _intervals(table)
+        elif column == "flops":
+            texts["FLOPs / dense"] = table["flops"].map(lambda x: "" if pd.isna(x) else f"{x:.2f}")
+        elif column == "unit":
+            texts["interval over"] = [_over(n, unit) for n, unit in zip(table["n"], table["unit"])]
+        elif column not in ("value", "gap_low", "gap_high", "n", "reason"):
+            texts[column] = table[column].map(lambda x: "" if pd.isna(x) else str(x))
+    reasons = table["reason"].where(table["reason"] == "", ": " + table["reason"])
+    texts["state"] = (table["state"] + reasons).to_numpy()
+    return texts
+
+
+def to_markdown(texts: pd.DataFrame) -> str:
+    """A table of texts in GitHub's Markdown."""
+    rows = [
+        list(texts.columns),
+        ["---"] * len(texts.columns),
+        *texts.astype(str).to_numpy().tolist(),
+    ]
+    escaped = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    return "\n".join("| " + " | ".join(row) + " |" for row in escaped) + "\n"
+
+
+def to_latex(texts: pd.DataFrame) -> str:
+    """The same as a booktabs tabular."""
+    head = " & ".join(map(_latex, texts.columns))
+    body = [" & ".join(map(_latex, row)) + r" \\" for row in texts.astype(str).to_numpy().tolist()]
+    lines = [
+        rf"\begin{{tabular}}{{{'l' * len(texts.columns)}}}",
+        r"\toprule",
+        head + r" \\",
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _ranked(table: pd.DataFrame, *, ascending: bool) -> pd.DataFrame:
+    table = table.sort_values("value", ascending=ascending, kind="stable", na_position="last")
+    table = table.reset_index(drop=True)
+    rank = table["value"].rank(method="min", ascending=ascending).astype("Int64")
+    table.insert(0, "rank", rank)
+    return table
+
+
+def _power(table: pd.DataFrame) -> int:
+    return power_of_ten(table["gap"].to_numpy(float))
+
+
+def _intervals(table: pd.DataFrame) -> list[str]:
+    """`+1.2 [+0.9, +1.5]` in units of 10^k, as the column's head says."""
+    scale = 10.0 ** _power(table)
+    texts = []
+    for gap, low, high in zip(table["gap"], table["gap_low"], table["gap_high"]):
+        text = "" if pd.isna(gap) else f"{gap / scale:+.2f}"
+        texts.append(text if pd.isna(low) else f"{text} [{low / scale:+.2f}, {high / scale:+.2f}]")
+    return texts
+
+
+def _over(n: int, unit: str) -> str:
+    return {"seeds": f"{n} seeds", "images": "images, 1 seed"}.get(unit, "")
+
+
+def _number(value: float) -> str:
+    return "" if pd.isna(value) else f"{value:.4g}"
+
+
+def _latex(text: str) -> str:
+    return text.translate(_LATEX).replace("->", r"$\to$")
+
+
+_LATEX = str.maketrans(
+    {
+        **{plain: "\\" + plain for plain in "&%_#${}"},
+        "\\": r"\textbackslash{}",
+        "^": r"\textasciicircum{}",
+        "~": r"\textasciitilde{}",
+        "\n": " ",
+    }
+)

@@ -1,0 +1,39 @@
+"""One synthetic sweep of the paper's placements with every kind of ending, and one with seeds."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from tests.synthetic import Synthetic, write_sweep
+from tread_lab.frames import trials_frame
+from tread_lab.records.layout import Lab
+
+ENDINGS = {(0, 10): "diverged", (7, 8): "failed", (1, 8): "stopped", (0, 3): "pending"}
+
+
+@pytest.fixture(scope="session")
+def paper_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """The 16 published placements, one seed, four of them without a number."""
+    return write_sweep(tmp_path_factory.mktemp("paper"), Synthetic(states=ENDINGS))
+
+
+@pytest.fixture(scope="session")
+def paper_frame(paper_lab: Lab) -> pd.DataFrame:
+    """The rows of `paper_lab`."""
+    return trials_frame(paper_lab, "placement")
+
+
+@pytest.fixture(scope="session")
+def seeds_frame(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """Four placements at two rates and three seeds, one of whose runs failed."""
+    sweep = Synthetic(
+        routes=((0, 4), (0, 8), (2, 8), (4, 8)),
+        rates=(0.5, 0.75),
+        seeds=(0, 1, 2),
+        seed_shift={0: 0.001, 1: -0.001},
+        states={((4, 8), 2): "failed"},
+        history=False,
+        similarity=False,
+    )
+    return trials_frame(write_sweep(tmp_path_factory.mktemp("seeds"), sweep), "placement")

@@ -1,0 +1,152 @@
+"""A real sweep through Ray Tune: run, run again, interrupt, resume; and the same without Ray."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from tread_lab.frames import trials_frame
+
+from tread_lab.engine.checkpoint import load_latest
+from tread_lab.records import names
+from tread_lab.records.layout import Lab
+
+pytestmark = pytest.mark.slow
+
+SWEEP = """
+question: Does a small sweep work from end to end?
+experiment: tiny
+fixed:
+  model: {depth: 4, width: 16}
+  train: {steps: 40, batch: 8}
+  execution: {log_every: 5, checkpoint_every: 15}
+axes: {route: {start: 0..1, end: 1..2}}
+where: end - start == 1
+evaluate: [{heldout_loss: {images: 32, levels: 4}}, {layer_similarity: {images: 8}}, fd@100]
+"""
+
+
+def tread_lab(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from tread_lab.cli import run; run()", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the sweep has run once through Ray."""
+    folder = tmp_path_factory.mktemp("swept")
+    (folder / "small.yaml").write_text(SWEEP)
+    done = tread_lab(folder, "sweep", "small.yaml", HOME=str(folder))
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def attempts(lab: Lab) -> dict[str, int]:
+    runs = (lab.root / "runs").iterdir()
+    return {run.name: len(lab.run(run.name).origin()) for run in runs}
+
+
+def weights(lab: Lab) -> dict[str, dict[str, torch.Tensor]]:
+    found = {run.name: load_latest(run / "checkpoints") for run in (lab.root / "runs").iterdir()}
+    return {name: dict(state.tensors) for name, state in found.items() if state}
+
+
+def equal(a: dict[str, dict[str, torch.Tensor]], b: dict[str, dict[str, torch.Tensor]]) -> bool:
+    return a.keys() == b.keys() and all(
+        torch.equal(a[run][key], b[run][key]) for run in a for key in a[run]
+    )
+
+
+def test_it_leaves_records_figures_and_a_ranking(swept: Path) -> None:
+    lab = Lab(swept / "lab")
+    frame = trials_frame(lab, "small")
+    assert list(frame["role"]) == ["baseline", "trial", "trial"]
+    assert (frame["state"] == "completed").all()
+    assert list(frame["route"]) == ["dense", "0->1", "1->2"]
+    for column in (names.HELDOUT_LOSS, "fd[fashion16-v1]@100", names.TRAIN_FLOPS):
+        assert frame[column].notna().all() and frame[column].nunique() > 1
+    gaps = frame[frame["role"] == "trial"]
+    assert (gaps["gap/heldout:low"] < gaps["gap/heldout"]).all()
+    assert not any(name.startswith("fid") for name in frame.columns)
+    figures = {path.name for path in lab.sweep("small").figures.iterdir()}
+    assert {"route_grid.png", "route_grid.pdf", "similarity.png", "gap_over_steps.png"} <= figures
+    assert not list((lab.root / "ray").iterdir())
+
+
+def test_mlflow_holds_one_parent_and_a_finished_child_for_each_trial(swept: Path) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(Lab(swept / "lab").mlflow_uri)
+    experiments = [e.experiment_id for e in client.search_experiments() if e.name == "tread-lab"]
+    runs = client.search_runs(experiments)
+    children = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
+    assert len(runs) == 4 and len(children) == 3
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    assert {run.data.params["route_start"] for run in children} >= {"0", "1"}
+    losses = [metric for run in children for metric in run.data.metrics if metric == "train/loss"]
+    assert len(losses) == 3
+
+
+def test_again_nothing_is_executed(swept: Path) -> None:
+    lab = Lab(swept / "lab")
+    before = attempts(lab)
+    done = tread_lab(swept, "sweep", "small.yaml", "--json", HOME=str(swept))
+    assert done.returncode == 0 and "everything is done" in done.stderr
+    assert attempts(lab) == before and len(json.loads(done.stdout)) == 3
+
+
+def test_without_ray_the_results_are_the_same_bitwise(swept: Path, tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(SWEEP)
+    inline = ("sweep", "small.yaml", "--executor", "inline", "--no-mlflow")
+    assert tread_lab(tmp_path, *inline, HOME=str(tmp_path)).returncode == 0
+    a, b = (Lab(folder / "lab") for folder in (swept, tmp_path))
+    assert equal(weights(a), weights(b))
+    columns = [names.HELDOUT_LOSS, names.GAP_HELDOUT, "fd[fashion16-v1]@100"]
+    first, second = (trials_frame(lab, "small")[columns] for lab in (a, b))
+    assert first.equals(second)
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_and_resumed_equals_uninterrupted(
+    swept: Path, tmp_path: Path, stop: signal.Signals
+) -> None:
+    (tmp_path / "small.yaml").write_text(SWEEP)
+    lab = Lab(tmp_path / "lab")
+    command = [sys.executable, "-c", "from tread_lab.cli import run; run()"]
+    with subprocess.Popen(
+        [*command, "sweep", "small.yaml", "--concurrent", "1", "--no-mlflow"],
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # the signal goes to the whole group, as Ctrl-C in a terminal
+    ) as driver:
+        _wait_until(lambda: len(list(lab.root.glob("runs/*/log.jsonl"))) == 2, driver)
+        os.killpg(driver.pid, stop)
+        _, errors = driver.communicate(timeout=60)
+    assert driver.returncode == 130, errors
+    assert "the same command continues" in errors and "Traceback" not in errors
+    states = [lab.run(path.name).state() for path in (lab.root / "runs").iterdir()]
+    assert "running" not in states and states.count("completed") < 3
+    finished = {p.name for p in (lab.root / "runs").iterdir() if lab.run(p.name).result()}
+    before = attempts(lab)
+    done = tread_lab(tmp_path, "sweep", "small.yaml", "--no-mlflow", HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert all(attempts(lab)[run] == before[run] for run in finished)
+    assert equal(weights(lab), weights(Lab(swept / "lab")))
+
+
+def _wait_until(condition, driver: subprocess.Popen[str], seconds: float = 120) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert driver.poll() is None, driver.communicate()[1]
+        assert time.monotonic() < until, "waited too long"
+        time.sleep(0.05)

@@ -1,0 +1,166 @@
+"""Every mistake of a user is one line that says what, where and what to do; nothing is written."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tread_lab.cli import main
+from tread_lab.engine.train import train
+from tread_lab.records.layout import Lab
+from tread_lab.spec import RunSpec
+
+SWEEP = """experiment: tiny
+axes: {route: {start: 0..2, end: 5}}
+"""
+
+# name -> (files to write, arguments, what the line must say)
+CASES: dict[str, tuple[dict[str, str], str, str]] = {
+    "misspelt key": ({}, "train tiny trian.steps=3", "did you mean 'train'"),
+    "misspelt nested key": ({}, "train tiny train.step=3", "train: unknown key 'step'"),
+    "unknown experiment": ({}, "train tinny", "did you mean 'tiny'"),
+    "route outside the depth": ({}, "train tiny --route 2->12", "blocks are 0..11"),
+    "route backwards": ({}, "train tiny --route 8->2", "starts after its end"),
+    "routes overlap": ({}, "train tiny --route 2->6 --route 5->8", "must start after 2->6"),
+    "not a route": ({}, "train tiny --route 2-8", "is not a route"),
+    "rate of one": ({}, "train tiny --route 2->8 --rate 1.0", "outside [0, 1)"),
+    "rate without a route": ({}, "train tiny --rate 0.5", "there is no route"),
+    "negative steps": ({}, "train tiny train.steps=-5", "steps: must be positive"),
+    "text for a number": ({}, "train tiny train.lr=fast", "train.lr: expected a number"),
+    "infinite number": ({}, "train tiny train.lr=inf", "finite"),
+    "patch that does not divide": ({}, "train tiny model.patch=3", "does not divide data.size"),
+    "unknown precision": ({}, "train tiny precision=fp8", "not one of fp32"),
+    "not an override": ({}, "train tiny steps", "unknown argument 'steps'|write key=value"),
+    "no such device": ({}, "train tiny --device gpu", "no such device"),
+    "no data": ({}, "train s2_imagenet256", "data.path"),
+    "data elsewhere": ({}, "train s2_imagenet256 data.path=nowhere", "nowhere"),
+    "missing sweep file": ({}, "sweep route_placment.yaml", "did you mean 'route_placement'"),
+    "bad YAML": ({"s.yaml": "experiment: [tiny\nseeds: 3"}, "sweep s.yaml", "not valid YAML"),
+    "empty file": ({"s.yaml": ""}, "sweep s.yaml", "s.yaml"),
+    "a list": ({"s.yaml": "- 1\n- 2"}, "sweep s.yaml", "key: value"),
+    "duplicate key": ({"s.yaml": "seeds: [0]\nseeds: [1]"}, "sweep s.yaml", "duplicate key"),
+    "unknown sweep key": ({"s.yaml": SWEEP + "seed: [0]"}, "sweep s.yaml", "did you mean 'seeds'"),
+    "equal seeds": ({"s.yaml": SWEEP + "seeds: [0, 0]"}, "sweep s.yaml", "must be distinct"),
+    "unknown axis": ({"s.yaml": "experiment: tiny\naxes: {lr: [1]}"}, "sweep s.yaml", "'lr'"),
+    "empty range": ({"s.yaml": SWEEP.replace("0..2", "3..1")}, "sweep s.yaml", "range '3..1'"),
+    "misspelt name in where": ({"s.yaml": SWEEP + "where: strat > 1"}, "sweep s.yaml", "'start'"),
+    "code in where": (
+        {"s.yaml": SWEEP + "where: __import__('os')"},
+        "sweep s.yaml",
+        "not allowed here",
+    ),
+    "where leaves nothing": ({"s.yaml": SWEEP + "where: start > 9"}, "sweep s.yaml", "loosen it"),
+    "impossible cell": ({"s.yaml": SWEEP.replace("0..2", "0..9")}, "sweep s.yaml", "by `where`"),
+    "unknown evaluation": ({}, "sweep route_placement evaluate=[fid10k]", "unknown evaluation"),
+    "unknown metric": ({}, "sweep route_placement evaluate=[fidd@10k]", "did you mean 'fid'"),
+    "name that leaves the lab": ({}, "sweep route_placement --name ../x", "is not a name"),
+    "unwritable folder": ({}, "sweep route_placement --root /proc/no --no-mlflow", "cannot write"),
+    "root is a file": ({"lab": "text"}, "sweep route_placement --root lab --no-mlflow", "lab"),
+    "unknown sweep": ({}, "figures placement", "no sweep 'placement'"),
+    "unknown run": ({}, "status abcdef", "no run 'abcdef'"),
+    "unknown command": ({}, "swep x", "invalid choice"),
+    "no command": ({}, "", "required"),
+    "unknown flag": ({}, "sweep route_placement --plans", "unknown argument '--plans'"),
+    "unknown model": ({}, "cost --model DiT-Z/2", "did you mean"),
+    "no concurrency": ({}, "sweep route_placement --concurrent 0", "0 is not positive"),
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda name: name.replace(" ", "-"))
+def test_a_mistake_is_one_line_and_exit_code_2(
+    case: str, in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, command, expected = CASES[case]
+    for name, text in files.items():
+        (in_folder / name).write_text(text)
+    before = sorted(in_folder.rglob("*"))
+    assert main(command.split()) == 2
+    _one_line(capsys, expected)
+    assert sorted(in_folder.rglob("*")) == before
+
+
+def _one_line(capsys: pytest.CaptureFixture[str], expected: str) -> None:
+    out, err = capsys.readouterr()
+    lines = err.strip().splitlines()
+    assert lines[-1].startswith("tread-lab: ") and "Traceback" not in err + out
+    assert sum(line.startswith("tread-lab: ") for line in lines) == 1
+    assert any(part in lines[-1] for part in expected.split("|")), lines[-1]
+
+
+def _trained(lab: Lab, spec: RunSpec) -> str:
+    folder = lab.run_of(spec)
+    folder.create(spec)
+    iterator = train(spec, folder, torch.device("cpu"))
+    list(itertools.islice(iterator, 100))
+    folder.finish("completed", step=spec.train.steps)
+    return folder.name
+
+
+def test_a_corrupt_checkpoint(
+    lab: Lab, tiny: Callable[..., RunSpec], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = _trained(lab, tiny(steps=3))
+    for path in lab.run(run).checkpoints.iterdir():
+        path.write_bytes(b"\0" * 1000)
+    with pytest.warns(UserWarning, match="damaged"):
+        assert main(["evaluate", run, "heldout_loss", "--root", str(lab.root)]) == 2
+    _one_line(capsys, "no usable checkpoint")
+    assert not list(lab.run(run).evaluations())
+
+
+def test_fid_without_the_inception_weights(
+    lab: Lab, tiny: Callable[..., RunSpec], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = _trained(lab, tiny(steps=3))
+    assert main(["evaluate", run, "fid@100", "--root", str(lab.root)]) == 2
+    _one_line(capsys, "TREAD_LAB_INCEPTION")
+
+
+def test_a_store_that_is_not_mlflows(
+    in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = in_folder / "notes.db"
+    store.write_text("shopping list")
+    (in_folder / "lab/sweeps/x").mkdir(parents=True)
+    plan = {"format": 1, "name": "x", "question": "", "experiment": "tiny", "sweep": {}}
+    plan |= {"holes": [], "evaluate": [], "trials": []}
+    (in_folder / "lab/sweeps/x/plan.json").write_text(json.dumps(plan))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store}")
+    assert main(["sync"]) == 2
+    _one_line(capsys, "notes.db")
+    assert store.read_text() == "shopping list"
+
+
+def test_another_plan_under_the_same_name(
+    in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tread_lab.config import load_sweep
+    from tread_lab.sweep.plan import make_plan, store_plan
+
+    name, sweep, experiment = load_sweep("route_placement", ["train.steps=10"])
+    store_plan(Lab.at("lab").sweep(name), make_plan(name, sweep, experiment))
+    assert main(["sweep", "route_placement", "train.steps=11"]) == 2
+    _one_line(capsys, "--name")
+
+
+def test_a_damaged_plan(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (in_folder / "lab/sweeps/x").mkdir(parents=True)
+    (in_folder / "lab/sweeps/x/plan.json").write_text('{"format": 1, "tri')
+    assert main(["status", "x"]) == 2
+    _one_line(capsys, "plan.json is damaged")
+
+
+def test_a_port_that_is_taken(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        (in_folder / "lab").mkdir()
+        assert main(["ui", "--port", port]) == 2
+    _one_line(capsys, "no MLflow store|port")

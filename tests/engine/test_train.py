@@ -1,0 +1,183 @@
+"""Claims about training: resumed equals uninterrupted, bitwise; draws are functions of the step."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tread_lab.engine import checkpoint
+from tread_lab.engine.assemble import data_of
+from tread_lab.engine.batches import Batches
+from tread_lab.engine.train import Diverged, learning_rate, train
+from tread_lab.records import names
+from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.spec import RunSpec, TrainSpec
+
+CPU = torch.device("cpu")
+Tiny = Callable[..., RunSpec]
+
+
+def run_to_end(spec: RunSpec, folder: RunFolder, *, stops: tuple[int, ...] = ()) -> None:
+    """Train with a stop after each of `stops` more steps."""
+    for steps in (*stops, None):
+        iterator = train(spec, folder, CPU)
+        for _ in itertools.islice(iterator, steps):
+            pass
+        iterator.close()
+
+
+def state(folder: RunFolder) -> dict[str, torch.Tensor]:
+    found = checkpoint.load_latest(folder.checkpoints)
+    assert found is not None
+    return dict(found.tensors)
+
+
+def losses(folder: RunFolder) -> list[tuple[int, float]]:
+    return [(e.step, e.value) for e in folder.entries() if e.key == names.TRAIN_LOSS]
+
+
+@pytest.mark.parametrize("stops", [(1,), (7,), (10,), (3, 4, 6)])
+def test_stopped_anywhere_and_resumed_equals_uninterrupted_bitwise(
+    tmp_path: Path, tiny: Tiny, stops: tuple[int, ...]
+) -> None:
+    spec = tiny(steps=24, routes=["1->2"])
+    whole, parts = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "parts")
+    run_to_end(spec, whole)
+    run_to_end(spec, parts, stops=stops)
+    a, b = state(whole), state(parts)
+    assert a.keys() == b.keys()
+    assert {key.split("/")[0] for key in a} == {"model", "ema", "optimizer"}
+    assert [key for key in a if not torch.equal(a[key], b[key])] == []
+    assert losses(whole) == losses(parts) and len(losses(whole)) == 5
+
+
+def test_a_kill_between_checkpoints_repeats_the_same_numbers(tmp_path: Path, tiny: Tiny) -> None:
+    spec = tiny(steps=24)
+    whole, killed = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "killed")
+    run_to_end(spec, whole)
+    iterator = train(spec, killed, CPU)
+    for _ in itertools.islice(iterator, 17):
+        pass
+    newest = checkpoint.list_checkpoints(killed.checkpoints)[0]
+    assert newest.name.startswith("step-00000010")  # the 7 steps since are lost with the process
+    _abandon(iterator)
+    run_to_end(spec, killed)
+    a, b = state(whole), state(killed)
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    assert losses(whole) == losses(killed)
+
+
+def _abandon(iterator) -> None:
+    """End a run the way a crash does: no checkpoint is written."""
+    with pytest.raises(RuntimeError, match="crash"):
+        iterator.throw(RuntimeError("crash"))
+
+
+def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
+    tmp_path: Path, tiny: Tiny
+) -> None:
+    spec = tiny(steps=20)
+    whole, hurt = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "hurt")
+    run_to_end(spec, whole)
+    iterator = train(spec, hurt, CPU)
+    for _ in itertools.islice(iterator, 15):
+        pass
+    iterator.close()
+    newest, before = checkpoint.list_checkpoints(hurt.checkpoints)
+    newest.write_bytes(newest.read_bytes()[:-100])
+    with pytest.warns(UserWarning, match="damaged; the one before it"):
+        found = checkpoint.load_latest(hurt.checkpoints)
+    assert found is not None and found.step == 10 and before.name.startswith("step-00000010")
+    with pytest.warns(UserWarning, match="damaged"):
+        run_to_end(spec, hurt)
+    a, b = state(whole), state(hurt)
+    assert all(torch.equal(a[key], b[key]) for key in a)
+
+
+def test_micro_batches_change_rounding_only(tmp_path: Path, tiny: Tiny) -> None:
+    whole, cut = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "cut")
+    run_to_end(tiny(steps=5, routes=["1->2"]), whole)
+    run_to_end(tiny(steps=5, routes=["1->2"], execution={"micro_batch": 3}), cut)
+    for (_, a), (_, b) in zip(losses(whole), losses(cut)):
+        assert a == pytest.approx(b, rel=1e-5)
+
+
+def test_the_loss_falls(tmp_path: Path, tiny: Tiny) -> None:
+    folder = RunFolder(tmp_path / "run")
+    run_to_end(tiny(steps=60, routes=["1->2"], train={"lr": 1e-2}), folder)
+    values = [value for _, value in losses(folder)]
+    assert values[-1] < 0.8 * values[0]
+
+
+def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path: Path, tiny: Tiny) -> None:
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(Diverged, match="at step"):
+        run_to_end(tiny(steps=40, train={"lr": 1e30}), folder)
+    assert not math.isfinite(losses(folder)[-1][1])
+
+
+def test_batches_are_functions_of_the_step_alone(tiny: Tiny) -> None:
+    spec = tiny(routes=["1->2"], steps=10)
+    samples = data_of(spec, "train")
+    forward, backward = Batches(spec, samples), Batches(spec, samples)
+    ahead = Batches(tiny(routes=["1->2"], steps=10, execution={"workers": 2}), samples)
+    there = [forward.at(step) for step in range(6)]
+    back = [backward.at(step) for step in reversed(range(6))][::-1]
+    for a, b, c in zip(there, back, ahead.stream(0, 6)):
+        for other in (b, c):
+            assert torch.equal(a.x_BCHW, other.x_BCHW) and torch.equal(a.y_B, other.y_B)
+            assert torch.equal(a.noise_BCHW, other.noise_BCHW) and torch.equal(a.u_B, other.u_B)
+            assert torch.equal(a.plan[0].keep_BK, other.plan[0].keep_BK)
+    assert not torch.equal(there[0].noise_BCHW, there[1].noise_BCHW)
+
+
+def test_runs_of_a_sweep_see_common_random_numbers(tiny: Tiny) -> None:
+    samples = data_of(tiny(), "train")
+    dense, routed = (Batches(tiny(routes=r), samples).at(3) for r in ((), ("0->1",)))
+    assert torch.equal(dense.x_BCHW, routed.x_BCHW) and torch.equal(dense.y_B, routed.y_B)
+    assert torch.equal(dense.noise_BCHW, routed.noise_BCHW)
+    assert dense.plan is None and routed.plan is not None
+
+
+def test_an_epoch_meets_every_sample_once_and_a_batch_may_span_two(tiny: Tiny) -> None:
+    class Few:
+        shape, classes, fingerprint, preview = (1, 16, 16), 10, "few", False
+
+        def __len__(self) -> int:
+            return 20
+
+        def take(self, ids):
+            return ids.float().view(-1, 1, 1, 1).expand(-1, 1, 16, 16), ids % 10
+
+    batches = Batches(tiny(), Few())
+    order = torch.cat([batches.at(step).x_BCHW[:, 0, 0, 0] for step in range(5)]).tolist()
+    assert sorted(order[:20]) == list(range(20)) == sorted(order[20:40])
+    assert order[:20] != order[20:40]
+
+
+def test_labels_are_dropped_as_often_as_the_recipe_says(tiny: Tiny) -> None:
+    spec = tiny(train={"batch": 4000, "label_drop": 0.1})
+    dropped = (Batches(spec, data_of(spec, "train")).at(0).y_B == 10).float().mean()
+    assert float(dropped) == pytest.approx(0.1, abs=4 * (0.09 / 4000) ** 0.5)
+
+
+def test_the_learning_rate_warms_up_and_decays() -> None:
+    spec = TrainSpec(steps=100, lr=1.0, warmup=9, schedule="sqrt_decay")
+    rates = [learning_rate(spec, step) for step in range(100)]
+    assert rates[0] == pytest.approx(0.1) and max(rates) < 1
+    assert rates[75] == pytest.approx(0.5) and rates[99] == pytest.approx(0.1)
+    assert learning_rate(TrainSpec(lr=1.0), 399_999) == 1.0
+
+
+def test_bf16_trains_close_to_fp32(lab: Lab, tmp_path: Path, tiny: Tiny) -> None:
+    full, half = RunFolder(tmp_path / "full"), RunFolder(tmp_path / "half")
+    run_to_end(tiny(steps=10, routes=["1->2"]), full)
+    run_to_end(tiny(steps=10, routes=["1->2"], precision="bf16"), half)
+    for (_, a), (_, b) in zip(losses(full), losses(half)):
+        assert a != b and a == pytest.approx(b, rel=0.05)
+    assert all(t.dtype != torch.bfloat16 for t in state(half).values())

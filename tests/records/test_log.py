@@ -1,0 +1,56 @@
+"""Claims about the log: damage is noticed, replays change nothing, the sequence goes on."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from tread_lab.records.log import LogWriter, latest, read_entries
+
+
+def write(path: Path, *steps: int, key: str = "train/loss") -> None:
+    with LogWriter(path) as log:
+        for step in steps:
+            log(step, **{key: step / 3})
+
+
+def test_what_is_written_is_read_with_every_bit(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    with LogWriter(path) as log:
+        log(1, **{"a": 0.1 + 0.2, "b": math.inf, "c": math.nan})
+    values = {entry.key: entry.value for entry in read_entries(path)}
+    assert values["a"] == 0.1 + 0.2 and values["b"] == math.inf and math.isnan(values["c"])
+
+
+def test_a_replay_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    write(path, 1, 2, 3)
+    write(path, 2, 3, 4)
+    entries = latest(read_entries(path))
+    assert [(e.step, e.value) for e in entries] == [(s, s / 3) for s in (1, 2, 3, 4)]
+    assert [e.n for e in read_entries(path)] == list(range(6))
+
+
+def test_a_torn_last_line_is_passed_over_and_the_log_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    write(path, 1, 2, 3)
+    path.write_bytes(path.read_bytes()[:-20])
+    write(path, 3, 4)
+    assert [e.step for e in latest(read_entries(path))] == [1, 2, 3, 4]
+
+
+def test_a_changed_digit_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    write(path, 1, 2, 3)
+    path.write_text(path.read_text().replace('"step": 2', '"step": 7'))
+    assert [e.step for e in read_entries(path)] == [1, 3]
+
+
+def test_clocks_may_jump_the_sequence_decides(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "log.jsonl"
+    for now, value in ((2e9, 1.0), (1e9, 2.0)):
+        monkeypatch.setattr("time.time", lambda now=now: now)
+        with LogWriter(path) as log:
+            log(5, loss=value)
+    (entry,) = latest(read_entries(path))
+    assert entry.value == 2.0

@@ -1,0 +1,108 @@
+"""Claims about solvers, guidance and generation."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from tread_lab.diffusion import EDM
+from tread_lab.sampling.generate import generate
+from tread_lab.sampling.guidance import branches, guided
+from tread_lab.sampling.solvers import euler, heun
+from tread_lab.spec import EDMSpec, GuidanceSpec, SamplerSpec
+
+DATA_STD = 0.5
+
+
+def exact_velocity(z: Tensor, sigma: Tensor) -> Tensor:
+    """dz/dsigma where data are N(0, DATA_STD^2): D = z s^2 / (s^2 + sigma^2)."""
+    return z * sigma / (DATA_STD**2 + sigma**2)
+
+
+def error_of(solver, steps: int) -> float:
+    """Against z(sigma) = z0 sqrt((s^2 + sigma^2) / (s^2 + sigma_max^2)), from 10 down to 0.02."""
+    ramp = torch.linspace(0, 1, steps + 1, dtype=torch.float64)
+    levels = (10 ** (1 / 7) + ramp * (0.02 ** (1 / 7) - 10 ** (1 / 7))) ** 7
+    z0 = torch.ones(1, 1, 1, 1, dtype=torch.float64)
+    exact = math.sqrt((DATA_STD**2 + 0.02**2) / (DATA_STD**2 + 10**2))
+    return abs(float(solver(exact_velocity, z0, levels)) - exact)
+
+
+@pytest.mark.parametrize(("solver", "order"), [(euler, 1), (heun, 2)])
+def test_halving_the_steps_divides_the_error_by_the_order_promised(solver, order: int) -> None:
+    errors = [error_of(solver, steps) for steps in (32, 64, 128)]
+    for coarse, fine in pairwise(errors):
+        assert math.log2(coarse / fine) == pytest.approx(order, abs=0.25)
+
+
+@pytest.mark.parametrize(("steps", "accuracy"), [(40, 1.1e-2), (160, 1e-3)])
+def test_heun_reaches_the_exact_solution_on_edms_own_grid(steps: int, accuracy: float) -> None:
+    levels = EDM(EDMSpec()).grid(SamplerSpec(steps=steps))
+    z0 = torch.ones(1, 1, 1, 1, dtype=torch.float64)
+    exact = math.sqrt(DATA_STD**2 / (DATA_STD**2 + 80.0**2))
+    assert float(heun(exact_velocity, z0, levels)) == pytest.approx(exact, rel=accuracy)
+
+
+def test_forty_heun_steps_call_the_network_79_times() -> None:
+    calls = []
+    levels = EDM(EDMSpec()).grid(SamplerSpec(steps=40))
+
+    def velocity(z: Tensor, level: Tensor) -> Tensor:
+        calls.append(float(level))
+        return exact_velocity(z, level)
+
+    heun(velocity, torch.ones(1, 1, 1, 1, dtype=torch.float64), levels)
+    assert len(calls) == 79 and calls[0] == pytest.approx(80) and min(calls) == pytest.approx(0.002)
+
+
+def network(x: Tensor, t: Tensor, y: Tensor, plan: object) -> Tensor:
+    """Linear in z and in the label, so that guidance can be checked by hand."""
+    return 0.3 * x + 0.1 * y[:, None, None, None].float() + t[:, None, None, None]
+
+
+def predict(spec: GuidanceSpec, level: float = 1.0) -> Tensor:
+    z, labels = torch.linspace(-1, 1, 8, dtype=torch.float64).view(2, 1, 2, 2), torch.tensor([3, 7])
+    terms = branches(spec, network, labels, 10)
+    return guided(EDM(EDMSpec()), terms, spec.interval)(z, torch.tensor(level))
+
+
+def test_weight_one_is_no_guidance_and_other_weights_extrapolate() -> None:
+    plain, double = predict(GuidanceSpec()), predict(GuidanceSpec(weight=2.0))
+    null = predict(GuidanceSpec(weight=0.0))
+    assert torch.allclose(double, null + 2 * (plain - null), atol=1e-6)
+    assert not torch.allclose(double, plain)
+
+
+def test_outside_its_interval_guidance_is_off() -> None:
+    spec = GuidanceSpec(weight=2.0, interval=(0.3, 2.0))
+    assert torch.allclose(predict(spec, 1.0), predict(GuidanceSpec(weight=2.0), 1.0))
+    assert torch.allclose(predict(spec, 5.0), predict(GuidanceSpec(), 5.0))
+
+
+def images(count: int, batch: int, seed: int = 7) -> tuple[Tensor, Tensor]:
+    sampler = SamplerSpec(steps=4, seed=seed, guidance=GuidanceSpec(weight=1.5))
+    parts = generate(network, EDM(EDMSpec()), sampler, count=count, shape=(1, 4, 4), classes=10,
+                     device=torch.device("cpu"), batch=batch)  # fmt: skip
+    x, y = zip(*parts)
+    return torch.cat(x), torch.cat(y)
+
+
+def test_an_image_depends_on_its_own_seed_alone() -> None:
+    x, y = images(6, batch=6)
+    x2, y2 = images(6, batch=2)
+    assert torch.allclose(x, x2, atol=1e-6) and torch.equal(y, y2)
+    x3, y3 = images(2, batch=2, seed=11)  # images 4 and 5 of the first set
+    assert torch.allclose(x[4:], x3, atol=1e-6) and torch.equal(y[4:], y3)
+    assert len({tuple(image.flatten().tolist()) for image in x}) == 6
+
+
+def test_balanced_labels_take_their_turns() -> None:
+    sampler = SamplerSpec(steps=1, labels="balanced")
+    parts = generate(network, EDM(EDMSpec()), sampler, count=25, shape=(1, 4, 4), classes=10,
+                     device=torch.device("cpu"), batch=8)  # fmt: skip
+    labels = torch.cat([y for _, y in parts])
+    assert torch.bincount(labels).tolist() == [3] * 5 + [2] * 5

@@ -1,0 +1,54 @@
+"""Claims about signatures: what decides the result, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tread_lab.spec import RunSpec, decode, signature
+
+BASE = {"model": "DiT-S/2", "routes": ["2->8"]}
+
+
+def sign(**changes: object) -> str:
+    return signature(decode(RunSpec, {**BASE, **changes}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"routes": []},
+        {"routes": [{"start": 2, "end": 8, "rate": 0.25}]},
+        {"train": {"lr": 2e-4}},
+        {"precision": "fp32"},
+        {"fp32_block": "j"},
+        {"model": "DiT-S/4"},
+    ],
+)
+def test_what_changes_the_science_changes_the_name(change: dict) -> None:
+    assert sign(**change) != sign()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"execution": {"workers": 4, "log_every": 7, "micro_batch": 3}},
+        {"data": {"path": "elsewhere"}},
+        {"routes": [{"start": 2, "end": "B-4", "rate": 0.5}]},
+        {"model": {"depth": 12, "width": 384, "heads": 6, "patch": 2}},
+    ],
+)
+def test_what_does_not_keeps_it(change: dict) -> None:
+    assert sign(**change) == sign()
+
+
+def test_the_name_is_the_same_in_another_process() -> None:
+    code = f"from tread_lab.spec import *; print(signature(decode(RunSpec, {BASE!r})))"
+    for salt in ("0", "1"):
+        env = {**os.environ, "PYTHONHASHSEED": salt}
+        out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+        assert out.stdout.strip() == sign()

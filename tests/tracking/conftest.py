@@ -1,0 +1,227 @@
+"""Small sweeps written through the records API, and a look into the SQLite file of a store."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tread_lab.records.durable import write_json
+from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.spec import (
+    GuidanceSpec,
+    HeldoutSpec,
+    RunSpec,
+    SamplerSpec,
+    SamplesSpec,
+    SimilaritySpec,
+    decode,
+    encode,
+    signature,
+)
+
+HELDOUT = HeldoutSpec(images=6, levels=2)
+SIMILARITY = SimilaritySpec(images=2, levels=2)
+SAMPLES = SamplesSpec(metrics=("fd",), count=1000)
+GUIDED = SamplesSpec(
+    metrics=("fd",), count=1000, sampler=SamplerSpec(guidance=GuidanceSpec(weight=2.0))
+)
+FD = "fd[fashion16-v1]@1k"
+
+
+def spec_of(route: tuple[int, int] | None, seed: int = 0, **more: Any) -> RunSpec:
+    routes = [] if route is None else [{"start": route[0], "end": route[1], "rate": 0.5}]
+    model = {"depth": 6, "width": 16, "heads": 2}
+    tree = {"model": model, "precision": "fp32", "train": {"steps": 40, "batch": 8}}
+    return decode(RunSpec, {**tree, "routes": routes, "seed": seed, **more})
+
+
+@dataclass
+class Sweeps:
+    """Writes plans and runs into one lab."""
+
+    lab: Lab
+
+    def plan(
+        self,
+        name: str = "placement",
+        routes: Sequence[tuple[int, int]] = ((0, 2), (1, 4)),
+        seeds: Sequence[int] = (0,),
+        evaluate: Sequence[Any] = (HELDOUT, SIMILARITY, SAMPLES),
+    ) -> list[RunSpec]:
+        """Plan a sweep; its runs in order, the baselines first."""
+        baselines = {seed: signature(spec_of(None, seed)) for seed in seeds}
+        trials: list[dict[str, Any]] = []
+        for route in (None, *routes):
+            for seed in seeds:
+                spec = spec_of(route, seed)
+                cell = {"start": route[0], "end": route[1], "rate": 0.5} if route else {}
+                trials.append(
+                    {
+                        "run": signature(spec),
+                        "role": "trial" if route else "baseline",
+                        "cell": cell,
+                        "seed": seed,
+                        "baseline": baselines[seed] if route else None,
+                        "spec": encode(spec),
+                    }
+                )
+        plan = {
+            "format": 1,
+            "name": name,
+            "question": "Where?",
+            "experiment": "tiny",
+            "sweep": {},
+            "holes": [{"reason": "where: start < end", "count": 3, "examples": []}],
+            "evaluate": [encode(spec) for spec in evaluate],
+            "trials": trials,
+        }
+        write_json(self.lab.sweep(name).plan_path, plan)
+        return [decode(RunSpec, trial["spec"]) for trial in trials]
+
+    def log(self, spec: RunSpec, first: int, last: int, *, clock: float = 0.0) -> RunFolder:
+        """Train from step `first` to `last`, logging every fifth."""
+        run = self.lab.run_of(spec)
+        run.create(spec)
+        run.write_origin({"code": "abc1234-dirty", "device": "cpu"})
+        with run.log() as log:
+            for step in range(first, last + 1, 5):
+                values = {"train/loss": 1 / step, "throughput/images_per_s": 100 + clock}
+                log(step, **values)
+        return run
+
+    def finish(self, spec: RunSpec, state: str = "completed", **facts: Any) -> RunFolder:
+        """Train to the end and measure."""
+        run = self.log(spec, 5, 40)
+        run.finish(state, step=40, **{"metrics": {"cost/train_flops": 1e9}, **facts})
+        if state == "completed":
+            self.measure(spec)
+        return run
+
+    def measure(self, spec: RunSpec) -> None:
+        run = self.lab.run_of(spec)
+        length = sum(len(route.blocks) for route in spec.routes)
+        noise = np.random.default_rng(spec.seed).normal(1, 0.1, (6, 2))
+        own = np.random.default_rng(length).normal(0, 0.001, (6, 2))
+        dense = noise + 0.01 * length + own
+        arrays = {"dense": dense, "level": np.ones((6, 2))}
+        metrics = {"heldout/loss": float(dense.mean())}
+        if length:
+            arrays["routed"] = dense + 0.5
+            metrics["gap/route"] = 0.5
+        folder = run.evaluation(HELDOUT)
+        folder.path.mkdir(parents=True)
+        np.savez(folder.path / "losses.npz", **arrays)  # type: ignore[arg-type]
+        folder.write(HELDOUT, metrics, step=40)
+        folder = run.evaluation(SIMILARITY)
+        folder.path.mkdir(parents=True)
+        np.savez(folder.path / "similarity.npz", mean=np.eye(6))
+        folder.write(SIMILARITY, {"similarity/adjacent": 0.9}, step=40)
+        folder = run.evaluation(SAMPLES)
+        folder.path.mkdir(parents=True)
+        Image.fromarray(np.full((8, 8), 40 * length, dtype=np.uint8)).save(folder.path / "grid.png")
+        folder.write(SAMPLES, {FD: 2.0 + length}, step=40)
+
+    def complete(self, name: str = "placement", **options: Any) -> list[RunSpec]:
+        """A sweep that was planned and run to its end."""
+        specs = self.plan(name, **options)
+        for spec in specs:
+            if self.lab.run_of(spec).result() is None:
+                self.finish(spec)
+        return specs
+
+
+@dataclass
+class Store:
+    """What lies in the SQLite file of a lab's store."""
+
+    path: Path
+
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        with contextlib.closing(sqlite3.connect(self.path)) as database:
+            found = database.execute(query, values).fetchall()
+            database.commit()
+            return found
+
+    def count(self, table: str) -> int:
+        return int(self.rows(f"SELECT count(*) FROM {table}")[0][0])
+
+    def counts(self) -> dict[str, int]:
+        return {table: self.count(table) for table in ("runs", "metrics", "params", "tags")}
+
+    def runs(self) -> dict[str, tuple[str, str]]:
+        """Name -> (run id, status) of the runs that are not deleted."""
+        query = "SELECT name, run_uuid, status FROM runs WHERE lifecycle_stage = 'active'"
+        return {name: (run_id, status) for name, run_id, status in self.rows(query)}
+
+    def statuses(self) -> dict[str, str]:
+        return {name: status for name, (_, status) in self.runs().items()}
+
+    def run_id(self, name: str) -> str:
+        return self.runs()[name][0]
+
+    def latest(self, name: str) -> dict[str, float]:
+        query = "SELECT key, value FROM latest_metrics WHERE run_uuid = ?"
+        return dict(self.rows(query, self.run_id(name)))
+
+    def tags(self, name: str) -> dict[str, str]:
+        return dict(self.rows("SELECT key, value FROM tags WHERE run_uuid = ?", self.run_id(name)))
+
+    def params(self, name: str) -> dict[str, str]:
+        query = "SELECT key, value FROM params WHERE run_uuid = ?"
+        return dict(self.rows(query, self.run_id(name)))
+
+    def everything(self) -> list[tuple[Any, ...]]:
+        """All that people see, without the random names of runs."""
+        runs = "JOIN runs USING (run_uuid) WHERE lifecycle_stage = 'active'"
+        shown = "key NOT IN ('mlflow.parentRunId', 'mlflow.note.content')"
+        return sorted(
+            [
+                *self.rows("SELECT name, status, start_time, end_time FROM runs"),
+                *self.rows(f"SELECT name, key, value FROM params {runs}"),
+                *self.rows(f"SELECT name, key, value FROM tags {runs} AND {shown}"),
+                *self.rows(f"SELECT name, key, step, timestamp, value FROM metrics {runs}"),
+            ],
+            key=repr,
+        )
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that MLflow has just made; copied, because making one takes seconds."""
+    from mlflow import MlflowClient
+
+    path = tmp_path_factory.mktemp("store") / "mlflow.db"
+    MlflowClient(tracking_uri=f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def sweeps(lab: Lab) -> Sweeps:
+    return Sweeps(lab)
+
+
+@pytest.fixture
+def store(lab: Lab, empty_store: Path) -> Store:
+    """The lab's store, made and empty."""
+    lab.root.mkdir(parents=True)
+    shutil.copy(empty_store, lab.root / "mlflow.db")
+    return Store(lab.root / "mlflow.db")
+
+
+@pytest.fixture
+def sync(lab: Lab) -> Callable[..., Any]:
+    from tread_lab.tracking.mlflow_tracker import MlflowTracker
+
+    def run(name: str = "placement", **options: Any) -> Any:
+        return MlflowTracker(lab, lab.mlflow_uri).sync(name, **options)
+
+    return run

@@ -1,0 +1,47 @@
+"""Every metric name of the records has a name in MLflow, and comes back from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tread_lab.records import names
+from tread_lab.spec import GuidanceSpec, HeldoutSpec, SamplerSpec, SamplesSpec, SimilaritySpec
+from tread_lab.tracking.metric_names import difference, folder_name, from_mlflow, to_mlflow
+
+NAMES = {
+    "fd[fashion16-v1]@1k": "fd:fashion16-v1:1k",
+    "fid@10k": "fid:10k",
+    "precision[vgg_16.b]@512": "precision:vgg_16.b:512",
+    "is@50k": "is:50k",
+    "fd[fashion16-v1]@1k guidance 2": "fd:fashion16-v1:1k guidance 2",
+    **{name: name for key, name in vars(names).items() if key.isupper() and isinstance(name, str)},
+}
+
+
+def sampler(**options: object) -> SamplesSpec:
+    return SamplesSpec(count=1000, sampler=SamplerSpec(**options))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_go_there_and_back(name: str) -> None:
+    assert to_mlflow(name) == NAMES[name]
+    assert from_mlflow(to_mlflow(name)) == name
+
+
+@pytest.mark.parametrize("name", [*NAMES, "odd name!", "é=1", "100%"])
+def test_mlflow_accepts_them(name: str) -> None:
+    from mlflow.utils.validation import _validate_metric_name
+
+    _validate_metric_name(to_mlflow(name))
+
+
+def test_an_evaluation_is_told_by_what_the_plan_does_not_say() -> None:
+    usual = sampler(steps=8)
+    guided = sampler(steps=8, guidance=GuidanceSpec(weight=2.0, interval=(0.2, 5.0)))
+    planned = [HeldoutSpec(images=64), usual]
+    assert difference(usual, planned) == ""
+    assert difference(guided, planned) == " guidance 2 guidance.interval 0.2-5"
+    assert difference(sampler(steps=9), planned) == " steps 9"
+    assert difference(HeldoutSpec(images=32), planned) == " images 32"
+    assert difference(SimilaritySpec(), planned) == ""  # not planned: told from the defaults
+    assert folder_name(guided, planned) == "samples_1k_guidance_2_guidance.interval_0.2-5"

@@ -1,0 +1,95 @@
+"""A sweep is synced from the side, and whatever happens there stays there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from tread_lab.spec import UserError
+from tread_lab.tracking.tracker import LiveSync, SyncReport
+
+
+class Recorder:
+    """A tracker that notes its calls and fails when told to."""
+
+    def __init__(self, failure: Exception | None = None, seconds: float = 0.0) -> None:
+        self.calls: list[tuple[str, bool]] = []
+        self.threads: set[int] = set()
+        self.failure, self.seconds = failure, seconds
+
+    def sync(self, sweep_name: str, *, closing: bool = False) -> SyncReport:
+        self.calls.append((sweep_name, closing))
+        self.threads.add(threading.get_ident())
+        time.sleep(self.seconds)
+        if self.failure is not None:
+            raise self.failure
+        return SyncReport(sweep_name, runs=len(self.calls))
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_it_syncs_now_and_then_and_once_at_the_end() -> None:
+    tracker = Recorder()
+    with LiveSync(lambda: tracker, "s", every=0.01) as live:
+        eventually(lambda: len(tracker.calls) >= 3)
+    assert tracker.calls[-1] == ("s", True)
+    assert set(tracker.calls[:-1]) == {("s", False)}
+    assert tracker.threads.isdisjoint({threading.get_ident()})
+    assert live.error is None
+    assert live.report is not None and live.report.runs == len(tracker.calls)
+
+
+def test_a_failure_is_one_line_and_forgotten_when_it_works_again() -> None:
+    tracker = Recorder(UserError("no server\nTraceback"))
+    with LiveSync(lambda: tracker, "s", every=0.01) as live:
+        eventually(lambda: live.error == "no server")
+        tracker.failure = None
+        eventually(lambda: live.error is None and live.report is not None)
+
+
+def test_a_failure_at_the_end_is_kept() -> None:
+    with LiveSync(lambda: Recorder(OSError("disk full")), "s", every=100) as live:
+        pass
+    assert live.error == "disk full"
+
+
+def test_a_tracker_that_cannot_be_built_stops_nothing() -> None:
+    def broken() -> Recorder:
+        raise ImportError("No module named 'mlflow'")
+
+    with LiveSync(broken, "s", every=0.01) as live:
+        assert live.error == "No module named 'mlflow'"
+    assert live.error == "No module named 'mlflow'"
+
+
+def test_a_store_that_hangs_does_not_hold_the_sweep() -> None:
+    live = LiveSync(lambda: Recorder(seconds=5), "s", every=100).start()
+    before = time.monotonic()
+    live.stop(timeout=0.1)
+    assert time.monotonic() - before < 2
+    assert live.error is not None and "`tread-lab sync`" in live.error
+
+
+def test_failures_are_retried_ever_more_seldom() -> None:
+    tracker = Recorder(OSError("down"))
+    with LiveSync(lambda: tracker, "s", every=0.02):
+        time.sleep(0.7)
+    assert 3 <= len(tracker.calls) <= 8  # 0.02 + 0.04 + 0.08 + ...
+
+
+def test_stopping_what_was_not_started_is_harmless() -> None:
+    LiveSync(Recorder, "s").stop()
+
+
+def test_a_report_is_one_line() -> None:
+    report = SyncReport("s", runs=3, created=1, unchanged=2, values=9, problems=("a: b",))
+    assert str(report) == (
+        "s: 3 runs (1 created, 0 updated, 2 unchanged), 9 values sent;"
+        " 1 with problems, the first: a: b"
+    )

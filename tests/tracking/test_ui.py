@@ -1,0 +1,75 @@
+"""The pages open on the right store, on this machine alone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tracking.conftest import Store
+from tread_lab.records.layout import Lab
+from tread_lab.spec import UserError
+from tread_lab.tracking.ui import ui, ui_command
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_the_command_serves_the_labs_store_on_loopback(lab: Lab, store: Store) -> None:
+    command = ui_command(lab, port=free_port())
+    assert command[:4] == [sys.executable, "-m", "mlflow", "ui"]
+    options = dict(zip(command[4::2], command[5::2]))
+    assert options["--backend-store-uri"] == f"sqlite:///{lab.root}/mlflow.db"
+    assert options["--host"] == "127.0.0.1"
+    assert not any("security" in part for part in command)
+
+
+def test_the_address_is_printed_before_the_server_takes_over(
+    lab: Lab, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[Any] = []
+    monkeypatch.setattr(os, "execve", lambda *arguments: started.append(arguments))
+    port = free_port()
+    ui(lab, port=port)
+    (program, command, environment) = started[0]
+    assert program == command[0] == sys.executable
+    assert environment["MLFLOW_DISABLE_TELEMETRY"] == "true"
+    address = f"http://127.0.0.1:{port}/#/experiments?workflowType=machine_learning"
+    assert address in capsys.readouterr().out
+
+
+def test_a_server_is_only_named(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@team:5000")
+    ui(lab)
+    assert capsys.readouterr().out == "MLflow is served at http://me:***@team:5000\n"
+
+
+def test_no_store_yet_says_how_to_make_one(lab: Lab) -> None:
+    with pytest.raises(UserError, match=r"no MLflow store at .* yet; run a sweep or"):
+        ui_command(lab)
+
+
+def test_a_taken_port_is_one_line(lab: Lab, store: Store) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(UserError, match="choose a --port"):
+            ui_command(lab, port=taken.getsockname()[1])
+    with pytest.raises(UserError, match="choose a --port"):
+        ui_command(lab, port=70_000)
+
+
+def test_a_file_that_is_no_store_is_not_opened(lab: Lab, tmp_path: Path) -> None:
+    lab.root.mkdir()
+    (lab.root / "mlflow.db").write_text("notes " * 100)
+    with pytest.raises(UserError, match="is not an MLflow store"):
+        ui_command(lab)

@@ -1,0 +1,48 @@
+"""What can be known to fail is refused before anything is written: device, data, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tread_lab.data.source import open_data
+from tread_lab.engine.device import check, pick
+from tread_lab.metrics.feature_space import INCEPTION, by_extractor
+from tread_lab.metrics.inception import inception_weights
+from tread_lab.spec.errors import UserError
+from tread_lab.spec.evaluation import SamplesSpec
+from tread_lab.spec.run import DataSpec
+from tread_lab.sweep.trial import Task
+
+
+def preflight(tasks: Sequence[Task], device: str | None) -> None:
+    """Check every distinct requirement of `tasks` once.
+
+    Raises:
+        UserError: a device that is not here or cannot do a precision, data that cannot be read,
+            metrics whose weights or decoder are missing.
+    """
+    picked = pick(device)
+    for spec in {task.spec.precision: task.spec for task in tasks}.values():
+        check(spec, picked)
+    previews = {data: _opened(data) for data in dict.fromkeys(task.spec.data for task in tasks)}
+    asked = {
+        (task.spec.data, metric)
+        for task in tasks
+        for evaluation in task.evaluations
+        if isinstance(evaluation, SamplesSpec)
+        for metric in evaluation.metrics
+    }
+    for data, metric in sorted(asked, key=repr):
+        if INCEPTION in by_extractor([metric], data.source):
+            inception_weights()
+        if previews[data]:
+            raise UserError(
+                f"evaluate: {metric} needs images, and latents need a decoder: name the SD"
+                " autoencoder's folder in TREAD_LAB_AUTOENCODER, or leave the metric out"
+            )
+
+
+def _opened(data: DataSpec) -> bool:
+    """Read a sample of both splits; whether their pixels are previews only."""
+    splits = [open_data(data, "train"), open_data(data, "heldout")]
+    return any(samples.preview for samples in splits)

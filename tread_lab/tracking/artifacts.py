@@ -1,0 +1,106 @@
+"""The files MLflow shows of a run: spec, result, and pictures for its image grid."""
+
+# B blocks
+
+from __future__ import annotations
+
+import io
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from tread_lab.records.layout import RunFolder
+from tread_lab.spec.evaluation import EvaluationSpec
+from tread_lab.tracking.metric_names import evaluation_spec, folder_name
+
+File = Path | str | bytes
+THUMBNAIL = 256  # pixels, as MLflow's own
+PIXELS = 24  # of one entry of a matrix
+COLOURS = np.array(  # dark to light, readable by the colour-blind and in print
+    [(68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37)], dtype=float
+)
+
+
+def run_files(
+    run: RunFolder, planned: Sequence[EvaluationSpec], *, step: int, time: int
+) -> dict[str, File]:
+    """Place among the artifacts -> file or content; sample and loss arrays stay in the record."""
+    files: dict[str, File] = {"spec.yaml": run.path / "spec.yaml"}
+    if (run.path / "result.json").exists():
+        files["result.json"] = run.path / "result.json"
+    for evaluation in run.evaluations():
+        tree = evaluation.read()
+        if tree is None:
+            continue
+        spec = evaluation_spec(tree["spec"])
+        folder = folder_name(spec, planned)
+        pictures: list[tuple[str, Path | bytes]] = []
+        for path in sorted(evaluation.path.glob("*.png")):
+            pictures.append((path.name, path))
+        for path in sorted(evaluation.path.glob("similarity.npz")):
+            mean_BB = _mean_matrix(path)
+            files |= {f"{folder}/{path.name}": path, f"{folder}/similarity.csv": _table(mean_BB)}
+            pictures.append(("similarity.png", _heatmap(mean_BB)))
+        for name, picture in pictures:
+            files[f"{folder}/{name}"] = picture
+            key = picture_key(spec, planned)
+            files |= _grid_files(f"{run.name}/{name}", key, picture, step=step, time=time)
+    return files
+
+
+def picture_key(spec: EvaluationSpec, planned: Sequence[EvaluationSpec]) -> str:
+    """What the image grid calls the pictures of an evaluation: `pictures/samples_1k`."""
+    return f"pictures/{folder_name(spec, planned)}"
+
+
+def has_pictures(files: Iterable[str]) -> bool:
+    """Whether MLflow's image grid has something to show."""
+    return any(place.startswith("images/") for place in files)
+
+
+def _grid_files(
+    unique: str, key: str, picture: Path | bytes, *, step: int, time: int
+) -> dict[str, File]:
+    """A picture and its thumbnail where MLflow's image grid looks for them; equal names each time.
+
+    MLflow's own `log_image` draws a random name, so that a replay would add another picture.
+    """
+    name = uuid.uuid5(uuid.NAMESPACE_URL, f"{key}/{unique}")
+    stem = f"images/{key.replace('/', '~')}+step+{step}+timestamp+{time}+{name}"
+    return {f"{stem}.png": picture, f"{stem}+compressed.webp": _thumbnail(picture)}
+
+
+def _thumbnail(picture: Path | bytes) -> bytes:
+    with Image.open(io.BytesIO(picture) if isinstance(picture, bytes) else picture) as image:
+        image.thumbnail((THUMBNAIL, THUMBNAIL))
+        content = io.BytesIO()
+        image.convert("RGB").save(content, format="WEBP", lossless=True)
+    return content.getvalue()
+
+
+def _mean_matrix(path: Path) -> NDArray[np.float64]:
+    with np.load(path) as arrays:
+        return np.asarray(arrays["mean"], dtype=np.float64)
+
+
+def _table(mean_BB: NDArray[np.float64]) -> str:
+    """The matrix as comma-separated values, which MLflow's artifact page shows as a table."""
+    numbers = range(len(mean_BB))
+    rows = [f"{a}," + ",".join(f"{value:.4f}" for value in mean_BB[a]) for a in numbers]
+    return "\n".join(["block," + ",".join(map(str, numbers)), *rows]) + "\n"
+
+
+def _heatmap(mean_BB: NDArray[np.float64]) -> bytes:
+    """The matrix as a PNG picture; colours run from 0 to 1 in every run, so runs compare."""
+    place_BB = np.nan_to_num(mean_BB).clip(0, 1) * (len(COLOURS) - 1)
+    anchors = np.arange(len(COLOURS))
+    channels = [np.interp(place_BB, anchors, COLOURS[:, c]) for c in range(3)]
+    image = Image.fromarray(np.stack(channels, axis=-1).round().astype(np.uint8))
+    content = io.BytesIO()
+    size = (PIXELS * image.width, PIXELS * image.height)
+    image.resize(size, Image.Resampling.NEAREST).save(content, format="PNG")
+    return content.getvalue()

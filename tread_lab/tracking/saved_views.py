@@ -1,0 +1,176 @@
+"""Saved views of MLflow's runs page for a sweep: its cells compared, its pictures side by side."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+import zlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tread_lab.records.names import (
+    GAP_HELDOUT,
+    HELDOUT_LOSS,
+    IMAGES_PER_S,
+    STEP_SECONDS,
+    TRAIN_LOSS,
+)
+from tread_lab.tracking.metric_names import from_mlflow
+
+TAG = "mlflow.sharedViewState."  # as MLflow 3.17 keeps views; another version passes over them
+AXES = ("route_start", "route_end", "route_length", "selection_rate")
+COLUMNS = ("route", "selection_rate", "seed")
+MOST_DRAWN = 200  # trials that MLflow's page draws at once; of more it shows the best
+ONCE = (
+    "gap/",
+    "heldout/",
+    "similarity/",
+    "cost/",
+    STEP_SECONDS,
+)  # measured at the end, so bars and no curves
+
+
+@dataclass(frozen=True)
+class SavedViews:
+    """The two views of a sweep.
+
+    Attributes:
+        condition: the search that finds the sweep's trials and nothing else.
+        metrics: the metrics that its trials have.
+        varied: the parameters that differ between its trials.
+        pictures: keys of the pictures that its trials have.
+        seed: whose pictures are shown.
+        step: the step that the pictures belong to.
+        trials: how many there are.
+        written: when the plan was written, in milliseconds.
+    """
+
+    sweep: str
+    condition: str
+    metrics: Collection[str]
+    varied: Collection[str]
+    pictures: Sequence[str]
+    seed: int
+    step: int
+    trials: int
+    written: int
+
+    def tags(self) -> dict[str, str]:
+        """The experiment's tags that make the views appear under `Views`."""
+        views = {"": self._cells()} | ({" pictures": self._pictures()} if self.pictures else {})
+        return {TAG + self._key(name): self._tag(name, state) for name, state in views.items()}
+
+    def link(self, experiment: str) -> str:
+        """The address of the comparison within MLflow's pages."""
+        mode = "compareRunsMode=CHART&workflowType=machine_learning"
+        return f"#/experiments/{experiment}/runs?viewStateShareKey={self._key('')}&{mode}"
+
+    def _key(self, name: str) -> str:
+        """The view's place in links; a sweep keeps it."""
+        return uuid.uuid5(uuid.NAMESPACE_URL, f"{self.condition}{name}").hex[:16]
+
+    def _tag(self, name: str, state: dict[str, Any]) -> str:
+        text = json.dumps(state, separators=(",", ":")).encode()
+        times = {"createdAt": self.written, "updatedAt": self.written}
+        packed = f"deflate;{base64.b64encode(zlib.compress(text)).decode()}"
+        return json.dumps({"name": f"{self.sweep}{name}", **times, "state": packed})
+
+    def _headlines(self) -> list[str]:
+        """What a cell is judged by, the held-out gap first, then the metrics of samples."""
+        samples = sorted(name for name in self.metrics if from_mlflow(name) != name)
+        return [name for name in (GAP_HELDOUT, *samples) if name in self.metrics]
+
+    def _cells(self) -> dict[str, Any]:
+        """Bars of every cell, the map over start and end, curves; seeds averaged."""
+        headlines = self._headlines()
+        charts = [_chart("BAR", RESULT, name, metricKey=name) for name in headlines]
+        if headlines and {"route_start", "route_end"} <= set(self.varied):
+            axes = {"x": ("route_end", "PARAM"), "y": ("route_start", "PARAM")}
+            axes["z"] = (headlines[0], "METRIC")
+            options = {f"{axis}axis": {"key": k, "type": t} for axis, (k, t) in axes.items()}
+            charts.append(_chart("CONTOUR", RESULT, "placement", **options))
+        for name in (TRAIN_LOSS, IMAGES_PER_S):
+            charts.append(_chart("LINE", TRAINING, name, metricKey=name, **LINE))
+        for name in sorted(self.metrics):
+            if name.startswith(ONCE) and name not in headlines:
+                hidden = {"deleted": name.endswith(("_low", "_high"))}
+                charts.append(_chart("BAR", OTHERS, name, metricKey=name) | hidden)
+        group = {"mode": "tag", "groupByData": "cell"}
+        grouped = {"aggregateFunction": "average", "groupByKeys": [group]}
+        return self._state(self.condition, charts) | {"groupBy": grouped}
+
+    def _pictures(self) -> dict[str, Any]:
+        """Samples and similarities of one seed side by side, and all axes at once."""
+        varied = [name for name in AXES if name in self.varied]
+        headlines = self._headlines()
+        charts = [
+            _chart("IMAGE", PICTURES, key, imageKeys=[key], step=self.step, showRunParams=False)
+            for key in self.pictures
+        ]
+        if headlines and varied:
+            chosen = {"selectedParams": varied, "selectedMetrics": headlines}
+            charts.append(_chart("PARALLEL", RESULT, "axes", **chosen, showAllRuns=True))
+        return self._state(f"{self.condition} AND params.`seed` = '{self.seed}'", charts)
+
+    def _state(self, condition: str, charts: list[dict[str, Any]]) -> dict[str, Any]:
+        headlines = self._headlines()
+        columns = [f"params.`{name}`" for name in COLUMNS]
+        columns += [f"metrics.`{name}`" for name in (*headlines, HELDOUT_LOSS)]
+        sections = dict.fromkeys(chart["metricSectionId"] for chart in charts)
+        return {
+            "searchFilter": condition,
+            "orderByKey": f"metrics.`{headlines[0]}`" if headlines else "attributes.start_time",
+            "orderByAsc": True,
+            "startTime": "ALL",
+            "lifecycleFilter": "Active",
+            "datasetsFilter": [],
+            "modelVersionFilter": "All Runs",
+            "selectedColumns": [*columns, "tags.`state`"],
+            "columnOrder": [],
+            "columnWidths": {},
+            "runsHiddenMode": "SHOW_ALL" if self.trials <= MOST_DRAWN else "FIRST_20_RUNS",
+            "compareRunCharts": charts,
+            "compareRunSections": [
+                {"uuid": name, "name": name, "display": True, "isReordered": True}
+                for name in sections
+            ],
+            "viewMaximized": False,
+            "runListHidden": False,
+            "isAccordionReordered": True,
+            "useGroupedValuesInCharts": True,
+            "hideEmptyCharts": True,
+            "groupBy": None,
+            "groupsExpanded": {},
+        }
+
+
+RESULT, TRAINING, OTHERS = "Which cell is best", "During training", "Other measures"
+PICTURES = "Pictures"
+LINE = {
+    "lineSmoothness": 0,
+    "xAxisScaleType": "linear",
+    "scaleType": "linear",
+    "range": {},
+    "xAxisKey": "step",
+    "selectedXAxisMetricKey": "",
+    "yAxisKey": "metric",
+    "yAxisExpressions": [],
+    "ignoreOutliers": False,
+    "useGlobalXaxisKey": True,
+    "useGlobalLineSmoothing": True,
+}
+
+
+def _chart(kind: str, section: str, title: str, **options: Any) -> dict[str, Any]:
+    return {
+        "uuid": uuid.uuid5(uuid.NAMESPACE_URL, f"{kind} {title}").hex[:16],
+        "type": kind,
+        "runsCountToCompare": 100,
+        "metricSectionId": section,
+        "deleted": False,
+        "isGenerated": False,
+        "displayName": title,
+        **options,
+    }
