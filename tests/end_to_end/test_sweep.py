@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tread_lab.frames import trials_frame
 
 from tread_lab.engine.checkpoint import load_latest
+from tread_lab.frames import trials_frame
 from tread_lab.records import names
 from tread_lab.records.layout import Lab
 

@@ -101,10 +101,14 @@ class DiT(nn.Module):
         self.pos_embed = nn.Parameter(positions_1ND, requires_grad=False)
         blocks = (DiTBlock(spec.width, spec.heads, hidden) for _ in range(spec.depth))
         self.blocks = nn.ModuleList(blocks)
-        last_width = re_enter.width or spec.width
-        self.final_layer = FinalLayer(last_width, spec.patch, self.out_channels, spec.width)
+        self.final_layer = FinalLayer(spec.width, spec.patch, self.out_channels)
         self._initialise()
         self.re_enter = re_enter  # after the rest: it has initialised itself
+        if re_enter.width is not None:
+            with torch.random.fork_rng(devices=[]):  # the rest starts as without it
+                last = FinalLayer(re_enter.width, spec.patch, self.out_channels, spec.width)
+                self.final_layer = last
+                self._initialise_linears("final_layer")
 
     def forward(
         self,
@@ -141,15 +145,19 @@ class DiT(nn.Module):
     def _initialise(self) -> None:
         """Xavier linears, zero biases, N(0, .02) tables; `adaln_zero` then zeroes modulations and
         output, `official_code` zeroes them before Xavier, which overwrites the zeros again."""
-        for linear in self._linears():
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
+        self._initialise_linears()
         nn.init.xavier_uniform_(self.x_embedder.proj.weight.view(self.spec.width, -1))
         assert self.x_embedder.proj.bias is not None
         nn.init.zeros_(self.x_embedder.proj.bias)
         nn.init.normal_(self.y_embedder.embedding_table.weight, std=0.02)
         for linear in self._linears("t_embedder"):
             nn.init.normal_(linear.weight, std=0.02)
+
+    def _initialise_linears(self, *parts: str) -> None:
+        """All linear maps, or those below a module called one of `parts`."""
+        for linear in self._linears(*parts):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
         if self.spec.init == "adaln_zero":
             for linear in self._linears("adaLN_modulation", "final_layer"):
                 nn.init.zeros_(linear.weight)
