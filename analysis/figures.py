@@ -10,6 +10,12 @@ from pathlib import Path
 import pandas as pd
 
 from analysis import paper
+from analysis.cells import (
+    cell_gaps,
+    draw_cell_gaps,
+    draw_named_gaps,
+    with_the_baselines_loss,
+)
 from analysis.loss_gap import (
     draw_gap_by_length,
     draw_gap_over_steps,
@@ -43,10 +49,14 @@ def write_figures(lab: Lab, sweep: str) -> list[Path]:
     frame = trials_frame(lab, folder)
     history = history_frame(lab, folder, keys=[TRAIN_LOSS])
     paths: list[Path] = []
-    for panel, trials in panels(frame):
+    parts = panels(frame)
+    for panel, trials in parts:
         suffix = re.sub(r"[^\w.=+-]+", "-", f"-{panel}") if panel else ""
         for name, drawn in _figures(lab, trials, history):
             paths += save(drawn, folder.figures, name + suffix)
+    if len(parts) > 1:
+        for name, drawn in _setting_figures(frame, history):
+            paths += save(drawn, folder.figures, name)
     return [*paths, *_write_ranking(frame, folder.figures)]
 
 
@@ -68,11 +78,33 @@ def _figures(lab: Lab, frame: pd.DataFrame, history: pd.DataFrame) -> Drawn:
     yield from _similarity_figures(lab, frame)
 
 
+def _setting_figures(frame: pd.DataFrame, history: pd.DataFrame) -> Drawn:
+    """All cells of a sweep whose axes are more than the route's, side by side."""
+    samples = [c for c in metric_columns(frame) if "@" in c and not c.startswith("delta/")]
+    for metric in (GAP_HELDOUT, *samples):
+        if metric not in frame or frame[metric].notna().sum() < 2:
+            continue
+        gaps = cell_gaps(frame, metric)
+        fig, axes = figure(width=PAGE, height=1.0 + 0.18 * len(gaps.names), columns=2)
+        draw_cell_gaps(gaps, axes)
+        yield f"cells{_slug(metric)}", fig
+    comparable = with_the_baselines_loss(frame)
+    curves = gap_over_steps(comparable, history) if len(comparable) > 1 else None
+    if curves is not None and curves.names:
+        fig, (ax,) = figure(width=PAGE, height=max(2.2, 0.5 + 0.13 * len(curves.names)))
+        draw_named_gaps(curves, ax)
+        yield "gap_over_steps_all", fig
+
+
+def _slug(metric: str) -> str:
+    return "" if metric == GAP_HELDOUT else "-" + re.sub(r"[^\w.=+-]+", "-", metric).strip("-")
+
+
 def _placement_figures(frame: pd.DataFrame, metric: str) -> Drawn:
     """Heatmap and bars of one metric over the placements."""
     if _places(frame, metric) < 2:
         return
-    slug = "" if metric == GAP_HELDOUT else "-" + re.sub(r"[^\w.=+-]+", "-", metric).strip("-")
+    slug = _slug(metric)
     grid = route_grid(frame, metric)
     if len(grid.starts) > 1 and len(grid.ends) > 1:
         width = COLUMN if len(grid.ends) <= 10 else PAGE

@@ -1,4 +1,4 @@
-"""Claims about the cost of what stands beside the backbone: as published, and as torch counts it."""
+"""Claims about what stands beside the backbone: its cost as published, and as torch counts it."""
 
 from __future__ import annotations
 

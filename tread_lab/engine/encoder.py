@@ -29,17 +29,46 @@ def open_encoder(spec: RepaSpec, samples: Samples, device: torch.device) -> Enco
     Raises:
         UserError: its package or weights are absent, or the samples cannot be shown as images.
     """
-    if samples.preview:
-        raise UserError(
-            "repa: the encoder needs images, and these latents have no decoder; name the SD"
-            " autoencoder's folder in TREAD_LAB_AUTOENCODER"
-        )
+    check_encoder(spec, preview=samples.preview)
     features = _fashion16(device) if spec.encoder == "fashion16-v1" else _dinov2(spec, device)
 
     def encoder(x_BCHW: Tensor, side: int) -> Tensor:
         return _on_grid(features(samples.pixels(x_BCHW).to(device), side), side)
 
     return encoder
+
+
+def check_encoder(spec: RepaSpec, *, preview: bool) -> None:
+    """Whether the encoder can be opened, without opening it.
+
+    Args:
+        preview: the samples cannot be shown as images.
+
+    Raises:
+        UserError: it cannot; what to do.
+    """
+    if preview:
+        raise UserError(
+            "repa: the encoder needs images, and these latents have no decoder; name the SD"
+            " autoencoder's folder in TREAD_LAB_AUTOENCODER"
+        )
+    if spec.encoder == "fashion16-v1":
+        return
+    where = _where(spec)
+    if importlib.util.find_spec("transformers") is None:
+        raise UserError(
+            f"repa.encoder: {spec.encoder} needs the package transformers:"
+            " `pip install 'tread-lab[repa]'`"
+        )
+    if Path(where).is_absolute() and not (Path(where) / "config.json").exists():
+        raise UserError(f"repa: {where} holds no config.json; give its folder or hub id")
+
+
+def _where(spec: RepaSpec) -> str:
+    where = spec.path or os.environ.get(VARIABLE)
+    if where is None:
+        raise UserError(f"repa: where is {spec.encoder}? name its folder or hub id in {VARIABLE}")
+    return where
 
 
 def _on_grid(features_BEHW: Tensor, side: int) -> Tensor:
@@ -63,7 +92,7 @@ def _fashion16(device: torch.device) -> Any:
 
 def _dinov2(spec: RepaSpec, device: torch.device) -> Any:
     """DINOv2's patch tokens of images resized to `side` patches of its own size."""
-    model = _load(spec, spec.path or os.environ.get(VARIABLE)).eval().to(device)
+    model = _load(_where(spec)).eval().to(device)
     if model.config.hidden_size != spec.features:
         found = f"has features of width {model.config.hidden_size}, not {spec.features}"
         raise UserError(f"repa.encoder: what is there for {spec.encoder!r} {found}")
@@ -82,16 +111,7 @@ def _dinov2(spec: RepaSpec, device: torch.device) -> Any:
     return features
 
 
-def _load(spec: RepaSpec, where: str | None) -> Any:
-    if where is None:
-        raise UserError(f"repa: where is {spec.encoder}? name its folder or hub id in {VARIABLE}")
-    if importlib.util.find_spec("transformers") is None:
-        raise UserError(
-            f"repa.encoder: {spec.encoder} needs the package transformers:"
-            " `pip install 'tread-lab[repa]'`"
-        )
-    if Path(where).is_absolute() and not (Path(where) / "config.json").exists():
-        raise UserError(f"repa: {where} holds no config.json; give its folder or hub id")
+def _load(where: str) -> Any:
     from transformers import AutoModel
 
     try:

@@ -56,8 +56,14 @@ def parameters(spec: RunSpec) -> dict[str, str | int | float]:
         "route_length": sum(len(route.blocks) for route in routes),
         "selection_rate": routes[0].rate if routes else 0.0,
         "bypass": "" if spec.bypass == RouteBypass() else str(spec.bypass),
-        "loss": "" if spec.loss == PlainLoss() else str(spec.loss),
+        "loss": _loss(spec),
         "starts_from": signature(spec.init_from.run) if spec.init_from else "",
         "precision": spec.precision,
         "seed": spec.seed,
     }
+
+
+def _loss(spec: RunSpec) -> str:
+    """What is minimised, where it is more than the plain loss."""
+    parts = [] if spec.loss == PlainLoss() else [str(spec.loss)]
+    return " + ".join([*parts, *([str(spec.repa)] if spec.repa else [])])

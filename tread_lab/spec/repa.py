@@ -44,6 +44,9 @@ class RepaSpec:
         if self.weight <= 0 or self.hidden < 1:
             raise UserError("weight, hidden: must be positive")
 
+    def __str__(self) -> str:
+        return f"repa {self.weight:g} at {self.block}"
+
     @property
     def features(self) -> int:
         """The width of the encoder's features."""
