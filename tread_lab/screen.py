@@ -230,6 +230,7 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
     shown = [c for c in frame.columns if _ranked(c)]
     ordered = frame.sort_values(shown[0], na_position="last", kind="stable") if shown else frame
     settings = [axis for axis in frame.attrs["axes"] if axis not in ROUTE_AXES]
+    settings += ["model"] if frame["model"].nunique() > 1 else []
     titles = (axis.rpartition(".")[2] for axis in settings)
     table = Table("route", "rate", *titles, "seed", *shown, "state", box=None)
     for column in table.columns:

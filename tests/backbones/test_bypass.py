@@ -114,6 +114,16 @@ def test_a_dropped_path_makes_the_deep_blocks_count_for_nothing() -> None:
     assert not torch.equal(network(*batch()), before)
 
 
+def test_a_plan_that_keeps_nothing_is_the_dropped_path_and_runs_no_deep_block() -> None:
+    spec = spec_of("sprint")
+    network, (leg,) = woken(spec), plan_of(spec, path_drop=0.999999)
+    dropped = network(*batch(), plan=(leg,))
+    for block in list(network.blocks)[2:4]:
+        block.forward = None  # type: ignore[assignment, method-assign]
+    nothing = Leg(leg.start, leg.end, torch.empty(3, 0, dtype=torch.long))
+    assert torch.equal(network(*batch(), plan=(nothing,)), dropped)
+
+
 def test_masked_tokens_reach_the_output_through_the_mask_token_alone() -> None:
     spec = spec_of("mask")
     network, (leg,) = woken(spec), plan_of(spec)
@@ -149,6 +159,20 @@ def test_a_learned_mask_token_learns_and_a_frozen_one_does_not() -> None:
         network = woken(spec)
         network(*batch(), plan=plan_of(spec)).square().mean().backward()
         assert (network.re_enter.mask_token.grad is not None) == (kind == "learned")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_under_bf16_the_residual_stream_stays_fp32(kind: str) -> None:
+    spec = spec_of(kind, precision="bf16", fp32_block="off")
+    network, dtypes = woken(spec), {}
+
+    def observe(l: int, x_BND: Tensor) -> None:
+        dtypes[l] = x_BND.dtype
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = network(*batch(), plan_of(spec), observe)
+    assert torch.isfinite(out).all()
+    assert dtypes == dict.fromkeys(range(6), torch.float32)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -37,4 +37,4 @@ class Fusion(nn.Module):
         if leg.dropped_B is not None:
             deep_BND = torch.where(leg.dropped_B[:, None, None], masks_BND, deep_BND)
         fused_BND: Tensor = self.linear(torch.cat([deep_BND, entry_BND], dim=2))
-        return fused_BND
+        return fused_BND.to(entry_BND.dtype)

@@ -49,7 +49,8 @@ def walk(
             leg, entry_BND = starts[l], x_BND
             x_BND = send(x_BND, leg.keep_BK)
             here = None if positions_BNP is None else send(positions_BNP, leg.keep_BK)
-        x_BND = _run(block, x_BND, c_BD, here, in_fp32=l in fp32)
+        if x_BND.shape[1]:  # a leg may keep nothing: SPRINT's path-drop guidance
+            x_BND = _run(block, x_BND, c_BD, here, in_fp32=l in fp32)
         after_BND = x_BND
         if leg is not None and l == leg.end:
             around = {"entry_BND": entry_BND, "embedded_BND": embedded_BND, "c_BD": c_BD}
