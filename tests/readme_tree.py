@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +13,9 @@ _WIDTH = 28
 
 
 def caption(path: Path) -> str:
-    """The first sentence of a module."""
+    """The first paragraph of a module's docstring, one sentence."""
     text = ast.get_docstring(ast.parse(path.read_text())) or ""
-    return " ".join(re.split(r"\.(?:\s|$)", text, maxsplit=1)[0].split())
+    return " ".join(text.split("\n\n")[0].split()).removesuffix(".")
 
 
 def tree() -> str:

@@ -150,7 +150,9 @@ def _execution(command: argparse.ArgumentParser) -> None:
 
 
 def _route(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--route", action="append", help='"2->8", "2->B-4"; again for more')
+    command.add_argument(
+        "--route", action="append", help='"2->8", "2->B-4 by rows"; again for more'
+    )
     command.add_argument("--rate", type=float, help="selection rate, routed share of tokens (0.5)")
 
 

@@ -22,17 +22,21 @@ INTERRUPTED = 130
 
 def sweep(options: Namespace) -> int:
     """Plan a sweep, run what is not done, draw and rank."""
+    from tread_lab.engine import device as devices
     from tread_lab.sweep import plan as plans
     from tread_lab.sweep.estimate import estimate
+    from tread_lab.sweep.preflight import check_arithmetic
 
     name, spec, experiment = config.load_sweep(options.file, options.overrides)
+    device = devices.pick(options.device)
     lab = Lab.at(options.root)
     spec, experiment = (_with_parents(part, lab) for part in (spec, experiment))
-    plan = plans.make_plan(options.name or name, spec, experiment)
+    plan = plans.make_plan(options.name or name, spec, experiment, devices.facts(device))
     if options.json and options.plan:
         print(json.dumps(plans.to_tree(plan)))
         return 0
     plans.check_plan(lab.sweep(plan.name), plan)
+    check_arithmetic(plan.tasks, device)
     lanes = _lanes(options)
     screen.show_plan(plan, lab, estimate(plan, lab, lanes=lanes, device=options.device), lanes)
     if options.plan:
@@ -68,7 +72,7 @@ def _conclude(options: Namespace, lab: Lab, name: str, *, changed: bool) -> int:
     folder = lab.sweep(name)
     figures = write_figures(lab, name) if changed or not folder.figures.exists() else []
     if not options.no_mlflow:
-        _sync(lab, name)
+        _sync_if_possible(lab, name)
     frame = screen.show_ranking(lab, name, as_json=options.json)
     screen.show_places(lab, folder, figures, mlflow=not options.no_mlflow)
     return int((frame["state"] == "failed").any())
@@ -207,10 +211,13 @@ def sync(options: Namespace) -> int:
 
 
 def ui(options: Namespace) -> int:
-    """Serve the MLflow pages of this lab until interrupted."""
+    """Bring the MLflow store up to date and serve its pages until interrupted."""
     from tread_lab.tracking.ui import ui as serve
 
-    serve(Lab.at(options.root), host=options.host, port=options.port)
+    lab = Lab.at(options.root)
+    for name in lab.sweeps():
+        _sync_if_possible(lab, name)
+    serve(lab, host=options.host, port=options.port)
     return 0
 
 
@@ -284,6 +291,14 @@ def _tracker(lab: Lab) -> Any:
     from tread_lab.tracking.mlflow_tracker import MlflowTracker
 
     return MlflowTracker(lab, lab.mlflow_uri)
+
+
+def _sync_if_possible(lab: Lab, name: str) -> None:
+    """A store that does not answer costs a finished sweep nothing but a line."""
+    try:
+        _sync(lab, name)
+    except UserError as error:
+        screen.say(f"{error}; the records are complete, `tread-lab sync {name}` shows them later")
 
 
 def _sync(lab: Lab, name: str) -> Any:

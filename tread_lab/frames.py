@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ import pandas as pd
 from tread_lab.gaps import half_width, recorded_gaps
 from tread_lab.records.layout import Lab, RunFolder, SweepFolder
 from tread_lab.records.names import parameters
-from tread_lab.spec.decode import decode
+from tread_lab.spec.decode import decode, encode
 from tread_lab.spec.errors import UserError
+from tread_lab.spec.guidance import GuidanceSpec
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
 
@@ -57,7 +58,8 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     and costs. Metric columns are those with `/` or `@` in their name. **Only completed runs have
     numbers**: any other trial is a row with its state and NaN.
 
-    `frame.attrs["axes"]` lists the axis columns.
+    `frame.attrs["axes"]` lists the axis columns, `frame.attrs["planned"]` those of the evaluations
+    that this sweep asked for.
     """
     plan = _plan(lab, sweep)
     records = _records(lab, plan)
@@ -73,7 +75,9 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     whole = [*(axis for axis in axes if _is_whole(frame[axis])), *WHOLE]
     types: dict[str, Any] = {**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")}
     frame = frame.astype({column: kind for column, kind in types.items() if column in frame})
-    frame.attrs["axes"] = axes
+    planned = [signature(spec) for spec in plan.get("evaluate") or ()]
+    asked = {column: None for (sig, _), column in names.items() if sig in planned}
+    frame.attrs |= {"axes": axes, "planned": list(asked)}
     return frame
 
 
@@ -165,10 +169,12 @@ def _records(lab: Lab, plan: dict[str, Any]) -> dict[str, _Record]:
     """Every run of the plan read once, however many trials share it."""
     names = [trial["run"] for trial in plan["trials"]]
     baselines = [trial["baseline"] for trial in plan["trials"] if trial["baseline"]]
-    return {name: _record(lab.run(name)) for name in dict.fromkeys([*names, *baselines])}
+    planned = [signature(spec) for spec in plan.get("evaluate") or ()]
+    return {name: _record(lab.run(name), planned) for name in dict.fromkeys([*names, *baselines])}
 
 
-def _record(run: RunFolder) -> _Record:
+def _record(run: RunFolder, planned: list[str]) -> _Record:
+    """One run, the evaluations of the plan first and in its order."""
     result = run.result()
     if result is None:
         return _Record(run.state())
@@ -178,12 +184,14 @@ def _record(run: RunFolder) -> _Record:
     trees = {folder.path: folder.read() for folder in run.evaluations()}
     done = {path: tree for path, tree in trees.items() if tree is not None}
     kinds = {path: tree["spec"].get("kind") for path, tree in done.items()}
+    place = {name: number for number, name in enumerate(planned)}
+    order = sorted(done, key=lambda path: place.get(path.name, len(place)))
     return _Record(
         state,
         reason,
         steps,
         costs=_costs(result),
-        evaluations={path.name: tree for path, tree in done.items()},
+        evaluations={path.name: done[path] for path in order},
         losses={p.name: p / "losses.npz" for p, kind in kinds.items() if kind == "heldout_loss"},
     )
 
@@ -203,7 +211,7 @@ def _row(
     values = {
         names[sig, metric]: value
         for sig, tree in record.evaluations.items()
-        for metric, value in tree["metrics"].items()
+        for metric, value in _numbers(tree).items()
     }
     known = parameters(decode(RunSpec, trial["spec"]))
     return {
@@ -242,6 +250,12 @@ def _gaps(plan: dict[str, Any], records: dict[str, _Record]) -> dict[tuple[str, 
     return found
 
 
+def _numbers(tree: dict[str, Any]) -> dict[str, float]:
+    """The metrics of an evaluation and what it cost."""
+    costs = {key: value for key, value in tree.items() if key.startswith("cost/")}
+    return {**tree["metrics"], **costs}
+
+
 def _metric_names(plan: dict[str, Any], records: dict[str, _Record]) -> dict[tuple[str, str], str]:
     """(evaluation signature, metric) -> column.
 
@@ -255,7 +269,7 @@ def _metric_names(plan: dict[str, Any], records: dict[str, _Record]) -> dict[tup
         for sig, tree in record.evaluations.items():
             if sig not in specs:
                 specs[sig] = _flat(tree["spec"])
-            for metric in tree["metrics"]:
+            for metric in _numbers(tree):
                 if sig not in (known := sources.setdefault(metric, [])):
                     known.append(sig)
     names = {}
@@ -267,28 +281,58 @@ def _metric_names(plan: dict[str, Any], records: dict[str, _Record]) -> dict[tup
     return names
 
 
+def setting_names(specs: Sequence[Any]) -> list[str]:
+    """What tells evaluations of one kind apart: `w=1`, `w=1.5 SG(0.5/0.9)`."""
+    flat = {str(number): _flat(encode(spec)) for number, spec in enumerate(specs)}
+    return [name.strip() for name in _differences(flat).values()]
+
+
 def _differences(specs: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """Signature -> ` key=value ...` of the fields in which these specs differ."""
+    """Signature -> ` key=value ...` of the fields in which these specs differ: ` w=1.5 SG(0/0.5)`.
+
+    How guidance combines its branches speaks for itself and needs no key; where all of it is CFG,
+    the weight says enough, and the routes are said only where nothing else differs.
+    """
     fields = dict.fromkeys(field for spec in specs.values() for field in spec)
     fields.pop("metrics", None)
-    differing = [f for f in fields if len({repr(spec.get(f)) for spec in specs.values()}) > 1]
-    short = {"sampler.guidance.weight": "w", "sampler.guidance.interval": "interval"}
+    values = {field: {repr(spec.get(field)) for spec in specs.values()} for field in fields}
+    plain = {repr(""), repr("CFG")}
+    differing = [f for f, found in values.items() if len(found) > 1 and not found <= plain]
+    short = _named(specs, [field for field in differing if not field.endswith(".routes")])
+    return short if len(set(short.values())) == len(short) else _named(specs, differing)
+
+
+def _named(specs: dict[str, dict[str, Any]], fields: Sequence[str]) -> dict[str, str]:
     return {
-        sig: "".join(
-            f" {short.get(field, field.rpartition('.')[2])}={_text(spec.get(field))}"
-            for field in differing
-        )
+        sig: "".join(_difference(field, spec.get(field)) for field in fields)
         for sig, spec in specs.items()
     }
+
+
+def _difference(field: str, value: Any) -> str:
+    name = field.rpartition(".")[2]
+    if name == "method" or value is None:
+        return f" {value}" if value else ""
+    return f" {name}={_text(value)}"
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in tree.items():
+        value = _guidance(value) if key == "guidance" else value
         found |= (
             _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
         )
     return found
+
+
+def _guidance(tree: dict[str, Any]) -> dict[str, Any]:
+    """Guidance as columns tell it apart: the weight, what it combines, and where it acts."""
+    spec = decode(GuidanceSpec, tree)
+    routes = "+".join(map(str, spec.routes)) or None
+    channels = None if spec.channels == "all" else spec.channels
+    where = {"interval": spec.interval, "channels": channels, "routes": routes}
+    return {"w": spec.weight, "method": spec.method, **where}
 
 
 def _over_seeds(groups: Any, metric: str, *, has_own: bool) -> dict[str, Any]:

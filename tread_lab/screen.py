@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from tread_lab.engine.cost import cost
-from tread_lab.frames import trials_frame
+from tread_lab.frames import setting_names, trials_frame
 from tread_lab.records import names
 from tread_lab.records.layout import Lab, RunFolder, SweepFolder
+from tread_lab.spec.evaluation import SamplesSpec
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
 from tread_lab.sweep.estimate import Estimate
@@ -27,12 +30,11 @@ from tread_lab.sweep.plan import Plan, load_plan
 from tread_lab.sweep.trial import Report, Task
 
 Watch = Callable[[Report], None]
-ROUTE_AXES = ("start", "end", "rate", "route", "routes")  # told by the columns route and rate
+_WIDE = 6  # a table with more columns of results is turned on its side
 _ROWS = 40  # longer tables show their head and count the rest
 _QUIET_SECONDS = 20.0  # between two lines of progress where there is no terminal
-_out = Console(stderr=True, highlight=False, soft_wrap=True)
-if not _out.is_terminal:
-    _out.width = max(_out.width, 160)  # a file has no margin at which tables need to break
+_width = None if sys.stderr.isatty() else 160  # a log file has room
+_out = Console(stderr=True, highlight=False, soft_wrap=True, width=_width)
 
 
 def say(text: str) -> None:
@@ -45,22 +47,30 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     tasks, spec = plan.tasks, plan.trials[0].spec
     baselines = sum(trial.role == "baseline" for trial in plan.trials)
     say(f"{plan.name}: {plan.question}" if plan.question else plan.name)
-    settings = _settings(plan)
-    extra = [*(["setting"] if any(settings.values()) else []), *_family_column(tasks)]
-    columns = ("run", "route", "rate", *extra, "seed", "speed-up", "train FLOPs", "state")
+    cells = {trial.run: trial.cell for trial in plan.trials}
+    axes = _further_axes(axis for cell in cells.values() for axis in cell)
+    axes += ["starts_from"] if any(task.spec.init_from for task in tasks) else []
+    titles = (axis.rpartition(".")[2].replace("_", " ") for axis in axes)
+    columns = ("run", "route", "rate", *titles, "seed", "speed-up", "train FLOPs", "state")
     table = Table(*columns, box=None)
     for task in tasks[:_ROWS]:
-        about, price, folder = names.parameters(task.spec), cost(task.spec), lab.run_of(task.spec)
-        more = {"setting": settings.get(folder.name, "parent"), "starts from": about["starts_from"]}
-        row = [about["route"], about["selection_rate"], *(more[c] for c in extra), about["seed"]]
-        price_row = (f"{price.speedup:.2f}x", f"{price.train_flops:.2e}", folder.state())
-        table.add_row(folder.name, *map(str, row), *price_row)
+        about, price = names.parameters(task.spec), cost(task.spec)
+        about = {**cells.get(lab.run_of(task.spec).name, {}), **about}
+        settings = [str(about.get(axis, "")) for axis in axes]
+        row = [about["route"], about["selection_rate"], *settings, about["seed"]]
+        row.append(f"{price.speedup:.2f}x")
+        state = lab.run_of(task.spec).state()
+        flops = f"{price.train_flops:.2e}"
+        table.add_row(lab.run_of(task.spec).name, *map(str, row), flops, state)
     _out.print(table)
     if len(tasks) > _ROWS:
         say(f"... and {len(tasks) - _ROWS} more")
     for hole in plan.holes:
         examples = "; ".join(_cell(cell) for cell in hole.examples[:2])
         say(f"{hole.count} cells left out by {hole.reason} (e.g. {examples})")
+    samplings = setting_names([e for e in plan.evaluations if isinstance(e, SamplesSpec)])
+    if len(samplings) > 2:
+        say(f"every run is sampled {len(samplings)} ways: {'; '.join(samplings)}")
     shape = f"{spec.train.steps} steps of {spec.train.batch}"
     parents = len(tasks) - len({trial.run for trial in plan.trials})
     say(
@@ -74,23 +84,10 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     )
 
 
-def _settings(plan: Plan) -> dict[str, str]:
-    """Run -> the axis values of its trials that route and rate do not tell; baselines have none."""
-    found: dict[str, str] = {}
-    for trial in plan.trials:
-        cell = {k: v for k, v in trial.cell.items() if k not in ROUTE_AXES}
-        found[trial.run] = found.get(trial.run) or ", ".join(map(_setting, cell.items()))
-    return found
-
-
-def _setting(item: tuple[str, Any]) -> str:
-    """A name speaks for itself, a number needs its field's."""
-    key, value = item
-    return value if isinstance(value, str) else f"{key.rpartition('.')[2]}={value}"
-
-
-def _family_column(tasks: Sequence[Task]) -> list[str]:
-    return ["starts from"] if any(task.spec.init_from for task in tasks) else []
+def _further_axes(axes: Iterable[str]) -> list[str]:
+    """Axes that the columns `route` and `rate` do not show, each once."""
+    shown = ("start", "end", "route", "routes", "rate")
+    return [axis for axis in dict.fromkeys(axes) if axis not in shown]
 
 
 def _estimate(estimate: Estimate, lanes: int) -> str:
@@ -142,6 +139,9 @@ class _Board:
         self.started = time.monotonic()
 
     def note(self, report: Report) -> None:
+        before = self.reports.get(report.run)
+        if report.overflows and not (before and before.overflows):
+            say(f"{self.labels[report.run]}: a step overflowed in fp16 and was skipped")
         self.reports[report.run] = report
         share = 1.0 if _ended(report) else 0.97 * report.step / report.steps
         self.first.setdefault(report.run, share if report.phase == "train" else 0.0)
@@ -228,24 +228,46 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
         print(frame.to_json(orient="records", indent=1))
         return frame
     shown = [c for c in frame.columns if _ranked(c)]
+    if len(shown) > _WIDE:  # what other sweeps asked of the same runs is left out
+        shown = [c for c in shown if "@" not in c or c in frame.attrs["planned"]]
+    if len(shown) > _WIDE >= frame["run"].nunique():
+        _out.print(_by_setting(frame, shown))
+        return frame
     ordered = frame.sort_values(shown[0], na_position="last", kind="stable") if shown else frame
-    settings = [axis for axis in frame.attrs["axes"] if axis not in ROUTE_AXES]
-    settings += ["model"] if frame["model"].nunique() > 1 else []
-    titles = (axis.rpartition(".")[2] for axis in settings)
-    table = Table("route", "rate", *titles, "seed", *shown, "state", box=None)
+    axes = _further_axes(frame.attrs["axes"])
+    axes += ["model"] if frame["model"].nunique() > 1 and "model" not in axes else []
+    table = Table("route", "rate", *axes, "seed", *map(escape, shown), "state", box=None)
     for column in table.columns:
         column.no_wrap = True
     for _, row in ordered.head(_ROWS).iterrows():
         values = [_value(row, column) for column in shown]
         rate = f"{row['selection_rate']:g}"
-        cell = ["-" if pd.isna(row[axis]) else str(row[axis]) for axis in settings]
-        table.add_row(str(row["route"]), rate, *cell, str(row["seed"]), *values, _ending(row))
+        settings = ["" if pd.isna(row[axis]) else str(row[axis]) for axis in axes]
+        table.add_row(str(row["route"]), rate, *settings, str(row["seed"]), *values, _ending(row))
     _out.print(table)
     if len(frame) > _ROWS:
         say(f"... and {len(frame) - _ROWS} more")
     if names.GAP_HELDOUT in frame.columns:
         say(f"gap: difference to the baseline, paired; lower is better; ± 95% {_interval(frame)}")
     return frame
+
+
+def _by_setting(frame: pd.DataFrame, shown: Sequence[str]) -> Table:
+    """Metrics as rows and runs as columns: few runs, sampled in many ways, and what that costs."""
+    runs = [row for _, row in frame.drop_duplicates("run").iterrows()]
+    axes = ["route", *_further_axes(frame.attrs["axes"]), "seed"]
+    table = Table("", *(", ".join(str(row[axis]) for axis in axes) for row in runs), box=None)
+    table.columns[0].no_wrap = True
+    for column in shown:
+        values = [_value(row, column) + _price(row, column) for row in runs]
+        table.add_row(escape(column), *values)
+    return table
+
+
+def _price(row: pd.Series[Any], column: str) -> str:
+    """FLOPs of one image, beside a metric of samples."""
+    flops = row.get(" ".join([names.SAMPLE_FLOPS, *column.split(" ")[1:]]), math.nan)
+    return f"  {flops / 1e9:.3g} GFLOP" if "@" in column and math.isfinite(flops) else ""
 
 
 def _ending(row: pd.Series[Any]) -> str:

@@ -92,7 +92,9 @@ def test_fusion_agrees_with_a_reference_and_masks_what_was_routed() -> None:
     kept, entry = torch.randn(3, K, D), torch.randn(3, N, D)
     keep = torch.stack([torch.randperm(N)[:K].sort().values for _ in range(3)])
     dropped = torch.tensor([False, True, False])
-    found = fusion(kept, Leg(2, 3, keep, dropped), entry_BND=entry, embedded_BND=entry, c_BD=entry)
+    found = fusion(
+        kept, Leg(2, 3, keep, dropped_B=dropped), entry_BND=entry, embedded_BND=entry, c_BD=entry
+    )
     for b in range(3):
         for n in range(N):
             places = keep[b].tolist()

@@ -90,7 +90,7 @@ def test_mlflow_holds_one_parent_and_a_finished_child_for_each_trial(swept: Path
     children = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
     assert len(runs) == 4 and len(children) == 3
     assert {run.info.status for run in runs} == {"FINISHED"}
-    assert {run.data.params["route_start"] for run in children} >= {"0", "1"}
+    assert {run.data.params.get("route_start") for run in children} == {None, "0", "1"}
     losses = [metric for run in children for metric in run.data.metrics if metric == "train/loss"]
     assert len(losses) == 3
 
@@ -127,10 +127,11 @@ def test_interrupted_and_resumed_equals_uninterrupted(
         env={**os.environ, "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # the signal goes to the whole group, as Ctrl-C in a terminal
+        start_new_session=True,
     ) as driver:
         _wait_until(lambda: len(list(lab.root.glob("runs/*/log.jsonl"))) == 2, driver)
-        os.killpg(driver.pid, stop)
+        # Ctrl-C reaches the whole foreground group, a service manager signals the driver alone.
+        (os.killpg if stop is signal.SIGINT else os.kill)(driver.pid, stop)
         _, errors = driver.communicate(timeout=60)
     assert driver.returncode == 130, errors
     assert "the same command continues" in errors and "Traceback" not in errors

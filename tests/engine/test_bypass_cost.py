@@ -11,8 +11,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from tread_lab.backbones import build_backbone
 from tread_lab.engine.assemble import fresh_projector
 from tread_lab.engine.cost import cost, table
+from tread_lab.engine.sample_cost import call_macs
 from tread_lab.routing import RoutePlan, draw_plan
-from tread_lab.spec import RunSpec, decode
+from tread_lab.spec import RunSpec, SamplerSpec, decode
 
 MODEL = {"depth": 6, "width": 32, "heads": 2}
 KINDS: dict[str, dict[str, Any]] = {
@@ -90,3 +91,10 @@ def test_a_projector_is_paid_for_the_tokens_it_sees_and_kept_out_of_the_network(
 def test_the_table_names_the_bypass() -> None:
     assert dict(table(small("sprint")))["bypass"] == "sprint"
     assert "bypass" not in dict(table(small("route")))
+
+
+@pytest.mark.parametrize("kind", ["mask", "sprint"])
+def test_a_dense_call_of_the_sampler_pays_for_what_stands_beside_the_backbone(kind: str) -> None:
+    spec = small(kind)
+    (call,) = call_macs(spec, SamplerSpec(solver="euler", steps=1))
+    assert call == cost(spec).dense_macs > cost(spec).plain_macs

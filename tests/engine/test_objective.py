@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from torch import Tensor
 
-from tread_lab.diffusion import EDM, Outcome
+from tread_lab.diffusion import EDM, Flow, Outcome
 from tread_lab.engine.objective import patches, token_loss
 from tread_lab.routing import RoutePlan, draw_plan
-from tread_lab.spec import EDMSpec, EnsembleLoss, PlainLoss, RouteSpec
+from tread_lab.spec import EDMSpec, EnsembleLoss, FlowSpec, PlainLoss, RouteSpec
 
 B, C, SIDE, P = 3, 2, 8, 2
 N = (SIDE // P) ** 2
@@ -107,3 +109,39 @@ def test_patches_are_in_the_order_of_tokens() -> None:
     x = torch.randn(B, C, SIDE, SIDE)
     for n in range(N):
         assert torch.equal(patches(x, P)[:, n], torch.stack([patch(x[b], n) for b in range(B)]))
+
+
+@pytest.mark.parametrize("form", ["equation", "code"])
+def test_samples_that_keep_different_numbers_of_tokens_are_averaged_over_their_own(
+    form: str,
+) -> None:
+    seen = outcome()
+    route = RouteSpec(start=0, end=8, rate=0.4, selection="bernoulli").resolved(12)
+    plan = draw_plan([route], (B, N), "objective")
+    assert plan is not None and plan[0].real_BK is not None
+    kept = tuple(
+        dataclasses.replace(leg, keep_BK=leg.keep_BK[b : b + 1, leg.real_BK[b]], real_BK=None)
+        for b in range(B)
+        for leg in plan
+    )
+    assert len({leg.keep_BK.shape[1] for leg in kept}) > 1
+    spec = EnsembleLoss(form=form, weight=0.1)  # type: ignore[arg-type]
+    found = token_loss(spec, seen, plan, patch=P)
+    for b, leg in enumerate(kept):
+        parts = (getattr(seen, field.name)[b : b + 1] for field in dataclasses.fields(seen))
+        alone = token_loss(spec, Outcome(*parts), (leg,), patch=P)
+        assert torch.allclose(found[b], alone[0], rtol=1e-5)
+
+
+def test_flow_and_edm_give_their_own_losses_and_estimates_of_x0() -> None:
+    torch.manual_seed(0)
+    x, noise, t = torch.randn(B, C, SIDE, SIDE), torch.randn(B, C, SIDE, SIDE), torch.rand(B)
+    for process in (EDM(EDMSpec()), Flow(FlowSpec())):
+        seen = process.outcome(lambda z, t: torch.tanh(z), x, noise, t)
+        assert torch.equal(seen.loss(), process.loss(lambda z, t: torch.tanh(z), x, noise, t))
+        ode = seen.noisy_BCHW - t[:, None, None, None] * process.velocity(
+            process.predict(lambda z, t: torch.tanh(z), seen.noisy_BCHW, t),
+            seen.noisy_BCHW,
+            t[:, None, None, None],
+        )
+        assert torch.allclose(seen.denoised_BCHW, ode, atol=1e-5)  # straight paths: z - t dz/dt

@@ -13,7 +13,8 @@ import torch
 from tread_lab.engine import checkpoint
 from tread_lab.engine.assemble import data_of
 from tread_lab.engine.batches import Batches
-from tread_lab.engine.train import Diverged, learning_rate, train
+from tread_lab.engine.schedule import learning_rate
+from tread_lab.engine.train import Diverged, train
 from tread_lab.records import names
 from tread_lab.records.layout import Lab, RunFolder
 from tread_lab.spec import RunSpec, TrainSpec

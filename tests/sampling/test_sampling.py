@@ -1,4 +1,4 @@
-"""Claims about solvers, guidance and generation."""
+"""Claims about solvers and generation; guidance has its own file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from torch import Tensor
 
 from tread_lab.diffusion import EDM
 from tread_lab.sampling.generate import generate
-from tread_lab.sampling.guidance import branches, guided
 from tread_lab.sampling.solvers import euler, heun
 from tread_lab.spec import EDMSpec, GuidanceSpec, SamplerSpec
 
@@ -60,34 +59,27 @@ def test_forty_heun_steps_call_the_network_79_times() -> None:
 
 
 def network(x: Tensor, t: Tensor, y: Tensor, plan: object) -> Tensor:
-    """Linear in z and in the label, so that guidance can be checked by hand."""
+    """Linear in z and in the label."""
     return 0.3 * x + 0.1 * y[:, None, None, None].float() + t[:, None, None, None]
 
 
-def predict(spec: GuidanceSpec, level: float = 1.0) -> Tensor:
-    z, labels = torch.linspace(-1, 1, 8, dtype=torch.float64).view(2, 1, 2, 2), torch.tensor([3, 7])
-    terms = branches(spec, network, labels, 10)
-    return guided(EDM(EDMSpec()), terms, spec.interval)(z, torch.tensor(level))
-
-
-def test_weight_one_is_no_guidance_and_other_weights_extrapolate() -> None:
-    plain, double = predict(GuidanceSpec()), predict(GuidanceSpec(weight=2.0))
-    null = predict(GuidanceSpec(weight=0.0))
-    assert torch.allclose(double, null + 2 * (plain - null), atol=1e-6)
-    assert not torch.allclose(double, plain)
-
-
-def test_outside_its_interval_guidance_is_off() -> None:
-    spec = GuidanceSpec(weight=2.0, interval=(0.3, 2.0))
-    assert torch.allclose(predict(spec, 1.0), predict(GuidanceSpec(weight=2.0), 1.0))
-    assert torch.allclose(predict(spec, 5.0), predict(GuidanceSpec(), 5.0))
+def drawn(sampler: SamplerSpec, count: int, batch: int) -> list[tuple[Tensor, Tensor]]:
+    parts = generate(
+        {None: network},
+        EDM(EDMSpec()),
+        sampler,
+        count=count,
+        shape=(1, 4, 4),
+        classes=10,
+        device=torch.device("cpu"),
+        batch=batch,
+    )
+    return list(parts)
 
 
 def images(count: int, batch: int, seed: int = 7) -> tuple[Tensor, Tensor]:
     sampler = SamplerSpec(steps=4, seed=seed, guidance=GuidanceSpec(weight=1.5))
-    parts = generate(network, EDM(EDMSpec()), sampler, count=count, shape=(1, 4, 4), classes=10,
-                     device=torch.device("cpu"), batch=batch)  # fmt: skip
-    x, y = zip(*parts)
+    x, y = zip(*drawn(sampler, count, batch))
     return torch.cat(x), torch.cat(y)
 
 
@@ -102,7 +94,5 @@ def test_an_image_depends_on_its_own_seed_alone() -> None:
 
 def test_balanced_labels_take_their_turns() -> None:
     sampler = SamplerSpec(steps=1, labels="balanced")
-    parts = generate(network, EDM(EDMSpec()), sampler, count=25, shape=(1, 4, 4), classes=10,
-                     device=torch.device("cpu"), batch=8)  # fmt: skip
-    labels = torch.cat([y for _, y in parts])
+    labels = torch.cat([y for _, y in drawn(sampler, 25, batch=8)])
     assert torch.bincount(labels).tolist() == [3] * 5 + [2] * 5

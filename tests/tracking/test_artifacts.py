@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from tests.tracking.conftest import HELDOUT, SAMPLES, SIMILARITY, Sweeps, spec_of
-from tread_lab.tracking.artifacts import has_pictures, picture_key, run_files
+from tread_lab.spec import EvaluationSpec
+from tread_lab.tracking.artifacts import has_pictures, picture_key, preview, run_files
 
 PLANNED = (HELDOUT, SIMILARITY, SAMPLES)
 
 
 def test_files_are_a_function_of_the_record(sweeps: Sweeps) -> None:
     run = sweeps.finish(spec_of((1, 4)))
-    once, again = (run_files(run, PLANNED, step=40, time=7) for _ in range(2))
-    assert once == again
+    (once, problem), again = (run_files(run, PLANNED, step=40, time=7) for _ in range(2))
+    assert (once, problem) == again and problem == ""
     assert has_pictures(once)
     assert picture_key(SAMPLES, PLANNED) == "pictures/samples_1k"
     pictures = [place for place in once if place.startswith("images/")]
@@ -27,7 +30,7 @@ def test_files_are_a_function_of_the_record(sweeps: Sweeps) -> None:
 
 def test_the_image_grid_reads_the_names_as_mlflow_writes_them(sweeps: Sweeps) -> None:
     run = sweeps.finish(spec_of((1, 4)))
-    files = run_files(run, PLANNED, step=40, time=7)
+    files, _ = run_files(run, PLANNED, step=40, time=7)
     full = next(place for place in files if place.startswith("images/pictures~samples_1k"))
     assert full.endswith(".png")
     assert full.removesuffix(".png") + "+compressed.webp" in files
@@ -35,7 +38,7 @@ def test_the_image_grid_reads_the_names_as_mlflow_writes_them(sweeps: Sweeps) ->
 
 def test_a_matrix_is_a_table_and_a_picture(sweeps: Sweeps) -> None:
     run = sweeps.finish(spec_of((1, 4)))
-    files = run_files(run, PLANNED, step=40, time=7)
+    files, _ = run_files(run, PLANNED, step=40, time=7)
     table = files["layer_similarity/similarity.csv"]
     assert isinstance(table, str)
     rows = [line.split(",") for line in table.splitlines()]
@@ -49,4 +52,33 @@ def test_a_matrix_is_a_table_and_a_picture(sweeps: Sweeps) -> None:
 
 def test_a_run_that_measured_nothing_shows_its_spec(sweeps: Sweeps) -> None:
     run = sweeps.finish(spec_of(None), "failed", reason="boom")
-    assert set(run_files(run, PLANNED, step=40, time=7)) == {"spec.yaml", "result.json"}
+    files, _ = run_files(run, PLANNED, step=40, time=7)
+    assert set(files) == {"spec.yaml", "result.json"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"), [(SIMILARITY, "similarity.npz"), (SAMPLES, "grid.png"), (SIMILARITY, "")]
+)
+def test_what_cannot_be_read_is_told_and_the_rest_shown(
+    spec: EvaluationSpec, name: str, sweeps: Sweeps
+) -> None:
+    run = sweeps.finish(spec_of((1, 4)))
+    folder = run.evaluation(spec)
+    if name:
+        (folder.path / name).write_bytes(b"PK torn")
+    else:
+        folder.write(spec, {})
+        (folder.path / "similarity.npz").write_bytes(b"")
+    files, problem = run_files(run, PLANNED, step=40, time=7)
+    assert str(folder.path) in problem and "\n" not in problem
+    other = "samples_1k/grid.png" if spec is SIMILARITY else "layer_similarity/similarity.csv"
+    assert other in files and not any(place.endswith(name or ".npz") for place in files)
+
+
+def test_a_figure_is_made_small_for_a_page(tmp_path: Path) -> None:
+    Image.new("RGB", (3000, 1000), "red").save(tmp_path / "a.png")
+    small = preview(tmp_path / "a.png")
+    assert small is not None
+    assert Image.open(io.BytesIO(small)).size == (520, 173)
+    (tmp_path / "b.png").write_text("no picture")
+    assert preview(tmp_path / "b.png") is None

@@ -72,7 +72,7 @@ def test_a_server_killed_and_started_again(lab: Lab, sweeps: Sweeps, tmp_path: P
         before = time.monotonic()
         sweeps.log(specs[2], 25, 40).finish("completed", step=40)
         sweeps.measure(specs[2])
-        assert time.monotonic() - before < 1  # nobody waits for it
+        assert time.monotonic() - before < 5  # nobody waits for it
     assert live.error is not None and "no MLflow server answers" in live.error
     with server(tmp_path, port):
         sweeps.finish(specs[3])

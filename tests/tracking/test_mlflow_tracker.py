@@ -45,6 +45,8 @@ def test_params_tags_and_artifacts_are_what_people_look_for(
     sync()
     assert store.params("0->2 s=0.5 seed 0") == {
         "model": "DiT-6x16/2",
+        "process": "edm",
+        "fp32_block": "off",
         "route": "0->2",
         "route_start": "0",
         "route_end": "2",

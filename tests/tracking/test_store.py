@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
+from tests.tracking.conftest import Store
 from tread_lab.records.durable import Busy
 from tread_lab.records.layout import Lab
 from tread_lab.spec import UserError
@@ -18,6 +21,7 @@ from tread_lab.tracking.store import (
     shown,
     sqlite_path,
 )
+from tread_lab.tracking.ui import ui_command
 
 
 @pytest.mark.parametrize(
@@ -53,6 +57,27 @@ def test_a_folder_in_its_place_is_refused(tmp_path: Path) -> None:
 
 def test_mlflows_own_file_passes(empty_store: Path) -> None:
     check_store(f"sqlite:///{empty_store}?timeout=3")
+
+
+KILLED_WRITER = """
+import os, signal, sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+database.execute("PRAGMA cache_size = 1")
+database.execute("CREATE TABLE big (x)")
+database.executemany("INSERT INTO big VALUES (?)", [(b"x" * 4000,)] * 200)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_store_whose_writer_was_killed_passes_and_recovers(lab: Lab, store: Store) -> None:
+    subprocess.run([sys.executable, "-c", KILLED_WRITER, str(store.path)], check=False)
+    journal = store.path.with_name("mlflow.db-journal")
+    assert journal.stat().st_size > 0
+    before = store.path.read_bytes()
+    check_store(lab.mlflow_uri)
+    ui_command(lab, port=0)
+    assert journal.exists() and store.path.read_bytes() == before  # only looked at
+    assert store.count("big") == 0
 
 
 def test_passwords_are_not_shown() -> None:

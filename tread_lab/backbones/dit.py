@@ -1,13 +1,12 @@
 """DiT (Peebles & Xie 2023) with the published parameter names, walking its blocks under a plan."""
 
-# B batch, N tokens, D width, C channels, H height, W width, p patch side
+# B batch, N tokens, D width, C channels, H height, W width, p patch side, P rotary features
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tread_lab.backbones.parts import (
@@ -15,7 +14,11 @@ from tread_lab.backbones.parts import (
     LabelEmbedder,
     LevelEmbedder,
     Mlp,
+    SelfInitialised,
+    SwiGLU,
+    build_norm,
     modulate,
+    rotary_positions,
     sincos_positions,
 )
 from tread_lab.routing.re_entry import IDENTITY, ReEntry
@@ -25,33 +28,62 @@ from tread_lab.spec.run import ModelSpec
 
 
 class DiTBlock(nn.Module):
-    """Attention and MLP, each shifted, scaled and gated by the conditioning (adaLN-zero)."""
+    """Attention and MLP, each shifted, scaled and gated by the conditioning (adaLN-zero).
 
-    def __init__(self, width: int, heads: int, hidden: int) -> None:
+    The defaults are DiT's; LightningDiT has RMSNorm, SwiGLU and normalised queries and keys.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        hidden: int,
+        *,
+        norm: str = "layer",
+        mlp: str = "gelu",
+        qk_norm: bool = False,
+    ) -> None:
         super().__init__()
-        self.attn = Attention(width, heads)
-        self.mlp = Mlp(width, hidden)
+        self.norm1 = build_norm(norm, width)
+        self.attn = Attention(width, heads, qk_norm=qk_norm, norm=norm)
+        self.norm2 = build_norm(norm, width)
+        self.mlp = SwiGLU(width, hidden) if mlp == "swiglu" else Mlp(width, hidden)
         self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(width, 6 * width))
 
-    def forward(self, x_BND: Tensor, c_BD: Tensor, positions_BNP: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x_BND: Tensor,
+        c_BD: Tensor,
+        rotary_BNP: Tensor | None = None,
+        real_BN: Tensor | None = None,
+    ) -> Tensor:
         m = self.adaLN_modulation(c_BD).chunk(6, dim=1)
-        h = modulate(_norm(x_BND), m[0], m[1])
-        x_BND = torch.addcmul(x_BND, m[2][:, None], self.attn(h))
-        h = modulate(_norm(x_BND), m[3], m[4])
+        h = modulate(self.norm1(x_BND), m[0], m[1])
+        x_BND = torch.addcmul(x_BND, m[2][:, None], self.attn(h, rotary_BNP, real_BN))
+        h = modulate(self.norm2(x_BND), m[3], m[4])
         return torch.addcmul(x_BND, m[5][:, None], self.mlp(h))
 
 
 class FinalLayer(nn.Module):
     """Modulated norm and the linear map to pixels of a patch; conditioned by c of width `cond`."""
 
-    def __init__(self, width: int, patch: int, channels: int, cond: int | None = None) -> None:
+    def __init__(
+        self,
+        width: int,
+        patch: int,
+        channels: int,
+        *,
+        norm: str = "layer",
+        cond: int | None = None,
+    ) -> None:
         super().__init__()
+        self.norm_final = build_norm(norm, width)
         self.linear = nn.Linear(width, patch * patch * channels)
         self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(cond or width, 2 * width))
 
     def forward(self, x_BND: Tensor, c_BD: Tensor) -> Tensor:
         shift_BD, scale_BD = self.adaLN_modulation(c_BD).chunk(2, dim=1)
-        out: Tensor = self.linear(modulate(_norm(x_BND), shift_BD, scale_BD))
+        out: Tensor = self.linear(modulate(self.norm_final(x_BND), shift_BD, scale_BD))
         return out
 
 
@@ -70,6 +102,8 @@ class PatchEmbedder(nn.Module):
 class DiT(nn.Module):
     """A class-conditional diffusion transformer over `size` x `size` samples.
 
+    With `norm: rms, mlp: swiglu, rope: true, qk_norm: true` it is LightningDiT (Yao et al. 2025),
+    its parameters named as published; rotary positions are added to the fixed ones, as there.
     Routing adds no parameter: it is the argument `plan` of a forward pass.
 
     Args:
@@ -77,6 +111,8 @@ class DiT(nn.Module):
         out_channels: channels of the output; published checkpoints have 2 C (learned variance).
         re_enter: what stands at the end of a route; it may have parameters of its own.
     """
+
+    rotary_1NP: Tensor | None
 
     def __init__(
         self,
@@ -93,22 +129,28 @@ class DiT(nn.Module):
         self.spec, self.classes = spec, classes
         self.out_channels = out_channels or channels
         self.fp32_blocks = frozenset(fp32_blocks)
-        hidden = int(spec.width * spec.mlp_ratio)
+        self.side = size // spec.patch
         self.x_embedder = PatchEmbedder(channels, spec.width, spec.patch)
         self.t_embedder = LevelEmbedder(spec.width)
         self.y_embedder = LabelEmbedder(classes, spec.width)
-        positions_1ND = sincos_positions(size // spec.patch, spec.width)[None]
+        positions_1ND = sincos_positions(self.side, spec.width)[None]
         self.pos_embed = nn.Parameter(positions_1ND, requires_grad=False)
-        blocks = (DiTBlock(spec.width, spec.heads, hidden) for _ in range(spec.depth))
-        self.blocks = nn.ModuleList(blocks)
-        self.final_layer = FinalLayer(spec.width, spec.patch, self.out_channels)
+        self.blocks = nn.ModuleList(self.block(l) for l in range(spec.depth))
+        self.final_layer = FinalLayer(spec.width, spec.patch, self.out_channels, norm=spec.norm)
+        table = rotary_positions(self.side, spec.width // spec.heads)[None] if spec.rope else None
+        self.register_buffer("rotary_1NP", table, persistent=False)
         self._initialise()
         self.re_enter = re_enter  # after the rest: it has initialised itself
         if re_enter.width is not None:
             with torch.random.fork_rng(devices=[]):  # the rest starts as without it
-                last = FinalLayer(re_enter.width, spec.patch, self.out_channels, spec.width)
+                last = FinalLayer(re_enter.width, spec.patch, self.out_channels, cond=spec.width)
                 self.final_layer = last
                 self._initialise_linears("final_layer")
+
+    def block(self, l: int) -> nn.Module:
+        """Block l; other backbones build theirs here."""
+        s = self.spec
+        return DiTBlock(s.width, s.heads, s.hidden, norm=s.norm, mlp=s.mlp, qk_norm=s.qk_norm)
 
     def forward(
         self,
@@ -125,10 +167,13 @@ class DiT(nn.Module):
         """
         x_BND = self.x_embedder(x_BCHW) + self.pos_embed
         c_BD = self.t_embedder(t_B) + self.y_embedder(y_B)
+        rotary_1NP = self.rotary_1NP
+        rotary_BNP = None if rotary_1NP is None else rotary_1NP.expand(len(x_BND), -1, -1)
         x_BND = walk(
             self.blocks,
             x_BND,
             c_BD,
+            rotary_BNP,
             plan=plan,
             fp32=self.fp32_blocks,
             observe=observe,
@@ -152,12 +197,16 @@ class DiT(nn.Module):
         nn.init.normal_(self.y_embedder.embedding_table.weight, std=0.02)
         for linear in self._linears("t_embedder"):
             nn.init.normal_(linear.weight, std=0.02)
+        for module in self.modules():
+            if isinstance(module, SelfInitialised):
+                module.initialise()
 
     def _initialise_linears(self, *parts: str) -> None:
         """All linear maps, or those below a module called one of `parts`."""
         for linear in self._linears(*parts):
             nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
+            if linear.bias is not None:
+                nn.init.zeros_(linear.bias)
         if self.spec.init == "adaln_zero":
             for linear in self._linears("adaLN_modulation", "final_layer"):
                 nn.init.zeros_(linear.weight)
@@ -170,8 +219,3 @@ class DiT(nn.Module):
             if isinstance(module, nn.Linear)
             and (not parts or not set(parts).isdisjoint(name.split(".")))
         ]
-
-
-def _norm(x_BND: Tensor) -> Tensor:
-    """LayerNorm without affine parameters, eps 1e-6."""
-    return F.layer_norm(x_BND, x_BND.shape[-1:], eps=1e-6)

@@ -33,7 +33,7 @@ class Fusion(nn.Module):
         self, kept_BKD: Tensor, leg: Leg, *, entry_BND: Tensor, embedded_BND: Tensor, c_BD: Tensor
     ) -> Tensor:
         masks_BND = self.mask_token.expand_as(entry_BND)
-        deep_BND = merge(masks_BND, kept_BKD, leg.keep_BK)
+        deep_BND = merge(masks_BND, kept_BKD, leg.keep_BK, leg.real_BK)
         if leg.dropped_B is not None:
             deep_BND = torch.where(leg.dropped_B[:, None, None], masks_BND, deep_BND)
         fused_BND: Tensor = self.linear(torch.cat([deep_BND, entry_BND], dim=2))

@@ -59,8 +59,8 @@ class MaskDecoder(nn.Module):
         shift_BD, scale_BD = self.adaLN_modulation(c_BD).chunk(2, dim=1)
         h_BKD = modulate(F.layer_norm(kept_BKD, kept_BKD.shape[-1:], eps=1e-6), shift_BD, scale_BD)
         masks_BNE = self.mask_token.expand(*entry_BND.shape[:2], -1)
-        x_BNE = merge(masks_BNE, self.adapter(h_BKD), leg.keep_BK) + self.pos_embed
-        return walk(self.blocks, x_BNE, c_BD)
+        x_BNE = merge(masks_BNE, self.adapter(h_BKD), leg.keep_BK, leg.real_BK)
+        return walk(self.blocks, x_BNE + self.pos_embed, c_BD)
 
     def _initialise(self, *, zero: bool) -> None:
         """Xavier and zero biases; `zero` then zeroes the modulations."""

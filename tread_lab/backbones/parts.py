@@ -11,19 +11,42 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class Attention(nn.Module):
-    """Multi-head self-attention with the published names `qkv` and `proj`."""
+class SelfInitialised(nn.Module):
+    """A module whose own parameters are not decided by the Xavier pass over the network."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def initialise(self) -> None:
+        """Set them; called after that pass."""
+        raise NotImplementedError
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention with the published names `qkv` and `proj`.
+
+    Args:
+        qk_norm: queries and keys pass a norm per head (`q_norm`, `k_norm`) of kind `norm`.
+    """
+
+    def __init__(
+        self, width: int, heads: int, *, qk_norm: bool = False, norm: str = "layer"
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.qkv = nn.Linear(width, 3 * width)
         self.proj = nn.Linear(width, width)
+        self.q_norm = build_norm(norm, width // heads, affine=True) if qk_norm else nn.Identity()
+        self.k_norm = build_norm(norm, width // heads, affine=True) if qk_norm else nn.Identity()
 
-    def forward(self, x_BND: Tensor) -> Tensor:
+    def forward(
+        self, x_BND: Tensor, rotary_BNP: Tensor | None = None, real_BN: Tensor | None = None
+    ) -> Tensor:
+        """Every token attends to all tokens, or to those that `real_BN` names."""
         B, N, D = x_BND.shape
         q, k, v = self.qkv(x_BND).view(B, N, 3, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
-        out_BHND = F.scaled_dot_product_attention(q, k, v)
+        q, k = self.q_norm(q), self.k_norm(k)
+        if rotary_BNP is not None:
+            q, k = rotate(q, rotary_BNP), rotate(k, rotary_BNP)
+        seen = None if real_BN is None else real_BN[:, None, None]
+        out_BHND = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v, attn_mask=seen)
         out: Tensor = self.proj(out_BHND.transpose(1, 2).reshape(B, N, D))
         return out
 
@@ -39,6 +62,27 @@ class Mlp(nn.Module):
     def forward(self, x_BND: Tensor) -> Tensor:
         out: Tensor = self.fc2(F.gelu(self.fc1(x_BND), approximate="tanh"))
         return out
+
+
+class SwiGLU(nn.Module):
+    """w3 (SiLU(w1 x) * w2 x) with w1 and w2 in one map, named as in LightningDiT (Shazeer 2020)."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.w12 = nn.Linear(width, 2 * hidden)
+        self.w3 = nn.Linear(hidden, width)
+
+    def forward(self, x_BND: Tensor) -> Tensor:
+        gate, value = self.w12(x_BND).chunk(2, dim=-1)
+        out: Tensor = self.w3(F.silu(gate) * value)
+        return out
+
+
+class RMSNorm(nn.RMSNorm):
+    """RMSNorm in fp32 whatever comes in, as autocast does with LayerNorm."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.float())
 
 
 class LevelEmbedder(nn.Module):
@@ -83,3 +127,32 @@ def sincos_positions(side: int, width: int) -> Tensor:
         angle = place.reshape(-1, 1).double() * rate
         halves += [angle.sin(), angle.cos()]
     return torch.cat(halves, dim=1).float()
+
+
+def build_norm(kind: str, width: int, *, affine: bool = False) -> nn.Module:
+    """`layer`: LayerNorm, without parameters unless `affine`; `rms`: RMSNorm; eps 1e-6."""
+    if kind == "rms":
+        return RMSNorm(width, eps=1e-6)
+    return nn.LayerNorm(width, eps=1e-6, elementwise_affine=affine)
+
+
+def rotary_positions(side: int, head: int) -> Tensor:
+    """(cos, sin) pairs of a side x side grid, [N, head]: half of them by row, half by column.
+
+    Pair f turns by position * 10000^(-4 f / head), as in LightningDiT (RoPE of EVA-02).
+    """
+    rate = 10_000 ** (-torch.arange(head // 4, dtype=torch.float64) / (head // 4))
+    rows, columns = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+    angle = torch.cat([place.reshape(-1, 1).double() * rate for place in (rows, columns)], dim=1)
+    return torch.stack([angle.cos(), angle.sin()], dim=2).flatten(1).float()
+
+
+def rotate(x_BHND: Tensor, rotary_BNP: Tensor) -> Tensor:
+    """Features (2 f, 2 f + 1), as a complex number, turned by angle f of their token, in fp32."""
+    turn_B1NF = _pairs(rotary_BNP)[:, None]
+    return torch.view_as_real(_pairs(x_BHND.float()) * turn_B1NF).flatten(-2)
+
+
+def _pairs(x: Tensor) -> Tensor:
+    """Neighbouring features as complex numbers."""
+    return torch.view_as_complex(x.reshape(*x.shape[:-1], x.shape[-1] // 2, 2))

@@ -53,7 +53,7 @@ class Alignment:
             streams: the residual stream after each block.
             x_BCHW: the clean samples.
         """
-        h_BnD = streams[self.block]
+        h_BnD, real_Bn = streams[self.block], None
         with torch.no_grad():
             target_BnE = self.encoder(x_BCHW, self.side)
         for leg in plan or ():
@@ -61,6 +61,8 @@ class Alignment:
                 target_BnE = send(target_BnE, leg.keep_BK)
                 merged = self.block == leg.end and h_BnD.shape[1] > target_BnE.shape[1]
                 h_BnD = send(h_BnD, leg.keep_BK) if merged else h_BnD
+                real_Bn = leg.real_BK
         found_BnE = self.projector(h_BnD)
         cosine_Bn = F.cosine_similarity(found_BnE.float(), target_BnE.float(), dim=2)
-        return -self.spec.weight * cosine_Bn.mean(dim=1)
+        share_Bn = torch.ones_like(cosine_Bn) if real_Bn is None else real_Bn.float()
+        return -self.spec.weight * (share_Bn * cosine_Bn).sum(dim=1) / share_Bn.sum(dim=1)

@@ -32,10 +32,14 @@ class Added:
         return 4 * self.activations[0] + low * self.activations[1]
 
 
-def bypass_cost(spec: RunSpec, c_out: int) -> Added:
-    """What the bypass of `spec` adds: nothing for a route."""
+def bypass_cost(spec: RunSpec, c_out: int, *, attention: bool = True) -> Added:
+    """What the bypass of `spec` adds: nothing for a route.
+
+    Args:
+        attention: count the 2 N^2 e of a decoder's attention.
+    """
     if isinstance(spec.bypass, MaskBypass):
-        return _decoder(spec, spec.bypass, c_out)
+        return _decoder(spec, spec.bypass, c_out, attention)
     if isinstance(spec.bypass, SprintBypass):
         return _fusion(spec, spec.bypass)
     return Added()
@@ -58,7 +62,7 @@ def _fusion(spec: RunSpec, bypass: SprintBypass) -> Added:
     return Added(2 * d * d + d + token, fixed, lambda n: N * 2 * d * d, (0, 2 * N * d))
 
 
-def _decoder(spec: RunSpec, decoder: MaskBypass, c_out: int) -> Added:
+def _decoder(spec: RunSpec, decoder: MaskBypass, c_out: int, attention: bool) -> Added:
     """Adapter on the kept tokens, `depth` blocks on all places, and a final layer of width e
     instead of d; modulations are conditioned by width d."""
     N, d, e, p = spec.tokens, spec.model.width, decoder.width, spec.model.patch
@@ -66,7 +70,9 @@ def _decoder(spec: RunSpec, decoder: MaskBypass, c_out: int) -> Added:
     adapter = (2 * d * d + 2 * d) + (d * e + e)
     block = (4 * e * e + 4 * e) + (2 * e * h + h + e) + (6 * d * e + 6 * e)
     final = (2 * d * e + 2 * e) + (e + 1) * out - (2 * d * d + 2 * d) - (d + 1) * out
-    block_macs = N * (4 * e * e + 2 * e * h) + 2 * N * N * e + 6 * d * e
+    final -= d if spec.model.norm == "rms" else 0  # the decoder's last norm has no parameters
+    quadratic = 2 * N * N * e if attention else 0
+    block_macs = N * (4 * e * e + 2 * e * h) + quadratic + 6 * d * e
     final_macs = 2 * d * e + N * e * out - 2 * d * d - N * d * out
 
     def macs(n: int) -> int:

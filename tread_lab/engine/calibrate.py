@@ -11,8 +11,9 @@ from pathlib import Path
 
 import torch
 
-from tread_lab.engine.cost import cost
+from tread_lab.engine.cost import FLOPS_PER_MAC, cost
 from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.sample_cost import call_macs
 from tread_lab.records.layout import RunFolder
 from tread_lab.spec.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec
 from tread_lab.spec.routes import RouteSpec
@@ -36,9 +37,9 @@ class Speed:
 
     def evaluate_seconds(self, spec: RunSpec, evaluations: Sequence[EvaluationSpec]) -> float:
         """Predicted seconds of the forward passes of all evaluations."""
-        forward = 2 * cost(spec).dense_macs * self.per_flop
-        forward += self.overhead / 3 / spec.train.batch
-        return forward * sum(_forwards(spec, evaluation) for evaluation in evaluations)
+        passes = [_passes(spec, evaluation) for evaluation in evaluations]
+        per_call = self.overhead / 3 / spec.train.batch
+        return sum(calls * per_call + flops * self.per_flop for calls, flops in passes)
 
 
 def affordable(spec: RunSpec) -> bool:
@@ -48,7 +49,7 @@ def affordable(spec: RunSpec) -> bool:
 
 def calibrate(spec: RunSpec, device: torch.device) -> Speed:
     """Time a few steps of this run dense and with half of its tokens routed."""
-    half = (RouteSpec(start=0, end=spec.model.depth - 1, rate=0.5),)
+    half = (RouteSpec(start=0, end=spec.model.depth - 1, rate=0.5, selection="rows"),)
     dense = spec.dense()
     routed = dataclasses.replace(dense, routes=half)
     slow, fast = _step_seconds(dense, device), _step_seconds(routed, device)
@@ -71,11 +72,12 @@ def _step_seconds(spec: RunSpec, device: torch.device) -> float:
     return sorted(seconds[2:])[_STEPS // 2]
 
 
-def _forwards(spec: RunSpec, evaluation: EvaluationSpec) -> int:
-    """Images times network calls."""
+def _passes(spec: RunSpec, evaluation: EvaluationSpec) -> tuple[int, int]:
+    """Images times network calls of an evaluation, and the FLOPs of all of them."""
     if isinstance(evaluation, SamplesSpec):
-        sampler = evaluation.sampler
-        calls = 2 * sampler.steps - 1 if sampler.solver == "heun" else sampler.steps
-        return evaluation.count * calls * (1 if sampler.guidance.weight == 1 else 2)
+        macs, branches = call_macs(spec, evaluation.sampler), evaluation.sampler.guidance.branches
+        calls = evaluation.count * len(macs) * len(branches)
+        return calls, evaluation.count * FLOPS_PER_MAC * sum(macs)
     twice = isinstance(evaluation, HeldoutSpec) and bool(spec.routes)
-    return evaluation.images * evaluation.levels * (2 if twice else 1)
+    calls = evaluation.images * evaluation.levels * (2 if twice else 1)
+    return calls, calls * FLOPS_PER_MAC * cost(spec).dense_macs

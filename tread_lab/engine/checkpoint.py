@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,15 +34,18 @@ class Checkpoint:
         return {n[len(start) :]: t for n, t in self.tensors.items() if n.startswith(start)}
 
 
-def save(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:
-    """Write a checkpoint, then remove all but the `keep` newest."""
+def save(
+    folder: Path, checkpoint: Checkpoint, *, keep: int, keep_steps: Collection[int] = ()
+) -> Path:
+    """Write a checkpoint, then remove all but the `keep` newest and those of `keep_steps`."""
     tensors = {name: t.detach().cpu().contiguous() for name, t in checkpoint.tensors.items()}
     staging = folder / "staging.safetensors"
     with replacing(staging) as temporary:
         save_file(tensors, temporary, metadata={**checkpoint.facts, "step": str(checkpoint.step)})
     path = folder / f"step-{checkpoint.step:08d}-{_digest(staging)}.safetensors"
     staging.replace(path)
-    for old in [p for p in list_checkpoints(folder) if p != path][max(keep - 1, 0) :]:
+    others = [p for p in list_checkpoints(folder) if p != path and _step(p) not in keep_steps]
+    for old in others[max(keep - 1, 0) :]:
         old.unlink(missing_ok=True)
     return path
 
@@ -94,6 +97,10 @@ def _read(path: Path) -> Checkpoint | None:
     except (OSError, SafetensorError):
         return None
     return Checkpoint(int(match[1]), tensors, facts)
+
+
+def _step(path: Path) -> int:
+    return int(path.name.split("-")[1])
 
 
 def _digest(path: Path) -> str:

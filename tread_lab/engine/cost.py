@@ -1,6 +1,6 @@
 """What a run costs before it starts: parameters, MACs, FLOPs and bytes under its routes."""
 
-# N tokens of an image, n tokens in a block, d width, h hidden width of the MLP, p patch, c channels
+# N tokens of an image, n tokens in a block, d width, p patch, c channels
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from tread_lab.engine import block_cost
 from tread_lab.engine.bypass_cost import bypass_cost, projector_cost
 from tread_lab.spec.run import ModelSpec, RunSpec
 
@@ -15,7 +16,7 @@ FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
 FLOPS_PER_MAC = 2
 TRAIN_PER_FORWARD = 3  # the backward pass costs two forward passes
 FP32 = 4  # bytes; weights, EMA and moments stay fp32 in every precision
-BF16 = 2
+HALF = 2  # bf16 and fp16
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,20 @@ class Cost:
         return state + self.micro_batch * self.activation_bytes
 
 
-def cost(spec: RunSpec, *, learn_sigma: bool = False) -> Cost:
-    """The cost of `spec`; `learn_sigma` doubles the output channels, as in the original DiT."""
+def cost(spec: RunSpec, *, learn_sigma: bool = False, attention: bool = True) -> Cost:
+    """The cost of `spec`.
+
+    Args:
+        learn_sigma: twice the output channels, as in the original DiT.
+        attention: count the 2 n^2 d of attention, which some papers leave out.
+    """
     c_out = spec.data.channels * (2 if learn_sigma else 1)
     tokens = tokens_per_block(spec)
-    low = FP32 if spec.precision == "fp32" else BF16
-    added, helper = bypass_cost(spec, c_out), projector_cost(spec)
+    low = HALF if spec.precision in ("bf16", "fp16") else FP32
+    added, helper = bypass_cost(spec, c_out, attention=attention), projector_cost(spec)
     parameters = _parameters(spec, c_out) + added.parameters
     whole = (spec.tokens,) * spec.model.depth
-    plain_macs = _forward_macs(spec, whole, c_out)
+    plain_macs = _forward_macs(spec, whole, c_out, attention)
     return Cost(
         parameters=parameters,
         helpers=helper.parameters,
@@ -105,11 +111,11 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False) -> Cost:
         tokens=tokens,
         plain_macs=plain_macs,
         dense_macs=plain_macs + added.macs(spec.tokens),
-        routed_macs=_forward_macs(spec, tokens, c_out) + added.macs(min(tokens)),
+        routed_macs=_forward_macs(spec, tokens, c_out, attention) + added.macs(min(tokens)),
         helper_macs=(helper.macs(spec.tokens), helper.macs(_aligned(spec, tokens))),
         images=spec.train.steps * spec.train.batch,
         dense_images=(spec.train.steps - len(spec.routed_steps)) * spec.train.batch,
-        activation_bytes=sum(_kept_bytes(n, spec.model, low) for n in tokens)
+        activation_bytes=sum(block_cost.kept_bytes(spec.model, n, low) for n in tokens)
         + added.activation_bytes(low),
         cast_bytes=0 if low == FP32 else low * (parameters + helper.parameters),
         micro_batch=min(spec.execution.micro_batch or spec.train.batch, spec.train.batch),
@@ -117,7 +123,11 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False) -> Cost:
 
 
 def tokens_per_block(spec: RunSpec) -> tuple[int, ...]:
-    """K = N - floor(s N) in blocks i..j of a route, both inclusive; N in all others."""
+    """K in blocks i..j of a route, both inclusive; N in all others.
+
+    K = N - floor(s N) for random tokens, whole rows or groups less for these; for Bernoulli
+    selection, whose numbers vary, what is expected.
+    """
     tokens = [spec.tokens] * spec.model.depth
     for route in spec.routes:
         for block in route.blocks:
@@ -130,19 +140,18 @@ def _aligned(spec: RunSpec, tokens: tuple[int, ...]) -> int:
     return 0 if spec.repa is None else tokens[spec.repa.block_of(spec.model.depth)]
 
 
-def block_macs(n: int, d: int, *, mlp_ratio: float = 4.0) -> int:
-    """C(n) = 12 n d^2 + 2 n^2 d + 6 d^2 for an MLP of ratio 4.
-
-    Per token qkv 3 d^2, projection d^2, MLP 2 d h; attention n^2 d for QK^T and again for AV; adaLN
-    6 d^2 once per image.
-    """
-    return n * (4 * d * d + 2 * d * _hidden(d, mlp_ratio)) + 2 * n * n * d + 6 * d * d
+def block_macs(n: int, d: int, *, mlp_ratio: float = 4.0, attention: bool = True) -> int:
+    """C(n) = 12 n d^2 + 2 n^2 d + 6 d^2: the published DiT block with an MLP of ratio 4."""
+    return block_cost.block_macs(_published_block(d, mlp_ratio), n, attention=attention)
 
 
 def block_parameters(d: int, *, mlp_ratio: float = 4.0) -> int:
-    """18 d^2 + 15 d for an MLP of ratio 4: qkv, projection, MLP and adaLN with their biases."""
-    h = _hidden(d, mlp_ratio)
-    return (4 * d * d + 4 * d) + (2 * d * h + h + d) + (6 * d * d + 6 * d)
+    """18 d^2 + 15 d: the published DiT block with an MLP of ratio 4."""
+    return block_cost.block_parameters(_published_block(d, mlp_ratio))
+
+
+def _published_block(d: int, mlp_ratio: float) -> ModelSpec:
+    return ModelSpec(depth=1, width=d, heads=1, mlp_ratio=mlp_ratio)
 
 
 def report(spec: RunSpec) -> dict[str, Any]:
@@ -231,35 +240,19 @@ def _parameters(spec: RunSpec, c_out: int) -> int:
     patches = (p * p * c + 1) * d
     timestep = (FREQUENCIES * d + d) + (d * d + d)
     labels = (spec.data.classes + 1) * d
-    final = (2 * d * d + 2 * d) + (d + 1) * p * p * c_out
-    blocks = spec.model.depth * block_parameters(d, mlp_ratio=spec.model.mlp_ratio)
+    norm = d if spec.model.norm == "rms" else 0
+    final = (2 * d * d + 2 * d) + (d + 1) * p * p * c_out + norm
+    blocks = spec.model.depth * block_cost.block_parameters(spec.model)
     return patches + timestep + labels + blocks + final
 
 
-def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int) -> int:
+def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int, attention: bool) -> int:
     N, d, p, c = spec.tokens, spec.model.width, spec.model.patch, spec.data.channels
     embeddings = N * p * p * c * d + FREQUENCIES * d + d * d
     final = 2 * d * d + N * d * p * p * c_out
     counts = {n: tokens.count(n) for n in set(tokens)}
-    ratio = spec.model.mlp_ratio
-    return (
-        embeddings + final + sum(k * block_macs(n, d, mlp_ratio=ratio) for n, k in counts.items())
-    )
-
-
-def _kept_bytes(n: int, model: ModelSpec, low: int) -> int:
-    """Activations that one block keeps: inputs of every linear, of GELU, of gates and of norms.
-
-    Residual stream and normalised values are fp32 (4 d); what the matrix products read and write
-    has `low` bytes: two modulated inputs, qkv 3, attention output, two gated outputs (8 d) and the
-    MLP's hidden layer before and after GELU (2 h).
-    """
-    d, h = model.width, _hidden(model.width, model.mlp_ratio)
-    return n * (4 * d * FP32 + (8 * d + 2 * h) * low)
-
-
-def _hidden(d: int, mlp_ratio: float) -> int:
-    return int(d * mlp_ratio)
+    macs = {n: block_cost.block_macs(spec.model, n, attention=attention) for n in counts}
+    return embeddings + sum(k * macs[n] for n, k in counts.items()) + final
 
 
 def _runs(tokens: tuple[int, ...]) -> str:

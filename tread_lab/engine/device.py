@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import resource
 import subprocess
+import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,6 @@ from typing import Any
 import torch
 
 from tread_lab.spec.errors import UserError
-from tread_lab.spec.run import RunSpec
 
 # Dense bf16 peak in FLOP/s by datasheet; MFU is given only where the peak is known.
 PEAK_FLOPS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "H800": 989e12}
@@ -35,10 +36,44 @@ def pick(name: str | None = None) -> torch.device:
     return device
 
 
-def check(spec: RunSpec, device: torch.device) -> None:
-    """Refuse what the device cannot do, instead of silently doing something else."""
-    if spec.precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
-        raise UserError(f"precision: {name(device)} has no bf16; set precision=fp32")
+def precisions(device: torch.device) -> tuple[str, ...]:
+    """The precisions that the device computes in itself, emulation not counted."""
+    if device.type == "cuda":
+        ampere = torch.cuda.get_device_capability(device) >= (8, 0)
+        return ("fp32", "tf32", "bf16", "fp16") if ampere else ("fp32", "fp16")
+    if device.type == "cpu":
+        return ("fp32", "bf16", "fp16") if _cpu_has_fp16() else ("fp32", "bf16")
+    return ("fp32",)
+
+
+def facts(device: torch.device) -> dict[str, Any]:
+    """What a sweep's `where` may ask of the device: `precision in device.precisions`."""
+    return {"device": {"type": device.type, "precisions": list(precisions(device))}}
+
+
+def check_precision(precision: str, device: torch.device) -> None:
+    """Refuse what the device cannot do, instead of silently doing something else.
+
+    Raises:
+        UserError: the device lacks the precision.
+    """
+    known = precisions(device)
+    if precision not in known:
+        where, can = f"{device.type} ({name(device)})", ", ".join(known)
+        raise UserError(f"precision: {where} has no {precision}; choose one of {can}")
+
+
+@functools.cache
+def _cpu_has_fp16() -> bool:
+    """Whether this torch has fp16 kernels for the CPU, backward pass included."""
+    x = torch.ones(8, 8, requires_grad=True)
+    try:
+        with warnings.catch_warnings(action="ignore"), torch.autocast("cpu", dtype=torch.float16):
+            y = x @ x
+            torch.autograd.grad(y.float().sum(), x)
+    except RuntimeError:
+        return False
+    return y.dtype == torch.float16
 
 
 def name(device: torch.device) -> str:

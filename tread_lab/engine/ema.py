@@ -15,8 +15,16 @@ class Ema:
         self.weights: dict[str, Tensor] = {n: p.detach().clone() for n, p in self._live.items()}
 
     @torch.no_grad()
-    def update(self) -> None:
-        torch._foreach_lerp_(list(self.weights.values()), list(self._live.values()), 1 - self.decay)
+    def update(self, skipped: Tensor | None = None) -> None:
+        """One update, or none if the step was `skipped`, which is known on the device alone."""
+        ema: list[Tensor] = list(self.weights.values())
+        live: list[Tensor] = list(self._live.values())
+        if skipped is None:
+            torch._foreach_lerp_(ema, live, 1 - self.decay)
+            return
+        change = torch._foreach_sub(live, ema)
+        torch._foreach_mul_(change, (1 - self.decay) * (~skipped).float())
+        torch._foreach_add_(ema, change)
 
     @torch.no_grad()
     def load(self, weights: dict[str, Tensor]) -> None:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +15,19 @@ from torch import Tensor
 
 from tread_lab.data.source import Samples
 from tread_lab.engine.assemble import Trained, data_of, trained
+from tread_lab.engine.device import check_precision
+from tread_lab.engine.precision import autocast, matrix_products
 from tread_lab.engine.probes import heldout_losses, layer_similarity
+from tread_lab.engine.sample_cost import sample_flops
 from tread_lab.records import names
 from tread_lab.records.durable import replacing
 from tread_lab.records.layout import EvaluationFolder, RunFolder
+from tread_lab.routing.select import RoutePlan
 from tread_lab.sampling.generate import generate
+from tread_lab.sampling.guidance import Denoiser
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec, SimilaritySpec
+from tread_lab.spec.guidance import routes_taken
 
 
 def evaluate(
@@ -41,20 +47,23 @@ def evaluate(
         metrics: dict[str, float] = done["metrics"]
         return metrics
     started = time.perf_counter()
-    model = trained(folder, device)
-    metrics = _measure(model, spec, place, cache)
-    place.write(spec, metrics, step=model.step, seconds=time.perf_counter() - started)
+    if isinstance(spec, SamplesSpec):
+        metrics, facts = _samples(folder, spec, device, place, cache)
+    else:
+        model = trained(folder, device)
+        with matrix_products("fp32"):
+            metrics = _probe(model, spec, place)
+        facts = {"step": model.step}
+    place.write(spec, metrics, **facts, seconds=time.perf_counter() - started)
     return metrics
 
 
-def _measure(
-    model: Trained, spec: EvaluationSpec, place: EvaluationFolder, cache: Path | None
+def _probe(
+    model: Trained, spec: HeldoutSpec | SimilaritySpec, place: EvaluationFolder
 ) -> dict[str, float]:
     if isinstance(spec, HeldoutSpec):
         return _heldout(model, spec, place)
-    if isinstance(spec, SimilaritySpec):
-        return _similarity(model, spec, place)
-    return _samples(model, spec, place, cache)
+    return _similarity(model, spec, place)
 
 
 def _heldout(model: Trained, spec: HeldoutSpec, place: EvaluationFolder) -> dict[str, float]:
@@ -79,24 +88,56 @@ def _similarity(model: Trained, spec: SimilaritySpec, place: EvaluationFolder) -
 
 
 def _samples(
-    model: Trained, spec: SamplesSpec, place: EvaluationFolder, cache: Path | None
-) -> dict[str, float]:
-    data, reference = model.spec.data, data_of(model.spec, "heldout")
-    batches = generate(
-        model.network,
-        model.process,
-        spec.sampler,
-        count=spec.count,
-        shape=(data.channels, data.size, data.size),
-        classes=data.classes,
-        device=model.device,
-    )
-    images, labels = zip(*((reference.pixels(x.cpu()), y.cpu()) for x, y in batches))
+    folder: RunFolder,
+    spec: SamplesSpec,
+    device: torch.device,
+    place: EvaluationFolder,
+    cache: Path | None,
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Metrics of generated images, and what they were generated with and for how much."""
+    branches = spec.sampler.guidance.branches
+    models = {b.step: trained(folder, device, step=b.step) for b in branches}
+    model = models[branches[0].step]
+    reference = data_of(model.spec, "heldout")
+    drawn = _generated(models, model, spec)
+    images, labels = zip(*((reference.pixels(x.cpu()), y.cpu()) for x, y in drawn))
     images_BCHW, labels_B = torch.cat(images), torch.cat(labels)
     arrays = {"arr_0": images_BCHW.permute(0, 2, 3, 1).numpy(), "arr_1": labels_B.numpy()}
     _write_arrays(place.path / "samples.npz", arrays)
     _write_grid(place.path / "grid.png", images_BCHW[:64])
-    return _scores(images_BCHW, spec.metrics, model, reference, cache)
+    flops = sample_flops(model.spec, spec.sampler)
+    facts: dict[str, float] = {"step": model.step, names.SAMPLE_FLOPS: flops}
+    return _scores(images_BCHW, spec.metrics, model, reference, cache), facts
+
+
+def _generated(
+    models: Mapping[int | None, Trained], model: Trained, spec: SamplesSpec
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """(samples, labels) batch by batch."""
+    data, sampler = model.spec.data, spec.sampler
+    return generate(
+        {step: _denoiser(known, sampler.precision) for step, known in models.items()},
+        model.process,
+        sampler,
+        count=spec.count,
+        shape=(data.channels, data.size, data.size),
+        classes=data.classes,
+        device=model.device,
+        routes=routes_taken(model.spec, sampler.guidance),
+        tokens=model.spec.tokens,
+    )
+
+
+def _denoiser(model: Trained, precision: str) -> Denoiser:
+    """The raw network in the arithmetic of `precision`."""
+    check_precision(precision, model.device)
+
+    def denoiser(x: Tensor, t: Tensor, y: Tensor, plan: RoutePlan | None) -> Tensor:
+        with matrix_products(precision), autocast(precision, model.device):
+            out: Tensor = model.network(x, t, y, plan)
+        return out
+
+    return denoiser
 
 
 def _scores(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 
@@ -19,10 +20,11 @@ from tread_lab.engine import checkpoint
 from tread_lab.engine.alignment import Alignment
 from tread_lab.engine.assemble import data_of, fresh_network, fresh_projector, weights_of
 from tread_lab.engine.batches import Batch, Batches
-from tread_lab.engine.device import check
+from tread_lab.engine.device import check_precision
 from tread_lab.engine.ema import Ema
 from tread_lab.engine.encoder import open_encoder
 from tread_lab.engine.objective import Objective
+from tread_lab.engine.precision import LossScaler, autocast, matrix_products
 from tread_lab.records import names
 from tread_lab.records.layout import RunFolder
 from tread_lab.spec.run import RunSpec
@@ -34,12 +36,13 @@ class LiveRun:
 
     Attributes:
         loss: the newest logged mean of the training loss.
+        overflows: steps that fp16 had skipped by then.
     """
 
     def __init__(self, spec: RunSpec, folder: RunFolder, device: torch.device) -> None:
-        check(spec, device)
+        check_precision(spec.precision, device)
         self.spec, self.folder, self.device = spec, folder, device
-        self.accelerator = _accelerator(spec, device)
+        self.accelerator = _accelerator(device)
         self.network = fresh_network(spec).to(device)
         self.batches = Batches(spec, data_of(spec, "train"))
         self.projector = fresh_projector(spec).to(device)
@@ -47,10 +50,11 @@ class LiveRun:
         named = ((k + n, p) for k, part in parts.items() for n, p in part.named_parameters())
         self.trainable = {name: p for name, p in named if p.requires_grad}
         self.optimizer = _adamw(spec, list(self.trainable.values()))
+        self.scaler = LossScaler(spec.precision, device)
         self.ema = Ema(self.network, spec.train.ema.at(spec.train.steps))
         self.model = self.accelerator.prepare(self.network)
         self.objective = self._objective()
-        self.step, self.loss = 0, math.nan
+        self.step, self.loss, self.overflows = 0, math.nan, 0
         self._window: list[Tensor] = []
         self._clock = _Clock()
         self._writer = folder.log() if self.accelerator.is_main_process else None
@@ -67,36 +71,46 @@ class LiveRun:
             self.ema.load(found.part("ema"))
             optimizer = found.part("optimizer")
             checkpoint.load_optimizer(self.optimizer, list(self.trainable), optimizer)
+            self.scaler.load(found.part("scaler"))
+            self.overflows = int(self.scaler.overflows)
             self._window = [loss.to(self.device) for loss in found.tensors.get("window", ())]
             self._clock = _Clock(float(found.facts["seconds"]))
         return self.step
 
     def optimise(self, batch: Batch, *, lr: float) -> None:
         """One optimizer step on this process's share of the global batch, in micro-batches."""
+        with matrix_products(self.spec.precision):
+            total = self._backward(batch)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        if self.spec.train.clip is not None:
+            self.scaler.unscale(self.optimizer)
+            self.accelerator.clip_grad_norm_(self.trainable.values(), self.spec.train.clip)
+        skipped = self.scaler.step(self.optimizer)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.ema.update(skipped)
+        self._window.append(total)
+        self.step += 1
+
+    def _backward(self, batch: Batch) -> Tensor:
+        """Gradients of this process's share of the global batch; its mean loss."""
         share = len(batch) // self.accelerator.num_processes
         first = share * self.accelerator.process_index
         cut = min(self.spec.execution.micro_batch or share, share)
         total = torch.zeros((), device=self.device)
         for start in range(first, first + share, cut):
             stop = min(start + cut, first + share)
-            with self._gradients_shared(stop == first + share), self.accelerator.autocast():
+            shared = self._gradients_shared(stop == first + share)
+            with shared, autocast(self.spec.precision, self.device):
                 part = batch.rows(slice(start, stop)).to(self.device)
                 loss = self.objective(self.model, part).sum() / share
-            self.accelerator.backward(loss)
+            self.accelerator.backward(self.scaler.scale(loss))
             total += loss.detach()
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        if self.spec.train.clip is not None:
-            self.accelerator.clip_grad_norm_(self.trainable.values(), self.spec.train.clip)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.ema.update()
-        self._window.append(total)
-        self.step += 1
+        return total
 
-    def due(self, every: int) -> bool:
-        """Whether something done every `every` steps, and after the last, is due now."""
-        return self.step % every == 0 or self.step == self.spec.train.steps
+    def due(self, every: int, *, also: Collection[int] = ()) -> bool:
+        """Whether something done every `every` steps, `also` at some and after the last, is due."""
+        return self.step % every == 0 or self.step in {*also, self.spec.train.steps}
 
     def log_window(self) -> None:
         """Write the mean loss of the steps since the last entry, and the speed."""
@@ -105,6 +119,9 @@ class LiveRun:
         lr = self.optimizer.param_groups[0]["lr"]
         rate = len(losses) * self.spec.train.batch / self._clock.lap()
         values = {names.TRAIN_LOSS: self.loss, names.LEARNING_RATE: lr, names.IMAGES_PER_S: rate}
+        if self.scaler.enabled:
+            self.overflows = int(self.scaler.overflows)
+            values[names.OVERFLOWS] = self.overflows
         if self._writer is not None:
             self._writer(self.step, **values)
 
@@ -114,14 +131,20 @@ class LiveRun:
         if self.accelerator.is_main_process:
             optimizer = checkpoint.flat_optimizer(self.optimizer, list(self.trainable))
             parts = {"model": self.network.state_dict(), "ema": self.ema.weights}
-            parts |= {"optimizer": optimizer, "projector": self.projector.state_dict()}
+            parts |= {"optimizer": optimizer, "scaler": self.scaler.state()}
+            parts["projector"] = self.projector.state_dict()
             tensors = {f"{part}/{n}": t for part, flat in parts.items() for n, t in flat.items()}
             if self._window:
                 tensors["window"] = torch.stack(self._window)
             facts = {"seconds": repr(self.seconds), "loss": repr(self.loss)}
             state = checkpoint.Checkpoint(self.step, tensors, facts)
-            keep = self.spec.execution.keep_checkpoints
-            checkpoint.save(self.folder.checkpoints, state, keep=keep)
+            plan = self.spec.execution
+            checkpoint.save(
+                self.folder.checkpoints,
+                state,
+                keep=plan.keep_checkpoints,
+                keep_steps=plan.keep_steps,
+            )
         return self.step
 
     @property
@@ -181,13 +204,15 @@ class _Clock:
         return lap
 
 
-def _accelerator(spec: RunSpec, device: torch.device) -> Accelerator:
-    """accelerate keeps one precision per process; a reused process must forget the last one."""
+def _accelerator(device: torch.device) -> Accelerator:
+    """Devices and the exchange between them; the arithmetic is `engine.precision`'s.
+
+    accelerate keeps one device per process; a reused process must forget the last one.
+    """
     if not torch.distributed.is_initialized():
         AcceleratorState._reset_state(True)
         GradientState._reset_state()
-    precision = "no" if spec.precision == "fp32" else spec.precision
-    return Accelerator(mixed_precision=precision, cpu=device.type == "cpu")
+    return Accelerator(mixed_precision="no", cpu=device.type == "cpu")
 
 
 def _adamw(spec: RunSpec, parameters: list[torch.nn.Parameter]) -> torch.optim.AdamW:

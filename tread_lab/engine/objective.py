@@ -62,7 +62,9 @@ def _route_loss(spec: EnsembleLoss, outcome: Outcome, leg: Leg, p: int) -> Tenso
     dsm_B, mae_B = ((1 - m_BN) * dsm_BN).sum(dim=1), (m_BN * mae_BN).sum(dim=1)
     if spec.form == "equation":
         return (dsm_B + spec.weight * mae_B) / m_BN.shape[1]
-    return dsm_B / (1 - m_BN).sum(dim=1) + spec.weight * mae_B / m_BN.sum(dim=1)
+    routed_B = m_BN.sum(dim=1)
+    mae_B = mae_B / routed_B.clamp(min=1)  # a Bernoulli draw may route nothing
+    return dsm_B / (m_BN.shape[1] - routed_B) + spec.weight * mae_B
 
 
 def _dsm(spec: EnsembleLoss, outcome: Outcome, p: int) -> Tensor:

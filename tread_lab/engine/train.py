@@ -9,17 +9,22 @@ from dataclasses import dataclass
 import torch
 
 from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.schedule import learning_rate
 from tread_lab.records.layout import RunFolder
-from tread_lab.spec.run import RunSpec, TrainSpec
+from tread_lab.spec.run import RunSpec
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands after an optimizer step; `loss` is the newest logged mean."""
+    """Where a run stands after an optimizer step; `loss` is the newest logged mean.
+
+    `overflows` counts the steps that fp16 had skipped by then.
+    """
 
     step: int
     steps: int
     loss: float
+    overflows: int = 0
 
 
 class Diverged(Exception):
@@ -44,17 +49,10 @@ def train(spec: RunSpec, folder: RunFolder, device: torch.device) -> Iterator[Pr
                     run.log_window()
                     if not math.isfinite(run.loss):
                         raise Diverged(f"training loss {run.loss} at step {run.step}")
-                if run.due(spec.execution.checkpoint_every):
+                if run.due(spec.execution.checkpoint_every, also=spec.execution.keep_steps):
                     saved = run.save()
-                yield Progress(run.step, spec.train.steps, run.loss)
+                yield Progress(run.step, spec.train.steps, run.loss, run.overflows)
         except GeneratorExit:
             if run.step > saved:
                 run.save()
             raise
-
-
-def learning_rate(spec: TrainSpec, step: int) -> float:
-    """The learning rate of step 0, 1, ...: linear warm-up, then constant or sqrt decay to zero."""
-    warm = min(1.0, (step + 1) / (spec.warmup + 1))
-    decay = math.sqrt(1 - step / spec.steps) if spec.schedule == "sqrt_decay" else 1.0
-    return spec.lr * warm * decay

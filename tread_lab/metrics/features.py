@@ -1,4 +1,4 @@
-"""Metrics of generated images from features of both sets; the only door to torch-fidelity."""
+"""Every metric of generated images and how it is computed; the only door to torch-fidelity."""
 
 # N images, C channels, H height, W width, D features
 

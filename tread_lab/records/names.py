@@ -11,6 +11,7 @@ from tread_lab.spec.signature import signature
 TRAIN_LOSS = "train/loss"  # mean over the steps since the entry before
 LEARNING_RATE = "train/lr"
 GRADIENT_NORM = "train/gradient_norm"
+OVERFLOWS = "train/overflows"  # steps that fp16 skipped so far
 HELDOUT_LOSS = "heldout/loss"  # dense forward, EMA weights
 HELDOUT_ROUTED = "heldout/loss_routed"  # forward under the training routes
 GAP_TRAIN = "gap/train"  # routed forward of the model - dense baseline
@@ -21,6 +22,7 @@ IMAGES_PER_S = "throughput/images_per_s"
 STEP_SECONDS = "throughput/step_seconds"
 TRAIN_FLOPS = "cost/train_flops"  # executed: 3 x forward, routes counted
 FAMILY_FLOPS = "cost/family_flops"  # the same, with those of the runs it descends from
+SAMPLE_FLOPS = "cost/sample_flops"  # one image: all calls of the solver, guidance and routes
 TRAIN_SECONDS = "cost/train_seconds"
 MFU = "cost/mfu"
 PEAK_MEMORY = "cost/peak_memory_bytes"
@@ -58,7 +60,9 @@ def parameters(spec: RunSpec) -> dict[str, str | int | float]:
         "bypass": "" if spec.bypass == RouteBypass() else str(spec.bypass),
         "loss": _loss(spec),
         "starts_from": signature(spec.init_from.run) if spec.init_from else "",
+        "process": spec.process.kind,
         "precision": spec.precision,
+        "fp32_block": spec.fp32_block,
         "seed": spec.seed,
     }
 

@@ -58,7 +58,7 @@ class Return:
             returned_BND = x_T
         else:
             returned_BND = x_T + x_D_last
-        return merge(returned_BND, kept_BKD, leg.keep_BK)
+        return merge(returned_BND, kept_BKD, leg.keep_BK, leg.real_BK)
 
 
 IDENTITY = Return()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -12,7 +13,15 @@ def send(x_BND: Tensor, keep_BK: Tensor) -> Tensor:
     return x_BND.gather(1, keep_BK[:, :, None].expand(-1, -1, x_BND.shape[2]))
 
 
-def merge(entry_BND: Tensor, kept_BKD: Tensor, keep_BK: Tensor) -> Tensor:
-    """Kept tokens at their places among the routed ones, which are as they entered the route."""
-    places_BKD = keep_BK[:, :, None].expand_as(kept_BKD)
-    return entry_BND.scatter(1, places_BKD, kept_BKD.to(entry_BND.dtype))
+def merge(
+    entry_BND: Tensor, kept_BKD: Tensor, keep_BK: Tensor, real_BK: Tensor | None = None
+) -> Tensor:
+    """Kept tokens at their places among the routed ones, which are as they entered the route.
+
+    Args:
+        real_BK: places that hold kept tokens; what fills up the others stays as it entered.
+    """
+    kept_BKD = kept_BKD.to(entry_BND.dtype)
+    if real_BK is not None:
+        kept_BKD = torch.where(real_BK[:, :, None], kept_BKD, send(entry_BND, keep_BK))
+    return entry_BND.scatter(1, keep_BK[:, :, None].expand_as(kept_BKD), kept_BKD)

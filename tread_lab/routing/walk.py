@@ -13,7 +13,7 @@ from tread_lab.routing.re_entry import IDENTITY, ReEntry
 from tread_lab.routing.select import RoutePlan, whole_plan
 from tread_lab.routing.transport import send
 
-Block = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+Block = Callable[..., Tensor]
 Observer = Callable[[int, Tensor], None]
 
 
@@ -31,7 +31,8 @@ def walk(
     """x_BND after all blocks, with some tokens taken around some blocks by `plan`.
 
     Args:
-        blocks: called as block(x, c, positions) on all tokens or on the kept ones alone.
+        blocks: called as block(x, c, positions) on all tokens or on the kept ones alone; where
+            samples keep different numbers also with real_BK, the places that hold a kept token.
         c_BD: the conditioning of each sample.
         positions_BNP: positions of the tokens; they follow their tokens into a route.
         plan: sequential, disjoint legs; None is the dense network.
@@ -43,6 +44,7 @@ def walk(
     if plan is None and re_enter.spans:
         plan = whole_plan(re_enter.spans, x_BND)
     starts = {leg.start: leg for leg in plan or ()}
+    assert not re_enter.spans or {(l.start, l.end) for l in starts.values()} == {*re_enter.spans}
     leg, entry_BND, embedded_BND, here = None, x_BND, x_BND, positions_BNP
     for l, block in enumerate(blocks):
         if l in starts:
@@ -50,7 +52,8 @@ def walk(
             x_BND = send(x_BND, leg.keep_BK)
             here = None if positions_BNP is None else send(positions_BNP, leg.keep_BK)
         if x_BND.shape[1]:  # a leg may keep nothing: SPRINT's path-drop guidance
-            x_BND = _run(block, x_BND, c_BD, here, in_fp32=l in fp32)
+            real = () if leg is None or leg.real_BK is None else (leg.real_BK,)
+            x_BND = _run(block, x_BND, c_BD, here, *real, in_fp32=l in fp32)
         after_BND = x_BND
         if leg is not None and l == leg.end:
             around = {"entry_BND": entry_BND, "embedded_BND": embedded_BND, "c_BD": c_BD}
@@ -61,8 +64,10 @@ def walk(
     return x_BND
 
 
-def _run(block: Block, x: Tensor, c: Tensor, positions: Tensor | None, *, in_fp32: bool) -> Tensor:
+def _run(
+    block: Block, x: Tensor, c: Tensor, positions: Tensor | None, *real: Tensor, in_fp32: bool
+) -> Tensor:
     if not in_fp32:
-        return block(x, c, positions)
+        return block(x, c, positions, *real)
     with torch.autocast(x.device.type, enabled=False):
-        return block(x.float(), c.float(), positions)
+        return block(x.float(), c.float(), positions, *real)

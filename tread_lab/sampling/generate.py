@@ -4,20 +4,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.diffusion.process import Process
-from tread_lab.sampling.guidance import Denoiser, branches, guided
+from tread_lab.sampling.guidance import Branch, Denoiser, Term, acting, guided
+from tread_lab.sampling.image_routes import ImageRoutes
 from tread_lab.sampling.solvers import SOLVERS
 from tread_lab.spec.evaluation import SamplerSpec
+from tread_lab.spec.routes import RouteSpec
 
 
 def generate(
-    network: Denoiser,
+    networks: Mapping[int | None, Denoiser],
     process: Process,
     sampler: SamplerSpec,
     *,
@@ -25,6 +28,8 @@ def generate(
     shape: tuple[int, int, int],
     classes: int,
     device: torch.device,
+    routes: Sequence[RouteSpec] = (),
+    tokens: int = 0,
     batch: int = 256,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of (samples_BCHW fp32 in model space, labels_B), `count` images in all.
@@ -32,39 +37,64 @@ def generate(
     The ODE is integrated in float64 as in EDM's code; the network sees fp32.
 
     Args:
-        network: raw network, called as network(x, t, y, plan).
+        networks: raw networks by the step of their checkpoint, None being the last; called as
+            network(x, t, y, plan).
         shape: (C, H, W) of one sample.
         classes: number of classes; this number itself is the null class.
+        routes, tokens: routes of the branches that have a selection rate, and N.
     """
-    levels = process.grid(sampler).to(device)
     for first in range(0, count, batch):
         seeds = range(sampler.seed + first, sampler.seed + min(first + batch, count))
+        labels_B = torch.tensor([_label(sampler, seed, classes) for seed in seeds], device=device)
         noise_BCHW = torch.stack([draws.normal(shape, "image", seed) for seed in seeds])
-        labels_B = torch.tensor([_label(sampler, seed, classes) for seed in seeds])
-        yield _sample(network, process, sampler, levels, noise_BCHW, labels_B, classes)
+        routing = ImageRoutes(routes, tokens, seeds, device)
+        null_B = torch.full_like(labels_B, classes)
+        bind = _Binder(networks, {"class": labels_B, "none": null_B}, routing)
+        yield _sample(process, sampler, bind, noise_BCHW.to(device)), labels_B
+
+
+@dataclass(frozen=True)
+class _Binder:
+    """Terms of the guidance become branches for one batch of images."""
+
+    networks: Mapping[int | None, Denoiser]
+    labels: dict[str, Tensor]
+    routing: ImageRoutes
+
+    def __call__(self, term: Term, index: int) -> Branch:
+        branch, plan = term.branch, self.routing.plan(term.rate, index)
+        network, labels_B = self.networks[branch.step], self.labels[branch.label or "class"]
+        return Branch(term.weight, network, labels_B, plan, term.rest)
 
 
 @torch.no_grad()
-def _sample(
-    network: Denoiser,
-    process: Process,
-    sampler: SamplerSpec,
-    levels: Tensor,
-    noise_BCHW: Tensor,
-    labels_B: Tensor,
-    null: int,
-) -> tuple[Tensor, Tensor]:
-    noise_BCHW = noise_BCHW.to(levels.device).double()
-    labels_B = labels_B.to(levels.device)
-    terms = branches(sampler.guidance, network, labels_B, null)
-    prediction = guided(process, terms, sampler.guidance.interval)
+def _sample(process: Process, sampler: SamplerSpec, bind: _Binder, noise_BCHW: Tensor) -> Tensor:
+    noise_BCHW = noise_BCHW.double()
+    levels = process.grid(sampler)
+
+    def branches_at(level: float) -> list[Branch]:
+        index = place(levels, level)
+        terms = acting(sampler.guidance, level, progress(index, sampler.steps))
+        return [bind(term, index) for term in terms]
+
+    prediction = guided(process, branches_at)
 
     def velocity(z_BCHW: Tensor, level: Tensor) -> Tensor:
         return process.velocity(prediction(z_BCHW, level), z_BCHW, level)
 
-    start = process.noisy(torch.zeros_like(noise_BCHW), noise_BCHW, levels[:1])
-    z_BCHW = SOLVERS[sampler.solver](velocity, start, levels)
-    return z_BCHW.float(), labels_B
+    highest_B = levels[:1].to(noise_BCHW.device)
+    start = process.noisy(torch.zeros_like(noise_BCHW), noise_BCHW, highest_B)
+    return SOLVERS[sampler.solver](velocity, start, levels).float()
+
+
+def place(levels: Tensor, level: float) -> int:
+    """The number of a level in its descending grid; between two, that of the lower one."""
+    return int((levels > level).sum())
+
+
+def progress(index: int, steps: int) -> float:
+    """How much of the sampling is done at level `index`: 0 at the first, 1 at the last called."""
+    return index / max(steps - 1, 1)
 
 
 def _label(sampler: SamplerSpec, seed: int, classes: int) -> int:

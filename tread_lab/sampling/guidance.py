@@ -1,18 +1,18 @@
-"""Guidance as one weighted sum of branches (weight, network, label or null, plan)."""
+"""Guidance as one weighted sum of branches (weight, network, labels, plan), gated by level."""
 
-# B batch, C channels, H height, W width
+# B batch, C channels, H height, W width, K kept tokens
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from tread_lab.diffusion.process import Network, Process
-from tread_lab.routing.select import RoutePlan
-from tread_lab.spec.evaluation import GuidanceSpec
+from tread_lab.diffusion.process import Process
+from tread_lab.routing.select import Leg, RoutePlan
+from tread_lab.spec.guidance import BranchSpec, GuidanceSpec
 
 # denoiser(x_BCHW, t_B, y_B, plan) -> raw output
 Denoiser = Callable[[Tensor, Tensor, Tensor, RoutePlan | None], Tensor]
@@ -20,57 +20,111 @@ Prediction = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
+class Term:
+    """One term of the sum as the spec has it.
+
+    Attributes:
+        weight: of the prediction on guided channels.
+        rest: its weight on the channels that are not guided.
+        rate: selection rate at this point of the sampling.
+    """
+
+    weight: float
+    rest: float
+    branch: BranchSpec
+    rate: float
+
+
+@dataclass(frozen=True)
 class Branch:
-    """One term of the sum: `weight` times the prediction of `network` at `labels_B` and `plan`."""
+    """One term of the sum, live: `network` at `labels_B` and `plan`, times its weight."""
 
     weight: float
     network: Denoiser
     labels_B: Tensor
     plan: RoutePlan | None = None
+    rest: float | None = None
 
 
-def branches(spec: GuidanceSpec, network: Denoiser, labels_B: Tensor, null: int) -> list[Branch]:
-    """CFG: D_u + w (D_c - D_u) = w D_c + (1 - w) D_u (Ho & Salimans 2022)."""
-    w = spec.weight
-    conditional = Branch(w, network, labels_B)
-    if w == 1:
-        return [conditional]
-    return [conditional, Branch(1 - w, network, torch.full_like(labels_B, null))]
+def acting(spec: GuidanceSpec, level: float, progress: float) -> list[Term]:
+    """The terms of w D_strong + (1 - w) D_weak at one noise level.
+
+    Outside the interval the strong branch stands alone. On channels that are not guided its weight
+    is 1.
+
+    Args:
+        progress: share of the sampling that is done, 0 at pure noise and 1 at the last call.
+    """
+    w, inside = spec.weight, spec.interval is None or _within(spec.interval, level)
+    rates = [branch.rate.at(progress) for branch in spec.branches]
+    if len(spec.branches) == 1 or not inside:
+        return [Term(1.0, 1.0, spec.strong, rates[0])]
+    rests = (1.0, 0.0) if spec.channels == "first3" else (w, 1 - w)
+    return [Term(*t) for t in zip((w, 1 - w), rests, spec.branches, rates)]
 
 
-def guided(
-    process: Process, terms: Sequence[Branch], interval: tuple[float, float] | None = None
-) -> Prediction:
-    """(z, level) -> the sum over `terms`; outside `interval` the first term alone, weight 1."""
+def _within(interval: tuple[float, float], level: float) -> bool:
+    return interval[0] <= level <= interval[1]
+
+
+def guided(process: Process, branches_at: Callable[[float], Sequence[Branch]]) -> Prediction:
+    """(z, level) -> the weighted sum of what `branches_at(level)` predict."""
 
     def prediction(z_BCHW: Tensor, level: Tensor) -> Tensor:
-        level_B = level.expand(len(z_BCHW))
-        inside = interval is None or interval[0] <= float(level) <= interval[1]
-        active = list(terms) if inside else [Branch(1.0, *_rest(terms[0]))]
+        branches = branches_at(float(level))
+        level_B = level.to(z_BCHW.device).expand(len(z_BCHW))
         total = torch.zeros_like(z_BCHW)
-        for term, out in zip(active, _predict(process, active, z_BCHW, level_B)):
-            total = total + term.weight * out
+        for branch, out in zip(branches, predictions(process, branches, z_BCHW, level_B)):
+            total = total + _weight(branch, z_BCHW) * out
         return total
 
     return prediction
 
 
-def _rest(term: Branch) -> tuple[Denoiser, Tensor, RoutePlan | None]:
-    return term.network, term.labels_B, term.plan
+def _weight(branch: Branch, z_BCHW: Tensor) -> Tensor | float:
+    """A number, or one per channel [C, 1, 1] where only the first three are guided."""
+    if branch.rest is None or branch.rest == branch.weight:
+        return branch.weight
+    C = z_BCHW.shape[1]
+    weight_C = [branch.weight] * min(C, 3) + [branch.rest] * (C - 3)
+    return z_BCHW.new_tensor(weight_C)[:, None, None]
 
 
-def _predict(
-    process: Process, terms: Sequence[Branch], z_BCHW: Tensor, level_B: Tensor
+def predictions(
+    process: Process, branches: Sequence[Branch], z_BCHW: Tensor, level_B: Tensor
+) -> list[Tensor]:
+    """Every branch's prediction; branches of one network and equal shapes share a forward pass."""
+    groups: dict[object, list[int]] = {}
+    for k, branch in enumerate(branches):
+        groups.setdefault((id(branch.network), _shapes(branch.plan)), []).append(k)
+    outs: list[Tensor] = [z_BCHW] * len(branches)
+    for members in groups.values():
+        together = [branches[k] for k in members]
+        for k, out in zip(members, _together(process, together, z_BCHW, level_B)):
+            outs[k] = out
+    return outs
+
+
+def _together(
+    process: Process, branches: Sequence[Branch], z_BCHW: Tensor, level_B: Tensor
 ) -> Sequence[Tensor]:
-    """Every term's prediction; terms of one network without plans share one forward pass."""
-    first = terms[0]
-    if len(terms) > 1 and all(t.network is first.network and t.plan is None for t in terms):
-        labels = torch.cat([t.labels_B for t in terms])
-        z, level = torch.cat([z_BCHW] * len(terms)), torch.cat([level_B] * len(terms))
-        out = process.predict(lambda x, t: first.network(x, t, labels, None), z, level)
-        return out.chunk(len(terms))
-    return [process.predict(_bound(term), z_BCHW, level_B) for term in terms]
+    """Predictions of branches that differ in labels and kept tokens alone, in one pass."""
+    network, times = branches[0].network, len(branches)
+    labels = torch.cat([branch.labels_B for branch in branches])
+    legs = zip(*(branch.plan or () for branch in branches))
+    plan = tuple(_joined(same) for same in legs) or None
+    z, level = torch.cat([z_BCHW] * times), torch.cat([level_B] * times)
+    out = process.predict(lambda x, t: network(x, t, labels, plan), z, level)
+    return out.chunk(times)
 
 
-def _bound(term: Branch) -> Network:
-    return lambda x_BCHW, t_B: term.network(x_BCHW, t_B, term.labels_B, term.plan)
+def _joined(legs: Sequence[Leg]) -> Leg:
+    real = [leg.real_BK for leg in legs if leg.real_BK is not None]
+    keep_BK = torch.cat([leg.keep_BK for leg in legs])
+    return replace(legs[0], keep_BK=keep_BK, real_BK=torch.cat(real) if real else None)
+
+
+def _shapes(plan: RoutePlan | None) -> tuple[object, ...]:
+    return tuple(
+        (leg.start, leg.end, leg.keep_BK.shape[1], leg.real_BK is None) for leg in plan or ()
+    )

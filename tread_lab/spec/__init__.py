@@ -5,18 +5,19 @@ from tread_lab.spec.decode import decode, encode
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import (
     EvaluationSpec,
-    GuidanceSpec,
     HeldoutSpec,
     SamplerSpec,
     SamplesSpec,
     SimilaritySpec,
 )
+from tread_lab.spec.guidance import BranchSpec, GuidanceSpec, RateSpec
 from tread_lab.spec.loss import EnsembleLoss, PlainLoss
 from tread_lab.spec.repa import RepaSpec
 from tread_lab.spec.routes import RouteSpec
 from tread_lab.spec.run import (
     DataSpec,
     EDMSpec,
+    FlowSpec,
     InitSpec,
     ModelSpec,
     ProcessSpec,
@@ -26,10 +27,12 @@ from tread_lab.spec.run import (
 from tread_lab.spec.signature import signature
 
 __all__ = [
+    "BranchSpec",
     "DataSpec",
     "EDMSpec",
     "EnsembleLoss",
     "EvaluationSpec",
+    "FlowSpec",
     "GuidanceSpec",
     "HeldoutSpec",
     "InitSpec",
@@ -37,6 +40,7 @@ __all__ = [
     "ModelSpec",
     "PlainLoss",
     "ProcessSpec",
+    "RateSpec",
     "ReEntrySpec",
     "RepaSpec",
     "RouteBypass",

@@ -81,6 +81,8 @@ def _value(hint: Any, value: Any, path: str) -> Any:
         choices = get_args(hint)
         if value in choices and type(value) in {type(c) for c in choices}:
             return value
+        if value is False and "off" in choices:  # YAML reads a bare `off` as false
+            return "off"
         raise UserError(f"{_show(value)} is not one of {_names(choices)}").at(path)
     if origin is tuple:
         return _tuple(get_args(hint), value, path)

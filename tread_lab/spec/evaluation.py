@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tread_lab.spec.decode import decode
+from tread_lab.spec.decode import decode, encode
 from tread_lab.spec.errors import UserError, suggest
+from tread_lab.spec.guidance import GuidanceSpec, RateSpec
 
 METRICS = ("fd", "fid", "kid", "is", "precision", "recall")
-
-
-@dataclass(frozen=True, kw_only=True)
-class GuidanceSpec:
-    """Classifier-free guidance D_u + w (D_c - D_u); `2.0` alone is the weight.
-
-    Attributes:
-        weight: w; 1 is the conditional model alone.
-        interval: noise levels (lowest, highest) within which guidance acts; everywhere if absent.
-    """
-
-    weight: float = 1.0
-    interval: tuple[float, float] | None = None
-
-    def __post_init__(self) -> None:
-        if self.interval is not None and self.interval[0] > self.interval[1]:
-            raise UserError(f"interval: {list(self.interval)} ends before it starts")
-
-    @staticmethod
-    def from_shorthand(value: Any) -> dict[str, Any]:
-        return {"weight": value}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +21,9 @@ class SamplerSpec:
     Attributes:
         solver: integrator of the probability-flow ODE.
         steps: steps of the solver (Heun: 2 steps - 1 network calls).
-        sigma_min, sigma_max, rho: EDM's noise grid (Karras et al. 2022, eq. 5).
+        sigma_min, sigma_max, rho: EDM's noise grid (Karras et al. 2022, eq. 5); a flow goes in
+            even steps of t.
+        precision: arithmetic of the network; the ODE is integrated in float64.
         labels: `uniform` draws each label from the image's seed, `balanced` takes them in turn.
         seed: image i has the seed `seed + i`, and depends on nothing else.
     """
@@ -52,6 +34,7 @@ class SamplerSpec:
     sigma_max: float = 80.0
     rho: float = 7.0
     guidance: GuidanceSpec = field(default_factory=GuidanceSpec)
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] = "fp32"
     labels: Literal["uniform", "balanced"] = "uniform"
     seed: int = 100_000
 
@@ -130,21 +113,34 @@ KINDS: dict[str, type] = {
 
 
 def decode_evaluations(
-    items: Any, sampler: Mapping[str, Any] | None = None, path: str = "evaluate"
+    items: Any,
+    sampler: Mapping[str, Any] | None = None,
+    path: str = "evaluate",
+    cells: Sequence[Mapping[str, Any]] = ({},),
 ) -> tuple[EvaluationSpec, ...]:
     """The evaluations of a list such as `[heldout_loss, fd@1k, {samples: {count: 64}}]`.
 
     `fd@1k` is short for `{samples: {metrics: [fd], count: 1000}}`; metrics that share count and
     sampler become one evaluation, so that images are generated once.
+
+    Args:
+        sampler: fields of the sampler of every evaluation of samples.
+        cells: dotted fields of the sampler; every evaluation of samples is made once per cell.
     """
     if not isinstance(items, list | tuple):
         raise UserError(f"expected a list such as [heldout_loss, fd@1k], got {items!r}").at(path)
-    found = [_one(item, sampler or {}, f"{path}[{k}]") for k, item in enumerate(items)]
-    return _merged(found)
+    places = [(item, f"{path}[{k}]") for k, item in enumerate(items)]
+    return _merged(
+        _one(item, sampler or {}, cell, place) for item, place in places for cell in cells
+    )
 
 
-def _one(item: Any, sampler: Mapping[str, Any], path: str) -> EvaluationSpec:
-    if isinstance(item, EvaluationSpec):
+def _one(
+    item: Any, sampler: Mapping[str, Any], cell: Mapping[str, Any], path: str
+) -> EvaluationSpec:
+    if isinstance(item, SamplesSpec) and cell:
+        item = {"samples": {k: v for k, v in encode(item).items() if k != "kind"}}
+    elif isinstance(item, EvaluationSpec):
         return item
     if isinstance(item, str):
         match = re.fullmatch(r"(\w+)@(\d+)(k?)", item, flags=re.IGNORECASE)
@@ -161,9 +157,27 @@ def _one(item: Any, sampler: Mapping[str, Any], path: str) -> EvaluationSpec:
         raise UserError(f"unknown evaluation {kind!r}{suggest(str(kind), known)}").at(path)
     options = dict(options or {})
     if kind == "samples":
-        options["sampler"] = {**sampler, **(options.get("sampler") or {})}
+        options["sampler"] = _set({**sampler, **(options.get("sampler") or {})}, cell)
     spec: EvaluationSpec = decode(KINDS[kind], options, f"{path}.{kind}")
     return spec
+
+
+_SHORT: dict[str, Any] = {"guidance": GuidanceSpec, "rate": RateSpec}
+
+
+def _set(tree: dict[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
+    """A sampler's tree with some dotted fields changed, shorthands opened on the way."""
+    for dotted, value in cell.items():
+        *parents, leaf = dotted.split(".")
+        node = tree
+        for parent in parents:
+            inner = node.get(parent, {})
+            if not isinstance(inner, Mapping):
+                inner = _SHORT[parent].from_shorthand(inner) if parent in _SHORT else {}
+            node[parent] = dict(inner)
+            node = node[parent]
+        node[leaf] = value
+    return tree
 
 
 def _merged(found: Iterable[EvaluationSpec]) -> tuple[EvaluationSpec, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from tread_lab.spec.errors import UserError
 
 Position = int | float | str
-Selection = Literal["random"]
+Selection = Literal["random", "rows", "groups", "bernoulli"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,9 @@ class RouteSpec:
         start: i, the first block that routed tokens skip.
         end: j, the last block that routed tokens skip.
         rate: s in [0, 1), the fraction of the N tokens that is routed: floor(s N) of them.
-        selection: how the routed tokens are chosen.
+        selection: what is drawn, uniformly and for every sample anew: `random` tokens, whole `rows`
+            of the token grid (scans need them), `groups` of 2 x 2 tokens (as SPRINT does), or each
+            token with probability s (`bernoulli`, as SG's text has it: numbers vary).
     """
 
     start: Position
@@ -39,11 +42,13 @@ class RouteSpec:
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
-        """`2->8` is short for `{start: 2, end: 8}`."""
-        match = re.fullmatch(r"\s*(.+?)\s*->\s*(.+?)\s*", value) if isinstance(value, str) else None
+        """`2->8` is short for `{start: 2, end: 8}`; `2->8 by rows` says the selection too."""
+        form = r"\s*(.+?)\s*->\s*(.+?)(?:\s+by\s+(\w+))?\s*"
+        match = re.fullmatch(form, value) if isinstance(value, str) else None
         if match is None:
             raise UserError(f"{value!r} is not a route; write '2->8' or {{start: 2, end: B-4}}")
-        return {"start": _number(match[1]), "end": _number(match[2])}
+        ends = {"start": _number(match[1]), "end": _number(match[2])}
+        return {**ends, "selection": match[3]} if match[3] else ends
 
     def resolved(self, depth: int) -> RouteSpec:
         """The same route with block numbers, checked against a network of `depth` blocks."""
@@ -62,9 +67,17 @@ class RouteSpec:
         assert isinstance(self.start, int) and isinstance(self.end, int)
         return range(self.start, self.end + 1)
 
+    def unit(self, tokens: int) -> int:
+        """How many of `tokens` leave together: a row of the square grid, a group of 4, or one."""
+        return {"rows": math.isqrt(tokens), "groups": 4}.get(self.selection, 1)
+
     def routed(self, tokens: int) -> int:
-        """floor(s N): how many of `tokens` are routed (truncated, as in the official code)."""
-        return int(tokens * self.rate + 1e-9)
+        """floor(s U) units of the U that `tokens` make (truncated, as in the official code).
+
+        For `bernoulli` it is the number expected, floored; the numbers drawn vary around it.
+        """
+        unit = self.unit(tokens)
+        return unit * int(tokens // unit * self.rate + 1e-9)
 
     def __str__(self) -> str:
         return f"{self.start}->{self.end}"
@@ -102,6 +115,30 @@ def resolve_routes(routes: Sequence[RouteSpec], depth: int) -> tuple[RouteSpec, 
             )
         resolved.append(route)
     return tuple(route for route in resolved if route.rate > 0)
+
+
+def check_selections(routes: Sequence[RouteSpec], tokens: int, *, scans: bool) -> None:
+    """Refuse selections that the network or its grid of `tokens` cannot have.
+
+    Raises:
+        UserError: other than rows for a scan, groups on an odd grid, or nothing routed at all.
+    """
+    for k, route in enumerate(routes):
+        where, side = f"routes[{k}]", math.isqrt(tokens)
+        if scans and route.selection != "rows":
+            raise UserError(
+                f"{where}.selection: {route.selection} tears the rows that a scan reads in order;"
+                " write selection: rows, or `2->8 by rows`"
+            )
+        if route.selection == "groups" and side % 2:
+            raise UserError(
+                f"{where}.selection: groups of 2 x 2 do not tile {side} x {side} tokens"
+            )
+        if route.routed(tokens) == 0:
+            least, how = route.unit(tokens) / tokens, f"{tokens} tokens by {route.selection}"
+            raise UserError(
+                f"{where}.rate: {route.rate:g} routes nothing of {how}; at least {least:g} does"
+            )
 
 
 def _number(text: Position) -> Position:

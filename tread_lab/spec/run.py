@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tread_lab.spec.architecture import STATE, check_options, name_of, parse_name
 from tread_lab.spec.bypass import BypassSpec, MaskBypass, RouteBypass, check_bypass
-from tread_lab.spec.errors import UserError, suggest
+from tread_lab.spec.errors import UserError
 from tread_lab.spec.loss import LossSpec, PlainLoss
 from tread_lab.spec.repa import RepaSpec
-from tread_lab.spec.routes import RouteSpec, resolve_routes
-
-SIZES = {  # DiT paper, table 1: depth, width, heads
-    "S": (12, 384, 6),
-    "B": (12, 768, 12),
-    "L": (24, 1024, 16),
-    "XL": (28, 1152, 16),
-}
+from tread_lab.spec.routes import RouteSpec, check_selections, resolve_routes
 
 
 def _positive(spec: Any, *names: str) -> None:
@@ -30,49 +23,67 @@ def _positive(spec: Any, *names: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """A denoising transformer; `DiT-S/2` is short for the published size S with patch 2.
+    """A denoising network of equal blocks; `DiT-S/2` is short for the published size, patch 2.
 
     Attributes:
+        backbone: `dit` (attention), `rwkv` (Diffusion-RWKV) or `mamba` (bidirectional Mamba).
         depth: B, the number of blocks.
         width: d, the width of a token.
-        heads: attention heads; must divide the width.
+        heads: attention heads; must divide the width. Scans have none and forget it.
         patch: p, the side of a patch in latent pixels.
-        mlp_ratio: hidden width of the MLP over d.
+        mlp_ratio: hidden width of the MLP over d; SwiGLU has 2/3 of it. Mamba has no MLP.
+        norm, mlp, rope, qk_norm: DiT's block as published, or the parts of LightningDiT's: RMSNorm,
+            SwiGLU, rotary positions, normalised queries and keys.
+        state: S, the state of a Mamba channel.
         init: `adaln_zero` zeroes the modulations and the output last (DiT); `official_code`
             follows the published TREAD code, whose Xavier pass overwrites those zeros.
     """
 
-    backbone: Literal["dit"] = "dit"
+    backbone: Literal["dit", "rwkv", "mamba"] = "dit"
     depth: int
     width: int
-    heads: int
+    heads: int = 0
     patch: int = 2
     mlp_ratio: float = 4.0
+    norm: Literal["layer", "rms"] = "layer"
+    mlp: Literal["gelu", "swiglu"] = "gelu"
+    rope: bool = False
+    qk_norm: bool = False
+    state: int = STATE
     init: Literal["adaln_zero", "official_code"] = "adaln_zero"
 
     def __post_init__(self) -> None:
-        _positive(self, "depth", "width", "heads", "patch", "mlp_ratio")
-        if self.width % self.heads:
-            raise UserError(f"heads: {self.heads} does not divide the width {self.width}")
+        _positive(self, "depth", "width", "patch", "mlp_ratio", "state")
+        if self.heads < 0:
+            raise UserError(f"heads: must be positive, got {self.heads}")
+        check_options(self)
         if self.width % 4:
             raise UserError(f"width: {self.width} is not a multiple of 4 (2-D positions need it)")
+        if self.scans:
+            object.__setattr__(self, "heads", 0)
+        if self.backbone == "mamba":
+            object.__setattr__(self, "mlp_ratio", 4.0)
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
-        """`DiT-XL/2` -> depth, width, heads, patch."""
-        match = re.fullmatch(r"DiT-(\w+)/(\d+)", value) if isinstance(value, str) else None
-        if match is None or match[1] not in SIZES:
-            known = [f"DiT-{size}/{patch}" for size in SIZES for patch in (2, 4, 8)]
-            raise UserError(f"unknown model {value!r}{suggest(value, known)}")
-        depth, width, heads = SIZES[match[1]]
-        return {"depth": depth, "width": width, "heads": heads, "patch": int(match[2])}
+        """`LightningDiT-XL/1` -> depth, width, heads, patch and options."""
+        return parse_name(value)
 
     @property
     def name(self) -> str:
         """`DiT-S/2` for a published size, else `DiT-12x32/2` (depth x width / patch)."""
-        shape = (self.depth, self.width, self.heads)
-        size = next((s for s, known in SIZES.items() if known == shape), None)
-        return f"DiT-{size or f'{self.depth}x{self.width}'}/{self.patch}"
+        return name_of(self)
+
+    @property
+    def scans(self) -> bool:
+        """Whether tokens are read in order, so that only whole rows may leave."""
+        return self.backbone != "dit"
+
+    @property
+    def hidden(self) -> int:
+        """h, the hidden width of the MLP."""
+        hidden = int(self.width * self.mlp_ratio)
+        return int(2 / 3 * hidden) if self.mlp == "swiglu" else hidden
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +123,19 @@ class EDMSpec:
         _positive(self, "p_std", "sigma_data")
 
 
-ProcessSpec = EDMSpec
+@dataclass(frozen=True, kw_only=True)
+class FlowSpec:
+    """Flow matching on straight paths, as SiT trains (z_t = (1 - t) x + t eps, target eps - x).
+
+    Attributes:
+        time: training distribution of t: `logit_normal` is sigmoid(N(0, 1)), or `uniform`.
+    """
+
+    kind: Literal["flow"] = "flow"
+    time: Literal["logit_normal", "uniform"] = "logit_normal"
+
+
+ProcessSpec = EDMSpec | FlowSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +209,7 @@ class ExecutionSpec:
         log_every: steps between two entries of the log.
         checkpoint_every: steps between two checkpoints.
         keep_checkpoints: newest checkpoints that stay on disk.
+        keep_steps: steps after which a checkpoint is written and never removed.
         workers: processes that read data ahead.
         compile: run the blocks through torch.compile.
     """
@@ -194,11 +218,14 @@ class ExecutionSpec:
     log_every: int = 100
     checkpoint_every: int = 5_000
     keep_checkpoints: int = 2
+    keep_steps: tuple[int, ...] = ()
     workers: int = 0
     compile: bool = False
 
     def __post_init__(self) -> None:
         _positive(self, "micro_batch", "log_every", "checkpoint_every", "keep_checkpoints")
+        if any(step < 1 for step in self.keep_steps):
+            raise UserError(f"keep_steps: {list(self.keep_steps)} must be positive steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,9 +255,11 @@ class RunSpec:
         loss: what is minimised; without routes the plain loss.
         repa: alignment with a frozen encoder, where given.
         init_from: the run whose weights this one starts from, where given.
-        precision: arithmetic of the forward and backward pass; weights stay fp32.
-        fp32_block: which block around the end j of a route is kept in fp32 under bf16: the paper
-            says `j`, the official code does `j+1`.
+        precision: arithmetic of the forward and backward pass; weights stay fp32. `tf32` rounds
+            the inputs of matrix products, `fp16` scales the loss and skips steps that overflow.
+        fp32_block: which block around the end j of a route is kept in fp32 under bf16 and fp16: the
+            paper says `j`, the official code does `j+1`. It is `off` where there is nothing to
+            keep: without a route, in fp32 and in tf32.
         seed: names every random draw of the run together with (step, sample).
     """
 
@@ -245,7 +274,7 @@ class RunSpec:
     repa: RepaSpec | None = None
     init_from: InitSpec | None = None
     train: TrainSpec = field(default_factory=TrainSpec)
-    precision: Literal["fp32", "bf16"] = "bf16"
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] = "bf16"
     fp32_block: Literal["off", "j", "j+1"] = "j+1"
     seed: int = 0
     execution: ExecutionSpec = field(default_factory=ExecutionSpec)
@@ -271,6 +300,7 @@ class RunSpec:
         """Routes as block numbers, their steps as numbers; what means nothing without routes goes,
         so that equal runs are equal specs."""
         routes = resolve_routes(self.routes, self.model.depth)
+        check_selections(routes, self.tokens, scans=self.model.scans)
         first = self._step("routes_from", self.routes_from)
         last: int | None = self._step("routes_until", self.routes_until)
         resolved: dict[str, Any] = {"routes_from": first, "routes_until": last}
@@ -281,6 +311,8 @@ class RunSpec:
             resolved |= {"bypass": RouteBypass(), "loss": PlainLoss()}
         else:
             check_bypass(self.bypass, routes, self.model.depth)
+        if not routes or self.precision in ("fp32", "tf32"):
+            resolved["fp32_block"] = "off"
         for name, value in {**resolved, "routes": routes}.items():
             object.__setattr__(self, name, value)
 

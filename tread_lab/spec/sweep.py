@@ -45,6 +45,8 @@ class SweepSpec:
         where: expressions that a cell must meet; the others are holes.
         seeds: every cell and its baseline run once per seed.
         evaluate: evaluations of every run; the experiment's where absent.
+        sampler_axes: field of the sampler -> values, written as `axes` are; every evaluation of
+            samples is made with each of them, on the same trained runs.
     """
 
     experiment: str
@@ -56,6 +58,7 @@ class SweepSpec:
     where: tuple[str, ...] | str = ()
     seeds: tuple[int, ...] = (0,)
     evaluate: tuple[Any, ...] | None = None
+    sampler_axes: Any = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(set(self.seeds)) != len(self.seeds) or not self.seeds:
@@ -97,34 +100,42 @@ class Expansion:
     evaluations: tuple[EvaluationSpec, ...]
 
 
-def expand(sweep: SweepSpec, experiment: Experiment) -> Expansion:
+def expand(
+    sweep: SweepSpec, experiment: Experiment, facts: Mapping[str, Any] | None = None
+) -> Expansion:
     """The trials of a sweep.
+
+    Args:
+        facts: further names that `where` may use, such as what the device can do.
 
     Raises:
         UserError: an unknown axis, an impossible cell that `where` does not exclude, no cell left.
     """
     base = _with(experiment.run, sweep.fixed, "fixed")
     run_of(base)
-    grids = sweep.axes if isinstance(sweep.axes, list | tuple) else [sweep.axes]
-    variants = list(
-        _cells({axis: list(named) for axis, named in sweep.variants.items()}, "variants")
-    )
-    found = [cell for k, grid in enumerate(grids) for cell in _cells(grid, _axes_path(grids, k))]
-    found = [{**variant, **cell} for variant in variants for cell in found]
+    named = {axis: list(names) for axis, names in sweep.variants.items()}
+    variants = list(_cells(named, "variants"))
+    found = [{**v, **cell} for v in variants for cell in _grid(sweep.axes, "axes")]
 
     def tree_of(cell: Cell) -> dict[str, Any]:
         return _apply(base, cell, sweep.variants)
 
-    cells, holes = _split(_unique(found), sweep.where, tree_of)
+    cells, holes = _split(
+        _unique(found), sweep.where, lambda cell: {**(facts or {}), **tree_of(cell)}
+    )
     if not cells:
         raise UserError("where: no cell of the axes is left; loosen it")
     trials = [_trial(sweep, tree_of(cell), cell, seed) for seed in sweep.seeds for cell in cells]
     baselines = {trial.run: trial for trial, _ in trials if trial and trial.role == "baseline"}
     asked = experiment.evaluate if sweep.evaluate is None else sweep.evaluate
+    samplers = _grid(sweep.sampler_axes, "sampler_axes")
+    evaluations = decode_evaluations(asked, experiment.sampler, cells=samplers)
+    if sweep.sampler_axes and not any(spec.kind == "samples" for spec in evaluations):
+        raise UserError("sampler_axes: there is no evaluation of samples; add e.g. fd@1k")
     return Expansion(
         trials=(*baselines.values(), *(trial for _, trial in trials)),
         holes=tuple(holes),
-        evaluations=decode_evaluations(asked, experiment.sampler),
+        evaluations=evaluations,
     )
 
 
@@ -229,6 +240,13 @@ class _Fields:
         return decode(ModelSpec, model, "model").depth
 
 
+def _grid(axes: Any, name: str) -> list[Cell]:
+    """The distinct cells of one grid, or of a list of them."""
+    grids = axes if isinstance(axes, list | tuple) else [axes]
+    paths = [name if len(grids) == 1 else f"{name}[{k}]" for k in range(len(grids))]
+    return _unique([cell for grid, path in zip(grids, paths) for cell in _cells(grid, path)])
+
+
 def _cells(axes: Any, path: str) -> Iterator[Cell]:
     """The product of all axes, the last varying fastest."""
     if not isinstance(axes, Mapping):
@@ -259,9 +277,13 @@ def _product(columns: Sequence[list[Cell]]) -> Iterator[tuple[Cell, ...]]:
 
 
 def _values(values: Any, path: str) -> list[Any]:
-    """A list as it is, `0..7` as 0 to 7 inclusive, `0..8 step 2`, one value as a list of one."""
+    """A list as it is, `0..7` as 0 to 7 inclusive, `0..8 step 2`, one value as a list of one.
+
+    Ranges are opened inside a list too; a list inside a list is one value.
+    """
     if isinstance(values, list | tuple):
-        return [item for value in values for item in _values(value, path)]
+        parts = ([v] if isinstance(v, list | tuple) else _values(v, path) for v in values)
+        return [item for part in parts for item in part]
     text = values if isinstance(values, str) else ""
     match = re.fullmatch(r"\s*(-?\d+)\s*\.\.\s*(-?\d+)(?:\s+step\s+(\d+))?\s*", text)
     if match is None:
@@ -338,10 +360,6 @@ def _route_tree(route: Any) -> dict[str, Any]:
 
 def _unique(cells: Sequence[Cell]) -> list[Cell]:
     return list({repr(sorted(cell.items(), key=str)): cell for cell in cells}.values())
-
-
-def _axes_path(grids: Sequence[Any], k: int) -> str:
-    return "axes" if len(grids) == 1 else f"axes[{k}]"
 
 
 def label_of(key: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,13 +51,20 @@ class Plan:
     @property
     def disk_bytes(self) -> int:
         """Checkpoints at their largest; records and pictures are small beside them."""
-        specs = (task.spec for task in self.tasks)
-        return sum((s.execution.keep_checkpoints + 1) * cost(s).checkpoint_bytes for s in specs)
+        specs = [task.spec for task in self.tasks]
+        kept = [s.execution.keep_checkpoints + len(s.execution.keep_steps) + 1 for s in specs]
+        return sum(count * cost(s).checkpoint_bytes for count, s in zip(kept, specs))
 
 
-def make_plan(name: str, sweep: SweepSpec, experiment: Experiment) -> Plan:
-    """Expand a sweep into its plan; nothing is written."""
-    found = expand(sweep, experiment)
+def make_plan(
+    name: str, sweep: SweepSpec, experiment: Experiment, facts: Mapping[str, Any] | None = None
+) -> Plan:
+    """Expand a sweep into its plan; nothing is written.
+
+    Args:
+        facts: further names that the sweep's `where` may use.
+    """
+    found = expand(sweep, experiment, facts)
     return Plan(
         name=name,
         question=sweep.question,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from tread_lab.data.source import open_data
-from tread_lab.engine.device import check, pick
+from tread_lab.engine.device import check_precision, pick
 from tread_lab.engine.encoder import check_encoder
 from tread_lab.metrics.feature_space import INCEPTION, by_extractor
 from tread_lab.metrics.inception import inception_weights
@@ -22,9 +24,7 @@ def preflight(tasks: Sequence[Task], device: str | None) -> None:
         UserError: a device that is not here or cannot do a precision, data that cannot be read,
             metrics whose weights or decoder are missing, an encoder that is not here.
     """
-    picked = pick(device)
-    for spec in {task.spec.precision: task.spec for task in tasks}.values():
-        check(spec, picked)
+    check_arithmetic(tasks, pick(device))
     previews = {data: _opened(data) for data in dict.fromkeys(task.spec.data for task in tasks)}
     for spec in {task.spec.repa: task.spec for task in tasks}.values():
         if spec.repa is not None:
@@ -44,6 +44,22 @@ def preflight(tasks: Sequence[Task], device: str | None) -> None:
                 f"evaluate: {metric} needs images, and latents need a decoder: name the SD"
                 " autoencoder's folder in TREAD_LAB_AUTOENCODER, or leave the metric out"
             )
+
+
+def check_arithmetic(tasks: Sequence[Task], device: torch.device) -> None:
+    """Refuse precisions that the device lacks, in training and in sampling.
+
+    Raises:
+        UserError: names the first one, and how a sweep leaves it out.
+    """
+    evaluations = (evaluation for task in tasks for evaluation in task.evaluations)
+    samplers = (spec.sampler.precision for spec in evaluations if isinstance(spec, SamplesSpec))
+    try:
+        for precision in dict.fromkeys([*(task.spec.precision for task in tasks), *samplers]):
+            check_precision(precision, device)
+    except UserError as error:
+        rule = "`where: precision in device.precisions` leaves it out of a sweep"
+        raise UserError(f"{error}; {rule}") from None
 
 
 def _opened(data: DataSpec) -> bool:

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 import ray
@@ -161,8 +162,7 @@ class _Watcher(tune.Callback):
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
         if "phase" in result:
-            fields = ("run", "phase", "step", "steps", "loss")
-            self.watch(Report(*(result[name] for name in fields)))
+            self.watch(Report(**{f.name: result[f.name] for f in fields(Report)}))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         error = trial.get_pickled_error() or RuntimeError("the worker died")

@@ -6,7 +6,6 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -16,7 +15,8 @@ from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.train import Diverged, Progress, train
 from tread_lab.records import names
 from tread_lab.records.layout import Lab, RunFolder
-from tread_lab.spec.evaluation import EvaluationSpec
+from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec
+from tread_lab.spec.guidance import check_guidance
 from tread_lab.spec.run import RunSpec
 
 MEASURABLE = ("completed", "stopped")  # states of runs whose last weights mean something
@@ -24,21 +24,34 @@ MEASURABLE = ("completed", "stopped")  # states of runs whose last weights mean 
 
 @dataclass(frozen=True)
 class Task:
-    """A run to bring to its end and the evaluations it needs."""
+    """A run to bring to its end and the evaluations it needs.
+
+    Raises:
+        UserError: the run would lack something that an evaluation needs.
+    """
 
     spec: RunSpec
     evaluations: tuple[EvaluationSpec, ...] = ()
 
+    def __post_init__(self) -> None:
+        for evaluation in self.evaluations:
+            if isinstance(evaluation, SamplesSpec):
+                check_guidance(self.spec, evaluation.sampler.guidance)
+
 
 @dataclass(frozen=True)
 class Report:
-    """Where a task stands: `phase` is train, evaluate, or a terminal state of the run."""
+    """Where a task stands: `phase` is train, evaluate, or a terminal state of the run.
+
+    `overflows` counts the steps that fp16 has skipped.
+    """
 
     run: str
     phase: str
     step: int
     steps: int
     loss: float
+    overflows: int = 0
 
 
 def is_complete(lab: Lab, task: Task) -> bool:
@@ -95,10 +108,10 @@ def _parent_first(lab: Lab, task: Task, device: torch.device, report: Report) ->
 def _trained(folder: RunFolder, spec: RunSpec, device: torch.device) -> Iterator[Report]:
     """Train to the end and write the result."""
     folder.write_origin({**origin(device), "started": time.time()})
-    clock, step, first = time.perf_counter(), 0, None
+    clock, step, first, overflows = time.perf_counter(), 0, None, 0
     try:
         for progress in train(spec, folder, device):
-            step = progress.step
+            step, overflows = progress.step, progress.overflows
             first = step if first is None else first
             yield _report(folder, progress)
     except Diverged as diverged:
@@ -106,18 +119,21 @@ def _trained(folder: RunFolder, spec: RunSpec, device: torch.device) -> Iterator
         return
     seconds = time.perf_counter() - clock
     done = step - (first or step) + 1 if first else 0
-    folder.finish("completed", step=step, **_costs(spec, device, seconds / max(done, 1)))
+    metrics = _costs(spec, device, seconds / max(done, 1))
+    if spec.precision == "fp16":
+        metrics[names.OVERFLOWS] = overflows
+    folder.finish("completed", step=step, metrics=metrics)
 
 
 def _report(folder: RunFolder, progress: Progress) -> Report:
-    return Report(folder.name, "train", progress.step, progress.steps, progress.loss)
+    return Report(folder.name, "train", **vars(progress))
 
 
-def _costs(spec: RunSpec, device: torch.device, step_seconds: float) -> dict[str, Any]:
+def _costs(spec: RunSpec, device: torch.device, step_seconds: float) -> dict[str, float]:
     """What the run cost, under the names of the record."""
     flops, peak = cost(spec).train_flops, peak_flops(device)
     before = sum(cost(parent).train_flops for parent in spec.ancestors)
-    values = {
+    values: dict[str, float] = {
         names.TRAIN_FLOPS: flops,
         names.FAMILY_FLOPS: before + flops,
         names.TRAIN_SECONDS: step_seconds * spec.train.steps,
@@ -127,7 +143,7 @@ def _costs(spec: RunSpec, device: torch.device, step_seconds: float) -> dict[str
     }
     if peak is not None:
         values[names.MFU] = flops / spec.train.steps / step_seconds / peak
-    return {"metrics": values}
+    return values
 
 
 def record_failure(folder: RunFolder, error: BaseException, kind: str) -> None:

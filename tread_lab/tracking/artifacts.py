@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import uuid
+import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -13,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tread_lab.records.layout import RunFolder
+from tread_lab.records.layout import EvaluationFolder, RunFolder
 from tread_lab.spec.evaluation import EvaluationSpec
 from tread_lab.tracking.metric_names import evaluation_spec, folder_name
 
 File = Path | str | bytes
 THUMBNAIL = 256  # pixels, as MLflow's own
+PREVIEW = 520  # pixels
 PIXELS = 24  # of one entry of a matrix
 COLOURS = np.array(  # dark to light, readable by the colour-blind and in print
     [(68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37)], dtype=float
@@ -27,29 +29,56 @@ COLOURS = np.array(  # dark to light, readable by the colour-blind and in print
 
 def run_files(
     run: RunFolder, planned: Sequence[EvaluationSpec], *, step: int, time: int
-) -> dict[str, File]:
-    """Place among the artifacts -> file or content; sample and loss arrays stay in the record."""
+) -> tuple[dict[str, File], str]:
+    """Place among the artifacts -> file or content, and what cannot be read; "" if all can.
+
+    Arrays of samples and losses stay in the record.
+    """
     files: dict[str, File] = {"spec.yaml": run.path / "spec.yaml"}
     if (run.path / "result.json").exists():
         files["result.json"] = run.path / "result.json"
+    problem = ""
     for evaluation in run.evaluations():
         tree = evaluation.read()
         if tree is None:
             continue
-        spec = evaluation_spec(tree["spec"])
-        folder = folder_name(spec, planned)
-        pictures: list[tuple[str, Path | bytes]] = []
-        for path in sorted(evaluation.path.glob("*.png")):
-            pictures.append((path.name, path))
-        for path in sorted(evaluation.path.glob("similarity.npz")):
-            mean_BB = _mean_matrix(path)
-            files |= {f"{folder}/{path.name}": path, f"{folder}/similarity.csv": _table(mean_BB)}
-            pictures.append(("similarity.png", _heatmap(mean_BB)))
-        for name, picture in pictures:
-            files[f"{folder}/{name}"] = picture
-            key = picture_key(spec, planned)
-            files |= _grid_files(f"{run.name}/{name}", key, picture, step=step, time=time)
-    return files
+        try:
+            spec = evaluation_spec(tree["spec"])
+            key, folder = picture_key(spec, planned), folder_name(spec, planned)
+            shown, pictures = _evaluation_files(evaluation)
+            for name, picture in pictures.items():
+                shown[name] = picture
+                unique = f"{run.name}/{name}"
+                files |= _grid_files(unique, key, picture, step=step, time=time)
+            files |= {f"{folder}/{name}": file for name, file in shown.items()}
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            problem = f"{evaluation.path} cannot be read ({error}); evaluate again"
+    return files, problem
+
+
+def preview(path: Path) -> bytes | None:
+    """A figure small enough for a page, or nothing if it is no picture."""
+    try:
+        with Image.open(path) as image:
+            image.thumbnail((PREVIEW, PREVIEW))
+            content = io.BytesIO()
+            image.save(content, format="PNG", optimize=True)
+    except OSError:
+        return None
+    return content.getvalue()
+
+
+def _evaluation_files(
+    evaluation: EvaluationFolder,
+) -> tuple[dict[str, File], dict[str, Path | bytes]]:
+    """What is shown as it is, and what the image grid shows too."""
+    shown: dict[str, File] = {}
+    pictures: dict[str, Path | bytes] = {p.name: p for p in sorted(evaluation.path.glob("*.png"))}
+    for path in evaluation.path.glob("similarity.npz"):
+        mean_BB = _mean_matrix(path)
+        shown |= {path.name: path, "similarity.csv": _table(mean_BB)}
+        pictures["similarity.png"] = _heatmap(mean_BB)
+    return shown, pictures
 
 
 def picture_key(spec: EvaluationSpec, planned: Sequence[EvaluationSpec]) -> str:

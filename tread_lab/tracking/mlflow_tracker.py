@@ -80,7 +80,6 @@ class MlflowTracker:
         assert plan is not None
         check_store(self._uri)
         with one_writer(self._lab, self._uri), _one_line(self._uri):
-            check_store(self._uri)
             client = _client(self._uri)
             experiment = _experiment(client, self._experiment, self._artifacts())
             return _SweepSync(client, experiment, self._lab, sweep, plan).run(closing=closing)
@@ -252,11 +251,10 @@ class _SweepSync:
                 self._client.delete_tag(run_id, name)
         new_params = [Param(k, v) for k, v in params.items() if k not in have.params]
         new_tags = [RunTag(k, v) for k, v in tags.items() if have.tags.get(k) != v]
-        self._client.log_batch(run_id, params=new_params, tags=new_tags)
-        for start in range(0, len(numbers), BATCH):
-            chunk = numbers[start : start + BATCH]
-            metrics = [Metric(n.key, n.value, n.time, n.step) for n in chunk]
-            self._client.log_batch(run_id, metrics=metrics)
+        metrics = [Metric(n.key, n.value, n.time, n.step) for n in numbers]
+        self._client.log_batch(run_id, metrics[:BATCH], new_params, new_tags)
+        for start in range(BATCH, len(metrics), BATCH):
+            self._client.log_batch(run_id, metrics[start : start + BATCH])
         self._done["values"] += len(numbers)
 
     def _upload(self, run: Run, files: Mapping[str, File], sent: Sent) -> str:
@@ -326,6 +324,9 @@ def _client(uri: str) -> MlflowClient:
     if path is None:
         return MlflowClient(tracking_uri=uri)
     if not path.exists() or path.stat().st_size == 0:
+        for left in path.parent.glob(f".{path.name}.*"):  # by a starter that was killed
+            if left.suffix != ".lock":
+                left.unlink()
         with replacing(path) as temporary:
             MlflowClient(tracking_uri=f"sqlite:///{temporary}")
     # MLflow keeps one connection per URI, even to a file that was deleted and made again:

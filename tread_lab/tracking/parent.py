@@ -12,13 +12,14 @@ from typing import Any
 from urllib.parse import quote
 
 from tread_lab.records.layout import TERMINAL, SweepFolder
-from tread_lab.tracking.artifacts import File
+from tread_lab.tracking.artifacts import File, preview
 from tread_lab.tracking.projection import FORMAT, file_mark
 from tread_lab.tracking.ranking import Ranked, as_csv, as_markdown
 
 LONGEST_NOTE = 7_500  # characters; MLflow takes 8,000
 HOLES_SHOWN = 5
 FIGURES_SHOWN = 8
+FOLDERS = ("previews", "figures")  # small and full size
 
 
 @dataclass(frozen=True)
@@ -82,15 +83,25 @@ class Parent:
             parts.append(as_markdown(self.ranked))
         parts.append(READING.format(name=self.sweep.name))
         for path in figures(self.sweep)[:FIGURES_SHOWN]:
-            place = quote(f"figures/{path.name}", safe="")
-            parts.append(f"![{path.stem}](get-artifact?path={place}&run_uuid={self.run_id})")
+            small, large = (self._address(f"{folder}/{path.name}") for folder in FOLDERS)
+            parts.append(f"[![{path.stem}]({small})]({large})")
         return "\n\n".join(parts)[:LONGEST_NOTE]
 
     def files(self) -> dict[str, File]:
         files: dict[str, File] = {"plan.json": self.sweep.plan_path}
         if self.ranked:
             files["ranking.csv"] = as_csv(self.ranked)
-        return files | {f"figures/{path.name}": path for path in figures(self.sweep)}
+        for path in figures(self.sweep):
+            previews, full = (f"{folder}/{path.name}" for folder in FOLDERS)
+            files[full] = path
+            small = preview(path)
+            if small is not None:
+                files[previews] = small
+        return files
+
+    def _address(self, place: str) -> str:
+        """Where MLflow's pages find an artifact of this run."""
+        return f"get-artifact?path={quote(place, safe='')}&run_uuid={self.run_id}"
 
     def _holes(self) -> Sequence[Mapping[str, Any]]:
         holes: Sequence[Mapping[str, Any]] = self.plan["holes"]
@@ -111,5 +122,4 @@ def written(sweep: SweepFolder, plan: Mapping[str, Any]) -> int:
 READING = """\
 Negative gaps are better: `gap/heldout` is the paired difference of the held-out loss to the
 baseline of the same seed, on the same images and noises, with its 95% interval beside it. To
-average over seeds, group the runs by the tag `cell`; `tread-lab status {name}` prints the same
-table."""
+average over seeds, group the runs by the tag `cell`; `tread-lab status {name}` lists the trials."""

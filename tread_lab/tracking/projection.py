@@ -109,7 +109,8 @@ class Projection:
         step = int((run.result() or {}).get("step", max((e.step for e in logged), default=0)))
         files: dict[str, File] = {"spec.yaml": run.path / "spec.yaml"}
         if ended:
-            files |= run_files(run, self._planned, step=step, time=_milliseconds(last))
+            files, unread = run_files(run, self._planned, step=step, time=_milliseconds(last))
+            problem = problem or unread
         return View(
             name=run_name(trial, spec),
             status=STATUS[state],

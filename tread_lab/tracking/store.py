@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tread_lab.records.durable import Busy, disk_error, exclusive, write_text
 from tread_lab.records.layout import Lab
@@ -90,6 +91,7 @@ REMEDIES = {
     "database is locked": "another program holds it; close that and sync again",
     "readonly database": "it may not be written; " + OTHER_STORE,
     "disk is full": "make room and sync again",
+    "No space left": "make room and sync again",
     "error code 404": "what answers there is not an MLflow server; " + OTHER_STORE,
     "error code 403": "the server refuses; set MLFLOW_TRACKING_USERNAME and _PASSWORD",
     "error code 401": "the server refuses; set MLFLOW_TRACKING_USERNAME and _PASSWORD",
@@ -118,9 +120,7 @@ def _check_sqlite(path: Path) -> None:
     try:
         if not path.exists() or path.stat().st_size == 0:
             return
-        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
-            rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            tables = {name for (name,) in rows}
+        tables = _tables(path)
     except OSError as error:
         raise disk_error(error, path) from error
     except sqlite3.OperationalError as error:
@@ -129,3 +129,19 @@ def _check_sqlite(path: Path) -> None:
         raise UserError(f"{path} is not an MLflow store (not a database); {OTHER_STORE}") from None
     if tables and not {"alembic_version", "experiments", "runs", "metrics"} <= tables:
         raise UserError(f"{path} is another program's database, not MLflow's; {OTHER_STORE}")
+
+
+def _tables(path: Path) -> set[str]:
+    query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    try:
+        rows = read_sqlite(path, query)
+    except sqlite3.OperationalError:
+        # A writer was killed: the file is to be repaired by who writes it next, not by a look.
+        rows = read_sqlite(path, query, mode="immutable=1")
+    return {name for (name,) in rows}
+
+
+def read_sqlite(path: Path, query: str, *values: str, mode: str = "mode=ro") -> list[Any]:
+    """The rows of a query, the file left as it is."""
+    with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True)) as database:
+        return database.execute(query, values).fetchall()

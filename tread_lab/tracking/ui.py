@@ -8,10 +8,11 @@ import socket
 import sqlite3
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from tread_lab.records.layout import Lab
 from tread_lab.spec.errors import UserError
-from tread_lab.tracking.store import EXPERIMENT, check_store, shown, sqlite_path
+from tread_lab.tracking.store import EXPERIMENT, check_store, read_sqlite, shown, sqlite_path
 
 QUIET: Mapping[str, str] = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -56,10 +57,11 @@ def _runs_page(uri: str) -> str:
     path = sqlite_path(uri)
     if path is None:
         return ""
-    with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+    found: list[Any] = []
+    with contextlib.suppress(sqlite3.OperationalError):  # a writer was killed: any page will do
         query = "SELECT experiment_id FROM experiments WHERE name = ?"
-        found = database.execute(query, (EXPERIMENT,)).fetchone()
-    page = f"experiments/{found[0]}/runs" if found else "experiments"
+        found = read_sqlite(path, query, EXPERIMENT)
+    page = f"experiments/{found[0][0]}/runs" if found else "experiments"
     return f"#/{page}?workflowType=machine_learning"
 
 

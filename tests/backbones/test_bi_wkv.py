@@ -1,0 +1,84 @@
+"""Bi-WKV in chunks equals its defining sum, values and gradients, and survives any keys."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from tread_lab.backbones.bi_wkv import bi_wkv
+
+LENGTHS = (1, 2, 7, 8, 9, 24, 37)  # chunks of 8: below, at, above, whole and broken multiples
+
+
+def sequential(decay_D: Tensor, first_D: Tensor, k_BND: Tensor, v_BND: Tensor) -> Tensor:
+    """The definition, one token at a time."""
+    N = k_BND.shape[1]
+    out = []
+    for t in range(N):
+        distance_N = (torch.arange(N) - t).abs()[:, None]
+        weight_ND = torch.where(distance_N == 0, first_D / N, -(distance_N - 1) * decay_D / N)
+        out.append(((weight_ND + k_BND).softmax(dim=1) * v_BND).sum(dim=1))
+    return torch.stack(out, dim=1)
+
+
+def operands(N: int, *, keys: float = 2.0) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(N)
+    shapes = ((6,), (6,), (3, N, 6), (3, N, 6))
+    scales = (3.0, 1.0, keys, 1.0)
+    drawn = [s * torch.randn(shape, generator=generator) for shape, s in zip(shapes, scales)]
+    return [t.requires_grad_() for t in drawn]
+
+
+@pytest.mark.parametrize("N", LENGTHS)
+def test_chunks_equal_the_sequential_sum_and_its_gradients(N: int) -> None:
+    inputs = operands(N)
+    exact = [t.detach().double().requires_grad_() for t in inputs]
+    found, expected = bi_wkv(*inputs, chunk=8), sequential(*exact)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+    weight = torch.linspace(-1, 1, found.numel()).view_as(found)
+    slopes = torch.autograd.grad((found * weight).sum(), inputs)
+    wanted = torch.autograd.grad((expected * weight.double()).sum(), exact, allow_unused=True)
+    for slope, want in zip(slopes, wanted):
+        want = torch.zeros_like(slope).double() if want is None else want
+        torch.testing.assert_close(slope.double(), want, rtol=1e-5, atol=1e-5)
+
+
+def test_the_chunk_length_does_not_matter() -> None:
+    inputs = operands(50)
+    whole = bi_wkv(*inputs, chunk=64)
+    for chunk in (1, 7, 16, 50):
+        torch.testing.assert_close(bi_wkv(*inputs, chunk=chunk), whole, rtol=1e-5, atol=1e-5)
+
+
+def test_keys_of_any_size_stay_finite_and_exact() -> None:
+    for keys in (30.0, 1000.0):
+        inputs = operands(37, keys=keys)
+        found, expected = bi_wkv(*inputs, chunk=8), sequential(*(t.double() for t in inputs))
+        torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
+        slopes = torch.autograd.grad(found.sum(), inputs)
+        assert all(torch.isfinite(slope).all() for slope in slopes)
+
+
+def test_decays_of_any_sign_stay_finite_and_exact() -> None:
+    _, u, k, v = operands(37)
+    for w in (-40.0, 40.0):
+        found = bi_wkv(torch.full((6,), w), u, k, v, chunk=8)
+        expected = sequential(torch.full((6,), w).double(), u.double(), k.double(), v.double())
+        torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_it_reads_both_ways() -> None:
+    w, u, k, v = operands(9)
+    forwards = bi_wkv(w, u, k, v, chunk=4)
+    backwards = bi_wkv(w, u, k.flip(1), v.flip(1), chunk=4).flip(1)
+    torch.testing.assert_close(forwards, backwards, rtol=1e-5, atol=1e-6)
+
+
+def test_low_precision_is_computed_in_fp32() -> None:
+    w, u, k, v = operands(20)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = bi_wkv(w, u, k.bfloat16(), v.bfloat16(), chunk=8)
+    assert found.dtype is torch.bfloat16
+    exact = bi_wkv(w, u, k.bfloat16().float(), v.bfloat16().float(), chunk=8)
+    assert torch.equal(found, exact.bfloat16())

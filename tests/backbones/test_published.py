@@ -1,0 +1,156 @@
+"""A checkpoint with the names and shapes of DiT's public code loads strictly, in every wrapping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tread_lab.backbones.parts import sincos_positions
+from tread_lab.backbones.published import load_published
+from tread_lab.spec import ModelSpec, UserError, decode
+
+DEPTH, D, PATCH, SIDE, C, CLASSES = 3, 48, 2, 4, 4, 7
+MODEL = decode(ModelSpec, f"DiT-{DEPTH}x{D}x4/{PATCH}")
+
+
+def published_shapes(
+    depth: int, d: int, p: int, tokens: int, c: int, classes: int
+) -> dict[str, Any]:
+    """Every tensor of a DiT checkpoint, written out from the public code's naming."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "pos_embed": (1, tokens, d),
+        "x_embedder.proj.weight": (d, c, p, p),
+        "x_embedder.proj.bias": (d,),
+        "t_embedder.mlp.0.weight": (d, 256),
+        "t_embedder.mlp.0.bias": (d,),
+        "t_embedder.mlp.2.weight": (d, d),
+        "t_embedder.mlp.2.bias": (d,),
+        "y_embedder.embedding_table.weight": (classes + 1, d),
+        "final_layer.linear.weight": (p * p * 2 * c, d),
+        "final_layer.linear.bias": (p * p * 2 * c,),
+        "final_layer.adaLN_modulation.1.weight": (2 * d, d),
+        "final_layer.adaLN_modulation.1.bias": (2 * d,),
+    }
+    for l in range(depth):
+        shapes |= {
+            f"blocks.{l}.attn.qkv.weight": (3 * d, d),
+            f"blocks.{l}.attn.qkv.bias": (3 * d,),
+            f"blocks.{l}.attn.proj.weight": (d, d),
+            f"blocks.{l}.attn.proj.bias": (d,),
+            f"blocks.{l}.mlp.fc1.weight": (4 * d, d),
+            f"blocks.{l}.mlp.fc1.bias": (4 * d,),
+            f"blocks.{l}.mlp.fc2.weight": (d, 4 * d),
+            f"blocks.{l}.mlp.fc2.bias": (d,),
+            f"blocks.{l}.adaLN_modulation.1.weight": (6 * d, d),
+            f"blocks.{l}.adaLN_modulation.1.bias": (6 * d,),
+        }
+    return shapes
+
+
+@pytest.fixture
+def state() -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = published_shapes(DEPTH, D, PATCH, SIDE * SIDE, C, CLASSES)
+    return {n: 0.1 * torch.randn(shape, generator=generator) for n, shape in shapes.items()}
+
+
+def same(network: torch.nn.Module, state: dict[str, Tensor]) -> bool:
+    loaded = network.state_dict()
+    return loaded.keys() == state.keys() and all(
+        torch.equal(loaded[n], t) for n, t in state.items()
+    )
+
+
+def test_bare_tensors_load_strictly(state: dict[str, Tensor], tmp_path: Path) -> None:
+    torch.save(state, tmp_path / "DiT.pt")
+    network = load_published(tmp_path / "DiT.pt", MODEL)
+    assert same(network, state)
+    assert not network.pos_embed.requires_grad
+    x = torch.randn(2, C, SIDE * PATCH, SIDE * PATCH)
+    out = network(x, torch.tensor([3.0, 500.0]), torch.tensor([1, CLASSES]))
+    assert out.shape == (2, 2 * C, SIDE * PATCH, SIDE * PATCH)  # the learned variance beside it
+
+
+@pytest.mark.parametrize("wrap", ["ema", "model", "state_dict"])
+def test_training_checkpoints_load(state: dict[str, Tensor], tmp_path: Path, wrap: str) -> None:
+    torch.save({wrap: state, "opt": {"lr": 1e-4}}, tmp_path / "DiT.pt")
+    assert same(load_published(tmp_path / "DiT.pt", MODEL), state)
+
+
+def test_averaged_weights_come_before_raw_ones(state: dict[str, Tensor], tmp_path: Path) -> None:
+    raw = {n: t + 1 for n, t in state.items()}
+    torch.save({"model": raw, "ema": state}, tmp_path / "DiT.pt")
+    assert same(load_published(tmp_path / "DiT.pt", MODEL), state)
+
+
+def test_wrapped_names_and_safetensors_load(state: dict[str, Tensor], tmp_path: Path) -> None:
+    save_file({f"module.{n}": t for n, t in state.items()}, tmp_path / "DiT.safetensors")
+    assert same(load_published(tmp_path / "DiT.safetensors", MODEL), state)
+
+
+def test_a_lightning_checkpoint_loads(state: dict[str, Tensor], tmp_path: Path) -> None:
+    """RMSNorm, SwiGLU and normalised queries by their public names; rotary tables are computed."""
+    h = int(2 / 3 * 4 * D)
+    for l in range(DEPTH):
+        for part in ("fc1", "fc2"):
+            del state[f"blocks.{l}.mlp.{part}.weight"], state[f"blocks.{l}.mlp.{part}.bias"]
+        state |= {
+            f"blocks.{l}.norm1.weight": torch.ones(D),
+            f"blocks.{l}.norm2.weight": torch.ones(D),
+            f"blocks.{l}.attn.q_norm.weight": torch.ones(D // 4),
+            f"blocks.{l}.attn.k_norm.weight": torch.ones(D // 4),
+            f"blocks.{l}.mlp.w12.weight": torch.ones(2 * h, D),
+            f"blocks.{l}.mlp.w12.bias": torch.ones(2 * h),
+            f"blocks.{l}.mlp.w3.weight": torch.ones(D, h),
+            f"blocks.{l}.mlp.w3.bias": torch.ones(D),
+        }
+    state["final_layer.norm_final.weight"] = torch.ones(D)
+    stored = {**state, "feat_rope.freqs_cos": torch.ones(SIDE * SIDE, D // 4)}
+    torch.save({"ema": stored}, tmp_path / "Lightning.pt")
+    model = decode(ModelSpec, f"LightningDiT-{DEPTH}x{D}x4/{PATCH}")
+    assert same(load_published(tmp_path / "Lightning.pt", model), state)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "message"),
+    [
+        (lambda s: s.pop("blocks.1.attn.qkv.bias"), "blocks.1.attn.qkv.bias"),
+        (lambda s: s.pop("pos_embed"), "pos_embed is missing"),
+        (lambda s: s.update(extra=torch.ones(1)), "extra"),
+        (lambda s: s.update({"t_embedder.mlp.0.bias": torch.ones(3)}), "size mismatch"),
+    ],
+)
+def test_anything_else_is_refused_in_one_line(
+    state: dict[str, Tensor], tmp_path: Path, break_it: Any, message: str
+) -> None:
+    break_it(state)
+    torch.save(state, tmp_path / "DiT.pt")
+    with pytest.raises(UserError) as error:
+        load_published(tmp_path / "DiT.pt", MODEL)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_files_that_are_no_checkpoint_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.pt").write_text("hello")
+    (tmp_path / "text.safetensors").write_text("hello")
+    torch.save([1, 2], tmp_path / "list.pt")
+    for name in ("absent.pt", "text.pt", "text.safetensors", "list.pt"):
+        with pytest.raises(UserError, match=name.split(".")[0]):
+            load_published(tmp_path / name, MODEL)
+
+
+def test_our_positions_are_the_published_ones() -> None:
+    """Columns first, sines before cosines: a stored table equals the one we compute."""
+    table = sincos_positions(SIDE, D)
+    token, column, row = 2 * SIDE + 3, 3, 2
+    rate = 10_000 ** (-torch.arange(D // 4, dtype=torch.float64) / (D / 4))
+    expected = torch.cat(
+        [f(place * rate) for place in (column, row) for f in (torch.sin, torch.cos)]
+    )
+    torch.testing.assert_close(table[token], expected.float())

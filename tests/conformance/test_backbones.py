@@ -1,0 +1,270 @@
+"""What every backbone owes under every selection: one class, run for each pair of them."""
+
+# B batch, N tokens, K kept tokens, D width
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tread_lab import draws
+from tread_lab.backbones import build_backbone
+from tread_lab.backbones.dit import DiT
+from tread_lab.engine.assemble import fresh_network
+from tread_lab.routing import Leg, draw_plan
+from tread_lab.spec import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
+
+B, SIDE, CLASSES = 3, 8, 5
+START, END = 1, 2  # of 4 blocks
+MODELS = {
+    "dit": "DiT-4x32x2/1",
+    "rms": {"depth": 4, "width": 32, "heads": 2, "patch": 1, "norm": "rms"},
+    "rope": {"depth": 4, "width": 32, "heads": 2, "patch": 1, "rope": True},
+    "lightning": "LightningDiT-4x32x2/1",
+    "rwkv": "RWKV-4x32/1",
+    "mamba": {"backbone": "mamba", "depth": 4, "width": 32, "patch": 1, "state": 4},
+}
+SELECTIONS = ("random", "rows", "groups", "bernoulli")
+PAIRS = [
+    (model, selection)
+    for model in MODELS
+    for selection in SELECTIONS
+    if selection == "rows" or model not in ("rwkv", "mamba")
+]
+
+
+def run(model: str, *routes: RouteSpec, **fields: Any) -> RunSpec:
+    spec = dataclasses.replace(decode(ModelSpec, MODELS[model]), **fields)
+    data = DataSpec(source="latents", channels=2, size=SIDE, classes=CLASSES)
+    return RunSpec(model=spec, data=data, routes=routes)
+
+
+def route(selection: str, rate: float = 0.5) -> RouteSpec:
+    return decode(RouteSpec, {"start": START, "end": END, "rate": rate, "selection": selection})
+
+
+def perturbed(spec: RunSpec) -> DiT:
+    """A network whose every parameter has moved, as after some training."""
+    network = fresh_network(spec)
+    assert isinstance(network, DiT)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if parameter.requires_grad:
+                parameter += 0.1 * draws.normal(tuple(parameter.shape), name)
+    return network
+
+
+def inputs() -> tuple[Tensor, Tensor, Tensor]:
+    x = draws.normal((B, 2, SIDE, SIDE), "x")
+    return x, torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([0, 3, CLASSES])
+
+
+class Watch:
+    """What enters and leaves each block."""
+
+    def __init__(self, network: DiT) -> None:
+        self.entered: list[tuple[Tensor, ...]] = []
+        self.left: list[Tensor] = []
+        for block in network.blocks:
+            block.register_forward_hook(self._see)
+
+    def _see(self, block: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
+        self.entered.append(args)
+        self.left.append(out)
+
+
+def kept(leg: Leg) -> Iterator[tuple[int, Tensor]]:
+    """(sample, places of its kept tokens)."""
+    for b in range(len(leg.keep_BK)):
+        yield b, leg.keep_BK[b] if leg.real_BK is None else leg.keep_BK[b][leg.real_BK[b]]
+
+
+@pytest.mark.parametrize(("model", "selection"), PAIRS)
+class TestBackbone:
+    """The oracles of routing, whatever the architecture."""
+
+    @pytest.fixture
+    def spec(self, model: str, selection: str) -> RunSpec:
+        return run(model, route(selection))
+
+    @pytest.fixture
+    def leg(self, spec: RunSpec) -> Leg:
+        plan = draw_plan(spec.routes, (B, spec.tokens), "plan")
+        assert plan is not None
+        return plan[0]
+
+    @pytest.fixture
+    def network(self, spec: RunSpec) -> DiT:
+        return perturbed(spec)
+
+    def test_rate_zero_is_dense(self, model: str, selection: str) -> None:
+        spec = run(model, route(selection, rate=0))
+        assert spec == run(model)
+        whole = Leg(START, END, torch.arange(SIDE * SIDE).expand(B, -1))
+        network = perturbed(spec)
+        found = network(*inputs(), (whole,))
+        torch.testing.assert_close(found, network(*inputs()), rtol=1e-5, atol=1e-6)
+
+    def test_routed_tokens_pass_bitwise(self, network: DiT, leg: Leg) -> None:
+        watch = Watch(network)
+        network(*inputs(), (leg,))
+        before, after = watch.left[START - 1], watch.entered[END + 1][0]
+        for b, places in kept(leg):
+            routed = torch.ones(SIDE * SIDE, dtype=torch.bool).scatter(0, places, False)
+            assert routed.sum() > 0
+            assert torch.equal(after[b, routed], before[b, routed])
+            assert not torch.equal(after[b, places], before[b, places])
+
+    def test_kept_tokens_run_as_the_subset_alone(self, network: DiT, leg: Leg) -> None:
+        watch = Watch(network)
+        network(*inputs(), (leg,))
+        before, after = watch.left[START - 1], watch.entered[END + 1][0]
+        c_BD = watch.entered[0][1]
+        positions_BNP = watch.entered[0][2]
+        for b, places in kept(leg):
+            x = before[b : b + 1, places]
+            here = None if positions_BNP is None else positions_BNP[b : b + 1, places]
+            for block in list(network.blocks)[START : END + 1]:
+                x = block(x, c_BD[b : b + 1], here)
+            torch.testing.assert_close(after[b : b + 1, places], x, rtol=1e-5, atol=1e-5)
+
+    def test_positions_follow_their_tokens(self, network: DiT, leg: Leg) -> None:
+        watch = Watch(network)
+        network(*inputs(), (leg,))
+        positions = [entered[2] for entered in watch.entered]
+        if positions[0] is None:  # positions are in the tokens; places ascend, so order is kept
+            assert all(bool((places.diff() > 0).all()) for _, places in kept(leg))
+            return
+        for l, here in enumerate(positions):
+            inside = START <= l <= END
+            for b, places in kept(leg):
+                there = positions[0][b, places] if inside else positions[0][b]
+                assert torch.equal(here[b, : len(there)], there)
+
+    def test_routing_adds_no_parameter(self, spec: RunSpec, network: DiT) -> None:
+        dense, routed = perturbed(spec.dense()), network
+        shapes = {n: t.shape for n, t in dense.state_dict().items()}
+        assert {n: t.shape for n, t in routed.state_dict().items()} == shapes
+
+    def test_state_dicts_interchange(self, spec: RunSpec, network: DiT, leg: Leg) -> None:
+        dense = build_backbone(spec.dense())
+        dense.load_state_dict(network.state_dict())
+        assert torch.equal(dense(*inputs()), network(*inputs()))
+        assert torch.equal(dense(*inputs(), (leg,)), network(*inputs(), (leg,)))
+
+    def test_a_route_changes_the_output(self, network: DiT, leg: Leg) -> None:
+        assert not torch.equal(network(*inputs(), (leg,)), network(*inputs()))
+
+    def test_gradients_reach_every_parameter(self, network: DiT, leg: Leg) -> None:
+        network(*inputs(), (leg,)).square().mean().backward()
+        for name, parameter in network.named_parameters():
+            if parameter.requires_grad:
+                assert parameter.grad is not None, name
+                assert torch.isfinite(parameter.grad).all(), name
+                assert parameter.grad.abs().max() > 0, name
+
+    def test_samples_do_not_see_each_other(self, network: DiT, leg: Leg) -> None:
+        x, t, y = inputs()
+        together = network(x, t, y, (leg,))
+        for b in range(B):
+            one = slice(b, b + 1)
+            alone = network(x[one], t[one], y[one], (leg.rows(one),))
+            torch.testing.assert_close(together[one], alone, rtol=1e-4, atol=1e-5)
+
+    def test_low_precision_runs_close_to_fp32(self, network: DiT, leg: Leg) -> None:
+        exact = network(*inputs(), (leg,))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            low = network(*inputs(), (leg,)).float()
+        assert (low - exact).norm() / exact.norm() < 0.05
+
+
+@pytest.mark.parametrize("model", MODELS)
+class TestInitialisation:
+    """Both initialisations mean the same for every backbone."""
+
+    def test_adaln_zero_starts_as_nothing(self, model: str) -> None:
+        network = fresh_network(run(model))
+        assert torch.count_nonzero(network(*inputs())) == 0
+
+    def test_adaln_zero_blocks_start_as_the_identity(self, model: str) -> None:
+        network = fresh_network(run(model))
+        assert isinstance(network, DiT)
+        watch = Watch(network)
+        network(*inputs())
+        for before, after in pairwise([watch.entered[0][0], *watch.left]):
+            assert torch.equal(before, after)
+
+    def test_official_code_overwrites_the_zeros(self, model: str) -> None:
+        network = fresh_network(run(model, init="official_code"))
+        out = network(*inputs()).detach()
+        assert 0.3 < float(out.std()) < 3
+        for name, parameter in network.named_parameters():
+            if "adaLN_modulation" in name and name.endswith("weight"):
+                rows, columns = parameter.shape
+                bound = (6 / (rows + columns)) ** 0.5  # Xavier's
+                assert 0.9 * bound < float(parameter.detach().abs().max()) <= bound, name
+
+    def test_only_the_zeros_differ(self, model: str) -> None:
+        zero = fresh_network(run(model)).state_dict()
+        official = fresh_network(run(model, init="official_code")).state_dict()
+        for name, tensor in zero.items():
+            zeroed = "adaLN_modulation" in name or name.startswith("final_layer.linear")
+            if zeroed and name.endswith("weight"):
+                assert torch.count_nonzero(tensor) == 0 < torch.count_nonzero(official[name])
+            else:
+                assert torch.equal(tensor, official[name]), name
+
+    def test_the_seed_names_the_weights(self, model: str) -> None:
+        spec = run(model, init="official_code")
+        first, again = fresh_network(spec).state_dict(), fresh_network(spec).state_dict()
+        other = fresh_network(dataclasses.replace(spec, seed=1)).state_dict()
+        assert all(torch.equal(first[n], again[n]) for n in first)
+        assert not torch.equal(first["x_embedder.proj.weight"], other["x_embedder.proj.weight"])
+
+
+@pytest.mark.parametrize("model", MODELS)
+class TestConditioning:
+    """Label, level and place reach the output."""
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda x, t, y: (x, t, (y + 1) % CLASSES),
+            lambda x, t, y: (x, t + 0.5, y),
+            lambda x, t, y: (x.flip(2), t, y),
+        ],
+        ids=["label", "level", "place"],
+    )
+    def test_it_matters(self, model: str, change: Callable[..., Any]) -> None:
+        network = perturbed(run(model))
+        before, after = network(*inputs()), network(*change(*inputs()))
+        assert not torch.allclose(before, after, atol=1e-4)
+        assert not torch.allclose(before.flip(2), after, atol=1e-4)
+
+    def test_every_token_reaches_every_other(self, model: str) -> None:
+        """Both directions of a scan: the first pixel changes the last patch and the reverse."""
+        network = perturbed(run(model))
+        x, t, y = inputs()
+        for source, target in (((0, 0), (-1, -1)), ((-1, -1), (0, 0))):
+            changed = x.clone()
+            changed[:, :, source[0], source[1]] += 1
+            moved = network(changed, t, y) - network(x, t, y)
+            assert moved[:, :, target[0], target[1]].abs().min() > 0
+
+
+def test_official_code_has_the_bound_that_was_measured() -> None:
+    """DiT-S/2 by the published code: |adaLN w| reaches .047 and the output is not zero."""
+    data = DataSpec(source="latents", channels=4, size=32, classes=1000)
+    model = dataclasses.replace(decode(ModelSpec, "DiT-S/2"), init="official_code", depth=2)
+    network = fresh_network(RunSpec(model=model, data=data))
+    weight = network.get_parameter("blocks.0.adaLN_modulation.1.weight").detach()
+    assert float(weight.abs().max()) == pytest.approx(0.047, abs=5e-4)
+    x = draws.normal((2, 4, 32, 32), "x")
+    out = network(x, torch.tensor([0.0, 1.0]), torch.tensor([1, 2])).detach()
+    assert float(out.std()) == pytest.approx(1.16, abs=0.25)

@@ -1,0 +1,171 @@
+"""Every process agrees with the closed form on Gaussian data, where everything can be solved."""
+
+# B batch, C channels, H height, W width
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from tread_lab.diffusion import Network, Process, build_process
+from tread_lab.sampling.generate import generate
+from tread_lab.sampling.solvers import SOLVERS
+from tread_lab.spec import EDMSpec, FlowSpec, SamplerSpec
+
+MU, S = 0.2, 0.3  # data x ~ N(MU, S^2), every element on its own
+SHAPE = (1, 4, 4)
+
+
+class ProcessConformance:
+    """Noisy samples are z = a x + b eps; a subclass says what a, b and the network's output are."""
+
+    process: Process
+
+    def ab(self, level: Tensor) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def network(self) -> Network:
+        """The raw network whose prediction is the best there can be."""
+        raise NotImplementedError
+
+    def risk(self, level_B: Tensor) -> Tensor:
+        """The loss that no network can go below."""
+        raise NotImplementedError
+
+    def posterior(self, z: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
+        """E[x | z] and E[eps | z]."""
+        a, b = self.ab(level)
+        centred = (z - a * MU) / (a**2 * S**2 + b**2)
+        return MU + a * S**2 * centred, b * centred
+
+    def exact(self, z: Tensor, start: Tensor, end: Tensor) -> Tensor:
+        """The probability flow of a Gaussian scales what is around its mean."""
+        (a0, b0), (a1, b1) = self.ab(start), self.ab(end)
+        scale = ((a1**2 * S**2 + b1**2) / (a0**2 * S**2 + b0**2)).sqrt()
+        return a1 * MU + scale * (z - a0 * MU)
+
+    def velocity(self, z: Tensor, level: Tensor) -> Tensor:
+        level_B = level.expand(len(z))
+        return self.process.velocity(self.process.predict(self.network(), z, level_B), z, level)
+
+    def draw(self, count: int) -> tuple[Tensor, Tensor]:
+        noise = torch.randn(2, count, *SHAPE, generator=torch.Generator().manual_seed(0))
+        return MU + S * noise[0], noise[1]
+
+    @pytest.mark.parametrize("u", [0.03, 0.3, 0.5, 0.7, 0.97])
+    def test_the_optimal_predictor_has_no_excess_loss(self, u: float) -> None:
+        x, noise = self.draw(4000)
+        level_B = self.process.level(torch.full((len(x),), u))
+        loss_B = self.process.loss(self.network(), x, noise, level_B)
+        error = 4 * loss_B.std() / math.sqrt(len(x))
+        assert abs(loss_B.mean() - self.risk(level_B)[0]) < error
+
+    @pytest.mark.parametrize("u", [0.03, 0.5, 0.97])
+    def test_any_other_predictor_is_worse(self, u: float) -> None:
+        x, noise = self.draw(4000)
+        level_B = self.process.level(torch.full((len(x),), u))
+        best = self.network()
+        least = self.process.loss(best, x, noise, level_B).mean()
+        for shift, slope in ((0.1, 0.0), (-0.1, 0.0), (0.0, 0.2), (0.0, -0.2)):
+
+            def other(z: Tensor, t: Tensor, shift: float = shift, slope: float = slope) -> Tensor:
+                return best(z, t) + shift + slope * z
+
+            assert self.process.loss(other, x, noise, level_B).mean() > least
+
+    @pytest.mark.parametrize(("solver", "order"), [("euler", 1), ("heun", 2)])
+    def test_a_solver_has_the_order_it_promises(self, solver: str, order: int) -> None:
+        """Halving the steps divides the error by 2^order; the step onto level 0 is left out."""
+        z = torch.linspace(-2, 2, 16, dtype=torch.float64).view(1, *SHAPE)
+        errors = []
+        for steps in (32, 64, 128):
+            levels = self.process.grid(SamplerSpec(steps=steps))[:-1]
+            start = self.process.noisy(torch.zeros_like(z), z, levels[:1])
+            end = SOLVERS[solver](self.velocity, start, levels)
+            errors.append(float((end - self.exact(start, levels[0], levels[-1])).abs().max()))
+        for coarse, fine in itertools.pairwise(errors):
+            assert math.log2(coarse / fine) == pytest.approx(order, abs=0.25)
+
+    def test_samples_have_the_distribution_of_the_data(self) -> None:
+        network = self.network()
+        sampler = SamplerSpec(solver="heun", steps=40)
+        batches = generate(
+            {None: lambda x, t, y, plan: network(x, t)},
+            self.process,
+            sampler,
+            count=1000,
+            shape=SHAPE,
+            classes=10,
+            device=torch.device("cpu"),
+        )
+        x = torch.cat([x for x, _ in batches])
+        assert x.mean() == pytest.approx(MU, abs=4 * S / math.sqrt(x.numel()))
+        assert x.std() == pytest.approx(S, rel=4 / math.sqrt(2 * x.numel()))
+
+    def test_noise_maps_to_its_own_sample(self) -> None:
+        """All processes agree: the noise eps becomes MU + S eps (EDM but for its finite sigma)."""
+        noise = self.draw(8)[1].double()
+        levels = self.process.grid(SamplerSpec(steps=120))
+        start = self.process.noisy(torch.zeros_like(noise), noise, levels[:1])
+        x = SOLVERS["heun"](self.velocity, start, levels)
+        torch.testing.assert_close(x, MU + S * noise, atol=2e-3, rtol=0)
+
+    def test_levels_grow_with_u_and_the_grid_ends_at_zero(self) -> None:
+        level_B = self.process.level(torch.linspace(0, 0.999, 50))
+        assert (level_B > 0).all() and (level_B.diff() > 0).all()
+        grid = self.process.grid(SamplerSpec(steps=7))
+        assert len(grid) == 8 and grid.dtype == torch.float64
+        assert (grid.diff() < 0).all() and grid[-1] == 0
+
+    def test_nothing_is_noisy_at_level_zero(self) -> None:
+        x, noise = self.draw(2)
+        torch.testing.assert_close(self.process.noisy(x, noise, torch.zeros(2)), x)
+
+
+class TestEDM(ProcessConformance):
+    process = build_process(EDMSpec())
+
+    def ab(self, level: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.ones_like(level), level
+
+    def network(self) -> Network:
+        sd = 0.5
+
+        def F(x_BCHW: Tensor, t_B: Tensor) -> Tensor:
+            sigma = (4 * t_B.double()).exp()[:, None, None, None]
+            total = sigma**2 + sd**2
+            z = x_BCHW * total.sqrt()
+            D, _ = self.posterior(z, sigma)
+            return (D - sd**2 / total * z) * total.sqrt() / (sigma * sd)
+
+        return F
+
+    def risk(self, level_B: Tensor) -> Tensor:
+        weight_B = (level_B**2 + 0.25) / (level_B * 0.5) ** 2
+        return weight_B * S**2 * level_B**2 / (S**2 + level_B**2)
+
+
+class TestFlow(ProcessConformance):
+    process = build_process(FlowSpec())
+
+    def ab(self, level: Tensor) -> tuple[Tensor, Tensor]:
+        return 1 - level, level
+
+    def network(self) -> Network:
+        def v(z_BCHW: Tensor, t_B: Tensor) -> Tensor:
+            x, eps = self.posterior(z_BCHW, t_B.double()[:, None, None, None])
+            return eps - x
+
+        return v
+
+    def risk(self, level_B: Tensor) -> Tensor:
+        """Var(eps - x | z) = S^2 / ((1 - t)^2 S^2 + t^2)."""
+        return S**2 / ((1 - level_B) ** 2 * S**2 + level_B**2)
+
+
+class TestUniformFlow(TestFlow):
+    process = build_process(FlowSpec(time="uniform"))

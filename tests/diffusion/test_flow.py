@@ -1,0 +1,81 @@
+"""Flow matching: straight paths, the velocity as target, t as SiT draws and embeds it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from tread_lab.diffusion import EDM, Flow, build_process
+from tread_lab.spec import EDMSpec, FlowSpec, ModelSpec, RunSpec, SamplerSpec, UserError, decode
+
+MODEL = {"depth": 2, "width": 8, "heads": 1}
+
+
+def test_a_path_runs_straight_from_data_to_noise() -> None:
+    x, noise = torch.randn(2, 3, 1, 4, 4)
+    flow = Flow(FlowSpec())
+    z = flow.noisy(x, noise, torch.tensor([0.0, 0.25, 1.0]))
+    torch.testing.assert_close(z[0], x[0])
+    torch.testing.assert_close(z[1], 0.75 * x[1] + 0.25 * noise[1])
+    torch.testing.assert_close(z[2], noise[2])
+
+
+def test_the_loss_is_zero_for_the_true_velocity_and_sees_t_unscaled() -> None:
+    x, noise = torch.randn(2, 3, 1, 4, 4)
+    seen: list[Tensor] = []
+
+    def network(z: Tensor, t: Tensor) -> Tensor:
+        seen.append(t)
+        return noise - x
+
+    t_B = torch.tensor([0.1, 0.5, 0.9])
+    assert Flow(FlowSpec()).loss(network, x, noise, t_B).abs().max() == 0
+    torch.testing.assert_close(seen[0], t_B)
+    off = Flow(FlowSpec()).loss(lambda z, t: noise - x + 2, x, noise, t_B)
+    torch.testing.assert_close(off, torch.full((3,), 4.0))
+
+
+def test_one_euler_step_along_the_true_velocity_reaches_the_data() -> None:
+    x, noise = torch.randn(2, 3, 1, 4, 4).double()
+    flow = Flow(FlowSpec())
+    start, end = flow.grid(SamplerSpec(steps=1))
+    z = noise + (end - start) * flow.velocity(noise - x, noise, start)
+    torch.testing.assert_close(z, x)
+
+
+def test_quantiles_of_t() -> None:
+    u = torch.tensor([0.1, 0.5, 0.9])
+    torch.testing.assert_close(Flow(FlowSpec(time="uniform")).level(u), u)
+    # sigmoid(N(0, 1)) at its 10%, 50% and 90% quantile: sigmoid(-+1.28155)
+    t = Flow(FlowSpec()).level(u)
+    torch.testing.assert_close(t, torch.tensor([0.21729, 0.5, 0.78271]), atol=1e-5, rtol=0)
+
+
+def test_the_kind_decides_the_process_and_edm_is_the_default() -> None:
+    assert isinstance(build_process(decode(RunSpec, {"model": MODEL}).process), EDM)
+    for tree in ("flow", {"kind": "flow", "time": "uniform"}):
+        spec = decode(RunSpec, {"model": MODEL, "process": tree})
+        assert isinstance(build_process(spec.process), Flow)
+    assert decode(RunSpec, {"model": MODEL, "process": {"p_std": 1.0}}).process == EDMSpec(p_std=1)
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ({"kind": "flwo"}, "process: unknown kind 'flwo', did you mean 'flow'?"),
+        ({"kind": "flow", "p_mean": 0.0}, "process: unknown key 'p_mean'"),
+        ({"kind": "flow", "time": "cosine"}, "process.time: 'cosine' is not one of"),
+    ],
+)
+def test_a_wrong_process_is_one_clear_line(tree: dict[str, object], said: str) -> None:
+    with pytest.raises(UserError, match=r"^[^\n]*$") as error:
+        decode(RunSpec, {"model": MODEL, "process": tree})
+    assert said in str(error.value)
+
+
+def test_the_model_of_a_flow_is_the_model_of_edm() -> None:
+    """SiT is DiT with another process: nothing but `process` differs."""
+    flow = RunSpec(model=ModelSpec(**MODEL), process=FlowSpec())
+    edm = RunSpec(model=ModelSpec(**MODEL))
+    assert flow.model == edm.model and flow != edm

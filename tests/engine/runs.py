@@ -1,0 +1,37 @@
+"""Runs small enough to be trained in a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tread_lab.engine.train import Progress, train
+from tread_lab.records.layout import RunFolder
+from tread_lab.spec import RunSpec, decode
+
+CPU = torch.device("cpu")
+
+
+def small_run(**changes: Any) -> RunSpec:
+    """Four blocks of width 16 on 16 tokens, routed around block 1, a few steps of fp32."""
+    tree = {
+        "model": {"depth": 4, "width": 16, "heads": 2, "patch": 4},
+        "train": {"steps": 6, "batch": 8, "lr": 1e-3, "ema": {"halflife": 0.3}},
+        "routes": ["1->1"],
+        "precision": "fp32",
+        "execution": {"log_every": 2, "checkpoint_every": 100},
+    }
+    return decode(RunSpec, {**tree, **changes})
+
+
+def train_until(spec: RunSpec, folder: Path, step: int | None = None) -> list[Progress]:
+    """Train in `folder`, to the end or stopped with a checkpoint after `step`."""
+    reports, seen = train(spec, RunFolder(folder), CPU), []
+    for progress in reports:
+        seen.append(progress)
+        if progress.step == step:
+            break
+    reports.close()  # type: ignore[attr-defined]
+    return seen

@@ -1,0 +1,215 @@
+"""Every precision computes in what it says, refuses what the device lacks, and resumes bitwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.engine.runs import CPU, small_run, train_until
+from tread_lab.engine import device as devices
+from tread_lab.engine.checkpoint import load_latest
+from tread_lab.engine.device import check_precision, precisions
+from tread_lab.engine.ema import Ema
+from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.precision import LossScaler, autocast, matrix_products
+from tread_lab.records import names
+from tread_lab.records.layout import RunFolder
+from tread_lab.spec import RunSpec, UserError, signature
+
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+needs_fp16 = pytest.mark.skipif("fp16" not in precisions(CPU), reason="no fp16 on this CPU")
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[LiveRun]:
+    with LiveRun(small_run(precision="fp16"), RunFolder(tmp_path), CPU) as run:
+        yield run
+
+
+def block_dtypes(spec: RunSpec, device: torch.device, folder: Path) -> list[set[torch.dtype]]:
+    """What the linear maps of every block put out during one training step, as observed."""
+    seen: list[set[torch.dtype]] = [set() for _ in range(spec.model.depth)]
+    with LiveRun(spec, RunFolder(folder), device) as run:
+        for l, block in enumerate(run.network.blocks):  # type: ignore[arg-type]
+            for module in block.modules():
+                if isinstance(module, nn.Linear):
+                    module.register_forward_hook(
+                        lambda _, __, out, l=l: seen[l].add(out.dtype)  # type: ignore[misc]
+                    )
+        run.optimise(run.batches.at(0), lr=1e-3)
+    return seen
+
+
+@pytest.mark.parametrize(
+    "device", [CPU, pytest.param(torch.device("cuda"), marks=cuda)], ids=["cpu", "cuda"]
+)
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize(("fp32_block", "exact"), [("off", None), ("j", 1), ("j+1", 2)])
+def test_the_chosen_block_and_no_other_runs_in_fp32(
+    fp32_block: str, exact: int | None, precision: str, device: torch.device, tmp_path: Path
+) -> None:
+    if precision not in precisions(device):
+        pytest.skip(f"{device} has no {precision}")
+    spec = small_run(precision=precision, fp32_block=fp32_block)
+    for l, dtypes in enumerate(block_dtypes(spec, device, tmp_path)):
+        assert dtypes == {torch.float32 if l == exact else HALF[precision]}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_weights_and_optimizer_state_stay_fp32(precision: str, tmp_path: Path) -> None:
+    train_until(small_run(precision=precision), tmp_path)
+    found = load_latest(tmp_path / "checkpoints")
+    assert found is not None
+    assert {t.dtype for t in found.tensors.values()} == {torch.float32}
+
+
+def test_the_loss_is_nearly_that_of_fp32(tmp_path: Path) -> None:
+    exact, *others = (
+        train_until(small_run(precision=p), tmp_path / p)[-1].loss for p in precisions(CPU)
+    )
+    assert others == pytest.approx([exact] * len(others), rel=0.02)
+
+
+def test_fp32_block_says_off_where_there_is_nothing_to_keep() -> None:
+    """So runs that are the same have the same signature, whatever the field was set to."""
+    for same in ({"precision": "fp32"}, {"precision": "tf32"}, {"precision": "bf16", "routes": []}):
+        names_ = {signature(small_run(**same, fp32_block=b)) for b in ("off", "j", "j+1")}
+        assert len(names_) == 1
+    assert small_run(precision="bf16").fp32_block == "j+1"
+    assert small_run(precision="bf16", fp32_block=False).fp32_block == "off"  # YAML's bare `off`
+
+
+def test_what_the_cpu_cannot_do_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match=r"^precision: cpu \(.*\) has no tf32; choose one of .*$"):
+        LiveRun(small_run(precision="tf32"), RunFolder(tmp_path), CPU)
+    monkeypatch.setattr(devices, "_cpu_has_fp16", lambda: False)
+    with pytest.raises(UserError, match=r"has no fp16; choose one of fp32, bf16$"):
+        check_precision("fp16", CPU)
+
+
+@pytest.mark.parametrize(("capability", "known"), [((7, 5), "fp32 fp16"), ((9, 0), "tf32 bf16")])
+def test_an_old_gpu_has_neither_tf32_nor_bf16(
+    capability: tuple[int, int], known: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    found = precisions(torch.device("cuda"))
+    assert set(known.split()) <= set(found)
+    assert ("bf16" in found) == ("tf32" in found) == (capability >= (8, 0))
+
+
+def test_tf32_switches_hold_within_the_block_alone() -> None:
+    switches = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [s.allow_tf32 for s in switches]
+    for precision, allowed in (("tf32", True), ("fp32", False), ("bf16", False)):
+        with matrix_products(precision):
+            assert [s.allow_tf32 for s in switches] == [allowed, allowed]
+        assert [s.allow_tf32 for s in switches] == before
+
+
+@cuda
+def test_tf32_really_rounds_and_fp32_does_not() -> None:
+    x = torch.randn(512, 512, device="cuda")
+    exact = (x.double() @ x.double()).float()
+    errors = {}
+    for precision in ("fp32", "tf32"):
+        with matrix_products(precision), autocast(precision, x.device):
+            errors[precision] = float((x @ x - exact).abs().max())
+    assert errors["tf32"] > 10 * errors["fp32"]
+
+
+@needs_fp16
+def test_an_overflowed_step_changes_nothing_but_the_scale(live: LiveRun) -> None:
+    scale_until_overflow(live.scaler)
+    before = {n: p.detach().clone() for n, p in live.trainable.items()}
+    live.optimise(live.batches.at(0), lr=1e-3)
+    assert int(live.scaler.overflows) == 1 and live.step == 1
+    assert float(live.scaler.state()["scale"]) == 2.0**126
+    for name, tensor in live.trainable.items():
+        assert torch.equal(tensor, before[name])
+        assert torch.equal(live.ema.weights[name], before[name])
+
+
+@needs_fp16
+def test_training_goes_on_after_overflows_and_counts_them(live: LiveRun) -> None:
+    live.scaler.load({**live.scaler.state(), "scale": torch.tensor(2.0**30)})
+    before = live.trainable["blocks.0.mlp.fc1.bias"].detach().clone()
+    for step in range(30):
+        live.optimise(live.batches.at(step), lr=1e-3)
+    live.log_window()
+    skipped = live.overflows
+    assert 0 < skipped < 25
+    assert not torch.equal(live.trainable["blocks.0.mlp.fc1.bias"], before)
+    logged = {e.key: e.value for e in live.folder.entries()}
+    assert logged[names.OVERFLOWS] == skipped
+    assert logged[names.TRAIN_LOSS] == pytest.approx(live.loss) and live.loss < 10
+
+
+@needs_fp16
+@pytest.mark.parametrize("stop", [1, 3])
+def test_fp16_resumes_bitwise_with_its_scaler(stop: int, tmp_path: Path) -> None:
+    spec = small_run(precision="fp16", train={"steps": 6, "batch": 8, "clip": 1.0})
+    train_until(spec, tmp_path / "whole")
+    train_until(spec, tmp_path / "halves", stop)
+    train_until(spec, tmp_path / "halves")
+    whole, halves = (load_latest(tmp_path / n / "checkpoints") for n in ("whole", "halves"))
+    assert whole is not None and halves is not None
+    assert {"scaler/scale", "scaler/growth", "scaler/overflows"} <= set(whole.tensors)
+    assert whole.tensors.keys() == halves.tensors.keys()
+    for name, tensor in whole.tensors.items():
+        assert torch.equal(tensor, halves.tensors[name]), name
+
+
+@needs_fp16
+def test_a_scaler_taken_up_again_behaves_as_the_one_saved() -> None:
+    def steps(scaler: LossScaler, weights: list[nn.Parameter], grads: list[float]) -> list[Tensor]:
+        optimizer = torch.optim.SGD(weights, lr=0.1)
+        for grad in grads:
+            weights[0].grad = torch.full((1,), grad) * scaler.scale(torch.ones(()))
+            scaler.step(optimizer)
+        return [*scaler.state().values(), weights[0].detach().clone()]
+
+    grads = [1.0, float("inf"), 2.0, float("nan"), 3.0]
+    whole = steps(LossScaler("fp16", CPU), [nn.Parameter(torch.ones(1))], grads)
+    first, weight = LossScaler("fp16", CPU), [nn.Parameter(torch.ones(1))]
+    steps(first, weight, grads[:3])
+    second = LossScaler("fp16", CPU)
+    second.load(first.state())
+    for one, other in zip(whole, steps(second, weight, grads[3:])):
+        assert torch.equal(one, other)
+    assert int(whole[2]) == 2 and float(whole[0]) == 2.0**14
+
+
+def test_other_precisions_step_plainly_and_save_no_scaler() -> None:
+    scaler = LossScaler("bf16", CPU)
+    loss = torch.tensor(3.0)
+    assert scaler.scale(loss) is loss and scaler.state() == {}
+    weight = nn.Parameter(torch.ones(1))
+    weight.grad = torch.ones(1)
+    assert scaler.step(torch.optim.SGD([weight], lr=0.5)) is None
+    assert weight.item() == 0.5
+
+
+def test_the_ema_of_a_step_that_was_not_skipped_is_the_usual_one() -> None:
+    torch.manual_seed(0)
+    one, two = nn.Linear(3, 3), nn.Linear(3, 3)
+    two.load_state_dict(one.state_dict())
+    plain, fp16 = Ema(one, 0.9), Ema(two, 0.9)
+    for network in (one, two):
+        nn.init.constant_(network.weight, 2.0)
+    plain.update()
+    fp16.update(torch.tensor(False))
+    torch.testing.assert_close(plain.weights, fp16.weights)
+    fp16.update(torch.tensor(True))
+    torch.testing.assert_close(plain.weights, fp16.weights)
+
+
+def scale_until_overflow(scaler: LossScaler) -> None:
+    """A scale at which the gradient of any loss leaves fp16."""
+    scaler.load({**scaler.state(), "scale": torch.tensor(2.0**127, dtype=torch.float64)})

@@ -1,0 +1,196 @@
+"""Selections: exact counts, whole units, uniform, nested, independent and named by their key."""
+
+# B batch, N tokens, K kept tokens
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from tread_lab import draws
+from tread_lab.routing import Leg, draw_plan, select
+from tread_lab.spec import ModelSpec, RouteSpec, RunSpec, UserError, decode
+
+EXACT = ("random", "rows", "groups")
+ALL = (*EXACT, "bernoulli")
+UNIT = {"random": 1, "rows": 8, "groups": 4, "bernoulli": 1}
+N = 64
+
+
+def route(selection: str, rate: float = 0.5, start: int = 2, end: int = 8) -> RouteSpec:
+    return decode(RouteSpec, {"start": start, "end": end, "rate": rate, "selection": selection})
+
+
+def routed(leg: Leg, tokens: int = N) -> Tensor:
+    """Whether each token is routed, [B, N]."""
+    real = torch.ones_like(leg.keep_BK, dtype=torch.bool) if leg.real_BK is None else leg.real_BK
+    kept_BN = torch.zeros(len(leg.keep_BK), tokens, dtype=torch.bool)
+    return ~kept_BN.scatter(1, leg.keep_BK, real)
+
+
+def rank(B: int, *key: int | str, tokens: int = N) -> Tensor:
+    return draws.uniform((B, tokens), "test", *key)
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.25, 1 / 3, 0.5, 0.75, 0.9])
+@pytest.mark.parametrize("selection", EXACT)
+def test_every_sample_routes_the_exact_number(selection: str, rate: float) -> None:
+    leg = select(route(selection, rate), rank(5))
+    unit = UNIT[selection]
+    expected = unit * math.floor(N / unit * rate)
+    assert (routed(leg).sum(1) == expected).all()
+    assert leg.keep_BK.shape == (5, N - expected)
+    assert leg.real_BK is None
+
+
+def test_the_number_is_floored_not_rounded() -> None:
+    assert route("random", 0.3).routed(256) == 76  # 76.8
+    assert route("rows", 0.3).routed(256) == 4 * 16  # 4.8 rows of 16
+    assert route("groups", 0.3).routed(256) == 19 * 4  # 19.2 groups
+    assert route("random", 0.29).routed(100) == 29  # 28.999999999999996 in floating point
+
+
+@pytest.mark.parametrize("selection", ALL)
+def test_kept_places_ascend(selection: str) -> None:
+    """Scan order and a causal reading survive a route."""
+    leg = select(route(selection), rank(7))
+    real = torch.ones_like(leg.keep_BK, dtype=torch.bool) if leg.real_BK is None else leg.real_BK
+    for places, holds in zip(leg.keep_BK, real):
+        kept = places[holds]
+        assert (kept.diff() > 0).all()
+
+
+def test_rows_leave_whole() -> None:
+    rows_BHW = routed(select(route("rows"), rank(9))).view(9, 8, 8)
+    assert (rows_BHW.all(2) | ~rows_BHW.any(2)).all()
+
+
+def test_groups_leave_whole() -> None:
+    groups = routed(select(route("groups"), rank(9))).view(9, 4, 2, 4, 2).transpose(2, 3).flatten(3)
+    assert (groups.all(3) | ~groups.any(3)).all()
+    assert groups.all(3).flatten(1).sum(1).tolist() == [8] * 9
+
+
+@pytest.mark.parametrize("selection", ALL)
+def test_a_higher_rate_routes_a_superset(selection: str) -> None:
+    ranks = rank(6)
+    previous = torch.zeros(6, N, dtype=torch.bool)
+    for rate in (0.125, 0.3, 0.5, 0.7, 0.9):
+        now = routed(select(route(selection, rate), ranks))
+        assert (now | ~previous).all()
+        assert now.sum() > previous.sum()
+        previous = now
+
+
+@pytest.mark.parametrize("selection", ALL)
+def test_every_token_is_routed_equally_often(selection: str) -> None:
+    """A chi-square bound over the units: 5 deviations above its mean would be a broken draw."""
+    B, rate = 6000, 0.375
+    times_N = routed(select(route(selection, rate), rank(B))).double().sum(0)
+    units_N = times_N.view(8, 8)[:, 0] if selection == "rows" else times_N
+    if selection == "groups":
+        units_N = times_N.view(4, 2, 4, 2)[:, 0, :, 0].flatten()
+    U = len(units_N)
+    share = route(selection, rate).routed(N) / N
+    chi = float(((units_N - B * share) ** 2 / (B * share * (1 - share))).sum())
+    freedom = U if selection == "bernoulli" else U - 1  # a fixed number binds one
+    scale = 1.0 if selection == "bernoulli" else (U - 1) / U
+    assert chi * scale < freedom + 5 * math.sqrt(2 * freedom)
+
+
+@pytest.mark.parametrize("selection", ALL)
+def test_samples_are_independent(selection: str) -> None:
+    """Two samples share as many routed units as chance has it."""
+    B, rate = 4000, 0.5
+    pairs = routed(select(route(selection, rate), rank(2 * B))).view(B, 2, N)
+    both = float((pairs[:, 0] & pairs[:, 1]).double().mean())
+    deviation = math.sqrt(rate**2 * (1 - rate) ** 2 / (N / UNIT[selection]) / B)
+    assert abs(both - rate**2) < 5 * deviation
+    assert not torch.equal(pairs[0, 0], pairs[1, 0])
+
+
+def test_bernoulli_numbers_vary_around_the_rate() -> None:
+    B, rate = 4000, 0.3
+    leg = select(route("bernoulli", rate), rank(B))
+    numbers = routed(leg).double().sum(1)
+    assert abs(float(numbers.mean()) - rate * N) < 5 * math.sqrt(rate * (1 - rate) * N / B)
+    assert float(numbers.var()) == pytest.approx(rate * (1 - rate) * N, rel=0.15)
+    assert leg.keep_BK.shape[1] == N - int(numbers.min())
+
+
+def test_bernoulli_never_empties_a_sample() -> None:
+    ranks = rank(50, tokens=4) * 0.5
+    leg = select(route("bernoulli", 0.9), ranks)
+    assert leg.real_BK is not None
+    assert (leg.real_BK.sum(1) == 1).all()
+    assert torch.equal(leg.keep_BK[:, 0], ranks.argmax(1))
+
+
+@pytest.mark.parametrize("selection", ALL)
+def test_a_plan_is_named_by_its_key(selection: str) -> None:
+    routes = (route(selection, end=4), route(selection, start=6))
+    plan, again = draw_plan(routes, (4, N), 3, 17), draw_plan(routes, (4, N), 3, 17)
+    other_step, other_seed = draw_plan(routes, (4, N), 3, 18), draw_plan(routes, (4, N), 4, 17)
+    assert plan and again and other_step and other_seed
+    assert all(torch.equal(routed(a), routed(b)) for a, b in zip(plan, again))
+    for other in (other_step, other_seed):
+        assert not torch.equal(routed(plan[0]), routed(other[0]))
+    assert not torch.equal(routed(plan[0]), routed(plan[1]))
+
+
+def test_placement_does_not_change_who_is_routed() -> None:
+    here = draw_plan((route("random", start=0, end=3),), (4, N), 3, 17)
+    there = draw_plan((route("random", start=5, end=9),), (4, N), 3, 17)
+    assert here and there
+    assert torch.equal(here[0].keep_BK, there[0].keep_BK)
+
+
+@pytest.mark.parametrize("selection", ALL)
+def test_some_samples_of_a_leg_are_those_of_the_whole(selection: str) -> None:
+    leg = select(route(selection), rank(6))
+    assert torch.equal(routed(leg.rows(slice(2, 5))), routed(leg)[2:5])
+
+
+def test_no_route_is_no_plan() -> None:
+    assert draw_plan((), (4, N), 0) is None
+
+
+def run(model: str, **fields: object) -> RunSpec:
+    return RunSpec(
+        model=decode(ModelSpec, model),
+        routes=(decode(RouteSpec, {"start": 1, "end": 1, **fields}),),
+    )
+
+
+@pytest.mark.parametrize("model", ["RWKV-3x32/2", "Mamba-3x32/2"])
+@pytest.mark.parametrize("selection", ["random", "groups", "bernoulli"])
+def test_a_scan_takes_rows_only(model: str, selection: str) -> None:
+    with pytest.raises(UserError) as error:
+        run(model, selection=selection)
+    assert str(error.value) == (
+        f"routes[0].selection: {selection} tears the rows that a scan reads in order;"
+        " write selection: rows, or `2->8 by rows`"
+    )
+    run(model, selection="rows")
+    assert run(model, selection=selection, rate=0).routes == ()
+
+
+def test_a_selection_may_stand_in_the_shorthand() -> None:
+    assert decode(RouteSpec, "2->B-4 by rows") == RouteSpec(start=2, end="B-4", selection="rows")
+    assert decode(RouteSpec, "2->8").selection == "random"
+    with pytest.raises(UserError, match="selection: 'row' is not one of random, rows"):
+        decode(RouteSpec, "2->8 by row")
+
+
+def test_a_rate_that_routes_nothing_is_refused() -> None:
+    with pytest.raises(UserError, match=r"routes\[0\].rate: 0.1 routes nothing of 64 .* by rows"):
+        run("DiT-3x32x2/2", selection="rows", rate=0.1)
+    run("DiT-3x32x2/2", selection="random", rate=0.1)
+
+
+def test_groups_need_an_even_grid() -> None:
+    with pytest.raises(UserError, match="2 x 2 do not tile 1 x 1"):
+        run("DiT-3x32x2/16", selection="groups")

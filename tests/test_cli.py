@@ -1,0 +1,51 @@
+"""The command line answers at once, and every command shows an example that parses."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from tread_lab import commands
+from tread_lab.cli import EXAMPLES, _parser, parse
+
+HEAVY = ("torch", "ray", "mlflow", "hydra", "omegaconf", "pandas", "numpy", "rich", "matplotlib")
+
+
+def subcommands() -> dict[str, argparse.ArgumentParser]:
+    actions = _parser()._actions
+    (kinds,) = [a for a in actions if isinstance(a, argparse._SubParsersAction)]
+    return dict(kinds.choices)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom tread_lab.cli import main\n"
+        "try: main(['sweep', '--help'])\nexcept SystemExit: pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("name", subcommands())
+def test_every_command_has_an_example_that_parses_and_a_function(name: str) -> None:
+    epilog = subcommands()[name].epilog
+    assert epilog is not None and epilog.startswith("example: tread-lab ")
+    options = parse(shlex.split(epilog.removeprefix("example: tread-lab ")))
+    assert options.command == name and callable(getattr(commands, name))
+
+
+def test_the_examples_of_the_first_page_parse() -> None:
+    lines = [line.strip() for line in EXAMPLES.splitlines() if line.startswith("  tread-lab")]
+    assert len(lines) > 5
+    for line in lines:
+        parse(shlex.split(line.split("   ")[0].removeprefix("tread-lab ")))
+
+
+def test_overrides_may_stand_anywhere() -> None:
+    options = parse(["sweep", "x.yaml", "a=1", "--plan", "b=2", "--name", "n", "c=3"])
+    assert options.overrides == ["a=1", "b=2", "c=3"] and options.plan and options.name == "n"

@@ -1,0 +1,86 @@
+"""Published DiT checkpoints: the original file loads strictly into the network of a spec."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from tread_lab.backbones.dit import DiT
+from tread_lab.spec.errors import UserError
+from tread_lab.spec.run import ModelSpec
+
+# Training checkpoints hold the weights below one of these, the averaged ones first.
+_NESTED = ("ema", "model", "state_dict")
+# Buffers that are computed here and stored elsewhere (LightningDiT's rotary tables).
+_COMPUTED = ("feat_rope.",)
+_UNREADABLE = (
+    *(OSError, EOFError, LookupError, RuntimeError, ValueError),
+    *(SafetensorError, pickle.UnpicklingError),
+)
+
+
+def load_published(path: str | Path, model: ModelSpec) -> DiT:
+    """The network of a checkpoint with the names of DiT's or LightningDiT's public code.
+
+    Sizes that the spec does not name are read from the tensors: channels, image size, classes, and
+    whether the output also predicts the variance (twice the channels, as in DiT's own checkpoints).
+
+    Args:
+        path: a `.pt` file of tensors, bare or below `ema`, `model` or `state_dict`, or safetensors.
+        model: depth, width, heads and patch, e.g. those of `DiT-XL/2`.
+
+    Raises:
+        UserError: not such a file, or a key or shape differs from the network's.
+    """
+    state = _read(Path(path))
+    try:
+        network = _fitting(state, model)
+        network.load_state_dict(state)
+    except (KeyError, RuntimeError) as error:
+        raise UserError(f"{path} is not a {model.name}: {_reason(error)}") from None
+    return network
+
+
+def _fitting(state: Mapping[str, Tensor], model: ModelSpec) -> DiT:
+    """A network of the sizes that the tensors have."""
+    side = math.isqrt(state["pos_embed"].shape[1])
+    return DiT(
+        model,
+        channels=state["x_embedder.proj.weight"].shape[1],
+        size=side * model.patch,
+        classes=len(state["y_embedder.embedding_table.weight"]) - 1,
+        out_channels=len(state["final_layer.linear.bias"]) // model.patch**2,
+    )
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file, without what is computed here and the prefix of wrapped modules."""
+    try:
+        if path.suffix == ".safetensors":
+            tree: Any = load_file(path)
+        else:
+            tree = torch.load(path, map_location="cpu", weights_only=True)
+    except _UNREADABLE as error:
+        raise UserError(f"cannot read {path}: {_reason(error)}") from None
+    while isinstance(tree, Mapping) and (nested := next((k for k in _NESTED if k in tree), None)):
+        tree = tree[nested]
+    if not isinstance(tree, Mapping) or not all(isinstance(t, Tensor) for t in tree.values()):
+        raise UserError(f"{path} holds no tensors by name, bare or below {', '.join(_NESTED)}")
+    named = {str(name).removeprefix("module."): tensor for name, tensor in tree.items()}
+    return {n: t for n, t in named.items() if not n.startswith(_COMPUTED)}
+
+
+def _reason(error: Exception) -> str:
+    """The first thing that is wrong, in one line."""
+    if isinstance(error, KeyError) and isinstance(error.args[0], str):
+        return f"{error.args[0]} is missing"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[min(1, len(lines) - 1)] if lines else type(error).__name__

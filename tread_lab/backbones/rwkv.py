@@ -1,0 +1,141 @@
+"""Diffusion-RWKV (Fei et al. 2024): DiT with bidirectional RWKV blocks instead of attention."""
+
+# B batch, N tokens, D width, H rows, W columns
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tread_lab.backbones.bi_wkv import bi_wkv
+from tread_lab.backbones.dit import DiT
+from tread_lab.backbones.parts import SelfInitialised, build_norm, modulate
+
+
+class SpatialMix(SelfInitialised):
+    """Tokens read each other by Bi-WKV; names as in Vision-RWKV.
+
+    Args:
+        side: tokens of a row; in a route whole rows remain, so the grid only loses height.
+        place: l / (B - 1) and 1 - l / B, where block l stands in the network.
+    """
+
+    def __init__(self, width: int, side: int, place: tuple[float, float]) -> None:
+        super().__init__()
+        self.side, self.place = side, place
+        self.spatial_decay = nn.Parameter(torch.empty(width))
+        self.spatial_first = nn.Parameter(torch.empty(width))
+        self.spatial_mix_k = nn.Parameter(torch.empty(1, 1, width))
+        self.spatial_mix_v = nn.Parameter(torch.empty(1, 1, width))
+        self.spatial_mix_r = nn.Parameter(torch.empty(1, 1, width))
+        self.key = nn.Linear(width, width, bias=False)
+        self.value = nn.Linear(width, width, bias=False)
+        self.receptance = nn.Linear(width, width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
+
+    def forward(self, x_BND: Tensor) -> Tensor:
+        near_BND = shift(x_BND, self.side)
+        k = self.key(torch.lerp(near_BND, x_BND, self.spatial_mix_k))
+        v = self.value(torch.lerp(near_BND, x_BND, self.spatial_mix_v))
+        r = self.receptance(torch.lerp(near_BND, x_BND, self.spatial_mix_r))
+        wkv_BND = bi_wkv(self.spatial_decay, self.spatial_first, k, v)
+        out: Tensor = self.output(torch.sigmoid(r) * wkv_BND)
+        return out
+
+    @torch.no_grad()
+    def initialise(self) -> None:
+        """RWKV's spread of decays over channels and of mixing over channels and depth."""
+        late, early = self.place
+        x_D = channel_ramp(self.spatial_decay)
+        D = len(x_D)
+        spread_D = torch.arange(D, device=x_D.device) / max(D - 1, 1)
+        self.spatial_decay.copy_(-5 + 8 * spread_D ** (0.7 + 1.3 * late))
+        zigzag_D = (torch.arange(D, device=x_D.device) + 1) % 3 - 1
+        self.spatial_first.copy_(math.log(0.3) + 0.5 * zigzag_D)
+        self.spatial_mix_k.copy_(x_D**early)
+        self.spatial_mix_v.copy_(x_D**early + 0.3 * late)
+        self.spatial_mix_r.copy_(x_D ** (0.5 * early))
+
+
+class ChannelMix(SelfInitialised):
+    """A gated MLP with squared ReLU; names as in Vision-RWKV."""
+
+    def __init__(self, width: int, hidden: int, side: int, place: tuple[float, float]) -> None:
+        super().__init__()
+        self.side, self.place = side, place
+        self.spatial_mix_k = nn.Parameter(torch.empty(1, 1, width))
+        self.spatial_mix_r = nn.Parameter(torch.empty(1, 1, width))
+        self.key = nn.Linear(width, hidden, bias=False)
+        self.receptance = nn.Linear(width, width, bias=False)
+        self.value = nn.Linear(hidden, width, bias=False)
+
+    def forward(self, x_BND: Tensor) -> Tensor:
+        near_BND = shift(x_BND, self.side)
+        k = F.relu(self.key(torch.lerp(near_BND, x_BND, self.spatial_mix_k))).square()
+        r = self.receptance(torch.lerp(near_BND, x_BND, self.spatial_mix_r))
+        out: Tensor = torch.sigmoid(r) * self.value(k)
+        return out
+
+    @torch.no_grad()
+    def initialise(self) -> None:
+        x_D = channel_ramp(self.spatial_mix_k.flatten())
+        self.spatial_mix_k.copy_(x_D ** self.place[1])
+        self.spatial_mix_r.copy_(x_D ** self.place[1])
+
+
+class RWKVBlock(nn.Module):
+    """Spatial and channel mixing, each shifted, scaled and gated by the conditioning."""
+
+    def __init__(self, width: int, hidden: int, side: int, place: tuple[float, float]) -> None:
+        super().__init__()
+        self.norm1 = build_norm("layer", width)
+        self.att = SpatialMix(width, side, place)
+        self.norm2 = build_norm("layer", width)
+        self.ffn = ChannelMix(width, hidden, side, place)
+        self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(width, 6 * width))
+
+    def forward(self, x_BND: Tensor, c_BD: Tensor, positions_BNP: Tensor | None = None) -> Tensor:
+        m = self.adaLN_modulation(c_BD).chunk(6, dim=1)
+        h = modulate(self.norm1(x_BND), m[0], m[1])
+        x_BND = torch.addcmul(x_BND, m[2][:, None], self.att(h))
+        h = modulate(self.norm2(x_BND), m[3], m[4])
+        return torch.addcmul(x_BND, m[5][:, None], self.ffn(h))
+
+
+class DiffusionRWKV(DiT):
+    """DiT's embeddings, conditioning and output around RWKV blocks.
+
+    Left out of the published network: its long skips, which would jump over the ends of a route,
+    and the affine part of its norms, which the modulation has. With 12 blocks of width 952 it has
+    TREAD's 210M parameters (210.7M); TREAD does not give the width.
+    """
+
+    def block(self, l: int) -> nn.Module:
+        s = self.spec
+        place = (l / max(s.depth - 1, 1), 1 - l / s.depth)
+        return RWKVBlock(s.width, s.hidden, self.side, place)
+
+
+def shift(x_BND: Tensor, side: int) -> Tensor:
+    """Q-shift: a quarter of the channels each from the left, right, upper and lower neighbour.
+
+    Rows are `side` tokens long; beyond the border stand zeros.
+    """
+    B, N, D = x_BND.shape
+    assert N % side == 0, f"{N} tokens are not whole rows of {side}"
+    left, right, upper, lower = x_BND.view(B, N // side, side, D).chunk(4, dim=3)
+    parts = (
+        F.pad(left, (0, 0, 1, -1)),
+        F.pad(right, (0, 0, -1, 1)),
+        F.pad(upper, (0, 0, 0, 0, 1, -1)),
+        F.pad(lower, (0, 0, 0, 0, -1, 1)),
+    )
+    return torch.cat(parts, dim=3).view(B, N, D)
+
+
+def channel_ramp(like_D: Tensor) -> Tensor:
+    """0, 1/D, ..., (D-1)/D."""
+    return torch.arange(len(like_D), device=like_D.device) / len(like_D)

@@ -1,0 +1,57 @@
+"""Flow matching (SiT, Ma et al. 2024): straight paths from data to noise and their velocity."""
+
+# B batch, C channels, H height, W width
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tread_lab.diffusion.process import Network, Outcome
+from tread_lab.spec.evaluation import SamplerSpec
+from tread_lab.spec.run import FlowSpec
+
+
+class Flow:
+    """The noise level is t in [0, 1]: z_t = (1 - t) x + t eps, and the network predicts v."""
+
+    def __init__(self, spec: FlowSpec) -> None:
+        self.spec = spec
+
+    def level(self, u_B: Tensor) -> Tensor:
+        """t = u, or sigmoid(N(0, 1)) by the inverse of its distribution."""
+        u_B = u_B.double().clamp(1e-7, 1 - 1e-7)
+        normal = self.spec.time == "logit_normal"
+        t_B: Tensor = torch.special.ndtri(u_B).sigmoid() if normal else u_B
+        return t_B.float()
+
+    def noisy(self, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
+        """(1 - t) x + t eps."""
+        t = level_B[:, None, None, None].to(x_BCHW)
+        return (1 - t) * x_BCHW + t * noise_BCHW
+
+    def predict(self, network: Network, z_BCHW: Tensor, level_B: Tensor) -> Tensor:
+        """v(z; t); t enters the embedder unscaled."""
+        return network(z_BCHW.float(), level_B.float()).to(z_BCHW.dtype)
+
+    def loss(self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
+        """||v(z_t; t) - (eps - x)||^2, a mean over elements."""
+        return self.outcome(network, x_BCHW, noise_BCHW, level_B).loss()
+
+    def outcome(
+        self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor
+    ) -> Outcome:
+        """(v - (eps - x))^2 with weight 1; the estimate of x is z - t v."""
+        z_BCHW = self.noisy(x_BCHW, noise_BCHW, level_B)
+        v = self.predict(network, z_BCHW, level_B)
+        error_BCHW = (v - (noise_BCHW - x_BCHW)).square()
+        denoised_BCHW = z_BCHW - level_B[:, None, None, None].to(v) * v
+        return Outcome(x_BCHW, z_BCHW, denoised_BCHW, error_BCHW, torch.ones_like(level_B))
+
+    def velocity(self, prediction_BCHW: Tensor, z_BCHW: Tensor, level: Tensor) -> Tensor:
+        """dz/dt = v."""
+        return prediction_BCHW
+
+    def grid(self, sampler: SamplerSpec) -> Tensor:
+        """t from 1 to 0 in even steps."""
+        return torch.linspace(1, 0, sampler.steps + 1, dtype=torch.float64)

@@ -1,0 +1,98 @@
+"""The arithmetic of a pass: tf32 or exact matrix products, autocast, and fp16's loss scaling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
+    """Matrix products and convolutions in bf16 or fp16; nothing changes for fp32 and tf32."""
+    dtype = HALF.get(precision)
+    return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
+
+
+@contextmanager
+def matrix_products(precision: str) -> Iterator[None]:
+    """Within the block fp32 products are exact, or rounded to tf32 where that was asked for.
+
+    torch's own default lets convolutions use tf32 in an fp32 run; here fp32 means fp32. The
+    switches are the older pair of torch: reading one after the newer ones are set raises.
+    """
+    switches: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [switch.allow_tf32 for switch in switches]
+    try:
+        for switch in switches:
+            switch.allow_tf32 = precision == "tf32"
+        yield
+    finally:
+        for switch, allowed in zip(switches, before):
+            switch.allow_tf32 = allowed
+
+
+class LossScaler:
+    """fp16's loss scaling around an optimizer step; every other precision steps plainly.
+
+    The scaler is torch's, the one accelerate hands out. It is held here because accelerate drops
+    fp16 on a CPU without a word and does not notice a step that the fused optimizer skipped.
+
+    Attributes:
+        overflows: steps skipped so far because a gradient was not finite.
+    """
+
+    def __init__(self, precision: str, device: torch.device) -> None:
+        self.enabled = precision == "fp16"
+        self.overflows = torch.zeros((), dtype=torch.long, device=device)
+        self._scaler = torch.amp.GradScaler(device.type, enabled=self.enabled)
+        self._one = torch.ones((), device=device)
+
+    def scale(self, loss: Tensor) -> Tensor:
+        """The loss times the present scale."""
+        scaled: Tensor = self._scaler.scale(loss)
+        return scaled
+
+    def unscale(self, optimizer: torch.optim.Optimizer) -> None:
+        """Bring gradients to their true size, for clipping."""
+        self._scaler.unscale_(optimizer)
+
+    def step(self, optimizer: torch.optim.Optimizer) -> Tensor | None:
+        """Step, or skip if a gradient is not finite and halve the scale.
+
+        Returns:
+            whether the step was skipped, on the device, so that nobody waits for it; nothing where
+            no step ever is.
+        """
+        before = self.scale(self._one)
+        self._scaler.step(optimizer)
+        self._scaler.update()
+        if not self.enabled:
+            return None
+        skipped = self.scale(self._one) < before
+        self.overflows += skipped
+        return skipped
+
+    def state(self) -> dict[str, Tensor]:
+        """Scale, good steps since it last grew, and overflows, as tensors; empty if not used."""
+        if not self.enabled:
+            return {}
+        state = self._scaler.state_dict()
+        return {
+            "scale": torch.tensor(state["scale"], dtype=torch.float64),
+            "growth": torch.tensor(state["_growth_tracker"]),
+            "overflows": self.overflows,
+        }
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take up what `state` gave."""
+        if not self.enabled:
+            return
+        known = self._scaler.state_dict()
+        known |= {"scale": float(state["scale"]), "_growth_tracker": int(state["growth"])}
+        self._scaler.load_state_dict(known)
+        self.overflows.copy_(state["overflows"])

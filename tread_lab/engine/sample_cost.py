@@ -1,0 +1,59 @@
+"""What generating an image costs: every network call of the solver, under guidance and routes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from tread_lab.diffusion import build_process
+from tread_lab.engine.cost import FLOPS_PER_MAC, cost
+from tread_lab.sampling.generate import place, progress
+from tread_lab.sampling.guidance import acting
+from tread_lab.sampling.solvers import SOLVERS
+from tread_lab.spec.evaluation import SamplerSpec
+from tread_lab.spec.guidance import routes_taken
+from tread_lab.spec.run import RunSpec
+
+
+def sample_flops(spec: RunSpec, sampler: SamplerSpec) -> int:
+    """Forward FLOPs per image: all branches that act at each call, each at its rate there."""
+    return FLOPS_PER_MAC * sum(call_macs(spec, sampler))
+
+
+def call_macs(spec: RunSpec, sampler: SamplerSpec, *, attention: bool = True) -> list[int]:
+    """MACs per image of every point at which the solver asks for the prediction, in order.
+
+    Args:
+        attention: count 2 n^2 d per block; SG and early TREAD leave it out.
+    """
+    levels, known = build_process(spec.process).grid(sampler), dict[float, int]()
+    routes = routes_taken(spec, sampler.guidance)
+
+    def macs(rate: float) -> int:
+        if rate not in known:
+            taken = (dataclasses.replace(route, rate=rate) for route in routes)
+            active = tuple(route for route in taken if route.routed(spec.tokens))
+            run = dataclasses.replace(spec, routes=active or spec.routes, init_from=None)
+            found = cost(run, attention=attention)
+            known[rate] = found.routed_macs if active else found.dense_macs
+        return known[rate]
+
+    calls = []
+    for level in called_at(sampler.solver, levels):
+        done = progress(place(levels, level), sampler.steps)
+        calls.append(sum(macs(term.rate) for term in acting(sampler.guidance, level, done)))
+    return calls
+
+
+def called_at(solver: str, levels: Tensor) -> list[float]:
+    """The levels at which a solver calls the network: it is run on nothing, and watched."""
+    found: list[float] = []
+
+    def velocity(z: Tensor, level: Tensor) -> Tensor:
+        found.append(float(level))
+        return torch.zeros_like(z)
+
+    SOLVERS[solver](velocity, torch.zeros(1), levels)
+    return found

@@ -1,0 +1,108 @@
+"""Architectures by name: published sizes, shorthands such as `LightningDiT-XL/1`, their options."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from tread_lab.spec.errors import UserError, suggest
+
+if TYPE_CHECKING:
+    from tread_lab.spec.run import ModelSpec
+
+SIZES = {  # DiT paper, table 1: depth, width, heads
+    "S": (12, 384, 6),
+    "B": (12, 768, 12),
+    "L": (24, 1024, 16),
+    "XL": (28, 1152, 16),
+}
+FAMILIES = {"DiT": "dit", "LightningDiT": "dit", "RWKV": "rwkv", "Mamba": "mamba"}
+STATE = 16  # S of a published Mamba
+LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True, "qk_norm": True}
+# TREAD, table 2, gives the parameters of these two and for RWKV the 12 blocks; the widths are ours,
+# chosen so that 12 blocks have those parameters within 1% (210.7M and 111.6M).
+COUNTED = {"RWKV-210M": (12, 952), "Mamba-111M": (12, 960)}
+
+
+def parse_name(value: Any) -> dict[str, Any]:
+    """`DiT-XL/2`, `LightningDiT-B/1`, `RWKV-210M/2`, `DiT-12x32x2/2`, `Mamba-12x32x4/2` as fields.
+
+    A custom size is depth x width, then x heads where there is attention; a Mamba may say x state.
+    `/2` is the patch.
+
+    Raises:
+        UserError: no such family or size; a near miss is suggested.
+    """
+    match = re.fullmatch(r"(\w+)-(\w+)/(\d+)", value) if isinstance(value, str) else None
+    shape = _shape(match[1], match[2]) if match and match[1] in FAMILIES else None
+    if match is None or shape is None:
+        known = [f"{f}-{s}/{p}" for f in FAMILIES for s in SIZES for p in (1, 2, 4, 8)]
+        known += [f"{name}/2" for name in COUNTED]
+        raise UserError(f"unknown model {value!r}{_hint(value, known)}")
+    options = LIGHTNING if match[1] == "LightningDiT" else {}
+    return {"backbone": FAMILIES[match[1]], **shape, "patch": int(match[3]), **options}
+
+
+def name_of(model: ModelSpec) -> str:
+    """`DiT-S/2` for a published size, else `DiT-12x32/2` (depth x width / patch).
+
+    Options of the modern block are appended (`DiT-S/2+rope`); all four make a LightningDiT.
+    """
+    chosen = [option for option, value in LIGHTNING.items() if getattr(model, option) == value]
+    backbones = {backbone: family for family, backbone in reversed(FAMILIES.items())}
+    family = "LightningDiT" if len(chosen) == len(LIGHTNING) else backbones[model.backbone]
+    suffix = "" if family == "LightningDiT" else "".join(f"+{option}" for option in chosen)
+    return f"{family}-{_size(model, family)}/{model.patch}{suffix}"
+
+
+def check_options(model: ModelSpec) -> None:
+    """Refuse what the backbone does not have.
+
+    Raises:
+        UserError: an option of another backbone, or a head that cannot be rotated.
+    """
+    attention = model.backbone == "dit"
+    for option, value in LIGHTNING.items():
+        if not attention and getattr(model, option) == value:
+            raise UserError(f"{option}: {value} is an option of dit; {model.backbone} has none")
+    if model.backbone != "mamba" and model.state != STATE:
+        raise UserError(f"state: {model.state} is an option of mamba; {model.backbone} has none")
+    if attention and model.heads == 0:
+        raise UserError("missing key 'heads': attention needs a number that divides the width")
+    if attention and model.width % model.heads:
+        raise UserError(f"heads: {model.heads} does not divide the width {model.width}")
+    if model.rope and model.width // model.heads % 4:
+        raise UserError(f"rope: a head of {model.width // model.heads} is not a multiple of 4")
+
+
+def _shape(family: str, size: str) -> dict[str, int] | None:
+    """Depth, width and, where there is attention, heads; nothing for an unknown size."""
+    attention = FAMILIES[family] == "dit"
+    if size in SIZES:
+        depth, width, heads = SIZES[size]
+        return {"depth": depth, "width": width, "heads": heads if attention else 0}
+    if f"{family}-{size}" in COUNTED:
+        depth, width = COUNTED[f"{family}-{size}"]
+        return {"depth": depth, "width": width}
+    match = re.fullmatch(r"(\d+)x(\d+)(?:x(\d+))?", size)
+    third = {"dit": "heads", "mamba": "state"}.get(FAMILIES[family])
+    if match is None or (attention and not match[3]) or (match[3] and third is None):
+        return None
+    shape = {"depth": int(match[1]), "width": int(match[2])}
+    return {**shape, third: int(match[3])} if third and match[3] else shape
+
+
+def _size(model: ModelSpec, family: str) -> str:
+    shape = (model.depth, model.width)
+    for size, known in SIZES.items():
+        if known[:2] == shape and model.heads in (0, known[2]):
+            return size
+    for name, counted in COUNTED.items():
+        if name.startswith(f"{family}-") and counted == shape:
+            return name.removeprefix(f"{family}-")
+    return f"{model.depth}x{model.width}"
+
+
+def _hint(value: Any, known: list[str]) -> str:
+    near = suggest(str(value), known)
+    return near if "did you mean" in near else "; write e.g. DiT-B/2, RWKV-S/2 or Mamba-12x32/2"
