@@ -18,12 +18,20 @@ from tread_lab.routing import Leg, RoutePlan, draw_plan
 from tread_lab.spec import RunSpec, decode
 
 MODEL = {"depth": 6, "width": 32, "heads": 2}
+MODERN = {"norm": "rms", "mlp": "swiglu", "rope": True, "qk_norm": True}
+RWKV = {"backbone": "rwkv", "depth": 6, "width": 32}
+MAMBA = {"backbone": "mamba", "depth": 6, "width": 32, "state": 4}
 MASK = {"kind": "mask", "depth": 2, "width": 16, "heads": 2}
 KINDS: dict[str, dict[str, Any]] = {
     "route": {"routes": ["1->4"]},
     "v1": {"routes": ["0->2", "4->5"], "bypass": {"re_entry": "v1_sum"}},
     "mask": {"routes": ["0->B-1"], "bypass": MASK},
     "sprint": {"routes": ["2->B-3"], "bypass": "sprint"},
+    "sprint by groups": {"routes": ["2->B-3 by groups"], "bypass": "sprint"},
+    "modern mask": {"routes": ["0->B-1"], "bypass": MASK, "model": {**MODEL, **MODERN}},
+    "modern sprint": {"routes": ["2->B-3"], "bypass": "sprint", "model": {**MODEL, **MODERN}},
+    "rwkv mask": {"routes": ["0->B-1 by rows"], "bypass": MASK, "model": RWKV},
+    "mamba sprint": {"routes": ["2->B-3 by rows"], "bypass": "sprint", "model": MAMBA},
 }
 
 
@@ -73,7 +81,7 @@ def test_parameters_are_counted_exactly_and_routing_adds_none(kind: str) -> None
     fixed = sum(p.numel() for p in network.parameters() if not p.requires_grad)
     assert price.positions == fixed
     extra = price.parameters - cost(spec.dense()).parameters
-    assert (extra > 0) == (kind in ("mask", "sprint"))
+    assert (extra > 0) == (spec.bypass.kind != "route")
     if not extra:
         dense = build_backbone(spec.dense())
         assert network.state_dict().keys() == dense.state_dict().keys()

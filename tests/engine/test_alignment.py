@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -37,16 +38,22 @@ def features(x_BCHW: Tensor, side: int) -> Tensor:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("selection", ["random", "bernoulli"])
 @pytest.mark.parametrize("block", [0, 1, 2, 3, 4])
-def test_the_loss_is_the_mean_cosine_over_tokens_that_ran_the_block(block: int) -> None:
+def test_the_loss_is_the_mean_cosine_over_tokens_that_ran_the_block(
+    block: int, selection: Any
+) -> None:
     torch.manual_seed(0)
     x, c, projector = torch.randn(B, N, D), torch.zeros(B, D), Projector(D, 7, E)
-    plan = draw_plan([RouteSpec(start=1, end=3, rate=0.5).resolved(6)], (B, N), "repa")
+    route = RouteSpec(start=1, end=3, rate=0.5, selection=selection).resolved(6)
+    plan = draw_plan([route], (B, N), "repa")
     assert plan is not None
+    leg = plan[0]
+    real_BK = torch.ones_like(leg.keep_BK) if leg.real_BK is None else leg.real_BK
     ran: dict[int, Tensor] = {}
 
     def block_of(l: int) -> Callable[..., Tensor]:
-        def run(h: Tensor, c: Tensor, positions: Tensor | None) -> Tensor:
+        def run(h: Tensor, *_: Any) -> Tensor:
             ran[l] = torch.tanh(h * (l + 2))
             return ran[l]
 
@@ -57,8 +64,7 @@ def test_the_loss_is_the_mean_cosine_over_tokens_that_ran_the_block(block: int) 
     spec = RepaSpec(encoder="fashion16-v1", block=block, weight=0.5)
     found = Alignment(spec, features, projector, side=4).loss(streams, x, plan).detach()
     for b in range(B):
-        places = plan[0].keep_BK[b].tolist() if 1 <= block <= 3 else list(range(N))
-        assert len(places) == ran[block].shape[1]
+        places = leg.keep_BK[b, real_BK[b].bool()].tolist() if 1 <= block <= 3 else range(N)
         cosines = [
             F.cosine_similarity(projector(ran[block][b, k]), features(x, 4)[b, n], dim=0)
             for k, n in enumerate(places)
