@@ -10,6 +10,12 @@ from pathlib import Path
 import pandas as pd
 
 from analysis import paper, readings
+from analysis.cells import (
+    cell_gaps,
+    draw_cell_gaps,
+    draw_named_gaps,
+    with_the_baselines_loss,
+)
 from analysis.gap_and_quality import draw_gap_and_quality, gap_and_quality
 from analysis.loss_gap import (
     draw_gap_by_length,
@@ -65,7 +71,10 @@ def all_figures(lab: Lab, frame: pd.DataFrame, history: pd.DataFrame) -> Drawn:
     Gives (file name, what it says, figure), those of the whole sweep first.
     """
     yield from _sweep_figures(lab, frame)
-    for panel, trials in panels(frame):
+    parts = panels(frame)
+    if len(parts) > 1:
+        yield from _setting_figures(frame, history)
+    for panel, trials in parts:
         suffix = slug(f"-{panel}") if panel else ""
         for name, reading, drawn in _panel_figures(lab, trials, history):
             yield name + suffix, reading, drawn
@@ -102,6 +111,24 @@ def _panel_figures(lab: Lab, frame: pd.DataFrame, history: pd.DataFrame) -> Draw
         draw_gap_over_steps(curves, ax)
         yield "gap_over_steps", readings.of_gap_over_steps(curves), fig
     yield from _similarity_figures(lab, frame)
+
+
+def _setting_figures(frame: pd.DataFrame, history: pd.DataFrame) -> Drawn:
+    """All cells of a sweep whose axes are more than the route's, side by side."""
+    for metric in (GAP_HELDOUT, *_sample_metrics(frame)):
+        if metric not in frame or frame[metric].notna().sum() < 2:
+            continue
+        gaps = cell_gaps(frame, metric)
+        fig, axes = figure(width=PAGE, height=1.0 + 0.18 * len(gaps.names), columns=2)
+        draw_cell_gaps(gaps, axes)
+        end = "" if metric == GAP_HELDOUT else f"-{slug(metric)}"
+        yield f"cells{end}", "Every cell of the sweep, with its cost beside it.", fig
+    comparable = with_the_baselines_loss(frame)
+    curves = gap_over_steps(comparable, history) if len(comparable) > 1 else None
+    if curves is not None and curves.names:
+        fig, (ax,) = figure(width=PAGE, height=max(2.2, 0.5 + 0.13 * len(curves.names)))
+        draw_named_gaps(curves, ax)
+        yield "gap_over_steps_all", "The gap of every cell over training.", fig
 
 
 def _placement_figures(frame: pd.DataFrame, metric: str) -> Drawn:
