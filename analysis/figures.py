@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis import paper
+from analysis.guidance_costs import draw_guidance_costs, guidance_costs
 from analysis.loss_gap import (
     draw_gap_by_length,
     draw_gap_over_steps,
@@ -47,6 +48,8 @@ def write_figures(lab: Lab, sweep: str) -> list[Path]:
         suffix = re.sub(r"[^\w.=+-]+", "-", f"-{panel}") if panel else ""
         for name, drawn in _figures(lab, trials, history):
             paths += save(drawn, folder.figures, name + suffix)
+    for name, drawn in _guidance_figures(frame):
+        paths += save(drawn, folder.figures, name)
     return [*paths, *_write_ranking(frame, folder.figures)]
 
 
@@ -87,6 +90,19 @@ def _placement_figures(frame: pd.DataFrame, metric: str) -> Drawn:
         draw_route_bars(drawn, ax)
         ax.set_title(title)
     yield f"route_bars{slug}", fig
+
+
+def _guidance_figures(frame: pd.DataFrame) -> Drawn:
+    """Quality against cost for sweeps that sample the same runs in several ways."""
+    planned = [c for c in frame.attrs["planned"] if " w=" in c and not c.startswith("cost/")]
+    for metric in dict.fromkeys(column.split(" ")[0] for column in planned):
+        costs = guidance_costs(frame, metric)
+        if len(costs.points) < 3 or len(costs.cells) > 4:
+            continue
+        columns = len(costs.cells)
+        fig, axes = figure(width=1.2 + 1.9 * columns, height=2.4, columns=columns)
+        draw_guidance_costs(costs, axes)
+        yield f"guidance-{re.sub(r'[^a-zA-Z0-9]+', '-', metric)}", fig
 
 
 def _similarity_figures(lab: Lab, frame: pd.DataFrame) -> Drawn:
