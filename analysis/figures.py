@@ -17,6 +17,7 @@ from analysis.cells import (
     with_the_baselines_loss,
 )
 from analysis.gap_and_quality import draw_gap_and_quality, gap_and_quality
+from analysis.guidance_costs import draw_guidance_costs, guidance_costs
 from analysis.loss_gap import (
     draw_gap_by_length,
     draw_gap_over_steps,
@@ -71,6 +72,7 @@ def all_figures(lab: Lab, frame: pd.DataFrame, history: pd.DataFrame) -> Drawn:
     Gives (file name, what it says, figure), those of the whole sweep first.
     """
     yield from _sweep_figures(lab, frame)
+    yield from _guidance_figures(frame)
     parts = panels(frame)
     if len(parts) > 1:
         yield from _setting_figures(frame, history)
@@ -151,6 +153,20 @@ def _placement_figures(frame: pd.DataFrame, metric: str) -> Drawn:
         draw_route_bars(drawn, ax)
         ax.set_title(title)
     yield f"route_bars{end}", f"{reading} {readings.of_agreement(bars)}", fig
+
+
+def _guidance_figures(frame: pd.DataFrame) -> Drawn:
+    """Quality against cost for sweeps that sample the same runs in several ways."""
+    planned = [c for c in frame.attrs["planned"] if " w=" in c and not c.startswith("cost/")]
+    for metric in dict.fromkeys(column.split(" ")[0] for column in planned):
+        costs = guidance_costs(frame, metric)
+        if len(costs.points) < 3 or len(costs.cells) > 4:
+            continue
+        columns = len(costs.cells)
+        fig, axes = figure(width=1.2 + 1.9 * columns, height=2.4, columns=columns)
+        draw_guidance_costs(costs, axes)
+        said = "Each guidance by what an image costs and how good the images are."
+        yield f"guidance-{slug(metric)}", said, fig
 
 
 def _similarity_figures(lab: Lab, frame: pd.DataFrame) -> Drawn:
