@@ -93,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     dashboard = _command(kinds, "dashboard", "watch sweeps in the browser", "dashboard")
     dashboard.add_argument("--host", default="127.0.0.1", help="address to listen on (loopback)")
     dashboard.add_argument("--port", type=int, default=8600)
+    _recommend(_command(kinds, "recommend", "a rule for routes", "recommend route_placement"))
     _cost(_command(kinds, "cost", "parameters, MACs, FLOPs, speed-up", 'cost --route "2->B-4"'))
     sync = _command(kinds, "sync", "rebuild the MLflow store from the records", "sync")
     sync.add_argument("names", metavar="SWEEP", nargs="*", help="all sweeps where absent")
@@ -139,6 +140,16 @@ def _evaluate(command: argparse.ArgumentParser) -> None:
     command.add_argument("evaluations", nargs="*", help="e.g. fd@5k; those of the plan if absent")
     command.add_argument("--device", help="cpu, cuda, cuda:1, ...")
     command.add_argument("--threads", type=int, default=1, help="CPU threads (1)")
+    _json(command)
+
+
+def _recommend(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", metavar="SWEEP", help="a sweep over placements")
+    command.add_argument("--metric", default="gap/heldout", help="what decides (gap/heldout)")
+    command.add_argument(
+        "--cheapest", action="store_true", help="the fewest FLOPs within the best set"
+    )
+    command.add_argument("--out", help="experiment to write (recommended.yaml in the sweep)")
     _json(command)
 
 

@@ -200,6 +200,25 @@ def dashboard(options: Namespace) -> int:
     return 0
 
 
+def recommend(options: Namespace) -> int:
+    """The rule that a placement sweep supports, how sure it is, and an experiment that uses it."""
+    from pathlib import Path
+
+    from tread_lab import advice
+    from tread_lab.recommend import recommend as recommended
+
+    lab = Lab.at(options.root)
+    found = recommended(lab, options.name, metric=options.metric, cheapest=options.cheapest)
+    path = Path(options.out or lab.sweep(found.sweep).path / "recommended.yaml").absolute()
+    advice.write_experiment(lab, found, path)
+    if options.json:
+        print(json.dumps({**advice.as_tree(found), "experiment": str(path)}, indent=1))
+        return 0
+    for line in (*advice.as_lines(found), f"experiment: {path} (`tread-lab train {path}`)"):
+        print(line)
+    return 0
+
+
 def cost(options: Namespace) -> int:
     """Exact cost of a model under its routes; nothing is built."""
     from tread_lab.engine import cost as costs
