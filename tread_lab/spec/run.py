@@ -211,7 +211,6 @@ class ExecutionSpec:
         keep_checkpoints: newest checkpoints that stay on disk.
         keep_steps: steps after which a checkpoint is written and never removed.
         workers: processes that read data ahead.
-        compile: run the blocks through torch.compile.
     """
 
     micro_batch: int | None = None
@@ -220,7 +219,6 @@ class ExecutionSpec:
     keep_checkpoints: int = 2
     keep_steps: tuple[int, ...] = ()
     workers: int = 0
-    compile: bool = False
 
     def __post_init__(self) -> None:
         _positive(self, "micro_batch", "log_every", "checkpoint_every", "keep_checkpoints")
