@@ -102,6 +102,20 @@ def published_bars() -> RouteBars:
     return RouteBars("delta/FID", 0, 8, tuple(first), tuple(second))
 
 
+def agreement(bars: RouteBars) -> tuple[float, int]:
+    """Spearman's correlation with the published differences, and over how many common routes.
+
+    Only the order is compared: metric, network and data differ. NaN below three routes.
+    """
+    common = [bar for bar in bars.bars if bar.route in paper.FIG8 and np.isfinite(bar.value)]
+    if len(common) < 3:
+        return float("nan"), len(common)
+    ours = pd.Series([bar.value for bar in common]).rank()
+    theirs = pd.Series([paper.FIG8[bar.route] for bar in common]).rank()
+    sign = 1 if lower_is_better(bars.metric.removeprefix("delta/")) else -1
+    return sign * float(ours.corr(theirs)), len(common)
+
+
 def draw_route_bars(bars: RouteBars, ax: Axes) -> None:
     """Both families side by side; better than the baseline is blue, worse is orange."""
     values = np.array([bar.value for bar in bars.bars])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -115,6 +116,30 @@ def save(fig: Figure, folder: Path, name: str) -> list[Path]:
     return paths
 
 
+@dataclass(frozen=True)
+class Picture:
+    """A drawn figure as notebooks and pages show it; small, so that it can be stored with them."""
+
+    png: bytes
+
+    def _repr_png_(self) -> bytes:
+        return self.png
+
+
+def show(fig: Figure, *, dpi: int = 144) -> Picture:
+    """The figure as a picture; what a notebook's cell ends with."""
+    return Picture(as_bytes(fig, "png", dpi=dpi))
+
+
+def as_bytes(fig: Figure, kind: str, *, dpi: int = 144, name: str = "figure") -> bytes:
+    """The figure as `png` or `svg`, the same bytes every time; letters in an SVG are outlines."""
+    buffer = io.BytesIO()
+    metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+    with matplotlib.rc_context({"svg.hashsalt": name}):
+        fig.savefig(buffer, format=kind, dpi=dpi, metadata=metadata)
+    return buffer.getvalue()
+
+
 def centred(values: NDArray[np.float64]) -> Normalize:
     """Colours for differences: white is zero, both signs reach equally far."""
     reach = _largest(values) or 1.0
@@ -148,11 +173,16 @@ def label(metric: str) -> str:
         "gap/route": "routed less dense loss",
         "heldout/loss": "held-out loss",
         "cost/train_flops": "training FLOPs",
+        "cost/train_seconds": "training seconds",
+        "throughput/images_per_s": "images per second",
     }
     if metric in known:
         return known[metric]
     if metric.startswith("delta/"):
         return f"Δ {label(metric.removeprefix('delta/'))}"
+    metric, _, told = metric.partition(" ")
+    if told:
+        return f"{label(metric)}, {told}"
     name, at, rest = metric.partition("@")
     name = "FD" + name[2:] if name.startswith("fd[") else name.upper() if name == "fid" else name
     long = len(name) + len(rest) > 20
@@ -171,6 +201,23 @@ def state_legend(states: Iterable[str]) -> list[Patch]:
         Patch(fc="white", ec=GREY, lw=0.5, hatch=look.hatch, label=f"{look.letter} {text}")
         for text, look in looks.items()
     ]
+
+
+def mark_state(ax: Axes, x: float, state: str) -> None:
+    """A hatched plate with the state's letter at the lower edge, where there is no number."""
+    look = STATE_LOOKS[state]
+    plate = {"fc": "white", "ec": GREY, "lw": 0.5, "hatch": look.hatch, "pad": 2.5}
+    below = ax.get_xaxis_transform()
+    ax.text(x, 0.05, "  ", transform=below, ha="center", va="center", fontsize=6.5, bbox=plate)
+    inner = {"fc": "white", "ec": "none", "pad": 0.6}
+    ax.text(
+        x, 0.05, look.letter, transform=below, ha="center", va="center", fontsize=6.5, bbox=inner
+    )
+
+
+def arrow(text: str) -> str:
+    """A route as figures write it: `2->8` with a real arrow."""
+    return text.replace("->", r"$\to$")
 
 
 def ink_on(colour: Sequence[float]) -> str:

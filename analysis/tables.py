@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from analysis.style import power_of_ten
@@ -9,15 +11,21 @@ from tread_lab.frames import COUNT, HIGH, LOW, UNIT, cells_frame
 from tread_lab.records.names import GAP_HELDOUT, TRAIN_FLOPS, lower_is_better
 from tread_lab.spec.errors import UserError, suggest
 
+OF_DENSE = "cost/of_dense"
+
 
 def ranking(
-    frame: pd.DataFrame, metric: str = GAP_HELDOUT, *, gap: str = GAP_HELDOUT
+    frame: pd.DataFrame,
+    metric: str = GAP_HELDOUT,
+    *,
+    gap: str = GAP_HELDOUT,
+    beside: Sequence[str] = (),
 ) -> pd.DataFrame:
     """One row a cell, best first by `metric`; cells that did not complete follow without numbers.
 
     Columns: rank, route, the other axes, value (of `metric`), gap, gap_low, gap_high, n, unit (of
-    the gap's interval), flops (training FLOPs over the baseline's), state, reason. A baseline is
-    ranked among the trials; its gap is 0 by definition.
+    the gap's interval), flops (training FLOPs over the baseline's), the metrics `beside`, state,
+    reason. A baseline is ranked among the trials; its gap is 0 by definition.
 
     Raises:
         UserError: no such metric.
@@ -25,6 +33,8 @@ def ranking(
     if metric not in frame:
         known = [c for c in frame.columns if ("/" in c or "@" in c) and ":" not in c]
         raise UserError(f"no metric {metric!r} in this sweep{suggest(metric, known)}")
+    if TRAIN_FLOPS in frame:
+        frame = frame.assign(**{OF_DENSE: _of_dense(frame)})
     cells = cells_frame(frame)
     done = cells["state"] == "completed"
     axes = [a for a in frame.attrs.get("axes", ()) if a not in ("start", "end", "route", "routes")]
@@ -41,8 +51,9 @@ def ranking(
         if metric == gap:
             table.loc[baselines, "value"] = 0.0
     if TRAIN_FLOPS in cells:
-        dense = cells.loc[cells["role"] == "baseline", TRAIN_FLOPS].mean()
-        table["flops"] = (cells[TRAIN_FLOPS] / dense).where(done)
+        table["flops"] = cells[OF_DENSE].where(done)
+    for other in beside:
+        table[other] = cells[other].where(done)
     table["state"], table["reason"] = cells["state"], cells["reason"]
     return _ranked(table, ascending=lower_is_better(metric))
 
@@ -62,6 +73,8 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
             texts["FLOPs / dense"] = table["flops"].map(lambda x: "" if pd.isna(x) else f"{x:.2f}")
         elif column == "unit":
             texts["interval over"] = [_over(n, unit) for n, unit in zip(table["n"], table["unit"])]
+        elif "@" in column or "/" in column:
+            texts[column] = table[column].map(_number)
         elif column not in ("value", "gap_low", "gap_high", "n", "reason"):
             texts[column] = table[column].map(lambda x: "" if pd.isna(x) else str(x))
     reasons = table["reason"].where(table["reason"] == "", ": " + table["reason"])
@@ -94,6 +107,13 @@ def to_latex(texts: pd.DataFrame) -> str:
         r"\end{tabular}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _of_dense(frame: pd.DataFrame) -> pd.Series[float]:
+    """Training FLOPs of each trial over those of its own baseline; 1 for a baseline."""
+    flops = frame.drop_duplicates("run").set_index("run")[TRAIN_FLOPS]
+    ratio = frame[TRAIN_FLOPS] / frame["baseline"].map(flops).astype(float)
+    return ratio.where(frame["role"] == "trial", frame[TRAIN_FLOPS] / frame[TRAIN_FLOPS])
 
 
 def _ranked(table: pd.DataFrame, *, ascending: bool) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from tread_lab.records import names
 from tread_lab.records.durable import write_json
@@ -69,6 +70,8 @@ class Synthetic:
         states: trials that did not complete; the key is a route or (route, seed).
         seed_shift: added to the true held-out gap, seed by seed; its mean should be zero.
         unguided: also an evaluation of samples without guidance.
+        pictures: also the samples themselves, which the route makes darker.
+        budgets: training steps that are an axis of their own; `steps` alone where empty.
     """
 
     name: str = "placement"
@@ -85,6 +88,8 @@ class Synthetic:
     history: bool = True
     similarity: bool = True
     unguided: bool = False
+    pictures: bool = False
+    budgets: Sequence[int] = ()
 
     @property
     def evaluations(self) -> tuple[EvaluationSpec, ...]:
@@ -117,12 +122,17 @@ def tiny_spec(
 def write_sweep(root: Path, sweep: Synthetic) -> Lab:
     """Write plan, runs, evaluations and logs of `sweep` under `root`; gives the lab back."""
     lab = Lab(root)
-    trials = [_trial(sweep, None, 0.0, seed) for seed in sweep.seeds]
-    baselines = {trial["seed"]: trial["run"] for trial in trials}
-    for route in sweep.routes:
-        for rate in sweep.rates:
-            for seed in sweep.seeds:
-                trials.append({**_trial(sweep, route, rate, seed), "baseline": baselines[seed]})
+    trials, later = [], []
+    for steps in sweep.budgets or (sweep.steps,):
+        part = dataclasses.replace(sweep, steps=steps)
+        dense = {seed: _trial(part, None, 0.0, seed) for seed in sweep.seeds}
+        trials += dense.values()
+        for route in sweep.routes:
+            for rate in sweep.rates:
+                for seed in sweep.seeds:
+                    trial = _trial(part, route, rate, seed)
+                    later.append({**trial, "baseline": dense[seed]["run"]})
+    trials += later
     plan = {
         "format": 1,
         "name": sweep.name,
@@ -137,13 +147,16 @@ def write_sweep(root: Path, sweep: Synthetic) -> Lab:
     for trial in trials:
         cell = trial["cell"]
         route = (cell["start"], cell["end"]) if cell else None
-        _write_run(lab.run(trial["run"]), sweep, route, trial)
+        part = dataclasses.replace(sweep, steps=trial["spec"]["train"]["steps"])
+        _write_run(lab.run(trial["run"]), part, route, trial)
     return lab
 
 
 def _trial(sweep: Synthetic, route: Route | None, rate: float, seed: int) -> dict[str, Any]:
     spec = tiny_spec(route, rate=rate, seed=seed, steps=sweep.steps)
     cell = {} if route is None else {"start": route[0], "end": route[1], "rate": rate}
+    if cell and sweep.budgets:
+        cell["train.steps"] = sweep.steps
     return {
         "run": signature(spec),
         "role": "baseline" if route is None else "trial",
@@ -177,8 +190,8 @@ def _write_run(
         _write_evaluation(run, spec, sweep, route, seed)
     length = 0 if route is None else route[1] - route[0] + 1
     costs = {
-        names.TRAIN_FLOPS: 1e12 * (12 - 0.5 * length),
-        names.TRAIN_SECONDS: 60.0 - 2 * length,
+        names.TRAIN_FLOPS: 1e12 * (12 - 0.5 * length) * sweep.steps / 400,
+        names.TRAIN_SECONDS: (60.0 - 2 * length) * sweep.steps / 400,
         names.IMAGES_PER_S: 400.0 + 20 * length,
     }
     run.finish("completed", step=steps, metrics=costs)
@@ -219,8 +232,13 @@ def _write_evaluation(
         metrics = {names.SIMILARITY: float(np.diag(mean, 1).mean())}
     else:
         weight = spec.sampler.guidance.weight
-        base = {1.0: 4.4, 2.0: 1.8}[weight] + 0.2 * seed
+        base = {1.0: 4.4, 2.0: 1.8}[weight] + 0.2 * seed + late_gap(sweep.steps)
         metrics = {FD: base + (0.0 if route is None else fd_gap(route))}
+        if sweep.pictures:
+            images = sample_images(route)
+            labels = np.arange(len(images)) % 10
+            np.savez(folder.path / "samples.npz", arr_0=images, arr_1=labels)
+            Image.fromarray(np.hstack(list(images[..., 0]))).save(folder.path / "grid.png")
     folder.write(spec, metrics)
 
 
@@ -236,6 +254,19 @@ def held_out_losses(sweep: Synthetic, route: Route | None, seed: int) -> dict[st
     gap = sweep.heldout(route) + sweep.seed_shift.get(seed, 0.0)
     routed = dense + train_gap(route) + _centred(own, shape, 0.004)
     return {"dense": dense + gap + _centred(own, shape, 0.004), "routed": routed, "level": level}
+
+
+def late_gap(steps: int) -> float:
+    """What the Frechet distance falls with training: 0 at 400 steps, halved by doubling them."""
+    return 8.0 * (400 / steps - 1)
+
+
+def sample_images(route: Route | None) -> NDArray[np.uint8]:
+    """16 images of 6x6 whose first pixel is the image's number, darker for longer routes."""
+    length = 0 if route is None else route[1] - route[0] + 1
+    images = np.full((16, 6, 6, 1), 250 - 10 * length, dtype=np.uint8)
+    images[:, 0, 0, 0] = np.arange(16)
+    return images
 
 
 def _centred(generator: np.random.Generator, shape: tuple[int, int], scale: float) -> Array:

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from tread_lab.spec.errors import UserError
@@ -17,6 +18,8 @@ EXAMPLES = """examples:
   tread-lab train tiny --route "2->8" train.steps=500
   tread-lab cost --model DiT-XL/2 --route "2->24" --rate 0.5
   tread-lab status                                   sweeps and runs of this lab
+  tread-lab dashboard                                watch them in the browser, while they run too
+  tread-lab report route_placement                   one HTML file to send to a colleague
   tread-lab ui                                       compare them in MLflow
 
 `key=value` changes any field of a sweep or experiment (Hydra's grammar), e.g. train.lr=3e-4."""
@@ -82,6 +85,15 @@ def _parser() -> argparse.ArgumentParser:
     _json(status)
     figures = _command(kinds, "figures", "draw the paper's figures", "figures route_placement")
     figures.add_argument("name", metavar="SWEEP")
+    report = _command(kinds, "report", "one HTML file about a sweep", "report route_placement")
+    report.add_argument("name", metavar="SWEEP")
+    report.add_argument(
+        "--output", type=Path, help="the file; report.html beside the plan if absent"
+    )
+    dashboard = _command(kinds, "dashboard", "watch sweeps in the browser", "dashboard")
+    dashboard.add_argument("--host", default="127.0.0.1", help="address to listen on (loopback)")
+    dashboard.add_argument("--port", type=int, default=8600)
+    _recommend(_command(kinds, "recommend", "a rule for routes", "recommend route_placement"))
     _cost(_command(kinds, "cost", "parameters, MACs, FLOPs, speed-up", 'cost --route "2->B-4"'))
     sync = _command(kinds, "sync", "rebuild the MLflow store from the records", "sync")
     sync.add_argument("names", metavar="SWEEP", nargs="*", help="all sweeps where absent")
@@ -131,6 +143,16 @@ def _evaluate(command: argparse.ArgumentParser) -> None:
     _json(command)
 
 
+def _recommend(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", metavar="SWEEP", help="a sweep over placements")
+    command.add_argument("--metric", default="gap/heldout", help="what decides (gap/heldout)")
+    command.add_argument(
+        "--cheapest", action="store_true", help="the fewest FLOPs within the best set"
+    )
+    command.add_argument("--out", help="experiment to write (recommended.yaml in the sweep)")
+    _json(command)
+
+
 def _cost(command: argparse.ArgumentParser) -> None:
     command.add_argument("--model", help="e.g. DiT-XL/2; the experiment's where absent")
     command.add_argument("--experiment", help="a base run (b2_imagenet256 with --model)")
@@ -150,7 +172,9 @@ def _execution(command: argparse.ArgumentParser) -> None:
 
 
 def _route(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--route", action="append", help='"2->8", "2->B-4"; again for more')
+    command.add_argument(
+        "--route", action="append", help='"2->8", "2->B-4 by rows"; again for more'
+    )
     command.add_argument("--rate", type=float, help="selection rate, routed share of tokens (0.5)")
 
 

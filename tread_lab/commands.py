@@ -10,11 +10,12 @@ from typing import Any
 
 from tread_lab import config, screen
 from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.records.parents import with_parents
 from tread_lab.spec.decode import decode, encode
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
 from tread_lab.spec.run import RunSpec
-from tread_lab.spec.sweep import Experiment
+from tread_lab.spec.sweep import Experiment, run_of
 
 INTERRUPTED = 130
 
@@ -28,8 +29,9 @@ def sweep(options: Namespace) -> int:
 
     name, spec, experiment = config.load_sweep(options.file, options.overrides)
     device = devices.pick(options.device)
-    plan = plans.make_plan(options.name or name, spec, experiment, devices.facts(device))
     lab = Lab.at(options.root)
+    spec, experiment = (_with_parents(part, lab) for part in (spec, experiment))
+    plan = plans.make_plan(options.name or name, spec, experiment, devices.facts(device))
     if options.json and options.plan:
         print(json.dumps(plans.to_tree(plan)))
         return 0
@@ -79,20 +81,22 @@ def _conclude(options: Namespace, lab: Lab, name: str, *, changed: bool) -> int:
 def train(options: Namespace) -> int:
     """Train one run and measure it as its experiment says."""
     from tread_lab.sweep.execute import InlineExecutor, Interrupted
+    from tread_lab.sweep.family import with_ancestors
     from tread_lab.sweep.preflight import preflight
     from tread_lab.sweep.trial import Task, is_complete
 
-    experiment = config.load_experiment(options.experiment, options.overrides)
-    spec = _run_spec(experiment, options)
     lab = Lab.at(options.root)
+    experiment = config.load_experiment(options.experiment, options.overrides)
+    spec = _run_spec(_with_parents(experiment, lab), options)
     task = Task(spec, decode_evaluations(experiment.evaluate, experiment.sampler))
     folder = lab.run_of(spec)
     if not is_complete(lab, task):
-        preflight([task], options.device)
+        todo = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
+        preflight(todo, options.device)
         try:
-            with screen.run_progress(spec) as watch:
+            with screen.run_progress(todo) as watch:
                 executor = InlineExecutor(device=options.device, threads=options.threads)
-                executor.run(lab, [task], watch)
+                executor.run(lab, todo, watch)
         except Interrupted:
             screen.say(f"stopped with a checkpoint; the same command continues run {folder.name}")
             return INTERRUPTED
@@ -180,13 +184,49 @@ def figures(options: Namespace) -> int:
     return 0
 
 
+def report(options: Namespace) -> int:
+    """Write one self-contained HTML file about a sweep."""
+    from analysis.report import write_report
+
+    print(write_report(Lab.at(options.root), options.name, options.output))
+    return 0
+
+
+def dashboard(options: Namespace) -> int:
+    """Serve the dashboard of this lab until interrupted."""
+    from dashboards.app import serve
+
+    serve(Lab.at(options.root), host=options.host, port=options.port, say=screen.say)
+    return 0
+
+
+def recommend(options: Namespace) -> int:
+    """The rule that a placement sweep supports, how sure it is, and an experiment that uses it."""
+    from pathlib import Path
+
+    from tread_lab import advice
+    from tread_lab.recommend import recommend as recommended
+
+    lab = Lab.at(options.root)
+    found = recommended(lab, options.name, metric=options.metric, cheapest=options.cheapest)
+    path = Path(options.out or lab.sweep(found.sweep).path / "recommended.yaml").absolute()
+    advice.write_experiment(lab, found, path)
+    if options.json:
+        print(json.dumps({**advice.as_tree(found), "experiment": str(path)}, indent=1))
+        return 0
+    for line in (*advice.as_lines(found), f"experiment: {path} (`tread-lab train {path}`)"):
+        print(line)
+    return 0
+
+
 def cost(options: Namespace) -> int:
     """Exact cost of a model under its routes; nothing is built."""
     from tread_lab.engine import cost as costs
 
     name = options.experiment or ("b2_imagenet256" if options.model else "tiny")
     overrides = [*options.overrides, *([f"model={options.model}"] if options.model else [])]
-    spec = _run_spec(config.load_experiment(name, overrides), options)
+    experiment = _with_parents(config.load_experiment(name, overrides), Lab.at())
+    spec = _run_spec(experiment, options)
     if options.json:
         print(json.dumps(costs.report(spec), indent=1))
     else:
@@ -216,18 +256,23 @@ def ui(options: Namespace) -> int:
     return 0
 
 
+def _with_parents(part: Any, lab: Lab) -> Any:
+    """A sweep or experiment with the runs written out that it names as parents."""
+    return decode(type(part), with_parents(vars(part), lab))
+
+
 def _run_spec(experiment: Experiment, options: Namespace) -> RunSpec:
     """The experiment's run with the routes of `--route` and `--rate`."""
     tree: dict[str, Any] = dict(experiment.run)
     if options.route:
         tree["routes"] = options.route
-    spec = decode(RunSpec, tree)
     if options.rate is None:
-        return spec
+        return run_of(tree)
+    spec = run_of({**tree, "then": None})
     if not spec.routes:
         raise UserError('--rate: there is no route; add --route "2->B-4"')
     routes = [{**encode(route), "rate": options.rate} for route in spec.routes]
-    return decode(RunSpec, {**tree, "routes": routes})
+    return run_of({**tree, "routes": routes})
 
 
 def _executor(options: Namespace) -> Any:

@@ -52,7 +52,7 @@ def load_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
         UserError: no such file, not YAML, or a key that no experiment has.
     """
     tree = _compose(find("experiments", name), overrides)
-    known = {f.name for f in fields(RunSpec)}
+    known = {*(f.name for f in fields(RunSpec)), "then"}
     extra = {"sampler": tree.pop("sampler", {}), "evaluate": tree.pop("evaluate", [])}
     tree.pop("question", None)
     for key in tree:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,24 @@ class _Record:
     costs: dict[str, float] = field(default_factory=dict)
     evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)  # by signature
     losses: dict[str, Path] = field(default_factory=dict)  # by signature
+    folders: int = 0  # evaluations begun, those without numbers too
+
+
+@dataclass
+class Memory:
+    """What earlier readings of a sweep found, so that only what has changed is read again.
+
+    Attributes:
+        records: by run, with the stamp of its folder; only runs that have ended and whose
+            evaluations are whole.
+        parameters: by run, `names.parameters` of its spec.
+    """
+
+    records: dict[str, tuple[_Stamp, _Record]] = field(default_factory=dict)
+    parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+_Stamp = tuple[int, int]  # of result.json and of the folder of evaluations, in nanoseconds
 
 
 @dataclass(frozen=True)
@@ -50,7 +69,9 @@ class _Gaps:
     problem: str = ""
 
 
-def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
+def trials_frame(
+    lab: Lab, sweep: str | SweepFolder, *, memory: Memory | None = None
+) -> pd.DataFrame:
     """One row per trial of the plan, in plan order.
 
     Columns: run, role, seed, state, reason, baseline (the run it is compared with), cell (its axis
@@ -59,15 +80,21 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     and costs. Metric columns are those with `/` or `@` in their name. **Only completed runs have
     numbers**: any other trial is a row with its state and NaN.
 
+    Where a sweep has baselines of several kinds, each has the axis values in which they differ.
+
+    Args:
+        memory: makes the next reading of the same sweep quick.
+
     `frame.attrs["axes"]` lists the axis columns, `frame.attrs["planned"]` those of the evaluations
     that this sweep asked for.
     """
-    plan = _plan(lab, sweep)
-    records = _records(lab, plan)
+    plan = with_baseline_cells(_plan(lab, sweep))
+    memory = Memory() if memory is None else memory
+    records = _records(lab, plan, memory)
     names, gaps = _metric_names(plan, records), _gaps(plan, records)
     frame = pd.DataFrame(
-        _row(trial, records[trial["run"]], gaps[trial["run"], trial["baseline"]], names)
-        for trial in _with_baseline_cells(plan["trials"])
+        _row(trial, records[trial["run"]], gaps[trial["run"], trial["baseline"]], names, memory)
+        for trial in plan["trials"]
     )
     axes = list(dict.fromkeys(axis for trial in plan["trials"] for axis in trial["cell"]))
     metrics = metric_columns(frame)
@@ -80,6 +107,28 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     asked = {column: None for (sig, _), column in names.items() if sig in planned}
     frame.attrs |= {"axes": axes, "planned": list(asked)}
     return frame
+
+
+def with_baseline_cells(plan: dict[str, Any]) -> dict[str, Any]:
+    """The plan; several baselines get the axis values that all trials they serve have in common.
+
+    A sweep over precisions has a dense run in each: these are cells, not seeds of one.
+    """
+    served: dict[str, list[dict[str, Any]]] = {}
+    for trial in plan["trials"]:
+        served.setdefault(trial["baseline"], []).append(trial["cell"])
+    shared = {
+        run: {a: v for a, v in cells[0].items() if all(cell.get(a) == v for cell in cells)}
+        for run, cells in served.items()
+        if run is not None
+    }
+    axes = dict.fromkeys(axis for cell in shared.values() for axis in cell)
+    told = [
+        a for a in axes if a not in ROUTE_AXES and _varies(cell.get(a) for cell in shared.values())
+    ]
+    own = {run: {a: cell[a] for a in told if a in cell} for run, cell in shared.items()}
+    trials = [{**t, "cell": t["cell"] or own.get(t["run"], {})} for t in plan["trials"]]
+    return {**plan, "trials": trials}
 
 
 def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
@@ -166,27 +215,6 @@ def _plan(lab: Lab, sweep: str | SweepFolder) -> dict[str, Any]:
     return plan
 
 
-def _with_baseline_cells(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The trials; several baselines get the axis values that all trials they serve have in common.
-
-    A sweep over precisions has a dense run in each: these are cells, not seeds of one.
-    """
-    served: dict[str, list[dict[str, Any]]] = {}
-    for trial in trials:
-        served.setdefault(trial["baseline"], []).append(trial["cell"])
-    shared = {
-        run: {a: v for a, v in cells[0].items() if all(cell.get(a) == v for cell in cells)}
-        for run, cells in served.items()
-        if run is not None
-    }
-    axes = dict.fromkeys(axis for cell in shared.values() for axis in cell)
-    told = [
-        a for a in axes if a not in ROUTE_AXES and _varies(cell.get(a) for cell in shared.values())
-    ]
-    own = {run: {a: cell[a] for a in told if a in cell} for run, cell in shared.items()}
-    return [{**trial, "cell": trial["cell"] or own.get(trial["run"], {})} for trial in trials]
-
-
 def _varies(values: Iterable[Any]) -> bool:
     return len({repr(value) for value in values}) > 1
 
@@ -195,12 +223,34 @@ def _baseline_label(trial: dict[str, Any]) -> str:
     return f"baseline {cell_label(trial['cell'])}".rstrip()
 
 
-def _records(lab: Lab, plan: dict[str, Any]) -> dict[str, _Record]:
+def _records(lab: Lab, plan: dict[str, Any], memory: Memory) -> dict[str, _Record]:
     """Every run of the plan read once, however many trials share it."""
     names = [trial["run"] for trial in plan["trials"]]
     baselines = [trial["baseline"] for trial in plan["trials"] if trial["baseline"]]
     planned = [signature(spec) for spec in plan.get("evaluate") or ()]
-    return {name: _record(lab.run(name), planned) for name in dict.fromkeys([*names, *baselines])}
+    known = dict.fromkeys([*names, *baselines])
+    return {name: _remembered(lab.run(name), planned, memory) for name in known}
+
+
+def _remembered(run: RunFolder, planned: list[str], memory: Memory) -> _Record:
+    """The record of a run, read only if its folder has changed since it was read whole."""
+    stamp = _stamp(run)
+    known = memory.records.get(run.name)
+    if known is not None and known[0] == stamp:
+        return known[1]
+    record = _record(run, planned)
+    whole = len(record.evaluations) == record.folders
+    if record.state == "completed" and whole and stamp is not None:
+        memory.records[run.name] = (stamp, record)
+    return record
+
+
+def _stamp(run: RunFolder) -> _Stamp | None:
+    try:
+        result = os.stat(run.path / "result.json").st_mtime_ns  # noqa: PTH116 - called often
+        return result, os.stat(run.path / "evaluations").st_mtime_ns  # noqa: PTH116
+    except OSError:
+        return None
 
 
 def _record(run: RunFolder, planned: list[str]) -> _Record:
@@ -223,6 +273,7 @@ def _record(run: RunFolder, planned: list[str]) -> _Record:
         costs=_costs(result),
         evaluations={path.name: done[path] for path in order},
         losses={p.name: p / "losses.npz" for p, kind in kinds.items() if kind == "heldout_loss"},
+        folders=sum(1 for _ in run.path.glob("evaluations/*")),
     )
 
 
@@ -237,13 +288,18 @@ def _row(
     record: _Record,
     gaps: _Gaps,
     names: dict[tuple[str, str], str],
+    memory: Memory,
 ) -> dict[str, Any]:
     values = {
         names[sig, metric]: value
         for sig, tree in record.evaluations.items()
         for metric, value in _numbers(tree).items()
     }
-    known, role = parameters(decode(RunSpec, trial["spec"])), trial["role"]
+    known = memory.parameters.get(trial["run"])
+    if known is None:
+        known = parameters(decode(RunSpec, trial["spec"]))
+        memory.parameters[trial["run"]] = known
+    role = trial["role"]
     return {
         "run": trial["run"],
         "role": role,

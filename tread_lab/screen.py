@@ -24,6 +24,7 @@ from tread_lab.records import names
 from tread_lab.records.layout import Lab, RunFolder, SweepFolder
 from tread_lab.spec.evaluation import SamplesSpec
 from tread_lab.spec.run import RunSpec
+from tread_lab.spec.signature import signature
 from tread_lab.sweep.estimate import Estimate
 from tread_lab.sweep.plan import Plan, load_plan
 from tread_lab.sweep.trial import Report, Task
@@ -48,11 +49,13 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     say(f"{plan.name}: {plan.question}" if plan.question else plan.name)
     cells = {trial.run: trial.cell for trial in plan.trials}
     axes = _further_axes(axis for cell in cells.values() for axis in cell)
-    columns = ("run", "route", "rate", *axes, "seed", "speed-up", "train FLOPs", "state")
+    axes += ["starts_from"] if any(task.spec.init_from for task in tasks) else []
+    titles = (axis.rpartition(".")[2].replace("_", " ") for axis in axes)
+    columns = ("run", "route", "rate", *titles, "seed", "speed-up", "train FLOPs", "state")
     table = Table(*columns, box=None)
     for task in tasks[:_ROWS]:
         about, price = names.parameters(task.spec), cost(task.spec)
-        about = {**cells[lab.run_of(task.spec).name], **about}
+        about = {**cells.get(lab.run_of(task.spec).name, {}), **about}
         settings = [str(about.get(axis, "")) for axis in axes]
         row = [about["route"], about["selection_rate"], *settings, about["seed"]]
         row.append(f"{price.speedup:.2f}x")
@@ -69,9 +72,11 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     if len(samplings) > 2:
         say(f"every run is sampled {len(samplings)} ways: {'; '.join(samplings)}")
     shape = f"{spec.train.steps} steps of {spec.train.batch}"
+    parents = len(tasks) - len({trial.run for trial in plan.trials})
     say(
         f"{len(tasks)} runs of {plan.experiment}, {spec.model.name} on {spec.data.source}, {shape}:"
         f" {baselines} baseline, {len(plan.trials) - baselines} trials"
+        + (f", {parents} parents that others start from" if parents else "")
     )
     say(
         f"{plan.train_flops:.2e} training FLOPs, {_bytes(plan.disk_bytes)} of checkpoints at most;"
@@ -97,7 +102,7 @@ def _estimate(estimate: Estimate, lanes: int) -> str:
 @contextmanager
 def progress(plan: Plan, lab: Lab, todo: Sequence[Task], lanes: int) -> Iterator[Watch]:
     """Live progress of a sweep: a bar and the running trials, or a line now and then."""
-    labels = {trial.run: _label(trial.spec) for trial in plan.trials}
+    labels = {lab.run_of(task.spec).name: _label(task.spec) for task in plan.tasks}
     board = _Board({lab.run_of(task.spec).name: task for task in todo}, labels)
     with _bars(board) if _out.is_terminal else _lines(board) as refresh:
 
@@ -109,12 +114,10 @@ def progress(plan: Plan, lab: Lab, todo: Sequence[Task], lanes: int) -> Iterator
 
 
 @contextmanager
-def run_progress(spec: RunSpec) -> Iterator[Watch]:
-    """Live progress of one run."""
-    from tread_lab.spec.signature import signature
-
-    name = signature(spec)
-    board = _Board({name: Task(spec)}, {name: _label(spec)})
+def run_progress(todo: Sequence[Task]) -> Iterator[Watch]:
+    """Live progress of one run and of those it starts from."""
+    tasks = {signature(task.spec): task for task in todo}
+    board = _Board(tasks, {name: _label(task.spec) for name, task in tasks.items()})
     with _bars(board) if _out.is_terminal else _lines(board) as refresh:
 
         def watch(report: Report) -> None:
@@ -232,6 +235,7 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
         return frame
     ordered = frame.sort_values(shown[0], na_position="last", kind="stable") if shown else frame
     axes = _further_axes(frame.attrs["axes"])
+    axes += ["model"] if frame["model"].nunique() > 1 and "model" not in axes else []
     table = Table("route", "rate", *axes, "seed", *map(escape, shown), "state", box=None)
     for column in table.columns:
         column.no_wrap = True
@@ -385,9 +389,11 @@ def _step(folder: RunFolder) -> int:
 
 def _label(spec: RunSpec) -> str:
     about = names.parameters(spec)
-    if not spec.routes:
-        return f"dense, seed {spec.seed}"
-    return f"{about['route']} at {about['selection_rate']:g}, seed {spec.seed}"
+    parts = [f"{about['route']} at {about['selection_rate']:g}" if spec.routes else "dense"]
+    parts += [str(about["bypass"])] if about["bypass"] else []
+    parts += [f"loss {about['loss']}"] if about["loss"] else []
+    parts += [f"from {str(about['starts_from'])[:6]}"] if spec.init_from else []
+    return ", ".join([*parts, f"seed {spec.seed}"])
 
 
 def _cell(cell: Mapping[str, Any]) -> str:

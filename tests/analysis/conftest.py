@@ -15,7 +15,7 @@ ENDINGS = {(0, 10): "diverged", (7, 8): "failed", (1, 8): "stopped", (0, 3): "pe
 @pytest.fixture(scope="session")
 def paper_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """The 16 published placements, one seed, four of them without a number."""
-    return write_sweep(tmp_path_factory.mktemp("paper"), Synthetic(states=ENDINGS))
+    return write_sweep(tmp_path_factory.mktemp("paper"), Synthetic(states=ENDINGS, pictures=True))
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +37,26 @@ def seeds_frame(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
         similarity=False,
     )
     return trials_frame(write_sweep(tmp_path_factory.mktemp("seeds"), sweep), "placement")
+
+
+@pytest.fixture(scope="session")
+def budget_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Two routes at three budgets with two seeds, sampled with and without guidance; one failed."""
+    sweep = Synthetic(
+        name="budget",
+        routes=((2, 8), (0, 4)),
+        rates=(0.5,),
+        budgets=(100, 200, 400),
+        seeds=(0, 1),
+        states={((0, 4), 1): "failed"},
+        unguided=True,
+        history=False,
+        similarity=False,
+    )
+    return write_sweep(tmp_path_factory.mktemp("budget"), sweep)
+
+
+@pytest.fixture(scope="session")
+def budget_frame(budget_lab: Lab) -> pd.DataFrame:
+    """The rows of `budget_lab`."""
+    return trials_frame(budget_lab, "budget")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.backbones import selective_scan as module
-from tread_lab.backbones.selective_scan import selective_scan
+from tread_lab.backbones.selective_scan import selective_scan, selective_scans
 
 LENGTHS = (1, 2, 7, 8, 9, 24, 37)  # chunks of 8: below, at, above, whole and broken multiples
 
@@ -37,9 +37,10 @@ def operands(N: int, *, batch: int = 3, channels: int = 6, state: int = 4) -> li
     return [t.requires_grad_() for t in (x, delta, A, B, C)]
 
 
+@pytest.mark.parametrize("state", [1, 4, 16])
 @pytest.mark.parametrize("N", LENGTHS)
-def test_chunks_equal_the_sequential_scan_and_its_gradients(N: int) -> None:
-    inputs = operands(N)
+def test_chunks_equal_the_sequential_scan_and_its_gradients(N: int, state: int) -> None:
+    inputs = operands(N, state=state)
     exact = [t.detach().double().requires_grad_() for t in inputs]
     found, expected = selective_scan(*inputs, chunk=8), sequential(*exact)
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
@@ -55,6 +56,18 @@ def test_the_chunk_length_does_not_matter() -> None:
     whole = selective_scan(*inputs, chunk=64)
     for chunk in (1, 7, 16, 50):
         assert torch.equal(selective_scan(*inputs, chunk=chunk), whole)
+
+
+def test_scans_side_by_side_are_scans_alone() -> None:
+    """Two directions have their own decays; together they give what each gives, gradients too."""
+    one, other = operands(20), [t.detach().flip(0).requires_grad_() for t in operands(20)]
+    together = selective_scans([tuple(one), tuple(other)], chunk=8)  # type: ignore[list-item]
+    for found, scan in zip(together, (one, other)):
+        alone = selective_scan(*scan, chunk=8)
+        assert torch.equal(found, alone)
+        slopes = torch.autograd.grad(found.sum(), scan, retain_graph=True)
+        for slope, want in zip(slopes, torch.autograd.grad(alone.sum(), scan)):
+            torch.testing.assert_close(slope, want, rtol=1e-5, atol=1e-6)
 
 
 def test_long_decays_and_large_steps_stay_finite() -> None:

@@ -40,7 +40,7 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     "no such device": ({}, "train tiny --device gpu", "no such device"),
     "no data": ({}, "train s2_imagenet256", "data.path"),
     "data elsewhere": ({}, "train s2_imagenet256 data.path=nowhere", "nowhere"),
-    "missing sweep file": ({}, "sweep placement.yaml", "did you mean 'route_placement'"),
+    "missing sweep file": ({}, "sweep route_placment.yaml", "did you mean 'route_placement'"),
     "bad YAML": ({"s.yaml": "experiment: [tiny\nseeds: 3"}, "sweep s.yaml", "not valid YAML"),
     "empty file": ({"s.yaml": ""}, "sweep s.yaml", "s.yaml"),
     "a list": ({"s.yaml": "- 1\n- 2"}, "sweep s.yaml", "key: value"),

@@ -172,10 +172,17 @@ def test_a_scan_takes_rows_only(model: str, selection: str) -> None:
         run(model, selection=selection)
     assert str(error.value) == (
         f"routes[0].selection: {selection} tears the rows that a scan reads in order;"
-        " write selection: rows"
+        " write selection: rows, or `2->8 by rows`"
     )
     run(model, selection="rows")
     assert run(model, selection=selection, rate=0).routes == ()
+
+
+def test_a_selection_may_stand_in_the_shorthand() -> None:
+    assert decode(RouteSpec, "2->B-4 by rows") == RouteSpec(start=2, end="B-4", selection="rows")
+    assert decode(RouteSpec, "2->8").selection == "random"
+    with pytest.raises(UserError, match="selection: 'row' is not one of random, rows"):
+        decode(RouteSpec, "2->8 by row")
 
 
 def test_a_rate_that_routes_nothing_is_refused() -> None:

@@ -32,6 +32,11 @@ def test_a_custom_size_names_its_heads_where_there_is_attention() -> None:
             decode(ModelSpec, wrong)
 
 
+def test_a_custom_mamba_may_name_its_state() -> None:
+    assert decode(ModelSpec, "Mamba-12x32x4/2").state == 4
+    assert decode(ModelSpec, "Mamba-12x32/2").state == 16
+
+
 def test_lightning_is_dit_with_all_four_options() -> None:
     options: dict[str, Any] = {"norm": "rms", "mlp": "swiglu", "rope": True, "qk_norm": True}
     dit = decode(ModelSpec, "DiT-XL/1")

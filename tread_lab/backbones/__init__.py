@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from torch import nn
 
+from tread_lab.backbones.bypass import build_re_entry
 from tread_lab.backbones.dit import DiT
 from tread_lab.backbones.mamba import DiffusionMamba
 from tread_lab.backbones.rwkv import DiffusionRWKV
@@ -15,7 +16,8 @@ def build_backbone(spec: RunSpec) -> nn.Module:
     data = spec.data
     shape = {"channels": data.channels, "size": data.size, "classes": data.classes}
     network = {"dit": DiT, "rwkv": DiffusionRWKV, "mamba": DiffusionMamba}[spec.model.backbone]
-    return network(spec.model, **shape, fp32_blocks=fp32_blocks(spec))
+    re_enter = build_re_entry(spec)
+    return network(spec.model, **shape, fp32_blocks=fp32_blocks(spec), re_enter=re_enter)
 
 
 def fp32_blocks(spec: RunSpec) -> Collection[int]:

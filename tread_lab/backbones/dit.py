@@ -21,6 +21,7 @@ from tread_lab.backbones.parts import (
     rotary_positions,
     sincos_positions,
 )
+from tread_lab.routing.re_entry import IDENTITY, ReEntry
 from tread_lab.routing.select import RoutePlan
 from tread_lab.routing.walk import Observer, walk
 from tread_lab.spec.run import ModelSpec
@@ -64,13 +65,21 @@ class DiTBlock(nn.Module):
 
 
 class FinalLayer(nn.Module):
-    """Modulated norm and the linear map to pixels of a patch."""
+    """Modulated norm and the linear map to pixels of a patch; conditioned by c of width `cond`."""
 
-    def __init__(self, width: int, patch: int, channels: int, *, norm: str = "layer") -> None:
+    def __init__(
+        self,
+        width: int,
+        patch: int,
+        channels: int,
+        *,
+        norm: str = "layer",
+        cond: int | None = None,
+    ) -> None:
         super().__init__()
         self.norm_final = build_norm(norm, width)
         self.linear = nn.Linear(width, patch * patch * channels)
-        self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(width, 2 * width))
+        self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(cond or width, 2 * width))
 
     def forward(self, x_BND: Tensor, c_BD: Tensor) -> Tensor:
         shift_BD, scale_BD = self.adaLN_modulation(c_BD).chunk(2, dim=1)
@@ -100,6 +109,7 @@ class DiT(nn.Module):
     Args:
         fp32_blocks: blocks that stay in fp32 under autocast.
         out_channels: channels of the output; published checkpoints have 2 C (learned variance).
+        re_enter: what stands at the end of a route; it may have parameters of its own.
     """
 
     rotary_1NP: Tensor | None
@@ -113,6 +123,7 @@ class DiT(nn.Module):
         classes: int,
         fp32_blocks: Collection[int] = (),
         out_channels: int | None = None,
+        re_enter: ReEntry = IDENTITY,
     ) -> None:
         super().__init__()
         self.spec, self.classes = spec, classes
@@ -129,6 +140,12 @@ class DiT(nn.Module):
         table = rotary_positions(self.side, spec.width // spec.heads)[None] if spec.rope else None
         self.register_buffer("rotary_1NP", table, persistent=False)
         self._initialise()
+        self.re_enter = re_enter  # after the rest: it has initialised itself
+        if re_enter.width is not None:
+            with torch.random.fork_rng(devices=[]):  # the rest starts as without it
+                last = FinalLayer(re_enter.width, spec.patch, self.out_channels, cond=spec.width)
+                self.final_layer = last
+                self._initialise_linears("final_layer")
 
     def block(self, l: int) -> nn.Module:
         """Block l; other backbones build theirs here."""
@@ -153,7 +170,14 @@ class DiT(nn.Module):
         rotary_1NP = self.rotary_1NP
         rotary_BNP = None if rotary_1NP is None else rotary_1NP.expand(len(x_BND), -1, -1)
         x_BND = walk(
-            self.blocks, x_BND, c_BD, rotary_BNP, plan=plan, fp32=self.fp32_blocks, observe=observe
+            self.blocks,
+            x_BND,
+            c_BD,
+            rotary_BNP,
+            plan=plan,
+            fp32=self.fp32_blocks,
+            observe=observe,
+            re_enter=self.re_enter,
         )
         return self._unpatchify(self.final_layer(x_BND, c_BD))
 
@@ -166,22 +190,26 @@ class DiT(nn.Module):
     def _initialise(self) -> None:
         """Xavier linears, zero biases, N(0, .02) tables; `adaln_zero` then zeroes modulations and
         output, `official_code` zeroes them before Xavier, which overwrites the zeros again."""
-        for linear in self._linears():
-            nn.init.xavier_uniform_(linear.weight)
-            if linear.bias is not None:
-                nn.init.zeros_(linear.bias)
+        self._initialise_linears()
         nn.init.xavier_uniform_(self.x_embedder.proj.weight.view(self.spec.width, -1))
         assert self.x_embedder.proj.bias is not None
         nn.init.zeros_(self.x_embedder.proj.bias)
         nn.init.normal_(self.y_embedder.embedding_table.weight, std=0.02)
         for linear in self._linears("t_embedder"):
             nn.init.normal_(linear.weight, std=0.02)
-        if self.spec.init == "adaln_zero":
-            for linear in self._linears("adaLN_modulation", "final_layer"):
-                nn.init.zeros_(linear.weight)
         for module in self.modules():
             if isinstance(module, SelfInitialised):
                 module.initialise()
+
+    def _initialise_linears(self, *parts: str) -> None:
+        """All linear maps, or those below a module called one of `parts`."""
+        for linear in self._linears(*parts):
+            nn.init.xavier_uniform_(linear.weight)
+            if linear.bias is not None:
+                nn.init.zeros_(linear.bias)
+        if self.spec.init == "adaln_zero":
+            for linear in self._linears("adaLN_modulation", "final_layer"):
+                nn.init.zeros_(linear.weight)
 
     def _linears(self, *parts: str) -> list[nn.Linear]:
         """The linear maps below any module called one of `parts`, or all of them."""

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from tread_lab.backbones.dit import DiT
 from tread_lab.backbones.parts import SelfInitialised, build_norm, modulate
-from tread_lab.backbones.selective_scan import selective_scan
+from tread_lab.backbones.selective_scan import selective_scans
 
 EXPAND = 2  # E / D
 TAPS = 4  # tokens that the causal convolution sees
 
 
 class Direction(SelfInitialised):
-    """Convolution and selective scan of one reading direction; names as in Mamba."""
+    """What one reading direction does to its tokens before and after the scan; Mamba's names."""
 
     def __init__(self, channels: int, rank: int, state: int) -> None:
         super().__init__()
@@ -30,12 +30,12 @@ class Direction(SelfInitialised):
         self.A_log = nn.Parameter(torch.empty(channels, state))
         self.D = nn.Parameter(torch.empty(channels))
 
-    def forward(self, x_BNE: Tensor) -> Tensor:
+    def forward(self, x_BNE: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """The operands of the scan: tokens, step sizes, A, B and C."""
         x_BNE = F.silu(causal_convolution(x_BNE, self.conv1d.weight, self.conv1d.bias))
         step, B, C = self.x_proj(x_BNE).split((self.rank, self.state, self.state), dim=2)
         delta_BNE = F.softplus(self.dt_proj(step))
-        y_BNE = selective_scan(x_BNE, delta_BNE, -self.A_log.float().exp(), B, C)
-        return torch.addcmul(y_BNE, x_BNE, self.D)
+        return x_BNE, delta_BNE, -self.A_log.float().exp(), B, C
 
     @torch.no_grad()
     def initialise(self) -> None:
@@ -62,7 +62,10 @@ class Mixer(nn.Module):
 
     def forward(self, x_BND: Tensor) -> Tensor:
         x_BNE, gate_BNE = self.in_proj(x_BND).chunk(2, dim=2)
-        y_BNE = self.forwards(x_BNE) + self.backwards(x_BNE.flip(1)).flip(1)
+        there, back = self.forwards(x_BNE), self.backwards(x_BNE.flip(1))
+        y_there, y_back = selective_scans([there, back])
+        y_there = torch.addcmul(y_there, there[0], self.forwards.D)
+        y_BNE = y_there + torch.addcmul(y_back, back[0], self.backwards.D).flip(1)
         out: Tensor = self.out_proj(y_BNE * F.silu(gate_BNE))
         return out
 

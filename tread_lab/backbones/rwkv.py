@@ -110,7 +110,7 @@ class DiffusionRWKV(DiT):
 
     Left out of the published network: its long skips, which would jump over the ends of a route,
     and the affine part of its norms, which the modulation has. With 12 blocks of width 952 it has
-    TREAD's 210M parameters (210.6M); TREAD does not give the width.
+    TREAD's 210M parameters (210.7M); TREAD does not give the width.
     """
 
     def block(self, l: int) -> nn.Module:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -34,20 +34,32 @@ def selective_scan(
         delta_BNE: positive step sizes.
         A_ES: negative decay rates, so that no exponential exceeds 1.
     """
+    return selective_scans([(x_BNE, delta_BNE, A_ES, B_BNS, C_BNS)], chunk=chunk)[0]
+
+
+def selective_scans(
+    scans: Sequence[tuple[Tensor, Tensor, Tensor, Tensor, Tensor]], *, chunk: int = CHUNK
+) -> list[Tensor]:
+    """Several scans of equal shape, each as `selective_scan` has it, in one go."""
+    x_BNE = scans[0][0]
     kernel = fused_scan() if x_BNE.is_cuda else None
     with torch.autocast(x_BNE.device.type, enabled=False):
-        x, delta, A, B, C = (t.float() for t in (x_BNE, delta_BNE, A_ES, B_BNS, C_BNS))
-        if kernel is None:
-            y_BNE = _chunked(x, delta, A, B, C, chunk)
+        exact = [tuple(t.float() for t in scan) for scan in scans]
+        if kernel is not None:
+            found = [through(kernel, *scan) for scan in exact]
         else:
-            y_BNE = through(kernel, x, delta, A, B, C)
-    return y_BNE.to(x_BNE.dtype)
+            found = list(_chunked(exact, chunk))
+    return [y_BNE.to(x_BNE.dtype) for y_BNE in found]
 
 
-def _chunked(x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, chunk: int) -> Tensor:
-    x, delta, B, C = (t.transpose(0, 1).contiguous() for t in (x, delta, B, C))
-    y_NBE: Tensor = _Scan.apply(x, delta, A.t().contiguous(), B, C, chunk)
-    return y_NBE.transpose(0, 1)
+def _chunked(scans: Sequence[tuple[Tensor, ...]], chunk: int) -> tuple[Tensor, ...]:
+    """The scans side by side as one batch, time first; each sample has the decays of its scan."""
+    x, delta, A, B, C = zip(*scans)
+    size = len(x[0])
+    joined = [torch.cat([t.transpose(0, 1) for t in parts], dim=1) for parts in (x, delta, B, C)]
+    A_BSE = torch.cat([A_ES.t().expand(size, -1, -1) for A_ES in A])
+    y_NBE: Tensor = _Scan.apply(*joined[:2], A_BSE, *joined[2:], chunk)
+    return y_NBE.transpose(0, 1).chunk(len(scans))
 
 
 def through(kernel: Fused, x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
@@ -72,12 +84,12 @@ class _Scan(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, chunk: int
     ) -> Tensor:
-        h_BSE, entries, outputs = x.new_zeros((x.shape[1], *A.shape)), [], []
+        h_BSE, entries, outputs = torch.zeros_like(A), [], []
         space = x.new_empty((2, min(chunk, len(x)), *h_BSE.shape))
         for part in _parts(len(x), chunk):
             entries.append(h_BSE)
             _, h_LBSE = _states(space, h_BSE, x[part], delta[part], A, B[part])
-            outputs.append((C[part][:, :, None] @ h_LBSE).squeeze(2))
+            outputs.append(_mixed(C[part], h_LBSE))
             h_BSE = h_LBSE[-1].clone()
         ctx.save_for_backward(x, delta, A, B, C, *entries)
         ctx.chunk = chunk
@@ -94,7 +106,7 @@ class _Scan(torch.autograd.Function):
             g = _adjoint(space[2], grad[part], C[part], decay, carry_BSE)
             dC[part] = (h @ grad[part][..., None]).squeeze(3)
             dB[part] = (g @ (delta[part] * x[part])[..., None]).squeeze(3)
-            from_input = (B[part][:, :, None] @ g).squeeze(2)
+            from_input = _mixed(B[part], g)
             carry_BSE = decay[0] * g[0]
             # g * decay * h_{t-1} is the gradient of the exponent delta_t A
             exponent = decay.mul_(g)
@@ -103,7 +115,7 @@ class _Scan(torch.autograd.Function):
             dx[part] = delta[part] * from_input
             of_delta = torch.mul(exponent, A, out=h).sum(2)
             ddelta[part] = of_delta.addcmul_(x[part], from_input)
-            dA += exponent.mul_(delta[part][:, :, None]).sum((0, 1))
+            dA += exponent.mul_(delta[part][:, :, None]).sum(0)
         return dx, ddelta, dA, dB, dC, None
 
 
@@ -112,15 +124,26 @@ def _parts(n: int, chunk: int) -> list[slice]:
 
 
 def _states(
-    space: Tensor, h_BSE: Tensor, x_LBE: Tensor, delta_LBE: Tensor, A_SE: Tensor, B_LBS: Tensor
+    space: Tensor, h_BSE: Tensor, x_LBE: Tensor, delta_LBE: Tensor, A_BSE: Tensor, B_LBS: Tensor
 ) -> tuple[Tensor, Tensor]:
     """exp(delta A) and the states of a chunk that starts from state h, written into `space`."""
     decay_LBSE, h_LBSE = space[0, : len(x_LBE)], space[1, : len(x_LBE)]
-    torch.mul(delta_LBE[:, :, None], A_SE, out=decay_LBSE).exp_()
+    torch.mul(delta_LBE[:, :, None], A_BSE, out=decay_LBSE).exp_()
     torch.mul(B_LBS[..., None], (delta_LBE * x_LBE)[:, :, None], out=h_LBSE)
     for decay, h in zip(decay_LBSE.unbind(0), h_LBSE.unbind(0)):
         h_BSE = h.addcmul_(decay, h_BSE)
     return decay_LBSE, h_LBSE
+
+
+def _mixed(weight_LBS: Tensor, h_LBSE: Tensor) -> Tensor:
+    """sum_s w_s h_s; matrix products of a few rows are slow on a CPU, so small states are added."""
+    S = weight_LBS.shape[2]
+    if S > 8:
+        return (weight_LBS[:, :, None] @ h_LBSE).squeeze(2)
+    total_LBE = h_LBSE[:, :, 0] * weight_LBS[:, :, :1]
+    for s in range(1, S):
+        total_LBE.addcmul_(h_LBSE[:, :, s], weight_LBS[:, :, s : s + 1])
+    return total_LBE
 
 
 def _adjoint(

@@ -2,7 +2,7 @@
 
 from tread_lab.diffusion.edm import EDM
 from tread_lab.diffusion.flow import Flow
-from tread_lab.diffusion.process import Network, Process
+from tread_lab.diffusion.process import Network, Outcome, Process
 from tread_lab.spec.run import FlowSpec, ProcessSpec
 
 
@@ -11,4 +11,4 @@ def build_process(spec: ProcessSpec) -> Process:
     return Flow(spec) if isinstance(spec, FlowSpec) else EDM(spec)
 
 
-__all__ = ["EDM", "Flow", "Network", "Process", "build_process"]
+__all__ = ["EDM", "Flow", "Network", "Outcome", "Process", "build_process"]

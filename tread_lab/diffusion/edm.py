@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tread_lab.diffusion.process import Network
+from tread_lab.diffusion.process import Network, Outcome
 from tread_lab.spec.evaluation import SamplerSpec
 from tread_lab.spec.run import EDMSpec
 
@@ -40,10 +40,17 @@ class EDM:
 
     def loss(self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
         """lambda(sigma) ||D(x + n; sigma) - x||^2, a mean over elements (eq. 2 and table 1)."""
+        return self.outcome(network, x_BCHW, noise_BCHW, level_B).loss()
+
+    def outcome(
+        self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor
+    ) -> Outcome:
+        """(D - x)^2 and lambda(sigma) = (sigma^2 + sigma_data^2) / (sigma sigma_data)^2."""
         sd = self.spec.sigma_data
         weight_B = (level_B**2 + sd**2) / (level_B * sd) ** 2
-        D = self.predict(network, self.noisy(x_BCHW, noise_BCHW, level_B), level_B)
-        return weight_B * (D - x_BCHW).square().mean(dim=(1, 2, 3))
+        z_BCHW = self.noisy(x_BCHW, noise_BCHW, level_B)
+        D = self.predict(network, z_BCHW, level_B)
+        return Outcome(x_BCHW, z_BCHW, D, (D - x_BCHW).square(), weight_B)
 
     def velocity(self, prediction_BCHW: Tensor, z_BCHW: Tensor, level: Tensor) -> Tensor:
         """dz/dsigma = (z - D) / sigma (eq. 3)."""

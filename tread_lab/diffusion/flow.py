@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tread_lab.diffusion.process import Network
+from tread_lab.diffusion.process import Network, Outcome
 from tread_lab.spec.evaluation import SamplerSpec
 from tread_lab.spec.run import FlowSpec
 
@@ -36,8 +36,17 @@ class Flow:
 
     def loss(self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
         """||v(z_t; t) - (eps - x)||^2, a mean over elements."""
-        v = self.predict(network, self.noisy(x_BCHW, noise_BCHW, level_B), level_B)
-        return (v - (noise_BCHW - x_BCHW)).square().mean(dim=(1, 2, 3))
+        return self.outcome(network, x_BCHW, noise_BCHW, level_B).loss()
+
+    def outcome(
+        self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor
+    ) -> Outcome:
+        """(v - (eps - x))^2 with weight 1; the estimate of x is z - t v."""
+        z_BCHW = self.noisy(x_BCHW, noise_BCHW, level_B)
+        v = self.predict(network, z_BCHW, level_B)
+        error_BCHW = (v - (noise_BCHW - x_BCHW)).square()
+        denoised_BCHW = z_BCHW - level_B[:, None, None, None].to(v) * v
+        return Outcome(x_BCHW, z_BCHW, denoised_BCHW, error_BCHW, torch.ones_like(level_B))
 
     def velocity(self, prediction_BCHW: Tensor, z_BCHW: Tensor, level: Tensor) -> Tensor:
         """dz/dt = v."""

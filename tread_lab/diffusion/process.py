@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
@@ -13,6 +14,28 @@ from tread_lab.spec.evaluation import SamplerSpec
 
 # network(x_BCHW, t_B) -> raw output; labels and route plan are bound by the caller.
 Network = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one forward pass says about a batch, element by element: all a loss can be made of.
+
+    Attributes:
+        clean_BCHW, noisy_BCHW: x0 and z.
+        denoised_BCHW: the estimate of x0.
+        error_BCHW: the squared error that the process trains, without its weight.
+        weight_B: the weight of each sample's noise level.
+    """
+
+    clean_BCHW: Tensor
+    noisy_BCHW: Tensor
+    denoised_BCHW: Tensor
+    error_BCHW: Tensor
+    weight_B: Tensor
+
+    def loss(self) -> Tensor:
+        """loss_B: the weighted error, a mean over all elements of a sample."""
+        return self.weight_B * self.error_BCHW.mean(dim=(1, 2, 3))
 
 
 class Process(Protocol):
@@ -24,6 +47,12 @@ class Process(Protocol):
 
     def loss(self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
         """loss_B: the weighted denoising loss of every sample, a mean over its elements."""
+        ...
+
+    def outcome(
+        self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor
+    ) -> Outcome:
+        """The same forward pass, its errors not yet averaged."""
         ...
 
     def predict(self, network: Network, z_BCHW: Tensor, level_B: Tensor) -> Tensor:

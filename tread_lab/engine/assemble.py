@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tread_lab import draws
 from tread_lab.backbones import build_backbone
 from tread_lab.data.source import Samples, open_data
 from tread_lab.diffusion import Process, build_process
-from tread_lab.engine.checkpoint import load_latest, load_step
+from tread_lab.engine.alignment import Projector
+from tread_lab.engine.checkpoint import Checkpoint, load_latest, load_step
 from tread_lab.records.layout import RunFolder
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.run import RunSpec
@@ -35,6 +36,15 @@ def fresh_network(spec: RunSpec) -> nn.Module:
         return build_backbone(spec)
 
 
+def fresh_projector(spec: RunSpec) -> nn.Module:
+    """REPA's projector initialised from the run's seed; without REPA a module without weights."""
+    if spec.repa is None:
+        return nn.Identity()
+    with torch.random.fork_rng(devices=[]):
+        torch.random.set_rng_state(draws.generator(spec.seed, "projector").get_state())
+        return Projector(spec.model.width, spec.repa.hidden, spec.repa.features)
+
+
 def trained(
     folder: RunFolder, device: torch.device, *, step: int | None = None, weights: str = "ema"
 ) -> Trained:
@@ -43,14 +53,28 @@ def trained(
     Raises:
         UserError: the run has no usable checkpoint.
     """
-    spec = folder.spec()
-    found = load_latest(folder.checkpoints) if step is None else load_step(folder.checkpoints, step)
-    if found is None:
-        raise UserError(f"run {folder.name} has no usable checkpoint in {folder.checkpoints}")
+    spec, found = folder.spec(), _checkpoint(folder, step)
     network = build_backbone(spec)
     network.load_state_dict({**found.part("model"), **found.part(weights)})
     network.requires_grad_(False).eval().to(device)
     return Trained(spec, found.step, network, build_process(spec.process), device)
+
+
+def weights_of(folder: RunFolder, weights: str) -> dict[str, Tensor]:
+    """The state dict of a run's last checkpoint, with EMA or raw weights.
+
+    Raises:
+        UserError: the run has no usable checkpoint.
+    """
+    found = _checkpoint(folder, None)
+    return {**found.part("model"), **found.part(weights)}
+
+
+def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
+    found = load_latest(folder.checkpoints) if step is None else load_step(folder.checkpoints, step)
+    if found is None:
+        raise UserError(f"run {folder.name} has no usable checkpoint in {folder.checkpoints}")
+    return found
 
 
 def data_of(spec: RunSpec, split: str) -> Samples:

@@ -14,6 +14,7 @@ from torch import Tensor
 from tread_lab import draws
 from tread_lab.data.source import Samples
 from tread_lab.routing.select import RoutePlan, draw_plan
+from tread_lab.spec.bypass import SprintBypass
 from tread_lab.spec.run import RunSpec
 
 
@@ -52,24 +53,38 @@ class Batch:
 
 
 class Batches:
-    """Global batches by step: epochs are random orders named by (seed, epoch)."""
+    """Global batches by step: epochs are random orders named by (seed, epoch).
+
+    A run that goes on from another has draws of its own, the same for all that go on with a seed.
+    """
 
     def __init__(self, spec: RunSpec, samples: Samples) -> None:
         self.spec, self.samples = spec, samples
+        generation = len(spec.ancestors)
+        self._name = (spec.seed, *(("stage", generation) if generation else ()))
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.long)
 
     def at(self, step: int) -> Batch:
         """The batch of step 0, 1, ...: pure, so any step may be asked for at any time."""
         spec, B = self.spec, self.spec.train.batch
         x_BCHW, y_B = self.samples.take(self._ids(step))
-        dropped_B = draws.uniform((B,), spec.seed, "drop", step) < spec.train.label_drop
+        dropped_B = draws.uniform((B,), *self._name, "drop", step) < spec.train.label_drop
         return Batch(
             x_BCHW=x_BCHW,
             y_B=torch.where(dropped_B, self.samples.classes, y_B),
-            noise_BCHW=draws.normal(tuple(x_BCHW.shape), spec.seed, "noise", step),
-            u_B=draws.uniform((B,), spec.seed, "level", step),
-            plan=draw_plan(spec.routes, (B, spec.tokens), spec.seed, step),
+            noise_BCHW=draws.normal(tuple(x_BCHW.shape), *self._name, "noise", step),
+            u_B=draws.uniform((B,), *self._name, "level", step),
+            plan=self._plan(step),
         )
+
+    def _plan(self, step: int) -> RoutePlan | None:
+        """The routes of a step, while they are on."""
+        spec = self.spec
+        if step not in spec.routed_steps:
+            return None
+        drop = spec.bypass.path_drop if isinstance(spec.bypass, SprintBypass) else 0.0
+        shape = (spec.train.batch, spec.tokens)
+        return draw_plan(spec.routes, shape, *self._name, step, path_drop=drop)
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
         """Batches of the steps start..stop-1, read ahead by `execution.workers` threads."""
@@ -97,7 +112,7 @@ class Batches:
     def _order_of(self, epoch: int) -> Tensor:
         known, order = self._epoch, self._order
         if known != epoch:
-            order = draws.permutation(len(self.samples), self.spec.seed, "order", epoch)
+            order = draws.permutation(len(self.samples), *self._name, "order", epoch)
             self._epoch, self._order = epoch, order
         return order
 

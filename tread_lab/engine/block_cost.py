@@ -23,6 +23,9 @@ def block_macs(model: ModelSpec, n: int, *, attention: bool = True) -> int:
     Mamba: input and output maps 6 d^2; in each direction the step and state maps
     e (r + 2 s) + r e, the convolution 4 e, the scan 4 e s (delta A, delta x B, a h, C h) per token;
     adaLN 3 d^2.
+
+    Args:
+        attention: count the 2 n^2 d of attention, which some papers leave out.
     """
     d, h = model.width, model.hidden
     if model.backbone == "rwkv":

@@ -50,7 +50,8 @@ def affordable(spec: RunSpec) -> bool:
 def calibrate(spec: RunSpec, device: torch.device) -> Speed:
     """Time a few steps of this run dense and with half of its tokens routed."""
     half = (RouteSpec(start=0, end=spec.model.depth - 1, rate=0.5, selection="rows"),)
-    dense, routed = spec.dense(), dataclasses.replace(spec, routes=half)
+    dense = spec.dense()
+    routed = dataclasses.replace(dense, routes=half)
     slow, fast = _step_seconds(dense, device), _step_seconds(routed, device)
     flops = [cost(s).train_flops / s.train.steps for s in (dense, routed)]
     per_flop = max(slow - fast, 0.2 * slow) / (flops[0] - flops[1])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tread_lab.engine import block_cost
+from tread_lab.engine.bypass_cost import bypass_cost, projector_cost
 from tread_lab.spec.run import ModelSpec, RunSpec
 
 FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
@@ -23,11 +24,17 @@ class Cost:
     """The cost of one run; MACs are of one image's forward pass, as papers count "Gflops" of a DiT.
 
     Attributes:
-        parameters: trainable parameters; routing adds none.
-        positions: values of the fixed position table, stored but not trained.
+        parameters: trainable parameters of the sampled network; routing adds none, a mask decoder
+            or a fusion adds its own.
+        helpers: trainable parameters that are not sampled: REPA's projector.
+        positions: values of fixed tables, stored but not trained.
         tokens: tokens that run each block, from the first block to the last.
+        plain_macs: forward pass of the network without routes and without what a bypass adds.
         dense_macs, routed_macs: forward pass without routes, and under the run's routes.
+        helper_macs: what the projector adds to a dense and to a routed training pass; the frozen
+            encoder's own forward pass is not counted.
         images: training images in all, steps x batch.
+        dense_images: those of the steps in which the routes are off.
         activation_bytes: estimate of what the forward pass of one image keeps for the backward
             pass (fused attention, no recomputation).
         cast_bytes: copies of the weights that a lower precision needs.
@@ -35,29 +42,35 @@ class Cost:
     """
 
     parameters: int
+    helpers: int
     positions: int
     tokens: tuple[int, ...]
+    plain_macs: int
     dense_macs: int
     routed_macs: int
+    helper_macs: tuple[int, int]
     images: int
+    dense_images: int
     activation_bytes: int
     cast_bytes: int
     micro_batch: int
 
     @property
     def speedup(self) -> float:
-        """Dense over routed MACs: an upper bound, reached when arithmetic decides the step time."""
-        return self.dense_macs / self.routed_macs
+        """Plain over routed MACs: an upper bound, reached when arithmetic decides the step time."""
+        return self.plain_macs / self.routed_macs
 
     @property
     def train_flops_per_image(self) -> int:
         """Forward and backward under the routes."""
-        return FLOPS_PER_MAC * TRAIN_PER_FORWARD * self.routed_macs
+        return FLOPS_PER_MAC * TRAIN_PER_FORWARD * (self.routed_macs + self.helper_macs[1])
 
     @property
     def train_flops(self) -> int:
         """All training steps; optimizer and EMA are not counted."""
-        return self.images * self.train_flops_per_image
+        dense = FLOPS_PER_MAC * TRAIN_PER_FORWARD * (self.dense_macs + self.helper_macs[0])
+        routed_images = self.images - self.dense_images
+        return routed_images * self.train_flops_per_image + self.dense_images * dense
 
     @property
     def weights_bytes(self) -> int:
@@ -66,13 +79,14 @@ class Cost:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Weights, their EMA and Adam's two moments."""
-        return self.weights_bytes + 3 * FP32 * self.parameters
+        """Weights, their EMA and Adam's two moments; helpers have no EMA."""
+        return self.weights_bytes + 3 * FP32 * (self.parameters + self.helpers)
 
     @property
     def memory_bytes(self) -> int:
         """Estimate of a device's peak: checkpoint, gradients, casts and activations of a pass."""
-        state = self.checkpoint_bytes + FP32 * self.parameters + self.cast_bytes
+        gradients = FP32 * (self.parameters + self.helpers)
+        state = self.checkpoint_bytes + gradients + self.cast_bytes
         return state + self.micro_batch * self.activation_bytes
 
 
@@ -86,16 +100,24 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False, attention: bool = True) ->
     c_out = spec.data.channels * (2 if learn_sigma else 1)
     tokens = tokens_per_block(spec)
     low = HALF if spec.precision in ("bf16", "fp16") else FP32
-    parameters = _parameters(spec, c_out)
+    added, helper = bypass_cost(spec, c_out, attention=attention), projector_cost(spec)
+    parameters = _parameters(spec, c_out) + added.parameters
+    whole = (spec.tokens,) * spec.model.depth
+    plain_macs = _forward_macs(spec, whole, c_out, attention)
     return Cost(
         parameters=parameters,
-        positions=spec.tokens * spec.model.width,
+        helpers=helper.parameters,
+        positions=spec.tokens * spec.model.width + added.positions,
         tokens=tokens,
-        dense_macs=_forward_macs(spec, (spec.tokens,) * spec.model.depth, c_out, attention),
-        routed_macs=_forward_macs(spec, tokens, c_out, attention),
+        plain_macs=plain_macs,
+        dense_macs=plain_macs + added.macs(spec.tokens),
+        routed_macs=_forward_macs(spec, tokens, c_out, attention) + added.macs(min(tokens)),
+        helper_macs=(helper.macs(spec.tokens), helper.macs(_aligned(spec, tokens))),
         images=spec.train.steps * spec.train.batch,
-        activation_bytes=sum(block_cost.kept_bytes(spec.model, n, low) for n in tokens),
-        cast_bytes=0 if low == FP32 else low * parameters,
+        dense_images=(spec.train.steps - len(spec.routed_steps)) * spec.train.batch,
+        activation_bytes=sum(block_cost.kept_bytes(spec.model, n, low) for n in tokens)
+        + added.activation_bytes(low),
+        cast_bytes=0 if low == FP32 else low * (parameters + helper.parameters),
         micro_batch=min(spec.execution.micro_batch or spec.train.batch, spec.train.batch),
     )
 
@@ -111,6 +133,11 @@ def tokens_per_block(spec: RunSpec) -> tuple[int, ...]:
         for block in route.blocks:
             tokens[block] -= route.routed(spec.tokens)
     return tuple(tokens)
+
+
+def _aligned(spec: RunSpec, tokens: tuple[int, ...]) -> int:
+    """Tokens that REPA aligns under the routes."""
+    return 0 if spec.repa is None else tokens[spec.repa.block_of(spec.model.depth)]
 
 
 def block_macs(n: int, d: int, *, mlp_ratio: float = 4.0, attention: bool = True) -> int:
@@ -161,6 +188,7 @@ def table(spec: RunSpec) -> list[tuple[str, str]]:
     rows = [
         ("model", spec.model.name),
         ("routes", routes),
+        *([] if str(spec.bypass) == "route" else [("bypass", str(spec.bypass))]),
         ("tokens per block", _runs(this.tokens)),
         (
             "parameters",
@@ -201,7 +229,7 @@ def _sizes(found: Cost) -> dict[str, int]:
 def _at_scale(spec: RunSpec, scale: int) -> dict[str, Any]:
     """MACs and speed-up of the same network on images of `scale` times the side."""
     data = dataclasses.replace(spec.data, size=scale * spec.data.size)
-    found = cost(dataclasses.replace(spec, data=data))
+    found = cost(dataclasses.replace(spec, data=data, init_from=None))
     tokens = spec.tokens * scale * scale
     macs = {"dense_macs": found.dense_macs, "routed_macs": found.routed_macs}
     return {"tokens": tokens, **macs, "speedup": found.speedup}
@@ -223,10 +251,8 @@ def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int, attention:
     embeddings = N * p * p * c * d + FREQUENCIES * d + d * d
     final = 2 * d * d + N * d * p * p * c_out
     counts = {n: tokens.count(n) for n in set(tokens)}
-    blocks = (
-        k * block_cost.block_macs(spec.model, n, attention=attention) for n, k in counts.items()
-    )
-    return embeddings + final + sum(blocks)
+    macs = {n: block_cost.block_macs(spec.model, n, attention=attention) for n in counts}
+    return embeddings + sum(k * macs[n] for n, k in counts.items()) + final
 
 
 def _runs(tokens: tuple[int, ...]) -> str:

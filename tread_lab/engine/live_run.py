@@ -17,14 +17,18 @@ from torch import Tensor
 
 from tread_lab.diffusion import build_process
 from tread_lab.engine import checkpoint
-from tread_lab.engine.assemble import data_of, fresh_network
+from tread_lab.engine.alignment import Alignment
+from tread_lab.engine.assemble import data_of, fresh_network, fresh_projector, weights_of
 from tread_lab.engine.batches import Batch, Batches
 from tread_lab.engine.device import check_precision
 from tread_lab.engine.ema import Ema
+from tread_lab.engine.encoder import open_encoder
+from tread_lab.engine.objective import Objective
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
 from tread_lab.records import names
 from tread_lab.records.layout import RunFolder
 from tread_lab.spec.run import RunSpec
+from tread_lab.spec.signature import signature
 
 
 class LiveRun:
@@ -40,24 +44,30 @@ class LiveRun:
         self.spec, self.folder, self.device = spec, folder, device
         self.accelerator = _accelerator(device)
         self.network = fresh_network(spec).to(device)
-        self.process = build_process(spec.process)
         self.batches = Batches(spec, data_of(spec, "train"))
-        self.trainable = {n: p for n, p in self.network.named_parameters() if p.requires_grad}
+        self.projector = fresh_projector(spec).to(device)
+        parts = {"": self.network, "projector.": self.projector}
+        named = ((k + n, p) for k, part in parts.items() for n, p in part.named_parameters())
+        self.trainable = {name: p for name, p in named if p.requires_grad}
         self.optimizer = _adamw(spec, list(self.trainable.values()))
         self.scaler = LossScaler(spec.precision, device)
         self.ema = Ema(self.network, spec.train.ema.at(spec.train.steps))
         self.model = self.accelerator.prepare(self.network)
+        self.objective = self._objective()
         self.step, self.loss, self.overflows = 0, math.nan, 0
         self._window: list[Tensor] = []
         self._clock = _Clock()
         self._writer = folder.log() if self.accelerator.is_main_process else None
 
     def resume(self) -> int:
-        """Take up the newest checkpoint; returns its step, 0 if there is none."""
+        """Take up the newest checkpoint, else the parent's weights; returns the step."""
         found = checkpoint.load_latest(self.folder.checkpoints)
-        if found is not None:
+        if found is None:
+            self._start_from_parent()
+        else:
             self.step, self.loss = found.step, float(found.facts["loss"])
             self.network.load_state_dict(found.part("model"))
+            self.projector.load_state_dict(found.part("projector"))
             self.ema.load(found.part("ema"))
             optimizer = found.part("optimizer")
             checkpoint.load_optimizer(self.optimizer, list(self.trainable), optimizer)
@@ -75,7 +85,7 @@ class LiveRun:
             group["lr"] = lr
         if self.spec.train.clip is not None:
             self.scaler.unscale(self.optimizer)
-            self.accelerator.clip_grad_norm_(self.network.parameters(), self.spec.train.clip)
+            self.accelerator.clip_grad_norm_(self.trainable.values(), self.spec.train.clip)
         skipped = self.scaler.step(self.optimizer)
         self.optimizer.zero_grad(set_to_none=True)
         self.ema.update(skipped)
@@ -92,7 +102,8 @@ class LiveRun:
             stop = min(start + cut, first + share)
             shared = self._gradients_shared(stop == first + share)
             with shared, autocast(self.spec.precision, self.device):
-                loss = self._loss_B(batch.rows(slice(start, stop)).to(self.device)).sum() / share
+                part = batch.rows(slice(start, stop)).to(self.device)
+                loss = self.objective(self.model, part).sum() / share
             self.accelerator.backward(self.scaler.scale(loss))
             total += loss.detach()
         return total
@@ -121,6 +132,7 @@ class LiveRun:
             optimizer = checkpoint.flat_optimizer(self.optimizer, list(self.trainable))
             parts = {"model": self.network.state_dict(), "ema": self.ema.weights}
             parts |= {"optimizer": optimizer, "scaler": self.scaler.state()}
+            parts["projector"] = self.projector.state_dict()
             tensors = {f"{part}/{n}": t for part, flat in parts.items() for n, t in flat.items()}
             if self._window:
                 tensors["window"] = torch.stack(self._window)
@@ -152,13 +164,23 @@ class LiveRun:
         if self._writer is not None:
             self._writer.__exit__(kind, error, tb)
 
-    def _loss_B(self, batch: Batch) -> Tensor:
-        def network(x_BCHW: Tensor, t_B: Tensor) -> Tensor:
-            out: Tensor = self.model(x_BCHW, t_B, batch.y_B, batch.plan)
-            return out
+    def _objective(self) -> Objective:
+        """What is minimised; with REPA the projector is shared among devices like the network."""
+        spec, alignment = self.spec, None
+        if spec.repa is not None:
+            encoder = open_encoder(spec.repa, self.batches.samples, self.device)
+            projector = self.accelerator.prepare(self.projector)
+            side = spec.data.size // spec.model.patch
+            alignment = Alignment(spec.repa, encoder, projector, side=side)
+        return Objective(spec, build_process(spec.process), alignment)
 
-        level_B = self.process.level(batch.u_B)
-        return self.process.loss(network, batch.x_BCHW, batch.noise_BCHW, level_B)
+    def _start_from_parent(self) -> None:
+        """The weights of the run that this one goes on from, in network and EMA alike."""
+        start = self.spec.init_from
+        if start is not None:
+            parent = self.folder.sibling(signature(start.run))
+            self.network.load_state_dict(weights_of(parent, start.weights))
+            self.ema.load({n: p.detach() for n, p in self.network.named_parameters()})
 
     def _gradients_shared(self, last: bool) -> AbstractContextManager[None]:
         """Devices exchange gradients only with the last micro-batch."""

@@ -33,17 +33,18 @@ def call_macs(spec: RunSpec, sampler: SamplerSpec, *, attention: bool = True) ->
 
     def macs(rate: float) -> int:
         if rate not in known:
-            rated = (dataclasses.replace(route, rate=rate) for route in routes)
-            taken = tuple(route for route in rated if route.routed(spec.tokens))
-            run = dataclasses.replace(spec, routes=taken)
-            known[rate] = cost(run, attention=attention).routed_macs
+            taken = (dataclasses.replace(route, rate=rate) for route in routes)
+            active = tuple(route for route in taken if route.routed(spec.tokens))
+            run = dataclasses.replace(spec, routes=active or spec.routes, init_from=None)
+            found = cost(run, attention=attention)
+            known[rate] = found.routed_macs if active else found.dense_macs
         return known[rate]
 
-    found = []
+    calls = []
     for level in called_at(sampler.solver, levels):
         done = progress(place(levels, level), sampler.steps)
-        found.append(sum(macs(term.rate) for term in acting(sampler.guidance, level, done)))
-    return found
+        calls.append(sum(macs(term.rate) for term in acting(sampler.guidance, level, done)))
+    return calls
 
 
 def called_at(solver: str, levels: Tensor) -> list[float]:

@@ -83,6 +83,10 @@ class RunFolder:
     def name(self) -> str:
         return self.path.name
 
+    def sibling(self, name: str) -> RunFolder:
+        """Another run of the same lab."""
+        return RunFolder(self.path.parent / _safe(name))
+
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"

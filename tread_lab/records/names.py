@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from tread_lab.spec.bypass import RouteBypass
 from tread_lab.spec.evaluation import count_label
+from tread_lab.spec.loss import PlainLoss
 from tread_lab.spec.run import RunSpec
+from tread_lab.spec.signature import signature
 
 TRAIN_LOSS = "train/loss"  # mean over the steps since the entry before
 LEARNING_RATE = "train/lr"
@@ -18,12 +21,13 @@ SIMILARITY = "similarity/adjacent"  # mean cosine between neighbouring blocks
 IMAGES_PER_S = "throughput/images_per_s"
 STEP_SECONDS = "throughput/step_seconds"
 TRAIN_FLOPS = "cost/train_flops"  # executed: 3 x forward, routes counted
+FAMILY_FLOPS = "cost/family_flops"  # the same, with those of the runs it descends from
 SAMPLE_FLOPS = "cost/sample_flops"  # one image: all calls of the solver, guidance and routes
 TRAIN_SECONDS = "cost/train_seconds"
 MFU = "cost/mfu"
 PEAK_MEMORY = "cost/peak_memory_bytes"
 
-HIGHER_IS_BETTER = ("is@", "precision", "recall", "throughput/", "cost/mfu")
+HIGHER_IS_BETTER = ("is@", "precision", "recall", IMAGES_PER_S, MFU)
 
 
 def sample_metric(metric: str, extractor: str, count: int) -> str:
@@ -43,7 +47,8 @@ def lower_is_better(name: str) -> bool:
 
 
 def parameters(spec: RunSpec) -> dict[str, str | int | float]:
-    """The flat parameters people filter and sort by; a dense run has empty route columns."""
+    """The flat parameters people filter and sort by; a dense run has empty route columns, and what
+    is as in the paper (bypass, loss, no parent) is empty."""
     routes = spec.routes
     return {
         "model": spec.model.name,
@@ -52,8 +57,17 @@ def parameters(spec: RunSpec) -> dict[str, str | int | float]:
         "route_end": int(routes[0].end) if routes else "",
         "route_length": sum(len(route.blocks) for route in routes),
         "selection_rate": routes[0].rate if routes else 0.0,
+        "bypass": "" if spec.bypass == RouteBypass() else str(spec.bypass),
+        "loss": _loss(spec),
+        "starts_from": signature(spec.init_from.run) if spec.init_from else "",
         "process": spec.process.kind,
         "precision": spec.precision,
         "fp32_block": spec.fp32_block,
         "seed": spec.seed,
     }
+
+
+def _loss(spec: RunSpec) -> str:
+    """What is minimised, where it is more than the plain loss."""
+    parts = [] if spec.loss == PlainLoss() else [str(spec.loss)]
+    return " + ".join([*parts, *([str(spec.repa)] if spec.repa else [])])

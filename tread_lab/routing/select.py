@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -24,21 +24,33 @@ class Leg:
         keep_BK: places of the kept tokens, ascending within each sample.
         real_BK: where samples keep different numbers: which places are kept; the others, at the
             end, are routed tokens that fill up. Absent where all places are kept.
+        dropped_B: samples whose way through the blocks counts for nothing (SPRINT's path-drop).
     """
 
     start: int
     end: int
     keep_BK: Tensor
     real_BK: Tensor | None = None
+    dropped_B: Tensor | None = None
 
     def to(self, device: torch.device) -> Leg:
-        real_BK = None if self.real_BK is None else self.real_BK.to(device, non_blocking=True)
-        return Leg(self.start, self.end, self.keep_BK.to(device, non_blocking=True), real_BK)
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def rows(self, rows: slice) -> Leg:
         """The same leg for some samples of the batch."""
-        real_BK = None if self.real_BK is None else self.real_BK[rows]
-        return Leg(self.start, self.end, self.keep_BK[rows], real_BK)
+        return self._each(lambda tensor: tensor[rows])
+
+    def mask(self, N: int) -> Tensor:
+        """m_BN in {0, 1}: 1 where a token is routed."""
+        kept_BK = torch.ones_like(self.keep_BK) if self.real_BK is None else self.real_BK
+        m_BN = torch.ones(len(self.keep_BK), N, device=self.keep_BK.device)
+        return m_BN.scatter(1, self.keep_BK, 1.0 - kept_BK.float())
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Leg:
+        """The same leg with every tensor changed."""
+        tensors = (self.keep_BK, self.real_BK, self.dropped_B)
+        changed = (None if tensor is None else change(tensor) for tensor in tensors)
+        return Leg(self.start, self.end, *changed)  # type: ignore[arg-type]
 
 
 RoutePlan = tuple[Leg, ...]
@@ -62,15 +74,29 @@ def select(route: RouteSpec, rank_BN: Tensor) -> Leg:
 
 
 def draw_plan(
-    routes: Sequence[RouteSpec], shape: tuple[int, int], *key: int | str
+    routes: Sequence[RouteSpec], shape: tuple[int, int], *key: int | str, path_drop: float = 0.0
 ) -> RoutePlan | None:
     """A plan for a batch of `shape` (B, N); route k ranks by the stream (key, "route", k).
 
     The stream is named by the route's number, not by its blocks, so that all placements of a sweep
     route the same tokens at the same (seed, step).
+
+    Args:
+        path_drop: probability that a sample's way through the routes counts for nothing.
     """
     legs = tuple(select(r, draws.uniform(shape, *key, "route", k)) for k, r in enumerate(routes))
+    if path_drop > 0:
+        dropped_B = draws.uniform(shape[:1], *key, "path_drop") < path_drop
+        legs = tuple(replace(leg, dropped_B=dropped_B) for leg in legs)
     return legs or None
+
+
+def whole_plan(spans: Iterable[tuple[int, int]], x_BND: Tensor) -> RoutePlan | None:
+    """Legs that keep every token: the dense pass through a network whose routes have an end of
+    their own."""
+    B, N, _ = x_BND.shape
+    keep_BN = torch.arange(N, device=x_BND.device).expand(B, N)
+    return tuple(Leg(start, end, keep_BN) for start, end in spans) or None
 
 
 def _units(route: RouteSpec, tokens: int) -> Tensor:

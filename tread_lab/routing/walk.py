@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Iterable
 import torch
 from torch import Tensor
 
-from tread_lab.routing.select import RoutePlan
-from tread_lab.routing.transport import merge, send
+from tread_lab.routing.re_entry import IDENTITY, ReEntry
+from tread_lab.routing.select import RoutePlan, whole_plan
+from tread_lab.routing.transport import send
 
 Block = Callable[..., Tensor]
 Observer = Callable[[int, Tensor], None]
@@ -25,6 +26,7 @@ def walk(
     plan: RoutePlan | None = None,
     fp32: Collection[int] = (),
     observe: Observer | None = None,
+    re_enter: ReEntry = IDENTITY,
 ) -> Tensor:
     """x_BND after all blocks, with some tokens taken around some blocks by `plan`.
 
@@ -35,22 +37,30 @@ def walk(
         positions_BNP: positions of the tokens; they follow their tokens into a route.
         plan: sequential, disjoint legs; None is the dense network.
         fp32: blocks that run without autocast.
-        observe: called with (l, residual stream after block l), kept tokens only inside a route.
+        observe: called with (l, residual stream after block l), kept tokens only inside a route;
+            a re-entry that is a part of the network comes after it.
+        re_enter: makes the stream after a route; by default routed tokens return as they were.
     """
+    if plan is None and re_enter.spans:
+        plan = whole_plan(re_enter.spans, x_BND)
     starts = {leg.start: leg for leg in plan or ()}
-    leg, entry_BND, here = None, x_BND, positions_BNP
+    assert not re_enter.spans or {(l.start, l.end) for l in starts.values()} == {*re_enter.spans}
+    leg, entry_BND, embedded_BND, here = None, x_BND, x_BND, positions_BNP
     for l, block in enumerate(blocks):
         if l in starts:
             leg, entry_BND = starts[l], x_BND
             x_BND = send(x_BND, leg.keep_BK)
             here = None if positions_BNP is None else send(positions_BNP, leg.keep_BK)
-        real = () if leg is None or leg.real_BK is None else (leg.real_BK,)
-        x_BND = _run(block, x_BND, c_BD, here, *real, in_fp32=l in fp32)
+        if x_BND.shape[1]:  # a leg may keep nothing: SPRINT's path-drop guidance
+            real = () if leg is None or leg.real_BK is None else (leg.real_BK,)
+            x_BND = _run(block, x_BND, c_BD, here, *real, in_fp32=l in fp32)
+        after_BND = x_BND
         if leg is not None and l == leg.end:
-            x_BND, here = merge(entry_BND, x_BND, leg.keep_BK, leg.real_BK), positions_BNP
-            leg = None
+            around = {"entry_BND": entry_BND, "embedded_BND": embedded_BND, "c_BD": c_BD}
+            after_BND, here, leg = re_enter(x_BND, leg, **around), positions_BNP, None
         if observe is not None:
-            observe(l, x_BND)
+            observe(l, x_BND if re_enter.spans else after_BND)
+        x_BND = after_BND
     return x_BND
 
 

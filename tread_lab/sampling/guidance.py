@@ -125,4 +125,6 @@ def _joined(legs: Sequence[Leg]) -> Leg:
 
 
 def _shapes(plan: RoutePlan | None) -> tuple[object, ...]:
-    return tuple((leg.start, leg.end, leg.keep_BK.shape[1]) for leg in plan or ())
+    return tuple(
+        (leg.start, leg.end, leg.keep_BK.shape[1], leg.real_BK is None) for leg in plan or ()
+    )

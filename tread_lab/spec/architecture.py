@@ -20,14 +20,15 @@ FAMILIES = {"DiT": "dit", "LightningDiT": "dit", "RWKV": "rwkv", "Mamba": "mamba
 STATE = 16  # S of a published Mamba
 LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True, "qk_norm": True}
 # TREAD, table 2, gives the parameters of these two and for RWKV the 12 blocks; the widths are ours,
-# chosen so that 12 blocks have those parameters within 1% (210.6M and 111.6M).
+# chosen so that 12 blocks have those parameters within 1% (210.7M and 111.6M).
 COUNTED = {"RWKV-210M": (12, 952), "Mamba-111M": (12, 960)}
 
 
 def parse_name(value: Any) -> dict[str, Any]:
-    """`DiT-XL/2`, `LightningDiT-B/1`, `RWKV-210M/2`, `Mamba-12x32/2`, `DiT-12x32x2/2` as fields.
+    """`DiT-XL/2`, `LightningDiT-B/1`, `RWKV-210M/2`, `DiT-12x32x2/2`, `Mamba-12x32x4/2` as fields.
 
-    A custom size is depth x width, and x heads where there is attention; `/2` is the patch.
+    A custom size is depth x width, then x heads where there is attention; a Mamba may say x state.
+    `/2` is the patch.
 
     Raises:
         UserError: no such family or size; a near miss is suggested.
@@ -84,9 +85,11 @@ def _shape(family: str, size: str) -> dict[str, int] | None:
         depth, width = COUNTED[f"{family}-{size}"]
         return {"depth": depth, "width": width}
     match = re.fullmatch(r"(\d+)x(\d+)(?:x(\d+))?", size)
-    if match is None or (match[3] is not None) is not attention:
+    third = {"dit": "heads", "mamba": "state"}.get(FAMILIES[family])
+    if match is None or (attention and not match[3]) or (match[3] and third is None):
         return None
-    return {"depth": int(match[1]), "width": int(match[2]), "heads": int(match[3] or 0)}
+    shape = {"depth": int(match[1]), "width": int(match[2])}
+    return {**shape, third: int(match[3])} if third and match[3] else shape
 
 
 def _size(model: ModelSpec, family: str) -> str:

@@ -101,6 +101,8 @@ def _union(options: tuple[Any, ...], value: Any, path: str) -> Any:
     if value is None and type(None) in options:
         return None
     options = tuple(option for option in options if option is not type(None))
+    if len(options) == 1:
+        return _value(options[0], value, path)
     tagged: dict[str, Any] = {_kind(o): o for o in options if dataclasses.is_dataclass(o)}
     if tagged and isinstance(value, Mapping):
         default = next(iter(tagged))
@@ -110,10 +112,11 @@ def _union(options: tuple[Any, ...], value: Any, path: str) -> Any:
         return decode(tagged[kind], value, path)
     if tagged and isinstance(value, tuple(tagged.values())):
         return value
-    if tagged and isinstance(value, str) and value in tagged:
-        return decode(tagged[value], {"kind": value}, path)
-    if len(options) == 1:
-        return _value(options[0], value, path)
+    if tagged and isinstance(value, str):
+        if value in tagged:
+            return decode(tagged[value], {"kind": value}, path)
+        if len(tagged) == len(options):
+            raise UserError(f"unknown kind {value!r}{suggest(value, map(str, tagged))}").at(path)
     for option in sorted(options, key=lambda o: 0 if type(value) is o else 1):
         try:
             return _value(option, value, path)

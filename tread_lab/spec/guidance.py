@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tread_lab.spec.errors import UserError
-from tread_lab.spec.routes import RouteSpec, resolve_routes
+from tread_lab.spec.routes import RouteSpec, check_selections, resolve_routes
 from tread_lab.spec.run import RunSpec
 
 
@@ -152,7 +152,7 @@ def routes_taken(run: RunSpec, guidance: GuidanceSpec) -> tuple[RouteSpec, ...]:
     """The routes at inference, none where no branch has a rate.
 
     Raises:
-        UserError: there is a rate but no route to apply it to.
+        UserError: there is a rate but no route to apply it to, or a selection the network lacks.
     """
     if all(branch.rate.zero for branch in guidance.branches):
         return ()
@@ -162,6 +162,10 @@ def routes_taken(run: RunSpec, guidance: GuidanceSpec) -> tuple[RouteSpec, ...]:
             "guidance.routes: a branch has a selection rate, but this run was trained without"
             ' routes; say where to route, e.g. guidance: {routes: ["2->B-4"]}'
         )
+    try:
+        check_selections(routes, run.tokens, scans=run.model.scans)
+    except UserError as error:
+        raise error.at("guidance") from None
     return routes
 
 

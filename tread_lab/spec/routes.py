@@ -42,11 +42,13 @@ class RouteSpec:
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
-        """`2->8` is short for `{start: 2, end: 8}`."""
-        match = re.fullmatch(r"\s*(.+?)\s*->\s*(.+?)\s*", value) if isinstance(value, str) else None
+        """`2->8` is short for `{start: 2, end: 8}`; `2->8 by rows` says the selection too."""
+        form = r"\s*(.+?)\s*->\s*(.+?)(?:\s+by\s+(\w+))?\s*"
+        match = re.fullmatch(form, value) if isinstance(value, str) else None
         if match is None:
             raise UserError(f"{value!r} is not a route; write '2->8' or {{start: 2, end: B-4}}")
-        return {"start": _number(match[1]), "end": _number(match[2])}
+        ends = {"start": _number(match[1]), "end": _number(match[2])}
+        return {**ends, "selection": match[3]} if match[3] else ends
 
     def resolved(self, depth: int) -> RouteSpec:
         """The same route with block numbers, checked against a network of `depth` blocks."""
@@ -126,7 +128,7 @@ def check_selections(routes: Sequence[RouteSpec], tokens: int, *, scans: bool) -
         if scans and route.selection != "rows":
             raise UserError(
                 f"{where}.selection: {route.selection} tears the rows that a scan reads in order;"
-                " write selection: rows"
+                " write selection: rows, or `2->8 by rows`"
             )
         if route.selection == "groups" and side % 2:
             raise UserError(

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tread_lab.spec.architecture import STATE, check_options, name_of, parse_name
+from tread_lab.spec.bypass import BypassSpec, MaskBypass, RouteBypass, check_bypass
 from tread_lab.spec.errors import UserError
+from tread_lab.spec.loss import LossSpec, PlainLoss
+from tread_lab.spec.repa import RepaSpec
 from tread_lab.spec.routes import RouteSpec, check_selections, resolve_routes
 
 
@@ -226,11 +229,32 @@ class ExecutionSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InitSpec:
+    """Where a run starts: from the last checkpoint of another run, its parent.
+
+    Optimizer, EMA, learning rate and step count start anew.
+
+    Attributes:
+        run: the parent, complete; its signature is part of the child's.
+        weights: the parent's EMA or raw weights.
+    """
+
+    run: RunSpec
+    weights: Literal["ema", "model"] = "ema"
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSpec:
     """One training run, complete: everything that decides what is learned, and how it is executed.
 
     Attributes:
         routes: sequential, disjoint routes; none is the dense network.
+        bypass: how routed tokens get around a route; without routes there is none.
+        routes_from, routes_until: steps at which the routes are switched on and off, as numbers or
+            as fractions of all steps; in the other steps the same network trains densely.
+        loss: what is minimised; without routes the plain loss.
+        repa: alignment with a frozen encoder, where given.
+        init_from: the run whose weights this one starts from, where given.
         precision: arithmetic of the forward and backward pass; weights stay fp32. `tf32` rounds
             the inputs of matrix products, `fp16` scales the loss and skips steps that overflow.
         fp32_block: which block around the end j of a route is kept in fp32 under bf16 and fp16: the
@@ -243,6 +267,12 @@ class RunSpec:
     data: DataSpec = field(default_factory=DataSpec)
     process: ProcessSpec = field(default_factory=EDMSpec)
     routes: tuple[RouteSpec, ...] = ()
+    bypass: BypassSpec = field(default_factory=RouteBypass)
+    routes_from: int | float = 0
+    routes_until: int | float | None = None
+    loss: LossSpec = field(default_factory=PlainLoss)
+    repa: RepaSpec | None = None
+    init_from: InitSpec | None = None
     train: TrainSpec = field(default_factory=TrainSpec)
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = "bf16"
     fp32_block: Literal["off", "j", "j+1"] = "j+1"
@@ -256,17 +286,72 @@ class RunSpec:
             )
         if self.seed < 0:
             raise UserError(f"seed: must not be negative, got {self.seed}")
+        self._resolve_routes()
+        if self.repa is not None:
+            block = self.repa.block_of(self.model.depth)
+            object.__setattr__(self, "repa", dataclasses.replace(self.repa, block=block))
+        if self.init_from is not None and self.init_from.run.network != self.network:
+            raise UserError(
+                "init_from.run: trains another network (model, data or bypass); to go on densely"
+                " after masking or sprint keep routes and bypass and say routes_until: 0"
+            )
+
+    def _resolve_routes(self) -> None:
+        """Routes as block numbers, their steps as numbers; what means nothing without routes goes,
+        so that equal runs are equal specs."""
         routes = resolve_routes(self.routes, self.model.depth)
         check_selections(routes, self.tokens, scans=self.model.scans)
-        object.__setattr__(self, "routes", routes)
+        first = self._step("routes_from", self.routes_from)
+        last: int | None = self._step("routes_until", self.routes_until)
+        resolved: dict[str, Any] = {"routes_from": first, "routes_until": last}
+        if last is not None and last >= self.train.steps:
+            resolved["routes_until"] = None
+        if not routes:
+            resolved = {"routes_from": 0, "routes_until": None}
+            resolved |= {"bypass": RouteBypass(), "loss": PlainLoss()}
+        else:
+            check_bypass(self.bypass, routes, self.model.depth)
         if not routes or self.precision in ("fp32", "tf32"):
-            object.__setattr__(self, "fp32_block", "off")
+            resolved["fp32_block"] = "off"
+        for name, value in {**resolved, "routes": routes}.items():
+            object.__setattr__(self, name, value)
+
+    def _step(self, name: str, value: Any) -> Any:
+        """A step as written, a fraction of all steps rounded to the nearest."""
+        if value is None:
+            return None
+        if value < 0 or (isinstance(value, float) and value > 1):
+            raise UserError(f"{name}: {value} is no step; write 500 or a fraction such as 0.9")
+        return round(value * self.train.steps) if isinstance(value, float) else value
 
     @property
     def tokens(self) -> int:
         """N, the tokens of one sample."""
         return (self.data.size // self.model.patch) ** 2
 
+    @property
+    def routed_steps(self) -> range:
+        """The steps in which the routes are on."""
+        steps = self.train.steps
+        last = steps if self.routes_until is None else int(self.routes_until)
+        return range(min(int(self.routes_from), steps), last) if self.routes else range(0)
+
+    @property
+    def ancestors(self) -> tuple[RunSpec, ...]:
+        """The runs that this one descends from, the eldest first."""
+        if self.init_from is None:
+            return ()
+        return (*self.init_from.run.ancestors, self.init_from.run)
+
+    @property
+    def network(self) -> Any:
+        """What decides which weights there are; equal for runs that can hand them on."""
+        shape = (self.data.channels, self.data.size, self.data.classes)
+        model = dataclasses.replace(self.model, init="adaln_zero")
+        decoder = self.bypass if isinstance(self.bypass, MaskBypass) else None
+        spans = tuple((route.start, route.end) for route in self.routes)
+        return model, shape, decoder, spans if self.bypass.kind == "sprint" else ()
+
     def dense(self) -> RunSpec:
-        """The same run without routes."""
-        return dataclasses.replace(self, routes=())
+        """A run of the same size and length without routes, and without a parent."""
+        return dataclasses.replace(self, routes=(), init_from=None)

@@ -10,12 +10,16 @@ from tread_lab.spec.decode import encode
 
 # Dotted paths left out of every signature: they change where and how a run is executed, never what
 # is learned. The device count belongs to the executor and is in no spec at all.
-NOT_SCIENCE = ("execution", "data.path")
+NOT_SCIENCE = ("execution", "data.path", "repa.path")
 
 
 def signature(*specs: Any) -> str:
     """16 hexadecimal digits naming the given specs; equal specs, equal names, on any machine."""
-    trees = [_science(encode(spec)) for spec in specs]
+    return _name([encode(spec) for spec in specs])
+
+
+def _name(trees: list[Any]) -> str:
+    trees = [_science(tree) for tree in trees]
     text = json.dumps(trees, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -34,4 +38,6 @@ def _science(tree: Any) -> Any:
             node = node[parent]
         else:
             node.pop(leaf, None)
+    if isinstance(start := tree.get("init_from"), dict):
+        tree["init_from"] = {**start, "run": _name([start["run"]])}
     return tree

@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tread_lab.spec.decode import decode
+from tread_lab.spec.decode import decode, encode
 from tread_lab.spec.errors import UserError, suggest
 from tread_lab.spec.evaluation import EvaluationSpec, decode_evaluations
 from tread_lab.spec.expression import evaluate
@@ -40,6 +40,7 @@ class SweepSpec:
         experiment: the base run, from `experiments/`.
         fixed: fields of the base run that every trial changes.
         baseline: fields that turn a trial into the run it is compared with; null for none.
+        variants: axis -> {name: fields that this variant changes together}; an axis like any other.
         axes: field -> values; a mapping is a grid over its keys, a list of axes several grids.
         where: expressions that a cell must meet; the others are holes.
         seeds: every cell and its baseline run once per seed.
@@ -52,6 +53,7 @@ class SweepSpec:
     question: str = ""
     fixed: dict[str, Any] = field(default_factory=dict)
     baseline: dict[str, Any] | None = field(default_factory=lambda: {"routes": []})
+    variants: dict[str, Any] = field(default_factory=dict)
     axes: Any = field(default_factory=dict)
     where: tuple[str, ...] | str = ()
     seeds: tuple[int, ...] = (0,)
@@ -61,6 +63,11 @@ class SweepSpec:
     def __post_init__(self) -> None:
         if len(set(self.seeds)) != len(self.seeds) or not self.seeds:
             raise UserError(f"seeds: {list(self.seeds)} must be distinct, at least one")
+        for axis, named in self.variants.items():
+            if not isinstance(named, Mapping) or not all(
+                isinstance(fields, Mapping) for fields in named.values()
+            ):
+                raise UserError(f"variants.{axis}: expected {{name: {{field: value}}}}")
 
 
 @dataclass(frozen=True)
@@ -105,11 +112,20 @@ def expand(
         UserError: an unknown axis, an impossible cell that `where` does not exclude, no cell left.
     """
     base = _with(experiment.run, sweep.fixed, "fixed")
-    decode(RunSpec, base)
-    cells, holes = _split(_grid(sweep.axes, "axes"), sweep.where, {**(facts or {}), **base})
+    run_of(base)
+    named = {axis: list(names) for axis, names in sweep.variants.items()}
+    variants = list(_cells(named, "variants"))
+    found = [{**v, **cell} for v in variants for cell in _grid(sweep.axes, "axes")]
+
+    def tree_of(cell: Cell) -> dict[str, Any]:
+        return _apply(base, cell, sweep.variants)
+
+    cells, holes = _split(
+        _unique(found), sweep.where, lambda cell: {**(facts or {}), **tree_of(cell)}
+    )
     if not cells:
         raise UserError("where: no cell of the axes is left; loosen it")
-    trials = [_trial(sweep, base, cell, seed) for seed in sweep.seeds for cell in cells]
+    trials = [_trial(sweep, tree_of(cell), cell, seed) for seed in sweep.seeds for cell in cells]
     baselines = {trial.run: trial for trial, _ in trials if trial and trial.role == "baseline"}
     asked = experiment.evaluate if sweep.evaluate is None else sweep.evaluate
     samplers = _grid(sweep.sampler_axes, "sampler_axes")
@@ -123,19 +139,36 @@ def expand(
     )
 
 
+def run_of(tree: Mapping[str, Any], path: str = "") -> RunSpec:
+    """The run of a tree; with `then: {fields}` the run that goes on from it, fields changed.
+
+    `{..., then: {routes: [], train: {steps: 100}}}` is 100 dense steps that start from the weights
+    of the run without `then`, which becomes its parent (`init_from`).
+    """
+    tree = dict(tree)
+    then = tree.pop("then", None)
+    if then is None:
+        return decode(RunSpec, tree, path)
+    if not isinstance(then, Mapping):
+        raise UserError(f"then: expected fields of the run that goes on, got {then!r}").at(path)
+    child = _with({**tree, "init_from": None}, then, "then")
+    start = {**(child["init_from"] or {}), "run": encode(run_of(tree, path))}
+    return run_of({**child, "init_from": start}, path)
+
+
 def _trial(
-    sweep: SweepSpec, base: Mapping[str, Any], cell: Cell, seed: int
+    sweep: SweepSpec, tree: Mapping[str, Any], cell: Cell, seed: int
 ) -> tuple[Trial | None, Trial]:
     """The cell's baseline, if any, and its trial, with one seed."""
-    tree = {**_apply(base, cell), "seed": seed}
+    tree = {**tree, "seed": seed}
     try:
-        spec = decode(RunSpec, tree)
+        spec = run_of(tree)
     except UserError as error:
         raise UserError(f"axes at {show_cell(cell)}: {error}; leave it out by `where`") from None
     label = {label_of(key): value for key, value in cell.items()}
     if sweep.baseline is None:
         return None, Trial("trial", label, seed, spec, signature(spec), None)
-    reference = decode(RunSpec, _with(tree, sweep.baseline, "baseline"))
+    reference = run_of(_with(tree, sweep.baseline, "baseline"), "baseline")
     name = signature(reference)
     return (
         Trial("baseline", {}, seed, reference, name, None),
@@ -144,14 +177,14 @@ def _trial(
 
 
 def _split(
-    cells: Sequence[Cell], where: Sequence[str] | str, base: Mapping[str, Any]
+    cells: Sequence[Cell], where: Sequence[str] | str, tree_of: Callable[[Cell], dict[str, Any]]
 ) -> tuple[list[Cell], list[Hole]]:
     """Cells that meet every expression, and the others by the first expression they miss."""
     rules = [where] if isinstance(where, str) else list(where)
     kept: list[Cell] = []
     missed: dict[str, list[Cell]] = {rule: [] for rule in rules}
     for cell in cells:
-        fields = _Fields(_apply(base, cell), cell)
+        fields = _Fields(tree_of(cell), cell)
         rule = next((rule for rule in rules if not _meets(rule, fields)), None)
         (kept if rule is None else missed[rule]).append(cell)
     holes = [_hole(f"where: {rule}", missed[rule]) for rule in rules if missed[rule]]
@@ -265,11 +298,16 @@ def _values(values: Any, path: str) -> list[Any]:
     return list(range(first, last + 1, step))
 
 
-def _apply(base: Mapping[str, Any], cell: Cell) -> dict[str, Any]:
-    """The base tree with the fields of a cell."""
+def _apply(
+    base: Mapping[str, Any], cell: Cell, variants: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The base tree with the fields of a cell, a variant's all at once."""
     tree = dict(base)
     for key, value in cell.items():
-        _set(tree, key, value)
+        if key in variants:
+            tree = _with(tree, variants[key][value], f"variants.{key}.{value}")
+        else:
+            _set(tree, key, value)
     return tree
 
 

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import chain
 from types import FrameType
 from typing import Protocol
 
@@ -14,6 +15,7 @@ import torch
 from tread_lab.engine.device import pick
 from tread_lab.records.layout import Lab
 from tread_lab.spec.errors import UserError
+from tread_lab.sweep.family import waves
 from tread_lab.sweep.trial import Report, Task, record_failure, run_trial
 
 Watch = Callable[[Report], None]
@@ -27,7 +29,8 @@ class Executor(Protocol):
     """Brings every task to a terminal state; tasks are at-least-once, records make them once."""
 
     def run(self, lab: Lab, tasks: Sequence[Task], watch: Watch) -> None:
-        """Carry out `tasks` in order as places become free, reporting to `watch`.
+        """Carry out `tasks` as places become free, reporting to `watch`; no task before those it
+        starts from.
 
         Raises:
             Interrupted: SIGINT or SIGTERM came; the running tasks are checkpointed.
@@ -45,7 +48,7 @@ class InlineExecutor:
         torch.set_num_threads(self.threads)
         device = pick(self.device)
         with stop_signals() as stopping:
-            for task in tasks:
+            for task in chain.from_iterable(waves(tasks)):
                 self._task(lab, task, device, watch, stopping)
 
     def _task(

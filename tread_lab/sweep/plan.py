@@ -15,6 +15,7 @@ from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import EvaluationSpec, decode_evaluations
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.sweep import Experiment, Hole, SweepSpec, Trial, expand
+from tread_lab.sweep.family import with_ancestors
 from tread_lab.sweep.trial import Task, is_complete
 
 FORMAT = 1
@@ -34,9 +35,10 @@ class Plan:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """Distinct runs in order: a run that several trials share is carried out once."""
+        """Distinct runs in order, parents first: a run that several trials share, or that several
+        runs start from, is carried out once."""
         specs = {trial.run: trial.spec for trial in self.trials}
-        return tuple(Task(spec, self.evaluations) for spec in specs.values())
+        return with_ancestors(Task(spec, self.evaluations) for spec in specs.values())
 
     def open_tasks(self, lab: Lab) -> list[Task]:
         """Tasks with something left to do."""

@@ -8,6 +8,7 @@ import torch
 
 from tread_lab.data.source import open_data
 from tread_lab.engine.device import check_precision, pick
+from tread_lab.engine.encoder import check_encoder
 from tread_lab.metrics.feature_space import INCEPTION, by_extractor
 from tread_lab.metrics.inception import inception_weights
 from tread_lab.spec.errors import UserError
@@ -21,10 +22,13 @@ def preflight(tasks: Sequence[Task], device: str | None) -> None:
 
     Raises:
         UserError: a device that is not here or cannot do a precision, data that cannot be read,
-            metrics whose weights or decoder are missing.
+            metrics whose weights or decoder are missing, an encoder that is not here.
     """
     check_arithmetic(tasks, pick(device))
     previews = {data: _opened(data) for data in dict.fromkeys(task.spec.data for task in tasks)}
+    for spec in {task.spec.repa: task.spec for task in tasks}.values():
+        if spec.repa is not None:
+            check_encoder(spec.repa, preview=previews[spec.data])
     asked = {
         (task.spec.data, metric)
         for task in tasks

@@ -21,6 +21,7 @@ from tread_lab.engine.device import pick
 from tread_lab.records.layout import Lab
 from tread_lab.spec.errors import UserError
 from tread_lab.sweep.execute import Interrupted, Watch, stop_signals
+from tread_lab.sweep.family import waves
 from tread_lab.sweep.trial import Report, Task, record_failure, run_trial
 
 _SLICE_SECONDS = 1.0  # how long a worker trains between two reports
@@ -58,9 +59,10 @@ class RayExecutor:
     def run(self, lab: Lab, tasks: Sequence[Task], watch: Watch) -> None:
         os.environ.update({k: v for k, v in _QUIET.items() if k not in os.environ})
         with _ray(), stop_signals() as stopping:
-            self._tune(lab, tasks, _Watcher(lab, tasks, watch), _Stop(stopping))
-            if stopping():
-                raise Interrupted
+            for wave in waves(tasks):
+                self._tune(lab, wave, _Watcher(lab, wave, watch), _Stop(stopping))
+                if stopping():
+                    raise Interrupted
 
     def _tune(self, lab: Lab, tasks: Sequence[Task], watcher: _Watcher, stop: tune.Stopper) -> None:
         scratch = lab.root / "ray" / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"

@@ -19,6 +19,8 @@ from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.spec.guidance import check_guidance
 from tread_lab.spec.run import RunSpec
 
+MEASURABLE = ("completed", "stopped")  # states of runs whose last weights mean something
+
 
 @dataclass(frozen=True)
 class Task:
@@ -58,7 +60,7 @@ def is_complete(lab: Lab, task: Task) -> bool:
     result = folder.result()
     if result is None:
         return False
-    measurable = result["state"] in ("completed", "stopped")
+    measurable = result["state"] in MEASURABLE
     return not measurable or all(folder.evaluation(spec).done for spec in task.evaluations)
 
 
@@ -67,6 +69,7 @@ def run_trial(lab: Lab, task: Task, device: torch.device) -> Iterator[Report]:
 
     A finished run is not trained again, a partial one continues; closing the iterator stops it with
     a checkpoint. A loss that is not finite ends the run as `diverged`; any other exception passes.
+    A run that starts from another one trains it first, unless that has a result already.
 
     Raises:
         Busy: another process works on this run.
@@ -76,14 +79,30 @@ def run_trial(lab: Lab, task: Task, device: torch.device) -> Iterator[Report]:
         folder.create(task.spec)
         report = Report(folder.name, "train", 0, steps, float("nan"))
         if folder.result() is None:
+            yield from _parent_first(lab, task, device, report)
+        if folder.result() is None:
             for report in _trained(folder, task.spec, device):
                 yield report
         state = (folder.result() or {})["state"]
-        if state != "diverged":
+        if state in MEASURABLE:
             for spec in task.evaluations:
                 evaluate(folder, spec, device, cache=lab.root / "cache")
                 yield replace(report, phase="evaluate", step=steps)
         yield replace(report, phase=state, step=steps)
+
+
+def _parent_first(lab: Lab, task: Task, device: torch.device, report: Report) -> Iterator[Report]:
+    """Train the run that the task starts from; if that went wrong, the task has failed."""
+    if task.spec.init_from is None:
+        return
+    parent = lab.run_of(task.spec.init_from.run)
+    if parent.result() is None:
+        for _ in run_trial(lab, Task(task.spec.init_from.run), device):
+            yield report
+    state = (parent.result() or {})["state"]
+    if state not in MEASURABLE:
+        reason = f"run {parent.name}, which it starts from, has {state}"
+        lab.run_of(task.spec).finish("failed", kind="parent", reason=reason)
 
 
 def _trained(folder: RunFolder, spec: RunSpec, device: torch.device) -> Iterator[Report]:
@@ -113,8 +132,10 @@ def _report(folder: RunFolder, progress: Progress) -> Report:
 def _costs(spec: RunSpec, device: torch.device, step_seconds: float) -> dict[str, float]:
     """What the run cost, under the names of the record."""
     flops, peak = cost(spec).train_flops, peak_flops(device)
+    before = sum(cost(parent).train_flops for parent in spec.ancestors)
     values: dict[str, float] = {
         names.TRAIN_FLOPS: flops,
+        names.FAMILY_FLOPS: before + flops,
         names.TRAIN_SECONDS: step_seconds * spec.train.steps,
         names.STEP_SECONDS: step_seconds,
         names.IMAGES_PER_S: spec.train.batch / step_seconds,

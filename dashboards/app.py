@@ -1,0 +1,219 @@
+"""The dashboard's server: one page, JSON views and sample grids, on this machine unless told."""
+
+from __future__ import annotations
+
+import gzip
+import ipaddress
+import json
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from dashboards import cell, views
+from dashboards.live import MEASURING, LiveLab, progress
+from tread_lab.records.layout import Lab
+from tread_lab.spec.errors import UserError
+
+PAGE = Path(__file__).parent / "page"
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+NAME = r"([A-Za-z0-9][\w.+-]*)"
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
+    " img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+SMALL = 1400  # bytes below which nothing is compressed
+RUNNING = 12  # running runs whose steps are shown
+
+
+class Pages:
+    """What the server answers, apart from how: path and query -> (type, body)."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.live = LiveLab(lab)
+        self.lab = lab
+        files = {p.name: (KINDS[p.suffix], p.read_bytes()) for p in PAGE.iterdir() if p.is_file()}
+        self._files = {**files, "": files["index.html"]}
+        self._routes: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
+            (re.compile(pattern + r"\Z"), answer)
+            for pattern, answer in (
+                (r"/api/sweeps", self._sweeps),
+                (rf"/api/sweeps/{NAME}", self._sweep),
+                (rf"/api/sweeps/{NAME}/cells/(\d{{1,7}})", self._cell),
+            )
+        ]
+        self._picture = re.compile(rf"/runs/{NAME}/evaluations/{NAME}/grid\.png\Z")
+
+    def answer(self, path: str, query: dict[str, str]) -> tuple[str, bytes]:
+        """The type and body of a page.
+
+        Raises:
+            UserError: there is no such page, sweep, cell or picture.
+        """
+        if path.removeprefix("/") in self._files:
+            return self._files[path.removeprefix("/")]
+        if found := self._picture.match(path):
+            return "image/png", self._grid(*found.groups())
+        for pattern, make in self._routes:
+            if found := pattern.match(path):
+                tree = make(*found.groups(), **query)
+                body = json.dumps(tree, separators=(",", ":"), allow_nan=False, default=str)
+                return "application/json", body.encode()
+        raise UserError(f"no page {path}")
+
+    def _sweeps(self) -> Any:
+        plans = ((name, self.lab.sweep(name).read_plan()) for name in self.lab.sweeps())
+        found = [views.sweep_line({**plan, "name": name}) for name, plan in plans if plan]
+        return sorted(found, key=lambda line: -(line["created"] or 0))
+
+    def _sweep(self, name: str, metric: str = "", version: str = "") -> Any:
+        """All of a sweep; only what runs now if the reader knows this version of the rest."""
+        sweep = self.live.sweep(name)
+        now = sweep.snapshot()
+        tree = {"version": now.version, "running": self._running(now.plan, now.frame)}
+        if version == str(now.version) and now.version:
+            return tree
+        above = views.overview(now.plan, now.frame)
+        chosen = metric if metric in above["metrics"] else above["metric"]
+        return {**above, **tree, "cells": views.cells(now.frame, chosen)}
+
+    def _running(self, plan: views.Tree, frame: Any) -> Any:
+        """The runs that are at work, and how far they are."""
+        steps = {trial["run"]: trial["spec"]["train"]["steps"] for trial in plan["trials"]}
+        rows = frame[frame["state"].isin(["running", MEASURING])].drop_duplicates("run")
+        columns = (rows[column].head(RUNNING) for column in ("run", "cell", "seed", "state"))
+        return [
+            {
+                "run": run,
+                "cell": label,
+                "seed": int(seed),
+                "measuring": state == MEASURING,
+                **progress(self.lab.run(run), steps[run]),
+            }
+            for run, label, seed, state in zip(*columns)
+        ]
+
+    def _cell(self, name: str, number: str, seed: str = "") -> Any:
+        now = self.live.sweep(name).snapshot()
+        chosen = int(seed) if seed.isdigit() else None
+        return cell.cell(self.lab, now.plan, now.frame, int(number), chosen)
+
+    def _grid(self, run: str, evaluation: str) -> bytes:
+        folder = self.lab.run(run).path / "evaluations" / evaluation
+        try:
+            return (folder / "grid.png").read_bytes()
+        except OSError:
+            raise UserError(f"run {run} has no samples {evaluation}") from None
+
+
+class Handler(BaseHTTPRequestHandler):
+    """GET only; every answer is whole, typed and not to be stored."""
+
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "tread-lab", ""
+    server: DashboardServer
+
+    def do_GET(self) -> None:
+        """Answer one request; a mistake is one line of JSON."""
+        if not self.server.knows(self.headers.get("Host", "")):
+            self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"unknown host\n")
+            return
+        address = urlsplit(self.path)
+        query = {key: values[0] for key, values in parse_qs(address.query).items()}
+        try:
+            kind, body = self.server.pages.answer(unquote(address.path), query)
+            self._send(HTTPStatus.OK, kind, body)
+        except (UserError, TypeError) as error:
+            told = str(error) if isinstance(error, UserError) else "unknown parameter"
+            self._send(
+                HTTPStatus.NOT_FOUND, "application/json", json.dumps({"error": told}).encode()
+            )
+
+    def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+        packed = len(body) > SMALL and kind != "image/png"
+        packed = packed and "gzip" in self.headers.get("Accept-Encoding", "")
+        body = gzip.compress(body, 1) if packed else body
+        try:
+            self.send_response(status)
+            for name, value in HEADERS.items():
+                self.send_header(name, value)
+            if packed:
+                self.send_header("Content-Encoding", "gzip")
+            self.send_header("Cache-Control", "max-age=600" if kind == "image/png" else "no-store")
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+        except ConnectionError:
+            self.close_connection = True  # the reader went away
+
+    def log_message(self, *_: Any) -> None:
+        """Requests are not printed."""
+
+
+class DashboardServer(ThreadingHTTPServer):
+    """The server of one lab; port 0 takes a free one."""
+
+    daemon_threads = True
+
+    def __init__(self, lab: Lab, host: str, port: int) -> None:
+        self.pages = Pages(lab)
+        self.loopback = _is_loopback(host)
+        super().__init__((host, port), Handler)
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        host, port = self.server_address[:2]
+        return f"http://{host!s}:{port}/"
+
+    def knows(self, host: str) -> bool:
+        """Whether a request names this server: on loopback, names of other sites are refused."""
+        name = host.rpartition(":")[0] if re.search(r":\d+\Z", host) else host
+        return not self.loopback or name in ("127.0.0.1", "localhost", "[::1]")
+
+
+def serve(
+    lab: Lab, *, host: str = "127.0.0.1", port: int = 8600, say: Callable[[str], None] = print
+) -> None:
+    """Serve until interrupted.
+
+    Raises:
+        UserError: the lab is no folder, or the port is taken.
+    """
+    if not lab.root.is_dir():
+        raise UserError(f"no lab in {lab.root}; run a sweep first or name one with --root")
+    try:
+        server = DashboardServer(lab, host, port)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot listen on {host}:{port} ({reason}); choose a --port") from None
+    who = (
+        "this machine only"
+        if server.loopback
+        else "no login: whoever reaches this machine can read it"
+    )
+    say(f"dashboard of {lab.root}: {server.url} ({who}); Ctrl-C ends it")
+    with server:
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            say("")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

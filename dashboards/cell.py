@@ -1,0 +1,136 @@
+"""One cell of a sweep for the dashboard: numbers, curves, samples, similarity, differences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from analysis.similarity import read_similarity
+from dashboards.views import Tree, cells_of, choices, numbers
+from tread_lab.frames import COUNT, HIGH, LOW
+from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.records.names import TRAIN_LOSS, lower_is_better
+from tread_lab.spec.errors import UserError
+
+POINTS = 400  # of a curve; longer ones are thinned out
+NOT_TOLD = ("seed", "execution.")  # fields of a spec that are no difference between cells
+
+
+def cell(lab: Lab, plan: Tree, frame: pd.DataFrame, number: int, seed: int | None = None) -> Tree:
+    """The cell with this number in `cells`, seen through one of its seeds.
+
+    Raises:
+        UserError: there is no such cell.
+    """
+    rows = cells_of(frame)
+    if not 0 <= number < len(rows):
+        raise UserError(f"no cell {number}; the sweep has {len(rows)}")
+    role, label = rows["role"].iloc[number], rows["cell"].iloc[number]
+    trials = frame[(frame["role"] == role) & (frame["cell"] == label)]
+    seeds = [int(s) for s in trials["seed"]]
+    trial = trials.iloc[seeds.index(seed) if seed in seeds else 0]
+    specs = {tree["run"]: tree["spec"] for tree in plan["trials"]}
+    run, baseline = str(trial["run"]), trial["baseline"]
+    known = isinstance(baseline, str) and baseline in specs
+    spec = specs[run]
+    return {
+        "number": number,
+        "role": role,
+        "cell": label,
+        "seed": int(trial["seed"]),
+        "seeds": seeds,
+        "state": str(trial["state"]),
+        "states": list(trials["state"]),
+        "reason": str(trial["reason"]),
+        "steps": int(spec["train"]["steps"]),
+        "metrics": _metrics(frame, trial),
+        "run": _run(lab.run(run), spec),
+        "baseline": _run(lab.run(baseline), specs[baseline]) if known else None,
+        "differences": differences(specs[baseline], spec) if known else [],
+    }
+
+
+def differences(baseline: Mapping[str, Any], spec: Mapping[str, Any]) -> list[list[str]]:
+    """[field, baseline's value, the spec's] of the dotted fields that differ; routes as written."""
+    before, after = _flat(baseline), _flat(spec)
+    keys = [key for key in dict.fromkeys([*before, *after]) if not key.startswith(NOT_TOLD)]
+    pairs = ((key, before.get(key, "absent"), after.get(key, "absent")) for key in keys)
+    return [[key, old, new] for key, old, new in pairs if old != new]
+
+
+def curve(run: RunFolder) -> Tree:
+    """The logged training loss; of more than POINTS entries every k-th, the last always."""
+    logged = [(e.step, e.value) for e in run.entries() if e.key == TRAIN_LOSS]
+    stride = max(1, -(-len(logged) // POINTS))
+    kept = logged[::-1][::stride][::-1]
+    return {"step": [step for step, _ in kept], "loss": numbers(value for _, value in kept)}
+
+
+def pictures(run: RunFolder) -> list[Tree]:
+    """The sample grids of a run: how they were drawn and where they lie."""
+    found = []
+    for folder in run.evaluations():
+        if not (folder.path / "grid.png").exists():
+            continue
+        sampler = (folder.read() or {}).get("spec", {}).get("sampler", {})
+        weight = sampler.get("guidance", {}).get("weight", 1.0)
+        drawn = "without guidance" if weight == 1 else f"guidance w = {weight:g}"
+        found.append(
+            {
+                "evaluation": folder.path.name,
+                "drawn": f"{drawn}, {sampler.get('solver', '')} {sampler.get('steps', '')} steps",
+                "url": f"runs/{run.name}/evaluations/{folder.path.name}/grid.png",
+            }
+        )
+    return sorted(found, key=lambda picture: picture["drawn"])
+
+
+def _run(run: RunFolder, spec: Mapping[str, Any]) -> Tree:
+    """What one run left behind."""
+    matrix = read_similarity(run) if (run.path / "spec.yaml").exists() else None
+    result = run.result() or {}
+    return {
+        "name": run.name,
+        "folder": str(run.path),
+        "curve": curve(run),
+        "pictures": pictures(run),
+        "similarity": None if matrix is None else np.round(matrix.mean, 3).tolist(),
+        "routes": [[route["start"], route["end"]] for route in spec["routes"]],
+        "spec": yaml.safe_dump(dict(spec), sort_keys=False, default_flow_style=None, width=88),
+        "traceback": str(result.get("traceback", ""))[-4000:],
+    }
+
+
+def _metrics(frame: pd.DataFrame, trial: pd.Series[Any]) -> list[Tree]:
+    """Every measured number of a trial beside its baseline's."""
+    baselines = frame[frame["run"] == trial["baseline"]]
+    found = []
+    for metric in choices(frame):
+        value = float(trial[metric])
+        dense = float(baselines[metric].iloc[0]) if len(baselines) else float("nan")
+        delta = value if metric.startswith("gap/") else value - dense
+        if not np.isfinite(value):
+            continue
+        own = (float(trial.get(metric + end, np.nan)) for end in (LOW, HIGH, COUNT))
+        names = ("value", "dense", "delta", "low", "high", "n")
+        row = dict(zip(names, numbers([value, dense, delta, *own])))
+        found.append({"metric": metric, "lower": lower_is_better(metric), **row})
+    return found
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{key}.")
+        elif key == "routes" and not prefix:
+            found[key] = (
+                " + ".join(f"{r['start']}->{r['end']} at {r['rate']}" for r in value) or "none"
+            )
+        else:
+            found[prefix + key] = str(value)
+    return found

@@ -1,0 +1,170 @@
+"""Sweeps as they stand: read in the background, again and again, only what has changed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from tread_lab.frames import Memory, cell_label, trials_frame, with_baseline_cells
+from tread_lab.records.durable import is_held
+from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.records.log import Entry, read_entries
+from tread_lab.records.names import TRAIN_LOSS
+from tread_lab.spec.errors import UserError
+from tread_lab.spec.signature import signature
+
+FIRST_WAIT = 0.8  # seconds that the first answer waits for the records before it goes without them
+PAUSE = 1.0  # seconds between two readings at least
+SHARE = 4.0  # a reading that took t seconds is not repeated within SHARE * t
+MEASURING = "measuring"  # a state of the dashboard alone
+TAIL = 6000  # bytes at the end of a log in which the last entries stand
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A sweep at one time.
+
+    Attributes:
+        plan: the stored plan, its baselines with the axis values that tell them apart.
+        frame: rows of `trials_frame`; before the first reading is done, the plan's rows with the
+            state `unread` and no numbers. A run that is trained and at which a process works has
+            the state `measuring`.
+        version: counts the changes of the frame; 0 before the first reading.
+    """
+
+    plan: dict[str, Any]
+    frame: pd.DataFrame
+    version: int
+
+
+class LiveSweep:
+    """One sweep, read in a thread of its own when somebody looks."""
+
+    def __init__(self, lab: Lab, name: str) -> None:
+        self.lab, self.folder = lab, lab.known_sweep(name)
+        self._memory = Memory()
+        self._measured: set[str] = set()  # runs with every planned evaluation
+        self._lock = threading.Lock()
+        self._reading = False
+        self._ready = threading.Event()
+        self._next = 0.0
+        self._stamp = 0
+        self._now = self._unread()
+
+    def snapshot(self) -> Snapshot:
+        """The sweep as it was read last; a new reading is started if the last one is old."""
+        with self._lock:
+            if self._plan_stamp() != self._stamp:
+                self._now, self._memory, self._next = self._unread(), Memory(), 0.0
+            start = not self._reading and time.monotonic() >= self._next
+            self._reading |= start
+        if start:
+            threading.Thread(target=self._read, daemon=True).start()
+        if self._now.version == 0:
+            self._ready.wait(FIRST_WAIT)
+        return self._now
+
+    def _read(self) -> None:
+        started = time.monotonic()
+        try:
+            before = self._now
+            frame = trials_frame(self.lab, self.folder, memory=self._memory)
+            frame = self._with_measuring(frame, before.plan)
+            if before.version == 0 or not frame.equals(before.frame):
+                self._now = Snapshot(before.plan, frame, before.version + 1)
+        except (UserError, OSError, ValueError, KeyError):
+            pass  # a record that is being written or removed: the next reading sees it whole
+        finally:
+            took = time.monotonic() - started
+            with self._lock:
+                self._reading = False
+                self._next = time.monotonic() + max(PAUSE, SHARE * took)
+            self._ready.set()
+
+    def _with_measuring(self, frame: pd.DataFrame, plan: dict[str, Any]) -> pd.DataFrame:
+        """Trained runs at which a process still works are being measured, not completed."""
+        planned = [signature(spec) for spec in plan["evaluate"]]
+        trained = frame.loc[frame["state"] == "completed", "run"].unique()
+        busy = []
+        for name in (str(run) for run in trained if run not in self._measured):
+            path = self.lab.run(name).path
+            if all((path / "evaluations" / e / "metrics.json").exists() for e in planned):
+                self._measured.add(name)
+            elif is_held(path / ".claim"):
+                busy.append(name)
+        return frame.assign(state=frame["state"].mask(frame["run"].isin(busy), MEASURING))
+
+    def _plan_stamp(self) -> int:
+        try:
+            return self.folder.plan_path.stat().st_mtime_ns
+        except OSError:
+            return self._stamp
+
+    def _unread(self) -> Snapshot:
+        self._stamp = self._plan_stamp()
+        self._ready.clear()
+        plan = self.folder.read_plan()
+        if plan is None:
+            raise UserError(f"sweep {self.folder.name} has no plan in {self.folder.path}")
+        plan = with_baseline_cells(plan)
+        rows = [
+            {
+                **{key: trial[key] for key in ("run", "role", "seed", "baseline")},
+                "state": "unread",
+                "reason": "",
+                "cell": cell_label(trial["cell"]) or trial["role"],
+                **{
+                    a: str(v) if isinstance(v, dict | list) else v for a, v in trial["cell"].items()
+                },
+                "steps_done": None,
+            }
+            for trial in plan["trials"]
+        ]
+        frame = pd.DataFrame(rows)
+        axes = dict.fromkeys(axis for trial in plan["trials"] for axis in trial["cell"])
+        frame.attrs["axes"] = list(axes)
+        return Snapshot(plan, frame, 0)
+
+
+class LiveLab:
+    """All sweeps of a lab, each opened when it is first looked at."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self._sweeps: dict[str, LiveSweep] = {}
+        self._lock = threading.Lock()
+
+    def sweep(self, name: str) -> LiveSweep:
+        """Raises UserError: there is no such sweep."""
+        with self._lock:
+            if name not in self._sweeps:
+                self._sweeps[name] = LiveSweep(self.lab, name)
+            return self._sweeps[name]
+
+
+def last_entries(run: RunFolder) -> dict[str, Entry]:
+    """The newest entry of every key near the end of a run's log, without reading all of it."""
+    try:
+        size = run.log_path.stat().st_size
+    except OSError:
+        return {}
+    return {entry.key: entry for entry in read_entries(run.log_path, max(0, size - TAIL))}
+
+
+def progress(run: RunFolder, steps: int) -> dict[str, Any]:
+    """How far a running run is: `{step, steps, loss, age}`, age in seconds since the last entry."""
+    entries = last_entries(run)
+    if not entries:
+        return {"step": 0, "steps": steps, "loss": None, "age": None}
+    newest = max(entries.values(), key=lambda entry: entry.n)
+    loss = entries.get(TRAIN_LOSS)
+    return {
+        "step": newest.step,
+        "steps": steps,
+        "loss": None if loss is None else loss.value,
+        "age": max(0.0, time.time() - newest.time),
+    }

@@ -1,0 +1,219 @@
+// The page: which sweep, which metric, which cells; asks the server again and again and draws what changed.
+import { colourBar, hatchDefs, heatmap, scatter, stateBox } from "./charts.js";
+import { arrows, at, BAD, h, number, put, s, STATES } from "./dom.js";
+import { showPanel } from "./panel.js";
+
+const MOST = 4, PAUSE = 2000, SLOW = 8000;
+const state = { sweep: null, metric: "", version: 0, view: null, chosen: [], seeds: {}, filters: {}, fresh: new Set(), asked: 0, ended: new Set() };
+
+const ask = async (path) => {
+  const answer = await fetch(path), tree = await answer.json();
+  if (!answer.ok) throw new Error(tree.error ?? answer.statusText);
+  return tree;
+};
+
+async function start() {
+  document.body.append(hatchDefs());
+  readHash();
+  at("sweep").addEventListener("change", (e) => open(e.target.value));
+  at("metric").addEventListener("change", (e) => { state.metric = e.target.value; state.version = 0; refresh(); });
+  at("search").addEventListener("input", () => state.view && drawRanking());
+  window.addEventListener("hashchange", () => { const before = `${state.sweep} ${state.chosen}`; readHash(); if (`${state.sweep} ${state.chosen}` !== before) { state.version = 0; refresh(); drawPanel(); } });
+  tick();
+}
+
+async function tick() {
+  let pause = PAUSE;
+  try {
+    await listSweeps();
+    await refresh();
+    const busy = state.view && (state.view.running.length || state.view.version === 0);
+    pause = busy ? PAUSE : state.view?.runs > 2000 ? SLOW : PAUSE;
+    if (state.view?.version === 0) pause = 400;
+    live("on", `updated ${new Date().toLocaleTimeString()}`);
+  } catch (error) {
+    live("off", error instanceof TypeError ? "the server does not answer" : error.message);
+  }
+  setTimeout(tick, pause);
+}
+
+function live(kind, text) { at("live").className = kind; at("live").textContent = text; }
+
+async function listSweeps() {
+  const sweeps = await ask("api/sweeps"), names = sweeps.map((sweep) => sweep.name);
+  const select = at("sweep"), shown = [...select.options].map((option) => option.value);
+  if (String(shown) !== String(names)) put(select, sweeps.map((sweep) => h("option", { value: sweep.name }, `${sweep.name} (${sweep.trials})`)));
+  if (!names.includes(state.sweep)) state.sweep = names[0] ?? null;
+  select.value = state.sweep;
+}
+
+function open(name) {
+  Object.assign(state, { sweep: name, metric: "", version: 0, view: null, chosen: [], seeds: {}, filters: {}, fresh: new Set(), ended: new Set() });
+  writeHash();
+  refresh();
+  drawPanel();
+}
+
+async function refresh() {
+  if (!state.sweep) { put(at("question"), "No sweep has been planned in this lab yet."); return; }
+  const asked = ++state.asked, query = new URLSearchParams({ metric: state.metric, version: state.version });
+  const tree = await ask(`api/sweeps/${state.sweep}?${query}`);
+  if (asked !== state.asked) return;
+  if (tree.cells) {
+    const before = state.view?.name === tree.name ? state.view.cells : null;
+    const had = (cells, k) => cells.value?.[k] !== null && cells.value?.[k] !== undefined;
+    state.fresh = new Set(before && before.metric === tree.cells.metric ? tree.cells.name.map((_, k) => k).filter((k) => had(tree.cells, k) && !had(before, k)) : []);
+    const first = !state.view;
+    state.view = tree;
+    state.version = tree.version;
+    state.metric = tree.cells.metric ?? "";
+    draw();
+    if (first || state.chosen.some((k) => state.fresh.has(k) || !["completed"].includes(tree.cells.state[k]))) drawPanel();
+  } else {
+    state.view.running = tree.running;
+    drawRunning();
+    if (state.chosen.some((k) => state.view.cells.state[k] === "running")) drawPanel();
+  }
+}
+
+function draw() {
+  const view = state.view;
+  document.title = `${view.name} \u2013 tread-lab`;
+  put(at("question"), view.question);
+  const options = view.metrics.map((metric) => h("option", { value: metric }, metric));
+  if (String([...at("metric").options].map((o) => o.value)) !== String(view.metrics)) put(at("metric"), options);
+  at("metric").value = view.cells.metric ?? "";
+  drawProgress();
+  drawRunning();
+  drawFilters();
+  drawGrid();
+  drawPareto();
+  drawRanking();
+  drawFailures();
+}
+
+function drawProgress() {
+  const { counts, runs } = state.view, order = Object.keys(STATES).filter((name) => counts[name]);
+  const bar = at("progress"), kept = new Map([...bar.children].map((part) => [part.dataset.state, part]));
+  put(bar, order.map((name) => { const part = kept.get(name) ?? h("span", { "data-state": name, class: name, title: STATES[name][1] }); part.style.flexGrow = counts[name]; return part; }));
+  const done = ["completed", "failed", "diverged", "stopped"].reduce((sum, name) => sum + (counts[name] ?? 0), 0);
+  bar.setAttribute("aria-label", `${done} of ${runs} runs have ended`);
+  put(at("counts"), h("strong", { id: "done" }, `${done} of ${runs} runs`), order.map((name) => h("span", {}, h("i", { class: name }), `${counts[name]} ${STATES[name][1]}`)));
+}
+
+function drawRunning() {
+  const { running } = state.view;
+  put(at("running"), running.map((run) => {
+    const loss = run.loss === null ? "" : `, loss ${number(run.loss)}`;
+    return h("li", { "data-run": run.run }, arrows(`${run.cell} seed ${run.seed}`), h("progress", { max: run.steps, value: run.step }), run.measuring ? "being measured" : `step ${run.step}/${run.steps}${loss}`);
+  }));
+}
+
+// Two dimensions make the grid, every other one is a choice above it.
+function shape() {
+  const dimensions = state.view.cells.dimensions;
+  const [rows, columns] = dimensions.length > 1 ? dimensions : [null, dimensions[0] ?? null];
+  return { rows, columns, others: dimensions.slice(2) };
+}
+
+function drawFilters() {
+  const { others } = shape();
+  put(at("filters"), others.map((dimension) => {
+    const values = dimension.values.map(String);
+    if (!values.includes(state.filters[dimension.key])) state.filters[dimension.key] = values[0];
+    const select = h("select", { "data-filter": dimension.key, onchange: (e) => { state.filters[dimension.key] = e.target.value; drawGrid(); } }, values.map((v) => h("option", { value: v }, arrows(v))));
+    select.value = state.filters[dimension.key];
+    return h("label", {}, `${dimension.label} `, select);
+  }));
+}
+
+function drawGrid() {
+  const { cells, holes } = state.view, { rows, columns, others } = shape();
+  const places = [];
+  cells.at.forEach((place, cell) => {
+    if (cells.role[cell] !== "trial") return;
+    if (others.some((d, k) => String(d.values[place[k + 2]]) !== state.filters[d.key])) return;
+    const [row, column] = rows ? [place[0], place[1]] : [0, columns ? place[0] : places.length];
+    if (row >= 0 && column >= 0) places.push({ cell, row, column });
+  });
+  const view = { cells, rows: rows ?? { values: [""], label: "" }, columns: columns ?? { values: places.map(() => ""), label: "" }, places, chosen: state.chosen, fresh: state.fresh };
+  const { svg, reach } = heatmap(view, choose);
+  const focused = document.activeElement?.closest?.("[data-cell]")?.dataset.cell;
+  put(at("grid"), svg);
+  if (focused) at("grid").querySelector(`[data-cell="${focused}"]`)?.focus({ preventScroll: true });
+  put(at("grid-title"), cells.metric ? `${cells.metric}${cells.metric.startsWith("gap/") ? "" : ", difference to dense"}` : "Cells of the plan");
+  const found = [...new Set(places.map((p) => cells.state[p.cell]))].filter((name) => name !== "completed");
+  const any = places.some((p) => cells.value?.[p.cell] !== null && cells.value?.[p.cell] !== undefined);
+  put(at("legend"), any ? [colourBar(reach, cells.lower), h("span", {}, "blue is better than dense")] : null,
+    found.map((name) => h("span", {}, s("svg", { width: 16, height: 14 }, stateBox(name, 1, 1, 14, 12)), STATES[name][0], " ", STATES[name][1])));
+  put(at("holes"), holes.map((hole) => `${hole.count} cells left out by ${hole.reason}`).join("; "));
+}
+
+function drawPareto() {
+  const { cells } = state.view, points = cells.pareto;
+  at("pareto-card").hidden = !points || points.cost.length < 2;
+  if (!at("pareto-card").hidden) put(at("pareto"), scatter(points, { name: cells.name, role: cells.role, label: points.metric, chosen: state.chosen, choose }));
+}
+
+function drawRanking() {
+  const { cells } = state.view, words = at("search").value.toLowerCase();
+  const has = (k) => cells.value?.[k] !== null && cells.value?.[k] !== undefined;
+  const zero = (k) => (cells.role[k] === "baseline" && cells.state[k] === "completed" && !has(k) ? 0 : cells.value?.[k]);
+  const sign = cells.lower ? 1 : -1, all = cells.name.map((_, k) => k).filter((k) => arrows(cells.name[k]).toLowerCase().includes(arrows(words)) || cells.state[k].includes(words));
+  const ranked = (k) => zero(k) !== null && zero(k) !== undefined;
+  const order = all.sort((a, b) => (ranked(a) && ranked(b) ? sign * (zero(a) - zero(b)) : ranked(b) - ranked(a)) || a - b);
+  const rows = order.slice(0, 200).map((k) => h("tr", { class: "go", "data-cell": k, onclick: (e) => choose(k, e.shiftKey || e.ctrlKey || e.metaKey) },
+    h("td", {}, arrows(cells.name[k])),
+    h("td", { class: "n" }, ranked(k) ? number(zero(k), { signed: true }) : ""),
+    h("td", { class: "n" }, cells.low?.[k] !== null && cells.low?.[k] !== undefined ? `${number(cells.low[k], { signed: true })} to ${number(cells.high[k], { signed: true })}` : ""),
+    h("td", {}, has(k) ? { seeds: `${cells.n[k]} seeds`, images: "images" }[cells.unit[k]] ?? "" : ""),
+    h("td", {}, h("span", { class: `state${BAD.includes(cells.state[k]) ? " bad" : ""}` }, STATES[cells.state[k]][1]))));
+  const more = order.length > 200 ? h("p", { class: "hint" }, `${order.length - 200} more; filter to see them`) : null;
+  const heads = [["cell", ""], [cells.metric ? "difference" : "", "n"], [cells.metric ? "95% interval" : "", "n"], [cells.metric ? "over" : "", ""], ["state", ""]];
+  put(at("ranking"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, heads.map(([t, c]) => h("th", { class: c || null }, t)))), h("tbody", {}, rows))), more);
+}
+
+function drawFailures() {
+  const { failures } = state.view;
+  at("failures-card").hidden = failures.length === 0;
+  put(at("failures"), h("table", {}, h("thead", {}, h("tr", {}, ["cell", "seed", "state", "reason"].map((t) => h("th", {}, t)))), h("tbody", {}, failures.map((f) => h("tr", { "data-run": f.run }, h("td", {}, arrows(f.cell)), h("td", {}, f.seed), h("td", {}, h("span", { class: "state bad" }, f.state)), h("td", { class: "wide" }, f.reason))))));
+}
+
+function choose(cell, add) {
+  const chosen = state.chosen.includes(cell) ? (add ? state.chosen.filter((k) => k !== cell) : [cell]) : add ? [...state.chosen, cell].slice(-MOST) : [cell];
+  state.chosen = chosen;
+  writeHash();
+  drawGrid();
+  drawPareto();
+  drawPanel();
+}
+
+let drawn = 0;
+async function drawPanel() {
+  const mine = ++drawn, names = state.chosen.map((k) => state.view?.cells.name[k] ?? `cell ${k}`);
+  const asked = state.chosen.map((k) => ask(`api/sweeps/${state.sweep}/cells/${k}${k in state.seeds ? `?seed=${state.seeds[k]}` : ""}`));
+  let details = [];
+  try { details = await Promise.all(asked); } catch (error) { live("off", error.message); return; }
+  if (mine !== drawn) return;
+  const panel = at("panel"), unfolded = [...panel.querySelectorAll("details")].map((d) => d.open), scroll = panel.scrollTop;
+  showPanel(panel, details, names, {
+    remove: (k) => { state.chosen = state.chosen.filter((other) => other !== k); writeHash(); drawGrid(); drawPareto(); drawPanel(); },
+    seed: (k, seed) => { state.seeds[k] = seed; drawPanel(); },
+  });
+  panel.querySelectorAll("details").forEach((d, k) => { d.open = unfolded[k] ?? false; });
+  panel.scrollTop = scroll;
+}
+
+function readHash() {
+  const hash = new URLSearchParams(location.hash.slice(1));
+  state.sweep = hash.get("sweep") ?? state.sweep;
+  state.chosen = (hash.get("cells") ?? "").split(",").filter((k) => /^\d+$/.test(k)).map(Number).slice(0, MOST);
+}
+
+function writeHash() {
+  const hash = new URLSearchParams({ sweep: state.sweep });
+  if (state.chosen.length) hash.set("cells", state.chosen.join(","));
+  history.replaceState(null, "", `#${hash}`);
+}
+
+start();

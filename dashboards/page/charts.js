@@ -1,0 +1,159 @@
+// The drawings: heatmap, scatter with its front, lines, and matrices; plain SVG, no library.
+import { arrows, MINUS, number, s, STATES } from "./dom.js";
+
+const BLUE = [0, 114, 178], WHITE = [247, 247, 247], ORANGE = [213, 94, 0];
+export const COLOURS = ["#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7"];
+const HATCH = { failed: "M0 6L6 0", diverged: "M0 6L6 0M0 0L6 6", stopped: "M0 3H6", running: "M3 3h.1", measuring: "M3 3h.1", pending: "", interrupted: "M0 0L6 6", unmeasured: "", unread: "" };
+
+const mix = (a, b, t) => `rgb(${a.map((v, k) => Math.round(v + t * (b[k] - v))).join(",")})`;
+const diverging = (t) => (t < 0 ? mix(WHITE, BLUE, Math.min(1, -t)) : mix(WHITE, ORANGE, Math.min(1, t)));
+const VIRIDIS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
+function sequential(t) {
+  const x = Math.min(0.9999, Math.max(0, t)) * 4, k = Math.floor(x);
+  return mix(VIRIDIS[k], VIRIDIS[k + 1], x - k);
+}
+
+function hatches() {
+  const patterns = Object.entries(HATCH).filter(([, d]) => d).map(([state, d]) =>
+    s("pattern", { id: `hatch-${state}`, width: 6, height: 6, patternUnits: "userSpaceOnUse" },
+      s("path", { d, stroke: state === "failed" || state === "diverged" ? "#D55E00" : "#8c8c8c", "stroke-width": state === "running" || state === "measuring" ? 1.6 : 0.9, "stroke-linecap": "round" })));
+  return s("defs", {}, patterns);
+}
+
+export function stateBox(state, x, y, width, height) {
+  const box = s("rect", { x, y, width, height, rx: 2, fill: "#fff", stroke: "#c4cad0", "stroke-width": 0.8 });
+  if (!HATCH[state]) return [box];
+  return [box, s("rect", { x, y, width, height, rx: 2, fill: `url(#hatch-${state})`, "pointer-events": "none" })];
+}
+
+export const hatchDefs = () => s("svg", { width: 0, height: 0, "aria-hidden": "true" }, hatches());
+
+// Differences to the baseline at their places; white is zero, both signs reach equally far.
+export function heatmap(view, choose) {
+  const { cells, rows, columns, places, chosen, fresh } = view;
+  const known = places.map((p) => cells.value?.[p.cell]).filter((v) => v !== null && v !== undefined);
+  const reach = Math.max(...known.map(Math.abs), 1e-12), sign = cells.lower ? 1 : -1;
+  const power = 3 * Math.floor(Math.log10(reach) / 3), scale = reach >= 0.5 && reach < 1000 ? 1 : 10 ** power;
+  const left = 46 + 4 * longest(rows.values), top = 8, room = 700 - left;
+  const width = Math.min(64, room / columns.values.length), height = Math.max(15, Math.min(30, 430 / rows.values.length));
+  const tall = top + rows.values.length * height;
+  const ink = (t) => (Math.abs(t) > 0.62 ? "#fff" : "#1b1f24");
+  const texts = width >= 30, fixed = reach / scale < 1 ? 2 : reach / scale < 100 ? 1 : 0;
+  const drawn = places.map(({ cell, row, column }) => {
+    const x = left + column * width + 1, y = top + row * height + 1, value = cells.value?.[cell];
+    const has = value !== null && value !== undefined, state = has ? "completed" : cells.state[cell] === "completed" ? "unmeasured" : cells.state[cell];
+    const label = has ? (value / scale >= 0 ? "+" : MINUS) + Math.abs(value / scale).toFixed(fixed) : STATES[state][0];
+    const box = has ? [s("rect", { x, y, width: width - 2, height: height - 2, rx: 2, fill: diverging((sign * value) / reach) })] : stateBox(state, x, y, width - 2, height - 2);
+    const told = `${arrows(cells.name[cell])}: ${has ? number(value, { signed: true }) : STATES[state][1]}${cells.reason[cell] ? `, ${cells.reason[cell]}` : ""}`;
+    const open = (event) => choose(cell, event.shiftKey || event.ctrlKey || event.metaKey);
+    return s("g", { class: `cell${chosen.includes(cell) ? " chosen" : ""}${fresh.has(cell) ? " fresh" : ""}`, "data-cell": cell, "data-state": state, "data-value": has ? value : null, tabindex: 0, role: "button", "aria-label": told, onclick: open, onkeydown: (e) => e.key === "Enter" && open(e) },
+      box, s("title", {}, told),
+      texts || !has ? s("text", { x: x + width / 2 - 1, y: y + height / 2 + 2.6, "text-anchor": "middle", "font-size": has ? 10 : 11, class: has ? null : "halo", "pointer-events": "none" }, label) : null);
+  });
+  for (const g of drawn) if (g.dataset.value) { const t = g.querySelector("text"); if (t) t.style.fill = ink(Number(g.dataset.value) / reach); }
+  const step = Math.ceil(columns.values.length / Math.max(1, room / (8 + 7 * longest(columns.values))));
+  const ticks = columns.values.map((v, k) => k % step ? null : s("text", { x: left + (k + 0.5) * width, y: tall + 14, "text-anchor": "middle", "font-size": 11 }, arrows(String(v))));
+  const names = rows.values.map((v, k) => height >= 12 || k % 2 === 0 ? s("text", { x: left - 7, y: top + (k + 0.5) * height + 4, "text-anchor": "end", "font-size": 11 }, arrows(String(v))) : null);
+  const svg = s("svg", { viewBox: `0 0 ${left + columns.values.length * width + 4} ${tall + 36}`, width: left + columns.values.length * width + 4, role: "group", "aria-label": "cells of the sweep" },
+    drawn, ticks, names,
+    s("text", { x: left + (columns.values.length * width) / 2, y: tall + 31, "text-anchor": "middle", "font-size": 11, class: "soft" }, columns.label),
+    s("text", { x: 11, y: top + (rows.values.length * height) / 2, "text-anchor": "middle", "font-size": 11, class: "soft", transform: `rotate(-90 11 ${top + (rows.values.length * height) / 2})` }, rows.label));
+  return { svg, reach, scale };
+}
+
+const longest = (values) => Math.max(...values.map((v) => String(v).length), 1);
+
+// A colour bar for the heatmap.
+export function colourBar(reach, lower) {
+  const stops = Array.from({ length: 41 }, (_, k) => s("rect", { x: k * 3, y: 0, width: 3.2, height: 9, fill: diverging((lower ? 1 : -1) * (k / 20 - 1)) }));
+  const labels = [[-reach, 0, "start"], [0, 61, "middle"], [reach, 123, "end"]].map(([v, x, anchor]) => s("text", { x, y: 20, "text-anchor": anchor, "font-size": 10 }, number(v, { signed: true, digits: 2 })));
+  return s("svg", { width: 124, height: 23, viewBox: "0 0 124 23" }, stops, labels);
+}
+
+function axes({ x, y, width, height, box, log = false, xLabel, yLabel }) {
+  const [x0, x1] = x, [y0, y1] = y, { left, top, right, bottom } = box;
+  const f = log ? Math.log10 : (v) => v;
+  const px = (v) => left + ((f(v) - f(x0)) / (f(x1) - f(x0) || 1)) * (width - left - right);
+  const py = (v) => height - bottom - ((v - y0) / (y1 - y0 || 1)) * (height - top - bottom);
+  const xs = log ? logTicks(x0, x1) : ticks(x0, x1, 5), ys = ticks(y0, y1, 5);
+  const line = (a, b, c, d) => s("line", { x1: a, y1: b, x2: c, y2: d, stroke: "#e8ebee" });
+  const frame = [
+    ys.map((v) => [line(left, py(v), width - right, py(v)), s("text", { x: left - 5, y: py(v) + 3.5, "text-anchor": "end", "font-size": 10 }, number(v))]),
+    xs.map((v) => s("text", { x: px(v), y: height - bottom + 13, "text-anchor": "middle", "font-size": 10 }, number(v))),
+    s("text", { x: (left + width - right) / 2, y: height - 2, "text-anchor": "middle", "font-size": 10.5, class: "soft" }, xLabel),
+    s("text", { x: left - 4, y: 9, "text-anchor": "start", "font-size": 10.5, class: "soft" }, yLabel),
+  ];
+  return { px, py, frame };
+}
+
+function ticks(low, high, count) {
+  const raw = (high - low) / count || 1, power = 10 ** Math.floor(Math.log10(raw)), step = [1, 2, 5, 10].find((m) => m * power >= raw) * power;
+  const found = [];
+  for (let v = Math.ceil(low / step) * step; v <= high + 1e-9 * step; v += step) found.push(Number(v.toPrecision(12)));
+  return found;
+}
+function logTicks(low, high) {
+  const found = [];
+  for (let p = Math.floor(Math.log10(low)); 10 ** p <= high * 1.0001; p++) for (const m of [1, 2, 5]) if (m * 10 ** p >= low * 0.999 && m * 10 ** p <= high * 1.0001) found.push(m * 10 ** p);
+  return found.length > 1 ? found : [low, high];
+}
+
+const span = (values, pad) => {
+  const low = Math.min(...values), high = Math.max(...values), room = (high - low || Math.abs(high) || 1) * pad;
+  return [low - room, high + room];
+};
+
+// Quality against cost: grey points, the front in blue, dense runs as black diamonds.
+export function scatter(points, { name, role, label, chosen, choose }) {
+  const width = 620, height = 300, box = { left: 58, right: 14, top: 18, bottom: 32 };
+  const values = points.value.flatMap((v, k) => [v, points.low[k] ?? v, points.high[k] ?? v]);
+  const log = !points.relative;
+  const x = log ? [Math.min(...points.cost) / 1.15, Math.max(...points.cost) * 1.15] : span(points.cost, 0.08);
+  const { px, py, frame } = axes({ x, y: span(values, 0.08), width, height, box, log, xLabel: points.relative ? "training FLOPs over dense" : "training FLOPs", yLabel: label });
+  const order = points.cost.map((_, k) => k).filter((k) => points.front[k]).sort((a, b) => points.cost[a] - points.cost[b]);
+  const steps = order.map((k, n) => (n ? `H${px(points.cost[k])}V${py(points.value[k])}` : `M${px(points.cost[k])} ${py(points.value[k])}`)).join("");
+  const marks = points.cost.map((cost, k) => {
+    const cell = points.cell[k], dense = role[cell] === "baseline", cx = px(cost), cy = py(points.value[k]);
+    const fill = dense ? "#000" : points.front[k] ? "#0072B2" : "#9aa2aa", picked = chosen.includes(cell);
+    const bar = points.low[k] === null ? null : s("line", { x1: cx, x2: cx, y1: py(points.low[k]), y2: py(points.high[k]), stroke: fill, "stroke-width": 1 });
+    const shape = dense ? s("path", { d: `M${cx} ${cy - 5}l5 5l-5 5l-5 -5z`, fill }) : s("circle", { cx, cy, r: picked ? 5.5 : 3.6, fill, stroke: picked ? "#000" : "none" });
+    const open = (event) => choose(cell, event.shiftKey || event.ctrlKey || event.metaKey);
+    return s("g", { class: "point", "data-cell": cell, onclick: open }, bar, shape, s("title", {}, `${arrows(name[cell])}: ${number(points.value[k])} at ${number(cost)}`));
+  });
+  const placed = [];
+  const labels = [...points.cost.keys()].filter((k) => role[points.cell[k]] === "baseline").slice(0, 1).concat([...order].reverse()).map((k) => {
+    const told = arrows(name[points.cell[k]]), room = px(points.cost[k]) - 6 * told.length > box.left;
+    const tx = px(points.cost[k]) + (room ? -6 : 6), ty = py(points.value[k]) + 13;
+    if (placed.some(([a, b]) => Math.abs(a - tx) < 58 && Math.abs(b - ty) < 13)) return null;
+    placed.push([tx, ty]);
+    return s("text", { x: tx, y: ty, "text-anchor": room ? "end" : "start", "font-size": 10.5, class: "halo", "pointer-events": "none" }, told);
+  });
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, width }, frame, s("path", { d: steps, fill: "none", stroke: "#0072B2" }), marks, labels);
+}
+
+// Curves over training steps; each {step, value, colour, dashed}.
+export function lines(curves, { label, zero = false }) {
+  const width = 330, height = 190, box = { left: 52, right: 16, top: 18, bottom: 30 };
+  const shown = curves.filter((c) => c.step.length > 0);
+  if (!shown.length) return null;
+  const values = shown.flatMap((c) => c.value).filter((v) => v !== null);
+  const y = span(zero ? [...values, 0] : values, 0.05), x = [0, Math.max(...shown.flatMap((c) => c.step))];
+  const { px, py, frame } = axes({ x, y, width, height, box, xLabel: "training step", yLabel: label });
+  const paths = shown.map((c) => {
+    let pen = "M";
+    const d = c.step.map((step, k) => { if (c.value[k] === null) { pen = "M"; return ""; } const p = `${pen}${px(step).toFixed(1)} ${py(c.value[k]).toFixed(1)}`; pen = "L"; return p; }).join("");
+    return s("path", { d, fill: "none", stroke: c.colour, "stroke-width": 1.5, "stroke-dasharray": c.dashed ? "5 3" : null, "stroke-linejoin": "round" });
+  });
+  const base = zero ? s("line", { x1: box.left, x2: width - box.right, y1: py(0), y2: py(0), stroke: "#000", "stroke-width": 0.8 }) : null;
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%" }, frame, base, paths);
+}
+
+// A similarity matrix with the frames of its routes.
+export function matrix(values, routes, [low, high], dashed = false) {
+  const B = values.length, side = 200 / B;
+  const cells = values.flatMap((row, a) => row.map((v, b) => s("rect", { x: 16 + b * side, y: a * side, width: side + 0.3, height: side + 0.3, fill: sequential((v - low) / (high - low || 1)) }, s("title", {}, `${a}, ${b}: ${v}`))));
+  const frames = routes.flatMap(([start, end]) => ["#fff", "#000"].map((stroke, k) => s("rect", { x: 16 + start * side, y: start * side, width: (end - start + 1) * side, height: (end - start + 1) * side, fill: "none", stroke, "stroke-width": k ? 1.4 : 3, "stroke-dasharray": dashed && k ? "4 3" : null })));
+  const step = B > 16 ? 4 : 2;
+  const names = values.map((_, k) => k % step ? null : [s("text", { x: 12, y: (k + 0.5) * side + 3.5, "text-anchor": "end", "font-size": 9.5 }, k), s("text", { x: 16 + (k + 0.5) * side, y: 212, "text-anchor": "middle", "font-size": 9.5 }, k)]);
+  return s("svg", { viewBox: "0 0 220 216", width: "100%" }, cells, frames, names.flat());
+}

@@ -1,0 +1,225 @@
+"""What the dashboard shows, as plain trees: functions of a sweep's plan and frame."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.curves import WRITTEN, curve_names
+from analysis.pareto import pareto
+from tread_lab.frames import (
+    COUNT,
+    HIGH,
+    LOW,
+    STATES,
+    UNIT,
+    cells_frame,
+    delta_column,
+    metric_columns,
+    with_delta,
+)
+from tread_lab.records.names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, lower_is_better
+
+Tree = dict[str, Any]
+FAILURES = 200  # rows of the list of failures
+
+
+def overview(plan: Tree, frame: pd.DataFrame) -> Tree:
+    """The sweep beside its cells: question, counts, metrics to choose from, what went wrong."""
+    runs = frame.drop_duplicates("run")
+    counts = runs["state"].value_counts()
+    shown = choices(frame)
+    return {
+        "name": plan["name"],
+        "question": plan.get("question") or plan["name"],
+        "experiment": plan.get("experiment", ""),
+        "runs": len(runs),
+        "counts": {state: int(counts[state]) for state in counts.index},
+        "metrics": shown,
+        "metric": shown[0] if shown else None,
+        "holes": plan.get("holes") or [],
+        "failures": failures(frame),
+    }
+
+
+def choices(frame: pd.DataFrame) -> list[str]:
+    """The metrics that a heatmap can show: gaps and losses first, then samples, then costs."""
+    columns = [c for c in metric_columns(frame) if ":" not in c]
+    first = [c for c in (GAP_HELDOUT, HELDOUT_LOSS) if c in columns]
+    samples = [c for c in columns if "@" in c]
+    gaps = [c for c in columns if c.startswith("gap/")]
+    return list(dict.fromkeys([*first, *samples, *gaps, *columns]))
+
+
+def cells(frame: pd.DataFrame, metric: str | None) -> Tree:
+    """Every cell in plan order, column by column, with its place on every dimension.
+
+    Values are differences to the baseline of the same seed, averaged over seeds; a cell has one
+    only if all its seeds completed.
+    """
+    known = metric if metric in frame else None
+    rows = cells_of(with_delta(frame, known) if known else frame)
+    found = dimensions(rows)
+    tree: Tree = {
+        "metric": known,
+        "lower": lower_is_better(known) if known else True,
+        "dimensions": found,
+        "name": _named(rows),
+        "role": list(rows["role"]),
+        "at": _places(rows, found),
+        "state": list(rows["state"]),
+        "reason": list(rows["reason"]),
+        "seeds": [int(n) for n in rows["seeds"]],
+        "completed": [int(n) for n in rows["completed"]],
+    }
+    if known:
+        column, done = delta_column(known), rows["state"] == "completed"
+        for name, key in (("value", column), ("low", column + LOW), ("high", column + HIGH)):
+            tree[name] = numbers(rows[key].where(done)) if key in rows else [None] * len(rows)
+        tree["unit"] = list(rows.get(column + UNIT, pd.Series("", index=rows.index)))
+        tree["n"] = [int(n) for n in rows[column + COUNT]]
+        tree["absolute"] = numbers(rows[known].where(done))
+        tree["pareto"] = front(frame, known)
+    return tree
+
+
+def settled(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with the states that records know: a run that is being measured is running."""
+    return frame.assign(state=frame["state"].replace("measuring", "running"))
+
+
+def cells_of(frame: pd.DataFrame) -> pd.DataFrame:
+    """`cells_frame`, also of a frame with the dashboard's own states."""
+    if "unread" not in set(frame["state"]):
+        return cells_frame(settled(frame))
+    groups = frame.groupby(["role", "cell"], sort=False)
+    rows = groups.first().reset_index()
+    rows["seeds"], rows["completed"] = groups.size().to_numpy(), 0
+    rows.attrs["axes"] = frame.attrs.get("axes", [])
+    return rows
+
+
+def dimensions(rows: pd.DataFrame) -> list[Tree]:
+    """What varies: start and end of single routes, else the route; the rate; every other axis."""
+    trials = rows[rows["role"] == "trial"]
+    axes = [a for a in rows.attrs.get("axes", ()) if a in rows]
+    starts, ends = ("start", "end") if "start" in axes else ("route_start", "route_end")
+    placed = {starts, ends} <= set(rows.columns) and not _several(trials)
+    keys = (
+        [starts, ends] if placed and trials[[starts, ends]].drop_duplicates().shape[0] > 1 else []
+    )
+    if not keys and "route" in rows and trials["route"].nunique() > 1:
+        keys = ["route"]
+    keys += ["rate" if "rate" in axes else "selection_rate"]
+    keys += [axis for axis in axes if axis not in WRITTEN]
+    found = []
+    for key in keys:
+        values = _values(trials[key]) if key in trials else []
+        if len(values) > 1:
+            found.append({"key": key, "label": _label(key), "values": values})
+    return found
+
+
+def front(frame: pd.DataFrame, metric: str) -> Tree | None:
+    """Quality against cost; gaps to baselines of several kinds give way to the loss itself."""
+    kinds = frame.loc[frame["role"] == "baseline", "cell"].nunique()
+    if metric.startswith("gap/") and kinds != 1:
+        metric = HELDOUT_LOSS
+    if metric not in frame or TRAIN_FLOPS not in frame or metric.startswith(("cost/", "through")):
+        return None
+    rows = cells_of(frame)
+    index = {key: k for k, key in enumerate(zip(rows["role"], rows["cell"]))}
+    points = pareto(settled(frame), metric)
+    return {
+        "metric": metric,
+        "relative": points.relative,
+        "cell": [index[key] for key in points.cells],
+        "cost": numbers(points.cost),
+        "value": numbers(points.value),
+        "low": numbers(points.low),
+        "high": numbers(points.high),
+        "front": [bool(v) for v in points.front],
+    }
+
+
+def failures(frame: pd.DataFrame) -> list[Tree]:
+    """Trials that ended without a result, and finished ones that could not be compared."""
+    ended = frame["state"].isin(["failed", "diverged", "stopped", "interrupted"])
+    rows = frame[ended | ((frame["reason"] != "") & (frame["state"] == "completed"))]
+    order = {state: k for k, state in enumerate(reversed(STATES))}
+    rows = rows.sort_values("state", key=lambda states: states.map(order), kind="stable")
+    columns = ["cell", "run", "state", "reason"]
+    shown = rows.head(FAILURES)
+    texts = shown[columns].astype(str).to_dict("list")
+    return [
+        {**dict(zip(columns, row)), "seed": int(seed)}
+        for *row, seed in zip(*(texts[column] for column in columns), shown["seed"])
+    ]
+
+
+def sweep_line(plan: Tree) -> Tree:
+    """One line of the list of sweeps."""
+    return {
+        "name": plan["name"],
+        "question": plan.get("question") or "",
+        "trials": len(plan["trials"]),
+        "created": plan.get("created"),
+    }
+
+
+def numbers(values: Iterable[float]) -> list[float | None]:
+    """Six digits, nothing for what is not finite."""
+    return [float(f"{v:.6g}") if math.isfinite(v) else None for v in map(float, values)]
+
+
+def _named(rows: pd.DataFrame) -> list[str]:
+    return list(curve_names(rows) if "route" in rows and "route_length" in rows else rows["cell"])
+
+
+def _places(rows: pd.DataFrame, found: Sequence[Tree]) -> list[list[int]]:
+    """By cell, the index of its value on every dimension; -1 for a baseline or none."""
+    columns = []
+    for dimension in found:
+        index = {value: k for k, value in enumerate(dimension["values"])}
+        trial = rows["role"] == "trial"
+        columns.append(
+            [index.get(_plain(v), -1) if t else -1 for v, t in zip(rows[dimension["key"]], trial)]
+        )
+    return [list(place) for place in zip(*columns)] if columns else [[] for _ in range(len(rows))]
+
+
+def _values(column: pd.Series[Any]) -> list[Any]:
+    """The distinct values: numbers in order, texts as the plan has them."""
+    values = [_plain(value) for value in column.dropna().unique()]
+    return sorted(values) if all(isinstance(v, int | float) for v in values) else values
+
+
+def _several(trials: pd.DataFrame) -> bool:
+    """Whether a trial has several routes, which have no one start and end."""
+    return "route" in trials and bool(
+        trials["route"].astype(str).str.contains("+", regex=False).any()
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return None if value is pd.NA or (isinstance(value, float) and math.isnan(value)) else value
+
+
+def _label(key: str) -> str:
+    known = {
+        "start": "first block skipped",
+        "end": "last block skipped",
+        "route_start": "first block skipped",
+        "route_end": "last block skipped",
+        "rate": "selection rate",
+        "selection_rate": "selection rate",
+    }
+    return known.get(key, key)

@@ -1,0 +1,158 @@
+"""Claims about REPA: only tokens that ran the block are aligned; the projector stays outside."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tread_lab.data import open_data
+from tread_lab.engine import checkpoint
+from tread_lab.engine.alignment import Alignment, Projector
+from tread_lab.engine.assemble import data_of, fresh_network, fresh_projector, trained
+from tread_lab.engine.cost import cost
+from tread_lab.engine.encoder import open_encoder
+from tread_lab.engine.train import train
+from tread_lab.records.layout import RunFolder
+from tread_lab.routing import draw_plan, walk
+from tread_lab.spec import DataSpec, RepaSpec, RouteSpec, RunSpec, UserError
+
+CPU = torch.device("cpu")
+Tiny = Callable[..., RunSpec]
+REPA = {"encoder": "fashion16-v1", "block": 2, "hidden": 24}
+B, N, D, E = 3, 16, 8, 5
+
+
+def features(x_BCHW: Tensor, side: int) -> Tensor:
+    """An encoder whose features say which sample and place they are of."""
+    places = torch.arange(side * side).float()
+    return torch.stack([torch.sin((k + 1) * (places + 1)) for k in range(E)], dim=1).expand(
+        B, -1, -1
+    )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("selection", ["random", "bernoulli"])
+@pytest.mark.parametrize("block", [0, 1, 2, 3, 4])
+def test_the_loss_is_the_mean_cosine_over_tokens_that_ran_the_block(
+    block: int, selection: Any
+) -> None:
+    torch.manual_seed(0)
+    x, c, projector = torch.randn(B, N, D), torch.zeros(B, D), Projector(D, 7, E)
+    route = RouteSpec(start=1, end=3, rate=0.5, selection=selection).resolved(6)
+    plan = draw_plan([route], (B, N), "repa")
+    assert plan is not None
+    leg = plan[0]
+    real_BK = torch.ones_like(leg.keep_BK) if leg.real_BK is None else leg.real_BK
+    ran: dict[int, Tensor] = {}
+
+    def block_of(l: int) -> Callable[..., Tensor]:
+        def run(h: Tensor, *_: Any) -> Tensor:
+            ran[l] = torch.tanh(h * (l + 2))
+            return ran[l]
+
+        return run
+
+    streams: dict[int, Tensor] = {}
+    walk([block_of(l) for l in range(6)], x, c, plan=plan, observe=streams.__setitem__)
+    spec = RepaSpec(encoder="fashion16-v1", block=block, weight=0.5)
+    found = Alignment(spec, features, projector, side=4).loss(streams, x, plan).detach()
+    for b in range(B):
+        places = leg.keep_BK[b, real_BK[b].bool()].tolist() if 1 <= block <= 3 else range(N)
+        cosines = [
+            F.cosine_similarity(projector(ran[block][b, k]), features(x, 4)[b, n], dim=0)
+            for k, n in enumerate(places)
+        ]
+        assert found[b].item() == pytest.approx(-0.5 * torch.stack(cosines).mean().item(), rel=1e-5)
+
+
+def test_routed_tokens_of_the_block_have_no_say(tiny: Tiny) -> None:
+    spec = tiny(routes=["1->2"], repa=REPA)
+    network, projector = fresh_network(spec), fresh_projector(spec)
+    samples = data_of(spec, "train")
+    x, y = samples.take(torch.arange(4))
+    plan = draw_plan(spec.routes, (4, spec.tokens), "repa")
+    assert plan is not None and spec.repa is not None
+    aligned = Alignment(spec.repa, open_encoder(spec.repa, samples, CPU), projector, side=8)
+    streams: dict[int, Tensor] = {}
+    network(x, torch.zeros(4), y, plan, streams.__setitem__)
+    streams[2] = torch.where(plan[0].mask(spec.tokens).bool()[..., None], 7.0, streams[2])
+    spoiled = aligned.loss(streams, x, plan)
+    network(x, torch.zeros(4), y, plan, streams.__setitem__)
+    assert torch.equal(aligned.loss(streams, x, plan), spoiled)
+
+
+def test_the_projector_is_trained_resumed_and_not_sampled(tmp_path: Path, tiny: Tiny) -> None:
+    spec = tiny(steps=20, routes=["1->2"], repa=REPA)
+    whole, parts = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "parts")
+    for _ in train(spec, whole, CPU):
+        pass
+    for stop in (7, 100):
+        iterator = train(spec, parts, CPU)
+        for _, _ in zip(range(stop), iterator):
+            pass
+        iterator.close()
+    a, b = (checkpoint.load_latest(folder.checkpoints) for folder in (whole, parts))
+    assert a is not None and b is not None
+    assert [key for key in a.tensors if not torch.equal(a.tensors[key], b.tensors[key])] == []
+    fresh = fresh_projector(spec).state_dict()
+    assert all(not torch.equal(a.part("projector")[name], fresh[name]) for name in fresh)
+    whole.create(spec)
+    network = trained(whole, CPU).network
+    assert not any("projector" in name for name in network.state_dict())
+    assert cost(spec).helpers == sum(weight.numel() for weight in fresh.values())
+    assert (
+        cost(spec).parameters == sum(p.numel() for p in fresh_network(spec).parameters()) - 64 * 16
+    )
+
+
+def test_alignment_rises_with_training(tmp_path: Path, tiny: Tiny) -> None:
+    spec = tiny(steps=60, repa={**REPA, "weight": 5.0}, train={"lr": 1e-2})
+    losses = [progress.loss for progress in train(spec, RunFolder(tmp_path / "run"), CPU)]
+    assert losses[4] > -0.5 and losses[-1] < -1.5  # no denoising loss is negative: a cosine over .3
+
+
+def test_the_shipped_encoder_sees_the_right_places() -> None:
+    spec = RepaSpec(encoder="fashion16-v1")
+    samples = open_data(DataSpec(), "train")
+    encoder = open_encoder(spec, samples, CPU)
+    x, _ = samples.take(torch.arange(2))
+    moved = x.clone()
+    moved[:, :, 12:, 12:] += 1.0  # the last quarter of a quarter: tokens of the last two rows
+    change = (encoder(moved, 8) - encoder(x, 8)).abs().sum(2)
+    assert encoder(x, 8).shape == (2, 64, spec.features)
+    assert change.view(2, 8, 8)[:, 7, 7].min() > 0 and change.view(2, 8, 8)[:, :4, :4].max() == 0
+    assert encoder(x, 4).shape == (2, 16, spec.features)
+
+
+def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    samples = open_data(DataSpec(), "train")
+    monkeypatch.delenv("TREAD_LAB_ENCODER", raising=False)
+    with pytest.raises(UserError, match="TREAD_LAB_ENCODER"):
+        open_encoder(RepaSpec(), samples, CPU)
+    if importlib.util.find_spec("transformers") is None:
+        with pytest.raises(UserError, match="needs the package transformers"):
+            open_encoder(RepaSpec(path=str(tmp_path)), samples, CPU)
+    else:
+        with pytest.raises(UserError, match=r"holds no config\.json"):
+            open_encoder(RepaSpec(path=str(tmp_path)), samples, CPU)
+    with pytest.raises(UserError, match="did you mean 'dinov2-base'"):
+        RepaSpec(encoder="dinov2-bass")
+
+
+def test_a_dinov2_of_a_local_folder_gives_one_feature_a_token(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    shape = {"hidden_size": 384, "num_hidden_layers": 1, "num_attention_heads": 6, "patch_size": 14}
+    transformers.Dinov2Model(transformers.Dinov2Config(**shape)).save_pretrained(tmp_path)
+    samples = open_data(DataSpec(), "train")
+    x, _ = samples.take(torch.arange(2))
+    encoder = open_encoder(RepaSpec(encoder="dinov2-small", path=str(tmp_path)), samples, CPU)
+    assert encoder(x, 8).shape == (2, 64, 384)
+    with pytest.raises(UserError, match="width 384, not 768"):
+        open_encoder(RepaSpec(encoder="dinov2-base", path=str(tmp_path)), samples, CPU)

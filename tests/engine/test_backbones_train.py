@@ -1,0 +1,54 @@
+"""Every backbone learns under a route, and micro-batches change nothing, padded ones included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tread_lab.engine.live_run import LiveRun
+from tread_lab.records.layout import RunFolder
+from tread_lab.spec import RunSpec, decode
+
+CPU = torch.device("cpu")
+MODELS = ("DiT-4x32x2/2", "LightningDiT-4x32x2/2", "RWKV-4x32/2", "Mamba-4x32x4/2")
+
+
+def run(model: str, selection: str, **execution: Any) -> RunSpec:
+    tree = {
+        "model": model,
+        "routes": [f"1->2 by {selection}"],
+        "train": {"steps": 50, "batch": 16, "lr": 6e-3, "betas": [0.9, 0.99], "warmup": 5},
+        "precision": "fp32",
+        "execution": execution,
+    }
+    return decode(RunSpec, tree)
+
+
+def trained(spec: RunSpec, folder: Path, steps: int) -> list[float]:
+    """The training loss of every step."""
+    with LiveRun(spec, RunFolder(folder), CPU) as live:
+        losses = []
+        for step in range(steps):
+            live.optimise(live.batches.at(step), lr=spec.train.lr * min(1.0, (step + 1) / 6))
+            live.log_window()
+            losses.append(live.loss)
+    return losses
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_loss_falls_under_a_route(model: str, tmp_path: Path) -> None:
+    losses = trained(run(model, "rows"), tmp_path, 50)
+    assert sum(losses[-10:]) < 0.75 * sum(losses[:10])
+
+
+@pytest.mark.parametrize(
+    ("model", "selection"),
+    [*((model, "rows") for model in MODELS), (MODELS[1], "groups"), (MODELS[1], "bernoulli")],
+)
+def test_micro_batches_change_nothing(model: str, selection: str, tmp_path: Path) -> None:
+    whole = trained(run(model, selection), tmp_path / "whole", 4)
+    parts = trained(run(model, selection, micro_batch=6), tmp_path / "parts", 4)
+    assert parts == pytest.approx(whole, rel=1e-4)

@@ -1,0 +1,147 @@
+"""Claims about losses: plain, and v1's ensemble in both forms against a reference with loops."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor
+
+from tread_lab.diffusion import EDM, Flow, Outcome
+from tread_lab.engine.objective import patches, token_loss
+from tread_lab.routing import RoutePlan, draw_plan
+from tread_lab.spec import EDMSpec, EnsembleLoss, FlowSpec, PlainLoss, RouteSpec
+
+B, C, SIDE, P = 3, 2, 8, 2
+N = (SIDE // P) ** 2
+
+
+def outcome() -> Outcome:
+    torch.manual_seed(0)
+    x, noise, level = (
+        torch.randn(B, C, SIDE, SIDE),
+        torch.randn(B, C, SIDE, SIDE),
+        torch.rand(B) + 0.2,
+    )
+    return EDM(EDMSpec()).outcome(lambda z, t: torch.tanh(z), x, noise, level)
+
+
+def plan_of(*routes: tuple[int, int]) -> RoutePlan:
+    specs = [RouteSpec(start=i, end=j, rate=0.4).resolved(12) for i, j in routes]
+    plan = draw_plan(specs, (B, N), "objective")
+    assert plan is not None
+    return plan
+
+
+def patch(x_CHW: Tensor, n: int) -> Tensor:
+    row, column = divmod(n, SIDE // P)
+    return x_CHW[:, row * P : (row + 1) * P, column * P : (column + 1) * P].reshape(-1)
+
+
+def reference(seen: Outcome, plan: RoutePlan, form: str, weight: float, noise: str) -> Tensor:
+    """Sample by sample, route by route, patch by patch, as paper and first code say it."""
+    losses = []
+    for b in range(B):
+        sigma_weight, total = float(seen.weight_B[b]), 0.0
+        for leg in plan:
+            kept = set(leg.keep_BK[b].tolist())
+            dsm, mae = [], []
+            for n in range(N):
+                D, x0 = patch(seen.denoised_BCHW[b], n), patch(seen.clean_BCHW[b], n)
+                error = float((D - x0).square().mean())
+                if n in kept:
+                    dsm.append(error * (1 if noise == "none" else sigma_weight))
+                    continue
+                target = x0
+                if form == "code":
+                    z = patch(seen.noisy_BCHW[b], n)
+                    target = (z - z.mean()) / (z.var() + 1e-6) ** 0.5
+                again = float((D - target).square().mean())
+                mae.append(again * (sigma_weight if noise == "both" else 1))
+            if form == "equation":
+                total += (sum(dsm) + weight * sum(mae)) / N
+            else:
+                total += sum(dsm) / len(dsm) + weight * sum(mae) / len(mae)
+        losses.append(total / len(plan))
+    return torch.tensor(losses)
+
+
+@pytest.mark.parametrize("noise", ["dsm", "both", "none"])
+@pytest.mark.parametrize("weight", [0.0, 0.1])
+@pytest.mark.parametrize("form", ["equation", "code"])
+@pytest.mark.parametrize("routes", [((0, 8),), ((0, 4), (6, 9))])
+def test_the_ensemble_agrees_with_a_reference(
+    routes: tuple[tuple[int, int], ...], form: str, weight: float, noise: str
+) -> None:
+    seen, plan = outcome(), plan_of(*routes)
+    spec = EnsembleLoss(form=form, weight=weight, noise_weight=noise)  # type: ignore[arg-type]
+    found = token_loss(spec, seen, plan, patch=P)
+    assert torch.allclose(found, reference(seen, plan, form, weight, noise), rtol=1e-5)
+
+
+def test_plain_is_the_process_own_loss_over_all_tokens() -> None:
+    seen = outcome()
+    expected = seen.weight_B * (seen.denoised_BCHW - seen.clean_BCHW).square().mean(dim=(1, 2, 3))
+    assert torch.equal(token_loss(PlainLoss(), seen, plan_of((0, 8)), patch=P), expected)
+    assert torch.equal(
+        token_loss(EnsembleLoss(), seen, None, patch=P), expected
+    )  # no route, no mask
+
+
+def test_the_weighted_equation_at_lambda_1_is_the_plain_loss() -> None:
+    seen, plan = outcome(), plan_of((0, 4), (6, 9))
+    whole = EnsembleLoss(form="equation", weight=1.0, noise_weight="both")
+    found = token_loss(whole, seen, plan, patch=P)
+    assert torch.allclose(found, token_loss(PlainLoss(), seen, plan, patch=P), rtol=1e-6)
+
+
+def test_at_lambda_0_both_forms_are_one_loss_up_to_the_share_of_kept_tokens() -> None:
+    seen, plan = outcome(), plan_of((0, 8))
+    a, b = (
+        token_loss(EnsembleLoss(form=form, weight=0.0), seen, plan, patch=P)  # type: ignore[arg-type]
+        for form in ("equation", "code")
+    )
+    assert torch.allclose(a, b * plan[0].keep_BK.shape[1] / N, rtol=1e-6)
+
+
+def test_patches_are_in_the_order_of_tokens() -> None:
+    x = torch.randn(B, C, SIDE, SIDE)
+    for n in range(N):
+        assert torch.equal(patches(x, P)[:, n], torch.stack([patch(x[b], n) for b in range(B)]))
+
+
+@pytest.mark.parametrize("form", ["equation", "code"])
+def test_samples_that_keep_different_numbers_of_tokens_are_averaged_over_their_own(
+    form: str,
+) -> None:
+    seen = outcome()
+    route = RouteSpec(start=0, end=8, rate=0.4, selection="bernoulli").resolved(12)
+    plan = draw_plan([route], (B, N), "objective")
+    assert plan is not None and plan[0].real_BK is not None
+    kept = tuple(
+        dataclasses.replace(leg, keep_BK=leg.keep_BK[b : b + 1, leg.real_BK[b]], real_BK=None)
+        for b in range(B)
+        for leg in plan
+    )
+    assert len({leg.keep_BK.shape[1] for leg in kept}) > 1
+    spec = EnsembleLoss(form=form, weight=0.1)  # type: ignore[arg-type]
+    found = token_loss(spec, seen, plan, patch=P)
+    for b, leg in enumerate(kept):
+        parts = (getattr(seen, field.name)[b : b + 1] for field in dataclasses.fields(seen))
+        alone = token_loss(spec, Outcome(*parts), (leg,), patch=P)
+        assert torch.allclose(found[b], alone[0], rtol=1e-5)
+
+
+def test_flow_and_edm_give_their_own_losses_and_estimates_of_x0() -> None:
+    torch.manual_seed(0)
+    x, noise, t = torch.randn(B, C, SIDE, SIDE), torch.randn(B, C, SIDE, SIDE), torch.rand(B)
+    for process in (EDM(EDMSpec()), Flow(FlowSpec())):
+        seen = process.outcome(lambda z, t: torch.tanh(z), x, noise, t)
+        assert torch.equal(seen.loss(), process.loss(lambda z, t: torch.tanh(z), x, noise, t))
+        ode = seen.noisy_BCHW - t[:, None, None, None] * process.velocity(
+            process.predict(lambda z, t: torch.tanh(z), seen.noisy_BCHW, t),
+            seen.noisy_BCHW,
+            t[:, None, None, None],
+        )
+        assert torch.allclose(seen.denoised_BCHW, ode, atol=1e-5)  # straight paths: z - t dz/dt

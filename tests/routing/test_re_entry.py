@@ -1,0 +1,124 @@
+"""Claims about re-entry: two routes and v1's sum agree with a plain reference, token by token."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tread_lab.routing import Leg, Return, draw_plan, walk
+from tread_lab.spec import ReEntrySpec, RouteSpec, UserError, decode
+
+B, N, D, DEPTH = 3, 16, 8, 10
+Route = tuple[int, int]
+
+
+class Mixing(nn.Module):
+    """A block in which every token sees every other one that is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map = nn.Linear(D, D)
+
+    def forward(self, x_BND: Tensor, c_BD: Tensor, positions: Tensor | None = None) -> Tensor:
+        return x_BND + torch.tanh(self.map(x_BND) + x_BND.mean(1, keepdim=True)) + c_BD[:, None]
+
+
+def stack() -> list[Mixing]:
+    torch.manual_seed(0)
+    return [Mixing() for _ in range(DEPTH)]
+
+
+def inputs() -> tuple[Tensor, Tensor]:
+    torch.manual_seed(1)
+    return torch.randn(B, N, D), torch.randn(B, D)
+
+
+def plan_of(*routes: Route) -> tuple[Leg, ...]:
+    specs = [RouteSpec(start=i, end=j, rate=0.5).resolved(DEPTH) for i, j in routes]
+    plan = draw_plan(specs, (B, N), "re-entry")
+    assert plan is not None
+    return plan
+
+
+def reference(
+    blocks: list[Mixing], x_BND: Tensor, c_BD: Tensor, plan: tuple[Leg, ...], re_entry: str
+) -> Tensor:
+    """The same one sample and one token at a time, with lists instead of gathers."""
+    rows = []
+    for b in range(B):
+        embedded = list(x_BND[b])
+        tokens, before, kept = list(embedded), list(embedded), list(range(N))
+        for l, block in enumerate(blocks):
+            for leg in plan:
+                if leg.start == l:
+                    before, kept = list(tokens), leg.keep_BK[b].tolist()
+            out = block(torch.stack([tokens[n] for n in kept])[None], c_BD[b : b + 1])[0]
+            for place, n in enumerate(kept):
+                tokens[n] = out[place]
+            for leg in plan:
+                if leg.end == l:
+                    for n in set(range(N)) - set(kept):
+                        tokens[n] = returned(re_entry, embedded[n], before[n], first=leg.start == 0)
+                    kept = list(range(N))
+        rows.append(torch.stack(tokens))
+    return torch.stack(rows)
+
+
+def returned(re_entry: str, x_T: Tensor, x_D_last: Tensor, *, first: bool) -> Tensor:
+    if re_entry == "identity" or (re_entry == "v1_sum" and first):
+        return x_D_last
+    return x_T + x_D_last
+
+
+@pytest.mark.parametrize("re_entry", ["identity", "v1_sum", "v1_code"])
+@pytest.mark.parametrize("routes", [((0, 4), (6, 9)), ((1, 3), (4, 7)), ((0, 8),)])
+def test_routes_and_re_entry_agree_with_a_reference(
+    routes: tuple[Route, ...], re_entry: str
+) -> None:
+    (x, c), blocks, plan = inputs(), stack(), plan_of(*routes)
+    found = walk(blocks, x, c, plan=plan, re_enter=Return(decode(ReEntrySpec, re_entry)))
+    assert torch.allclose(found, reference(blocks, x, c, plan, re_entry), atol=1e-6)
+
+
+def test_the_first_codes_quirk_doubles_the_tokens_of_a_route_from_block_0() -> None:
+    (x, c), plan, streams = inputs(), plan_of((0, 8)), {}
+    quirk = Return(decode(ReEntrySpec, "v1_code"))
+    walk(stack(), x, c, plan=plan, re_enter=quirk, observe=streams.__setitem__)
+    routed = plan[0].mask(N).bool()
+    assert torch.equal(streams[8][routed], 2 * x[routed])
+
+
+def test_the_sum_of_a_first_route_from_block_0_is_the_identity() -> None:
+    (x, c), blocks, plan = inputs(), stack(), plan_of((0, 4))
+    a, b = (walk(blocks, x, c, plan=plan, re_enter=r) for r in (Return(), by_name("v1_sum")))
+    assert torch.equal(a, b)
+    second = plan_of((1, 4))
+    a, b = (walk(blocks, x, c, plan=second, re_enter=r) for r in (Return(), by_name("v1_sum")))
+    assert not torch.equal(a, b)
+
+
+def test_x_T_alone_brings_back_the_embedding() -> None:
+    (x, c), plan, streams = inputs(), plan_of((3, 6)), {}
+    embedding = Return(ReEntrySpec(x_T=True, x_D_last=False))
+    walk(stack(), x, c, plan=plan, re_enter=embedding, observe=streams.__setitem__)
+    routed = plan[0].mask(N).bool()
+    assert torch.equal(streams[6][routed], x[routed])
+
+
+def by_name(name: str) -> Return:
+    return Return(decode(ReEntrySpec, name))
+
+
+def test_re_entry_without_a_plan_is_the_dense_network() -> None:
+    (x, c), blocks = inputs(), stack()
+    assert torch.equal(walk(blocks, x, c, re_enter=by_name("v1_code")), walk(blocks, x, c))
+
+
+def test_names_and_flags_are_one_thing_and_nothing_is_refused() -> None:
+    flags = ReEntrySpec(x_T=True, x_D_last=True, coinciding="twice")
+    assert decode(ReEntrySpec, "v1_code") == flags and str(flags) == "v1_code"
+    with pytest.raises(UserError, match="did you mean 'v1_sum'"):
+        decode(ReEntrySpec, "v1sum")
+    with pytest.raises(UserError, match="would be zero"):
+        ReEntrySpec(x_T=False, x_D_last=False)

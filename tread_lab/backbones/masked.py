@@ -1,0 +1,72 @@
+"""MaskDiT's decoder: a few narrow blocks that see all places, masked ones as one mask token."""
+
+# B batch, N tokens, K kept tokens, D width of the encoder, E width of the decoder
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tread_lab.backbones.dit import DiTBlock
+from tread_lab.backbones.parts import modulate, sincos_positions
+from tread_lab.routing.re_entry import Span
+from tread_lab.routing.select import Leg
+from tread_lab.routing.transport import merge
+from tread_lab.routing.walk import walk
+from tread_lab.spec.bypass import MaskBypass
+from tread_lab.spec.run import ModelSpec
+
+
+class DecoderBlock(DiTBlock):
+    """A DiT block of width E under the encoder's conditioning of width D."""
+
+    def __init__(self, width: int, heads: int, hidden: int, cond: int) -> None:
+        super().__init__(width, heads, hidden)
+        self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(cond, 6 * width))
+
+
+class MaskDecoder(nn.Module):
+    """From kept tokens of width D to all tokens of width E (Zheng et al. 2024).
+
+    Kept tokens are normalised, modulated and mapped to E; a mask token fills the other places;
+    fixed positions are added; then the blocks run.
+
+    Args:
+        spec: the encoder.
+        side: places along one side of the token grid.
+    """
+
+    def __init__(
+        self, spec: ModelSpec, decoder: MaskBypass, *, side: int, spans: tuple[Span, ...]
+    ) -> None:
+        super().__init__()
+        D, E = spec.width, decoder.width
+        self.spans = spans
+        self.width: int | None = E
+        self.mask_token = nn.Parameter(0.02 * torch.randn(1, 1, E))
+        self.pos_embed = nn.Parameter(sincos_positions(side, E)[None], requires_grad=False)
+        self.adapter = nn.Linear(D, E)
+        self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(D, 2 * D))
+        hidden = int(E * spec.mlp_ratio)
+        blocks = (DecoderBlock(E, decoder.heads, hidden, D) for _ in range(decoder.depth))
+        self.blocks = nn.ModuleList(blocks)
+        self._initialise(zero=spec.init == "adaln_zero")
+
+    def forward(
+        self, kept_BKD: Tensor, leg: Leg, *, entry_BND: Tensor, embedded_BND: Tensor, c_BD: Tensor
+    ) -> Tensor:
+        shift_BD, scale_BD = self.adaLN_modulation(c_BD).chunk(2, dim=1)
+        h_BKD = modulate(F.layer_norm(kept_BKD, kept_BKD.shape[-1:], eps=1e-6), shift_BD, scale_BD)
+        masks_BNE = self.mask_token.expand(*entry_BND.shape[:2], -1)
+        x_BNE = merge(masks_BNE, self.adapter(h_BKD), leg.keep_BK, leg.real_BK)
+        return walk(self.blocks, x_BNE + self.pos_embed, c_BD)
+
+    def _initialise(self, *, zero: bool) -> None:
+        """Xavier and zero biases; `zero` then zeroes the modulations."""
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+                if zero and "adaLN_modulation" in name:
+                    nn.init.zeros_(module.weight)

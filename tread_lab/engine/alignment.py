@@ -1,0 +1,68 @@
+"""REPA while training: a block's tokens, projected, are drawn towards a frozen encoder's."""
+
+# B batch, N tokens, n tokens that ran the block, D width, E width of the features
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tread_lab.routing.select import RoutePlan
+from tread_lab.routing.transport import send
+from tread_lab.spec.repa import RepaSpec
+
+# encoder(x_BCHW, side) -> features of clean samples on a side x side grid, [B, side * side, E]
+Encoder = Callable[[Tensor, int], Tensor]
+
+
+class Projector(nn.Sequential):
+    """Three linear maps with SiLU between (Yu et al. 2025)."""
+
+    def __init__(self, width: int, hidden: int, features: int) -> None:
+        super().__init__(
+            nn.Linear(width, hidden),
+            nn.SiLU(),
+            nn.Linear(hidden, hidden),
+            nn.SiLU(),
+            nn.Linear(hidden, features),
+        )
+
+
+class Alignment:
+    """The alignment loss of a block; `projector` is trained with the network, not sampled.
+
+    Args:
+        projector: the module that is called, perhaps wrapped for several devices.
+        side: tokens along one side of a sample.
+    """
+
+    def __init__(
+        self, spec: RepaSpec, encoder: Encoder, projector: nn.Module, *, side: int
+    ) -> None:
+        assert isinstance(spec.block, int)
+        self.spec, self.block = spec, spec.block
+        self.encoder, self.projector, self.side = encoder, projector, side
+
+    def loss(self, streams: Mapping[int, Tensor], x_BCHW: Tensor, plan: RoutePlan | None) -> Tensor:
+        """loss_B = - weight * mean over tokens of cos(projector(h), f).
+
+        Args:
+            streams: the residual stream after each block.
+            x_BCHW: the clean samples.
+        """
+        h_BnD, real_Bn = streams[self.block], None
+        with torch.no_grad():
+            target_BnE = self.encoder(x_BCHW, self.side)
+        for leg in plan or ():
+            if leg.start <= self.block <= leg.end:
+                target_BnE = send(target_BnE, leg.keep_BK)
+                merged = self.block == leg.end and h_BnD.shape[1] > target_BnE.shape[1]
+                h_BnD = send(h_BnD, leg.keep_BK) if merged else h_BnD
+                real_Bn = leg.real_BK
+        found_BnE = self.projector(h_BnD)
+        cosine_Bn = F.cosine_similarity(found_BnE.float(), target_BnE.float(), dim=2)
+        share_Bn = torch.ones_like(cosine_Bn) if real_Bn is None else real_Bn.float()
+        return -self.spec.weight * (share_Bn * cosine_Bn).sum(dim=1) / share_Bn.sum(dim=1)

@@ -1,0 +1,89 @@
+"""What a training step minimises: loss_B from a forward pass's outcome per patch and its plan."""
+
+# B batch, N tokens, C channels, H height, W width, p patch side, P elements of a patch
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from tread_lab.diffusion import Outcome, Process
+from tread_lab.engine.alignment import Alignment
+from tread_lab.engine.batches import Batch
+from tread_lab.routing.select import Leg, RoutePlan
+from tread_lab.spec.loss import EnsembleLoss, LossSpec
+from tread_lab.spec.run import RunSpec
+
+
+class Objective:
+    """The loss of every sample of a batch, and what is trained beside the network for its sake."""
+
+    def __init__(self, spec: RunSpec, process: Process, alignment: Alignment | None) -> None:
+        self.spec, self.process, self.alignment = spec, process, alignment
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        """loss_B of one forward pass of `model`, called as model(x, t, y, plan, observe)."""
+        streams: dict[int, Tensor] = {}
+        observe = None if self.alignment is None else streams.__setitem__
+
+        def network(x_BCHW: Tensor, t_B: Tensor) -> Tensor:
+            out: Tensor = model(x_BCHW, t_B, batch.y_B, batch.plan, observe)
+            return out
+
+        level_B = self.process.level(batch.u_B)
+        outcome = self.process.outcome(network, batch.x_BCHW, batch.noise_BCHW, level_B)
+        loss_B = token_loss(self.spec.loss, outcome, batch.plan, patch=self.spec.model.patch)
+        if self.alignment is None:
+            return loss_B
+        return loss_B + self.alignment.loss(streams, batch.x_BCHW, batch.plan)
+
+
+def token_loss(spec: LossSpec, outcome: Outcome, plan: RoutePlan | None, *, patch: int) -> Tensor:
+    """loss_B of `outcome`: plain over all tokens, or the ensemble over the routes of `plan`.
+
+    A pass without routes has the plain loss.
+    """
+    if plan is None or not isinstance(spec, EnsembleLoss):
+        return outcome.loss()
+    return torch.stack([_route_loss(spec, outcome, leg, patch) for leg in plan]).mean(dim=0)
+
+
+def patches(x_BCHW: Tensor, p: int) -> Tensor:
+    """x_BNP: patches in raster order, the order of tokens."""
+    B, C, H, W = x_BCHW.shape
+    x = x_BCHW.view(B, C, H // p, p, W // p, p)
+    return x.permute(0, 2, 4, 1, 3, 5).reshape(B, (H // p) * (W // p), C * p * p)
+
+
+def _route_loss(spec: EnsembleLoss, outcome: Outcome, leg: Leg, p: int) -> Tensor:
+    """L_dsm + lambda L_mae of one route (TREAD v1); m_BN is 1 where a token is routed."""
+    dsm_BN, mae_BN = _dsm(spec, outcome, p), _mae(spec, outcome, p)
+    m_BN = leg.mask(dsm_BN.shape[1])
+    dsm_B, mae_B = ((1 - m_BN) * dsm_BN).sum(dim=1), (m_BN * mae_BN).sum(dim=1)
+    if spec.form == "equation":
+        return (dsm_B + spec.weight * mae_B) / m_BN.shape[1]
+    routed_B = m_BN.sum(dim=1)
+    mae_B = mae_B / routed_B.clamp(min=1)  # a Bernoulli draw may route nothing
+    return dsm_B / (m_BN.shape[1] - routed_B) + spec.weight * mae_B
+
+
+def _dsm(spec: EnsembleLoss, outcome: Outcome, p: int) -> Tensor:
+    """The denoising error of every patch, a mean over its elements."""
+    if spec.noise_weight == "none":
+        return _error(outcome.denoised_BCHW, outcome.clean_BCHW, p)
+    return outcome.weight_B[:, None] * patches(outcome.error_BCHW, p).mean(dim=2)
+
+
+def _mae(spec: EnsembleLoss, outcome: Outcome, p: int) -> Tensor:
+    """The reconstruction error of every patch, a mean over its elements."""
+    weight_B1 = outcome.weight_B[:, None] if spec.noise_weight == "both" else 1.0
+    if spec.form == "equation":
+        return weight_B1 * _error(outcome.denoised_BCHW, outcome.clean_BCHW, p)
+    target_BNP = patches(outcome.noisy_BCHW, p)
+    variance_BN1 = target_BNP.var(dim=2, keepdim=True) + 1e-6  # unbiased, as in the first code
+    target_BNP = (target_BNP - target_BNP.mean(dim=2, keepdim=True)) / variance_BN1.sqrt()
+    return weight_B1 * (patches(outcome.denoised_BCHW, p) - target_BNP).square().mean(dim=2)
+
+
+def _error(a_BCHW: Tensor, b_BCHW: Tensor, p: int) -> Tensor:
+    return patches((a_BCHW - b_BCHW).square(), p).mean(dim=2)

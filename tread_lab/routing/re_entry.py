@@ -1,0 +1,64 @@
+"""What stands at the end of a route: routed tokens re-enter as they were, or as v1's sum."""
+
+# B batch, N tokens, K kept tokens, D width
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from tread_lab.routing.select import Leg
+from tread_lab.routing.transport import merge
+from tread_lab.spec.bypass import ReEntrySpec
+
+Span = tuple[int, int]
+
+
+class ReEntry(Protocol):
+    """Makes the stream after a route from what came out of it and what went around it.
+
+    Attributes:
+        spans: routes whose end is a part of the network, in a pass without a plan too.
+        width: width of the stream after it, where another than before.
+    """
+
+    spans: tuple[Span, ...]
+    width: int | None
+
+    def __call__(
+        self, kept_BKD: Tensor, leg: Leg, *, entry_BND: Tensor, embedded_BND: Tensor, c_BD: Tensor
+    ) -> Tensor:
+        """All tokens, from the kept ones after block `leg.end`.
+
+        Args:
+            entry_BND: all tokens as they entered block `leg.start`.
+            embedded_BND: all tokens as they entered block 0.
+            c_BD: the conditioning.
+        """
+        ...
+
+
+class Return:
+    """Routed tokens are x_T and x_D_last, each as its flag says; no parameter."""
+
+    spans: tuple[Span, ...] = ()
+    width: int | None = None
+
+    def __init__(self, spec: ReEntrySpec | None = None) -> None:
+        self.spec = spec or ReEntrySpec()
+
+    def __call__(
+        self, kept_BKD: Tensor, leg: Leg, *, entry_BND: Tensor, embedded_BND: Tensor, c_BD: Tensor
+    ) -> Tensor:
+        x_T, x_D_last = embedded_BND, entry_BND
+        if not self.spec.x_T:
+            returned_BND = x_D_last
+        elif not self.spec.x_D_last or (leg.start == 0 and self.spec.coinciding == "once"):
+            returned_BND = x_T
+        else:
+            returned_BND = x_T + x_D_last
+        return merge(returned_BND, kept_BKD, leg.keep_BK, leg.real_BK)
+
+
+IDENTITY = Return()
