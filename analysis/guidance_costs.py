@@ -78,17 +78,24 @@ def _point(row: pd.Series, column: str, setting: str, flops: float) -> GuidanceP
 
 
 def draw_guidance_costs(costs: GuidanceCosts, axes: Sequence[Axes]) -> None:
-    """One panel a cell on shared scales; colours are methods, numbers beside points weights."""
+    """One panel a cell on shared scales; colours are methods, numbers beside points weights.
+
+    Where points crowd, one of them has its weight written.
+    """
     colours = dict(zip([m for m in costs.methods if m != "none"], CYCLE * 2))
     colours["none"] = BLACK
+    values, prices = ([getattr(p, name) for p in costs.points] for name in ("value", "flops"))
     for ax, cell in zip(axes, costs.cells):
+        said: list[tuple[float, float]] = []
         for point in (point for point in costs.points if point.cell == cell):
             x, y = point.flops / 1e9, point.value
             ax.plot(x, y, "o", color=colours[point.method])
-            ax.annotate(f"{point.weight:g}", (x, y), (2, 2), textcoords="offset points", size=5)
+            place = (point.flops / max(prices), point.value / _span(values))
+            if all(abs(place[0] - a) > 0.12 or abs(place[1] - b) > 0.06 for a, b in said):
+                ax.annotate(f"{point.weight:g}", (x, y), (2, 2), textcoords="offset points", size=5)
+                said.append(place)
         ax.set_title(cell)
         ax.set_xlabel("GFLOP per image")
-    values, prices = ([getattr(p, name) for p in costs.points] for name in ("value", "flops"))
     for ax in axes:
         ax.set_xlim(0, 1.12 * max(prices) / 1e9)
         ax.set_ylim(min(values) - 0.1 * _span(values), max(values) + 0.1 * _span(values))

@@ -17,7 +17,7 @@ from tread_lab.records.layout import Lab, RunFolder, SweepFolder
 from tread_lab.records.names import parameters
 from tread_lab.spec.decode import decode, encode
 from tread_lab.spec.errors import UserError
-from tread_lab.spec.guidance import GuidanceSpec
+from tread_lab.spec.guidance import GuidanceSpec, in_short
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
 
@@ -405,20 +405,11 @@ def _difference(field: str, value: Any) -> str:
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in tree.items():
-        value = _guidance(value) if key == "guidance" else value
+        value = in_short(decode(GuidanceSpec, value)) if key == "guidance" else value
         found |= (
             _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
         )
     return found
-
-
-def _guidance(tree: dict[str, Any]) -> dict[str, Any]:
-    """Guidance as columns tell it apart: the weight, what it combines, and where it acts."""
-    spec = decode(GuidanceSpec, tree)
-    routes = "+".join(map(str, spec.routes)) or None
-    channels = None if spec.channels == "all" else spec.channels
-    where = {"interval": spec.interval, "channels": channels, "routes": routes}
-    return {"w": spec.weight, "method": spec.method, **where}
 
 
 def _over_seeds(groups: Any, metric: str, *, has_own: bool) -> dict[str, Any]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tread_lab.records import names
 from tread_lab.spec import GuidanceSpec, HeldoutSpec, SamplerSpec, SamplesSpec, SimilaritySpec
+from tread_lab.spec.evaluation import decode_evaluations
 from tread_lab.tracking.metric_names import difference, folder_name, from_mlflow, to_mlflow
 
 NAMES = {
@@ -45,3 +48,26 @@ def test_an_evaluation_is_told_by_what_the_plan_does_not_say() -> None:
     assert difference(HeldoutSpec(images=32), planned) == " images 32"
     assert difference(SimilaritySpec(), planned) == ""  # not planned: told from the defaults
     assert folder_name(guided, planned) == "samples_1k_guidance_2_guidance.interval_0.2-5"
+
+
+def test_every_guidance_of_a_sweep_has_its_own_short_name() -> None:
+    sparse: dict[str, Any] = {"weight": 1.5, "strong": {"rate": "0->0.6"}, "weak": {"rate": 0.9}}
+    both = {**sparse, "weak": {"rate": 0.9, "label": "none", "step": 50}}
+    settings: list[Any] = [1, 2, sparse, both, {**sparse, "routes": ["2->8"]}]
+    settings += [{"weight": 2, "channels": "first3"}, {"weight": 2, "interval": [0.2, 5]}]
+    planned = decode_evaluations(
+        [{"samples": {"count": 1000, "sampler": {"guidance": setting}}} for setting in settings]
+    )
+    assert [difference(spec, planned) for spec in planned] == [
+        "",
+        " guidance 2",
+        " guidance 1.5 by SG 0-0.6/0.9",
+        " guidance 1.5 by CFG AG 50 SG 0-0.6/0.9",
+        " guidance 1.5 by SG 0-0.6/0.9 guidance.routes 2-8",
+        " guidance 2 guidance.channels first3",
+        " guidance 2 guidance.interval 0.2-5",
+    ]
+    names = {to_mlflow(f"fd[fashion16-v1]@1k{difference(spec, planned)}") for spec in planned}
+    assert len(names) == len(planned) and max(map(len, names)) < 100
+    reverse = {difference(spec, planned[::-1]) for spec in planned}
+    assert len(reverse) == len(planned)

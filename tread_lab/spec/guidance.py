@@ -140,6 +140,14 @@ class GuidanceSpec:
         return "+".join(parts)
 
 
+def in_short(guidance: GuidanceSpec) -> dict[str, Any]:
+    """What people tell guidances apart by: w, method, interval, channels, routes; None if usual."""
+    channels = None if guidance.channels == "all" else guidance.channels
+    routes = "+".join(map(str, guidance.routes)) or None
+    where = {"interval": guidance.interval, "channels": channels, "routes": routes}
+    return {"w": guidance.weight, "method": guidance.method, **where}
+
+
 def routes_taken(run: RunSpec, guidance: GuidanceSpec) -> tuple[RouteSpec, ...]:
     """The routes at inference, none where no branch has a rate.
 

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tread_lab.spec.decode import decode, encode
-from tread_lab.spec.evaluation import KINDS, EvaluationSpec, count_label
+from tread_lab.spec.evaluation import KINDS, EvaluationSpec, SamplesSpec, count_label
+from tread_lab.spec.guidance import in_short
 from tread_lab.tracking.flat import flat
 
+_APART = ("kind", "metrics", "count", "guidance")  # told in other words
 OURS = re.compile(r"(?P<metric>[\w/]+)(?:\[(?P<extractor>[\w.-]+)\])?@(?P<count>\d+k?)(?P<rest>.*)")
 THEIRS = re.compile(r"(?P<metric>[\w/]+)(?::(?P<extractor>[\w.-]+))?:(?P<count>\d+k?)(?P<rest>.*)")
 
@@ -50,12 +52,22 @@ def difference(spec: EvaluationSpec, planned: Iterable[EvaluationSpec]) -> str:
     run apart. Empty for the planned evaluation itself.
     """
     reference = next((p for p in planned if p.kind == spec.kind), None) or KINDS[spec.kind]()
-    usual = dict(flat(encode(reference)))
-    return "".join(
-        f" {name.removeprefix('sampler.').removesuffix('.weight')} {_plain(value)}"
-        for name, value in flat(encode(spec))
-        if name not in ("kind", "metrics", "count") and value != usual[name]
-    )
+    usual = _fields(reference)
+    differing = {name: value for name, value in _fields(spec).items() if value != usual[name]}
+    return "".join(f" {name} {_plain(value)}" for name, value in differing.items())
+
+
+def _fields(spec: EvaluationSpec) -> dict[str, Any]:
+    """Dotted fields, the guidance in short: ` guidance 1.5 by SG 0.5/0.9`."""
+    fields = {name.removeprefix("sampler."): value for name, value in flat(encode(spec))}
+    kept = {n: v for n, v in fields.items() if n.split(".")[0] not in _APART}
+    if not isinstance(spec, SamplesSpec):
+        return kept
+    short = in_short(spec.sampler.guidance)
+    weight, method = short.pop("w"), short.pop("method")
+    method = re.sub(r"[()+]+", " ", method).strip()
+    where = {f"guidance.{name}": value for name, value in short.items()}
+    return {**kept, "guidance": weight, "by": method or "CFG", **where}
 
 
 def folder_name(spec: EvaluationSpec, planned: Iterable[EvaluationSpec]) -> str:
@@ -65,6 +77,6 @@ def folder_name(spec: EvaluationSpec, planned: Iterable[EvaluationSpec]) -> str:
 
 
 def _plain(value: Any) -> str:
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return "-".join(map(_plain, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value or "none").replace("->", "-")
