@@ -10,7 +10,8 @@ from tread_lab.frames import cells_frame, trials_frame
 from tread_lab.records.durable import write_json
 from tread_lab.records.layout import Lab
 from tread_lab.spec import decode, encode
-from tread_lab.spec.sweep import Experiment, SweepSpec, expand
+from tread_lab.spec.expansion import expand
+from tread_lab.spec.sweep import Experiment, SweepSpec
 
 
 def sweep(root: Path, axes: dict[str, Any]) -> Lab:

@@ -15,7 +15,8 @@ from tread_lab.spec.decode import decode, encode
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
 from tread_lab.spec.run import RunSpec
-from tread_lab.spec.sweep import Experiment, run_of
+from tread_lab.spec.sweep import Experiment
+from tread_lab.spec.then import run_of
 
 INTERRUPTED = 130
 

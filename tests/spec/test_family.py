@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from tread_lab.spec import RunSpec, UserError, decode, encode, signature
-from tread_lab.spec.sweep import Experiment, SweepSpec, expand, run_of
+from tread_lab.spec.expansion import expand
+from tread_lab.spec.sweep import Experiment, SweepSpec
+from tread_lab.spec.then import run_of
 
 MODEL = {"depth": 12, "width": 32, "heads": 2}
 RUN = {"model": MODEL, "train": {"steps": 100, "batch": 16, "lr": 6e-3}}

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tread_lab.spec import SamplesSpec, UserError, decode
-from tread_lab.spec.sweep import Expansion, Experiment, SweepSpec, expand
+from tread_lab.spec.expansion import Expansion, expand
+from tread_lab.spec.sweep import Experiment, SweepSpec
 
 RUN = {"model": {"depth": 12, "width": 8, "heads": 1}}
 SAMPLER = {"solver": "euler", "steps": 4, "guidance": 3}

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tread_lab.spec import UserError, decode
+from tread_lab.spec.expansion import expand
 from tread_lab.spec.expression import evaluate
-from tread_lab.spec.sweep import Experiment, SweepSpec, expand
+from tread_lab.spec.sweep import Experiment, SweepSpec
 
 RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": {"steps": 10}}
 TINY = Experiment(name="tiny", run=RUN, evaluate=("heldout_loss",))

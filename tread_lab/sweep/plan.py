@@ -13,8 +13,9 @@ from tread_lab.records.layout import Lab, SweepFolder
 from tread_lab.spec.decode import decode, encode
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import EvaluationSpec, decode_evaluations
+from tread_lab.spec.expansion import Hole, Trial, expand
 from tread_lab.spec.run import RunSpec
-from tread_lab.spec.sweep import Experiment, Hole, SweepSpec, Trial, expand
+from tread_lab.spec.sweep import Experiment, SweepSpec
 from tread_lab.sweep.family import with_ancestors
 from tread_lab.sweep.trial import Task, is_complete
 
