@@ -1,0 +1,34 @@
+"""A sweep's records as data frames: one row a trial, one row a cell, one row a logged value."""
+
+from tread_lab.frames.cells import STATES, cells_frame, with_delta
+from tread_lab.frames.columns import (
+    COUNT,
+    HIGH,
+    LOW,
+    UNIT,
+    cell_label,
+    delta_column,
+    metric_columns,
+)
+from tread_lab.frames.history import history_frame
+from tread_lab.frames.reading import Memory
+from tread_lab.frames.settings import setting_names
+from tread_lab.frames.trials import trials_frame, with_baseline_cells
+
+__all__ = [
+    "COUNT",
+    "HIGH",
+    "LOW",
+    "STATES",
+    "UNIT",
+    "Memory",
+    "cell_label",
+    "cells_frame",
+    "delta_column",
+    "history_frame",
+    "metric_columns",
+    "setting_names",
+    "trials_frame",
+    "with_baseline_cells",
+    "with_delta",
+]

@@ -1,0 +1,74 @@
+"""One row a cell: its seeds brought together, each metric with its interval."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tread_lab.frames.columns import (
+    COUNT,
+    HIGH,
+    LOW,
+    OWN,
+    UNIT,
+    delta_column,
+    is_metric,
+    metric_columns,
+)
+from tread_lab.gaps import half_width
+
+# From the least to the most remarkable: a cell has the last state in which one of its seeds is.
+STATES = ("completed", "pending", "interrupted", "running", "stopped", "diverged", "failed")
+
+
+def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
+    """One row per cell of `trials_frame`'s rows, its seeds brought together, in plan order.
+
+    Every metric has its mean over completed seeds, `:low` and `:high`, `:n` and `:unit`: the
+    interval is over `seeds` where there are two or more, else the one seed's own over `images`
+    (gaps only), else absent. `seeds` counts the planned seeds, `state` is `completed` only if all
+    are; else it is that of the seed that went worst.
+    """
+    metrics = [column for column in metric_columns(trials) if not column.endswith(OWN)]
+    groups = trials.groupby(["role", "cell"], sort=False)
+    dropped = ("run", "seed", "baseline", "state", "reason", "steps_done", "role", "cell")
+    fixed = [c for c in trials.columns if not is_metric(c) and c not in dropped]
+    columns: dict[str, Any] = {
+        "state": groups["state"].agg(lambda states: max(states, key=STATES.index)),
+        "reason": groups["reason"].agg(lambda reasons: next(filter(None, reasons), "")),
+        **{name: groups[name].first() for name in fixed},
+        "seeds": groups.size(),
+        "completed": groups["state"].agg(lambda states: int((states == "completed").sum())),
+    }
+    for metric in metrics:
+        columns |= _over_seeds(groups, metric, has_own=metric + LOW in trials.columns)
+    cells = pd.DataFrame(columns).reset_index()
+    cells.attrs["axes"] = list(trials.attrs.get("axes", ()))
+    return cells
+
+
+def with_delta(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """`trials` with `delta_column(metric)`: each trial's value less that of its own baseline."""
+    column = delta_column(metric)
+    if column == metric:
+        return trials
+    values = trials.drop_duplicates("run").set_index("run")[metric]
+    return trials.assign(**{column: trials[metric] - trials["baseline"].map(values).astype(float)})
+
+
+def _over_seeds(groups: Any, metric: str, *, has_own: bool) -> dict[str, Any]:
+    """Mean, interval, count and the interval's unit of one metric over the seeds that have it."""
+    mean, n = groups[metric].mean(), groups[metric].count()
+    half = half_width(groups[metric].std(), n.to_numpy())
+    low, high = mean - half, mean + half
+    units = np.where(n >= 2, "seeds", np.where((n == 1) & has_own, "images", ""))
+    counted = n
+    if has_own:
+        counted = n.where(n != 1, groups[metric + COUNT].mean()).astype(int)
+        low = low.where(n != 1, groups[metric + LOW].mean())
+        high = high.where(n != 1, groups[metric + HIGH].mean())
+    unit = pd.Series(units, index=mean.index)
+    ends = {metric + LOW: low, metric + HIGH: high}
+    return {metric: mean, **ends, metric + COUNT: counted, metric + UNIT: unit}

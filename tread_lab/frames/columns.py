@@ -1,0 +1,47 @@
+"""The columns of frames: their names and order, and values as a column holds them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pandas as pd
+
+DELTA = "delta/"
+LOW, HIGH, COUNT, UNIT = ":low", ":high", ":n", ":unit"
+OWN = (LOW, HIGH, COUNT)  # what a trial's gap has beside its mean
+
+
+def delta_column(metric: str) -> str:
+    """The column with a metric's difference to the baseline: a gap is one already."""
+    return metric if metric.startswith(("gap/", DELTA)) else DELTA + metric
+
+
+def metric_columns(frame: pd.DataFrame) -> list[str]:
+    """The columns that were measured, intervals included: evaluations, then gaps, then costs."""
+    groups = ("gap/", "cost/", "throughput/")
+    found = [str(column) for column in frame.columns if is_metric(column)]
+    order = {c: next((k for k, g in enumerate(groups, 1) if c.startswith(g)), 0) for c in found}
+    return sorted(found, key=lambda column: order[column])
+
+
+def is_metric(column: object) -> bool:
+    """Whether a column was measured, its intervals included."""
+    return any(mark in str(column) for mark in ("/", "@"))
+
+
+def cell_label(cell: dict[str, Any]) -> str:
+    """`start=2 end=8 rate=0.5`: the axis values of a trial in one text."""
+    return " ".join(f"{axis}={as_text(value)}" for axis, value in cell.items())
+
+
+def as_text(value: Any) -> str:
+    """A value as labels show it."""
+    return f"{value:g}" if isinstance(value, float) else str(plain(value))
+
+
+def plain(value: Any) -> Any:
+    """A value as a column holds it: scalars as they are, lists and mappings as compact JSON."""
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, separators=(",", ":"))
+    return value

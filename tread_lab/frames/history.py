@@ -1,0 +1,30 @@
+"""One row a logged value: run, step, key, value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from tread_lab.frames.reading import read_plan
+from tread_lab.records.layout import Lab, SweepFolder
+
+
+def history_frame(
+    lab: Lab, sweep: str | SweepFolder, keys: Iterable[str] | None = None
+) -> pd.DataFrame:
+    """Every logged value of every run of the sweep: run, step, key, value; each run once.
+
+    Args:
+        keys: the keys to keep; all where absent.
+    """
+    wanted = None if keys is None else set(keys)
+    columns: dict[str, list[Any]] = {"run": [], "step": [], "key": [], "value": []}
+    for name in dict.fromkeys(trial["run"] for trial in read_plan(lab, sweep)["trials"]):
+        for entry in lab.run(name).entries():
+            if wanted is None or entry.key in wanted:
+                values = (name, entry.step, entry.key, entry.value)
+                for column, value in zip(columns.values(), values):
+                    column.append(value)
+    return pd.DataFrame(columns)

@@ -1,0 +1,120 @@
+"""What the folders of a sweep's runs say; only what has changed since the last reading is read."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tread_lab.records.layout import Lab, RunFolder, SweepFolder
+from tread_lab.spec.errors import UserError
+from tread_lab.spec.signature import signature
+
+_Stamp = tuple[int, int]  # of result.json and of the folder of evaluations, in nanoseconds
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the folder of one run says; numbers are there for a completed run only."""
+
+    state: str
+    reason: str = ""
+    steps: int | None = None
+    costs: dict[str, float] = field(default_factory=dict)
+    evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)  # by signature
+    losses: dict[str, Path] = field(default_factory=dict)  # by signature
+    folders: int = 0  # evaluations begun, those without numbers too
+
+
+@dataclass
+class Memory:
+    """What earlier readings of a sweep found, so that only what has changed is read again.
+
+    Attributes:
+        records: by run, with the stamp of its folder; only runs that have ended and whose
+            evaluations are whole.
+        parameters: by run, `names.parameters` of its spec.
+    """
+
+    records: dict[str, tuple[_Stamp, Record]] = field(default_factory=dict)
+    parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def read_plan(lab: Lab, sweep: str | SweepFolder) -> dict[str, Any]:
+    """The plan of a sweep as its file holds it.
+
+    Raises:
+        UserError: there is no such sweep, or it has no plan.
+    """
+    folder = lab.known_sweep(sweep) if isinstance(sweep, str) else sweep
+    plan = folder.read_plan()
+    if plan is None:
+        raise UserError(f"sweep {folder.name} has no plan in {folder.path}")
+    return plan
+
+
+def read_records(lab: Lab, plan: dict[str, Any], memory: Memory) -> dict[str, Record]:
+    """Every run of the plan read once, however many trials share it."""
+    names = [trial["run"] for trial in plan["trials"]]
+    baselines = [trial["baseline"] for trial in plan["trials"] if trial["baseline"]]
+    planned = [signature(spec) for spec in plan.get("evaluate") or ()]
+    known = dict.fromkeys([*names, *baselines])
+    return {name: _remembered(lab.run(name), planned, memory) for name in known}
+
+
+def _remembered(run: RunFolder, planned: list[str], memory: Memory) -> Record:
+    """The record of a run, read only if its folder has changed since it was read whole."""
+    stamp = _stamp(run)
+    known = memory.records.get(run.name)
+    if known is not None and known[0] == stamp:
+        return known[1]
+    record = _record(run, planned)
+    whole = len(record.evaluations) == record.folders
+    if record.state == "completed" and whole and stamp is not None:
+        memory.records[run.name] = (stamp, record)
+    return record
+
+
+def _stamp(run: RunFolder) -> _Stamp | None:
+    try:
+        result = os.stat(run.path / "result.json").st_mtime_ns  # noqa: PTH116 - called often
+        return result, os.stat(run.path / "evaluations").st_mtime_ns  # noqa: PTH116
+    except OSError:
+        return None
+
+
+def _record(run: RunFolder, planned: list[str]) -> Record:
+    """One run, the evaluations of the plan first and in its order."""
+    result = run.result()
+    if result is None:
+        return Record(run.state())
+    state, reason, steps = str(result["state"]), str(result.get("reason", "")), result.get("step")
+    if state != "completed":
+        return Record(state, reason, steps)
+    trees = {folder.path: folder.read() for folder in run.evaluations()}
+    done = {path: tree for path, tree in trees.items() if tree is not None}
+    kinds = {path: tree["spec"].get("kind") for path, tree in done.items()}
+    place = {name: number for number, name in enumerate(planned)}
+    order = sorted(done, key=lambda path: place.get(path.name, len(place)))
+    return Record(
+        state,
+        reason,
+        steps,
+        costs=_costs(result),
+        evaluations={path.name: done[path] for path in order},
+        losses={p.name: p / "losses.npz" for p, kind in kinds.items() if kind == "heldout_loss"},
+        folders=sum(1 for _ in run.path.glob("evaluations/*")),
+    )
+
+
+def _costs(result: dict[str, Any]) -> dict[str, float]:
+    """The metrics of a result that are numbers."""
+    metrics = result.get("metrics") or {}
+    return {key: float(value) for key, value in metrics.items() if isinstance(value, int | float)}
+
+
+def numbers(tree: dict[str, Any]) -> dict[str, float]:
+    """The metrics of an evaluation and what it cost."""
+    costs = {key: value for key, value in tree.items() if key.startswith("cost/")}
+    return {**tree["metrics"], **costs}

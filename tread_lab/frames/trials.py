@@ -1,0 +1,185 @@
+"""One row a trial: its state, its settings, what was measured, its gaps to the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from tread_lab.frames.columns import COUNT, HIGH, LOW, cell_label, metric_columns, plain
+from tread_lab.frames.reading import Memory, Record, numbers, read_plan, read_records
+from tread_lab.frames.settings import differences, flat
+from tread_lab.gaps import recorded_gaps
+from tread_lab.records.layout import Lab, SweepFolder
+from tread_lab.records.names import parameters
+from tread_lab.spec.decode import decode
+from tread_lab.spec.errors import UserError
+from tread_lab.spec.run import RunSpec
+from tread_lab.spec.signature import signature
+
+FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
+WHOLE = ("route_start", "route_end", "steps_done")
+ROUTE_AXES = ("start", "end", "route", "routes", "rate")
+
+
+@dataclass(frozen=True)
+class _Gaps:
+    """The gaps of a run as columns, an interval's ends beside each, or why there are none."""
+
+    columns: dict[str, float]
+    problem: str = ""
+
+
+def trials_frame(
+    lab: Lab, sweep: str | SweepFolder, *, memory: Memory | None = None
+) -> pd.DataFrame:
+    """One row per trial of the plan, in plan order.
+
+    Columns: run, role, seed, state, reason, baseline (the run it is compared with), cell (its axis
+    values as text), the axis values, the parameters of `names.parameters`, steps_done, metrics of
+    the evaluations, gaps (`gap/heldout`, with `:low` and `:high` and over how many images, `:n`)
+    and costs. Metric columns are those with `/` or `@` in their name. **Only completed runs have
+    numbers**: any other trial is a row with its state and NaN.
+
+    Where a sweep has baselines of several kinds, each has the axis values in which they differ.
+
+    Args:
+        memory: makes the next reading of the same sweep quick.
+
+    `frame.attrs["axes"]` lists the axis columns, `frame.attrs["planned"]` those of the evaluations
+    that this sweep asked for.
+    """
+    plan = with_baseline_cells(read_plan(lab, sweep))
+    memory = Memory() if memory is None else memory
+    records = read_records(lab, plan, memory)
+    names, gaps = _metric_names(plan, records), _gaps(plan, records)
+    frame = pd.DataFrame(
+        _row(trial, records[trial["run"]], gaps[trial["run"], trial["baseline"]], names, memory)
+        for trial in plan["trials"]
+    )
+    axes = list(dict.fromkeys(axis for trial in plan["trials"] for axis in trial["cell"]))
+    metrics = metric_columns(frame)
+    order = dict.fromkeys([*FIRST, *axes, *frame.columns.drop([*FIRST, *metrics], errors="ignore")])
+    frame = frame.reindex(columns=[*order, *metrics])
+    whole = [*(axis for axis in axes if _is_whole(frame[axis])), *WHOLE]
+    types: dict[str, Any] = {**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")}
+    frame = frame.astype({column: kind for column, kind in types.items() if column in frame})
+    planned = [signature(spec) for spec in plan.get("evaluate") or ()]
+    asked = {column: None for (sig, _), column in names.items() if sig in planned}
+    frame.attrs |= {"axes": axes, "planned": list(asked)}
+    return frame
+
+
+def with_baseline_cells(plan: dict[str, Any]) -> dict[str, Any]:
+    """The plan; several baselines get the axis values that all trials they serve have in common.
+
+    A sweep over precisions has a dense run in each: these are cells, not seeds of one.
+    """
+    served: dict[str, list[dict[str, Any]]] = {}
+    for trial in plan["trials"]:
+        served.setdefault(trial["baseline"], []).append(trial["cell"])
+    shared = {
+        run: {a: v for a, v in cells[0].items() if all(cell.get(a) == v for cell in cells)}
+        for run, cells in served.items()
+        if run is not None
+    }
+    axes = dict.fromkeys(axis for cell in shared.values() for axis in cell)
+    told = [
+        a for a in axes if a not in ROUTE_AXES and _varies(cell.get(a) for cell in shared.values())
+    ]
+    own = {run: {a: cell[a] for a in told if a in cell} for run, cell in shared.items()}
+    trials = [{**t, "cell": t["cell"] or own.get(t["run"], {})} for t in plan["trials"]]
+    return {**plan, "trials": trials}
+
+
+def _varies(values: Iterable[Any]) -> bool:
+    return len({repr(value) for value in values}) > 1
+
+
+def _baseline_label(trial: dict[str, Any]) -> str:
+    return f"baseline {cell_label(trial['cell'])}".rstrip()
+
+
+def _row(
+    trial: dict[str, Any],
+    record: Record,
+    gaps: _Gaps,
+    names: dict[tuple[str, str], str],
+    memory: Memory,
+) -> dict[str, Any]:
+    values = {
+        names[sig, metric]: value
+        for sig, tree in record.evaluations.items()
+        for metric, value in numbers(tree).items()
+    }
+    known = memory.parameters.get(trial["run"])
+    if known is None:
+        known = parameters(decode(RunSpec, trial["spec"]))
+        memory.parameters[trial["run"]] = known
+    role = trial["role"]
+    return {
+        "run": trial["run"],
+        "role": role,
+        "seed": trial["seed"],
+        "state": record.state,
+        "reason": gaps.problem or record.reason,
+        "baseline": trial["baseline"],
+        "cell": cell_label(trial["cell"]) if role != "baseline" else _baseline_label(trial),
+        **{axis: plain(value) for axis, value in trial["cell"].items()},
+        **{name: None if value == "" else value for name, value in known.items()},
+        "steps_done": record.steps,
+        **values,
+        **gaps.columns,
+        **record.costs,
+    }
+
+
+def _gaps(plan: dict[str, Any], records: dict[str, Record]) -> dict[tuple[str, str | None], _Gaps]:
+    """(run, baseline) -> their gaps; in order of baselines, so that each of them is read once."""
+    pairs = {(trial["run"], trial["baseline"]) for trial in plan["trials"]}
+    found = {}
+    for run, baseline in sorted(pairs, key=lambda pair: (pair[1] or "", pair[0])):
+        other = records[baseline].losses if baseline else {}
+        try:
+            gaps = recorded_gaps(records[run].losses, other)
+        except UserError as error:
+            found[run, baseline] = _Gaps({}, str(error))
+            continue
+        columns: dict[str, float] = {}
+        for name, gap in gaps.items():
+            ends = {name + LOW: gap.low, name + HIGH: gap.high}
+            columns |= {name: gap.mean, **ends, name + COUNT: gap.n}
+        found[run, baseline] = _Gaps(columns)
+    return found
+
+
+def _metric_names(plan: dict[str, Any], records: dict[str, Record]) -> dict[tuple[str, str], str]:
+    """(evaluation signature, metric) -> column.
+
+    One metric of several evaluations is told apart by what differs in their specs: `fd@1k w=2`.
+    A single planned one keeps the plain name beside those that another sweep asked for.
+    """
+    planned = {signature(spec) for spec in plan.get("evaluate") or ()}
+    specs: dict[str, dict[str, Any]] = {}
+    sources: dict[str, list[str]] = {}
+    for record in records.values():
+        for sig, tree in record.evaluations.items():
+            if sig not in specs:
+                specs[sig] = flat(tree["spec"])
+            for metric in numbers(tree):
+                if sig not in (known := sources.setdefault(metric, [])):
+                    known.append(sig)
+    names = {}
+    for metric, sigs in sources.items():
+        suffix = differences({sig: specs[sig] for sig in sigs})
+        plain = [sig for sig in sigs if sig in planned]
+        for sig in sigs:
+            names[sig, metric] = metric if plain == [sig] else metric + suffix[sig]
+    return names
+
+
+def _is_whole(column: pd.Series) -> bool:
+    """Whether an axis has whole numbers, which a missing baseline's cell would turn into floats."""
+    return pd.api.types.is_float_dtype(column) and bool((column.dropna() % 1 == 0).all())

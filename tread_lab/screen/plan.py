@@ -1,0 +1,66 @@
+"""A plan before it runs: its runs, what is left out and why, what it will cost."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from tread_lab.engine.cost import cost
+from tread_lab.frames import setting_names
+from tread_lab.records import names
+from tread_lab.records.layout import Lab
+from tread_lab.screen.console import ROWS, out, say
+from tread_lab.screen.words import bytes_text, cell_text, duration, further_axes
+from tread_lab.spec.evaluation import SamplesSpec
+from tread_lab.sweep.estimate import Estimate
+from tread_lab.sweep.plan import Plan
+
+
+def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
+    """What will run, what is left out and why, what it will cost."""
+    tasks, spec = plan.tasks, plan.trials[0].spec
+    baselines = sum(trial.role == "baseline" for trial in plan.trials)
+    say(f"{plan.name}: {plan.question}" if plan.question else plan.name)
+    cells = {trial.run: trial.cell for trial in plan.trials}
+    axes = further_axes(axis for cell in cells.values() for axis in cell)
+    axes += ["starts_from"] if any(task.spec.init_from for task in tasks) else []
+    titles = (axis.rpartition(".")[2].replace("_", " ") for axis in axes)
+    columns = ("run", "route", "rate", *titles, "seed", "speed-up", "train FLOPs", "state")
+    table = Table(*columns, box=None)
+    for task in tasks[:ROWS]:
+        about, price = names.parameters(task.spec), cost(task.spec)
+        about = {**cells.get(lab.run_of(task.spec).name, {}), **about}
+        settings = [str(about.get(axis, "")) for axis in axes]
+        row = [about["route"], about["selection_rate"], *settings, about["seed"]]
+        row.append(f"{price.speedup:.2f}x")
+        state = lab.run_of(task.spec).state()
+        flops = f"{price.train_flops:.2e}"
+        table.add_row(lab.run_of(task.spec).name, *map(str, row), flops, state)
+    out.print(table)
+    if len(tasks) > ROWS:
+        say(f"... and {len(tasks) - ROWS} more")
+    for hole in plan.holes:
+        examples = "; ".join(cell_text(cell) for cell in hole.examples[:2])
+        say(f"{hole.count} cells left out by {hole.reason} (e.g. {examples})")
+    samplings = setting_names([e for e in plan.evaluations if isinstance(e, SamplesSpec)])
+    if len(samplings) > 2:
+        say(f"every run is sampled {len(samplings)} ways: {'; '.join(samplings)}")
+    shape = f"{spec.train.steps} steps of {spec.train.batch}"
+    parents = len(tasks) - len({trial.run for trial in plan.trials})
+    say(
+        f"{len(tasks)} runs of {plan.experiment}, {spec.model.name} on {spec.data.source}, {shape}:"
+        f" {baselines} baseline, {len(plan.trials) - baselines} trials"
+        + (f", {parents} parents that others start from" if parents else "")
+    )
+    say(
+        f"{plan.train_flops:.2e} training FLOPs, {bytes_text(plan.disk_bytes)} of checkpoints at most;"
+        f" {_estimate(estimate, lanes)}"
+    )
+
+
+def _estimate(estimate: Estimate, lanes: int) -> str:
+    if estimate.open_runs == 0:
+        return "everything is done"
+    runs = f"{estimate.open_runs} runs open, {lanes} at once"
+    if estimate.seconds is None:
+        return f"{runs}; time not predicted (a trial step would take long on this device)"
+    return f"{runs}: about {duration(estimate.seconds)}"

@@ -1,0 +1,107 @@
+"""The ranking of a sweep's trials, best first, and where to look next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.markup import escape
+from rich.table import Table
+
+from tread_lab.frames import trials_frame
+from tread_lab.records import names
+from tread_lab.records.layout import Lab, SweepFolder
+from tread_lab.screen.console import ROWS, out, say
+from tread_lab.screen.words import further_axes
+
+_WIDE = 6  # a table with more columns of results is turned on its side
+
+
+def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
+    """The sweep's trials, best first, each with its gap to the baseline and the interval."""
+    frame = trials_frame(lab, name)
+    if as_json:
+        print(frame.to_json(orient="records", indent=1))
+        return frame
+    shown = [c for c in frame.columns if _ranked(c)]
+    if len(shown) > _WIDE:  # what other sweeps asked of the same runs is left out
+        shown = [c for c in shown if "@" not in c or c in frame.attrs["planned"]]
+    if len(shown) > _WIDE >= frame["run"].nunique():
+        out.print(_by_setting(frame, shown))
+        return frame
+    ordered = frame.sort_values(shown[0], na_position="last", kind="stable") if shown else frame
+    axes = further_axes(frame.attrs["axes"])
+    axes += ["model"] if frame["model"].nunique() > 1 and "model" not in axes else []
+    table = Table("route", "rate", *axes, "seed", *map(escape, shown), "state", box=None)
+    for column in table.columns:
+        column.no_wrap = True
+    for _, row in ordered.head(ROWS).iterrows():
+        values = [_value(row, column) for column in shown]
+        rate = f"{row['selection_rate']:g}"
+        settings = ["" if pd.isna(row[axis]) else str(row[axis]) for axis in axes]
+        table.add_row(str(row["route"]), rate, *settings, str(row["seed"]), *values, _ending(row))
+    out.print(table)
+    if len(frame) > ROWS:
+        say(f"... and {len(frame) - ROWS} more")
+    if names.GAP_HELDOUT in frame.columns:
+        say(f"gap: difference to the baseline, paired; lower is better; ± 95% {_interval(frame)}")
+    return frame
+
+
+def _by_setting(frame: pd.DataFrame, shown: Sequence[str]) -> Table:
+    """Metrics as rows and runs as columns: few runs, sampled in many ways, and what that costs."""
+    runs = [row for _, row in frame.drop_duplicates("run").iterrows()]
+    axes = ["route", *further_axes(frame.attrs["axes"]), "seed"]
+    table = Table("", *(", ".join(str(row[axis]) for axis in axes) for row in runs), box=None)
+    table.columns[0].no_wrap = True
+    for column in shown:
+        values = [_value(row, column) + _price(row, column) for row in runs]
+        table.add_row(escape(column), *values)
+    return table
+
+
+def _price(row: pd.Series[Any], column: str) -> str:
+    """FLOPs of one image, beside a metric of samples."""
+    flops = row.get(" ".join([names.SAMPLE_FLOPS, *column.split(" ")[1:]]), math.nan)
+    return f"  {flops / 1e9:.3g} GFLOP" if "@" in column and math.isfinite(flops) else ""
+
+
+def _ending(row: pd.Series[Any]) -> str:
+    if row["state"] == "failed":
+        return f"failed: {row['reason']}"[:60]
+    return "baseline" if row["role"] == "baseline" else str(row["state"])
+
+
+def _interval(frame: pd.DataFrame) -> str:
+    """What the intervals speak of."""
+    count = frame[f"{names.GAP_HELDOUT}:n"].max()
+    return f"over {count:.0f} held-out images of one pair of runs (seeds vary more)"
+
+
+def _ranked(column: str) -> bool:
+    """Columns of the ranking: held-out loss, its gap, and the metrics of samples."""
+    if ":" in column:
+        return False
+    return column in (names.HELDOUT_LOSS, names.GAP_HELDOUT, names.GAP_TRAIN) or "@" in column
+
+
+def _value(row: pd.Series[Any], column: str) -> str:
+    if not math.isfinite(row[column]):
+        return "-"
+    low, high = row.get(f"{column}:low"), row.get(f"{column}:high")
+    if low is None or high is None or not math.isfinite(low):
+        return f"{row[column]:.4g}"
+    return f"{row[column]:+.4f} ± {(high - low) / 2:.4f}"
+
+
+def show_places(lab: Lab, folder: SweepFolder, figures: Sequence[Path], *, mlflow: bool) -> None:
+    """Where to look next."""
+    shown = folder.figures if figures or folder.figures.exists() else None
+    if shown is not None:
+        say(f"figures: {shown}")
+    say(f"records: {lab.root / 'runs'}")
+    if mlflow:
+        say(f"MLflow:  {lab.mlflow_uri} (`tread-lab ui --root {lab.root}` opens it)")
