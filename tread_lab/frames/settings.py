@@ -12,8 +12,8 @@ from tread_lab.spec.guidance import GuidanceSpec, in_short
 
 def setting_names(specs: Sequence[Any]) -> list[str]:
     """What tells evaluations of one kind apart: `w=1`, `w=1.5 SG(0.5/0.9)`."""
-    flat = {str(number): flat(encode(spec)) for number, spec in enumerate(specs)}
-    return [name.strip() for name in differences(flat).values()]
+    trees = {str(number): flat(encode(spec)) for number, spec in enumerate(specs)}
+    return [name.strip() for name in differences(trees).values()]
 
 
 def differences(specs: dict[str, dict[str, Any]]) -> dict[str, str]:

@@ -52,8 +52,8 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
         + (f", {parents} parents that others start from" if parents else "")
     )
     say(
-        f"{plan.train_flops:.2e} training FLOPs, {bytes_text(plan.disk_bytes)} of checkpoints at most;"
-        f" {_estimate(estimate, lanes)}"
+        f"{plan.train_flops:.2e} training FLOPs,"
+        f" {bytes_text(plan.disk_bytes)} of checkpoints at most; {_estimate(estimate, lanes)}"
     )
 
 
