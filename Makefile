@@ -3,13 +3,21 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check setup clean
+# What figures and notebooks are drawn from; a sweep that is finished returns at once.
+SWEEPS := route_placement selection_rate over_training guidance backbones placement_rule
+
+.PHONY: demo test figures check setup clean
 
 demo: setup
 	$(BIN)/tread-lab sweep route_placement.yaml
 
 test: check
 	$(BIN)/python -m pytest
+
+figures: setup
+	for sweep in $(SWEEPS); do \
+	  $(BIN)/tread-lab sweep $$sweep.yaml && $(BIN)/tread-lab figures $$sweep || exit; done
+	$(BIN)/python -m analysis.execute
 
 check: setup
 	$(BIN)/ruff check .

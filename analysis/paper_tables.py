@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,6 +46,9 @@ class Table:
     note: str
     source: str
     texts: pd.DataFrame
+
+    def __repr__(self) -> str:
+        return self.markdown
 
     @property
     def markdown(self) -> str:
@@ -129,10 +133,7 @@ def sizes() -> pd.DataFrame:
     """
     rows = []
     for size, (depth, width, heads) in SIZES.items():
-        tree = {
-            "model": f"DiT-{size}/2",
-            "data": {"source": "latents", "channels": 4, "size": 32, "classes": 1000},
-        }
+        tree = _at_imagenet(size)
         dense = cost(decode(RunSpec, tree))
         route = decode(RunSpec, {**tree, "routes": ["2->B-4"]})
         price = cost(route)
@@ -151,6 +152,30 @@ def sizes() -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def parameters() -> pd.DataFrame:
+    """Trainable parameters of DiT-XL/2 with each thing beside it, as tread-lab builds them.
+
+    A route adds none, a mask decoder (MaskDiT) and a fusion (SPRINT) do; SD-DiT is not built here.
+    """
+    kinds: dict[str, dict[str, Any]] = {
+        "DiT": {},
+        "DiT + TREAD": {"routes": ["2->B-4"]},
+        "MaskDiT": {"routes": ["0->B-1"], "bypass": "mask"},
+        "SPRINT": {"routes": ["2->B-3"], "bypass": "sprint"},
+    }
+    built = {
+        name: cost(decode(RunSpec, {**_at_imagenet("XL"), **tree})).parameters
+        for name, tree in kinds.items()
+    }
+    return pd.DataFrame({"model": built.keys(), "parameters_M": [n / 1e6 for n in built.values()]})
+
+
+def _at_imagenet(size: str) -> dict[str, Any]:
+    """A published size on latents of ImageNet-256."""
+    data = {"source": "latents", "channels": 4, "size": 32, "classes": 1000}
+    return {"model": f"DiT-{size}/2", "data": data}
 
 
 def all_published() -> str:

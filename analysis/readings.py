@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import pandas as pd
 
 from analysis.gap_and_quality import GapAndQuality
+from analysis.guidance_costs import GuidanceCosts, GuidancePoint
 from analysis.loss_gap import GapByLength, GapOverSteps
 from analysis.over_training import OverTraining
 from analysis.pareto import Pareto
 from analysis.rates import Rates
 from analysis.route_bars import RouteBars, agreement
+from analysis.samples import SampleRows
 from analysis.similarity import Similarity, window_numbers
 from analysis.style import MINUS, label
 from analysis.time_to_equal import TimeToEqual
@@ -186,6 +189,59 @@ def of_time_to_equal(found: TimeToEqual) -> str:
     return (
         "; ".join(told)
         + f". A factor is the dense run's cost ({found.unit}) to reach a value over the other's."
+    )
+
+
+def of_guidance(costs: GuidanceCosts) -> str:
+    """The best guidance of every cell, what an image costs with it, and without any."""
+    told = []
+    sign = 1 if lower_is_better(costs.metric) else -1
+    for cell in costs.cells:
+        points = [point for point in costs.points if point.cell == cell]
+        best = min(points, key=lambda point: sign * point.value)
+        plain = next((point for point in points if point.method == "none"), None)
+        beside = "" if plain is None else f", without guidance {_at_cost(plain)}"
+        told.append(f"{routed(cell)}: best is {best.setting} with {_at_cost(best)}{beside}")
+    if not told:
+        return "No guidance has been measured with its cost yet."
+    return f"{_metric(costs.metric)} and FLOPs an image. {'; '.join(told)}."
+
+
+def _at_cost(point: GuidancePoint) -> str:
+    return f"{number(point.value)} at {number(point.flops)}"
+
+
+def of_samples(rows: SampleRows) -> str:
+    """How far the images of every run lie from the first row's, pixel by pixel."""
+    shown = [row for row in rows.rows if row.images is not None]
+    if len(shown) < 2:
+        return "Fewer than two runs have images yet."
+    first = np.asarray(shown[0].images, dtype=float)
+    away = [
+        f"{routed(row.name)} {np.abs(np.asarray(row.images, dtype=float) - first).mean():.0f}"
+        for row in shown[1:]
+    ]
+    return (
+        f"Mean difference from {routed(shown[0].name)}, of 255 grey levels, over {len(first)}"
+        f" images from equal noise and labels: {', '.join(away)}. It tells how far a network"
+        " moved, not whether its images are better."
+    )
+
+
+def of_comparison(rows: pd.DataFrame, metric: str) -> str:
+    """Who is better than dense in a table like the paper's, and whether that can be told."""
+    known = rows[rows["difference"].notna()]
+    if known.empty:
+        return "No cell has both numbers yet."
+    sign = 1 if lower_is_better(metric) else -1
+    better = int((sign * known["difference"] < 0).sum())
+    best = known.iloc[int((sign * known["difference"]).to_numpy().argmin())]
+    told = span(best["difference"], best["low"], best["high"])
+    seeds = int(known["seeds"].max())
+    few = "" if seeds > 2 else f" {seeds} seed{'s' * (seeds > 1)}: a claim needs three."
+    return (
+        f"{better} of {len(known)} cells lie on the better side of dense; the best is"
+        f" {routed(str(best['cell']))}, {_metric(metric)} {told}.{few}"
     )
 
 

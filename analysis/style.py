@@ -122,6 +122,9 @@ class Picture:
 
     png: bytes
 
+    def __repr__(self) -> str:
+        return f"a picture of {len(self.png) / 1000:.0f} kB"
+
     def _repr_png_(self) -> bytes:
         return self.png
 

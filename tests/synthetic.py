@@ -69,7 +69,7 @@ class Synthetic:
         routes, rates, seeds: one trial for each combination, one baseline for each seed.
         states: trials that did not complete; the key is a route or (route, seed).
         seed_shift: added to the true held-out gap, seed by seed; its mean should be zero.
-        unguided: also an evaluation of samples without guidance.
+        unguided: also an evaluation of samples without guidance, and what an image costs.
         pictures: also the samples themselves, which the route makes darker.
         budgets: training steps that are an axis of their own; `steps` alone where empty.
     """
@@ -215,6 +215,7 @@ def _write_evaluation(
     folder = run.evaluation(spec)
     folder.path.mkdir(parents=True, exist_ok=True)
     metrics: dict[str, float]
+    costs: dict[str, float] = {}
     if isinstance(spec, HeldoutSpec):
         losses = held_out_losses(sweep, route, seed)
         np.savez(folder.path / "losses.npz", **losses)  # type: ignore[arg-type]
@@ -239,7 +240,9 @@ def _write_evaluation(
             labels = np.arange(len(images)) % 10
             np.savez(folder.path / "samples.npz", arr_0=images, arr_1=labels)
             Image.fromarray(np.hstack(list(images[..., 0]))).save(folder.path / "grid.png")
-    folder.write(spec, metrics)
+        if sweep.unguided:
+            costs = {names.SAMPLE_FLOPS: 1e9 * weight * (1.0 if route is None else 0.7)}
+    folder.write(spec, metrics, **costs)
 
 
 def held_out_losses(sweep: Synthetic, route: Route | None, seed: int) -> dict[str, Array]:
