@@ -22,7 +22,8 @@ from tread_lab.records.parents import with_parents
 from tread_lab.spec import RunSpec, UserError, decode, encode, signature
 from tread_lab.spec.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execute import InlineExecutor
-from tread_lab.sweep.family import waves, with_ancestors
+from tread_lab.sweep.family import with_ancestors
+from tread_lab.sweep.feed import ListFeed
 from tread_lab.sweep.plan import Plan, load_plan, make_plan, store_plan
 from tread_lab.sweep.trial import Report, Task, run_trial
 
@@ -72,15 +73,22 @@ def test_a_parent_that_is_a_trial_keeps_its_evaluations(tiny: Tiny) -> None:
     assert all(task.evaluations == other.evaluations for task in ordered)
 
 
-def test_waves_hold_nobody_with_its_own_parent(tiny: Tiny) -> None:
+def test_nobody_is_handed_out_before_its_parent_has_ended(tiny: Tiny) -> None:
     parent = tiny()
     child = child_of(parent)
     grandchild, other = child_of(child), tiny(seed=1)
-    found = waves([Task(s) for s in (grandchild, child, other, parent)])
-    assert [[t.spec for t in wave] for wave in found] == [[other, parent], [child], [grandchild]]
-    assert [[t.spec for t in wave] for wave in waves([Task(child), Task(other)])] == [
-        [child, other]
-    ]
+    feed = ListFeed([Task(s) for s in (grandchild, child, other, parent)])
+    first, second = feed.next(), feed.next()
+    assert first == Task(other) and second == Task(parent)
+    assert feed.next() is None and not feed.finished
+    feed.ended(Task(parent))
+    assert feed.next() == Task(child) and feed.next() is None
+    feed.ended(Task(child))
+    assert feed.next() == Task(grandchild) and feed.finished
+
+
+def test_a_parent_that_is_no_task_holds_nobody_back(tiny: Tiny) -> None:
+    assert ListFeed([Task(child_of(tiny()))]).next() is not None
 
 
 @contextmanager

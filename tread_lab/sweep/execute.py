@@ -6,7 +6,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import chain
 from types import FrameType
 from typing import Protocol
 
@@ -15,7 +14,7 @@ import torch
 from tread_lab.engine.device import pick
 from tread_lab.records.layout import Lab
 from tread_lab.spec.errors import UserError
-from tread_lab.sweep.family import waves
+from tread_lab.sweep.feed import Feed, as_feed
 from tread_lab.sweep.trial import Report, Task, record_failure, run_trial
 
 Watch = Callable[[Report], None]
@@ -28,9 +27,9 @@ class Interrupted(Exception):
 class Executor(Protocol):
     """Brings every task to a terminal state; tasks are at-least-once, records make them once."""
 
-    def run(self, lab: Lab, tasks: Sequence[Task], watch: Watch) -> None:
-        """Carry out `tasks` as places become free, reporting to `watch`; no task before those it
-        starts from.
+    def run(self, lab: Lab, work: Sequence[Task] | Feed, watch: Watch) -> None:
+        """Carry out a list of tasks, or what a feed hands out, as places become free, reporting to
+        `watch`; no task before those it starts from.
 
         Raises:
             Interrupted: SIGINT or SIGTERM came; the running tasks are checkpointed.
@@ -44,12 +43,14 @@ class InlineExecutor:
     def __init__(self, *, device: str | None = None, threads: int = 1, tries: int = 2) -> None:
         self.device, self.threads, self.tries = device, threads, tries
 
-    def run(self, lab: Lab, tasks: Sequence[Task], watch: Watch) -> None:
+    def run(self, lab: Lab, work: Sequence[Task] | Feed, watch: Watch) -> None:
         torch.set_num_threads(self.threads)
-        device = pick(self.device)
+        device, feed = pick(self.device), as_feed(work)
         with stop_signals() as stopping:
-            for task in chain.from_iterable(waves(tasks)):
+            while (task := feed.next()) is not None:
                 self._task(lab, task, device, watch, stopping)
+                feed.ended(task)
+        assert feed.finished
 
     def _task(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from tread_lab.spec.signature import signature
 from tread_lab.sweep.trial import Task
@@ -21,13 +21,3 @@ def with_ancestors(tasks: Iterable[Task]) -> tuple[Task, ...]:
             found.setdefault(parent_name, asked.get(parent_name, Task(parent)))
         found.setdefault(name, task)
     return tuple(found.values())
-
-
-def waves(tasks: Sequence[Task]) -> list[list[Task]]:
-    """The tasks in groups that can run at once: no task starts from another one of its group."""
-    names = {signature(task.spec) for task in tasks}
-    groups: dict[int, list[Task]] = {}
-    for task in tasks:
-        before = sum(signature(parent) in names for parent in task.spec.ancestors)
-        groups.setdefault(before, []).append(task)
-    return [groups[depth] for depth in sorted(groups)]

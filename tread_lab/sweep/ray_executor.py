@@ -10,18 +10,20 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import ray
 import torch
 from ray import tune
+from ray.tune.search import Searcher
 
 from tread_lab.engine.device import pick
 from tread_lab.records.layout import Lab
 from tread_lab.spec.errors import UserError
+from tread_lab.spec.signature import signature
 from tread_lab.sweep.execute import Interrupted, Watch, stop_signals
-from tread_lab.sweep.family import waves
+from tread_lab.sweep.feed import Feed, as_feed
 from tread_lab.sweep.trial import Report, Task, record_failure, run_trial
 
 _SLICE_SECONDS = 1.0  # how long a worker trains between two reports
@@ -56,24 +58,27 @@ class RayExecutor:
         self.device, self.cpus, self.gpus = device, cpus, gpus
         self.concurrent, self.tries = concurrent, tries
 
-    def run(self, lab: Lab, tasks: Sequence[Task], watch: Watch) -> None:
+    def run(self, lab: Lab, work: Sequence[Task] | Feed, watch: Watch) -> None:
         os.environ.update({k: v for k, v in _QUIET.items() if k not in os.environ})
         with _ray(), stop_signals() as stopping:
-            for wave in waves(tasks):
-                self._tune(lab, wave, _Watcher(lab, wave, watch), _Stop(stopping))
-                if stopping():
-                    raise Interrupted
+            self._tune(lab, as_feed(work), _Watcher(lab, watch), _Stop(stopping))
+            if stopping():
+                raise Interrupted
 
-    def _tune(self, lab: Lab, tasks: Sequence[Task], watcher: _Watcher, stop: tune.Stopper) -> None:
+    def _tune(self, lab: Lab, feed: Feed, watcher: _Watcher, stop: tune.Stopper) -> None:
         scratch = lab.root / "ray" / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
         need = {"cpu": self.cpus, "gpu": self.gpus}
         trainable = tune.with_parameters(
-            _Worker, lab=lab, tasks=tuple(tasks), device=self.device, threads=int(self.cpus) or 1
+            _Worker, lab=lab, device=self.device, threads=int(self.cpus) or 1
         )
         tuner = tune.Tuner(
             tune.with_resources(trainable, need),
-            param_space={"task": tune.grid_search(list(range(len(tasks))))},
-            tune_config=tune.TuneConfig(reuse_actors=True, max_concurrent_trials=self.concurrent),
+            tune_config=tune.TuneConfig(
+                search_alg=_Asks(feed),
+                num_samples=-1,
+                reuse_actors=True,
+                max_concurrent_trials=self.concurrent,
+            ),
             run_config=tune.RunConfig(
                 name=scratch.name,
                 storage_path=str(scratch.parent),
@@ -91,6 +96,42 @@ class RayExecutor:
         watcher.settle()
 
 
+@dataclass(frozen=True, repr=False)
+class _Sent:
+    """A task on its way to a worker; Ray names trials by the text of their configuration."""
+
+    task: Task
+
+    def __str__(self) -> str:
+        return signature(self.task.spec)
+
+
+class _Asks(Searcher):
+    """Ray Tune's searcher: every suggestion is the next task of a feed."""
+
+    def __init__(self, feed: Feed) -> None:
+        super().__init__()
+        self.feed = feed
+        self.running: dict[str, Task] = {}
+
+    def suggest(self, trial_id: str) -> Any:
+        task = self.feed.next()
+        if task is None:
+            return Searcher.FINISHED if self.feed.finished else None
+        self.running[trial_id] = task
+        return {"task": _Sent(task)}
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        task = self.running.pop(trial_id, None)
+        if task is not None:
+            self.feed.ended(task)
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Nothing for Ray to keep: what was asked and how it ended stands in our records."""
+
+
 class _Worker(tune.Trainable):
     """A process that takes one task after another; each step is a second or so of `run_trial`."""
 
@@ -100,17 +141,16 @@ class _Worker(tune.Trainable):
         self,
         config: dict[str, Any],
         lab: Lab,
-        tasks: tuple[Task, ...],
         device: str | None,
         threads: int,
     ) -> None:
         torch.set_num_threads(threads)
-        self.lab, self.tasks, self.device = lab, tasks, pick(device)
+        self.lab, self.device = lab, pick(device)
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.cleanup()
-        self.task = self.tasks[new_config["task"]]
+        self.task: Task = new_config["task"].task
         self._reports = iter(run_trial(self.lab, self.task, self.device))
         return True
 
@@ -154,9 +194,9 @@ class _Stop(tune.Stopper):
 class _Watcher(tune.Callback):
     """Passes on what trials report, and records those that Ray has given up."""
 
-    def __init__(self, lab: Lab, tasks: Sequence[Task], watch: Watch) -> None:
-        self.lab, self.tasks, self.watch = lab, tasks, watch
-        self.failed: dict[int, str] = {}
+    def __init__(self, lab: Lab, watch: Watch) -> None:
+        self.lab, self.watch = lab, watch
+        self.failed: list[str] = []
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -166,18 +206,18 @@ class _Watcher(tune.Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         error = trial.get_pickled_error() or RuntimeError("the worker died")
-        task = self.tasks[trial.config["task"]]
+        task: Task = trial.config["task"].task
         folder = self.lab.run_of(task.spec)
         cause = getattr(error, "cause", None) or error
         if isinstance(cause, UserError):
-            self.failed[trial.config["task"]] = str(cause)
+            self.failed.append(str(cause))
         if folder.result() is None:
             record_failure(folder, cause, "exception")
         self.watch(Report(folder.name, "failed", 0, task.spec.train.steps, float("nan")))
 
     def settle(self) -> None:
         """A user's mistake inside a worker is the user's message here."""
-        for message in self.failed.values():
+        for message in self.failed:
             raise UserError(message)
 
 
