@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # What figures and notebooks are drawn from; a sweep that is finished returns at once.
 SWEEPS := route_placement selection_rate over_training guidance backbones placement_rule
 
-.PHONY: demo test figures check setup clean
+.PHONY: demo test figures faults check setup clean
 
 demo: setup
 	$(BIN)/tread-lab sweep route_placement.yaml
@@ -18,6 +18,9 @@ figures: setup
 	for sweep in $(SWEEPS); do \
 	  $(BIN)/tread-lab sweep $$sweep.yaml && $(BIN)/tread-lab figures $$sweep || exit; done
 	$(BIN)/python -m analysis.execute
+
+faults: setup
+	$(BIN)/python tests/faults/table.py
 
 check: setup
 	$(BIN)/ruff check .

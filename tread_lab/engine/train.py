@@ -42,6 +42,8 @@ def train(spec: RunSpec, folder: RunFolder, device: torch.device) -> Iterator[Pr
     """
     with LiveRun(spec, folder, device) as run:
         saved = run.resume()
+        if run.step == spec.train.steps:  # ended after the last checkpoint, before the result
+            yield Progress(run.step, spec.train.steps, run.loss, run.overflows)
         try:
             for batch in run.batches.stream(run.step, spec.train.steps):
                 run.optimise(batch, lr=learning_rate(spec.train, run.step))

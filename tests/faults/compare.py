@@ -1,0 +1,116 @@
+"""What a lab holds, in a form in which a disturbed sweep must equal an undisturbed one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.tracking.conftest import Store
+from tread_lab.engine.checkpoint import load_latest
+from tread_lab.records import names
+from tread_lab.records.durable import is_held
+from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.records.log import read_entries
+
+CLOCKED = (names.IMAGES_PER_S,)  # differs from one machine to the next
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything that a run's record says and that does not depend on the clock, every bit."""
+
+    state: str
+    step: int
+    flops: float | None
+    logged: str
+    measured: str
+    weights: str
+
+
+def outcome(lab: Lab) -> dict[str, Run]:
+    """Run -> what its record holds."""
+    return {path.name: _run(lab.run(path.name)) for path in sorted((lab.root / "runs").iterdir())}
+
+
+def _run(folder: RunFolder) -> Run:
+    result = folder.result() or {}
+    logged = [(e.step, e.key, e.value) for e in folder.entries() if e.key not in CLOCKED]
+    measured = {e.path.name: (e.read() or {}).get("metrics") for e in folder.evaluations()}
+    return Run(
+        state=folder.state(),
+        step=int(result.get("step", -1)),
+        flops=result.get("metrics", {}).get(names.TRAIN_FLOPS),
+        logged=repr(logged),
+        measured=repr(sorted(measured.items())),
+        weights=_weights(folder),
+    )
+
+
+def _weights(folder: RunFolder) -> str:
+    found = load_latest(folder.checkpoints)
+    digest = hashlib.sha256()
+    for name, tensor in sorted(found.tensors.items()) if found else ():
+        digest.update(name.encode() + tensor.numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def attempts(lab: Lab) -> dict[str, int]:
+    """Run -> how often it was started, as its record tells."""
+    return {path.parent.name: _attempts(lab, path.parent.name) for path in _specs(lab)}
+
+
+def _attempts(lab: Lab, run: str) -> int:
+    return len(lab.run(run).origin())
+
+
+def _specs(lab: Lab) -> list[Any]:
+    return sorted(lab.root.glob("runs/*/spec.yaml"))
+
+
+@dataclass
+class Book:
+    """Notes which runs had finished at every disturbance: none of them may be executed again."""
+
+    lab: Lab
+    finished: dict[str, int] = field(default_factory=dict)
+
+    def note(self) -> None:
+        for run, count in attempts(self.lab).items():
+            if self.lab.run(run).result() is not None:
+                self.finished.setdefault(run, count)
+
+    def check(self) -> None:
+        now = attempts(self.lab)
+        assert {run: now[run] for run in self.finished} == self.finished
+
+
+def replayed(lab: Lab) -> dict[str, int]:
+    """Run -> how many log entries were written more than once."""
+    counts = {}
+    for path in _specs(lab):
+        keys = [(e.key, e.step) for e in read_entries(path.with_name("log.jsonl"))]
+        counts[path.parent.name] = len(keys) - len(set(keys))
+    return counts
+
+
+def check_quiet(lab: Lab) -> None:
+    """Nobody holds anything any more, and no unfinished file is left."""
+    for path in lab.root.rglob(".claim"):
+        assert not is_held(path), path
+    left = [p for p in lab.root.rglob(".*.*") if p.suffix != ".lock" and p.name != ".claim"]
+    assert left == []
+
+
+def check_store(lab: Lab, *, runs: int, sweeps: int = 1, store: Store | None = None) -> None:
+    """MLflow's store holds every sweep and its runs once each, all over, every value once."""
+    store = store or Store(lab.root / "mlflow.db")
+    assert set(store.statuses().values()) == {"FINISHED"}
+    active = "JOIN runs USING (run_uuid) WHERE lifecycle_stage = 'active'"
+    assert store.count("runs WHERE lifecycle_stage = 'active'") == runs + sweeps
+    points = store.rows(f"SELECT run_uuid, key, step FROM metrics {active}")
+    assert len(points) == len(set(points))
+    logged = Counter(e.key for path in _specs(lab) for e in lab.run(path.parent.name).entries())
+    for key, count in logged.items():
+        assert store.rows(f"SELECT count(*) FROM metrics {active} AND key = ?", key) == [(count,)]

@@ -1,0 +1,187 @@
+"""Drivers of sweeps in sessions of their own: started in a moment, watched, stopped, killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tread_lab.records.layout import Lab
+
+ROOT = Path(__file__).parents[2]
+DONE, FAILED, MISTAKE, STOPPED, KILLED = 0, 1, 2, 130, -signal.SIGKILL
+
+
+class Zygote:
+    """The process that every driver is forked from (`tests.faults.zygote`)."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.zygote"],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._read()
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@dataclass
+class Driver:
+    """One running `tread-lab` command; the leader of its own session."""
+
+    zygote: Zygote
+    pid: int
+    out: Path
+    status: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code once it has ended, negative for a signal."""
+        if self.status is None:
+            self.status = self.zygote.ask(poll=self.pid)["status"]
+        return self.status
+
+    def wait(self, seconds: float = 120) -> int:
+        """The exit code."""
+        eventually(lambda: self.poll() is not None, seconds, self.said)
+        assert self.status is not None
+        return self.status
+
+    def until(self, condition: Callable[[], bool], seconds: float = 60) -> None:
+        """Wait for a condition that holds while the driver is at work."""
+
+        def held() -> bool:
+            assert condition() or self.poll() is None, f"ended ({self.status}): {self.said()}"
+            return condition()
+
+        eventually(held, seconds, self.said)
+
+    def signal(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to the driver alone."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> int:
+        """SIGKILL the driver and everything in its session; the exit code."""
+        if self.poll() is None:
+            for pid in session(self.pid):
+                os.kill(pid, signal.SIGKILL)
+        return self.wait()
+
+    def said(self) -> str:
+        """What it has printed so far."""
+        return self.out.read_text() if self.out.exists() else ""
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+
+@dataclass
+class Place:
+    """A folder with a sweep file and a lab, in which drivers are started."""
+
+    zygote: Zygote
+    folder: Path
+    mlflow: bool = False
+    started: int = 0
+
+    @property
+    def lab(self) -> Lab:
+        return Lab(self.folder / "lab")
+
+    def write(self, sweep: str, name: str = "small") -> Place:
+        (self.folder / f"{name}.yaml").write_text(sweep)
+        return self
+
+    def at_gate(self, gate: str) -> Callable[[], bool]:
+        """Whether a driver waits at the gate that its prelude has set up."""
+        return (self.folder / f"{gate}.waits").exists
+
+    def open_gate(self, gate: str) -> None:
+        (self.folder / gate).touch()
+
+    def start(self, *argv: str, prelude: str = "", extras: bool = False, **env: str) -> Driver:
+        """Start `tread-lab ARGV`; the prelude is Python that the process runs before."""
+        self.started += 1
+        out = self.folder / f"driver-{self.started}.txt"
+        tricks = "from tests.faults.tricks import *\n"
+        quiet = "" if extras else "without_extras()\n"
+        pid = self.zygote.ask(
+            argv=list(argv),
+            cwd=str(self.folder),
+            env={"HOME": str(self.folder), **env},
+            prelude=tricks + quiet + prelude,
+            out=str(out),
+        )["pid"]
+        return Driver(self.zygote, pid, out)
+
+    def sweep(self, *more: str, name: str = "small", **options: Any) -> Driver:
+        """Start the sweep without Ray, and without MLflow unless this place has it."""
+        quiet = () if self.mlflow else ("--no-mlflow",)
+        return self.start("sweep", f"{name}.yaml", "--executor", "inline", *quiet, *more, **options)
+
+    def finish(self, *more: str, **options: Any) -> Driver:
+        """Run the sweep to its end, which is a good one."""
+        with self.sweep(*more, **options) as driver:
+            status = driver.wait()
+        assert status == DONE, driver.said()
+        return driver
+
+
+def eventually(
+    condition: Callable[[], bool], seconds: float = 60, why: Callable[[], str] = str
+) -> None:
+    """Wait for a condition, looking every few milliseconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited too long: {why()}"
+        time.sleep(0.005)
+
+
+def session(leader: int) -> list[int]:
+    """The live processes of a session."""
+    return [pid for pid, sid in _sessions() if sid == leader]
+
+
+def _sessions() -> Iterator[tuple[int, int]]:
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] != "Z":
+            yield int(path.parent.name), int(fields[3])

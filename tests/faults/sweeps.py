@@ -1,0 +1,16 @@
+"""Sweeps of a few seconds that are disturbed in the tests of faults."""
+
+from __future__ import annotations
+
+SMALL = """
+question: Does a sweep survive this?
+experiment: tiny
+fixed:
+  model: {depth: 4, width: 16}
+  train: {steps: 24, batch: 4}
+  execution: {log_every: 3, checkpoint_every: 6}
+axes: {route: {start: 0..1, end: 1..2}}
+where: end - start == 1
+evaluate: [{heldout_loss: {images: 16, levels: 2}}]
+"""
+EIGHT = SMALL.replace("start: 0..1", "start: 0..2").replace("1..2", "1..3") + "seeds: [0, 1]\n"

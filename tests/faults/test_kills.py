@@ -1,0 +1,83 @@
+"""SIGKILL and signals: a sweep continues where it was, and repeats nothing that was finished."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.faults.compare import Book, Run, attempts, check_quiet, outcome, replayed
+from tests.faults.drivers import KILLED, STOPPED, Place
+
+pytestmark = pytest.mark.slow
+WINDOW = "tread_lab.engine.live_run:LiveRun.log_window"
+RESULT = "tread_lab.records.layout:RunFolder.finish"
+INTERVAL = 6 // 3 * 3  # log lines of one checkpoint interval: two windows of three values
+
+
+@pytest.mark.fault(
+    1,
+    done="SIGKILL of the driver between two checkpoints, again and again, in every trial",
+    survived="losses, metrics and weights equal an undisturbed sweep bitwise; finished trials are"
+    " not started again; each kill costs at most one checkpoint interval",
+)
+def test_a_killed_driver_costs_at_most_one_checkpoint_interval(
+    place: Place, expected: dict[str, Run]
+) -> None:
+    book, kills = Book(place.lab), 0
+    while len(book.finished) < 2:  # the windows of a trial that was resumed count from there
+        assert place.sweep(prelude=f"die({WINDOW!r}, nth=5, after=True)").wait() == KILLED
+        book.note()
+        kills += 1
+    place.finish()
+    assert outcome(place.lab) == expected
+    assert kills >= 3 and sum(replayed(place.lab).values()) <= kills * INTERVAL
+    book.check()
+    check_quiet(place.lab)
+
+
+@pytest.mark.fault(
+    2,
+    done="SIGKILL after the last step, before or after the result is written, in every trial",
+    survived="the result is made from the last checkpoint, its step and costs included; no step is"
+    " repeated",
+)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_kill_between_the_last_step_and_the_result(
+    place: Place, expected: dict[str, Run], after: bool
+) -> None:
+    book = Book(place.lab)
+    for _ in expected:
+        driver = place.sweep(prelude=f"die({RESULT!r}, after={after})")
+        assert driver.wait() == KILLED, driver.said()
+        book.note()
+    place.finish()
+    assert outcome(place.lab) == expected
+    assert set(replayed(place.lab).values()) == {0}
+    book.check()
+
+
+@pytest.mark.fault(
+    3,
+    done="SIGINT or SIGTERM to the driver in mid-trial",
+    survived="exit code 130; the trial is interrupted with a checkpoint of its last step, and the"
+    " same command goes on from exactly there",
+)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_signal_stops_with_a_checkpoint(
+    place: Place, expected: dict[str, Run], number: signal.Signals
+) -> None:
+    lab, book = place.lab, Book(place.lab)
+    with place.sweep(prelude=f"gate({WINDOW!r}, nth=11, path='go')") as driver:
+        driver.until(place.at_gate("go"))
+        driver.signal(number)
+        place.open_gate("go")
+        assert driver.wait() == STOPPED, driver.said()
+    assert "the same command continues" in driver.said() and "Traceback" not in driver.said()
+    states = sorted(lab.run(run).state() for run in attempts(lab))
+    assert states == ["completed", "interrupted"]
+    book.note()
+    place.finish()
+    assert outcome(lab) == expected
+    assert set(replayed(lab).values()) == {0}
+    book.check()

@@ -1,0 +1,26 @@
+"""docs/faults.md lists exactly the tests that cause faults, and every fault there is."""
+
+from __future__ import annotations
+
+from tests.faults.table import NAMES, PAGE, faults, known, page
+
+OPEN: set[int] = {4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22}
+
+
+def test_the_page_lists_the_tests_there_are() -> None:
+    text = PAGE.read_text()
+    assert text == page(known(text)), "run: python tests/faults/table.py --no-run, or -k NAME"
+
+
+def test_every_fault_has_a_test_that_passed_or_a_reason() -> None:
+    assert {fault.number for fault in faults()} == set(NAMES) - OPEN
+    outcomes = known(PAGE.read_text())
+    assert all(outcomes[f.test].startswith(("passed", "skipped: ")) for f in faults())
+
+
+def test_the_words_of_a_fault_fit_a_table() -> None:
+    for fault in faults():
+        assert fault.number in NAMES
+        assert all(
+            10 < len(text) < 250 and "|" not in text for text in (fault.done, fault.survived)
+        )

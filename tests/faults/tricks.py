@@ -1,0 +1,71 @@
+"""What a driver does to itself in a test: die at an exact place, wait there, have a bad clock."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def die(place: str, *, nth: int = 1, after: bool = False) -> None:
+    """SIGKILL this process at the nth call of `module:Class.method`, before it or after it."""
+    count = itertools.count(1)
+
+    def around(original: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        number = next(count)
+        if number == nth and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        found = original(*args, **options)
+        if number == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    wrap(place, around)
+
+
+def wrap(place: str, around: Callable[..., Any]) -> None:
+    """Put `around(original, ...)` in the place of `module:Class.method`."""
+    module, _, path = place.partition(":")
+    *owners, name = path.split(".")
+    owner: Any = importlib.import_module(module)
+    for part in owners:
+        owner = getattr(owner, part)
+    original = getattr(owner, name)
+
+    def replaced(*args: Any, **options: Any) -> Any:
+        return around(original, *args, **options)
+
+    setattr(owner, name, replaced)
+
+
+def gate(place: str, *, path: str, nth: int = 1) -> None:
+    """Wait before the nth call of `place` until the file `path` is there; `path.waits` says so."""
+    count = itertools.count(1)
+
+    def around(original: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        if next(count) == nth:
+            Path(f"{path}.waits").touch()
+            while not Path(path).exists():
+                time.sleep(0.005)
+        return original(*args, **options)
+
+    wrap(place, around)
+
+
+def without_extras() -> None:
+    """No prediction of the time and no figures: most faults are about neither."""
+    from tread_lab.sweep.estimate import Estimate
+
+    wrap("tread_lab.sweep.estimate:estimate", lambda *args, **options: Estimate(None, 1))
+    wrap("analysis.figures:write_figures", lambda *args, **options: [])
+
+
+def jumping_clock(jumps: Sequence[float]) -> None:
+    """`time.time` is off by one jump after the other, in seconds, a new one at every call."""
+    true, offsets = time.time, itertools.cycle(jumps)
+    time.time = lambda: true() + next(offsets)

@@ -1,0 +1,80 @@
+"""Starts tread-lab commands as processes of their own in milliseconds: imports once, then forks."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def serve() -> None:
+    """Answer requests, one JSON line each: `{argv, cwd, env, prelude, out}` -> `{pid}`,
+    `{poll: pid}` -> `{status}`. Everything that was started dies with this process."""
+    _import()
+    print("{}", flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer = _poll(request["poll"]) if "poll" in request else {"pid": _start(request)}
+        print(json.dumps(answer), flush=True)
+
+
+def _import() -> None:
+    """What every driver needs; no thread and no connection may be left open before a fork."""
+    import accelerate  # noqa: F401
+    import mlflow  # noqa: F401
+    import torch._dynamo  # noqa: F401 - every optimizer asks for it
+
+    import tread_lab.commands
+    import tread_lab.engine.evaluate
+    import tread_lab.sweep.estimate
+    import tread_lab.sweep.preflight
+    import tread_lab.tracking.mlflow_tracker  # noqa: F401
+
+
+def _start(request: dict[str, Any]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 70
+    try:
+        os.setsid()
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        out = os.open(request["out"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for descriptor, target in ((os.open(os.devnull, os.O_RDONLY), 0), (out, 1), (out, 2)):
+            os.dup2(descriptor, target)
+        os.chdir(request["cwd"])
+        os.environ.update(request["env"])
+        status = _run(request["argv"], request["prelude"])
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _run(argv: list[str], prelude: str) -> int:
+    import traceback
+
+    from tread_lab.cli import main
+
+    try:
+        exec(prelude, {})
+        return main(argv)
+    except BaseException:
+        traceback.print_exc()
+        return 70
+
+
+def _poll(pid: int) -> dict[str, int | None]:
+    """The exit code once the process has ended, negative for a signal."""
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    return {"status": os.waitstatus_to_exitcode(status) if ended else None}
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    assert Path.cwd().joinpath("tests/faults").is_dir()
+    serve()
