@@ -26,6 +26,7 @@ def sweep(options: Namespace) -> int:
     from tread_lab.engine import device as devices
     from tread_lab.sweep import plan as plans
     from tread_lab.sweep.estimate import estimate
+    from tread_lab.sweep.outlook import coming_tasks
     from tread_lab.sweep.preflight import check_arithmetic
 
     name, spec, experiment = config.load_sweep(options.file, options.overrides)
@@ -37,9 +38,10 @@ def sweep(options: Namespace) -> int:
         print(json.dumps(plans.to_tree(plan)))
         return 0
     plans.check_plan(lab.sweep(plan.name), plan)
-    check_arithmetic(plan.tasks, device)
+    check_arithmetic(plan.possible_tasks, device)
     lanes = _lanes(options)
-    screen.show_plan(plan, lab, estimate(plan, lab, lanes=lanes, device=options.device), lanes)
+    coming = coming_tasks(plan, lab)
+    screen.show_plan(plan, lab, estimate(coming, lanes=lanes, device=options.device), lanes)
     if options.plan:
         return 0
     return _drive(options, lab, plan, lanes)
@@ -47,10 +49,11 @@ def sweep(options: Namespace) -> int:
 
 def _drive(options: Namespace, lab: Lab, plan: Any, lanes: int) -> int:
     from tread_lab.sweep.execute import Interrupted
+    from tread_lab.sweep.outlook import coming_tasks
     from tread_lab.sweep.plan import store_plan
     from tread_lab.sweep.preflight import preflight
 
-    folder, todo = lab.sweep(plan.name), plan.open_tasks(lab)
+    folder, todo = lab.sweep(plan.name), coming_tasks(plan, lab)
     preflight(todo, options.device)
     with folder.claim():
         store_plan(folder, plan)
@@ -59,11 +62,20 @@ def _drive(options: Namespace, lab: Lab, plan: Any, lanes: int) -> int:
                 with ExitStack() as stack:
                     stack.enter_context(_live_sync(options, lab, plan.name))
                     watch = stack.enter_context(screen.progress(plan, lab, todo, lanes))
-                    _executor(options).run(lab, todo, watch)
+                    _executor(options).run(lab, _feed(lab, plan), watch)
         except Interrupted:
             screen.say(f"stopped with checkpoints; the same command continues {plan.name}")
             return INTERRUPTED
         return _conclude(options, lab, plan.name, changed=bool(todo))
+
+
+def _feed(lab: Lab, plan: Any) -> Any:
+    """Where the executor gets its tasks: the open ones, or a search."""
+    if plan.search is None:
+        return plan.open_tasks(lab)
+    from tread_lab.sweep.search_feed import SearchFeed
+
+    return SearchFeed(lab, plan)
 
 
 def _conclude(options: Namespace, lab: Lab, name: str, *, changed: bool) -> int:

@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from tread_lab.records import asked
+from tread_lab.records.asked import with_asked
 from tread_lab.records.durable import exclusive, is_held, read_json, write_json, write_text
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
 from tread_lab.spec.decode import decode, encode
@@ -194,11 +196,25 @@ class SweepFolder:
     def figures(self) -> Path:
         return self.path / "figures"
 
+    @property
+    def asked_path(self) -> Path:
+        return self.path / "asked.jsonl"
+
+    @property
+    def study_path(self) -> Path:
+        return self.path / "study.db"
+
     def claim(self) -> AbstractContextManager[None]:
         """Be the only driver of this sweep; freed when the process ends."""
         return exclusive(self.path / ".claim", f"sweep {self.name}")
 
     def read_plan(self) -> dict[str, Any] | None:
+        """The plan with the trials that a search has asked for so far."""
+        tree = self.read_stored_plan()
+        return None if tree is None else with_asked(tree, asked.read(self.asked_path))
+
+    def read_stored_plan(self) -> dict[str, Any] | None:
+        """The plan as it was written once."""
         tree = read_json(self.plan_path)
         if tree is None and self.plan_path.exists():
             raise UserError(f"{self.plan_path} is damaged; restore it or choose another --name")

@@ -12,12 +12,13 @@ from tread_lab.screen.console import ROWS, out, say
 from tread_lab.screen.words import bytes_text, cell_text, duration, further_axes
 from tread_lab.spec.evaluation import SamplesSpec
 from tread_lab.sweep.estimate import Estimate
+from tread_lab.sweep.outlook import search_outlook
 from tread_lab.sweep.plan import Plan
 
 
 def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     """What will run, what is left out and why, what it will cost."""
-    tasks, spec = plan.tasks, plan.trials[0].spec
+    tasks, spec = plan.tasks, plan.possible_tasks[0].spec
     baselines = sum(trial.role == "baseline" for trial in plan.trials)
     say(f"{plan.name}: {plan.question}" if plan.question else plan.name)
     cells = {trial.run: trial.cell for trial in plan.trials}
@@ -46,15 +47,38 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
         say(f"every run is sampled {len(samplings)} ways: {'; '.join(samplings)}")
     shape = f"{spec.train.steps} steps of {spec.train.batch}"
     parents = len(tasks) - len({trial.run for trial in plan.trials})
+    of_known = ""
+    if plan.search is not None:
+        _say_search(plan, lab)
+        of_known = " of runs that are certain"
     say(
         f"{len(tasks)} runs of {plan.experiment}, {spec.model.name} on {spec.data.source}, {shape}:"
         f" {baselines} baseline, {len(plan.trials) - baselines} trials"
         + (f", {parents} parents that others start from" if parents else "")
     )
     say(
-        f"{plan.train_flops:.2e} training FLOPs,"
+        f"{plan.train_flops:.2e} training FLOPs{of_known},"
         f" {bytes_text(plan.disk_bytes)} of checkpoints at most; {_estimate(estimate, lanes)}"
     )
+
+
+def _say_search(plan: Plan, lab: Lab) -> None:
+    """How large the space is, how much of it is tried, and what that costs."""
+    assert plan.search is not None
+    found, spec = search_outlook(plan, lab), plan.search.spec
+    seeds = sum(t.role == "trial" for t in plan.search.trials_of(plan.search.cells[0]))
+    begun = f", {found.asked} of them asked for" if found.asked else ""
+    runs = "run" if seeds == 1 else "runs"
+    say(
+        f"search by {spec.sampler}: {found.trials} of {found.cells} cells{begun}, {seeds} {runs}"
+        f" each, for {' and '.join(plan.search.objectives)}; {spec.parallel} at once,"
+        f" {'the same trials come again' if spec.in_order else 'results in order of arrival'}"
+    )
+    if found.asked < found.trials:
+        say(
+            f"{found.trials - found.asked} trials to ask for: {found.mean_flops:.2e} training"
+            f" FLOPs at the mean of the space, {found.worst_flops:.2e} at worst"
+        )
 
 
 def _estimate(estimate: Estimate, lanes: int) -> str:

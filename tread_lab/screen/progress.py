@@ -25,8 +25,10 @@ _QUIET_SECONDS = 20.0  # between two lines of progress where there is no termina
 @contextmanager
 def progress(plan: Plan, lab: Lab, todo: Sequence[Task], lanes: int) -> Iterator[Watch]:
     """Live progress of a sweep: a bar and the running trials, or a line now and then."""
-    labels = {lab.run_of(task.spec).name: run_label(task.spec) for task in plan.tasks}
-    board = _Board({lab.run_of(task.spec).name: task for task in todo}, labels)
+    labels = {signature(task.spec): run_label(task.spec) for task in plan.possible_tasks}
+    board = _Board({signature(task.spec): task for task in todo}, labels)
+    if plan.search is not None:  # `todo` has the number and the mean cost of what will come
+        board.open_ended({signature(task.spec): task for task in plan.possible_tasks})
     with _bars(board) if out.is_terminal else _lines(board) as refresh:
 
         def watch(report: Report) -> None:
@@ -60,6 +62,12 @@ class _Board:
         self.reports: dict[str, Report] = {}
         self.first: dict[str, float] = {}
         self.started = time.monotonic()
+        self.total, self.runs = sum(self.work.values()), len(self.work)
+
+    def open_ended(self, possible: Mapping[str, Task]) -> None:
+        """Other runs than those expected may come, as many and about as long."""
+        self.work = {name: cost(task.spec).train_flops for name, task in possible.items()}
+        self.share.clear()
 
     def note(self, report: Report) -> None:
         before = self.reports.get(report.run)
@@ -71,12 +79,12 @@ class _Board:
         self.share[report.run] = share
 
     def fraction(self) -> float:
-        total = sum(self.work.values())
-        return sum(self.work[name] * share for name, share in self.share.items()) / total
+        done = sum(self.work[name] * share for name, share in self.share.items())
+        return min(done / self.total, 1.0)
 
     def left(self) -> str:
         """Time left at the speed so far; what earlier attempts did is not counted as speed."""
-        before = sum(self.work[n] * f for n, f in self.first.items()) / sum(self.work.values())
+        before = sum(self.work[n] * f for n, f in self.first.items()) / self.total
         done, elapsed = self.fraction() - before, time.monotonic() - self.started
         if done < 0.005 or elapsed < 5:
             return "..."
@@ -85,7 +93,7 @@ class _Board:
     def counts(self) -> str:
         ended = Counter(r.phase for r in self.reports.values() if _ended(r))
         bad = [f"{count} {state}" for state, count in ended.items() if state != "completed"]
-        return ", ".join([f"{ended['completed']}/{len(self.work)} done", *bad])
+        return ", ".join([f"{ended['completed']}/{self.runs} done", *bad])
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tread_lab.spec.errors import UserError
+from tread_lab.spec.search import SearchSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,7 @@ class SweepSpec:
         evaluate: evaluations of every run; the experiment's where absent.
         sampler_axes: field of the sampler -> values, written as `axes` are; every evaluation of
             samples is made with each of them, on the same trained runs.
+        search: how cells are chosen one after another; absent, every cell is run.
     """
 
     experiment: str
@@ -47,6 +49,7 @@ class SweepSpec:
     seeds: tuple[int, ...] = (0,)
     evaluate: tuple[Any, ...] | None = None
     sampler_axes: Any = field(default_factory=dict)
+    search: SearchSpec | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.seeds)) != len(self.seeds) or not self.seeds:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tread_lab.engine.calibrate import affordable, calibrate
 from tread_lab.engine.device import pick
-from tread_lab.records.layout import Lab
-from tread_lab.sweep.plan import Plan
+from tread_lab.sweep.trial import Task
 
 TRIAL_SECONDS = 0.5  # starting a trial in a reused worker, writing its record
 START_SECONDS = 10.0  # Ray's workers and their imports
@@ -21,9 +21,8 @@ class Estimate:
     open_runs: int
 
 
-def estimate(plan: Plan, lab: Lab, *, lanes: int, device: str | None) -> Estimate:
-    """Predict the wall time of what is not done yet on `lanes` runs at once."""
-    todo = plan.open_tasks(lab)
+def estimate(todo: Sequence[Task], *, lanes: int, device: str | None) -> Estimate:
+    """Predict the wall time of `todo` on `lanes` runs at once."""
     if not todo:
         return Estimate(0.0, 0)
     if not affordable(todo[0].spec):

@@ -32,8 +32,17 @@ class ListFeed:
     """Tasks in their order, none before those it starts from."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
-        self._waiting = {signature(task.spec): task for task in tasks}
-        self._open = set(self._waiting)
+        self._waiting: dict[str, Task] = {}
+        self._open: set[str] = set()
+        self.add(tasks)
+
+    def add(self, tasks: Sequence[Task]) -> None:
+        """Further tasks at the end; one that is open already is not doubled."""
+        for task in tasks:
+            name = signature(task.spec)
+            if name not in self._open:
+                self._waiting[name] = task
+                self._open.add(name)
 
     @property
     def finished(self) -> bool:

@@ -3,28 +3,56 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tread_lab.engine.cost import cost
 from tread_lab.records.durable import write_json
 from tread_lab.records.layout import Lab, SweepFolder
+from tread_lab.spec.cell import Cell
 from tread_lab.spec.decode import decode, encode
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import EvaluationSpec, decode_evaluations
 from tread_lab.spec.expansion import Hole, Trial, expand
 from tread_lab.spec.run import RunSpec
+from tread_lab.spec.search import SearchSpec
 from tread_lab.spec.sweep import Experiment, SweepSpec
 from tread_lab.sweep.family import with_ancestors
+from tread_lab.sweep.objective import objectives_of
 from tread_lab.sweep.trial import Task, is_complete
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
+class Searched:
+    """What a search chooses from.
+
+    Attributes:
+        spec: how it chooses.
+        objectives: what is to become good, written out.
+        cells: every cell, none of them a hole.
+    """
+
+    spec: SearchSpec
+    objectives: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    trials: Mapping[str, tuple[Trial, ...]] = field(repr=False)
+
+    def trials_of(self, cell: Cell) -> list[Trial]:
+        """The runs of a cell, one a seed, those they are compared with first."""
+        return list(self.trials[repr(cell)])
+
+
+@dataclass(frozen=True)
 class Plan:
-    """Every trial of a sweep in order, baselines first."""
+    """Every trial of a sweep in order, baselines first.
+
+    Under a search these are the baselines that all cells share and the trials asked for so far;
+    `search` is there in a plan that was made, not in one that was read.
+    """
 
     name: str
     question: str
@@ -33,12 +61,22 @@ class Plan:
     holes: tuple[Hole, ...]
     evaluations: tuple[EvaluationSpec, ...]
     tree: dict[str, Any]
+    search: Searched | None = None
 
     @property
     def tasks(self) -> tuple[Task, ...]:
         """Distinct runs in order, parents first: a run that several trials share, or that several
         runs start from, is carried out once."""
         specs = {trial.run: trial.spec for trial in self.trials}
+        return with_ancestors(Task(spec, self.evaluations) for spec in specs.values())
+
+    @property
+    def possible_tasks(self) -> tuple[Task, ...]:
+        """Every run that may come: under a search those of all cells."""
+        if self.search is None:
+            return self.tasks
+        trials = (trial for own in self.search.trials.values() for trial in own)
+        specs = {trial.run: trial.spec for trial in trials}
         return with_ancestors(Task(spec, self.evaluations) for spec in specs.values())
 
     def open_tasks(self, lab: Lab) -> list[Task]:
@@ -66,15 +104,42 @@ def make_plan(
         facts: further names that the sweep's `where` may use.
     """
     found = expand(sweep, experiment, facts)
+    searched = None if sweep.search is None else _searched(sweep, sweep.search, found.trials)
     return Plan(
         name=name,
         question=sweep.question,
         experiment=experiment.name,
-        trials=found.trials,
+        trials=found.trials if searched is None else _shared(searched),
+        search=searched,
         holes=found.holes,
         evaluations=found.evaluations,
         tree={"sweep": encode(sweep), "experiment": encode(experiment)},
     )
+
+
+def _searched(sweep: SweepSpec, spec: SearchSpec, trials: Sequence[Trial]) -> Searched:
+    """The cells of an expansion, each with its runs and their baselines."""
+    runs = {trial.run: trial for trial in trials if trial.role == "baseline"}
+    found: dict[str, dict[str, Trial]] = {}
+    cells: dict[str, Cell] = {}
+    for trial in (trial for trial in trials if trial.role == "trial"):
+        cells[repr(trial.cell)] = trial.cell
+        own = found.setdefault(repr(trial.cell), {})
+        if trial.baseline in runs:
+            own[trial.baseline] = runs[trial.baseline]
+        own[trial.run] = trial
+    ordered = {
+        name: tuple(sorted(own.values(), key=lambda trial: trial.role != "baseline"))
+        for name, own in found.items()
+    }
+    return Searched(spec, objectives_of(spec, sweep), tuple(cells.values()), ordered)
+
+
+def _shared(searched: Searched) -> tuple[Trial, ...]:
+    """The baselines that every cell is compared with."""
+    first, *others = searched.trials.values()
+    shared = [trial for trial in first if trial.role == "baseline"]
+    return tuple(t for t in shared if all(any(o.run == t.run for o in own) for own in others))
 
 
 def store_plan(folder: SweepFolder, plan: Plan) -> None:
@@ -90,7 +155,7 @@ def check_plan(folder: SweepFolder, plan: Plan) -> None:
     Raises:
         UserError: the sweep was planned before with other trials or evaluations.
     """
-    before = folder.read_plan()
+    before = folder.read_stored_plan()
     if before is not None and _identity(before) != _identity(to_tree(plan)):
         raise UserError(
             f"sweep {plan.name!r} was planned with other trials or evaluations in {folder.path};"
@@ -130,10 +195,19 @@ def to_tree(plan: Plan) -> dict[str, Any]:
         "sweep": plan.tree,
         "holes": encode(plan.holes),
         "evaluate": encode(plan.evaluations),
+        "search": None if plan.search is None else _search_tree(plan.search),
         "trials": encode(plan.trials),
     }
 
 
+def _search_tree(searched: Searched) -> dict[str, Any]:
+    """How a search chooses and from what; how many trials it makes may change."""
+    settings = {k: v for k, v in encode(searched.spec).items() if k != "trials"}
+    cells = "\n".join(searched.trials)
+    space = {"cells": len(searched.cells), "checksum": f"{zlib.crc32(cells.encode()):08x}"}
+    return {**settings, "objectives": list(searched.objectives), "space": space}
+
+
 def _identity(tree: dict[str, Any]) -> Any:
     """What must not change under one name: which runs, compared with what, measured how."""
-    return tree["evaluate"], [(t["run"], t["baseline"]) for t in tree["trials"]]
+    return tree["evaluate"], tree.get("search"), [(t["run"], t["baseline"]) for t in tree["trials"]]

@@ -1,0 +1,82 @@
+"""Append-only files of JSON lines, each with its checksum; torn or changed ones are noticed."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from tread_lab.records.durable import disk_error
+
+
+def sealed(tree: Mapping[str, Any]) -> str:
+    """One line with the checksum of all that stands before it."""
+    body = json.dumps(tree)
+    return f'{body[:-1]}, "crc": "{_checksum(body)}"}}\n'
+
+
+def unsealed(raw: bytes) -> dict[str, Any] | None:
+    """What a line holds, or nothing if it is damaged."""
+    try:
+        head, _, tail = raw.decode().rstrip("\n").rpartition(', "crc": "')
+        body = head + "}"
+        if tail != f'{_checksum(body)}"}}':
+            return None
+        tree: dict[str, Any] = json.loads(body)
+    except ValueError:
+        return None
+    return tree
+
+
+def read_lines(path: Path, offset: int = 0) -> Iterator[dict[str, Any]]:
+    """The undamaged lines from byte `offset` on, in file order."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        file.seek(offset)
+        for raw in file:
+            tree = unsealed(raw)
+            if tree is not None:
+                yield tree
+
+
+def open_lines(path: Path) -> IO[str]:
+    """The file open for appending; a torn last line is ended first.
+
+    Raises:
+        UserError: the folder cannot be written or the disk is full.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torn = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
+        file = path.open("a", encoding="utf-8")
+        if torn:
+            file.write("\n")
+    except OSError as error:
+        raise disk_error(error, path) from error
+    return file
+
+
+def append_line(path: Path, tree: Mapping[str, Any]) -> None:
+    """Add one line and wait until it is on the disk.
+
+    Raises:
+        UserError: the folder cannot be written or the disk is full.
+    """
+    file = open_lines(path)
+    try:
+        with file:
+            file.write(sealed(tree))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise disk_error(error, path) from error
+
+
+def _checksum(body: str) -> str:
+    return f"{zlib.crc32(body.encode()):08x}"
