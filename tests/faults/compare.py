@@ -36,7 +36,7 @@ def outcome(lab: Lab) -> dict[str, Run]:
 
 def _run(folder: RunFolder) -> Run:
     result = folder.result() or {}
-    logged = [(e.step, e.key, e.value) for e in folder.entries() if e.key not in CLOCKED]
+    logged = sorted((e.step, e.key, e.value) for e in folder.entries() if e.key not in CLOCKED)
     measured = {e.path.name: (e.read() or {}).get("metrics") for e in folder.evaluations()}
     return Run(
         state=folder.state(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tread_lab.records.layout import Lab
 
 ROOT = Path(__file__).parents[2]
 DONE, FAILED, MISTAKE, STOPPED, KILLED = 0, 1, 2, 130, -signal.SIGKILL
+CRASHED = 70  # with a traceback, which no fault may lead to
 
 
 class Zygote:
@@ -126,6 +128,11 @@ class Place:
     def write(self, sweep: str, name: str = "small") -> Place:
         (self.folder / f"{name}.yaml").write_text(sweep)
         return self
+
+    def copy(self, folder: Path) -> Place:
+        """The same files in another folder."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        return Place(self.zygote, folder, self.mlflow, self.started)
 
     def at_gate(self, gate: str) -> Callable[[], bool]:
         """Whether a driver waits at the gate that its prelude has set up."""

@@ -33,7 +33,8 @@ from tread_lab.spec.guidance import routes_taken
 def evaluate(
     folder: RunFolder, spec: EvaluationSpec, device: torch.device, *, cache: Path | None = None
 ) -> dict[str, float]:
-    """Metrics of a run's last EMA weights; computed once, then read from the record.
+    """Metrics of a run's last EMA weights; computed once, then read from the record, and computed
+    again where its files are damaged.
 
     Args:
         cache: folder for statistics of reference data.
@@ -43,7 +44,7 @@ def evaluate(
     """
     place = folder.evaluation(spec)
     done = place.read()
-    if done is not None:
+    if done is not None and place.done:
         metrics: dict[str, float] = done["metrics"]
         return metrics
     started = time.perf_counter()

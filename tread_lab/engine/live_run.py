@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
@@ -75,7 +76,17 @@ class LiveRun:
             self.overflows = int(self.scaler.overflows)
             self._window = [loss.to(self.device) for loss in found.tensors.get("window", ())]
             self._clock = _Clock(float(found.facts["seconds"]))
+            self._restore_log(found.facts.get("log", "[]"))
         return self.step
+
+    def _restore_log(self, history: str) -> None:
+        """Write again what the log had when the checkpoint was made and has lost since."""
+        if self._writer is not None and (lost := self._writer.restore(history)):
+            warnings.warn(
+                f"{self._writer.path} was damaged: {lost} values are written again from the"
+                f" checkpoint of step {self.step}",
+                stacklevel=3,
+            )
 
     def optimise(self, batch: Batch, *, lr: float) -> None:
         """One optimizer step on this process's share of the global batch, in micro-batches."""
@@ -137,6 +148,8 @@ class LiveRun:
             if self._window:
                 tensors["window"] = torch.stack(self._window)
             facts = {"seconds": repr(self.seconds), "loss": repr(self.loss)}
+            if self._writer is not None:
+                facts["log"] = self._writer.history(self.step)
             state = checkpoint.Checkpoint(self.step, tensors, facts)
             plan = self.spec.execution
             checkpoint.save(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from tread_lab.records.sealed import json_text, json_tree
 from tread_lab.spec.errors import UserError
 
 
@@ -35,11 +36,22 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.chmod(0o644)
         temporary.replace(path)
         _sync_folder(path.parent)
-    except OSError as error:
-        raise disk_error(error, path) from error
+    except Exception as error:
+        told = _of_the_system(error)
+        if told is None:
+            raise
+        raise disk_error(told, path) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _of_the_system(error: Exception) -> OSError | None:
+    """The error of the system behind `error`; safetensors, in Rust, tells of it in words only."""
+    if isinstance(error, OSError):
+        return error
+    number = re.search(r"\(os error (\d+)\)", str(error))
+    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else None
 
 
 def write_text(path: Path, text: str) -> None:
@@ -49,14 +61,14 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON, whole or not at all."""
-    write_text(path, json.dumps(value, indent=1) + "\n")
+    """Write `value` as indented JSON, whole or not at all; a mapping with its checksum."""
+    write_text(path, json_text(value))
 
 
 def read_json(path: Path) -> Any:
     """The value in `path`, or nothing if the file is absent or damaged."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json_tree(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
 
@@ -93,10 +105,17 @@ def exclusive(path: Path, what: str) -> Iterator[None]:
     with file:
         if not _acquired(file):
             raise Busy(f"{what} is in use by another process ({holder(path)})")
-        file.truncate(0)
-        file.write(f"pid {os.getpid()} on {os.uname().nodename}")
-        file.flush()
+        _sign(file, path)
         yield
+
+
+def _sign(file: IO[str], path: Path) -> None:
+    """Write who holds the lock, past the buffer: a full disk must not be met again on closing."""
+    try:
+        os.ftruncate(file.fileno(), 0)
+        os.write(file.fileno(), f"pid {os.getpid()} on {os.uname().nodename}".encode())
+    except OSError as error:
+        raise disk_error(error, path) from error
 
 
 def _acquired(file: IO[str]) -> bool:

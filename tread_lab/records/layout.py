@@ -16,6 +16,8 @@ from tread_lab.records import asked
 from tread_lab.records.asked import with_asked
 from tread_lab.records.durable import exclusive, is_held, read_json, write_json, write_text
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
+from tread_lab.records.marks import changed, marks
+from tread_lab.records.sealed import yaml_body, yaml_text
 from tread_lab.spec.decode import decode, encode
 from tread_lab.spec.errors import UserError, suggest
 from tread_lab.spec.evaluation import EvaluationSpec
@@ -102,16 +104,24 @@ class RunFolder:
         return exclusive(self.path / ".claim", f"run {self.name}")
 
     def create(self, spec: RunSpec) -> None:
-        """Write the resolved spec, once."""
-        if not (self.path / "spec.yaml").exists():
-            write_text(self.path / "spec.yaml", yaml.safe_dump(encode(spec), sort_keys=False))
+        """Write the resolved spec, once; again where the file is damaged."""
+        if self._spec_body() is None:
+            body = yaml.safe_dump(encode(spec), sort_keys=False)
+            write_text(self.path / "spec.yaml", yaml_text(body))
 
     def spec(self) -> RunSpec:
+        body = self._spec_body()
+        if body is None:
+            lost = "the command that made the run writes it again"
+            raise UserError(f"run {self.name} has no readable spec.yaml in {self.path}; {lost}")
+        return decode(RunSpec, yaml.safe_load(body))
+
+    def _spec_body(self) -> str | None:
+        """The text of the spec, or nothing if it is absent or damaged."""
         try:
-            tree = yaml.safe_load((self.path / "spec.yaml").read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError):
-            raise UserError(f"run {self.name} has no readable spec.yaml in {self.path}") from None
-        return decode(RunSpec, tree)
+            return yaml_body((self.path / "spec.yaml").read_text(encoding="utf-8")) or None
+        except (OSError, ValueError):
+            return None
 
     def log(self) -> LogWriter:
         return LogWriter(self.log_path)
@@ -130,7 +140,15 @@ class RunFolder:
     def finish(self, state: str, **facts: Any) -> None:
         """Record the terminal state; written last."""
         assert state in TERMINAL
-        write_json(self.path / "result.json", {"state": state, **facts})
+        tree = {"state": state, **facts, "files": marks(self._kept())}
+        write_json(self.path / "result.json", tree)
+
+    def _kept(self) -> list[Path]:
+        return [self.path / "spec.yaml", self.log_path]
+
+    def damaged(self) -> list[str]:
+        """The files that are not as they were when the run ended."""
+        return changed(self.path, (self.result() or {}).get("files", {}))
 
     def reopen(self) -> None:
         """Forget the terminal state, so that the run is taken up again."""
@@ -165,7 +183,8 @@ class EvaluationFolder:
     path: Path
 
     def write(self, spec: EvaluationSpec, metrics: dict[str, float], **facts: Any) -> None:
-        tree = {"spec": encode(spec), "metrics": metrics, **facts}
+        arrays = marks(path for path in self.path.glob("[!.]*") if path.name != "metrics.json")
+        tree = {"spec": encode(spec), "metrics": metrics, **facts, "files": arrays}
         write_json(self.path / "metrics.json", tree)
 
     def read(self) -> dict[str, Any] | None:
@@ -175,7 +194,9 @@ class EvaluationFolder:
 
     @property
     def done(self) -> bool:
-        return self.read() is not None
+        """Whether it is complete and its files are as they were written."""
+        tree = self.read()
+        return tree is not None and not changed(self.path, tree.get("files", {}))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import math
 import time
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -30,7 +30,10 @@ class LogWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._next = max((entry.n for entry in read_entries(path)), default=-1) + 1
+        self._entries: dict[tuple[str, int], Entry] = {}
+        self._next = 0
+        for entry in read_entries(path):
+            self._note(entry)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             torn = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
@@ -42,13 +45,34 @@ class LogWriter:
 
     def __call__(self, step: int, **values: float) -> None:
         """Log `key=value` pairs at one step; `/` in keys is written with a dict: `log(1, **d)`."""
+        now = time.time()
+        self._append([Entry(0, step, key, float(value), now) for key, value in values.items()])
+
+    def history(self, step: int) -> str:
+        """All that was logged up to `step`, as text that a checkpoint can carry."""
+        found = [e for e in self._entries.values() if e.step <= step]
+        return json.dumps([[e.step, e.key, e.value, e.time] for e in found])
+
+    def restore(self, history: str) -> int:
+        """Append what the file has lost of an earlier `history`; how many entries that were."""
+        entries = [Entry(0, *fields) for fields in json.loads(history)]
+        lost = [entry for entry in entries if (entry.key, entry.step) not in self._entries]
+        self._append(lost)
+        return len(lost)
+
+    def _append(self, entries: Iterable[Entry]) -> None:
         try:
-            for key, value in values.items():
-                self._file.write(_line(Entry(self._next, step, key, float(value), time.time())))
-                self._next += 1
+            for entry in entries:
+                entry = replace(entry, n=self._next)
+                self._file.write(_line(entry))
+                self._note(entry)
             self._file.flush()
         except OSError as error:
             raise disk_error(error, self.path) from error
+
+    def _note(self, entry: Entry) -> None:
+        self._entries[entry.key, entry.step] = entry
+        self._next = max(self._next, entry.n + 1)
 
     def __enter__(self) -> LogWriter:
         return self
@@ -59,7 +83,11 @@ class LogWriter:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError as full:  # what could not be flushed before
+            if error is None:
+                raise disk_error(full, self.path) from full
 
 
 def read_entries(path: Path, offset: int = 0) -> Iterator[Entry]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from tread_lab.engine.checkpoint import list_checkpoints
 from tread_lab.engine.cost import cost
 from tread_lab.engine.device import origin, peak_flops, peak_memory
 from tread_lab.engine.evaluate import evaluate
@@ -58,10 +59,15 @@ def is_complete(lab: Lab, task: Task) -> bool:
     """Whether nothing is left to do: the run has ended, and is measured if it can be."""
     folder = lab.run_of(task.spec)
     result = folder.result()
-    if result is None:
+    if result is None or _mendable(folder):
         return False
     measurable = result["state"] in MEASURABLE
     return not measurable or all(folder.evaluation(spec).done for spec in task.evaluations)
+
+
+def _mendable(folder: RunFolder) -> bool:
+    """Whether files of a finished run are damaged that its last checkpoint can make again."""
+    return bool(folder.damaged() and list_checkpoints(folder.checkpoints))
 
 
 def run_trial(lab: Lab, task: Task, device: torch.device) -> Iterator[Report]:
@@ -77,6 +83,8 @@ def run_trial(lab: Lab, task: Task, device: torch.device) -> Iterator[Report]:
     folder, steps = lab.run_of(task.spec), task.spec.train.steps
     with folder.claim():
         folder.create(task.spec)
+        if _mendable(folder):
+            folder.reopen()
         report = Report(folder.name, "train", 0, steps, float("nan"))
         if folder.result() is None:
             yield from _parent_first(lab, task, device, report)
