@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # What figures and notebooks are drawn from; a sweep that is finished returns at once.
 SWEEPS := route_placement selection_rate over_training guidance backbones placement_rule
 
-.PHONY: demo test figures faults check setup clean
+.PHONY: demo test figures pictures faults check setup clean
 
 demo: setup
 	$(BIN)/tread-lab sweep route_placement.yaml
@@ -21,6 +21,10 @@ figures: setup
 
 faults: setup
 	$(BIN)/python tests/faults/table.py
+
+# The pictures of docs/: pages of the finished lab in Chromium.
+pictures: setup
+	TREAD_LAB_PICTURES=$${TREAD_LAB_ROOT:-lab} $(BIN)/python -m pytest tests/seeing
 
 check: setup
 	$(BIN)/ruff check .

@@ -18,6 +18,9 @@ async function start() {
   at("sweep").addEventListener("change", (e) => open(e.target.value));
   at("metric").addEventListener("change", (e) => { state.metric = e.target.value; state.version = 0; refresh(); });
   at("search").addEventListener("input", () => state.view && drawRanking());
+  document.addEventListener("pointerdown", () => { pressed = true; });
+  for (const end of ["pointerup", "pointercancel", "blur"]) window.addEventListener(end, () => setTimeout(() => { pressed = false; }, 50));
+  document.addEventListener("mousedown", (e) => e.shiftKey && e.target.closest?.("[data-cell]") && e.preventDefault()); // else the click selects text
   window.addEventListener("hashchange", () => { const before = `${state.sweep} ${state.chosen}`; readHash(); if (`${state.sweep} ${state.chosen}` !== before) { state.version = 0; refresh(); drawPanel(); } });
   tick();
 }
@@ -58,21 +61,22 @@ async function refresh() {
   if (!state.sweep) { put(at("question"), "No sweep has been planned in this lab yet."); return; }
   const asked = ++state.asked, query = new URLSearchParams({ metric: state.metric, version: state.version });
   const tree = await ask(`api/sweeps/${state.sweep}?${query}`);
+  while (pressed) await new Promise((resume) => setTimeout(resume, 30)); // a cell replaced in mid-click would lose it
   if (asked !== state.asked) return;
   if (tree.cells) {
     const before = state.view?.name === tree.name ? state.view.cells : null;
     const had = (cells, k) => cells.value?.[k] !== null && cells.value?.[k] !== undefined;
     state.fresh = new Set(before && before.metric === tree.cells.metric ? tree.cells.name.map((_, k) => k).filter((k) => had(tree.cells, k) && !had(before, k)) : []);
-    const first = !state.view;
+    const first = !state.view || state.view.version === 0;
     state.view = tree;
     state.version = tree.version;
     state.metric = tree.cells.metric ?? "";
     draw();
-    if (first || state.chosen.some((k) => state.fresh.has(k) || !["completed"].includes(tree.cells.state[k]))) drawPanel();
+    if (first || lost || state.chosen.some((k) => state.fresh.has(k) || !["completed"].includes(tree.cells.state[k]))) drawPanel();
   } else {
     state.view.running = tree.running;
     drawRunning();
-    if (state.chosen.some((k) => state.view.cells.state[k] === "running")) drawPanel();
+    if (lost || state.chosen.some((k) => state.view.cells.state[k] === "running")) drawPanel();
   }
 }
 
@@ -137,11 +141,12 @@ function drawGrid() {
     if (row >= 0 && column >= 0) places.push({ cell, row, column });
   });
   const view = { cells, rows: rows ?? { values: [""], label: "" }, columns: columns ?? { values: places.map(() => ""), label: "" }, places, chosen: state.chosen, fresh: state.fresh };
-  const { svg, reach } = heatmap(view, choose);
+  const { svg, reach, scale } = heatmap(view, choose);
   const focused = document.activeElement?.closest?.("[data-cell]")?.dataset.cell;
   put(at("grid"), svg);
   if (focused) at("grid").querySelector(`[data-cell="${focused}"]`)?.focus({ preventScroll: true });
-  put(at("grid-title"), cells.metric ? `${cells.metric}${cells.metric.startsWith("gap/") ? "" : ", difference to dense"}` : "Cells of the plan");
+  const unit = scale === 1 ? "" : `, in units of ${number(scale)}`;
+  put(at("grid-title"), cells.metric ? `${cells.metric}, difference to dense${unit}` : "Cells of the plan");
   const found = [...new Set(places.map((p) => cells.state[p.cell]))].filter((name) => name !== "completed");
   const any = places.some((p) => cells.value?.[p.cell] !== null && cells.value?.[p.cell] !== undefined);
   put(at("legend"), any ? [colourBar(reach, cells.lower), h("span", {}, "blue is better than dense")] : null,
@@ -182,18 +187,20 @@ function drawFailures() {
 function choose(cell, add) {
   const chosen = state.chosen.includes(cell) ? (add ? state.chosen.filter((k) => k !== cell) : [cell]) : add ? [...state.chosen, cell].slice(-MOST) : [cell];
   state.chosen = chosen;
+  at("panel").scrollTop = 0;
   writeHash();
   drawGrid();
   drawPareto();
   drawPanel();
 }
 
-let drawn = 0;
+let drawn = 0, lost = false, pressed = false;
 async function drawPanel() {
   const mine = ++drawn, names = state.chosen.map((k) => state.view?.cells.name[k] ?? `cell ${k}`);
   const asked = state.chosen.map((k) => ask(`api/sweeps/${state.sweep}/cells/${k}${k in state.seeds ? `?seed=${state.seeds[k]}` : ""}`));
   let details = [];
-  try { details = await Promise.all(asked); } catch (error) { live("off", error.message); return; }
+  try { details = await Promise.all(asked); } catch (error) { lost = true; live("off", error.message); return; }
+  lost = false;
   if (mine !== drawn) return;
   const panel = at("panel"), unfolded = [...panel.querySelectorAll("details")].map((d) => d.open), scroll = panel.scrollTop;
   showPanel(panel, details, names, {

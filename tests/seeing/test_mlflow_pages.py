@@ -1,0 +1,103 @@
+"""MLflow's own pages in a real browser: cells compared, named by what differs, pictured."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from tests.browser import Page
+from tests.seeing.conftest import Shoot, needs_chromium
+from tests.tracking.test_ui import free_port
+from tread_lab.records.layout import Lab
+from tread_lab.tracking.store import EXPERIMENT
+from tread_lab.tracking.ui import QUIET, ui_command
+
+pytestmark = [pytest.mark.slow, needs_chromium]
+
+TEXT = "document.body.innerText"
+NO_TOOLS = "document.head.insertAdjacentHTML('beforeend', '<style>.modebar {opacity: 0}</style>')"
+
+
+@pytest.fixture(scope="module")
+def store(placed: Lab) -> Iterator[str]:
+    """The address of the experiment's runs in MLflow's pages over a synchronised lab."""
+    from tread_lab.tracking.mlflow_tracker import MlflowTracker
+
+    MlflowTracker(placed, placed.mlflow_uri).sync("route_placement")
+    port = free_port()
+    process = subprocess.Popen(
+        ui_command(placed, port=port),
+        env={**os.environ, **QUIET},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    base = f"http://127.0.0.1:{port}"
+    try:
+        wait_for(f"{base}/health", process)
+        yield base
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 90
+    while True:
+        assert process.poll() is None and time.monotonic() < until
+        try:
+            urllib.request.urlopen(url, timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.2)
+
+
+def saved_view(base: str, name: str) -> str:
+    """The address of a view that the sweep saved, as MLflow's menu of views opens it."""
+    query = f"{base}/api/2.0/mlflow/experiments/get-by-name?experiment_name={EXPERIMENT}"
+    with urllib.request.urlopen(query, timeout=10) as answer:
+        experiment = json.load(answer)["experiment"]
+    tags = {tag["key"]: tag["value"] for tag in experiment["tags"]}
+    views = {json.loads(v)["name"]: k for k, v in tags.items() if "sharedViewState" in k}
+    key = views[name].rpartition(".")[2]
+    page = f"{base}/#/experiments/{experiment['experiment_id']}/runs"
+    return f"{page}?viewStateShareKey={key}&compareRunsMode=CHART&workflowType=machine_learning"
+
+
+def open_view(page: Page, address: str, sign: str) -> None:
+    """Open a view, close what MLflow puts beside it, wait for `sign`."""
+    page.resize(1500, 1000)
+    page.call("Page.navigate", url=address)
+    page.wait(f"{TEXT}.includes({json.dumps(sign)})", 90)
+    page.js(
+        "[...document.querySelectorAll('button')].find((b) => b.ariaLabel === 'Close')?.click()"
+    )
+    page.js(NO_TOOLS)
+
+
+def test_the_cells_of_the_sweep_are_compared(store: str, page: Page, shoot: Shoot) -> None:
+    open_view(page, saved_view(store, "route_placement"), "Which cell is best")
+    page.wait(f"{TEXT}.includes('17 matching runs')", 30)
+    page.wait("document.querySelectorAll('.js-plotly-plot').length >= 4", 60)
+    text = page.js(TEXT)
+    assert "2->8 s=0.5" in text and "2->8 s=0.5 seed 0" in text, "names say what differs"
+    assert "Sort: gap/heldout" in text and "During training" in text
+    assert all(request.startswith(store) for request in page.requests)
+    time.sleep(1)  # bars grow into place
+    shoot(page, "mlflow_cells")
+
+
+def test_pictures_of_all_cells_are_previewed(store: str, page: Page, shoot: Shoot) -> None:
+    open_view(page, saved_view(store, "route_placement pictures"), "Pictures")
+    seen = (
+        "[...document.images].filter((i) => i.naturalWidth > 30 && i.src.includes('artifact')"
+        " || i.src.startsWith('blob:')).length"
+    )
+    assert page.wait(f"{seen} >= 4 && {seen}", 60)
+    time.sleep(1)
+    shoot(page, "mlflow_pictures")

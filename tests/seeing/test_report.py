@@ -1,0 +1,42 @@
+"""The report, opened from disk with no network: it asks for nothing, and its figures are seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis.report import write_report
+from tests.analysis.conftest import ENDINGS
+from tests.browser import Page
+from tests.seeing.conftest import Shoot, needs_chromium
+from tests.synthetic import Synthetic, write_sweep
+from tread_lab.records.layout import Lab
+
+pytestmark = [pytest.mark.slow, needs_chromium]
+
+
+def test_it_opens_from_disk_without_a_single_request(
+    placed: Lab, tmp_path: Path, page: Page, shoot: Shoot
+) -> None:
+    path = write_report(placed, "route_placement", tmp_path / "report.html")
+    page.resize(1100, 1000)
+    page.offline()
+    page.open(path.as_uri())
+    assert set(page.requests) == {path.as_uri()}
+    pictures = page.js(
+        "[...document.images].map((i) => [i.complete, i.naturalWidth, i.offsetWidth])"
+    )
+    assert len(pictures) >= 8
+    assert all(done and real > 100 and seen > 100 for done, real, seen in pictures)
+    assert page.js("document.documentElement.scrollWidth <= innerWidth")
+    assert page.errors == []
+    shoot(page, "report")
+
+
+def test_endings_stand_in_it_with_their_reasons(tmp_path: Path, page: Page) -> None:
+    lab = write_sweep(tmp_path, Synthetic(states=ENDINGS))
+    page.open(write_report(lab, "placement").as_uri())
+    text = page.js("document.body.innerText")
+    for state in ("failed", "diverged", "stopped"):
+        assert f"{state} on purpose" in text
