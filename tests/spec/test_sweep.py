@@ -87,7 +87,7 @@ def test_positions_in_where_are_resolved() -> None:
     ("sweep", "message"),
     [
         ({"axes": {"route": {"start": "0..5", "end": [3]}}}, "axes at start=4, end=3"),
-        ({"axes": {"lr": [1]}}, "unknown key 'lr'"),
+        ({"axes": {"lr": [1]}}, "axes.lr: no such field, did you mean 'train.lr'?"),
         ({"axes": {"rate": []}}, "axes.rate: has no values"),
         ({"axes": [1]}, "axes: expected a mapping of axes"),
         ({"axes": {"seed": ["0..x"]}}, "is not a range"),
@@ -100,6 +100,21 @@ def test_mistakes_are_named(sweep: dict, message: str) -> None:
     with pytest.raises(UserError) as error:
         expansion(**sweep)
     assert message in str(error.value)
+
+
+def test_equal_cells_and_equal_runs_are_said() -> None:
+    found = expansion(
+        axes=[{"route": ["2->8", "0->3"]}, {"route": ["2->8"]}, {"route": ["2->B-4"], "rate": [0]}],
+        trials=[{"route": "0->3"}, {"route": {"start": 2, "end": "B-4"}}],
+    )
+    said = [(same.reason, same.count) for same in found.duplicates]
+    assert said == [
+        ("written twice", 2),
+        ("the run of a baseline", 1),
+        ("the run of another cell", 1),
+    ]
+    assert found.duplicates[0].examples == ({"route": "2->8"}, {"route": "0->3"})
+    assert len(found.trials) == 1 + 4
 
 
 def test_the_base_is_not_changed_by_its_cells() -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tread_lab.spec.decode import decode
-from tread_lab.spec.errors import UserError, suggest
+from tread_lab.spec.decode import decode_field
+from tread_lab.spec.errors import UserError
+from tread_lab.spec.expression import evaluate
 from tread_lab.spec.fields import route_tree
+from tread_lab.spec.known import field_value, near_field
 from tread_lab.spec.routes import block_index
-from tread_lab.spec.run import ModelSpec
+from tread_lab.spec.run import ModelSpec, RunSpec
 
 Cell = dict[str, Any]
+_ROUTE = ("start", "end", "length", "rate")
 
 
 def label_of(key: str) -> str:
@@ -19,43 +22,113 @@ def label_of(key: str) -> str:
     return key.removeprefix("route.")
 
 
+def labelled(cell: Cell) -> Cell:
+    """The cell under the short names of its axes."""
+    return {label_of(key): value for key, value in cell.items()}
+
+
 def show_cell(cell: Cell) -> str:
     """`start=3, end=2` for people."""
     return ", ".join(f"{label_of(key)}={value}" for key, value in cell.items()) or "the base run"
 
 
-class CellNames:
-    """Names an expression may use: axis labels, start, end, length, rate, B, N, dotted fields."""
+def is_computed(value: Any) -> bool:
+    """Whether a value is an expression to compute: `=B-4`."""
+    return isinstance(value, str) and value.startswith("=")
 
-    def __init__(self, tree: Mapping[str, Any], cell: Cell) -> None:
-        self.tree = tree
-        self.labels = {label_of(key): value for key, value in cell.items()}
+
+def has_computed(value: Any) -> bool:
+    """Whether there is an `=expression` anywhere in a plain tree."""
+    if isinstance(value, Mapping):
+        return any(map(has_computed, value.values()))
+    return any(map(has_computed, value)) if isinstance(value, list | tuple) else is_computed(value)
+
+
+class CellNames:
+    """Names an expression may use: the cell's axes, start, end, length, rate, B, N, and any field
+    of the run by its dotted name, its default where nothing sets it.
+
+    Args:
+        tree: the run's plain tree, `=expression` where a value is computed.
+        facts: further names, such as what the device can do.
+    """
+
+    def __init__(
+        self, tree: Mapping[str, Any], cell: Cell, facts: Mapping[str, Any] | None = None
+    ) -> None:
+        self.tree, self.facts, self.labels = tree, facts or {}, labelled(cell)
+        self._known: dict[str, Any] = {}
+        self._open: list[str] = []
 
     def __call__(self, name: str) -> Any:
-        if name in ("start", "end", "length", "rate"):
+        if name in _ROUTE:
             return self._route(name)
         if name == "B":
             return self._depth()
+        if name == "N":
+            data = decode_field(RunSpec, "data", self.settled(self.tree.get("data", {})))
+            model = decode_field(RunSpec, "model", self.settled(self.tree.get("model", {})))
+            return (data.size // model.patch) ** 2
         if name in self.labels:
-            return self.labels[name]
-        node: Any = self.tree
+            return self.settled(self.labels[name])
+        return self.settled(self._field(name))
+
+    def settled(self, value: Any) -> Any:
+        """`value` with every `=expression` in it computed.
+
+        Raises:
+            UserError: an expression that cannot be evaluated, or that needs its own value.
+        """
+        if isinstance(value, Mapping):
+            return {key: self.settled(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.settled(item) for item in value]
+        return self._computed(value) if is_computed(value) else value
+
+    def _computed(self, text: str) -> Any:
+        if text in self._known:
+            return self._known[text]
+        if text in self._open:
+            raise UserError(f"{' needs '.join([*self._open, text])}: a circle")
+        self._open.append(text)
+        try:
+            self._known[text] = evaluate(text[1:], self)
+        finally:
+            self._open.pop()
+        return self._known[text]
+
+    def _field(self, name: str) -> Any:
+        if name == "seed":
+            raise UserError("'seed' is no name here: every cell runs once for each of `seeds`")
+        node: Any = self.facts
         for part in name.split("."):
             if not isinstance(node, Mapping) or part not in node:
-                known = {*self.labels, "start", "end", "length", "rate", "B", *self.tree}
-                raise UserError(f"unknown name {name!r}{suggest(name, known)}")
+                break
             node = node[part]
-        return node
+        else:
+            return node
+        try:
+            return field_value(self.tree, name)
+        except KeyError:
+            near = near_field(name, {*self.labels, *_ROUTE, "B", "N", *self.facts})
+            raise UserError(f"unknown name {name!r}{near}") from None
 
     def _route(self, name: str) -> Any:
         routes = self.tree.get("routes") or [{}]
+        if not isinstance(routes, list | tuple):
+            raise UserError(f"routes: expected a list, got {routes!r}")
         route = routes[0] if isinstance(routes[0], Mapping) else route_tree(routes[0])
         if name == "rate":
-            return route.get("rate", 0.5)
+            return self.settled(route.get("rate", 0.5))
         if "start" not in route or "end" not in route:
             raise UserError(f"{name!r} needs a route; add an axis `route` or a route to the base")
-        ends = {key: block_index(route[key], self._depth()) for key in ("start", "end")}
-        return ends["end"] - ends["start"] + 1 if name == "length" else ends[name]
+        if name == "length":
+            return int(self._route("end")) - int(self._route("start")) + 1
+        return block_index(self.settled(route[name]), self._depth())
 
     def _depth(self) -> int:
         model = self.tree.get("model", {})
-        return decode(ModelSpec, model, "model").depth
+        if isinstance(model, Mapping) and type(depth := self.settled(model.get("depth"))) is int:
+            return depth
+        found: ModelSpec = decode_field(RunSpec, "model", self.settled(model))
+        return found.depth

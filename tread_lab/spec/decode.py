@@ -50,6 +50,15 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
         raise error.at(path) from None
 
 
+def decode_field(cls: type, name: str, value: Any) -> Any:
+    """One field of the frozen dataclass `cls`, decoded as `decode` would.
+
+    Raises:
+        UserError: as `decode`, with the field's name in front.
+    """
+    return _value(_fields(typing.cast(Any, cls))[name][0], value, name)
+
+
 def encode(value: Any) -> Any:
     """The plain tree of a dataclass: dicts, lists and scalars, in field order."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -103,7 +112,7 @@ def _union(options: tuple[Any, ...], value: Any, path: str) -> Any:
     options = tuple(option for option in options if option is not type(None))
     if len(options) == 1:
         return _value(options[0], value, path)
-    tagged: dict[str, Any] = {_kind(o): o for o in options if dataclasses.is_dataclass(o)}
+    tagged = _tagged(options)
     if tagged and isinstance(value, Mapping):
         default = next(iter(tagged))
         kind = value.get("kind", default)
@@ -117,6 +126,9 @@ def _union(options: tuple[Any, ...], value: Any, path: str) -> Any:
             return decode(tagged[value], {"kind": value}, path)
         if len(tagged) == len(options):
             raise UserError(f"unknown kind {value!r}{suggest(value, map(str, tagged))}").at(path)
+    lists = [option for option in options if get_origin(option) is tuple]
+    if isinstance(value, list | tuple) and len(lists) == 1:
+        return _value(lists[0], value, path)
     for option in sorted(options, key=lambda o: 0 if type(value) is o else 1):
         try:
             return _value(option, value, path)
@@ -124,6 +136,12 @@ def _union(options: tuple[Any, ...], value: Any, path: str) -> Any:
             continue
     names = " or ".join(getattr(o, "__name__", str(o)) for o in options)
     raise UserError(f"expected {names}, got {_show(value)}").at(path)
+
+
+@functools.cache
+def _tagged(options: tuple[Any, ...]) -> dict[str, Any]:
+    """The members of a tagged union by their tags."""
+    return {_kind(option): option for option in options if dataclasses.is_dataclass(option)}
 
 
 def _kind(cls: Any) -> str:

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tread_lab.spec.axes import cells_of, distinct, grid
-from tread_lab.spec.cell import Cell, CellNames, label_of, show_cell
-from tread_lab.spec.errors import UserError
+from tread_lab.spec.axes import cell_of, check_count, distinct, grid
+from tread_lab.spec.cell import Cell, CellNames, has_computed, labelled, show_cell
+from tread_lab.spec.errors import UserError, suggest
 from tread_lab.spec.evaluation import EvaluationSpec, decode_evaluations
 from tread_lab.spec.expression import evaluate
 from tread_lab.spec.fields import with_cell, with_fields
-from tread_lab.spec.run import RunSpec
-from tread_lab.spec.signature import signature
+from tread_lab.spec.known import check_field
 from tread_lab.spec.sweep import Experiment, SweepSpec
 from tread_lab.spec.then import run_of
+from tread_lab.spec.trials import Setting, Trial, Trials
+
+__all__ = ["Expansion", "Hole", "Trial", "expand"]
 
 _EXAMPLES = 5
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One run in a sweep: what varies (`cell`), its seed, and the run it is compared with."""
-
-    role: str
-    cell: Cell
-    seed: int
-    spec: RunSpec
-    run: str
-    baseline: str | None
-
-
-@dataclass(frozen=True)
 class Hole:
-    """Cells left out for one reason."""
+    """Cells left out, or already there, for one reason."""
 
     reason: str
     count: int
@@ -43,11 +34,17 @@ class Hole:
 
 @dataclass(frozen=True)
 class Expansion:
-    """All trials, baselines first, and the holes."""
+    """All trials, baselines first.
+
+    Attributes:
+        holes: cells that miss an expression of `where`.
+        duplicates: cells that are written twice, and cells that are the run of another one.
+    """
 
     trials: tuple[Trial, ...]
     holes: tuple[Hole, ...]
     evaluations: tuple[EvaluationSpec, ...]
+    duplicates: tuple[Hole, ...] = ()
 
 
 def expand(
@@ -62,75 +59,125 @@ def expand(
         UserError: an unknown axis, an impossible cell that `where` does not exclude, no cell left.
     """
     base = with_fields(experiment.run, sweep.fixed, "fixed")
-    run_of(base)
-    named = {axis: list(names) for axis, names in sweep.variants.items()}
-    variants = list(cells_of(named, "variants"))
-    found = [{**v, **cell} for v in variants for cell in grid(sweep.axes, "axes")]
-
-    def tree_of(cell: Cell) -> dict[str, Any]:
-        return with_cell(base, cell, sweep.variants)
-
-    cells, holes = _split(
-        distinct(found), sweep.where, lambda cell: {**(facts or {}), **tree_of(cell)}
-    )
-    if not cells:
+    if not has_computed(base):
+        run_of(base)
+    cells, again = _cells(sweep)
+    check_count(len(cells) * len(sweep.seeds), "cells and seeds")
+    make = Trials(base, sweep.baseline)
+    settings, holes = _split(sweep, cells, make, facts or {})
+    if not settings:
         raise UserError("where: no cell of the axes is left; loosen it")
-    trials = [_trial(sweep, tree_of(cell), cell, seed) for seed in sweep.seeds for cell in cells]
-    baselines = {trial.run: trial for trial, _ in trials if trial and trial.role == "baseline"}
-    asked = experiment.evaluate if sweep.evaluate is None else sweep.evaluate
-    samplers = grid(sweep.sampler_axes, "sampler_axes")
-    evaluations = decode_evaluations(asked, experiment.sampler, cells=samplers)
-    if sweep.sampler_axes and not any(spec.kind == "samples" for spec in evaluations):
-        raise UserError("sampler_axes: there is no evaluation of samples; add e.g. fd@1k")
+    pairs = [_pair(make, setting, seed) for seed in sweep.seeds for setting in settings]
+    baselines = {before.run: before for before, _ in pairs if before is not None}
+    twice = _hole("written twice", again)
     return Expansion(
-        trials=(*baselines.values(), *(trial for _, trial in trials)),
+        trials=(*baselines.values(), *(trial for _, trial in pairs)),
         holes=tuple(holes),
-        evaluations=evaluations,
+        evaluations=_evaluations(sweep, experiment),
+        duplicates=(*([twice] if again else []), *_shared(pairs[: len(settings)])),
     )
 
 
-def _trial(
-    sweep: SweepSpec, tree: Mapping[str, Any], cell: Cell, seed: int
-) -> tuple[Trial | None, Trial]:
-    """The cell's baseline, if any, and its trial, with one seed."""
-    tree = {**tree, "seed": seed}
-    try:
-        spec = run_of(tree)
-    except UserError as error:
-        raise UserError(f"axes at {show_cell(cell)}: {error}; leave it out by `where`") from None
-    label = {label_of(key): value for key, value in cell.items()}
-    if sweep.baseline is None:
-        return None, Trial("trial", label, seed, spec, signature(spec), None)
-    reference = run_of(with_fields(tree, sweep.baseline, "baseline"), "baseline")
-    name = signature(reference)
-    return (
-        Trial("baseline", {}, seed, reference, name, None),
-        Trial("trial", label, seed, spec, signature(spec), name),
-    )
+def _cells(sweep: SweepSpec) -> tuple[list[Cell], list[Cell]]:
+    """The distinct cells of axes, variants and listed trials, and those that are written again."""
+    variants: list[Cell] = [
+        dict(zip(sweep.variants, names)) for names in itertools.product(*sweep.variants.values())
+    ]
+    found, again = distinct(grid(sweep.axes, "axes"))
+    check_count(len(variants) * len(found), "axes and variants")
+    crossed, _ = distinct([{**names, **cell} for names in variants for cell in found])
+    if sweep.trials and not sweep.axes and not sweep.variants:
+        crossed = []
+    listed = [cell_of(fields, f"trials[{k}]") for k, fields in enumerate(sweep.trials)]
+    _check_axes(found, sweep, "axes")
+    _check_axes(listed, sweep, "trials")
+    cells, once_more = distinct([*crossed, *listed])
+    return cells, [*again, *once_more]
+
+
+def _check_axes(cells: Sequence[Cell], sweep: SweepSpec, path: str) -> None:
+    """Refuse what no run has, and variants that are not there."""
+    for key in dict.fromkeys(key for cell in cells for key in cell):
+        if key == "seed":
+            raise UserError(f"{path}.seed: write `seeds: [0, 1]`, so that baselines have them too")
+        if key in sweep.variants:
+            for name in (cell[key] for cell in cells if key in cell):
+                if name not in sweep.variants[key]:
+                    known = map(str, sweep.variants[key])
+                    raise UserError(f"{path}.{key}: no variant {name!r}{suggest(str(name), known)}")
+            continue
+        try:
+            check_field(key)
+        except UserError as error:
+            raise error.at(f"{path}.{key}") from None
 
 
 def _split(
-    cells: Sequence[Cell], where: Sequence[str] | str, tree_of: Callable[[Cell], dict[str, Any]]
-) -> tuple[list[Cell], list[Hole]]:
+    sweep: SweepSpec, cells: Iterable[Cell], make: Trials, facts: Mapping[str, Any]
+) -> tuple[list[Setting], list[Hole]]:
     """Cells that meet every expression, and the others by the first expression they miss."""
-    rules = [where] if isinstance(where, str) else list(where)
-    kept: list[Cell] = []
+    rules = [sweep.where] if isinstance(sweep.where, str) else list(sweep.where)
+    kept: list[Setting] = []
     missed: dict[str, list[Cell]] = {rule: [] for rule in rules}
     for cell in cells:
-        fields = CellNames(tree_of(cell), cell)
-        rule = next((rule for rule in rules if not _meets(rule, fields)), None)
-        (kept if rule is None else missed[rule]).append(cell)
-    holes = [_hole(f"where: {rule}", missed[rule]) for rule in rules if missed[rule]]
-    return kept, holes
+        try:
+            names = CellNames(with_cell(make.base, cell, sweep.variants), cell, facts)
+            rule = next((rule for rule in rules if not _meets(rule, names)), None)
+            if rule is None:
+                kept.append(make.setting(names, cell))
+            else:
+                missed[rule].append({key: names.settled(value) for key, value in cell.items()})
+        except _Where:
+            raise
+        except UserError as error:
+            raise UserError(f"axes at {show_cell(cell)}: {error}") from None
+    return kept, [_hole(f"where: {rule}", missed[rule]) for rule in rules if missed[rule]]
 
 
-def _meets(rule: str, fields: CellNames) -> bool:
+class _Where(UserError):
+    """A mistake in `where` itself, whatever the cell."""
+
+
+def _meets(rule: str, names: CellNames) -> bool:
     try:
-        return bool(evaluate(rule, fields))
+        return bool(evaluate(rule, names))
     except UserError as error:
-        raise error.at("where") from None
+        raise _Where(f"where: {error}") from None
+
+
+def _pair(make: Trials, setting: Setting, seed: int) -> tuple[Trial | None, Trial]:
+    try:
+        return make.pair(setting, seed)
+    except UserError as error:
+        place = show_cell(setting.cell)
+        raise UserError(f"axes at {place}: {error}; leave it out by `where`") from None
+
+
+def _shared(pairs: Sequence[tuple[Trial | None, Trial]]) -> Iterator[Hole]:
+    """The cells of one seed that are the run of a baseline or of an earlier cell."""
+    baselines = {before.run for before, _ in pairs if before is not None}
+    seen: set[str] = set()
+    dense: list[Cell] = []
+    same: list[Cell] = []
+    for _, trial in pairs:
+        if trial.run in baselines:
+            dense.append(trial.cell)
+        elif trial.run in seen:
+            same.append(trial.cell)
+        seen.add(trial.run)
+    for reason, cells in (("the run of a baseline", dense), ("the run of another cell", same)):
+        if cells:
+            yield _hole(reason, cells)
 
 
 def _hole(reason: str, cells: Sequence[Cell]) -> Hole:
-    shown = ({label_of(k): v for k, v in cell.items()} for cell in cells[:_EXAMPLES])
-    return Hole(reason, len(cells), tuple(shown))
+    return Hole(reason, len(cells), tuple(labelled(cell) for cell in cells[:_EXAMPLES]))
+
+
+def _evaluations(sweep: SweepSpec, experiment: Experiment) -> tuple[EvaluationSpec, ...]:
+    asked = experiment.evaluate if sweep.evaluate is None else sweep.evaluate
+    samplers, _ = distinct(grid(sweep.sampler_axes, "sampler_axes"))
+    evaluations = decode_evaluations(asked, experiment.sampler, cells=samplers)
+    if sweep.sampler_axes and not any(spec.kind == "samples" for spec in evaluations):
+        raise UserError("sampler_axes: there is no evaluation of samples; add e.g. fd@1k")
+    return evaluations

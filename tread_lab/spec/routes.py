@@ -59,7 +59,8 @@ class RouteSpec:
             )
         if start > end:
             raise UserError(f"route {start}->{end} starts after its end; both ends are inclusive")
-        return dataclasses.replace(self, start=start, end=end)
+        same = (type(self.start), type(self.end)) == (int, int)
+        return self if same else dataclasses.replace(self, start=start, end=end)
 
     @property
     def blocks(self) -> range:
