@@ -109,7 +109,7 @@ def test_equal_cells_and_equal_runs_are_said() -> None:
     )
     said = [(same.reason, same.count) for same in found.duplicates]
     assert said == [
-        ("written twice", 2),
+        ("written again", 2),
         ("the run of a baseline", 1),
         ("the run of another cell", 1),
     ]

@@ -42,6 +42,9 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     for hole in plan.holes:
         examples = "; ".join(cell_text(cell) for cell in hole.examples[:2])
         say(f"{hole.count} cells left out by {hole.reason} (e.g. {examples})")
+    for same in plan.duplicates:
+        examples = "; ".join(cell_text(cell) for cell in same.examples[:2])
+        say(f"{same.count} cells are {same.reason}, so nothing runs twice (e.g. {examples})")
     samplings = setting_names([e for e in plan.evaluations if isinstance(e, SamplesSpec)])
     if len(samplings) > 2:
         say(f"every run is sampled {len(samplings)} ways: {'; '.join(samplings)}")

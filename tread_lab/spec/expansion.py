@@ -69,7 +69,7 @@ def expand(
         raise UserError("where: no cell of the axes is left; loosen it")
     pairs = [_pair(make, setting, seed) for seed in sweep.seeds for setting in settings]
     baselines = {before.run: before for before, _ in pairs if before is not None}
-    twice = _hole("written twice", again)
+    twice = _hole("written again", again)
     return Expansion(
         trials=(*baselines.values(), *(trial for _, trial in pairs)),
         holes=tuple(holes),

@@ -6,6 +6,7 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tread_lab.engine.cost import cost
@@ -48,7 +49,7 @@ class Searched:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every trial of a sweep in order, baselines first.
+    """Every trial of a sweep in order, baselines first; holes and duplicates are counted, named.
 
     Under a search these are the baselines that all cells share and the trials asked for so far;
     `search` is there in a plan that was made, not in one that was read.
@@ -61,16 +62,17 @@ class Plan:
     holes: tuple[Hole, ...]
     evaluations: tuple[EvaluationSpec, ...]
     tree: dict[str, Any]
+    duplicates: tuple[Hole, ...] = ()
     search: Searched | None = None
 
-    @property
+    @cached_property
     def tasks(self) -> tuple[Task, ...]:
         """Distinct runs in order, parents first: a run that several trials share, or that several
         runs start from, is carried out once."""
         specs = {trial.run: trial.spec for trial in self.trials}
         return with_ancestors(Task(spec, self.evaluations) for spec in specs.values())
 
-    @property
+    @cached_property
     def possible_tasks(self) -> tuple[Task, ...]:
         """Every run that may come: under a search those of all cells."""
         if self.search is None:
@@ -112,6 +114,7 @@ def make_plan(
         trials=found.trials if searched is None else _shared(searched),
         search=searched,
         holes=found.holes,
+        duplicates=found.duplicates,
         evaluations=found.evaluations,
         tree={"sweep": encode(sweep), "experiment": encode(experiment)},
     )
@@ -172,17 +175,21 @@ def load_plan(folder: SweepFolder) -> Plan:
         Trial(t["role"], t["cell"], t["seed"], decode(RunSpec, t["spec"]), t["run"], t["baseline"])
         for t in tree["trials"]
     ]
-    holes = [Hole(h["reason"], h["count"], tuple(h["examples"])) for h in tree["holes"]]
     asked = [{e["kind"]: {k: v for k, v in e.items() if k != "kind"}} for e in tree["evaluate"]]
     return Plan(
         name=tree["name"],
         question=tree["question"],
         experiment=tree["experiment"],
         trials=tuple(trials),
-        holes=tuple(holes),
+        holes=_holes(tree["holes"]),
+        duplicates=_holes(tree.get("duplicates", [])),
         evaluations=decode_evaluations(asked),
         tree=tree["sweep"],
     )
+
+
+def _holes(trees: list[dict[str, Any]]) -> tuple[Hole, ...]:
+    return tuple(Hole(h["reason"], h["count"], tuple(h["examples"])) for h in trees)
 
 
 def to_tree(plan: Plan) -> dict[str, Any]:
@@ -194,6 +201,7 @@ def to_tree(plan: Plan) -> dict[str, Any]:
         "experiment": plan.experiment,
         "sweep": plan.tree,
         "holes": encode(plan.holes),
+        "duplicates": encode(plan.duplicates),
         "evaluate": encode(plan.evaluations),
         "search": None if plan.search is None else _search_tree(plan.search),
         "trials": encode(plan.trials),
