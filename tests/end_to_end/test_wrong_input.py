@@ -47,7 +47,7 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     "duplicate key": ({"s.yaml": "seeds: [0]\nseeds: [1]"}, "sweep s.yaml", "duplicate key"),
     "unknown sweep key": ({"s.yaml": SWEEP + "seed: [0]"}, "sweep s.yaml", "did you mean 'seeds'"),
     "equal seeds": ({"s.yaml": SWEEP + "seeds: [0, 0]"}, "sweep s.yaml", "must be distinct"),
-    "unknown axis": ({"s.yaml": "experiment: tiny\naxes: {lr: [1]}"}, "sweep s.yaml", "'lr'"),
+    "unknown axis": ({"s.yaml": "experiment: tiny\naxes: {lr: [1]}"}, "sweep s.yaml", "'train.lr'"),
     "empty range": ({"s.yaml": SWEEP.replace("0..2", "3..1")}, "sweep s.yaml", "range '3..1'"),
     "misspelt name in where": ({"s.yaml": SWEEP + "where: strat > 1"}, "sweep s.yaml", "'start'"),
     "code in where": (
