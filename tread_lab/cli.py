@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(getattr(commands, options.command)(options))
     except UserError as error:
         print(f"tread-lab: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     except KeyboardInterrupt:
         print("tread-lab: interrupted", file=sys.stderr)
         return 130

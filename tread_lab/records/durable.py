@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tread_lab.records.sealed import json_text, json_tree
-from tread_lab.spec.errors import UserError
+from tread_lab.spec.errors import Unavailable, UserError
 
 
 @contextlib.contextmanager
@@ -83,7 +83,12 @@ def disk_error(error: OSError, path: Path) -> UserError:
         errno.EPERM: "choose a folder you may write with --root",
     }
     remedy = remedies.get(error.errno or 0, "choose another folder with --root")
-    return UserError(f"cannot write {path}: {error.strerror or error}; {remedy}")
+    kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else UserError
+    return kind(f"cannot write {path}: {error.strerror or error}; {remedy}")
+
+
+class DiskFull(Unavailable):
+    """There is no room for what was to be written; what was there before is whole."""
 
 
 class Busy(UserError):

@@ -14,6 +14,7 @@ import yaml
 
 from tread_lab.records import asked
 from tread_lab.records.asked import with_asked
+from tread_lab.records.attempts import Attempts
 from tread_lab.records.durable import exclusive, is_held, read_json, write_json, write_text
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
 from tread_lab.records.marks import changed, marks
@@ -79,7 +80,7 @@ class Lab:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The record of one run: spec, origin, log, checkpoints, evaluations, result."""
+    """The record of one run: spec, origin, attempts, log, checkpoints, evaluations, result."""
 
     path: Path
 
@@ -122,6 +123,14 @@ class RunFolder:
             return yaml_body((self.path / "spec.yaml").read_text(encoding="utf-8")) or None
         except (OSError, ValueError):
             return None
+
+    @property
+    def attempts(self) -> Attempts:
+        return Attempts(self.path / "attempts.jsonl")
+
+    def stack_dump(self, attempt: int) -> Path:
+        """Where every thread of an attempt stood when it was ended for making no progress."""
+        return self.path / "stacks" / f"attempt-{attempt}.txt"
 
     def log(self) -> LogWriter:
         return LogWriter(self.log_path)

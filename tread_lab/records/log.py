@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import time
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from tread_lab.records.durable import disk_error
+from tread_lab.records.lines import open_lines, read_lines, sealed
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,7 @@ class LogWriter:
         self._next = 0
         for entry in read_entries(path):
             self._note(entry)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            torn = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
-            self._file = path.open("a", encoding="utf-8")
-            if torn:
-                self._file.write("\n")
-        except OSError as error:
-            raise disk_error(error, path) from error
+        self._file = open_lines(path)
 
     def __call__(self, step: int, **values: float) -> None:
         """Log `key=value` pairs at one step; `/` in keys is written with a dict: `log(1, **d)`."""
@@ -92,16 +86,10 @@ class LogWriter:
 
 def read_entries(path: Path, offset: int = 0) -> Iterator[Entry]:
     """The valid entries from byte `offset` on, in file order; damaged lines are passed over."""
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return
-    with file:
-        file.seek(offset)
-        for raw in file:
-            entry = _parse(raw)
-            if entry is not None:
-                yield entry
+    for tree in read_lines(path, offset):
+        entry = _entry(tree)
+        if entry is not None:
+            yield entry
 
 
 def latest(entries: Iterable[Entry]) -> list[Entry]:
@@ -113,16 +101,11 @@ def latest(entries: Iterable[Entry]) -> list[Entry]:
 def _line(entry: Entry) -> str:
     value: float | str = entry.value if math.isfinite(entry.value) else str(entry.value)
     fields = {"n": entry.n, "step": entry.step, "key": entry.key, "value": value}
-    body = json.dumps({**fields, "time": round(entry.time, 3)})
-    return f'{body[:-1]}, "crc": "{zlib.crc32(body.encode()):08x}"}}\n'
+    return sealed({**fields, "time": round(entry.time, 3)})
 
 
-def _parse(raw: bytes) -> Entry | None:
+def _entry(tree: dict[str, Any]) -> Entry | None:
     try:
-        body, _, tail = raw.decode().rstrip("\n").rpartition(', "crc": "')
-        if tail != f'{zlib.crc32((body + "}").encode()):08x}"}}':
-            return None
-        tree = json.loads(body + "}")
         return Entry(tree["n"], tree["step"], tree["key"], float(tree["value"]), tree["time"])
-    except (ValueError, KeyError, UnicodeDecodeError):
+    except (ValueError, KeyError):
         return None

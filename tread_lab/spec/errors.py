@@ -1,4 +1,4 @@
-"""The one exception a user's mistake becomes: a single line saying what, where and what to do."""
+"""What the command line says in one line instead of a traceback: what, where and what to do."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ from collections.abc import Iterable
 class UserError(ValueError):
     """A mistake in what the user wrote; the command line prints it as one line and exits with 2."""
 
+    exit_code = 2
+
     def at(self, path: str) -> UserError:
         """The same mistake with the dotted path `path` in front of it."""
         return UserError(f"{path}: {self}" if path else str(self))
+
+
+class Unavailable(UserError):
+    """What the work stands on is gone (room on the disk, the cluster); the same command goes on
+    when it is back."""
+
+    exit_code = 3
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

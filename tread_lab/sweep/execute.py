@@ -13,11 +13,13 @@ import torch
 
 from tread_lab.engine.device import pick
 from tread_lab.records.layout import Lab
-from tread_lab.spec.errors import UserError
+from tread_lab.spec.errors import Unavailable, UserError
+from tread_lab.spec.signature import signature
 from tread_lab.sweep.feed import Feed, as_feed
-from tread_lab.sweep.trial import Report, Task, record_failure, run_trial
+from tread_lab.sweep.trial import Report, Task, run_trial
 
 Watch = Callable[[Report], None]
+_MOST_ATTEMPTS = 50  # of one task in one session; the policy ends a run long before
 
 
 class Interrupted(Exception):
@@ -33,6 +35,8 @@ class Executor(Protocol):
 
         Raises:
             Interrupted: SIGINT or SIGTERM came; the running tasks are checkpointed.
+            Unavailable: the disk is full or the cluster is lost; nothing is recorded as failed.
+            UserError: some tasks lack what only the user can provide; the others are done.
         """
         ...
 
@@ -40,17 +44,19 @@ class Executor(Protocol):
 class InlineExecutor:
     """One task after another in this process."""
 
-    def __init__(self, *, device: str | None = None, threads: int = 1, tries: int = 2) -> None:
-        self.device, self.threads, self.tries = device, threads, tries
+    def __init__(self, *, device: str | None = None, threads: int = 1) -> None:
+        self.device, self.threads = device, threads
 
     def run(self, lab: Lab, work: Sequence[Task] | Feed, watch: Watch) -> None:
         torch.set_num_threads(self.threads)
-        device, feed = pick(self.device), as_feed(work)
+        device, feed, mistakes = pick(self.device), as_feed(work), Mistakes()
         with stop_signals() as stopping:
             while (task := feed.next()) is not None:
-                self._task(lab, task, device, watch, stopping)
+                with mistakes.kept():
+                    self._task(lab, task, device, watch, stopping)
                 feed.ended(task)
         assert feed.finished
+        mistakes.settle()
 
     def _task(
         self,
@@ -60,7 +66,8 @@ class InlineExecutor:
         watch: Watch,
         stopping: Callable[[], bool],
     ) -> None:
-        for attempt in range(1, self.tries + 1):
+        """Attempt the task until its record says that it has ended."""
+        for _ in range(_MOST_ATTEMPTS):
             try:
                 with closing(run_trial(lab, task, device)) as reports:  # type: ignore[type-var]
                     for report in reports:
@@ -71,10 +78,34 @@ class InlineExecutor:
             except (UserError, Interrupted):
                 raise
             except Exception as error:
-                if attempt == self.tries:
-                    folder = lab.run_of(task.spec)
-                    record_failure(folder, error, "exception")
-                    watch(Report(folder.name, "failed", 0, task.spec.train.steps, float("nan")))
+                last = error
+        raise RuntimeError(f"run {signature(task.spec)}: no attempt comes to an end") from last
+
+
+class Mistakes:
+    """The mistakes of single tasks: the others go on, and the user hears of them at the end."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, None] = {}
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep the block's mistake; what stops every task passes."""
+        try:
+            yield
+        except Unavailable:
+            raise
+        except UserError as mistake:
+            self.add(str(mistake))
+
+    def add(self, message: str) -> None:
+        self.messages[message] = None
+
+    def settle(self) -> None:
+        """Raise the first one, with the number of further ones."""
+        for message in self.messages:
+            more = len(self.messages) - 1
+            raise UserError(message + (f" (and {more} more like it)" if more else ""))
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shutil
 import tempfile
@@ -10,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import ray
@@ -20,13 +21,17 @@ from ray.tune.search import Searcher
 
 from tread_lab.engine.device import pick
 from tread_lab.records.layout import Lab
-from tread_lab.spec.errors import UserError
+from tread_lab.spec.errors import Unavailable, UserError
+from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
-from tread_lab.sweep.execute import Interrupted, Watch, stop_signals
+from tread_lab.sweep.attempt import Place
+from tread_lab.sweep.execute import Interrupted, Mistakes, Watch, stop_signals
 from tread_lab.sweep.feed import Feed, as_feed
-from tread_lab.sweep.trial import Report, Task, record_failure, run_trial
+from tread_lab.sweep.trial import DEFERRED, Report, Task, run_trial
 
 _SLICE_SECONDS = 1.0  # how long a worker trains between two reports
+_BARREN = 5  # starts of a worker that make no attempt, after which it is the cluster's fault
+MISTAKE, UNAVAILABLE = "mistake", "unavailable"  # phases of tasks that no attempt can mend
 _QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -53,23 +58,30 @@ class RayExecutor:
         cpus: float = 1,
         gpus: float = 0,
         concurrent: int | None = None,
-        tries: int = 2,
     ) -> None:
         self.device, self.cpus, self.gpus = device, cpus, gpus
-        self.concurrent, self.tries = concurrent, tries
+        self.concurrent = concurrent
 
     def run(self, lab: Lab, work: Sequence[Task] | Feed, watch: Watch) -> None:
         os.environ.update({k: v for k, v in _QUIET.items() if k not in os.environ})
+        mistakes, share = Mistakes(), {"cpu": self.cpus, "gpu": self.gpus}
         with _ray(), stop_signals() as stopping:
-            self._tune(lab, as_feed(work), _Watcher(lab, watch), _Stop(stopping))
-            if stopping():
-                raise Interrupted
+            for whole in (False, True):  # what needs a whole device has a turn of its own
+                need = _whole_device(share) if whole else share
+                watcher = _Watcher(lab, watch, stopping)
+                self._tune(lab, as_feed(work), watcher, need, Place(whole=whole))
+                watcher.settle(mistakes)
+                work = watcher.deferred
+                if not work:
+                    break
+        mistakes.settle()
 
-    def _tune(self, lab: Lab, feed: Feed, watcher: _Watcher, stop: tune.Stopper) -> None:
+    def _tune(
+        self, lab: Lab, feed: Feed, watcher: _Watcher, need: dict[str, float], place: Place
+    ) -> None:
         scratch = lab.root / "ray" / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
-        need = {"cpu": self.cpus, "gpu": self.gpus}
         trainable = tune.with_parameters(
-            _Worker, lab=lab, device=self.device, threads=int(self.cpus) or 1
+            _Worker, lab=lab, device=self.device, threads=int(self.cpus) or 1, place=place
         )
         tuner = tune.Tuner(
             tune.with_resources(trainable, need),
@@ -83,8 +95,8 @@ class RayExecutor:
                 name=scratch.name,
                 storage_path=str(scratch.parent),
                 callbacks=[watcher],
-                stop=stop,
-                failure_config=tune.FailureConfig(max_failures=self.tries - 1),
+                stop=_Stop(watcher.stopping),
+                failure_config=tune.FailureConfig(max_failures=-1),  # the record decides
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 verbose=0,
             ),
@@ -93,7 +105,6 @@ class RayExecutor:
             tuner.fit()
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        watcher.settle()
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,16 +154,30 @@ class _Worker(tune.Trainable):
         lab: Lab,
         device: str | None,
         threads: int,
+        place: Place,
     ) -> None:
         torch.set_num_threads(threads)
-        self.lab, self.device = lab, pick(device)
+        self.lab, self.device = lab, device
+        self.place = replace(place, node=ray.get_runtime_context().get_node_id())
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.cleanup()
         self.task: Task = new_config["task"].task
-        self._reports = iter(run_trial(self.lab, self.task, self.device))
+        self._reports = self._trial()
         return True
+
+    def _trial(self) -> Iterator[Report]:
+        """The task's reports; what no further attempt can mend is the last of them."""
+        steps = self.task.spec.train.steps
+        aside = Report(self.lab.run_of(self.task.spec).name, "train", 0, steps, float("nan"))
+        try:
+            place = replace(self.place, alive=_alive())
+            yield from run_trial(self.lab, self.task, pick(self.device), place)
+        except Unavailable as error:
+            yield replace(aside, phase=UNAVAILABLE, note=str(error))
+        except UserError as error:
+            yield replace(aside, phase=MISTAKE, note=str(error))
 
     def step(self) -> dict[str, Any]:
         assert self._reports is not None
@@ -192,33 +217,66 @@ class _Stop(tune.Stopper):
 
 
 class _Watcher(tune.Callback):
-    """Passes on what trials report, and records those that Ray has given up."""
+    """Passes on what trials report, and keeps what the executor must know of them.
 
-    def __init__(self, lab: Lab, watch: Watch) -> None:
-        self.lab, self.watch = lab, watch
-        self.failed: list[str] = []
+    Attributes:
+        deferred: tasks that wait for a whole device.
+        unavailable: why no task can go on, once that is so.
+    """
+
+    def __init__(self, lab: Lab, watch: Watch, stopping: Callable[[], bool]) -> None:
+        self.lab, self.watch, self._asked = lab, watch, stopping
+        self.deferred: list[Task] = []
+        self.unavailable = ""
+        self._mistakes: list[str] = []
+        self._starts: dict[RunSpec, tuple[int, int]] = {}  # attempts so far, starts without one
+
+    def stopping(self) -> bool:
+        """Whether all trials are to end, each with a checkpoint."""
+        return bool(self._asked() or self.unavailable)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        if "phase" in result:
-            self.watch(Report(**{f.name: result[f.name] for f in fields(Report)}))
+        if "phase" not in result:
+            return
+        report = Report(**{f.name: result[f.name] for f in fields(Report)})
+        if report.phase == DEFERRED:
+            self.deferred.append(trial.config["task"].task)
+        elif report.phase == MISTAKE:
+            self._mistakes.append(report.note)
+        elif report.phase == UNAVAILABLE:
+            self.unavailable = report.note
+        else:
+            self.watch(report)
 
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        error = trial.get_pickled_error() or RuntimeError("the worker died")
-        task: Task = trial.config["task"].task
-        folder = self.lab.run_of(task.spec)
-        cause = getattr(error, "cause", None) or error
-        if isinstance(cause, UserError):
-            self.failed.append(str(cause))
-        if folder.result() is None:
-            record_failure(folder, cause, "exception")
-        self.watch(Report(folder.name, "failed", 0, task.spec.train.steps, float("nan")))
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Ray will start the task again; what only the driver knows goes into the record."""
+        spec, error = trial.config["task"].task.spec, trial.get_pickled_error()
+        attempts = self.lab.run_of(spec).attempts
+        last = next(reversed(attempts.read()), None)
+        if last and not last.ended and isinstance(error, ray.exceptions.OutOfMemoryError):
+            attempts.close(last, "oom", reason=_first_line(error))
+        family = (spec, *spec.ancestors)
+        tried = sum(len(self.lab.run_of(s).attempts.read()) for s in family)
+        before, barren = self._starts.get(spec, (-1, 0))
+        self._starts[spec] = (tried, barren + 1 if tried == before else 0)
+        if barren >= _BARREN:
+            self.unavailable = f"Ray cannot start a worker: {_first_line(error)}"
 
-    def settle(self) -> None:
-        """A user's mistake inside a worker is the user's message here."""
-        for message in self.failed:
-            raise UserError(message)
+    def settle(self, mistakes: Mistakes) -> None:
+        """Why not everything is done, if that is so.
+
+        Raises:
+            Unavailable: nothing can go on.
+            Interrupted: all were asked to stop.
+        """
+        for message in self._mistakes:
+            mistakes.add(message)
+        if self.unavailable:
+            raise Unavailable(self.unavailable)
+        if self._asked():
+            raise Interrupted
 
 
 @contextmanager
@@ -238,3 +296,24 @@ def _ray() -> Iterator[None]:
         ray.shutdown()
         if scratch:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _alive() -> frozenset[str]:
+    """The nodes that are in the cluster now."""
+    return frozenset(node["NodeID"] for node in _nodes() if node["Alive"])
+
+
+def _whole_device(share: dict[str, float]) -> dict[str, float]:
+    """Resources that leave no room for another run: whole GPUs, or all cores of a node."""
+    if share["gpu"]:
+        return {**share, "gpu": math.ceil(share["gpu"])}
+    cores = [node["Resources"].get("CPU", 0) for node in _nodes() if node["Alive"]]
+    return {**share, "cpu": max(cores, default=share["cpu"])}
+
+
+def _nodes() -> list[dict[str, Any]]:
+    return list(ray.nodes())  # type: ignore[no-untyped-call]
+
+
+def _first_line(error: BaseException | None) -> str:
+    return (str(error).strip().splitlines() or ["the worker died"])[0]

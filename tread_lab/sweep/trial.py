@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-import traceback
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,14 +13,18 @@ from tread_lab.engine.checkpoint import list_checkpoints
 from tread_lab.engine.cost import cost
 from tread_lab.engine.device import origin, peak_flops, peak_memory
 from tread_lab.engine.evaluate import evaluate
-from tread_lab.engine.train import Diverged, Progress, train
+from tread_lab.engine.train import Diverged, train
 from tread_lab.records import names
 from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.spec.errors import Unavailable, UserError
 from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.spec.guidance import check_guidance
 from tread_lab.spec.run import RunSpec
+from tread_lab.sweep.attempt import Course, Place, attempt, settled
+from tread_lab.sweep.retry import Verdict, verdict
 
 MEASURABLE = ("completed", "stopped")  # states of runs whose last weights mean something
+DEFERRED = "deferred"  # phase of a task that waits for a whole device
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Report:
-    """Where a task stands: `phase` is train, evaluate, or a terminal state of the run.
+    """Where a task stands.
 
-    `overflows` counts the steps that fp16 has skipped.
+    Attributes:
+        phase: train, evaluate, a terminal state of the run, or why the task was put aside.
+        overflows: steps that fp16 has skipped.
+        note: what there is to say about it.
     """
 
     run: str
@@ -53,6 +60,7 @@ class Report:
     steps: int
     loss: float
     overflows: int = 0
+    note: str = ""
 
 
 def is_complete(lab: Lab, task: Task) -> bool:
@@ -70,42 +78,86 @@ def _mendable(folder: RunFolder) -> bool:
     return bool(folder.damaged() and list_checkpoints(folder.checkpoints))
 
 
-def run_trial(lab: Lab, task: Task, device: torch.device) -> Iterator[Report]:
-    """Bring a task to its end, reporting after every step and evaluation.
+def run_trial(
+    lab: Lab, task: Task, device: torch.device, place: Place | None = None
+) -> Iterator[Report]:
+    """Make one attempt to bring a task to its end, reporting after every step and evaluation.
 
     A finished run is not trained again, a partial one continues; closing the iterator stops it with
-    a checkpoint. A loss that is not finite ends the run as `diverged`; any other exception passes.
-    A run that starts from another one trains it first, unless that has a result already.
+    a checkpoint. A loss that is not finite ends the run as `diverged`. Any other exception closes
+    the attempt and passes: the caller asks again, until the policy of `sweep.retry` ends the run as
+    `failed`. A run that starts from another one trains it first, unless that has a result already.
 
     Raises:
         Busy: another process works on this run.
+        DiskFull: nothing was lost, and there is no room to go on.
     """
-    folder, steps = lab.run_of(task.spec), task.spec.train.steps
+    folder, place = lab.run_of(task.spec), place or Place()
+    report = Report(folder.name, "train", 0, task.spec.train.steps, float("nan"))
     with folder.claim():
         folder.create(task.spec)
         if _mendable(folder):
             folder.reopen()
-        report = Report(folder.name, "train", 0, steps, float("nan"))
         if folder.result() is None:
-            yield from _parent_first(lab, task, device, report)
-        if folder.result() is None:
-            for report in _trained(folder, task.spec, device):
-                yield report
-        state = (folder.result() or {})["state"]
-        if state in MEASURABLE:
-            for spec in task.evaluations:
-                evaluate(folder, spec, device, cache=lab.root / "cache")
-                yield replace(report, phase="evaluate", step=steps)
-        yield replace(report, phase=state, step=steps)
+            yield from _parent_first(lab, task, device, place, report)
+        if not is_complete(lab, task):
+            judged = verdict(settled(folder, place))
+            if judged.whole_device and not place.whole:
+                yield replace(report, phase=DEFERRED)
+                return
+            if judged.last is None:
+                with attempt(folder, place) as course:
+                    report = yield from _worked(lab, task, device, course, report)
+            elif folder.result() is None:
+                _give_up(folder, judged)
+            report = replace(report, note=judged.last.reason if judged.last else "")
+        result = folder.result() or {}
+        note = result.get("reason", report.note)
+        yield replace(report, phase=result["state"], step=report.steps, note=note)
 
 
-def _parent_first(lab: Lab, task: Task, device: torch.device, report: Report) -> Iterator[Report]:
+def _worked(
+    lab: Lab, task: Task, device: torch.device, course: Course, report: Report
+) -> Generator[Report, None, Report]:
+    """Train, then measure; returns the last report."""
+    folder = lab.run_of(task.spec)
+    if folder.result() is None:
+        report = yield from _trained(folder, task.spec, device, report)
+    state = (folder.result() or {})["state"]
+    course.phase, course.ended = "evaluate", "diverged" if state == "diverged" else "completed"
+    mistakes: list[UserError] = []
+    for spec in task.evaluations if state in MEASURABLE else ():
+        try:
+            evaluate(folder, spec, device, cache=lab.root / "cache")
+        except Unavailable:
+            raise
+        except UserError as error:  # the other evaluations may lack nothing
+            mistakes.append(error)
+        yield replace(report, phase="evaluate", step=report.steps)
+    for mistake in mistakes:
+        raise mistake
+    return report
+
+
+def _give_up(folder: RunFolder, judged: Verdict) -> None:
+    """End a run as failed, as its last counted attempt ended."""
+    assert judged.last is not None
+    last, tried = judged.last, len(folder.attempts.read())
+    facts = {"kind": last.ended, "reason": last.reason, "traceback": last.traceback}
+    folder.finish("failed", **{k: v for k, v in facts.items() if v}, attempts=tried)
+
+
+def _parent_first(
+    lab: Lab, task: Task, device: torch.device, place: Place, report: Report
+) -> Iterator[Report]:
     """Train the run that the task starts from; if that went wrong, the task has failed."""
     if task.spec.init_from is None:
         return
     parent = lab.run_of(task.spec.init_from.run)
     if parent.result() is None:
-        for _ in run_trial(lab, Task(task.spec.init_from.run), device):
+        for step in run_trial(lab, Task(task.spec.init_from.run), device, place):
+            if step.phase == DEFERRED:
+                yield replace(report, phase=DEFERRED)
             yield report
     state = (parent.result() or {})["state"]
     if state not in MEASURABLE:
@@ -113,28 +165,29 @@ def _parent_first(lab: Lab, task: Task, device: torch.device, report: Report) ->
         lab.run_of(task.spec).finish("failed", kind="parent", reason=reason)
 
 
-def _trained(folder: RunFolder, spec: RunSpec, device: torch.device) -> Iterator[Report]:
-    """Train to the end and write the result."""
+def _trained(
+    folder: RunFolder, spec: RunSpec, device: torch.device, report: Report
+) -> Generator[Report, None, Report]:
+    """Train to the end and write the result; returns the last report."""
     folder.write_origin({**origin(device), "started": time.time()})
     clock, step, first, overflows = time.perf_counter(), 0, None, 0
     try:
-        for progress in train(spec, folder, device):
-            step, overflows = progress.step, progress.overflows
-            first = step if first is None else first
-            yield _report(folder, progress)
+        with closing(train(spec, folder, device)) as steps:  # type: ignore[type-var]
+            for progress in steps:
+                step, overflows = progress.step, progress.overflows
+                first = step if first is None else first
+                report = Report(folder.name, "train", **vars(progress))
+                yield report
     except Diverged as diverged:
-        folder.finish("diverged", step=step, reason=str(diverged))
-        return
+        folder.finish("diverged", kind="diverged", step=step, reason=str(diverged))
+        return report
     seconds = time.perf_counter() - clock
     done = step - (first or step) + 1 if first else 0
     metrics = _costs(spec, device, seconds / max(done, 1))
     if spec.precision == "fp16":
         metrics[names.OVERFLOWS] = overflows
     folder.finish("completed", step=step, metrics=metrics)
-
-
-def _report(folder: RunFolder, progress: Progress) -> Report:
-    return Report(folder.name, "train", **vars(progress))
+    return report
 
 
 def _costs(spec: RunSpec, device: torch.device, step_seconds: float) -> dict[str, float]:
@@ -152,9 +205,3 @@ def _costs(spec: RunSpec, device: torch.device, step_seconds: float) -> dict[str
     if peak is not None:
         values[names.MFU] = flops / spec.train.steps / step_seconds / peak
     return values
-
-
-def record_failure(folder: RunFolder, error: BaseException, kind: str) -> None:
-    """End a run as failed, with its kind and traceback."""
-    trace = "".join(traceback.format_exception(error))
-    folder.finish("failed", kind=kind, reason=f"{type(error).__name__}: {error}", traceback=trace)

@@ -1,0 +1,44 @@
+"""Claims about the record of attempts: append-only, in order whatever the clocks say, checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tread_lab.records.attempts import Attempts
+from tread_lab.records.lines import append_line
+
+
+def test_attempts_are_numbered_and_ordered_by_number_when_clocks_jump(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = Attempts(tmp_path / "attempts.jsonl")
+    for now in (2e9, 1e9, 1.5e9):
+        monkeypatch.setattr("time.time", lambda now=now: now)
+        attempts.close(attempts.open(driver="d", pid=1), "exception", reason="x")
+    assert [(a.n, a.time) for a in attempts.read()] == [(1, 2e9), (2, 1e9), (3, 1.5e9)]
+
+
+def test_forgiving_lets_earlier_attempts_stay_in_the_record(tmp_path: Path) -> None:
+    attempts = Attempts(tmp_path / "attempts.jsonl")
+    attempts.close(attempts.open(), "exception")
+    attempts.forgive()
+    attempts.open()
+    assert [(a.ended, a.forgiven) for a in attempts.read()] == [("exception", True), ("", False)]
+
+
+def test_a_damaged_line_is_passed_over_and_the_attempt_counts_as_open(tmp_path: Path) -> None:
+    attempts = Attempts(tmp_path / "attempts.jsonl")
+    attempts.close(attempts.open(driver="d"), "completed")
+    path = attempts.path
+    path.write_bytes(path.read_bytes()[:-30])
+    assert [(a.driver, a.ended) for a in attempts.read()] == [("d", "")]
+    assert attempts.open().n == 2
+
+
+def test_a_field_of_a_later_version_is_passed_over(tmp_path: Path) -> None:
+    attempts = Attempts(tmp_path / "attempts.jsonl")
+    attempts.close(attempts.open(), "completed")
+    append_line(attempts.path, {"event": "closed", "n": 1, "weather": "fine"})
+    assert attempts.read()[0].ended == "completed"

@@ -1,0 +1,97 @@
+"""The attempts at a run, append-only: who tried, when, where, with what code, how it ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from tread_lab.records.lines import append_line, read_lines
+
+# How an attempt ends. An attempt without an ending goes on, or its process has died.
+ENDINGS = {
+    "completed": "reached its result",
+    "diverged": "its loss was not finite any more, which is a result",
+    "exception": "an exception was raised",
+    "oom": "memory did not suffice",
+    "died": "its process was killed",
+    "hung": "it made no progress and was ended",
+    "lost": "its node has left the cluster",
+    "orphaned": "its driver ended first",
+    "interrupted": "it was asked to stop",
+    "disk": "the disk was full",
+    "mistake": "something is missing that only the user can provide",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One try at a run.
+
+    Attributes:
+        n: 1, 2, ...; the order of attempts, whatever the clocks say.
+        driver: which session of a driver started it.
+        node, host, pid: where it ran; `node` is Ray's id of the node, else the host.
+        time: when it began, in seconds.
+        whole: whether it had a device to itself.
+        phase: `train` or `evaluate`, where it was when it ended.
+        ended: a key of `ENDINGS`, or empty.
+        forgiven: the user has asked since to try the run again.
+    """
+
+    n: int
+    driver: str = ""
+    node: str = ""
+    host: str = ""
+    pid: int = 0
+    time: float = 0.0
+    whole: bool = True
+    phase: str = "train"
+    ended: str = ""
+    reason: str = ""
+    traceback: str = ""
+    forgiven: bool = False
+
+
+class Attempts:
+    """The attempts at one run, in the file `path`; the last line about an attempt counts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> list[Attempt]:
+        """All attempts in order."""
+        return attempts_of(read_lines(self.path))
+
+    def open(self, **facts: Any) -> Attempt:
+        """Begin the next attempt."""
+        n = max((attempt.n for attempt in self.read()), default=0) + 1
+        attempt = Attempt(n=n, time=time.time(), **facts)
+        append_line(self.path, {"event": "opened", **vars(attempt)})
+        return attempt
+
+    def close(self, attempt: Attempt, ended: str, **facts: Any) -> Attempt:
+        """Record how an attempt ended."""
+        assert ended in ENDINGS, ended
+        append_line(self.path, {"event": "closed", "n": attempt.n, "ended": ended, **facts})
+        return replace(attempt, ended=ended, **facts)
+
+    def forgive(self) -> None:
+        """Let no earlier attempt count against the run any more; all stay in the record."""
+        append_line(self.path, {"event": "forgiven", "time": time.time()})
+
+
+def attempts_of(lines: Iterable[dict[str, Any]]) -> list[Attempt]:
+    """The attempts that the lines of a record tell of."""
+    known = {field.name for field in fields(Attempt)}
+    found: dict[int, Attempt] = {}
+    for line in lines:
+        if line["event"] == "forgiven":
+            found = {n: replace(attempt, forgiven=True) for n, attempt in found.items()}
+            continue
+        facts = {key: value for key, value in line.items() if key in known}
+        before = found.get(facts["n"], Attempt(n=facts["n"]))
+        found[before.n] = replace(before, **facts)
+    return [found[n] for n in sorted(found)]

@@ -1,0 +1,114 @@
+"""One attempt at a run: opened and closed in its record, and what is read from one left open."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import traceback
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from tread_lab.records.attempts import Attempt
+from tread_lab.records.durable import DiskFull, disk_error
+from tread_lab.records.layout import RunFolder
+from tread_lab.spec.errors import UserError
+
+_SESSION = uuid.uuid4().hex[:12]
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an attempt runs, and what its executor knows about the others.
+
+    Attributes:
+        driver: the session of the driver, this process where absent.
+        node: Ray's id of the node, else the host.
+        alive: the nodes of the cluster; nothing where there is none to leave.
+        whole: whether the attempt has a device to itself.
+    """
+
+    driver: str = _SESSION
+    node: str = os.uname().nodename
+    alive: frozenset[str] | None = None
+    whole: bool = True
+
+
+class Course:
+    """An attempt under way; `phase` is told as the work goes on."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.phase, self.ended = number, "train", "completed"
+
+
+@contextlib.contextmanager
+def attempt(folder: RunFolder, place: Place) -> Iterator[Course]:
+    """Record the block as an attempt, with the exception that ended it.
+
+    Raises:
+        DiskFull: any write found the disk full.
+    """
+    where = {"driver": place.driver, "node": place.node, "whole": place.whole}
+    opened = folder.attempts.open(**where, host=os.uname().nodename, pid=os.getpid())
+    course = Course(opened.n)
+    try:
+        yield course
+    except BaseException as error:
+        ended = ending(error)
+        facts = {} if ended == "interrupted" else _told(error)
+        with contextlib.suppress(UserError):  # a full disk has no room for this either
+            folder.attempts.close(opened, ended, phase=course.phase, **facts)
+        if isinstance(error, OSError) and ended == "disk":
+            raise disk_error(error, folder.path) from error
+        raise
+    folder.attempts.close(opened, course.ended, phase=course.phase)
+
+
+def ending(error: BaseException) -> str:
+    """The kind of an exception, a key of `ENDINGS`."""
+    if isinstance(error, DiskFull) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return "disk"
+    if isinstance(error, UserError):
+        return "mistake"
+    if not isinstance(error, Exception):  # closed from outside, or a second Ctrl-C
+        return "interrupted"
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return "oom"
+    text = str(error).lower() if isinstance(error, RuntimeError) else ""
+    return "oom" if any(phrase in text for phrase in _NO_MEMORY) else "exception"
+
+
+def settled(folder: RunFolder, place: Place) -> list[Attempt]:
+    """The attempts at a run that count, the last one closed if it was left open.
+
+    Measuring a trained run is tried anew by every driver: what was missing may be there now. Only
+    the holder of the run's claim may ask: then an attempt left open has no process any more.
+    """
+    attempts = folder.attempts.read()
+    if attempts and not attempts[-1].ended:
+        ended, reason = _why_open(folder, attempts[-1], place)
+        attempts[-1] = folder.attempts.close(attempts[-1], ended, reason=reason)
+    trained = folder.result() is not None
+    return [a for a in attempts if a.driver == place.driver or not trained]
+
+
+def _why_open(folder: RunFolder, left: Attempt, place: Place) -> tuple[str, str]:
+    """How a process ended that could not say so itself."""
+    where = f"process {left.pid} on {left.host}"
+    if folder.stack_dump(left.n).exists() and folder.stack_dump(left.n).stat().st_size:
+        return "hung", f"{where} made no progress; its stack is in {folder.stack_dump(left.n)}"
+    if place.alive is not None and left.node not in place.alive:
+        return "lost", f"node {left.node[:12]} of {where} has left the cluster"
+    if left.driver != place.driver:
+        return "orphaned", f"the driver of {where} ended first"
+    return "died", f"{where} was killed"
+
+
+def _told(error: BaseException) -> dict[str, str]:
+    text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    trace = "" if isinstance(error, UserError) else "".join(traceback.format_exception(error))
+    return {"reason": text, "traceback": trace}
