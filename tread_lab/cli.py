@@ -133,6 +133,7 @@ def _train(command: argparse.ArgumentParser) -> None:
     _route(command)
     command.add_argument("--device", help="cpu, cuda, cuda:1, ...")
     command.add_argument("--threads", type=int, default=1, help="CPU threads (1)")
+    _hang_timeout(command)
 
 
 def _evaluate(command: argparse.ArgumentParser) -> None:
@@ -169,6 +170,17 @@ def _execution(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--concurrent", type=_positive, help="most runs at once")
     command.add_argument("--device", help="cpu, cuda, cuda:1, ...")
+    _hang_timeout(command)
+
+
+def _hang_timeout(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--hang-timeout",
+        type=float,
+        metavar="SECONDS",
+        help="end and retry a run that makes no progress for so long; 0 never"
+        ", ten times that before its first step (50 of its own steps, at least 10 minutes)",
+    )
 
 
 def _route(command: argparse.ArgumentParser) -> None:

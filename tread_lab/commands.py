@@ -108,7 +108,11 @@ def train(options: Namespace) -> int:
         preflight(todo, options.device)
         try:
             with screen.run_progress(todo) as watch:
-                executor = InlineExecutor(device=options.device, threads=options.threads)
+                executor = InlineExecutor(
+                    device=options.device,
+                    threads=options.threads,
+                    hang_timeout=options.hang_timeout,
+                )
                 executor.run(lab, todo, watch)
         except Interrupted:
             screen.say(f"stopped with a checkpoint; the same command continues run {folder.name}")
@@ -292,7 +296,9 @@ def _executor(options: Namespace) -> Any:
     from tread_lab.sweep.execute import InlineExecutor
 
     if options.executor == "inline":
-        return InlineExecutor(device=options.device, threads=options.cpus)
+        return InlineExecutor(
+            device=options.device, threads=options.cpus, hang_timeout=options.hang_timeout
+        )
     from tread_lab.sweep.ray_executor import RayExecutor
 
     return RayExecutor(
@@ -300,6 +306,7 @@ def _executor(options: Namespace) -> Any:
         cpus=options.cpus,
         gpus=_gpus(options),
         concurrent=options.concurrent,
+        hang_timeout=options.hang_timeout,
     )
 
 

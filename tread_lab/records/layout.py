@@ -132,6 +132,11 @@ class RunFolder:
         """Where every thread of an attempt stood when it was ended for making no progress."""
         return self.path / "stacks" / f"attempt-{attempt}.txt"
 
+    @property
+    def pulse(self) -> Path:
+        """Touched at signs of life while an attempt goes on."""
+        return self.path / ".pulse"
+
     def log(self) -> LogWriter:
         return LogWriter(self.log_path)
 

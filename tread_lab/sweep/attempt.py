@@ -16,6 +16,7 @@ from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import DiskFull, disk_error
 from tread_lab.records.layout import RunFolder
 from tread_lab.spec.errors import UserError
+from tread_lab.sweep.watchdog import Watchdog
 
 _SESSION = uuid.uuid4().hex[:12]
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
@@ -30,19 +31,28 @@ class Place:
         node: Ray's id of the node, else the host.
         alive: the nodes of the cluster; nothing where there is none to leave.
         whole: whether the attempt has a device to itself.
+        hang_timeout: seconds without progress after which it is ended; 0 for never, derived from
+            the run's own speed where absent.
     """
 
     driver: str = _SESSION
     node: str = os.uname().nodename
     alive: frozenset[str] | None = None
     whole: bool = True
+    hang_timeout: float | None = None
 
 
 class Course:
-    """An attempt under way; `phase` is told as the work goes on."""
+    """An attempt under way; it hears of progress, of the phase, and of how things end."""
 
-    def __init__(self, number: int) -> None:
-        self.number, self.phase, self.ended = number, "train", "completed"
+    def __init__(self, watchdog: Watchdog) -> None:
+        self.phase, self.ended = "train", "completed"
+        self._watchdog, self.sign = watchdog, watchdog.sign
+
+    def measures(self) -> None:
+        """Training is over."""
+        self.phase = "evaluate"
+        self._watchdog.anew()
 
 
 @contextlib.contextmanager
@@ -54,9 +64,11 @@ def attempt(folder: RunFolder, place: Place) -> Iterator[Course]:
     """
     where = {"driver": place.driver, "node": place.node, "whole": place.whole}
     opened = folder.attempts.open(**where, host=os.uname().nodename, pid=os.getpid())
-    course = Course(opened.n)
+    watchdog = Watchdog(folder.stack_dump(opened.n), folder.pulse, place.hang_timeout)
+    course = Course(watchdog)
     try:
-        yield course
+        with watchdog:
+            yield course
     except BaseException as error:
         ended = ending(error)
         facts = {} if ended == "interrupted" else _told(error)
@@ -98,9 +110,10 @@ def settled(folder: RunFolder, place: Place) -> list[Attempt]:
 
 def _why_open(folder: RunFolder, left: Attempt, place: Place) -> tuple[str, str]:
     """How a process ended that could not say so itself."""
-    where = f"process {left.pid} on {left.host}"
-    if folder.stack_dump(left.n).exists() and folder.stack_dump(left.n).stat().st_size:
-        return "hung", f"{where} made no progress; its stack is in {folder.stack_dump(left.n)}"
+    where, dump = f"process {left.pid} on {left.host}", folder.stack_dump(left.n)
+    if dump.exists() and dump.stat().st_size:
+        return "hung", f"{where} made no progress; where it stood is in {dump}"
+    dump.unlink(missing_ok=True)
     if place.alive is not None and left.node not in place.alive:
         return "lost", f"node {left.node[:12]} of {where} has left the cluster"
     if left.driver != place.driver:

@@ -15,6 +15,7 @@ from tread_lab.engine.device import pick
 from tread_lab.records.layout import Lab
 from tread_lab.spec.errors import Unavailable, UserError
 from tread_lab.spec.signature import signature
+from tread_lab.sweep.attempt import Place
 from tread_lab.sweep.feed import Feed, as_feed
 from tread_lab.sweep.trial import Report, Task, run_trial
 
@@ -44,8 +45,11 @@ class Executor(Protocol):
 class InlineExecutor:
     """One task after another in this process."""
 
-    def __init__(self, *, device: str | None = None, threads: int = 1) -> None:
+    def __init__(
+        self, *, device: str | None = None, threads: int = 1, hang_timeout: float | None = None
+    ) -> None:
         self.device, self.threads = device, threads
+        self.place = Place(hang_timeout=hang_timeout)
 
     def run(self, lab: Lab, work: Sequence[Task] | Feed, watch: Watch) -> None:
         torch.set_num_threads(self.threads)
@@ -69,7 +73,7 @@ class InlineExecutor:
         """Attempt the task until its record says that it has ended."""
         for _ in range(_MOST_ATTEMPTS):
             try:
-                with closing(run_trial(lab, task, device)) as reports:  # type: ignore[type-var]
+                with closing(run_trial(lab, task, device, self.place)) as reports:  # type: ignore[type-var]
                     for report in reports:
                         watch(report)
                         if stopping():

@@ -6,20 +6,24 @@ import logging
 import math
 import os
 import shutil
+import signal
 import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import ray
 import torch
 from ray import tune
 from ray.tune.search import Searcher
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tread_lab.engine.device import pick
+from tread_lab.records.attempts import Attempt
 from tread_lab.records.layout import Lab
 from tread_lab.spec.errors import Unavailable, UserError
 from tread_lab.spec.run import RunSpec
@@ -28,6 +32,8 @@ from tread_lab.sweep.attempt import Place
 from tread_lab.sweep.execute import Interrupted, Mistakes, Watch, stop_signals
 from tread_lab.sweep.feed import Feed, as_feed
 from tread_lab.sweep.trial import DEFERRED, Report, Task, run_trial
+from tread_lab.sweep.vigil import Vigil
+from tread_lab.sweep.watchdog import awake
 
 _SLICE_SECONDS = 1.0  # how long a worker trains between two reports
 _BARREN = 5  # starts of a worker that make no attempt, after which it is the cluster's fault
@@ -58,9 +64,10 @@ class RayExecutor:
         cpus: float = 1,
         gpus: float = 0,
         concurrent: int | None = None,
+        hang_timeout: float | None = None,
     ) -> None:
         self.device, self.cpus, self.gpus = device, cpus, gpus
-        self.concurrent = concurrent
+        self.concurrent, self.hang_timeout = concurrent, hang_timeout
 
     def run(self, lab: Lab, work: Sequence[Task] | Feed, watch: Watch) -> None:
         os.environ.update({k: v for k, v in _QUIET.items() if k not in os.environ})
@@ -68,8 +75,9 @@ class RayExecutor:
         with _ray(), stop_signals() as stopping:
             for whole in (False, True):  # what needs a whole device has a turn of its own
                 need = _whole_device(share) if whole else share
-                watcher = _Watcher(lab, watch, stopping)
-                self._tune(lab, as_feed(work), watcher, need, Place(whole=whole))
+                watcher = _Watcher(lab, watch, stopping, Vigil(lab, _end, self.hang_timeout))
+                place = Place(whole=whole, hang_timeout=self.hang_timeout)
+                self._tune(lab, as_feed(work), watcher, need, place)
                 watcher.settle(mistakes)
                 work = watcher.deferred
                 if not work:
@@ -182,10 +190,11 @@ class _Worker(tune.Trainable):
     def step(self) -> dict[str, Any]:
         assert self._reports is not None
         until, last = time.monotonic() + _SLICE_SECONDS, None
-        for report in self._reports:
-            last = report
-            if time.monotonic() > until:
-                break
+        with awake():
+            for report in self._reports:
+                last = report
+                if time.monotonic() > until:
+                    break
         if last is None:
             return {"done": True}
         return {"done": last.phase not in ("train", "evaluate"), **vars(last)}
@@ -224,8 +233,8 @@ class _Watcher(tune.Callback):
         unavailable: why no task can go on, once that is so.
     """
 
-    def __init__(self, lab: Lab, watch: Watch, stopping: Callable[[], bool]) -> None:
-        self.lab, self.watch, self._asked = lab, watch, stopping
+    def __init__(self, lab: Lab, watch: Watch, stopping: Callable[[], bool], vigil: Vigil) -> None:
+        self.lab, self.watch, self._asked, self._vigil = lab, watch, stopping, vigil
         self.deferred: list[Task] = []
         self.unavailable = ""
         self._mistakes: list[str] = []
@@ -235,11 +244,21 @@ class _Watcher(tune.Callback):
         """Whether all trials are to end, each with a checkpoint."""
         return bool(self._asked() or self.unavailable)
 
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self._vigil.look()
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._vigil.begin(_run(trial))
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._vigil.forget(_run(trial))
+
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
         if "phase" not in result:
             return
+        self._vigil.sign(_run(trial))
         report = Report(**{f.name: result[f.name] for f in fields(Report)})
         if report.phase == DEFERRED:
             self.deferred.append(trial.config["task"].task)
@@ -252,6 +271,7 @@ class _Watcher(tune.Callback):
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Ray will start the task again; what only the driver knows goes into the record."""
+        self._vigil.forget(_run(trial))
         spec, error = trial.config["task"].task.spec, trial.get_pickled_error()
         attempts = self.lab.run_of(spec).attempts
         last = next(reversed(attempts.read()), None)
@@ -296,6 +316,31 @@ def _ray() -> Iterator[None]:
         ray.shutdown()
         if scratch:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _run(trial: Any) -> str:
+    """The name of the run that a trial of Ray works on."""
+    return signature(trial.config["task"].task.spec)
+
+
+def _end(attempt: Attempt) -> None:
+    """Kill the process of an attempt on whatever node it runs; nobody waits for it."""
+    if attempt.node == ray.get_runtime_context().get_node_id():
+        _kill(attempt.pid)
+        return
+    there = NodeAffinitySchedulingStrategy(attempt.node, soft=False)
+    task = ray.remote(num_cpus=0)(_kill)
+    task.options(scheduling_strategy=there).remote(attempt.pid)
+
+
+def _kill(pid: int) -> None:
+    """Kill a worker of Ray, and nobody who has its number now."""
+    try:
+        title = Path(f"/proc/{pid}/cmdline").read_bytes()
+        if title.startswith(b"ray::"):
+            os.kill(pid, signal.SIGKILL)
+    except OSError:
+        return
 
 
 def _alive() -> frozenset[str]:

@@ -22,6 +22,7 @@ from tread_lab.spec.guidance import check_guidance
 from tread_lab.spec.run import RunSpec
 from tread_lab.sweep.attempt import Course, Place, attempt, settled
 from tread_lab.sweep.retry import Verdict, verdict
+from tread_lab.sweep.watchdog import every_forward_pass
 
 MEASURABLE = ("completed", "stopped")  # states of runs whose last weights mean something
 DEFERRED = "deferred"  # phase of a task that waits for a whole device
@@ -122,13 +123,15 @@ def _worked(
     """Train, then measure; returns the last report."""
     folder = lab.run_of(task.spec)
     if folder.result() is None:
-        report = yield from _trained(folder, task.spec, device, report)
+        report = yield from _trained(folder, task.spec, device, report, course)
     state = (folder.result() or {})["state"]
-    course.phase, course.ended = "evaluate", "diverged" if state == "diverged" else "completed"
+    course.ended = "diverged" if state == "diverged" else "completed"
+    course.measures()
     mistakes: list[UserError] = []
     for spec in task.evaluations if state in MEASURABLE else ():
         try:
-            evaluate(folder, spec, device, cache=lab.root / "cache")
+            with every_forward_pass(course.sign):
+                evaluate(folder, spec, device, cache=lab.root / "cache")
         except Unavailable:
             raise
         except UserError as error:  # the other evaluations may lack nothing
@@ -166,7 +169,7 @@ def _parent_first(
 
 
 def _trained(
-    folder: RunFolder, spec: RunSpec, device: torch.device, report: Report
+    folder: RunFolder, spec: RunSpec, device: torch.device, report: Report, course: Course
 ) -> Generator[Report, None, Report]:
     """Train to the end and write the result; returns the last report."""
     folder.write_origin({**origin(device), "started": time.time()})
@@ -177,6 +180,7 @@ def _trained(
                 step, overflows = progress.step, progress.overflows
                 first = step if first is None else first
                 report = Report(folder.name, "train", **vars(progress))
+                course.sign()
                 yield report
     except Diverged as diverged:
         folder.finish("diverged", kind="diverged", step=step, reason=str(diverged))
