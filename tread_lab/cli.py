@@ -82,6 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     _evaluate(_command(kinds, "evaluate", "measure trained runs", "evaluate route_placement fd@5k"))
     status = _command(kinds, "status", "what is done, running, failed", "status route_placement")
     status.add_argument("name", nargs="?", help="a sweep or the start of a run's signature")
+    status.add_argument(
+        "--watch", action="store_true", help="again and again until all runs have ended"
+    )
     _json(status)
     figures = _command(kinds, "figures", "draw the paper's figures", "figures route_placement")
     figures.add_argument("name", metavar="SWEEP")
@@ -123,6 +126,13 @@ def _sweep(command: argparse.ArgumentParser) -> None:
     command.add_argument("--name", help="name of the sweep; the file's where absent")
     command.add_argument("--plan", action="store_true", help="print the plan and stop")
     command.add_argument("--no-mlflow", action="store_true", help="records only; `sync` adds them")
+    command.add_argument(
+        "--retry-failed",
+        nargs="?",
+        const="",
+        metavar="KINDS",
+        help="run the failed runs again, e.g. all, or only --retry-failed=oom,hung",
+    )
     _json(command)
     _execution(command)
 

@@ -12,7 +12,7 @@ from tread_lab import config, screen
 from tread_lab.records.layout import Lab, RunFolder
 from tread_lab.records.parents import with_parents
 from tread_lab.spec.decode import decode, encode
-from tread_lab.spec.errors import UserError
+from tread_lab.spec.errors import Unavailable, UserError
 from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.sweep import Experiment
@@ -40,11 +40,28 @@ def sweep(options: Namespace) -> int:
     plans.check_plan(lab.sweep(plan.name), plan)
     check_arithmetic(plan.possible_tasks, device)
     lanes = _lanes(options)
+    if options.retry_failed is not None:
+        _retry_failed(options, lab, plan)
     coming = coming_tasks(plan, lab)
     screen.show_plan(plan, lab, estimate(coming, lanes=lanes, device=options.device), lanes)
     if options.plan:
         return 0
     return _drive(options, lab, plan, lanes)
+
+
+def _retry_failed(options: Namespace, lab: Lab, plan: Any) -> None:
+    """Say which failed runs are taken up again, and unless only the plan is asked for, do it."""
+    from tread_lab.sweep.again import chosen, failed_kind, take_up
+
+    kinds = [kind for kind in options.retry_failed.split(",") if kind]
+    tasks = chosen(lab, plan.possible_tasks, kinds)
+    folders = [lab.run_of(task.spec) for task in tasks]
+    told = ", ".join(f"{folder.name} ({failed_kind(folder)})" for folder in folders)
+    screen.say(f"running {len(tasks)} failed runs again: {told}" if tasks else "no run has failed")
+    if not options.plan:
+        with lab.sweep(plan.name).claim():
+            for task in tasks:
+                take_up(lab, task)
 
 
 def _drive(options: Namespace, lab: Lab, plan: Any, lanes: int) -> int:
@@ -57,6 +74,7 @@ def _drive(options: Namespace, lab: Lab, plan: Any, lanes: int) -> int:
     preflight(todo, options.device)
     with folder.claim():
         store_plan(folder, plan)
+        mistake = None
         try:
             if todo:
                 with ExitStack() as stack:
@@ -66,7 +84,14 @@ def _drive(options: Namespace, lab: Lab, plan: Any, lanes: int) -> int:
         except Interrupted:
             screen.say(f"stopped with checkpoints; the same command continues {plan.name}")
             return INTERRUPTED
-        return _conclude(options, lab, plan.name, changed=bool(todo))
+        except Unavailable:
+            raise
+        except UserError as error:  # of some runs; the others are done
+            mistake = error
+        code = _conclude(options, lab, plan.name, changed=bool(todo))
+        if mistake is not None:
+            raise mistake
+        return code
 
 
 def _feed(lab: Lab, plan: Any) -> Any:
@@ -86,9 +111,9 @@ def _conclude(options: Namespace, lab: Lab, name: str, *, changed: bool) -> int:
     figures = write_figures(lab, name) if changed or not folder.figures.exists() else []
     if not options.no_mlflow:
         _sync_if_possible(lab, name)
-    frame = screen.show_ranking(lab, name, as_json=options.json)
+    screen.show_ranking(lab, name, as_json=options.json)
     screen.show_places(lab, folder, figures, mlflow=not options.no_mlflow)
-    return int((frame["state"] == "failed").any())
+    return int(screen.show_unfinished(lab, name))
 
 
 def train(options: Namespace) -> int:
@@ -183,6 +208,8 @@ def status(options: Namespace) -> int:
     lab = Lab.at(options.root)
     if options.name is None:
         screen.show_lab(lab, as_json=options.json)
+    elif options.watch:
+        screen.watch_sweep(lab, lab.known_sweep(options.name).name)
     elif options.name in lab.sweeps():
         screen.show_sweep(lab, options.name, as_json=options.json)
     else:

@@ -142,7 +142,8 @@ def _ended(report: Report) -> bool:
 
 def _end_line(board: _Board, report: Report) -> str:
     loss = f", training loss {report.loss:.4f}" if math.isfinite(report.loss) else ""
-    return f"{board.labels[report.run]}: {report.phase}{loss} ({board.counts()})"
+    why = f": {report.note.splitlines()[0]}" if report.note else ""
+    return f"{board.labels[report.run]}: {report.phase}{loss} ({board.counts()}){why}"
 
 
 def _phase(report: Report) -> str:

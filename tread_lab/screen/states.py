@@ -1,17 +1,26 @@
-"""Where sweeps and runs stand."""
+"""Where sweeps and runs stand, once or again and again."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
+from collections.abc import Callable
 
+from rich.console import RenderableType
+from rich.live import Live
 from rich.table import Table
 
 from tread_lab.records import names
-from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.records.layout import TERMINAL, Lab, RunFolder
+from tread_lab.records.standing import Standing, standing
 from tread_lab.screen.console import ROWS, out, say, show_pairs
-from tread_lab.screen.words import counts_text, run_label
+from tread_lab.screen.words import counts_text, duration, run_label
+from tread_lab.spec.run import RunSpec
 from tread_lab.sweep.plan import Plan, load_plan
+from tread_lab.sweep.trial import is_complete
+
+_EVERY = 2.0  # seconds between two looks
 
 
 def show_lab(lab: Lab, *, as_json: bool) -> None:
@@ -32,34 +41,108 @@ def show_lab(lab: Lab, *, as_json: bool) -> None:
 def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
     """The runs of a sweep and where they stand."""
     plan = load_plan(lab.sweep(name))
-    states = {task: lab.run_of(task.spec) for task in plan.tasks}
     if as_json:
-        rows = [{"run": f.name, "state": f.state(), "step": _step(f)} for f in states.values()]
+        rows = [standing(lab.run_of(task.spec)).tree() for task in plan.tasks]
         print(json.dumps(rows, indent=1))
         return
     say(f"{name}: {counts_text(_states(lab, plan))}")
-    table = Table("run", "route", "rate", "seed", "state", "step", box=None)
-    for task, folder in list(states.items())[:ROWS]:
-        about, steps = names.parameters(task.spec), task.spec.train.steps
-        row = [str(about[key]) for key in ("route", "selection_rate", "seed")]
-        table.add_row(folder.name, *row, folder.state(), f"{_step(folder)}/{steps}")
-    out.print(table)
-    if len(states) > ROWS:
-        say(f"... and {len(states) - ROWS} more")
+    out.print(_table(lab, plan))
+    if len(plan.tasks) > ROWS:
+        say(f"... and {len(plan.tasks) - ROWS} more")
+
+
+def watch_sweep(lab: Lab, name: str) -> None:
+    """The same until every run has ended: a live table, or a line at every change in a log."""
+    plan = load_plan(lab.sweep(name))
+    if not out.is_terminal:
+        _until_ended(lab, plan, _changes(name))
+        return
+    with Live(console=out, refresh_per_second=4) as live:
+        _until_ended(lab, plan, lambda states: live.update(_page(lab, plan, states)))
+
+
+def _until_ended(lab: Lab, plan: Plan, show: Callable[[Counter[str]], None]) -> None:
+    while True:
+        states = _states(lab, plan)
+        show(states)
+        if all(state in TERMINAL for state in states):
+            return
+        time.sleep(_EVERY)
+
+
+def _changes(name: str) -> Callable[[Counter[str]], None]:
+    """Says the states whenever they are others than before."""
+    said: list[str] = []
+
+    def show(states: Counter[str]) -> None:
+        text = f"{name}: {counts_text(states)}"
+        if said[-1:] != [text]:
+            said.append(text)
+            say(text)
+
+    return show
+
+
+def _page(lab: Lab, plan: Plan, states: Counter[str]) -> RenderableType:
+    table = _table(lab, plan, most=max(out.height - 6, 5))
+    table.title, table.title_justify = f"{plan.name}: {counts_text(states)}", "left"
+    return table
+
+
+def _table(lab: Lab, plan: Plan, most: int = ROWS) -> Table:
+    """A row a run, as many as there is room for; what has to be looked at comes first then."""
+    tasks = {lab.run_of(task.spec).name: task.spec for task in plan.tasks}
+    found = [standing(lab.run(run)) for run in list(tasks)[: 4 * most]]
+    if len(found) > most:
+        order = ("running", "failed", "diverged", "interrupted", "pending", "stopped", "completed")
+        found.sort(key=lambda s: order.index(s.state))
+    columns = ("run", "route", "rate", "seed", "state", "step", "attempts", "last progress", "why")
+    table = Table(*columns, box=None)
+    for stands in found[:most]:
+        table.add_row(*_row(stands, tasks[stands.run]))
+    return table
+
+
+def _row(stands: Standing, spec: RunSpec) -> list[str]:
+    about = names.parameters(spec)
+    settings = [str(about[key]) for key in ("route", "selection_rate", "seed")]
+    moved = f"{duration(max(time.time() - stands.moved, 0))} ago" if stands.moved else ""
+    why = ": ".join(part for part in (stands.kind, stands.reason) if part)
+    step = f"{stands.step}/{spec.train.steps}"
+    tries = str(len(stands.attempts) or "")
+    return [stands.run, *settings, stands.state, step, tries, moved, why[:90]]
+
+
+def show_unfinished(lab: Lab, name: str) -> bool:
+    """Say which runs of a sweep failed or lack measurements, and what to do; whether any does."""
+    tasks = load_plan(lab.sweep(name)).tasks
+    failed = [s for t in tasks if (s := standing(lab.run_of(t.spec))).state == "failed"]
+    lacking = [lab.run_of(task.spec) for task in tasks if not is_complete(lab, task)]
+    if failed:
+        kinds = counts_text(Counter(stands.kind for stands in failed))
+        say(f"{len(failed)} runs failed ({kinds}); --retry-failed runs them again")
+    if lacking:
+        why = next((s.reason for f in lacking if (s := standing(f)).reason), "")
+        say(f"{len(lacking)} runs lack measurements ({why}); `tread-lab evaluate {name}` adds them")
+    return bool(failed or lacking)
 
 
 def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
-    """One run: what it is, where it stands, what was measured."""
-    spec, result = folder.spec(), folder.result() or {}
+    """One run: what it is, where it stands, its attempts, what was measured."""
+    spec, result, stands = folder.spec(), folder.result() or {}, standing(folder)
     measured = [e.read() or {} for e in folder.evaluations()]
     if as_json:
         metrics = [e.get("metrics", {}) for e in measured]
-        tree = {"run": folder.name, "state": folder.state(), "result": result, "metrics": metrics}
-        print(json.dumps(tree, indent=1))
+        print(json.dumps({**stands.tree(), "result": result, "metrics": metrics}, indent=1))
         return
-    pairs = [("run", f"{folder.name} ({run_label(spec)})"), ("state", folder.state())]
-    pairs += [("reason", result["reason"])] if "reason" in result else []
-    pairs.append(("step", f"{_step(folder)}/{spec.train.steps}"))
+    pairs = [("run", f"{folder.name} ({run_label(spec)})"), ("state", stands.state)]
+    pairs += [("kind", stands.kind)] if stands.kind else []
+    pairs += [("reason", stands.reason)] if stands.reason else []
+    pairs.append(("step", f"{stands.step}/{spec.train.steps}"))
+    for attempt in stands.attempts if len(stands.attempts) > 1 else ():
+        why = f": {attempt.reason.splitlines()[0]}" if attempt.reason else ""
+        where = f"process {attempt.pid} on {attempt.host}"
+        pairs.append((f"attempt {attempt.n}", f"{attempt.ended or 'under way'}, {where}{why}"))
     pairs += [(k, f"{v:.6g}") for e in measured for k, v in e.get("metrics", {}).items()]
     pairs += [(k, f"{v:.6g}") for k, v in result.get("metrics", {}).items()]
     show_pairs([*pairs, ("folder", str(folder.path))])
@@ -67,11 +150,3 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
 
 def _states(lab: Lab, plan: Plan) -> Counter[str]:
     return Counter(lab.run_of(task.spec).state() for task in plan.tasks)
-
-
-def _step(folder: RunFolder) -> int:
-    result = folder.result()
-    if result is not None and "step" in result:
-        return int(result["step"])
-    entries = folder.entries()
-    return entries[-1].step if entries else 0

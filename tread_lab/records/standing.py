@@ -1,0 +1,68 @@
+"""Where a run stands by its record alone: state, why, attempts, step, and when it last moved on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tread_lab.records.attempts import Attempt
+from tread_lab.records.layout import RunFolder
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a run stands.
+
+    Attributes:
+        state: pending, running, interrupted, or the terminal state.
+        kind: the kind of its failure, or how its last attempt ended if that went wrong.
+        reason: one line; empty if nothing went wrong.
+        step: optimizer steps that are logged.
+        moved: when there was progress last, in seconds; nothing before the first attempt.
+    """
+
+    run: str
+    state: str
+    kind: str
+    reason: str
+    attempts: tuple[Attempt, ...]
+    step: int
+    moved: float | None
+
+    def tree(self) -> dict[str, Any]:
+        """For scripts."""
+        attempts = [{"n": a.n, "ended": a.ended, "reason": a.reason} for a in self.attempts]
+        return {**vars(self), "attempts": attempts}
+
+
+def standing(folder: RunFolder) -> Standing:
+    """Read it."""
+    result, state = folder.result() or {}, folder.state()
+    attempts = tuple(folder.attempts.read())
+    kind, reason = result.get("kind", ""), result.get("reason", "")
+    wrong = [a for a in attempts[-1:] if a.ended not in ("", "completed", "interrupted")]
+    if wrong and not reason:
+        kind, reason = wrong[0].ended, wrong[0].reason
+    kind = kind or ("exception" if state == "failed" else "")
+    line = (str(reason).strip().splitlines() or [""])[0]
+    return Standing(folder.name, state, kind, line, attempts, _step(folder, result), _moved(folder))
+
+
+def _step(folder: RunFolder, result: dict[str, Any]) -> int:
+    if "step" in result:
+        return int(result["step"])
+    entries = folder.entries()
+    return entries[-1].step if entries else 0
+
+
+def _moved(folder: RunFolder) -> float | None:
+    paths = (folder.pulse, folder.log_path, folder.attempts.path, folder.path / "result.json")
+    return max((time for path in paths if (time := _modified(path))), default=None)
+
+
+def _modified(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
