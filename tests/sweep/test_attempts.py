@@ -214,7 +214,7 @@ def test_a_killed_process_leaves_an_open_attempt_whose_end_the_next_one_finds_ou
         folder.attempts.path.write_text(record)
         assert [attempt.ended for attempt in settled(folder, place)] == [kind]
     folder.attempts.path.write_text(record)
-    folder.stack_dump(1).parent.mkdir()
+    folder.stack_dump(1).parent.mkdir(exist_ok=True)
     folder.stack_dump(1).write_text("Timeout!")
     assert [attempt.ended for attempt in settled(folder, other)] == ["hung"]
     assert run(lab, Task(spec))[-1].phase == "completed"

@@ -31,9 +31,9 @@ def chosen(lab: Lab, tasks: Sequence[Task], kinds: Collection[str] = ()) -> list
             raise UserError(f"--retry-failed: no kind of failure {kind!r}{suggest(kind, KINDS)}")
     found: dict[str, Task] = {}
     for task in tasks:  # parents stand before their children
-        kind = failed_kind(lab.run_of(task.spec))
+        why = failed_kind(lab.run_of(task.spec))
         follows = any(signature(parent) in found for parent in task.spec.ancestors)
-        if kind is not None and (not kinds or kind in kinds or (kind == PARENT and follows)):
+        if why is not None and (not kinds or why in kinds or (why == PARENT and follows)):
             found[signature(task.spec)] = task
     return list(found.values())
 
