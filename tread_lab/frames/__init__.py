@@ -4,6 +4,7 @@ from tread_lab.frames.cells import STATES, cells_frame, with_delta
 from tread_lab.frames.columns import (
     COUNT,
     HIGH,
+    KEPT,
     LOW,
     UNIT,
     cell_label,
@@ -18,6 +19,7 @@ from tread_lab.frames.trials import trials_frame, with_baseline_cells
 __all__ = [
     "COUNT",
     "HIGH",
+    "KEPT",
     "LOW",
     "STATES",
     "UNIT",

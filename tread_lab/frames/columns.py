@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 DELTA = "delta/"
-LOW, HIGH, COUNT, UNIT = ":low", ":high", ":n", ":unit"
-OWN = (LOW, HIGH, COUNT)  # what a trial's gap has beside its mean
+LOW, HIGH, COUNT, UNIT, KEPT = ":low", ":high", ":n", ":unit", ":kept"
+OWN = (LOW, HIGH, COUNT, KEPT)  # what a trial's gap has beside its mean
 
 
 def delta_column(metric: str) -> str:

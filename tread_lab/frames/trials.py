@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.frames.columns import COUNT, HIGH, LOW, cell_label, metric_columns, plain
+from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW, cell_label, metric_columns, plain
 from tread_lab.frames.reading import Memory, Record, numbers, read_plan, read_records
 from tread_lab.frames.settings import differences, flat
 from tread_lab.gaps import recorded_gaps
@@ -39,7 +39,8 @@ def trials_frame(
 
     Columns: run, role, seed, state, reason, baseline (the run it is compared with), cell (its axis
     values as text), the axis values, the parameters of `names.parameters`, steps_done, metrics of
-    the evaluations, gaps (`gap/heldout`, with `:low` and `:high` and over how many images, `:n`)
+    the evaluations, gaps (`gap/heldout`, with `:low` and `:high`, `:n` images
+    and `:kept`, the share of variance that pairing left)
     and costs. Metric columns are those with `/` or `@` in their name. **Only completed runs have
     numbers**: any other trial is a row with its state and NaN.
 
@@ -150,7 +151,7 @@ def _gaps(plan: dict[str, Any], records: dict[str, Record]) -> dict[tuple[str, s
         columns: dict[str, float] = {}
         for name, gap in gaps.items():
             ends = {name + LOW: gap.low, name + HIGH: gap.high}
-            columns |= {name: gap.mean, **ends, name + COUNT: gap.n}
+            columns |= {name: gap.mean, **ends, name + COUNT: gap.n, name + KEPT: gap.kept}
         found[run, baseline] = _Gaps(columns)
     return found
 

@@ -11,7 +11,7 @@ import pandas as pd
 from rich.markup import escape
 from rich.table import Table
 
-from tread_lab.frames import trials_frame
+from tread_lab.frames import COUNT, KEPT, trials_frame
 from tread_lab.records import names
 from tread_lab.records.layout import Lab, SweepFolder
 from tread_lab.screen.console import ROWS, out, say
@@ -77,8 +77,10 @@ def _ending(row: pd.Series[Any]) -> str:
 
 def _interval(frame: pd.DataFrame) -> str:
     """What the intervals speak of."""
-    count = frame[f"{names.GAP_HELDOUT}:n"].max()
-    return f"over {count:.0f} held-out images of one pair of runs (seeds vary more)"
+    count = frame[names.GAP_HELDOUT + COUNT].max()
+    kept = frame.loc[frame["run"] != frame["baseline"], names.GAP_HELDOUT + KEPT].median()
+    paired = f"; pairing left {kept:.1%} of its variance" if math.isfinite(kept) else ""
+    return f"over {count:.0f} held-out images of one pair of runs (seeds vary more){paired}"
 
 
 def _ranked(column: str) -> bool:
