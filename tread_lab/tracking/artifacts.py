@@ -112,7 +112,7 @@ def _thumbnail(picture: Path | bytes) -> bytes:
 
 
 def _mean_matrix(path: Path) -> NDArray[np.float64]:
-    with np.load(path) as arrays:
+    with np.load(path, allow_pickle=False) as arrays:
         return np.asarray(arrays["mean"], dtype=np.float64)
 
 

@@ -1,0 +1,146 @@
+"""Nothing in a lab can run code or leave it, and servers stay on this machine unless told."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dashboards.app import DashboardServer, Pages
+from tread_lab.cli import main
+from tread_lab.frames import trials_frame
+from tread_lab.records.layout import Lab
+from tread_lab.records.log import read_entries
+from tread_lab.spec import RunSpec, UserError
+
+SOURCES = sorted(
+    path
+    for package in ("tread_lab", "analysis", "dashboards")
+    for path in Path(package).rglob("*.py")
+)
+# Weights that others publish, read by torch's own unpickler for tensors alone.
+TENSORS_ONLY = {"tread_lab/backbones/published.py"}
+
+
+class Bomb:
+    """Unpickled, it leaves a file behind."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.mark),)
+
+
+def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+def given(call: ast.Call, name: str) -> Any:
+    """The constant that a call gives a keyword."""
+    values = [k.value for k in call.keywords if k.arg == name]
+    return values[0].value if values and isinstance(values[0], ast.Constant) else None
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_no_module_can_be_made_to_run_what_it_reads(path: Path) -> None:
+    forbidden = {"eval", "exec", "compile", "__import__", "os.system", "yaml.load", "marshal.loads"}
+    forbidden |= {
+        "pickle.load",
+        "pickle.loads",
+        "yaml.unsafe_load",
+        "yaml.full_load",
+        "joblib.load",
+    }
+    for name, call in calls(path):
+        assert name not in forbidden, f"{path}: {name}"
+        assert given(call, "shell") is not True
+        assert given(call, "allow_pickle") is not True
+        if name == "torch.load":
+            assert str(path) in TENSORS_ONLY and given(call, "weights_only") is True
+
+
+def test_planted_files_run_nothing(
+    lab: Lab, tiny: Callable[..., RunSpec], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mark, spec = tmp_path / "ran", tiny(steps=2)
+    run, bomb = lab.run_of(spec), pickle.dumps(Bomb(tmp_path / "ran"))
+    run.create(spec)
+    run.finish("completed", step=2)
+    run.checkpoints.mkdir()
+    losses = run.path / "evaluations/0123456789abcdef/losses.npz"
+    losses.parent.mkdir(parents=True)
+    np.savez(losses, dense=np.array([Bomb(mark)], dtype=object), allow_pickle=True)
+    for place in ("log.jsonl", "checkpoints/step-00000002-0123456789abcdef.safetensors"):
+        (run.path / place).write_bytes(bomb)
+    (losses.parent / "metrics.json").write_text(json.dumps({"spec": {}, "metrics": {}}))
+    assert list(read_entries(run.log_path)) == []
+    with pytest.warns(UserWarning, match="damaged"):
+        assert main(["evaluate", run.name, "heldout_loss", "--root", str(lab.root)]) == 2
+    (run.path / "spec.yaml").write_text(f"!!python/object/apply:os.mkdir ['{mark}']")
+    assert main(["status", run.name, "--root", str(lab.root)]) == 2
+    assert "no readable spec.yaml" in capsys.readouterr().err
+    assert not mark.exists()
+
+
+def test_a_sweep_file_with_a_tag_runs_nothing(
+    in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("s.yaml").write_text("experiment: !!python/object/apply:os.mkdir ['ran']\n")
+    assert main(["sweep", "s.yaml", "--plan"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not Path("ran").exists()
+
+
+@pytest.mark.parametrize("name", ["../../etc", "/etc/passwd", "..", ".", "a/b", "a\0b", "", "a\n"])
+def test_names_cannot_leave_the_lab(lab: Lab, name: str) -> None:
+    for place in (lab.run, lab.sweep):
+        with pytest.raises(UserError, match="is not a name"):
+            place(name)
+
+
+def test_a_plan_cannot_point_outside(lab: Lab, tiny: Callable[..., RunSpec]) -> None:
+    folder = lab.sweep("bent")
+    folder.path.mkdir(parents=True)
+    trial = {"role": "trial", "cell": {}, "seed": 0, "spec": {}, "run": "../../x", "baseline": None}
+    plan = {"format": 1, "name": "bent", "question": "", "experiment": "tiny", "sweep": {}}
+    folder.plan_path.write_text(
+        json.dumps({**plan, "holes": [], "evaluate": [], "trials": [trial]})
+    )
+    with pytest.raises(UserError, match="is not a name"):
+        trials_frame(lab, "bent")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../pyproject.toml",
+        "/runs/../evaluations/x/grid.png",
+        "/runs/x/evaluations/../grid.png",
+        "/api/sweeps/../../x",
+        "//etc/passwd",
+        "/runs/x/evaluations/..%2f..%2fx/grid.png",
+    ],
+)
+def test_the_dashboard_serves_nothing_else(lab: Lab, path: str) -> None:
+    lab.root.mkdir()
+    with pytest.raises(UserError):
+        Pages(lab).answer(path, {})
+
+
+def test_the_dashboard_binds_loopback_and_says_when_it_does_not(lab: Lab) -> None:
+    lab.root.mkdir()
+    with DashboardServer(lab, "127.0.0.1", 0) as server:
+        assert server.loopback and server.server_address[0] == "127.0.0.1"
+        assert not server.knows("evil.example:80")
+    with DashboardServer(lab, "0.0.0.0", 0) as server:
+        assert not server.loopback
