@@ -45,6 +45,20 @@ def test_the_address_is_printed_before_the_server_takes_over(
     assert address in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("host", "open_to_all"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_pages_for_other_machines_say_that_there_is_no_login(
+    host: str,
+    open_to_all: bool,
+    lab: Lab,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(os, "execve", lambda *arguments: None)
+    ui(lab, host=host, port=free_port())
+    assert ("no login" in capsys.readouterr().out) is open_to_all
+
+
 def test_a_server_is_only_named(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

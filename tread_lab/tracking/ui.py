@@ -48,6 +48,8 @@ def ui(lab: Lab, *, host: str = "127.0.0.1", port: int = 5000) -> None:
         return
     command = ui_command(lab, host=host, port=port)
     print(f"MLflow with the runs of {shown(uri)}; Ctrl-C ends it")
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        print("no login: whoever reaches this machine can read and change them")
     print(f"  http://{host}:{port}/{_runs_page(uri)}", flush=True)
     os.execve(command[0], command, {**os.environ, **QUIET})
 
