@@ -112,10 +112,14 @@ class RunFolder:
 
     def spec(self) -> RunSpec:
         body = self._spec_body()
-        if body is None:
+        try:
+            tree = yaml.safe_load(body) if body else None
+        except yaml.YAMLError:
+            tree = None
+        if tree is None:
             lost = "the command that made the run writes it again"
             raise UserError(f"run {self.name} has no readable spec.yaml in {self.path}; {lost}")
-        return decode(RunSpec, yaml.safe_load(body))
+        return decode(RunSpec, tree)
 
     def _spec_body(self) -> str | None:
         """The text of the spec, or nothing if it is absent or damaged."""
