@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
-from tread_lab import config, screen
+from tread_lab import screen
 from tread_lab.records.layout import Lab, RunFolder
 from tread_lab.records.parents import with_parents
 from tread_lab.spec.decode import decode, encode
@@ -23,6 +23,7 @@ INTERRUPTED = 130
 
 def sweep(options: Namespace) -> int:
     """Plan a sweep, run what is not done, draw and rank."""
+    from tread_lab import config
     from tread_lab.engine import device as devices
     from tread_lab.sweep import plan as plans
     from tread_lab.sweep.estimate import estimate
@@ -118,6 +119,7 @@ def _conclude(options: Namespace, lab: Lab, name: str, *, changed: bool) -> int:
 
 def train(options: Namespace) -> int:
     """Train one run and measure it as its experiment says."""
+    from tread_lab import config
     from tread_lab.sweep.execute import InlineExecutor, Interrupted
     from tread_lab.sweep.family import with_ancestors
     from tread_lab.sweep.preflight import preflight
@@ -265,6 +267,7 @@ def recommend(options: Namespace) -> int:
 
 def cost(options: Namespace) -> int:
     """Exact cost of a model under its routes; nothing is built."""
+    from tread_lab import config
     from tread_lab.engine import cost as costs
 
     name = options.experiment or ("b2_imagenet256" if options.model else "tiny")

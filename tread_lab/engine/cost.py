@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,12 +92,37 @@ class Cost:
 
 
 def cost(spec: RunSpec, *, learn_sigma: bool = False, attention: bool = True) -> Cost:
-    """The cost of `spec`.
+    """The cost of `spec`; specs that differ in nothing that costs share one answer.
 
     Args:
         learn_sigma: twice the output channels, as in the original DiT.
         attention: count the 2 n^2 d of attention, which some papers leave out.
     """
+    return _cost(_Priced(spec, learn_sigma, attention))
+
+
+class _Priced:
+    """A spec by what its cost depends on: neither the seed nor the learning rate has a price."""
+
+    def __init__(self, spec: RunSpec, learn_sigma: bool, attention: bool) -> None:
+        self.spec, self.learn_sigma, self.attention = spec, learn_sigma, attention
+        train, routed = spec.train, spec.routed_steps
+        self._key = (
+            *(spec.model, spec.data, spec.routes, spec.bypass, spec.loss, spec.repa),
+            *(train.steps, train.batch, routed, spec.precision, spec.execution.micro_batch),
+            *(learn_sigma, attention),
+        )
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Priced) and self._key == other._key
+
+
+@functools.lru_cache(maxsize=4096)
+def _cost(priced: _Priced) -> Cost:
+    spec, learn_sigma, attention = priced.spec, priced.learn_sigma, priced.attention
     c_out = spec.data.channels * (2 if learn_sigma else 1)
     tokens = tokens_per_block(spec)
     low = HALF if spec.precision in ("bf16", "fp16") else FP32

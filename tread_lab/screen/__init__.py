@@ -1,16 +1,28 @@
 """What people see in the terminal: the plan, live progress, rankings and states."""
 
-from tread_lab.screen.console import metrics_line, say, show_pairs
-from tread_lab.screen.plan import show_plan
-from tread_lab.screen.progress import progress, run_progress
-from tread_lab.screen.ranking import show_places, show_ranking
-from tread_lab.screen.states import (
-    show_lab,
-    show_run,
-    show_sweep,
-    show_unfinished,
-    watch_sweep,
-)
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tread_lab.screen.console import metrics_line, say, show_pairs
+    from tread_lab.screen.plan import show_plan
+    from tread_lab.screen.progress import progress, run_progress
+    from tread_lab.screen.ranking import show_places, show_ranking
+    from tread_lab.screen.states import (
+        show_lab,
+        show_run,
+        show_sweep,
+        show_unfinished,
+        watch_sweep,
+    )
+
+_PARTS = {
+    "console": ("metrics_line", "say", "show_pairs"),
+    "plan": ("show_plan",),
+    "progress": ("progress", "run_progress"),
+    "ranking": ("show_places", "show_ranking"),
+    "states": ("show_lab", "show_run", "show_sweep", "show_unfinished", "watch_sweep"),
+}
 
 __all__ = [
     "metrics_line",
@@ -27,3 +39,11 @@ __all__ = [
     "show_unfinished",
     "watch_sweep",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """A part is imported when it is used: `status` needs neither torch nor pandas."""
+    for part, names in _PARTS.items():
+        if name in names:
+            return getattr(importlib.import_module(f"tread_lab.screen.{part}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from rich.console import RenderableType
 from rich.live import Live
@@ -13,19 +13,19 @@ from rich.table import Table
 
 from tread_lab.records import names
 from tread_lab.records.layout import TERMINAL, Lab, RunFolder
+from tread_lab.records.planned import Tree, count_states, planned_runs
 from tread_lab.records.standing import Standing, standing
 from tread_lab.screen.console import ROWS, out, say, show_pairs
 from tread_lab.screen.words import counts_text, duration, run_label
+from tread_lab.spec.decode import decode
 from tread_lab.spec.run import RunSpec
-from tread_lab.sweep.plan import Plan, load_plan
-from tread_lab.sweep.trial import is_complete
 
 _EVERY = 2.0  # seconds between two looks
 
 
 def show_lab(lab: Lab, *, as_json: bool) -> None:
     """Every sweep with its states."""
-    rows = {name: _states(lab, load_plan(lab.sweep(name))) for name in lab.sweeps()}
+    rows = {name: count_states(lab, planned_runs(lab.sweep(name))) for name in lab.sweeps()}
     if as_json:
         print(json.dumps(rows, indent=1))
         return
@@ -40,30 +40,30 @@ def show_lab(lab: Lab, *, as_json: bool) -> None:
 
 def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
     """The runs of a sweep and where they stand."""
-    plan = load_plan(lab.sweep(name))
+    runs = planned_runs(lab.sweep(name))
     if as_json:
-        rows = [standing(lab.run_of(task.spec)).tree() for task in plan.tasks]
+        rows = [standing(lab.run(run)).tree() for run in runs]
         print(json.dumps(rows, indent=1))
         return
-    say(f"{name}: {counts_text(_states(lab, plan))}")
-    out.print(_table(lab, plan))
-    if len(plan.tasks) > ROWS:
-        say(f"... and {len(plan.tasks) - ROWS} more")
+    say(f"{name}: {counts_text(count_states(lab, runs))}")
+    out.print(_table(lab, runs))
+    if len(runs) > ROWS:
+        say(f"... and {len(runs) - ROWS} more")
 
 
 def watch_sweep(lab: Lab, name: str) -> None:
     """The same until every run has ended: a live table, or a line at every change in a log."""
-    plan = load_plan(lab.sweep(name))
+    runs = planned_runs(lab.sweep(name))
     if not out.is_terminal:
-        _until_ended(lab, plan, _changes(name))
+        _until_ended(lab, runs, _changes(name))
         return
     with Live(console=out, refresh_per_second=4) as live:
-        _until_ended(lab, plan, lambda states: live.update(_page(lab, plan, states)))
+        _until_ended(lab, runs, lambda states: live.update(_page(lab, name, runs, states)))
 
 
-def _until_ended(lab: Lab, plan: Plan, show: Callable[[Counter[str]], None]) -> None:
+def _until_ended(lab: Lab, runs: Mapping[str, Tree], show: Callable[[Counter[str]], None]) -> None:
     while True:
-        states = _states(lab, plan)
+        states = count_states(lab, runs)
         show(states)
         if all(state in TERMINAL for state in states):
             return
@@ -83,23 +83,22 @@ def _changes(name: str) -> Callable[[Counter[str]], None]:
     return show
 
 
-def _page(lab: Lab, plan: Plan, states: Counter[str]) -> RenderableType:
-    table = _table(lab, plan, most=max(out.height - 6, 5))
-    table.title, table.title_justify = f"{plan.name}: {counts_text(states)}", "left"
+def _page(lab: Lab, name: str, runs: Mapping[str, Tree], states: Counter[str]) -> RenderableType:
+    table = _table(lab, runs, most=max(out.height - 6, 5))
+    table.title, table.title_justify = f"{name}: {counts_text(states)}", "left"
     return table
 
 
-def _table(lab: Lab, plan: Plan, most: int = ROWS) -> Table:
+def _table(lab: Lab, runs: Mapping[str, Tree], most: int = ROWS) -> Table:
     """A row a run, as many as there is room for; what has to be looked at comes first then."""
-    tasks = {lab.run_of(task.spec).name: task.spec for task in plan.tasks}
-    found = [standing(lab.run(run)) for run in list(tasks)[: 4 * most]]
+    found = [standing(lab.run(run)) for run in list(runs)[: 4 * most]]
     if len(found) > most:
         order = ("running", "failed", "diverged", "interrupted", "pending", "stopped", "completed")
         found.sort(key=lambda s: order.index(s.state))
     columns = ("run", "route", "rate", "seed", "state", "step", "attempts", "last progress", "why")
     table = Table(*columns, box=None)
     for stands in found[:most]:
-        table.add_row(*_row(stands, tasks[stands.run]))
+        table.add_row(*_row(stands, decode(RunSpec, runs[stands.run])))
     return table
 
 
@@ -115,6 +114,9 @@ def _row(stands: Standing, spec: RunSpec) -> list[str]:
 
 def show_unfinished(lab: Lab, name: str) -> bool:
     """Say which runs of a sweep failed or lack measurements, and what to do; whether any does."""
+    from tread_lab.sweep.plan import load_plan
+    from tread_lab.sweep.trial import is_complete
+
     tasks = load_plan(lab.sweep(name)).tasks
     failed = [s for t in tasks if (s := standing(lab.run_of(t.spec))).state == "failed"]
     lacking = [lab.run_of(task.spec) for task in tasks if not is_complete(lab, task)]
@@ -146,7 +148,3 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
     pairs += [(k, f"{v:.6g}") for e in measured for k, v in e.get("metrics", {}).items()]
     pairs += [(k, f"{v:.6g}") for k, v in result.get("metrics", {}).items()]
     show_pairs([*pairs, ("folder", str(folder.path))])
-
-
-def _states(lab: Lab, plan: Plan) -> Counter[str]:
-    return Counter(lab.run_of(task.spec).state() for task in plan.tasks)

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tread_lab.spec.cell import Cell, CellNames, has_computed, labelled
-from tread_lab.spec.decode import decode, decode_field
 from tread_lab.spec.fields import with_fields
-from tread_lab.spec.known import is_field
 from tread_lab.spec.run import RunSpec
+from tread_lab.spec.shared import SharedParts
 from tread_lab.spec.signature import signature
 from tread_lab.spec.then import run_of
-
-_ABSENT = object()
 
 
 @dataclass(frozen=True)
@@ -50,13 +47,13 @@ class Trials:
         self.base, self.baseline = base, baseline
         self._computes = {name for name, value in base.items() if has_computed(value)}
         self._relative = has_computed(baseline)
-        self._parts: dict[Any, Any] = {}
+        self._shared = SharedParts(base)
         self._runs: dict[Any, tuple[RunSpec, str]] = {}
 
     def setting(self, names: CellNames, cell: Cell) -> Setting:
         """The cell of `names` and its tree with every `=expression` computed."""
         tree = {
-            name: value if self._is_base(name, value) else names.settled(value)
+            name: value if self._is_settled(name, value) else names.settled(value)
             for name, value in names.tree.items()
         }
         return Setting({key: names.settled(value) for key, value in cell.items()}, tree)
@@ -80,28 +77,14 @@ class Trials:
             Trial("trial", label, seed, spec, name, against),
         )
 
-    def _is_base(self, name: str, value: Any) -> bool:
-        return value is self.base.get(name, _ABSENT) and name not in self._computes
+    def _is_settled(self, name: str, value: Any) -> bool:
+        return self._shared.is_base(name, value) and name not in self._computes
 
     def _run(self, tree: Mapping[str, Any], path: str = "") -> tuple[RunSpec, str]:
         """The run of a tree and its signature."""
-        key = tuple((n, id(v)) if self._is_base(n, v) else (n, repr(v)) for n, v in tree.items())
+        key = self._shared.key(tree)
         found = self._runs.get(key)
         if found is None:
-            spec = self._decoded(tree, path)
+            spec = run_of(tree, path) if "then" in tree else self._shared.run(tree, path)
             found = self._runs[key] = spec, signature(spec)
         return found
-
-    def _decoded(self, tree: Mapping[str, Any], path: str) -> RunSpec:
-        if "then" in tree:
-            return run_of(tree, path)
-        return decode(RunSpec, {n: self._part(n, v) for n, v in tree.items()}, path)
-
-    def _part(self, name: str, value: Any) -> Any:
-        """One field of a run, decoded once for all trees that have it."""
-        if not is_field(name):
-            return value
-        key = name if self._is_base(name, value) else (name, repr(value))
-        if key not in self._parts:
-            self._parts[key] = decode_field(RunSpec, name, value)
-        return self._parts[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -10,21 +11,20 @@ from functools import cached_property
 from typing import Any
 
 from tread_lab.engine.cost import cost
-from tread_lab.records.durable import write_json
+from tread_lab.records.durable import write_text
 from tread_lab.records.layout import Lab, SweepFolder
+from tread_lab.records.planned import FORMAT, stored_tree
 from tread_lab.spec.cell import Cell
-from tread_lab.spec.decode import decode, encode
+from tread_lab.spec.decode import encode
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import EvaluationSpec, decode_evaluations
 from tread_lab.spec.expansion import Hole, Trial, expand
-from tread_lab.spec.run import RunSpec
 from tread_lab.spec.search import SearchSpec
+from tread_lab.spec.shared import SharedParts
 from tread_lab.spec.sweep import Experiment, SweepSpec
 from tread_lab.sweep.family import with_ancestors
 from tread_lab.sweep.objective import objectives_of
 from tread_lab.sweep.trial import Task, is_complete
-
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def store_plan(folder: SweepFolder, plan: Plan) -> None:
     """Write the plan, once."""
     check_plan(folder, plan)
     if not folder.plan_path.exists():
-        write_json(folder.plan_path, {**to_tree(plan), "created": time.time()})
+        write_text(folder.plan_path, plan_text({**to_tree(plan), "created": time.time()}))
 
 
 def check_plan(folder: SweepFolder, plan: Plan) -> None:
@@ -168,11 +168,10 @@ def check_plan(folder: SweepFolder, plan: Plan) -> None:
 
 def load_plan(folder: SweepFolder) -> Plan:
     """The plan that was stored."""
-    tree = folder.read_plan()
-    if tree is None or tree.get("format") != FORMAT:
-        raise UserError(f"{folder.plan_path} is not a plan of this version")
+    tree = stored_tree(folder)
+    decoded = SharedParts().run
     trials = [
-        Trial(t["role"], t["cell"], t["seed"], decode(RunSpec, t["spec"]), t["run"], t["baseline"])
+        Trial(t["role"], t["cell"], t["seed"], decoded(t["spec"]), t["run"], t["baseline"])
         for t in tree["trials"]
     ]
     asked = [{e["kind"]: {k: v for k, v in e.items() if k != "kind"}} for e in tree["evaluate"]]
@@ -206,6 +205,14 @@ def to_tree(plan: Plan) -> dict[str, Any]:
         "search": None if plan.search is None else _search_tree(plan.search),
         "trials": encode(plan.trials),
     }
+
+
+def plan_text(tree: dict[str, Any]) -> str:
+    """The JSON of a plan with one trial a line, so that large ones are read and compared easily."""
+    lines = {key: json.dumps(value) for key, value in tree.items() if key != "trials"}
+    trials = ",\n  ".join(map(json.dumps, tree["trials"]))
+    lines["trials"] = f"[\n  {trials}\n ]" if trials else "[]"
+    return "{\n" + ",\n".join(f' "{key}": {text}' for key, text in lines.items()) + "\n}\n"
 
 
 def _search_tree(searched: Searched) -> dict[str, Any]:
