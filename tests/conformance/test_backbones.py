@@ -17,6 +17,7 @@ from tread_lab import draws
 from tread_lab.backbones import build_backbone
 from tread_lab.backbones.dit import DiT
 from tread_lab.engine.assemble import fresh_network
+from tread_lab.engine.cost import cost
 from tread_lab.routing import Leg, draw_plan
 from tread_lab.spec import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
 
@@ -35,7 +36,7 @@ PAIRS = [
     (model, selection)
     for model in MODELS
     for selection in SELECTIONS
-    if selection == "rows" or model not in ("rwkv", "mamba")
+    if selection == "rows" or not decode(ModelSpec, MODELS[model]).scans
 ]
 
 
@@ -151,6 +152,10 @@ class TestBackbone:
         dense, routed = perturbed(spec.dense()), network
         shapes = {n: t.shape for n, t in dense.state_dict().items()}
         assert {n: t.shape for n, t in routed.state_dict().items()} == shapes
+
+    def test_its_cost_counts_its_parameters(self, spec: RunSpec, network: DiT) -> None:
+        trained = sum(p.numel() for p in network.parameters() if p.requires_grad)
+        assert cost(spec).parameters == trained
 
     def test_state_dicts_interchange(self, spec: RunSpec, network: DiT, leg: Leg) -> None:
         dense = build_backbone(spec.dense())

@@ -108,7 +108,6 @@ def test_a_click_opens_a_cell_and_shift_compares(placed: Lab, page: Page, shoot:
         page.wait("[...document.images].every((image) => image.naturalWidth > 0)")
         assert "routes" in page.text("#panel .differences")
         assert "2\u21928 at 0.5" in page.text("#panel .differences")
-        shoot(page, "dashboard_cell")
         page.click("#panel details:last-of-type summary")
         assert "rate: 0.5" in page.text("#panel pre.spec")
         page.js("scrollTo(0, 0)")

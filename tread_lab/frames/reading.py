@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.layout import Lab, RunFolder, SweepFolder
+from tread_lab.records.layout import EvaluationFolder, Lab, RunFolder, SweepFolder
+from tread_lab.records.names import parameters
+from tread_lab.spec.decode import decode_field
 from tread_lab.spec.errors import UserError
+from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
 
 _Stamp = tuple[int, int]  # of result.json and of the folder of evaluations, in nanoseconds
@@ -35,10 +38,25 @@ class Memory:
         records: by run, with the stamp of its folder; only runs that have ended and whose
             evaluations are whole.
         parameters: by run, `names.parameters` of its spec.
+        parts: fields of specs, each decoded once for all runs that have it.
     """
 
     records: dict[str, tuple[_Stamp, Record]] = field(default_factory=dict)
     parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    parts: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    def parameters_of(self, run: str, tree: dict[str, Any]) -> dict[str, Any]:
+        """The parameters of a run with the spec `tree`, as a plan holds it."""
+        if run not in self.parameters:
+            spec = RunSpec(**{name: self._part(name, value) for name, value in tree.items()})
+            self.parameters[run] = parameters(spec)
+        return self.parameters[run]
+
+    def _part(self, name: str, value: Any) -> Any:
+        key = name, repr(value)
+        if key not in self.parts:
+            self.parts[key] = decode_field(RunSpec, name, value)
+        return self.parts[key]
 
 
 def read_plan(lab: Lab, sweep: str | SweepFolder) -> dict[str, Any]:
@@ -92,19 +110,21 @@ def _record(run: RunFolder, planned: list[str]) -> Record:
     state, reason, steps = str(result["state"]), str(result.get("reason", "")), result.get("step")
     if state != "completed":
         return Record(state, reason, steps)
-    trees = {folder.path: folder.read() for folder in run.evaluations()}
-    done = {path: tree for path, tree in trees.items() if tree is not None}
-    kinds = {path: tree["spec"].get("kind") for path, tree in done.items()}
+    folder = run.path / "evaluations"
+    names = sorted(os.listdir(folder)) if folder.is_dir() else []  # noqa: PTH208 - called often
     place = {name: number for number, name in enumerate(planned)}
-    order = sorted(done, key=lambda path: place.get(path.name, len(place)))
+    names.sort(key=lambda name: place.get(name, len(place)))
+    trees = {name: EvaluationFolder(folder / name).read() for name in names}
+    done = {name: tree for name, tree in trees.items() if tree is not None}
+    held = [name for name, tree in done.items() if tree["spec"].get("kind") == "heldout_loss"]
     return Record(
         state,
         reason,
         steps,
         costs=_costs(result),
-        evaluations={path.name: done[path] for path in order},
-        losses={p.name: p / "losses.npz" for p, kind in kinds.items() if kind == "heldout_loss"},
-        folders=sum(1 for _ in run.path.glob("evaluations/*")),
+        evaluations=done,
+        losses={name: folder / name / "losses.npz" for name in held},
+        folders=len(names),
     )
 
 

@@ -13,10 +13,7 @@ from tread_lab.frames.reading import Memory, Record, numbers, read_plan, read_re
 from tread_lab.frames.settings import differences, flat
 from tread_lab.gaps import recorded_gaps
 from tread_lab.records.layout import Lab, SweepFolder
-from tread_lab.records.names import parameters
-from tread_lab.spec.decode import decode
 from tread_lab.spec.errors import UserError
-from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
 
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
@@ -115,10 +112,7 @@ def _row(
         for sig, tree in record.evaluations.items()
         for metric, value in numbers(tree).items()
     }
-    known = memory.parameters.get(trial["run"])
-    if known is None:
-        known = parameters(decode(RunSpec, trial["spec"]))
-        memory.parameters[trial["run"]] = known
+    known = memory.parameters_of(trial["run"], trial["spec"])
     role = trial["role"]
     return {
         "run": trial["run"],

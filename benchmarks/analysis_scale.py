@@ -1,0 +1,129 @@
+"""How long reading results takes: a sweep of 10,000 runs as frames, heatmap and page in a browser.
+
+    python benchmarks/analysis_scale.py                  # makes the lab, measures, removes it
+    python benchmarks/analysis_scale.py --lab /tmp/scale # keeps it for the next time
+
+Runs are written by `tests.synthetic`: 78 placements at 3 rates, over and over with other seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from analysis.route_grid import draw_route_grid, route_grid
+from analysis.style import figure, show
+from dashboards.app import DashboardServer
+from tests.browser import browser, find_chromium
+from tests.synthetic import Synthetic, write_sweep
+from tread_lab.frames import cells_frame, trials_frame
+from tread_lab.records.layout import Lab
+
+PLACES = tuple((i, j) for i in range(12) for j in range(i, 12))
+RATES = (0.25, 0.5, 0.75)
+FIRST_PAINT = "document.querySelectorAll('#grid g.cell').length > 0"
+NUMBERS = "document.querySelectorAll('#grid g.cell[data-value]').length > 0"
+
+
+def make_lab(root: Path, runs: int) -> Lab:
+    """A finished sweep of about `runs` runs; nothing is synced, it is no record to keep."""
+    seeds = range(max(1, round(runs / (len(PLACES) * len(RATES) + 1))))
+    sweep = Synthetic(
+        name="scale", routes=PLACES, rates=RATES, seeds=seeds, history=False, similarity=False
+    )
+    fsync, os.fsync = os.fsync, lambda _: None
+    try:
+        return write_sweep(root, sweep)
+    finally:
+        os.fsync = fsync
+
+
+def timed(say: str, work: Callable[[], Any]) -> Any:
+    """Wall seconds, and CPU seconds of this process: on a busy machine the first says little."""
+    started, busy = time.perf_counter(), time.process_time()
+    result = work()
+    wall, cpu = time.perf_counter() - started, time.process_time() - busy
+    print(f"{say:52} {wall:7.2f} s {cpu:7.2f} s CPU", flush=True)
+    return result
+
+
+def import_seconds() -> None:
+    """Every module of the analysis, in a fresh interpreter."""
+    modules = [p.stem for p in (Path(__file__).parents[1] / "analysis").glob("*.py")]
+    code = "; ".join(f"import analysis.{m}" for m in modules if m != "__init__")
+    command = [sys.executable, "-c", code]
+    timed("import of all of analysis", lambda: subprocess.run(command, check=True))
+
+
+def frames(lab: Lab) -> None:
+    """What a notebook does first."""
+    frame = timed("trials_frame", lambda: trials_frame(lab, "scale"))
+    print(f"  {len(frame)} trials, {len(frame.columns)} columns")
+    timed("cells_frame", lambda: cells_frame(frame))
+
+    def heatmap() -> None:
+        fig, (ax,) = figure()
+        draw_route_grid(route_grid(frame[(frame["rate"] == 0.5) | frame["rate"].isna()]), ax)
+        show(fig)
+
+    timed("heatmap, drawn", heatmap)
+
+
+def dashboard(lab: Lab) -> None:
+    """What somebody waits for in front of the page."""
+    server = DashboardServer(lab, "127.0.0.1", 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with browser() as page:
+        page.open("about:blank#ready")
+
+        def opened(until: str) -> Callable[[], None]:
+            def work() -> None:
+                page.call("Page.navigate", url=f"{server.url}#sweep=scale")
+                page.wait(until, 120)
+
+            return work
+
+        timed("dashboard: first paint of the map, fresh server", opened(FIRST_PAINT))
+        timed("dashboard: numbers in the map", lambda: page.wait(NUMBERS, 120))
+        page.call("Page.navigate", url="about:blank#again")
+        timed("dashboard: opened again", opened(NUMBERS))
+        timed(
+            "dashboard: a click until the cell is open",
+            lambda: (
+                page.click("#grid g.cell"),
+                page.wait("document.querySelector('#panel h2')", 60),
+            ),
+        )
+    server.shutdown()
+
+
+def main() -> None:
+    """Make the lab where there is none, then measure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--lab", type=Path, help="where to keep the lab; else it is removed")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="scale-") as folder:
+        lab = Lab(options.lab or Path(folder))
+        if not lab.sweep("scale").plan_path.exists():
+            timed(f"making {options.runs} runs", lambda: make_lab(lab.root, options.runs))
+        import_seconds()
+        frames(lab)
+        if find_chromium() is None:
+            print("no Chromium: the dashboard is not measured")
+        else:
+            dashboard(lab)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""What the documentation names is there: commands parse, sweeps load, pictures are used."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from analysis.paper_tables import all_published
+from tests.docs.pages import DOCS, PAGES, ROOT, Block, blocks, commands
+from tread_lab import config
+from tread_lab.cli import parse
+
+COMMANDS = [
+    (page.name, line)
+    for page in PAGES
+    for block in blocks(page)
+    if not block.language and not block.text.startswith("tread_lab/")  # the README's tree
+    for line in commands(block.text)
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "line"), [c for c in COMMANDS if c[1].startswith("tread-lab ")], ids=str
+)
+def test_a_command_parses(page: str, line: str) -> None:
+    options = parse(shlex.split(line.removeprefix("tread-lab ")))
+    if options.command == "sweep" and options.file in {p.name for p in ROOT.glob("sweeps/*")}:
+        config.load_sweep(options.file, [o for o in options.overrides if ".yaml" not in o])
+
+
+def test_other_commands_are_known_programs() -> None:
+    known = {"make", "source", "export", "ray", "docker", "pip", "python", "jupyter", "tread-lab"}
+    assert {line.split()[0] for _, line in COMMANDS} <= known
+
+
+def test_targets_of_make_are_there() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    told = {line for _, line in COMMANDS if line.startswith("make ")}
+    told |= {found for page in PAGES for found in re.findall(r"`(make \w+)`", page.read_text())}
+    for line in told:
+        assert re.search(rf"^{line.split()[1]}:", makefile, re.M), line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_whole_sweep_files_load(page: Path, in_folder: Path) -> None:
+    for block in blocks(page):
+        named = re.match(r"# (\w+\.yaml)\n", block.text)
+        if block.language == "yaml" and named:
+            Path(named[1]).write_text(block.text)
+            config.load_sweep(named[1])
+
+
+def test_the_index_names_every_page() -> None:
+    index = (DOCS / "README.md").read_text()
+    for page in DOCS.glob("*.md"):
+        assert page.name == "README.md" or f"({page.name})" in index, page.name
+
+
+def test_every_picture_is_used_and_small() -> None:
+    text = "".join(page.read_text() for page in PAGES)
+    for picture in (DOCS / "pictures").iterdir():
+        assert f"pictures/{picture.name}" in text, picture.name
+        assert picture.stat().st_size < 200_000, picture.name
+
+
+def test_published_numbers_are_those_in_the_code() -> None:
+    page = DOCS / "published.md"
+    told = "python -m analysis.paper_tables > docs/published.md"
+    assert page.read_text(encoding="utf-8") == all_published(), f"run: {told}"
+
+
+def test_a_block_of_commands_is_read_as_a_shell_does() -> None:
+    block = Block("", "", "# remark\ntread-lab sweep a.yaml \\\n  seeds=[0]   # why\n")
+    assert commands(block.text) == ["tread-lab sweep a.yaml    seeds=[0]"]

@@ -1,0 +1,117 @@
+"""The recipes work as they stand: their files are written, their commands run."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS, ROOT, Block, commands, section
+from tests.tracking.test_ui import free_port
+from tread_lab.frames import trials_frame
+from tread_lab.records.layout import Lab
+
+pytestmark = pytest.mark.slow
+
+PAGE = DOCS / "recipes.md"
+PROGRAM = {
+    "tread-lab": [sys.executable, "-c", "from tread_lab.cli import run; run()"],
+    "python": [sys.executable],
+}
+
+
+def write(blocks: Sequence[Block], folder: Path) -> None:
+    """Write the files of a recipe; a diff replaces the lines with `-`, which stand there once."""
+    for block in blocks:
+        path = folder / block.title
+        if block.title and block.language != "diff":
+            path.write_text(block.text)
+        elif block.title:
+            text = path.read_text()
+            for old, new in changes(block.text):
+                assert text.count(old) == 1, (block.title, old)
+                text = text.replace(old, new)
+            path.write_text(text)
+
+
+def changes(diff: str) -> list[tuple[str, str]]:
+    """(lines that go, lines that come), one for every run of `-` followed by `+`."""
+    found: list[tuple[str, str]] = []
+    for line in diff.splitlines():
+        mark, rest = line[0], line[1:] + "\n"
+        if mark == "-" and (not found or found[-1][1]):
+            found.append(("", ""))
+        old, new = found[-1]
+        found[-1] = (old + rest, new) if mark == "-" else (old, new + rest)
+    return found
+
+
+def run(line: str, folder: Path, *more: str, **variables: str) -> str:
+    program, *arguments = shlex.split(line)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **variables}
+    command = [*PROGRAM[program], *arguments, *more]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{line}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def test_my_own_data(tmp_path: Path) -> None:
+    blocks = section(PAGE, "My own data")
+    write(blocks, tmp_path)
+    made, train, sweep = (line for b in blocks if not b.language for line in commands(b.text))
+    run(made, tmp_path)
+    assert "completed" in run(train, tmp_path)
+    run(sweep, tmp_path, "--executor", "inline", "--no-mlflow", "train.steps=10")
+    frame = trials_frame(Lab(tmp_path / "lab"), "my_rates")
+    assert (frame["state"] == "completed").all() and frame["gap/heldout"].notna().sum() >= 3
+
+
+def test_my_own_backbone(tmp_path: Path) -> None:
+    for name in ("tread_lab", "analysis", "dashboards", "experiments", "sweeps", "tests"):
+        ignored = shutil.ignore_patterns("__pycache__", "notebooks")
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    blocks = section(PAGE, "My own backbone")
+    write(blocks, tmp_path)
+    told = [line for b in blocks if not b.language for line in commands(b.text)]
+    assert len(told) == 3
+    outs = [run(line, tmp_path, PYTHONPATH=str(tmp_path)) for line in told]
+    assert "passed" in outs[0] or "..." in outs[0]
+    assert "speed-up" in outs[1] and "completed" in outs[2]
+
+
+def test_my_own_cluster(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The head that the recipe starts, with a port of its own; a sweep joins it by its address."""
+    lines = [line for b in section(PAGE, "My own cluster") for line in commands(b.text)]
+    head = next(line for line in lines if line.startswith("ray start --head"))
+    sweep = next(line for line in lines if line.startswith("tread-lab sweep"))
+    port = free_port()
+    started = shlex.split(head.replace("6379", str(port)))
+    short = Path("/tmp") / f"ray-{os.getpid()}"  # a socket's path has to be short
+    home = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    ray = [sys.executable, "-m", "ray.scripts.scripts", *started[1:], "--block"]
+    process = subprocess.Popen(
+        [*ray, "--include-dashboard=false", "--temp-dir", str(short)],
+        env=home,
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        small = "model={depth: 4, width: 16, heads: 2}", "train.steps=10", "evaluate=[]"
+        line = sweep.replace("/shared/lab", str(tmp_path / "lab"))
+        address = f"127.0.0.1:{port}"
+        axes = ("axes.route={start: 0, end: 1}", "where=[]", "--no-mlflow")
+        run(line, tmp_path, *small, *axes, HOME=str(tmp_path), RAY_ADDRESS=address)
+    finally:
+        process.terminate()
+        process.wait(30)
+        shutil.rmtree(short, ignore_errors=True)
+    frame = trials_frame(Lab(tmp_path / "lab"), "route_placement")
+    assert len(frame) == 2 and (frame["state"] == "completed").all()
