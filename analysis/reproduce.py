@@ -46,8 +46,14 @@ def sweep_file(plan: dict[str, Any]) -> str:
         "evaluate": [_evaluation(dict(spec)) for spec in plan["evaluate"]],
     }
     file = {k: v for k, v in file.items() if k in KEPT_EMPTY or v not in (None, {}, [], "")}
+    earlier = len(plan["sweep"].get("earlier", []))
+    note = (
+        f"# Extends {earlier} earlier files, whose trials are not repeated here.\n"
+        if earlier
+        else ""
+    )
     first = [k for k in ("question", "experiment", "fixed") if k in file]
-    return yaml.safe_dump(
+    return note + yaml.safe_dump(
         {k: file[k] for k in (*first, *file)}, sort_keys=False, default_flow_style=None, width=96
     )
 

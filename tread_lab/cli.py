@@ -125,6 +125,9 @@ def _sweep(command: argparse.ArgumentParser) -> None:
     _overrides(command)
     command.add_argument("--name", help="name of the sweep; the file's where absent")
     command.add_argument("--plan", action="store_true", help="print the plan and stop")
+    command.add_argument(
+        "--extend", action="store_true", help="add what is new in the file to the stored plan"
+    )
     command.add_argument("--no-mlflow", action="store_true", help="records only; `sync` adds them")
     command.add_argument(
         "--retry-failed",

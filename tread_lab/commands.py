@@ -27,8 +27,10 @@ def sweep(options: Namespace) -> int:
     from tread_lab.engine import device as devices
     from tread_lab.sweep import plan as plans
     from tread_lab.sweep.estimate import estimate
+    from tread_lab.sweep.extension import settled
     from tread_lab.sweep.outlook import coming_tasks
     from tread_lab.sweep.preflight import check_arithmetic
+    from tread_lab.sweep.priced import priced_tree
 
     name, spec, experiment = config.load_sweep(options.file, options.overrides)
     device = devices.pick(options.device)
@@ -36,18 +38,32 @@ def sweep(options: Namespace) -> int:
     spec, experiment = (_with_parents(part, lab) for part in (spec, experiment))
     plan = plans.make_plan(options.name or name, spec, experiment, devices.facts(device))
     if options.json and options.plan:
-        print(json.dumps(plans.to_tree(plan)))
+        print(plans.plan_text(priced_tree(plan)), end="")
         return 0
-    plans.check_plan(lab.sweep(plan.name), plan)
+    plan = settled(lab.sweep(plan.name), plan, extend=options.extend)
     check_arithmetic(plan.possible_tasks, device)
     lanes = _lanes(options)
     if options.retry_failed is not None:
         _retry_failed(options, lab, plan)
     coming = coming_tasks(plan, lab)
+    extends = _say_extension(lab, plan) if options.extend else False
     screen.show_plan(plan, lab, estimate(coming, lanes=lanes, device=options.device), lanes)
     if options.plan:
         return 0
-    return _drive(options, lab, plan, lanes)
+    return _drive(options, lab, plan, lanes, redraw=extends)
+
+
+def _say_extension(lab: Lab, plan: Any) -> bool:
+    """Say what is added to the stored plan; whether anything is."""
+    from tread_lab.sweep.extension import what_is_added
+    from tread_lab.sweep.plan import load_plan
+
+    folder = lab.sweep(plan.name)
+    if not folder.plan_path.exists():
+        return False
+    before = load_plan(folder)
+    screen.say(f"{plan.name}: {what_is_added(before, plan)}")
+    return bool(plan.versions != before.versions)
 
 
 def _retry_failed(options: Namespace, lab: Lab, plan: Any) -> None:
@@ -65,7 +81,7 @@ def _retry_failed(options: Namespace, lab: Lab, plan: Any) -> None:
                 take_up(lab, task)
 
 
-def _drive(options: Namespace, lab: Lab, plan: Any, lanes: int) -> int:
+def _drive(options: Namespace, lab: Lab, plan: Any, lanes: int, *, redraw: bool = False) -> int:
     from tread_lab.sweep.execute import Interrupted
     from tread_lab.sweep.outlook import coming_tasks
     from tread_lab.sweep.plan import store_plan
@@ -89,7 +105,7 @@ def _drive(options: Namespace, lab: Lab, plan: Any, lanes: int) -> int:
             raise
         except UserError as error:  # of some runs; the others are done
             mistake = error
-        code = _conclude(options, lab, plan.name, changed=bool(todo))
+        code = _conclude(options, lab, plan.name, changed=bool(todo) or redraw)
         if mistake is not None:
             raise mistake
         return code

@@ -247,6 +247,17 @@ class SweepFolder:
         """Be the only driver of this sweep; freed when the process ends."""
         return exclusive(self.path / ".claim", f"sweep {self.name}")
 
+    @property
+    def earlier_plans(self) -> list[Path]:
+        """The plans that were extended, the first one first."""
+        return sorted(self.path.glob("plans/[0-9]*.json"))
+
+    def keep_plan(self) -> None:
+        """Put a copy of the plan beside it, unless it is the last one that was kept."""
+        text, kept = self.plan_path.read_text(encoding="utf-8"), self.earlier_plans
+        if not kept or kept[-1].read_text(encoding="utf-8") != text:
+            write_text(self.path / "plans" / f"{len(kept) + 1:04d}.json", text)
+
     def read_plan(self) -> dict[str, Any] | None:
         """The plan with the trials that a search has asked for so far."""
         tree = self.read_stored_plan()

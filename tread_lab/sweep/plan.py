@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 import zlib
@@ -22,6 +23,7 @@ from tread_lab.spec.expansion import Hole, Trial, expand
 from tread_lab.spec.search import SearchSpec
 from tread_lab.spec.shared import SharedParts
 from tread_lab.spec.sweep import Experiment, SweepSpec
+from tread_lab.sweep.difference import difference
 from tread_lab.sweep.family import with_ancestors
 from tread_lab.sweep.objective import objectives_of
 from tread_lab.sweep.trial import Task, is_complete
@@ -64,6 +66,7 @@ class Plan:
     tree: dict[str, Any]
     duplicates: tuple[Hole, ...] = ()
     search: Searched | None = None
+    versions: tuple[str, ...] = ()
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
@@ -146,24 +149,55 @@ def _shared(searched: Searched) -> tuple[Trial, ...]:
 
 
 def store_plan(folder: SweepFolder, plan: Plan) -> None:
-    """Write the plan, once."""
-    check_plan(folder, plan)
-    if not folder.plan_path.exists():
-        write_text(folder.plan_path, plan_text({**to_tree(plan), "created": time.time()}))
+    """Write the plan, once; one that extends the stored plan replaces it, which is kept beside it.
+
+    Raises:
+        UserError: the sweep was planned before with other trials or evaluations.
+    """
+    before = folder.read_stored_plan()
+    now = time.time()
+    if before is None:
+        write_text(folder.plan_path, plan_text({**to_tree(plan), "created": now}))
+    elif list(plan.versions[:-1]) == versions(before):
+        folder.keep_plan()
+        times = {"created": before.get("created"), "extended": [*before.get("extended", []), now]}
+        write_text(folder.plan_path, plan_text({**to_tree(plan), **times}))
+    elif plan.versions != tuple(versions(before)):
+        check_plan(folder, plan)
 
 
 def check_plan(folder: SweepFolder, plan: Plan) -> None:
     """Refuse a different plan under the name of an earlier one.
 
     Raises:
-        UserError: the sweep was planned before with other trials or evaluations.
+        UserError: the sweep was planned before with other trials or evaluations; says which.
     """
     before = folder.read_stored_plan()
-    if before is not None and _identity(before) != _identity(to_tree(plan)):
-        raise UserError(
-            f"sweep {plan.name!r} was planned with other trials or evaluations in {folder.path};"
-            " give this one another --name"
-        )
+    if before is None or is_stored(before, plan) or version_of(plan) in versions(before):
+        return
+    raise UserError(
+        f"sweep {plan.name!r} was planned otherwise: {difference(before, to_tree(plan))};"
+        " --extend adds what is new, another --name keeps both"
+    )
+
+
+def is_stored(tree: dict[str, Any], plan: Plan) -> bool:
+    """Whether a stored tree is this plan: the same runs, compared and measured in the same way."""
+    return bool(_identity(tree) == _identity_of(plan))
+
+
+def version_of(plan: Plan) -> str:
+    """A short name of what a plan runs and measures."""
+    return _version(_identity_of(plan))
+
+
+def versions(tree: dict[str, Any]) -> list[str]:
+    """The versions of the sweep file that a stored plan was made from, one after another."""
+    return list(tree.get("versions") or [_version(_identity(tree))])
+
+
+def _version(identity: Any) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def load_plan(folder: SweepFolder) -> Plan:
@@ -184,6 +218,7 @@ def load_plan(folder: SweepFolder) -> Plan:
         duplicates=_holes(tree.get("duplicates", [])),
         evaluations=decode_evaluations(asked),
         tree=tree["sweep"],
+        versions=tuple(versions(tree)),
     )
 
 
@@ -199,6 +234,7 @@ def to_tree(plan: Plan) -> dict[str, Any]:
         "question": plan.question,
         "experiment": plan.experiment,
         "sweep": plan.tree,
+        **({"versions": list(plan.versions)} if plan.versions else {}),
         "holes": encode(plan.holes),
         "duplicates": encode(plan.duplicates),
         "evaluate": encode(plan.evaluations),
@@ -225,4 +261,11 @@ def _search_tree(searched: Searched) -> dict[str, Any]:
 
 def _identity(tree: dict[str, Any]) -> Any:
     """What must not change under one name: which runs, compared with what, measured how."""
-    return tree["evaluate"], tree.get("search"), [(t["run"], t["baseline"]) for t in tree["trials"]]
+    runs = [(t["run"], t["baseline"]) for t in tree["trials"]]
+    return tree["evaluate"], tree.get("search"), runs
+
+
+def _identity_of(plan: Plan) -> Any:
+    """The same of a plan in memory."""
+    search = None if plan.search is None else _search_tree(plan.search)
+    return encode(plan.evaluations), search, [(t.run, t.baseline) for t in plan.trials]
