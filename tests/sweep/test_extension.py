@@ -89,7 +89,7 @@ def test_afterwards_the_edited_file_and_the_first_one_are_both_the_extended_swee
         store_plan(folder, again)
     assert settled(folder, plan(OTHER), extend=True).trials == load_plan(folder).trials
     assert len(folder.earlier_plans) == 1
-    with pytest.raises(UserError, match="planned otherwise"):
+    with pytest.raises(UserError, match="planned with other settings"):
         settled(folder, plan({**FIRST, "seeds": [0, 1]}))
     more = settled(folder, plan({**FIRST, "seeds": [0, 1]}), extend=True)
     store_plan(folder, more)
@@ -114,7 +114,7 @@ def test_a_kill_between_the_copy_and_the_new_plan_costs_nothing(folder: SweepFol
 def test_a_plan_that_was_extended_in_the_meantime_is_not_overwritten(folder: SweepFolder) -> None:
     late = settled(folder, plan(WIDER), extend=True)
     store_plan(folder, settled(folder, plan({**FIRST, "seeds": [0, 1]}), extend=True))
-    with pytest.raises(UserError, match="planned otherwise"):
+    with pytest.raises(UserError, match="planned with other settings"):
         store_plan(folder, late)
 
 

@@ -176,7 +176,7 @@ def check_plan(folder: SweepFolder, plan: Plan) -> None:
     if before is None or is_stored(before, plan) or version_of(plan) in versions(before):
         return
     raise UserError(
-        f"sweep {plan.name!r} was planned otherwise: {difference(before, to_tree(plan))};"
+        f"sweep {plan.name!r} was planned with other settings: {difference(before, to_tree(plan))};"
         " --extend adds what is new, another --name keeps both"
     )
 
