@@ -24,6 +24,7 @@ from analysis.tables import formatted, ranking
 from tread_lab.frames import cells_frame, history_frame, trials_frame
 from tread_lab.records.durable import write_text
 from tread_lab.records.layout import TERMINAL, Lab
+from tread_lab.records.mixture import made_of, mixtures
 from tread_lab.records.names import (
     GAP_HELDOUT,
     HELDOUT_LOSS,
@@ -110,6 +111,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "endings": _endings(frame),
         "file": sweep_file(plan) if plan.get("sweep") else "",
         "setups": setups(lab, runs["run"]),
+        "mixtures": [str(mixture) for mixture in mixtures(made_of(lab, runs["run"]))],
         "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M"),
     }
 

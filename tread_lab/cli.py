@@ -130,6 +130,11 @@ def _sweep(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--no-mlflow", action="store_true", help="records only; `sync` adds them")
     command.add_argument(
+        "--allow-mixed",
+        action="store_true",
+        help="run although code, data or weights differ from those of earlier runs",
+    )
+    command.add_argument(
         "--retry-failed",
         nargs="?",
         const="",

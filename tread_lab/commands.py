@@ -86,9 +86,12 @@ def _drive(options: Namespace, lab: Lab, plan: Any, lanes: int, *, redraw: bool 
     from tread_lab.sweep.outlook import coming_tasks
     from tread_lab.sweep.plan import store_plan
     from tread_lab.sweep.preflight import preflight
+    from tread_lab.sweep.unmixed import check_unmixed, mixed
 
     folder, todo = lab.sweep(plan.name), coming_tasks(plan, lab)
     preflight(todo, options.device)
+    if not options.allow_mixed:
+        check_unmixed(mixed(lab, plan.tasks, todo))
     with folder.claim():
         store_plan(folder, plan)
         mistake = None

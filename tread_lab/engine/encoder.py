@@ -64,6 +64,14 @@ def check_encoder(spec: RepaSpec, *, preview: bool) -> None:
         raise UserError(f"repa: {where} holds no config.json; give its folder or hub id")
 
 
+def weights_folder(spec: RepaSpec) -> Path | None:
+    """Where the encoder's weights lie on this machine; nothing for shipped ones and hub ids."""
+    if spec.encoder == "fashion16-v1":
+        return None
+    folder = Path(_where(spec))
+    return folder if folder.is_dir() else None
+
+
 def _where(spec: RepaSpec) -> str:
     where = spec.path or os.environ.get(VARIABLE)
     if where is None:

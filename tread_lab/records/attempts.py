@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class Attempt:
         node, host, pid: where it ran; `node` is Ray's id of the node, else the host.
         time: when it began, in seconds.
         whole: whether it had a device to itself.
+        made_with: digests of the code, data and weights that decide its results, by name.
         phase: `train` or `evaluate`, where it was when it ended.
         ended: a key of `ENDINGS`, or empty.
         forgiven: the user has asked since to try the run again.
@@ -48,6 +49,7 @@ class Attempt:
     pid: int = 0
     time: float = 0.0
     whole: bool = True
+    made_with: Mapping[str, str] = field(default_factory=dict)
     phase: str = "train"
     ended: str = ""
     reason: str = ""
@@ -85,7 +87,7 @@ class Attempts:
 
 def attempts_of(lines: Iterable[dict[str, Any]]) -> list[Attempt]:
     """The attempts that the lines of a record tell of."""
-    known = {field.name for field in fields(Attempt)}
+    known = {one.name for one in fields(Attempt)}
     found: dict[int, Attempt] = {}
     for line in lines:
         if line["event"] == "forgiven":

@@ -14,6 +14,7 @@ from rich.table import Table
 from tread_lab.frames import COUNT, KEPT, trials_frame
 from tread_lab.records import names
 from tread_lab.records.layout import Lab, SweepFolder
+from tread_lab.records.mixture import made_of, mixtures
 from tread_lab.screen.console import ROWS, out, say
 from tread_lab.screen.words import further_axes
 
@@ -48,6 +49,8 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
         say(f"... and {len(frame) - ROWS} more")
     if names.GAP_HELDOUT in frame.columns:
         say(f"gap: difference to the baseline, paired; lower is better; ± 95% {_interval(frame)}")
+    for mixture in mixtures(made_of(lab, frame["run"].unique())):
+        say(f"not one comparison: {mixture}")
     return frame
 
 

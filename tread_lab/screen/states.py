@@ -13,6 +13,7 @@ from rich.table import Table
 
 from tread_lab.records import names
 from tread_lab.records.layout import TERMINAL, Lab, RunFolder
+from tread_lab.records.mixture import made_of, mixtures
 from tread_lab.records.planned import Tree, count_states, planned_runs
 from tread_lab.records.standing import Standing, standing
 from tread_lab.screen.console import ROWS, out, say, show_pairs
@@ -49,6 +50,8 @@ def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
     out.print(_table(lab, runs))
     if len(runs) > ROWS:
         say(f"... and {len(runs) - ROWS} more")
+    for mixture in mixtures(made_of(lab, runs)):
+        say(f"not one comparison: {mixture}")
 
 
 def watch_sweep(lab: Lab, name: str) -> None:

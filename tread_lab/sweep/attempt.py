@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 import torch
 
+from tread_lab.engine.provenance import made_with
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import DiskFull, disk_error
 from tread_lab.records.layout import RunFolder
 from tread_lab.spec.errors import UserError
+from tread_lab.spec.run import RunSpec
 from tread_lab.sweep.watchdog import Watchdog
 
 _SESSION = uuid.uuid4().hex[:12]
@@ -56,14 +58,15 @@ class Course:
 
 
 @contextlib.contextmanager
-def attempt(folder: RunFolder, place: Place) -> Iterator[Course]:
+def attempt(folder: RunFolder, spec: RunSpec, place: Place) -> Iterator[Course]:
     """Record the block as an attempt, with the exception that ended it.
 
     Raises:
         DiskFull: any write found the disk full.
     """
     where = {"driver": place.driver, "node": place.node, "whole": place.whole}
-    opened = folder.attempts.open(**where, host=os.uname().nodename, pid=os.getpid())
+    process = {"host": os.uname().nodename, "pid": os.getpid()}
+    opened = folder.attempts.open(**where, **process, made_with=made_with(spec))
     watchdog = Watchdog(folder.stack_dump(opened.n), folder.pulse, place.hang_timeout)
     course = Course(watchdog)
     try:

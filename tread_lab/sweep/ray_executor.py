@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -31,6 +32,7 @@ from tread_lab.spec.signature import signature
 from tread_lab.sweep.attempt import Place
 from tread_lab.sweep.execute import Interrupted, Mistakes, Watch, stop_signals
 from tread_lab.sweep.feed import Feed, as_feed
+from tread_lab.sweep.lifeline import Address, leave, lifeline
 from tread_lab.sweep.trial import DEFERRED, Report, Task, run_trial
 from tread_lab.sweep.vigil import Vigil
 from tread_lab.sweep.watchdog import awake
@@ -311,11 +313,30 @@ def _ray() -> Iterator[None]:
     local: dict[str, Any] = {} if address else {"include_dashboard": False, "_temp_dir": scratch}
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
-        yield
+        with lifeline(_addresses(), _cluster_lost):
+            yield
     finally:
         ray.shutdown()
         if scratch:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _addresses() -> list[Address]:
+    """Where the cluster's head and this machine's own daemon answer."""
+    here = ray.get_runtime_context()
+    head, port = here.gcs_address.rsplit(":", 1)
+    own = [node for node in _nodes() if node["NodeID"] == here.get_node_id()]
+    daemons = [(node["NodeManagerAddress"], int(node["NodeManagerPort"])) for node in own]
+    return [(head, int(port)), *daemons]
+
+
+def _cluster_lost(message: str) -> None:
+    """Take along what is left of a cluster that this process has started, and leave."""
+    started = ray._private.worker._global_node
+    if started is not None:
+        with contextlib.suppress(Exception):
+            started.kill_all_processes(check_alive=False, allow_graceful=False)
+    leave(message)
 
 
 def _run(trial: Any) -> str:

@@ -107,7 +107,7 @@ def run_trial(
                 yield replace(report, phase=DEFERRED)
                 return
             if judged.last is None:
-                with attempt(folder, place) as course:
+                with attempt(folder, task.spec, place) as course:
                     report = yield from _worked(lab, task, device, course, report)
             elif folder.result() is None:
                 _give_up(folder, judged)

@@ -1,0 +1,74 @@
+"""What a run is made with beside its spec: digests of the code, data and weights that decide."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+from pathlib import Path
+
+import tread_lab
+from tread_lab.data.source import open_data
+from tread_lab.engine.encoder import weights_folder
+from tread_lab.spec.run import RunSpec
+
+# The modules that decide results; screens, tables, figures and executors do not.
+DECIDES = ("spec", "draws.py", "routing", "diffusion", "backbones", "data", "sampling")
+DECIDES += ("metrics", "engine")
+_ENDS = 1 << 20  # bytes at both ends of a file of weights that go into its digest
+
+
+def made_with(spec: RunSpec) -> dict[str, str]:
+    """Name -> digest of everything that decides the results of `spec` and is not in it.
+
+    The same name means the same thing in all runs, so digests of one name must agree for runs to
+    be compared.
+
+    Raises:
+        UserError: the data cannot be read.
+    """
+    found = {"code": code_digest()}
+    data = spec.data
+    parts = [data.source, data.path or "", f"x {data.scale:g}" if data.scale != 1 else ""]
+    found[" ".join(["data", *filter(None, parts)])] = open_data(data, "train").fingerprint
+    folder = weights_folder(spec.repa) if spec.repa is not None else None
+    if spec.repa is not None and folder is not None:
+        found[f"weights {spec.repa.encoder}"] = _weights_digest(folder)
+    return found
+
+
+@functools.cache
+def code_digest() -> str:
+    """Of the installed modules that decide; comments, docstrings and formatting are left out.
+
+    It is a digest of syntax trees, so that another version of Python may give another one.
+    """
+    root, digest = Path(tread_lab.__file__).parent, hashlib.sha256()
+    for name in DECIDES:
+        path = root / name
+        for module in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            digest.update(f"{module.relative_to(root)}\n{meaning(module.read_text())}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def meaning(source: str) -> str:
+    """The syntax tree of a module without its docstrings, as text."""
+    tree = ast.parse(source)
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for node in ast.walk(tree):
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)
+
+
+def _weights_digest(folder: Path) -> str:
+    """Names, sizes and both ends of the files of weights in a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.safetensors")):
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
+            digest.update(file.read(_ENDS))
+            file.seek(max(size - _ENDS, 0))
+            digest.update(file.read(_ENDS))
+    return digest.hexdigest()[:16]
