@@ -300,6 +300,17 @@ def cost(options: Namespace) -> int:
     return 0
 
 
+def gc(options: Namespace) -> int:
+    """List what nothing needs any more, or remove it."""
+    from tread_lab.sweep.garbage import clear, find
+
+    lab = Lab.at(options.root)
+    litter = find(lab)
+    freed = clear(lab, litter) if options.yes else None
+    screen.show_litter(litter, freed, as_json=options.json)
+    return 0
+
+
 def sync(options: Namespace) -> int:
     """Make the MLflow store equal to the records."""
     lab = Lab.at(options.root)

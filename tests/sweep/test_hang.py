@@ -70,25 +70,24 @@ def test_a_watchdog_that_had_nothing_to_do_leaves_nothing(tmp_path: Path) -> Non
     assert not dump.exists() and not pulse.exists()
 
 
-def test_a_driver_ends_who_is_silent_and_only_him(
+def test_a_driver_ends_who_is_silent_for_longer_than_its_own_watchdog_allows_and_only_him(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, killed = Clock(monkeypatch), list[Attempt]()
-    watching = Vigil(lab, killed.append, 10.0)
-    folders = [lab.run(name) for name in ("silent", "reports", "pulse", "ended")]
+    watching = Vigil(lab, killed.append)
+    folders = [lab.run(name) for name in ("silent", "patient", "alive", "ended", "unborn")]
     for pid, folder in enumerate(folders):
         folder.attempts.open(pid=pid, host="h")
         watching.begin(folder.name)
+        folder.pulse.write_text("60.0" if folder.name == "patient" else "10.0")
+    folders[-1].pulse.unlink()
     for second in range(40):
         clock.pass_by(1.0)
-        if second == 0:
-            watching.sign("silent")
-        watching.sign("reports")
-        folders[2].pulse.touch()
         os.utime(folders[2].pulse, (second, second))
         if second == 5:
             watching.forget("ended")
         watching.look()
+        assert not killed or second >= 10 + vigil.MARGIN
     assert [attempt.pid for attempt in killed] == [0]
     assert "stopped or frozen" in folders[0].stack_dump(1).read_text()
 
@@ -97,11 +96,13 @@ def test_a_driver_that_was_held_up_itself_blames_nobody(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, killed = Clock(monkeypatch), list[Attempt]()
-    watching = Vigil(lab, killed.append, 10.0)
+    watching = Vigil(lab, killed.append)
     lab.run("a").attempts.open(pid=1)
+    lab.run("a").pulse.write_text("10.0")
     watching.begin("a")
-    clock.pass_by(3600.0)
-    watching.look()
+    for _ in range(5):
+        clock.pass_by(3600.0)
+        watching.look()
     assert killed == []
 
 
@@ -163,3 +164,4 @@ def test_on_ray_a_stopped_worker_is_killed_by_the_driver_and_tried_again(
     executor.run(lab, [Task(spec)], watch)
     assert [attempt.ended for attempt in folder.attempts.read()] == ["hung", "completed"]
     assert "State:\tT (stopped)" in folder.stack_dump(1).read_text()
+    assert not folder.pulse.exists()

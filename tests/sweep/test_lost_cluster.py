@@ -29,7 +29,7 @@ fixed:
   model: {depth: 4, width: 16}
   train: {steps: 100000, batch: 8}
   execution: {log_every: 5, checkpoint_every: 50}
-axes: {rate: [0.5]}
+axes: {route: {start: 0..0, end: 2..2}}
 baseline: null
 """
 DAEMONS = ("gcs_server", "raylet")

@@ -38,16 +38,36 @@ def save(
     folder: Path, checkpoint: Checkpoint, *, keep: int, keep_steps: Collection[int] = ()
 ) -> Path:
     """Write a checkpoint, then remove all but the `keep` newest and those of `keep_steps`."""
+    path = _written(folder, checkpoint)
+    others = [p for p in list_checkpoints(folder) if p != path and step_of(p) not in keep_steps]
+    for old in others[max(keep - 1, 0) :]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def _written(folder: Path, checkpoint: Checkpoint) -> Path:
     tensors = {name: t.detach().cpu().contiguous() for name, t in checkpoint.tensors.items()}
     staging = folder / "staging.safetensors"
     with replacing(staging) as temporary:
         save_file(tensors, temporary, metadata={**checkpoint.facts, "step": str(checkpoint.step)})
     path = folder / f"step-{checkpoint.step:08d}-{_digest(staging)}.safetensors"
     staging.replace(path)
-    others = [p for p in list_checkpoints(folder) if p != path and _step(p) not in keep_steps]
-    for old in others[max(keep - 1, 0) :]:
-        old.unlink(missing_ok=True)
     return path
+
+
+def slim(path: Path, prefix: str) -> int:
+    """Write a checkpoint again without the tensors whose names begin with `prefix`.
+
+    Returns the bytes that made free: none if the file is damaged or has no such tensors.
+    """
+    found = _read(path)
+    if found is None or not any(name.startswith(prefix) for name in found.tensors):
+        return 0
+    rest = {name: t for name, t in found.tensors.items() if not name.startswith(prefix)}
+    before, facts = path.stat().st_size, {k: v for k, v in found.facts.items() if k != "step"}
+    lighter = _written(path.parent, Checkpoint(found.step, rest, facts))
+    path.unlink()
+    return before - lighter.stat().st_size
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -99,7 +119,8 @@ def _read(path: Path) -> Checkpoint | None:
     return Checkpoint(int(match[1]), tensors, facts)
 
 
-def _step(path: Path) -> int:
+def step_of(path: Path) -> int:
+    """The step in a checkpoint's name."""
     return int(path.name.split("-")[1])
 
 

@@ -13,8 +13,8 @@ from tread_lab.engine.encoder import weights_folder
 from tread_lab.spec.run import RunSpec
 
 # The modules that decide results; screens, tables, figures and executors do not.
-DECIDES = ("spec", "draws.py", "routing", "diffusion", "backbones", "data", "sampling")
-DECIDES += ("metrics", "engine")
+_BELOW = ("spec", "draws.py", "routing", "diffusion", "backbones", "data", "sampling", "metrics")
+DECIDES = (*_BELOW, "engine")
 _ENDS = 1 << 20  # bytes at both ends of a file of weights that go into its digest
 
 

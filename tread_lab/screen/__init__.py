@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tread_lab.screen.console import metrics_line, say, show_pairs
+    from tread_lab.screen.litter import show_litter
     from tread_lab.screen.plan import show_plan
     from tread_lab.screen.progress import progress, run_progress
     from tread_lab.screen.ranking import show_places, show_ranking
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _PARTS = {
     "console": ("metrics_line", "say", "show_pairs"),
+    "litter": ("show_litter",),
     "plan": ("show_plan",),
     "progress": ("progress", "run_progress"),
     "ranking": ("show_places", "show_ranking"),
@@ -30,6 +32,7 @@ __all__ = [
     "run_progress",
     "say",
     "show_lab",
+    "show_litter",
     "show_pairs",
     "show_places",
     "show_plan",

@@ -32,6 +32,7 @@ from tread_lab.spec.signature import signature
 from tread_lab.sweep.attempt import Place
 from tread_lab.sweep.execute import Interrupted, Mistakes, Watch, stop_signals
 from tread_lab.sweep.feed import Feed, as_feed
+from tread_lab.sweep.garbage import SCRATCH
 from tread_lab.sweep.lifeline import Address, leave, lifeline
 from tread_lab.sweep.trial import DEFERRED, Report, Task, run_trial
 from tread_lab.sweep.vigil import Vigil
@@ -77,7 +78,7 @@ class RayExecutor:
         with _ray(), stop_signals() as stopping:
             for whole in (False, True):  # what needs a whole device has a turn of its own
                 need = _whole_device(share) if whole else share
-                watcher = _Watcher(lab, watch, stopping, Vigil(lab, _end, self.hang_timeout))
+                watcher = _Watcher(lab, watch, stopping, Vigil(lab, _end))
                 place = Place(whole=whole, hang_timeout=self.hang_timeout)
                 self._tune(lab, as_feed(work), watcher, need, place)
                 watcher.settle(mistakes)
@@ -260,7 +261,6 @@ class _Watcher(tune.Callback):
     ) -> None:
         if "phase" not in result:
             return
-        self._vigil.sign(_run(trial))
         report = Report(**{f.name: result[f.name] for f in fields(Report)})
         if report.phase == DEFERRED:
             self.deferred.append(trial.config["task"].task)
@@ -309,7 +309,7 @@ def _ray() -> Iterator[None]:
         return
     address = os.environ.get("RAY_ADDRESS")
     # Ray's sockets need a short path, so this is not below the lab.
-    scratch = None if address else tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    scratch = None if address else tempfile.mkdtemp(prefix=SCRATCH, dir="/tmp")
     local: dict[str, Any] = {} if address else {"include_dashboard": False, "_temp_dir": scratch}
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
@@ -332,7 +332,7 @@ def _addresses() -> list[Address]:
 
 def _cluster_lost(message: str) -> None:
     """Take along what is left of a cluster that this process has started, and leave."""
-    started = ray._private.worker._global_node
+    started: Any = ray._private.worker._global_node
     if started is not None:
         with contextlib.suppress(Exception):
             started.kill_all_processes(check_alive=False, allow_graceful=False)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import write_text
 from tread_lab.records.layout import Lab, RunFolder
-from tread_lab.sweep.watchdog import Patience
 
 MARGIN = 15.0  # seconds more than the process's own watchdog waits
 _EVERY = 1.0  # seconds between two looks
@@ -18,68 +17,63 @@ _EVERY = 1.0  # seconds between two looks
 
 @dataclass
 class _Watched:
-    patience: Patience
-    pulse: float = field(default=0.0)
+    """A run under way: its pulse as it was last seen, and since when it has not changed."""
+
+    since: float
+    touched: float = 0.0
+    limit: float | None = None  # seconds of silence that its process allows itself
+    ended: int = 0  # the attempt that was put down
 
 
 class Vigil:
-    """Which runs are under way, and when each gave its last sign: a report or a touched pulse.
+    """Looks at the pulses of the runs under way; every watchdog tells there how long it waits.
 
     Args:
         end: kills the process of an attempt, wherever it runs.
-        seconds: the longest silence; derived from each run where absent, none with 0.
     """
 
-    def __init__(
-        self, lab: Lab, end: Callable[[Attempt], None], seconds: float | None = None
-    ) -> None:
-        self._lab, self._end, self._seconds = lab, end, seconds
+    def __init__(self, lab: Lab, end: Callable[[Attempt], None]) -> None:
+        self._lab, self._end = lab, end
         self._runs: dict[str, _Watched] = {}
         self._looked = time.monotonic()
 
     def begin(self, run: str) -> None:
         """A run is under way from now on."""
-        if self._seconds != 0:
-            self._runs[run] = _Watched(Patience(self._seconds))
-
-    def sign(self, run: str) -> None:
-        """A run has reported."""
-        if run in self._runs:
-            self._runs[run].patience.sign()
+        self._runs[run] = _Watched(time.monotonic())
 
     def forget(self, run: str) -> None:
         """A run is not under way any more."""
         self._runs.pop(run, None)
 
     def look(self) -> None:
-        """End the processes that have been silent for too long."""
-        since = time.monotonic() - self._looked
-        if since < _EVERY:
+        """End the processes that have been silent for longer than they should be able to."""
+        now = time.monotonic()
+        pause, held_up = now - self._looked, now - self._looked > MARGIN / 2
+        if pause < _EVERY:
             return
-        self._looked = time.monotonic()
-        for name, watched in list(self._runs.items()):
-            if since > MARGIN / 2:  # this process itself was held up
-                watched.patience.resume()
+        self._looked = now
+        for name, watched in self._runs.items():
             folder = self._lab.run(name)
-            pulse = _modified(folder.pulse)
-            if pulse != watched.pulse:
-                watched.pulse = pulse
-                watched.patience.sign()
-            elif watched.patience.silence > watched.patience.limit + MARGIN:
-                self._put_down(folder, watched.patience.silence)
-                self.begin(name)
+            touched = _modified(folder.pulse)
+            if touched != watched.touched or held_up:  # or this process could not look
+                watched.since, watched.touched = now, touched
+                watched.limit = _number(folder.pulse) or watched.limit
+            elif watched.limit and now - watched.since > watched.limit + MARGIN:
+                self._put_down(folder, watched)
 
-    def _put_down(self, folder: RunFolder, silence: float) -> None:
+    def _put_down(self, folder: RunFolder, watched: _Watched) -> None:
         """Say why where a stack would stand, then kill."""
-        attempts = folder.attempts.read()
-        if attempts and not attempts[-1].ended:
-            last = attempts[-1]
-            reason = (
-                f"Process {last.pid} on {last.host} gave no sign for {silence:.0f} s, not even to"
-                f" its own watchdog: it was stopped or frozen. Its driver ended it.\n"
-            )
-            write_text(folder.stack_dump(last.n), reason + _kernel_says(last.pid))
-            self._end(last)
+        last = next(reversed(folder.attempts.read()), None)
+        if last is None or last.ended or last.n == watched.ended:
+            return
+        reason = (
+            f"Process {last.pid} on {last.host} gave no sign for"
+            f" {time.monotonic() - watched.since:.0f} s, not even to its own watchdog:"
+            " it was stopped or frozen. Its driver ended it.\n"
+        )
+        write_text(folder.stack_dump(last.n), reason + _kernel_says(last.pid))
+        watched.ended = last.n
+        self._end(last)
 
 
 def _kernel_says(pid: int) -> str:
@@ -95,3 +89,10 @@ def _modified(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
+
+
+def _number(path: Path) -> float | None:
+    try:
+        return float(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None

@@ -63,7 +63,8 @@ class Watchdog:
 
     Args:
         dump: gets the stacks of all threads; there only if it came to that.
-        pulse: a file touched at signs of life, for those who look from elsewhere.
+        pulse: a file touched at signs of life, for those who look from elsewhere; it says how
+            many seconds of silence may follow.
         seconds: the longest silence; derived from the run where absent, none with 0.
     """
 
@@ -71,6 +72,7 @@ class Watchdog:
         self.patience = Patience(seconds or None)
         self._on, self._dump, self._pulse = seconds != 0, dump, pulse
         self._file: IO[str] | None = None
+        self._told = 0.0
 
     def __enter__(self) -> Watchdog:
         global _current
@@ -113,9 +115,14 @@ class Watchdog:
             faulthandler.cancel_dump_traceback_later()
 
     def _count(self) -> None:
-        self._pulse.touch()
+        limit = self.patience.limit
+        if limit == self._told:
+            self._pulse.touch()
+        else:
+            self._pulse.write_text(f"{limit:.3f}\n", encoding="utf-8")
+            self._told = limit
         if self._file is not None:
-            faulthandler.dump_traceback_later(self.patience.limit, exit=True, file=self._file)
+            faulthandler.dump_traceback_later(limit, exit=True, file=self._file)
 
 
 _current: Watchdog | None = None  # a process has one timer

@@ -1,0 +1,35 @@
+"""What could be removed from a lab, by kind, and what that makes free."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from tread_lab.screen.console import out, say
+from tread_lab.screen.words import bytes_text
+from tread_lab.sweep.garbage import Litter
+
+
+def show_litter(litter: Sequence[Litter], freed: int | None, *, as_json: bool) -> None:
+    """Kinds with their number and size.
+
+    Args:
+        freed: bytes that are free now; nothing while it is only listed.
+    """
+    if as_json:
+        rows = [{**vars(item), "path": str(item.path)} for item in litter]
+        print(json.dumps({"litter": rows, "freed": freed}, indent=1))
+        return
+    if not litter:
+        say("nothing to remove")
+        return
+    table = Table("what", "files", "size", box=None)
+    for what in dict.fromkeys(item.what for item in litter):
+        sizes = [item.bytes for item in litter if item.what == what]
+        table.add_row(what, str(len(sizes)), bytes_text(sum(sizes)))
+    out.print(table)
+    total = bytes_text(sum(item.bytes for item in litter))
+    done = f"{bytes_text(freed)} are free now" if freed is not None else ""
+    say(done or f"{total} would be free; `tread-lab gc --yes` removes it")
