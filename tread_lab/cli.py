@@ -17,12 +17,22 @@ EXAMPLES = """examples:
   tread-lab sweep route_placement.yaml seeds=[0,1,2] --name placement_3seeds
   tread-lab train tiny --route "2->8" train.steps=500
   tread-lab cost --model DiT-XL/2 --route "2->24" --rate 0.5
+  tread-lab sweep route_placement.yaml --retry-failed     run its failed runs again
   tread-lab status                                   sweeps and runs of this lab
+  tread-lab status route_placement --watch           how each run stands, until all have ended
+  tread-lab gc                                       what could be removed to make room
   tread-lab dashboard                                watch them in the browser, while they run too
   tread-lab report route_placement                   one HTML file to send to a colleague
   tread-lab ui                                       compare them in MLflow
 
-`key=value` changes any field of a sweep or experiment (Hydra's grammar), e.g. train.lr=3e-4."""
+`key=value` changes any field of a sweep or experiment (Hydra's grammar), e.g. train.lr=3e-4.
+
+exit codes:
+  0    done
+  1    some runs failed, or lack a measurement
+  2    a mistake: the line says what to correct
+  3    the disk is full or the cluster is lost; nothing is, and the same command goes on
+  130  stopped by Ctrl-C or SIGTERM; running trials have saved, and the same command goes on"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -33,7 +43,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 is done, 1 some runs failed, 2 a mistake, 130 stopped."""
+    """Run one command; returns its exit code, as `EXAMPLES` lists them."""
     try:
         options = parse(arguments)
         from tread_lab import commands

@@ -220,6 +220,23 @@ def test_a_killed_process_leaves_an_open_attempt_whose_end_the_next_one_finds_ou
     assert run(lab, Task(spec))[-1].phase == "completed"
 
 
+def test_a_run_that_another_process_works_on_is_waited_for_and_then_taken(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "_AGAIN", 0.01)
+    task = Task(tiny(steps=6))
+    reports = run_trial(lab, task, CPU)
+    with lab.run_of(task.spec).claim():
+        assert "in use by another process" in next(reports).note
+        assert next(reports).phase == "train"
+    assert list(reports)[-1].phase == "completed"
+    with lab.run_of(task.spec).claim():
+        second = run_trial(lab, task, CPU)
+        next(second)
+    assert [report.phase for report in second] == ["completed"]
+    assert endings(lab.run_of(task.spec)) == ["completed"]
+
+
 @pytest.mark.slow
 def test_on_ray_a_killed_worker_is_replaced_and_a_hopeless_run_fails_beside_the_others(
     lab: Lab, tiny: Tiny

@@ -50,7 +50,7 @@ def driving(folder: Path) -> Iterator[subprocess.Popen[str]]:
     ) as driver:
         try:
             logs = (folder / "lab").glob
-            wait_until(lambda: any(logs("runs/*/log.jsonl")) or driver.poll() is not None, 150)
+            wait_until(lambda: any(logs("runs/*/log.jsonl")) or driver.poll() is not None, 280)
             assert driver.poll() is None, driver.stderr and driver.stderr.read()
             yield driver
         finally:

@@ -35,7 +35,7 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[dict[str, Any]]:
     """The undamaged lines from byte `offset` on, in file order."""
     try:
         file = path.open("rb")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     with file:
         file.seek(offset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,6 +15,7 @@ from tread_lab.engine.device import origin, peak_flops, peak_memory
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.train import Diverged, train
 from tread_lab.records import names
+from tread_lab.records.durable import Busy
 from tread_lab.records.layout import Lab, RunFolder
 from tread_lab.spec.errors import Unavailable, UserError
 from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec
@@ -25,6 +26,7 @@ from tread_lab.sweep.retry import Verdict, verdict
 from tread_lab.sweep.watchdog import every_forward_pass
 
 MEASURABLE = ("completed", "stopped")  # states of runs whose last weights mean something
+_AGAIN = 1.0  # seconds until a run is looked at again that another process works on
 DEFERRED = "deferred"  # phase of a task that waits for a whole device
 
 
@@ -88,14 +90,15 @@ def run_trial(
     a checkpoint. A loss that is not finite ends the run as `diverged`. Any other exception closes
     the attempt and passes: the caller asks again, until the policy of `sweep.retry` ends the run as
     `failed`. A run that starts from another one trains it first, unless that has a result already.
+    While another process works on the run, this one waits and then takes what there is.
 
     Raises:
-        Busy: another process works on this run.
         DiskFull: nothing was lost, and there is no room to go on.
     """
     folder, place = lab.run_of(task.spec), place or Place()
     report = Report(folder.name, "train", 0, task.spec.train.steps, float("nan"))
-    with folder.claim():
+    with ExitStack() as held:
+        yield from _claimed(folder, held, report)
         folder.create(task.spec)
         if _mendable(folder):
             folder.reopen()
@@ -115,6 +118,17 @@ def run_trial(
         result = folder.result() or {}
         note = result.get("reason", report.note)
         yield replace(report, phase=result["state"], step=report.steps, note=note)
+
+
+def _claimed(folder: RunFolder, held: ExitStack, report: Report) -> Iterator[Report]:
+    """Become the only process that works on a run, reporting while another one does."""
+    while True:
+        try:
+            held.enter_context(folder.claim())
+            return
+        except Busy as busy:
+            yield replace(report, note=str(busy))
+            time.sleep(_AGAIN)
 
 
 def _worked(
