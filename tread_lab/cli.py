@@ -31,7 +31,7 @@ exit codes:
   0    done
   1    some runs failed, or lack a measurement
   2    a mistake: the line says what to correct
-  3    the disk is full or the cluster is lost; nothing is, and the same command goes on
+  3    the disk is full or the cluster is lost; no result is, and the same command goes on
   130  stopped by Ctrl-C or SIGTERM; running trials have saved, and the same command goes on"""
 
 

@@ -70,6 +70,12 @@ def test_a_watchdog_that_had_nothing_to_do_leaves_nothing(tmp_path: Path) -> Non
     assert not dump.exists() and not pulse.exists()
 
 
+def test_a_watchdog_that_is_off_tells_nobody_to_wait_for_signs(tmp_path: Path) -> None:
+    with Watchdog(tmp_path / "stacks" / "attempt-1.txt", tmp_path / ".pulse", 0.0) as dog:
+        dog.sign()
+        assert (tmp_path / ".pulse").read_text() == "" and not (tmp_path / "stacks").exists()
+
+
 def test_a_driver_ends_who_is_silent_for_longer_than_its_own_watchdog_allows_and_only_him(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,9 +132,9 @@ InlineExecutor(device="cpu", hang_timeout=1.0).run(lab, [task], lambda report: N
 """
 
 
-@pytest.mark.parametrize("how", ["sleeps", "holds the interpreter's lock"])
+@pytest.mark.parametrize(("how", "code"), [("sleeps", 3), ("holds the interpreter's lock", 1)])
 def test_a_hung_run_is_ended_with_where_it_stood_and_then_tried_again(
-    lab: Lab, tiny: Tiny, how: str
+    lab: Lab, tiny: Tiny, how: str, code: int
 ) -> None:
     spec = tiny(steps=6)
     folder = lab.run_of(spec)
@@ -136,7 +142,8 @@ def test_a_hung_run_is_ended_with_where_it_stood_and_then_tried_again(
     command = [sys.executable, "-c", HANGS, str(lab.root), folder.name, how]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50)
-    assert done.returncode == 1 and not folder.result(), done.stderr
+    assert done.returncode == code and not folder.result(), done.stderr
+    assert ("made no progress for 1 s" in done.stderr) == (how == "sleeps")
     assert "in hanging" in folder.stack_dump(1).read_text()
     InlineExecutor(device="cpu").run(lab, [Task(spec)], lambda report: None)
     first, second = folder.attempts.read()

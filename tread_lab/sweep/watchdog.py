@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import math
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,11 +14,14 @@ from typing import IO
 
 import torch
 
+from tread_lab.spec.errors import Unavailable
+
 FIRST = 1800.0  # seconds for the first sign of a phase: data are opened, kernels compiled
 START = 10.0  # times a fixed limit, for the same
 LEAST = 600.0  # seconds that are never too long
 FACTOR = 50.0  # times the longest pause so far
 _EVERY = 0.25  # seconds between two signs that are worth noting
+_GRACE = 2.0  # seconds more that the thread of C waits
 
 
 class Patience:
@@ -58,8 +64,9 @@ class Patience:
 class Watchdog:
     """Ends this process when the run it works on is silent for too long, whatever holds it up.
 
-    A thread of C does it, so that code which never gives way to Python is ended too. A process that
-    is stopped from outside stops its watchdog with it; the driver sees that nothing comes.
+    A thread says so in one line and does it. If even that thread does not get its turn, because
+    code holds the interpreter's lock, one of C does it without a word, a little later. A process
+    that is stopped from outside stops them with it; the driver sees that nothing comes.
 
     Args:
         dump: gets the stacks of all threads; there only if it came to that.
@@ -73,6 +80,8 @@ class Watchdog:
         self._on, self._dump, self._pulse = seconds != 0, dump, pulse
         self._file: IO[str] | None = None
         self._told = 0.0
+        self._due = math.inf
+        self._over = threading.Event()
 
     def __enter__(self) -> Watchdog:
         global _current
@@ -80,12 +89,14 @@ class Watchdog:
         if self._on:
             self._dump.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._dump.open("w")
+            threading.Thread(target=self._guard, name="watchdog", daemon=True).start()
         self.anew()
         return self
 
     def __exit__(self, *_: object) -> None:
         global _current
         _current = None
+        self._over.set()
         self.rest()
         if self._file is not None:
             self._file.close()
@@ -111,18 +122,33 @@ class Watchdog:
 
     def rest(self) -> None:
         """Do not count: the work waits for whoever asked for it."""
+        self._due = math.inf
         if self._file is not None:
             faulthandler.cancel_dump_traceback_later()
 
     def _count(self) -> None:
+        if self._file is None:
+            self._pulse.touch()
+            return
         limit = self.patience.limit
         if limit == self._told:
             self._pulse.touch()
         else:
             self._pulse.write_text(f"{limit:.3f}\n", encoding="utf-8")
             self._told = limit
-        if self._file is not None:
-            faulthandler.dump_traceback_later(limit, exit=True, file=self._file)
+        self._due = time.monotonic() + limit
+        faulthandler.dump_traceback_later(limit + _GRACE, exit=True, file=self._file)
+
+    def _guard(self) -> None:
+        while not self._over.wait(_EVERY):
+            if time.monotonic() > self._due:
+                assert self._file is not None
+                faulthandler.dump_traceback(self._file)
+                run, silence = self._dump.parents[1].name, self.patience.silence
+                say = f"run {run} made no progress for {silence:.0f} s; it is ended and stood at"
+                line = f"\ntread-lab: {say} {self._dump}; the same command goes on\n"
+                os.write(2, line.encode())
+                os._exit(Unavailable.exit_code)
 
 
 _current: Watchdog | None = None  # a process has one timer
