@@ -141,6 +141,13 @@ def _sweep(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--extend", action="store_true", help="add what is new in the file to the stored plan"
     )
+    command.add_argument(
+        "--budget",
+        action="append",
+        default=[],
+        metavar="LIMIT",
+        help="flops=1e15, hours=2 or trials=20; again for more, the same command goes on later",
+    )
     command.add_argument("--no-mlflow", action="store_true", help="records only; `sync` adds them")
     command.add_argument(
         "--allow-mixed",

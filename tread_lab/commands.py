@@ -6,6 +6,7 @@ import json
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from tread_lab import screen
@@ -26,13 +27,15 @@ def sweep(options: Namespace) -> int:
     from tread_lab import config
     from tread_lab.engine import device as devices
     from tread_lab.sweep import plan as plans
-    from tread_lab.sweep.estimate import estimate
+    from tread_lab.sweep.budget import open_budget
+    from tread_lab.sweep.estimate import forecast
     from tread_lab.sweep.extension import settled
     from tread_lab.sweep.outlook import coming_tasks
     from tread_lab.sweep.preflight import check_arithmetic
     from tread_lab.sweep.priced import priced_tree
 
-    name, spec, experiment = config.load_sweep(options.file, options.overrides)
+    limits = [f"budget.{limit}" for limit in options.budget]
+    name, spec, experiment = config.load_sweep(options.file, [*options.overrides, *limits])
     device = devices.pick(options.device)
     lab = Lab.at(options.root)
     spec, experiment = (_with_parents(part, lab) for part in (spec, experiment))
@@ -41,16 +44,20 @@ def sweep(options: Namespace) -> int:
         print(plans.plan_text(priced_tree(plan)), end="")
         return 0
     plan = settled(lab.sweep(plan.name), plan, extend=options.extend)
+    plan = replace(plan, budget=spec.budget, stop_early=spec.stop_early)  # no part of a stored plan
     check_arithmetic(plan.possible_tasks, device)
     lanes = _lanes(options)
     if options.retry_failed is not None:
         _retry_failed(options, lab, plan)
     coming = coming_tasks(plan, lab)
     extends = _say_extension(lab, plan) if options.extend else False
-    screen.show_plan(plan, lab, estimate(coming, lanes=lanes, device=options.device), lanes)
+    outlook = forecast(lab, coming, lanes=lanes, device=options.device, executor=options.executor)
+    screen.show_plan(plan, lab, outlook.total(coming), lanes)
+    if plan.budget is not None:
+        screen.show_budget(plan, open_budget(lab, plan, outlook.seconds), coming, lanes)
     if options.plan:
         return 0
-    return _drive(options, lab, plan, lanes, redraw=extends)
+    return _drive(options, lab, plan, outlook, redraw=extends)
 
 
 def _say_extension(lab: Lab, plan: Any) -> bool:
@@ -81,13 +88,16 @@ def _retry_failed(options: Namespace, lab: Lab, plan: Any) -> None:
                 take_up(lab, task)
 
 
-def _drive(options: Namespace, lab: Lab, plan: Any, lanes: int, *, redraw: bool = False) -> int:
+def _drive(options: Namespace, lab: Lab, plan: Any, outlook: Any, *, redraw: bool = False) -> int:
+    from tread_lab.sweep.early import Early
     from tread_lab.sweep.execute import Interrupted
     from tread_lab.sweep.outlook import coming_tasks
     from tread_lab.sweep.plan import store_plan
     from tread_lab.sweep.preflight import preflight
     from tread_lab.sweep.unmixed import check_unmixed, mixed
 
+    if plan.stop_early is not None and options.executor == "inline":
+        raise UserError("stop_early: needs trials beside each other: use --executor ray, or null")
     folder, todo = lab.sweep(plan.name), coming_tasks(plan, lab)
     preflight(todo, options.device)
     if not options.allow_mixed:
@@ -95,35 +105,51 @@ def _drive(options: Namespace, lab: Lab, plan: Any, lanes: int, *, redraw: bool 
     with folder.claim():
         store_plan(folder, plan)
         mistake = None
+        feed = _feed(lab, plan, outlook)
         try:
             if todo:
                 with ExitStack() as stack:
                     stack.enter_context(_live_sync(options, lab, plan.name))
-                    watch = stack.enter_context(screen.progress(plan, lab, todo, lanes))
-                    _executor(options).run(lab, _feed(lab, plan), watch)
+                    watch = stack.enter_context(screen.progress(plan, lab, todo, outlook.lanes))
+                    stack.callback(feed.close)
+                    _executor(options, Early.of(plan, lab)).run(lab, feed, watch)
         except Interrupted:
+            if feed.stop:  # the hours are over: what was asked for is done
+                return _conclude(options, lab, plan.name, changed=True, feed=feed)
             screen.say(f"stopped with checkpoints; the same command continues {plan.name}")
             return INTERRUPTED
         except Unavailable:
             raise
         except UserError as error:  # of some runs; the others are done
             mistake = error
-        code = _conclude(options, lab, plan.name, changed=bool(todo) or redraw)
+        changed = bool(todo) or redraw
+        code = _conclude(options, lab, plan.name, changed=changed, feed=feed)
         if mistake is not None:
             raise mistake
         return code
 
 
-def _feed(lab: Lab, plan: Any) -> Any:
-    """Where the executor gets its tasks: the open ones, or a search."""
+def _feed(lab: Lab, plan: Any, outlook: Any) -> Any:
+    """Where the executor gets its tasks: the open ones or a search, within the budget."""
+    from tread_lab.records.spent import Stopwatch
+    from tread_lab.spec.budget import BudgetSpec
+    from tread_lab.sweep.budget import BudgetedFeed, open_budget
+    from tread_lab.sweep.feed import ListFeed
+
+    plan = replace(plan, budget=plan.budget or BudgetSpec())
+    budget = open_budget(lab, plan, outlook.seconds)
+    watch = Stopwatch(lab.sweep(plan.name).spent_path)
     if plan.search is None:
-        return plan.open_tasks(lab)
+        return BudgetedFeed(
+            ListFeed(plan.open_tasks(lab), after=plan.baselines_first), budget, watch
+        )
     from tread_lab.sweep.search_feed import SearchFeed
 
-    return SearchFeed(lab, plan)
+    feed = SearchFeed(lab, plan, fits=lambda tasks: budget.fits(tasks, watch.seconds / 3600))
+    return BudgetedFeed(feed, budget, watch)
 
 
-def _conclude(options: Namespace, lab: Lab, name: str, *, changed: bool) -> int:
+def _conclude(options: Namespace, lab: Lab, name: str, *, changed: bool, feed: Any) -> int:
     """Figures, MLflow, table; the exit code says whether every run has a result."""
     from analysis.figures import write_figures
 
@@ -133,6 +159,8 @@ def _conclude(options: Namespace, lab: Lab, name: str, *, changed: bool) -> int:
         _sync_if_possible(lab, name)
     screen.show_ranking(lab, name, as_json=options.json)
     screen.show_places(lab, folder, figures, mlflow=not options.no_mlflow)
+    if feed.exhausted:
+        screen.say(f"the budget of {name} is used up: {feed.left}")
     return int(screen.show_unfinished(lab, name))
 
 
@@ -352,7 +380,7 @@ def _run_spec(experiment: Experiment, options: Namespace) -> RunSpec:
     return run_of({**tree, "routes": routes})
 
 
-def _executor(options: Namespace) -> Any:
+def _executor(options: Namespace, early: Any = None) -> Any:
     from tread_lab.sweep.execute import InlineExecutor
 
     if options.executor == "inline":
@@ -367,6 +395,7 @@ def _executor(options: Namespace) -> Any:
         gpus=_gpus(options),
         concurrent=options.concurrent,
         hang_timeout=options.hang_timeout,
+        early=early,
     )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import optuna
 import pytest
 from optuna.trial import TrialState
 
+from tests.pretender import Pretender
 from tread_lab.frames import trials_frame
 from tread_lab.records import asked
 from tread_lab.records.layout import Lab
@@ -22,17 +22,8 @@ from tread_lab.sweep.outlook import search_outlook
 from tread_lab.sweep.plan import Plan, check_plan, load_plan, make_plan, store_plan
 from tread_lab.sweep.search import Known, propose
 from tread_lab.sweep.search_feed import SearchFeed
-from tread_lab.sweep.trial import Task
 
 CELLS = [{"start": i, "end": j} for i in range(8) for j in range(i, 8)]
-
-
-def loss_of(spec: RunSpec) -> float:
-    """The made-up result of a run: best at 2->5."""
-    if not spec.routes:
-        return 1.0
-    start, end = int(spec.routes[0].start), int(spec.routes[0].end)
-    return 1.0 + 0.01 * ((start - 2) ** 2 + (end - 5) ** 2) + 0.001 * spec.seed
 
 
 def planned(tiny: Callable[..., RunSpec], **search: Any) -> Plan:
@@ -46,41 +37,6 @@ def planned(tiny: Callable[..., RunSpec], **search: Any) -> Plan:
     }
     run = encode(tiny(model={"depth": 8, "width": 16, "heads": 2}))
     return make_plan("searched", decode(SweepSpec, tree), Experiment(name="tiny", run=run))
-
-
-@dataclass
-class Pretender:
-    """Carries tasks out by writing their results; `order` picks which of those running ends."""
-
-    lab: Lab
-    places: int = 1
-    order: random.Random | None = None
-    most: int = 10_000
-    diverges: str = ""
-    done: list[Task] = field(default_factory=list)
-
-    def run(self, feed: SearchFeed) -> None:
-        running: list[Task] = []
-        while len(self.done) < self.most:
-            while len(running) < self.places and (task := feed.next()) is not None:
-                running.append(task)
-            if not running:
-                assert feed.finished
-                return
-            task = running.pop(self.order.randrange(len(running)) if self.order else 0)
-            self.finish(task)
-            feed.ended(task)
-
-    def finish(self, task: Task) -> None:
-        folder = self.lab.run_of(task.spec)
-        folder.create(task.spec)
-        self.done.append(task)
-        if task.spec.routes and str(task.spec.routes[0]).startswith(self.diverges or "never"):
-            folder.finish("diverged", step=3, reason="made up")
-            return
-        folder.finish("completed", step=20, metrics={"cost/train_flops": 1.0})
-        for spec in task.evaluations:
-            folder.evaluation(spec).write(spec, {"heldout/loss": loss_of(task.spec)})
 
 
 def cells(lab: Lab) -> list[dict[str, Any]]:

@@ -1,11 +1,15 @@
-"""How long things will take on this device: a few real steps, dense and routed, then arithmetic."""
+"""How long things take on this device: a few real steps and forward passes, then arithmetic."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,33 +17,50 @@ import torch
 
 from tread_lab.engine.cost import FLOPS_PER_MAC, cost
 from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.probes import BATCH as PROBED
 from tread_lab.engine.sample_cost import call_macs
 from tread_lab.records.layout import RunFolder
+from tread_lab.sampling.generate import BATCH as SAMPLED
+from tread_lab.spec.decode import decode, encode
 from tread_lab.spec.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec
 from tread_lab.spec.routes import RouteSpec
 from tread_lab.spec.run import RunSpec
 
 # A step below this many FLOPs takes well under a second on any device worth training on.
 AFFORDABLE_FLOPS = 2e10
-_STEPS = 4
+FEATURE_SECONDS = 1.5e-3  # an image's features and its share of the statistics
+_STEPS = 6
+_SMALL, _LARGE = 16, 128  # images of the two forward passes
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds of a training step: `overhead` plus `per_flop` times its executed FLOPs."""
+    """What takes time on one lane: a fixed part for each call, and a part for each FLOP.
+
+    Attributes:
+        overhead, per_flop: seconds of a training step.
+        call, per_call_flop: seconds of a forward pass without gradients.
+    """
 
     overhead: float
     per_flop: float
+    call: float
+    per_call_flop: float
 
     def train_seconds(self, spec: RunSpec) -> float:
         """Predicted seconds of all training steps."""
         return spec.train.steps * self.overhead + cost(spec).train_flops * self.per_flop
 
     def evaluate_seconds(self, spec: RunSpec, evaluations: Sequence[EvaluationSpec]) -> float:
-        """Predicted seconds of the forward passes of all evaluations."""
-        passes = [_passes(spec, evaluation) for evaluation in evaluations]
-        per_call = self.overhead / 3 / spec.train.batch
-        return sum(calls * per_call + flops * self.per_flop for calls, flops in passes)
+        """Predicted seconds of all evaluations."""
+        return sum(self._evaluation(spec, evaluation) for evaluation in evaluations)
+
+    def _evaluation(self, spec: RunSpec, evaluation: EvaluationSpec) -> float:
+        calls, flops = _passes(spec, evaluation)
+        features = 0.0
+        if isinstance(evaluation, SamplesSpec) and evaluation.metrics:
+            features = evaluation.count * FEATURE_SECONDS
+        return calls * self.call + flops * self.per_call_flop + features
 
 
 def affordable(spec: RunSpec) -> bool:
@@ -47,37 +68,120 @@ def affordable(spec: RunSpec) -> bool:
     return cost(spec.dense()).train_flops / spec.train.steps < AFFORDABLE_FLOPS
 
 
-def calibrate(spec: RunSpec, device: torch.device) -> Speed:
-    """Time a few steps of this run dense and with half of its tokens routed."""
+def calibrate(spec: RunSpec, device: torch.device, *, lanes: int = 1) -> Speed:
+    """Time a few steps and passes of this run, in as many processes at once as there are lanes.
+
+    Lanes share the caches and the memory of a machine, so that one alone would be faster.
+    """
+    if lanes == 1 or device.type != "cpu":
+        return measure(spec, device)
+    command = [sys.executable, "-c", "from tread_lab.engine.calibrate import lane; lane()"]
+    pipe = subprocess.PIPE
+    started = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(lanes)]
+    try:
+        found = _together(started, json.dumps(encode(spec)))
+    except (OSError, ValueError):  # a lane did not answer; one process tells most of it
+        return measure(spec, device)
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                assert stream is not None
+                stream.close()
+    return Speed(*(sum(column) / lanes for column in zip(*found)))
+
+
+def _together(lanes: Sequence[subprocess.Popen[str]], spec: str) -> list[list[float]]:
+    """Every lane's numbers; all begin when the last one has imported what it needs."""
+    for line in (spec, "go"):
+        for process in lanes:
+            assert process.stdin is not None
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+        answers = [process.stdout.readline() for process in lanes if process.stdout is not None]
+    return [json.loads(answer) for answer in answers]
+
+
+def lane() -> None:
+    """One lane of `calibrate`: a spec on stdin, `ready`; a line on stdin, the numbers."""
+    torch.set_num_threads(1)
+    spec = decode(RunSpec, json.loads(sys.stdin.readline()))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(json.dumps(dataclasses.astuple(measure(spec, torch.device("cpu")))), flush=True)
+
+
+def measure(spec: RunSpec, device: torch.device) -> Speed:
+    """Time steps dense and with half of the tokens routed, and passes of few and many images."""
     half = (RouteSpec(start=0, end=spec.model.depth - 1, rate=0.5, selection="rows"),)
-    dense = spec.dense()
+    dense = dataclasses.replace(spec.dense(), init_from=None)
     routed = dataclasses.replace(dense, routes=half)
-    slow, fast = _step_seconds(dense, device), _step_seconds(routed, device)
-    flops = [cost(s).train_flops / s.train.steps for s in (dense, routed)]
-    per_flop = max(slow - fast, 0.2 * slow) / (flops[0] - flops[1])
-    return Speed(overhead=max(slow - per_flop * flops[0], 0.0), per_flop=per_flop)
-
-
-def _step_seconds(spec: RunSpec, device: torch.device) -> float:
-    """The median of a few steps, after two to warm up."""
     with tempfile.TemporaryDirectory() as folder:
-        with LiveRun(spec, RunFolder(Path(folder)), device) as run:
-            seconds = []
-            for step in range(_STEPS + 2):
-                started = time.perf_counter()
-                run.optimise(run.batches.at(step), lr=0.0)
-                if device.type == "cuda":
-                    torch.cuda.synchronize(device)
-                seconds.append(time.perf_counter() - started)
-    return sorted(seconds[2:])[_STEPS // 2]
+        with LiveRun(dense, RunFolder(Path(folder)), device) as run:
+            slow = _median(_step(run, device), _STEPS)
+            passes = [_median(_pass(run, count, device), _STEPS) for count in (_SMALL, _LARGE)]
+        with LiveRun(routed, RunFolder(Path(folder) / "routed"), device) as run:
+            fast = _median(_step(run, device), _STEPS)
+    flops = [cost(s).train_flops / s.train.steps for s in (dense, routed)]
+    per_flop = min(
+        max((slow - fast) / (flops[0] - flops[1]), 0.2 * slow / flops[0]), slow / flops[0]
+    )
+    per_image = max(passes[1] - passes[0], 0.2 * passes[1]) / (_LARGE - _SMALL)
+    return Speed(
+        overhead=slow - per_flop * flops[0],
+        per_flop=per_flop,
+        call=max(passes[0] - _SMALL * per_image, 0.0),
+        per_call_flop=per_image / (FLOPS_PER_MAC * cost(dense).dense_macs),
+    )
+
+
+def _step(run: LiveRun, device: torch.device) -> Callable[[], None]:
+    def step() -> None:
+        run.optimise(run.batches.at(run.step), lr=0.0)
+        _wait(device)
+
+    return step
+
+
+def _pass(run: LiveRun, count: int, device: torch.device) -> Callable[[], None]:
+    data = run.spec.data
+    x_BCHW = torch.randn(count, data.channels, data.size, data.size, device=device)
+    t_B, y_B = torch.full((count,), 0.5, device=device), torch.zeros(count, device=device).long()
+
+    def forward() -> None:
+        with torch.no_grad():
+            run.network(x_BCHW, t_B, y_B, None)
+        _wait(device)
+
+    return forward
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _median(action: Callable[[], None], count: int) -> float:
+    """The median of `count` times, after two to warm up."""
+    seconds = []
+    for _ in range(count + 2):
+        started = time.perf_counter()
+        action()
+        seconds.append(time.perf_counter() - started)
+    return sorted(seconds[2:])[count // 2]
 
 
 def _passes(spec: RunSpec, evaluation: EvaluationSpec) -> tuple[int, int]:
-    """Images times network calls of an evaluation, and the FLOPs of all of them."""
+    """Network calls of an evaluation, and the FLOPs of all of them."""
     if isinstance(evaluation, SamplesSpec):
         macs, branches = call_macs(spec, evaluation.sampler), evaluation.sampler.guidance.branches
-        calls = evaluation.count * len(macs) * len(branches)
+        calls = math.ceil(evaluation.count / SAMPLED) * len(macs) * len(branches)
         return calls, evaluation.count * FLOPS_PER_MAC * sum(macs)
+    price, images = cost(spec), evaluation.images * evaluation.levels
+    macs_each = price.dense_macs
     twice = isinstance(evaluation, HeldoutSpec) and bool(spec.routes)
-    calls = evaluation.images * evaluation.levels * (2 if twice else 1)
-    return calls, calls * FLOPS_PER_MAC * cost(spec).dense_macs
+    if twice:
+        macs_each += price.routed_macs
+    calls = math.ceil(evaluation.images / PROBED) * evaluation.levels * (2 if twice else 1)
+    return calls, images * FLOPS_PER_MAC * macs_each

@@ -17,7 +17,7 @@ from tread_lab.data.source import Samples
 from tread_lab.engine.assemble import Trained
 from tread_lab.routing.select import RoutePlan, draw_plan
 
-_BATCH = 128
+BATCH = 128  # images of one pass
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ def _heldout(
     model: Trained, samples: Samples, images: int, levels: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """(dense_BL, routed_BL, level_BL) of one chunk of images after another."""
-    for first in range(0, images, _BATCH):
-        ids = torch.arange(first, min(first + _BATCH, images))
+    for first in range(0, images, BATCH):
+        ids = torch.arange(first, min(first + BATCH, images))
         x_BCHW, y_B = samples.take(ids)
         columns: list[tuple[Tensor, Tensor, Tensor]] = []
         for bin in range(levels):

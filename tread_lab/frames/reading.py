@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tread_lab.records import stopped
 from tread_lab.records.layout import EvaluationFolder, Lab, RunFolder, SweepFolder
 from tread_lab.records.names import parameters
+from tread_lab.records.stopped import Stopped, state_in_sweep
 from tread_lab.spec.decode import decode_field
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.run import RunSpec
@@ -74,11 +77,20 @@ def read_plan(lab: Lab, sweep: str | SweepFolder) -> dict[str, Any]:
 
 def read_records(lab: Lab, plan: dict[str, Any], memory: Memory) -> dict[str, Record]:
     """Every run of the plan read once, however many trials share it."""
+    before = stopped.read(lab.sweep(plan["name"]).stopped_path)
     names = [trial["run"] for trial in plan["trials"]]
     baselines = [trial["baseline"] for trial in plan["trials"] if trial["baseline"]]
     planned = [signature(spec) for spec in plan.get("evaluate") or ()]
     known = dict.fromkeys([*names, *baselines])
-    return {name: _remembered(lab.run(name), planned, memory) for name in known}
+    found = {name: _remembered(lab.run(name), planned, memory) for name in known}
+    return {name: _in_sweep(name, record, before) for name, record in found.items()}
+
+
+def _in_sweep(run: str, record: Record, before: Mapping[str, Stopped]) -> Record:
+    """A record as the sweep sees it that may have stopped the run early."""
+    if state_in_sweep(record.state, run, before) == record.state:
+        return record
+    return Record("stopped", before[run].reason, before[run].step)
 
 
 def _remembered(run: RunFolder, planned: list[str], memory: Memory) -> Record:

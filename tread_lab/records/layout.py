@@ -240,6 +240,14 @@ class SweepFolder:
         return self.path / "asked.jsonl"
 
     @property
+    def spent_path(self) -> Path:
+        return self.path / "spent.jsonl"
+
+    @property
+    def stopped_path(self) -> Path:
+        return self.path / "stopped.jsonl"
+
+    @property
     def study_path(self) -> Path:
         return self.path / "study.db"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tread_lab.records.layout import Lab, SweepFolder
+from tread_lab.records.stopped import Stopped, state_in_sweep
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.signature import signature
 
@@ -38,13 +39,21 @@ def planned_runs(folder: SweepFolder) -> dict[str, Tree]:
     return found
 
 
-def count_states(lab: Lab, runs: Mapping[str, Tree]) -> Counter[str]:
-    """How many runs are in which state; only those that have a folder are looked at."""
+def count_states(
+    lab: Lab, runs: Mapping[str, Tree], stopped: Mapping[str, Stopped] | None = None
+) -> Counter[str]:
+    """How many runs are in which state; only those that have a folder are looked at.
+
+    Args:
+        stopped: runs that the sweep has stopped early.
+    """
     try:
         begun = set(os.listdir(lab.root / "runs"))  # noqa: PTH208 (the names are enough)
     except FileNotFoundError:
         begun = set()
-    return Counter(lab.run(run).state() if run in begun else "pending" for run in runs)
+    states = (lab.run(run).state() if run in begun else "pending" for run in runs)
+    before = stopped or {}
+    return Counter(state_in_sweep(state, run, before) for run, state in zip(runs, states))
 
 
 def _parents(spec: Tree) -> Iterator[tuple[str, Tree]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.layout import RunFolder
+from tread_lab.records.stopped import Stopped, state_in_sweep
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,12 @@ class Standing:
         return {**vars(self), "attempts": attempts}
 
 
-def standing(folder: RunFolder) -> Standing:
-    """Read it."""
+def standing(folder: RunFolder, stopped: Mapping[str, Stopped] | None = None) -> Standing:
+    """Read it.
+
+    Args:
+        stopped: runs that a sweep has stopped early; it sees them as such.
+    """
     result, state = folder.result() or {}, folder.state()
     attempts = tuple(folder.attempts.read())
     kind, reason = result.get("kind", ""), result.get("reason", "")
@@ -45,8 +51,12 @@ def standing(folder: RunFolder) -> Standing:
     if wrong and not reason:
         kind, reason = wrong[0].ended, wrong[0].reason
     kind = kind or ("exception" if state == "failed" else "")
+    step = _step(folder, result)
+    if stopped and state_in_sweep(state, folder.name, stopped) != state:
+        why = stopped[folder.name]
+        state, kind, reason, step = "stopped", "early", why.reason, why.step
     line = (str(reason).strip().splitlines() or [""])[0]
-    return Standing(folder.name, state, kind, line, attempts, _step(folder, result), _moved(folder))
+    return Standing(folder.name, state, kind, line, attempts, step, _moved(folder))
 
 
 def _step(folder: RunFolder, result: dict[str, Any]) -> int:

@@ -18,6 +18,8 @@ from tread_lab.sampling.solvers import SOLVERS
 from tread_lab.spec.evaluation import SamplerSpec
 from tread_lab.spec.routes import RouteSpec
 
+BATCH = 256  # images of one network call
+
 
 def generate(
     networks: Mapping[int | None, Denoiser],
@@ -30,7 +32,7 @@ def generate(
     device: torch.device,
     routes: Sequence[RouteSpec] = (),
     tokens: int = 0,
-    batch: int = 256,
+    batch: int = BATCH,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of (samples_BCHW fp32 in model space, labels_B), `count` images in all.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.table import Table
 
 from tread_lab.engine.cost import cost
@@ -9,11 +11,15 @@ from tread_lab.frames import setting_names
 from tread_lab.records import names
 from tread_lab.records.layout import Lab
 from tread_lab.screen.console import ROWS, out, say
-from tread_lab.screen.words import bytes_text, cell_text, duration, further_axes
+from tread_lab.screen.words import bytes_text, cell_text, duration, further_axes, run_label
 from tread_lab.spec.evaluation import SamplesSpec
+from tread_lab.sweep.budget import Budget
 from tread_lab.sweep.estimate import Estimate
 from tread_lab.sweep.outlook import search_outlook
 from tread_lab.sweep.plan import Plan
+from tread_lab.sweep.trial import Task
+
+_NAMED = 5  # runs that do not fit the budget; the others are counted
 
 
 def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
@@ -63,6 +69,26 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
         f"{plan.train_flops:.2e} training FLOPs{of_known},"
         f" {bytes_text(plan.disk_bytes)} of checkpoints at most; {_estimate(estimate, lanes)}"
     )
+
+
+def show_budget(plan: Plan, budget: Budget, coming: Sequence[Task], lanes: int) -> None:
+    """What the budget is, what of it is spent, and what will not fit in."""
+    limits, before = budget.spec, budget.before
+    parts = []
+    if limits.flops is not None:
+        parts.append(f"{limits.flops:.2e} training FLOPs ({before.flops:.2e} spent)")
+    if limits.hours is not None:
+        parts.append(f"{limits.hours:g} h ({before.hours:.2g} h spent)")
+    if limits.trials is not None:
+        parts.append(f"{limits.trials} trials ({before.trials} started)")
+    fitting, left = budget.split(coming, lanes)
+    say(f"budget: {', '.join(parts)}: {len(fitting)} of {len(coming)} open runs fit")
+    if left and plan.search is None:
+        named = "; ".join(run_label(task.spec) for task in left[:_NAMED])
+        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+        say(f"not started, in the order of the plan: {named}{more}")
+    elif left:
+        say(f"the search ends about {len(left)} runs early")
 
 
 def _say_search(plan: Plan, lab: Lab) -> None:

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from tread_lab.records import names
+from tread_lab.records import names, stopped
 from tread_lab.records.layout import TERMINAL, Lab, RunFolder
 from tread_lab.records.mixture import made_of, mixtures
 from tread_lab.records.planned import Tree, count_states, planned_runs
@@ -26,7 +26,7 @@ _EVERY = 2.0  # seconds between two looks
 
 def show_lab(lab: Lab, *, as_json: bool) -> None:
     """Every sweep with its states."""
-    rows = {name: count_states(lab, planned_runs(lab.sweep(name))) for name in lab.sweeps()}
+    rows = {name: _counted(lab, name, planned_runs(lab.sweep(name))) for name in lab.sweeps()}
     if as_json:
         print(json.dumps(rows, indent=1))
         return
@@ -43,11 +43,12 @@ def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
     """The runs of a sweep and where they stand."""
     runs = planned_runs(lab.sweep(name))
     if as_json:
-        rows = [standing(lab.run(run)).tree() for run in runs]
+        before = stopped.read(lab.sweep(name).stopped_path)
+        rows = [standing(lab.run(run), before).tree() for run in runs]
         print(json.dumps(rows, indent=1))
         return
-    say(f"{name}: {counts_text(count_states(lab, runs))}")
-    out.print(_table(lab, runs))
+    say(f"{name}: {counts_text(_counted(lab, name, runs))}")
+    out.print(_table(lab, name, runs))
     if len(runs) > ROWS:
         say(f"... and {len(runs) - ROWS} more")
     for mixture in mixtures(made_of(lab, runs)):
@@ -58,15 +59,21 @@ def watch_sweep(lab: Lab, name: str) -> None:
     """The same until every run has ended: a live table, or a line at every change in a log."""
     runs = planned_runs(lab.sweep(name))
     if not out.is_terminal:
-        _until_ended(lab, runs, _changes(name))
+        _until_ended(lab, name, runs, _changes(name))
         return
     with Live(console=out, refresh_per_second=4) as live:
-        _until_ended(lab, runs, lambda states: live.update(_page(lab, name, runs, states)))
+        _until_ended(lab, name, runs, lambda states: live.update(_page(lab, name, runs, states)))
 
 
-def _until_ended(lab: Lab, runs: Mapping[str, Tree], show: Callable[[Counter[str]], None]) -> None:
+def _counted(lab: Lab, name: str, runs: Mapping[str, Tree]) -> Counter[str]:
+    return count_states(lab, runs, stopped.read(lab.sweep(name).stopped_path))
+
+
+def _until_ended(
+    lab: Lab, name: str, runs: Mapping[str, Tree], show: Callable[[Counter[str]], None]
+) -> None:
     while True:
-        states = count_states(lab, runs)
+        states = _counted(lab, name, runs)
         show(states)
         if all(state in TERMINAL for state in states):
             return
@@ -87,14 +94,15 @@ def _changes(name: str) -> Callable[[Counter[str]], None]:
 
 
 def _page(lab: Lab, name: str, runs: Mapping[str, Tree], states: Counter[str]) -> RenderableType:
-    table = _table(lab, runs, most=max(out.height - 6, 5))
+    table = _table(lab, name, runs, most=max(out.height - 6, 5))
     table.title, table.title_justify = f"{name}: {counts_text(states)}", "left"
     return table
 
 
-def _table(lab: Lab, runs: Mapping[str, Tree], most: int = ROWS) -> Table:
+def _table(lab: Lab, name: str, runs: Mapping[str, Tree], most: int = ROWS) -> Table:
     """A row a run, as many as there is room for; what has to be looked at comes first then."""
-    found = [standing(lab.run(run)) for run in list(runs)[: 4 * most]]
+    before = stopped.read(lab.sweep(name).stopped_path)
+    found = [standing(lab.run(run), before) for run in list(runs)[: 4 * most]]
     if len(found) > most:
         order = ("running", "failed", "diverged", "interrupted", "pending", "stopped", "completed")
         found.sort(key=lambda s: order.index(s.state))
@@ -122,7 +130,8 @@ def show_unfinished(lab: Lab, name: str) -> bool:
 
     tasks = load_plan(lab.sweep(name)).tasks
     failed = [s for t in tasks if (s := standing(lab.run_of(t.spec))).state == "failed"]
-    lacking = [lab.run_of(task.spec) for task in tasks if not is_complete(lab, task)]
+    ended = [task for task in tasks if lab.run_of(task.spec).result() is not None]
+    lacking = [lab.run_of(task.spec) for task in ended if not is_complete(lab, task)]
     if failed:
         kinds = counts_text(Counter(stands.kind for stands in failed))
         say(f"{len(failed)} runs failed ({kinds}); --retry-failed runs them again")

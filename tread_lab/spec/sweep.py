@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tread_lab.spec.axes import numbers
+from tread_lab.spec.budget import BudgetSpec
+from tread_lab.spec.early import StopEarlySpec
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.search import SearchSpec
 
@@ -45,6 +47,8 @@ class SweepSpec:
         sampler_axes: field of the sampler -> values, written as `axes` are; every evaluation of
             samples is made with each of them, on the same trained runs.
         search: how cells are chosen one after another; absent, every cell is run.
+        stop_early: ends trials that are worse than the others after a few steps.
+        budget: what may be spent; what does not fit is not started, and more may be given later.
     """
 
     experiment: str
@@ -59,6 +63,8 @@ class SweepSpec:
     evaluate: tuple[Any, ...] | None = None
     sampler_axes: Any = field(default_factory=dict)
     search: SearchSpec | None = None
+    budget: BudgetSpec | None = None
+    stop_early: StopEarlySpec | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seeds", _seeds(self.seeds))

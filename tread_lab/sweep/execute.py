@@ -57,7 +57,7 @@ class InlineExecutor:
         with stop_signals() as stopping:
             while (task := feed.next()) is not None:
                 with mistakes.kept():
-                    self._task(lab, task, device, watch, stopping)
+                    self._task(lab, task, device, watch, lambda: stopping() or feed.stop)
                 feed.ended(task)
         assert feed.finished
         mistakes.settle()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tread_lab.spec.signature import signature
@@ -14,10 +14,24 @@ class Feed(Protocol):
 
     Attributes:
         finished: nothing will come any more.
+        stop: what is running is to end now, with a checkpoint.
     """
 
     @property
     def finished(self) -> bool: ...
+
+    @property
+    def stop(self) -> bool: ...
+
+    @property
+    def full(self) -> bool:
+        """Whether something is not handed out because it does not fit a budget."""
+        ...
+
+    @property
+    def left(self) -> str:
+        """What has not been handed out or has not ended, for people."""
+        ...
 
     def next(self) -> Task | None:
         """A task that can start now; nothing while all that is left waits for others to end."""
@@ -29,9 +43,12 @@ class Feed(Protocol):
 
 
 class ListFeed:
-    """Tasks in their order, none before those it starts from."""
+    """Tasks in their order, none before what it starts from or comes `after`."""
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
+    stop = full = False
+
+    def __init__(self, tasks: Sequence[Task], *, after: Mapping[str, str] | None = None) -> None:
+        self._after = after or {}
         self._waiting: dict[str, Task] = {}
         self._open: set[str] = set()
         self.add(tasks)
@@ -48,11 +65,21 @@ class ListFeed:
     def finished(self) -> bool:
         return not self._waiting
 
+    @property
+    def left(self) -> str:
+        return f"{len(self._open)} runs are left"
+
     def next(self) -> Task | None:
         for name, task in self._waiting.items():
-            if not any(signature(parent) in self._open for parent in task.spec.ancestors):
+            if self._can_start(name, task):
                 return self._waiting.pop(name)
         return None
+
+    def _can_start(self, name: str, task: Task) -> bool:
+        """Whether nothing that must come before is open."""
+        if self._after.get(name) in self._open:
+            return False
+        return not any(signature(parent) in self._open for parent in task.spec.ancestors)
 
     def ended(self, task: Task) -> None:
         self._open.discard(signature(task.spec))

@@ -10,7 +10,7 @@ from tread_lab.records.layout import Lab
 from tread_lab.spec.cell import Cell
 from tread_lab.sweep.family import with_ancestors
 from tread_lab.sweep.plan import Plan, Searched
-from tread_lab.sweep.trial import Task, is_complete
+from tread_lab.sweep.trial import Task
 
 _PRICED = 400  # cells of a large space that its mean is taken over
 
@@ -56,7 +56,16 @@ def coming_tasks(plan: Plan, lab: Lab) -> list[Task]:
     trials = [trial for cell in named for trial in plan.search.trials_of(cell)]
     tasks = with_ancestors(Task(trial.spec, plan.evaluations) for trial in trials)
     known = {task.spec for task in found}
-    return found + [t for t in tasks if t.spec not in known and not is_complete(lab, t)]
+    return found + [t for t in plan.open_of(lab, tasks) if t.spec not in known]
+
+
+def begun_tasks(plan: Plan, lab: Lab) -> tuple[Task, ...]:
+    """The runs that belong to the sweep so far: those of its plan, and those asked for."""
+    if plan.search is None:
+        return plan.tasks
+    named = [entry.cell for entry in asked.read(lab.sweep(plan.name).asked_path)]
+    trials = [trial for cell in named for trial in plan.search.trials_of(cell)]
+    return with_ancestors(Task(t.spec, plan.evaluations) for t in (*plan.trials, *trials))
 
 
 def _left(searched: Searched, before: int) -> int:

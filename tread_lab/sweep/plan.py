@@ -6,22 +6,26 @@ import hashlib
 import json
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from tread_lab.engine.cost import cost
+from tread_lab.records import stopped
 from tread_lab.records.durable import write_text
 from tread_lab.records.layout import Lab, SweepFolder
 from tread_lab.records.planned import FORMAT, stored_tree
+from tread_lab.spec.budget import BudgetSpec
 from tread_lab.spec.cell import Cell
 from tread_lab.spec.decode import encode
+from tread_lab.spec.early import StopEarlySpec
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import EvaluationSpec, decode_evaluations
 from tread_lab.spec.expansion import Hole, Trial, expand
 from tread_lab.spec.search import SearchSpec
 from tread_lab.spec.shared import SharedParts
+from tread_lab.spec.signature import signature
 from tread_lab.spec.sweep import Experiment, SweepSpec
 from tread_lab.sweep.difference import difference
 from tread_lab.sweep.family import with_ancestors
@@ -43,6 +47,11 @@ class Searched:
     objectives: tuple[str, ...]
     cells: tuple[Cell, ...]
     trials: Mapping[str, tuple[Trial, ...]] = field(repr=False)
+
+    @property
+    def all_trials(self) -> Iterator[Trial]:
+        """The runs of every cell; those that cells share come again."""
+        return (trial for own in self.trials.values() for trial in own)
 
     def trials_of(self, cell: Cell) -> list[Trial]:
         """The runs of a cell, one a seed, those they are compared with first."""
@@ -67,6 +76,8 @@ class Plan:
     duplicates: tuple[Hole, ...] = ()
     search: Searched | None = None
     versions: tuple[str, ...] = ()
+    budget: BudgetSpec | None = None
+    stop_early: StopEarlySpec | None = None
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
@@ -80,13 +91,25 @@ class Plan:
         """Every run that may come: under a search those of all cells."""
         if self.search is None:
             return self.tasks
-        trials = (trial for own in self.search.trials.values() for trial in own)
-        specs = {trial.run: trial.spec for trial in trials}
+        specs = {trial.run: trial.spec for trial in self.search.all_trials}
         return with_ancestors(Task(spec, self.evaluations) for spec in specs.values())
+
+    @property
+    def baselines_first(self) -> dict[str, str]:
+        """Run -> the baseline that must have ended before it starts: it is judged against it."""
+        if self.stop_early is None:
+            return {}
+        offered = self.trials if self.search is None else self.search.all_trials
+        return {trial.run: trial.baseline for trial in offered if trial.baseline}
 
     def open_tasks(self, lab: Lab) -> list[Task]:
         """Tasks with something left to do."""
-        return [task for task in self.tasks if not is_complete(lab, task)]
+        return self.open_of(lab, self.tasks)
+
+    def open_of(self, lab: Lab, tasks: Iterable[Task]) -> list[Task]:
+        """Those of `tasks` with something left to do; what this sweep has stopped early has not."""
+        before = stopped.read(lab.sweep(self.name).stopped_path) if self.stop_early else {}
+        return [t for t in tasks if signature(t.spec) not in before and not is_complete(lab, t)]
 
     @property
     def train_flops(self) -> int:
@@ -116,6 +139,8 @@ def make_plan(
         experiment=experiment.name,
         trials=found.trials if searched is None else _shared(searched),
         search=searched,
+        budget=sweep.budget,
+        stop_early=sweep.stop_early,
         holes=found.holes,
         duplicates=found.duplicates,
         evaluations=found.evaluations,

@@ -20,6 +20,7 @@ from typing import Any
 import ray
 import torch
 from ray import tune
+from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, MedianStoppingRule
 from ray.tune.search import Searcher
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -30,6 +31,7 @@ from tread_lab.spec.errors import Unavailable, UserError
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
 from tread_lab.sweep.attempt import Place
+from tread_lab.sweep.early import Early
 from tread_lab.sweep.execute import Interrupted, Mistakes, Watch, stop_signals
 from tread_lab.sweep.feed import Feed, as_feed
 from tread_lab.sweep.garbage import SCRATCH
@@ -38,6 +40,7 @@ from tread_lab.sweep.trial import DEFERRED, Report, Task, run_trial
 from tread_lab.sweep.vigil import Vigil
 from tread_lab.sweep.watchdog import awake
 
+_RUNG, _GAP = "rung", "rung_gap"  # only in results at steps where a trial is judged
 _SLICE_SECONDS = 1.0  # how long a worker trains between two reports
 _BARREN = 5  # starts of a worker that make no attempt, after which it is the cluster's fault
 MISTAKE, UNAVAILABLE = "mistake", "unavailable"  # phases of tasks that no attempt can mend
@@ -68,23 +71,26 @@ class RayExecutor:
         gpus: float = 0,
         concurrent: int | None = None,
         hang_timeout: float | None = None,
+        early: Early | None = None,
     ) -> None:
         self.device, self.cpus, self.gpus = device, cpus, gpus
-        self.concurrent, self.hang_timeout = concurrent, hang_timeout
+        self.concurrent, self.hang_timeout, self.early = concurrent, hang_timeout, early
 
     def run(self, lab: Lab, work: Sequence[Task] | Feed, watch: Watch) -> None:
         os.environ.update({k: v for k, v in _QUIET.items() if k not in os.environ})
         mistakes, share = Mistakes(), {"cpu": self.cpus, "gpu": self.gpus}
         with _ray(), stop_signals() as stopping:
+            feed = first = as_feed(work)
             for whole in (False, True):  # what needs a whole device has a turn of its own
                 need = _whole_device(share) if whole else share
-                watcher = _Watcher(lab, watch, stopping, Vigil(lab, _end))
+                vigil = Vigil(lab, _end)
+                watcher = _Watcher(lab, watch, lambda: stopping() or first.stop, vigil)
                 place = Place(whole=whole, hang_timeout=self.hang_timeout)
-                self._tune(lab, as_feed(work), watcher, need, place)
+                self._tune(lab, feed, watcher, need, place)
                 watcher.settle(mistakes)
-                work = watcher.deferred
-                if not work:
+                if not watcher.deferred:
                     break
+                feed = as_feed(watcher.deferred)
         mistakes.settle()
 
     def _tune(
@@ -92,12 +98,18 @@ class RayExecutor:
     ) -> None:
         scratch = lab.root / "ray" / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
         trainable = tune.with_parameters(
-            _Worker, lab=lab, device=self.device, threads=int(self.cpus) or 1, place=place
+            _Worker,
+            lab=lab,
+            device=self.device,
+            threads=int(self.cpus) or 1,
+            place=place,
+            early=self.early,
         )
         tuner = tune.Tuner(
             tune.with_resources(trainable, need),
             tune_config=tune.TuneConfig(
                 search_alg=_Asks(feed),
+                scheduler=None if self.early is None else _Judge(self.early),
                 num_samples=-1,
                 reuse_actors=True,
                 max_concurrent_trials=self.concurrent,
@@ -158,6 +170,7 @@ class _Worker(tune.Trainable):
     """A process that takes one task after another; each step is a second or so of `run_trial`."""
 
     _reports: Iterator[Report] | None = None
+    rungs: tuple[int, ...] = ()
 
     def setup(  # type: ignore[override]
         self,
@@ -166,15 +179,17 @@ class _Worker(tune.Trainable):
         device: str | None,
         threads: int,
         place: Place,
+        early: Early | None,
     ) -> None:
         torch.set_num_threads(threads)
-        self.lab, self.device = lab, device
+        self.lab, self.device, self.early = lab, device, early
         self.place = replace(place, node=ray.get_runtime_context().get_node_id())
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.cleanup()
         self.task: Task = new_config["task"].task
+        self.rungs = self.early.rungs(signature(self.task.spec)) if self.early else ()
         self._reports = self._trial()
         return True
 
@@ -196,11 +211,19 @@ class _Worker(tune.Trainable):
         with awake():
             for report in self._reports:
                 last = report
-                if time.monotonic() > until:
+                if time.monotonic() > until or self._judged(report):
                     break
         if last is None:
             return {"done": True}
-        return {"done": last.phase not in ("train", "evaluate"), **vars(last)}
+        result = {"done": last.phase not in ("train", "evaluate"), **vars(last)}
+        if self.early is not None and self._judged(last):
+            gap = self.early.gap(last.run, last.step)
+            result |= {} if gap is None else {_RUNG: last.step, _GAP: gap}
+        return result
+
+    def _judged(self, report: Report) -> bool:
+        """Whether the run is judged at this step."""
+        return report.phase == "train" and report.step in self.rungs
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
         """Nothing for Ray to keep: the run's own record is what a restart continues from."""
@@ -213,6 +236,54 @@ class _Worker(tune.Trainable):
         if self._reports is not None:
             self._reports.close()  # type: ignore[attr-defined]
             self._reports = None
+
+
+class _Judge(FIFOScheduler):
+    """ASHA or the median rule of Ray Tune, shown what earlier sessions saw; notes its verdicts."""
+
+    def __init__(self, early: Early) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.early, spec = early, early.spec
+        steps = max((steps for steps, _ in early.judged.values()), default=1)
+        first = spec.first_rung(steps)
+        how: dict[str, Any] = {"time_attr": _RUNG, "metric": _GAP, "mode": "min"}
+        self.rule: Any
+        if spec.kind == "asha":
+            self.rule = ASHAScheduler(
+                **how,
+                max_t=steps,
+                grace_period=first,
+                reduction_factor=spec.reduction,
+                stop_last_trials=False,
+            )
+        else:  # an endless slice: trials that lack company go on instead of being paused
+            self.rule = MedianStoppingRule(
+                **how,
+                grace_period=first,
+                min_samples_required=spec.least,
+                min_time_slice=math.inf,  # type: ignore[arg-type]
+            )
+        for run, rung, gap in early.history():
+            self.rule.on_trial_add(None, _Past(run))
+            self.rule.on_trial_complete(None, _Past(run), {_RUNG: rung, _GAP: gap})
+
+    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
+        self.rule.on_trial_add(tune_controller, trial)
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        if _GAP not in result:
+            return str(self.CONTINUE)
+        decision = str(self.rule.on_trial_result(tune_controller, trial, result))
+        if decision == self.STOP:
+            self.early.stop(result["run"], result[_RUNG], result[_GAP])
+        return decision
+
+
+@dataclass(frozen=True)
+class _Past:
+    """A run of an earlier session, as far as a rule must know it."""
+
+    trial_id: str
 
 
 class _Stop(tune.Stopper):

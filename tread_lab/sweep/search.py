@@ -175,6 +175,7 @@ class StoredStudy:
 
     def _opened(self, trials: Sequence[Shown]) -> optuna.Study:
         """The study as it stands, if it is the beginning of `trials`."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         study = optuna.create_study(
             storage=f"sqlite:///{self.path}",
             study_name=self.name,

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from tread_lab.engine.cost import cost
 from tread_lab.records import asked as appendix
+from tread_lab.records import stopped
 from tread_lab.records.asked import Asked
 from tread_lab.records.layout import Lab, SweepFolder
+from tread_lab.records.stopped import state_in_sweep
 from tread_lab.spec.decode import encode
 from tread_lab.spec.expansion import Trial
 from tread_lab.spec.search import SearchSpec
@@ -19,7 +21,7 @@ from tread_lab.sweep.feed import ListFeed
 from tread_lab.sweep.objective import cell_values
 from tread_lab.sweep.plan import Plan, Searched
 from tread_lab.sweep.search import Known, Shown, StoredStudy, propose
-from tread_lab.sweep.trial import Task, is_complete
+from tread_lab.sweep.trial import Task
 
 Fits = Callable[[Sequence[Task]], bool]
 
@@ -44,6 +46,8 @@ class SearchFeed:
     earlier session left open come first. `fits` may refuse a new cell, which ends the asking.
     """
 
+    stop = False
+
     def __init__(self, lab: Lab, plan: Plan, *, fits: Fits = lambda tasks: True) -> None:
         assert plan.search is not None
         self.lab, self.plan, self.fits = lab, plan, fits
@@ -57,7 +61,7 @@ class SearchFeed:
         self.exhausted = self.full = False
         self._running: set[str] = set()
         self._ended: set[str] = set()
-        self._queue = ListFeed(plan.open_tasks(lab))
+        self._queue = ListFeed(plan.open_tasks(lab), after=plan.baselines_first)
         self.cells: list[_Cell] = []
         for entry in appendix.read(self.folder.asked_path):
             self._take_up(entry)
@@ -67,8 +71,13 @@ class SearchFeed:
     @property
     def finished(self) -> bool:
         """Nothing is left to hand out, and no result could lead to a further question."""
-        over = self.full or self.exhausted or len(self.cells) >= self.search.trials
-        return over and self._queue.finished
+        over = self.exhausted or len(self.cells) >= self.search.trials
+        return (over or self.full) and self._queue.finished
+
+    @property
+    def left(self) -> str:
+        trials = min(self.search.trials, len(self.space)) - sum(c.over for c in self.cells)
+        return f"{trials} trials are left"
 
     def next(self) -> Task | None:
         while (task := self._queue.next()) is None and self._may_ask():
@@ -128,7 +137,7 @@ class SearchFeed:
 
     def _open(self, trials: Sequence[Trial]) -> list[Task]:
         tasks = with_ancestors(Task(trial.spec, self.plan.evaluations) for trial in trials)
-        return [task for task in tasks if not is_complete(self.lab, task)]
+        return self.plan.open_of(self.lab, tasks)
 
     def _tell(self) -> bool:
         """Take over the results that are there by now; whether there were any."""
@@ -144,7 +153,9 @@ class SearchFeed:
         open_runs = {signature(task.spec) for task in self._open(cell.trials)}
         if open_runs - self._ended:
             return known
-        states = {self.lab.run(trial.run).state() for trial in cell.trials}
+        before = stopped.read(self.folder.stopped_path)
+        runs = (self.lab.run(trial.run) for trial in cell.trials)
+        states = {state_in_sweep(run.state(), run.name, before) for run in runs}
         if states & {"diverged", "stopped"} and not open_runs:
             return Known(known.cell, "bad", notes=known.notes)
         if states != {"completed"}:

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tread_lab.gaps import run_gaps
+from tread_lab.records import stopped
 from tread_lab.records.layout import TERMINAL, Lab, RunFolder
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.names import parameters
+from tread_lab.records.stopped import state_in_sweep
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import EvaluationSpec
 from tread_lab.spec.run import RunSpec
@@ -27,7 +29,7 @@ STATUS = {
     "running": "RUNNING",
     "interrupted": "KILLED",
     "completed": "FINISHED",
-    "stopped": "FINISHED",
+    "stopped": "KILLED",
     "failed": "FAILED",
     "diverged": "FAILED",
 }
@@ -73,6 +75,7 @@ class Projection:
         self._lab = lab
         self._planned = [evaluation_spec(tree) for tree in plan["evaluate"]]
         self._baselines: dict[str, list[Any]] = {}
+        self._stopped = stopped.read(lab.sweep(plan["name"]).stopped_path)
 
     def pictures(self) -> list[str]:
         """Keys of the pictures that the planned evaluations make."""
@@ -81,7 +84,8 @@ class Projection:
     def state(self, trial: Trial) -> str:
         """The run's state; one that has no spec yet is pending, whoever holds it."""
         run = self._lab.run(trial.run)
-        return run.state() if (run.path / "spec.yaml").exists() else "pending"
+        state = run.state() if (run.path / "spec.yaml").exists() else "pending"
+        return state_in_sweep(state, run.name, self._stopped)
 
     def stamp(self, trial: Trial, state: str) -> str:
         """A fingerprint of all that `view` depends on, from names, sizes and times of files."""

@@ -1,0 +1,56 @@
+"""An executor that trains nothing: it writes made-up results, in any order of ending."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tread_lab.records.layout import Lab
+from tread_lab.spec import RunSpec
+from tread_lab.sweep.feed import Feed, as_feed
+from tread_lab.sweep.trial import Task
+
+
+def loss_of(spec: RunSpec) -> float:
+    """The made-up result of a run: best at 2->5."""
+    if not spec.routes:
+        return 1.0
+    start, end = int(spec.routes[0].start), int(spec.routes[0].end)
+    return 1.0 + 0.01 * ((start - 2) ** 2 + (end - 5) ** 2) + 0.001 * spec.seed
+
+
+@dataclass
+class Pretender:
+    """Carries tasks out by writing their results; `order` picks which of those running ends."""
+
+    lab: Lab
+    places: int = 1
+    order: random.Random | None = None
+    most: int = 10_000
+    diverges: str = ""
+    done: list[Task] = field(default_factory=list)
+
+    def run(self, work: Sequence[Task] | Feed) -> None:
+        feed = as_feed(work)
+        running: list[Task] = []
+        while len(self.done) < self.most:
+            while len(running) < self.places and (task := feed.next()) is not None:
+                running.append(task)
+            if not running:
+                assert feed.finished
+                return
+            task = running.pop(self.order.randrange(len(running)) if self.order else 0)
+            self.finish(task)
+            feed.ended(task)
+
+    def finish(self, task: Task) -> None:
+        folder = self.lab.run_of(task.spec)
+        folder.create(task.spec)
+        self.done.append(task)
+        if task.spec.routes and str(task.spec.routes[0]).startswith(self.diverges or "never"):
+            folder.finish("diverged", step=3, reason="made up")
+            return
+        folder.finish("completed", step=20, metrics={"cost/train_flops": 1.0})
+        for spec in task.evaluations:
+            folder.evaluation(spec).write(spec, {"heldout/loss": loss_of(task.spec)})

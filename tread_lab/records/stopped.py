@@ -1,0 +1,38 @@
+"""Runs that a sweep stopped early: a fact about the sweep, so that no other takes them for ended.
+
+Such a run has a checkpoint and no result. A sweep that needs all of it takes it up from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tread_lab.records.lines import append_line, read_lines
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """At which step a sweep stopped one of its runs, and why."""
+
+    run: str
+    step: int
+    reason: str
+
+
+def append(path: Path, stopped: Stopped) -> None:
+    """Write it down."""
+    append_line(path, vars(stopped))
+
+
+def read(path: Path) -> dict[str, Stopped]:
+    """By run, the last time each was stopped."""
+    lines = (tree for tree in read_lines(path) if {"run", "step", "reason"} <= tree.keys())
+    found = (Stopped(tree["run"], tree["step"], tree["reason"]) for tree in lines)
+    return {stopped.run: stopped for stopped in found}
+
+
+def state_in_sweep(state: str, run: str, stopped: Mapping[str, Stopped]) -> str:
+    """The state of a run as the sweep that stopped it sees it."""
+    return "stopped" if state == "interrupted" and run in stopped else state
