@@ -157,5 +157,5 @@ def test_on_ray_bad_trials_end_early_with_a_checkpoint(in_folder: Path) -> None:
     before = {path.name: len(lab.run(path.name).origin()) for path in (lab.root / "runs").iterdir()}
     assert main(command) == 0
     assert all(len(lab.run(name).origin()) == count for name, count in before.items())
-    assert main([*command, "stop_early=null"]) == 0
+    assert main([*command, "stop_early=null", "--executor", "inline"]) == 0
     assert set(trials_frame(lab, "halved")["state"]) == {"completed"}

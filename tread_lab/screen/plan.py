@@ -8,8 +8,9 @@ from rich.table import Table
 
 from tread_lab.engine.cost import cost
 from tread_lab.frames import setting_names
-from tread_lab.records import names
+from tread_lab.records import names, stopped
 from tread_lab.records.layout import Lab
+from tread_lab.records.stopped import state_in_sweep
 from tread_lab.screen.console import ROWS, out, say
 from tread_lab.screen.words import bytes_text, cell_text, duration, further_axes, run_label
 from tread_lab.spec.evaluation import SamplesSpec
@@ -33,15 +34,17 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     titles = (axis.rpartition(".")[2].replace("_", " ") for axis in axes)
     columns = ("run", "route", "rate", *titles, "seed", "speed-up", "train FLOPs", "state")
     table = Table(*columns, box=None)
+    before = stopped.read(lab.sweep(plan.name).stopped_path) if plan.stop_early else {}
     for task in tasks[:ROWS]:
         about, price = names.parameters(task.spec), cost(task.spec)
-        about = {**cells.get(lab.run_of(task.spec).name, {}), **about}
+        folder = lab.run_of(task.spec)
+        about = {**cells.get(folder.name, {}), **about}
         settings = [str(about.get(axis, "")) for axis in axes]
         row = [about["route"], about["selection_rate"], *settings, about["seed"]]
         row.append(f"{price.speedup:.2f}x")
-        state = lab.run_of(task.spec).state()
+        state = state_in_sweep(folder.state(), folder.name, before)
         flops = f"{price.train_flops:.2e}"
-        table.add_row(lab.run_of(task.spec).name, *map(str, row), flops, state)
+        table.add_row(folder.name, *map(str, row), flops, state)
     out.print(table)
     if len(tasks) > ROWS:
         say(f"... and {len(tasks) - ROWS} more")

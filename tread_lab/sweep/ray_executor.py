@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import math
 import os
@@ -41,6 +42,7 @@ from tread_lab.sweep.vigil import Vigil
 from tread_lab.sweep.watchdog import awake
 
 _RUNG, _GAP = "rung", "rung_gap"  # only in results at steps where a trial is judged
+_PER_EXPERIMENT = 200  # tasks; Ray Tune keeps an object for each until the experiment ends
 _SLICE_SECONDS = 1.0  # how long a worker trains between two reports
 _BARREN = 5  # starts of a worker that make no attempt, after which it is the cluster's fault
 MISTAKE, UNAVAILABLE = "mistake", "unavailable"  # phases of tasks that no attempt can mend
@@ -86,8 +88,10 @@ class RayExecutor:
                 vigil = Vigil(lab, _end)
                 watcher = _Watcher(lab, watch, lambda: stopping() or first.stop, vigil)
                 place = Place(whole=whole, hang_timeout=self.hang_timeout)
-                self._tune(lab, feed, watcher, need, place)
-                watcher.settle(mistakes)
+                while not feed.finished:
+                    self._tune(lab, feed, watcher, need, place)
+                    watcher.settle(mistakes)
+                    gc.collect()  # an experiment's objects refer to each other
                 if not watcher.deferred:
                     break
                 feed = as_feed(watcher.deferred)
@@ -145,13 +149,15 @@ class _Asks(Searcher):
 
     def __init__(self, feed: Feed) -> None:
         super().__init__()
-        self.feed = feed
+        self.feed, self.asked = feed, 0
         self.running: dict[str, Task] = {}
 
     def suggest(self, trial_id: str) -> Any:
-        task = self.feed.next()
+        task = self.feed.next() if self.asked < _PER_EXPERIMENT else None
         if task is None:
-            return Searcher.FINISHED if self.feed.finished else None
+            over = self.feed.finished or self.asked >= _PER_EXPERIMENT
+            return Searcher.FINISHED if over else None
+        self.asked += 1
         self.running[trial_id] = task
         return {"task": _Sent(task)}
 
