@@ -16,6 +16,7 @@ from analysis.style import (
     GREY,
     STATE_LOOKS,
     Axes,
+    arrow,
     label,
     power_of_ten,
     times,
@@ -95,7 +96,7 @@ def draw_cell_gaps(gaps: CellGaps, axes: list[Axes]) -> None:
         else:
             look = STATE_LOOKS[state if state in STATE_LOOKS else "unmeasured"]
             dots.text(0, y, f" {look.letter} {look.text}", color=GREY, va="center")
-    dots.set_yticks(places, gaps.names)
+    dots.set_yticks(places, [arrow(name) for name in gaps.names])
     dots.set_xlabel(label(delta_column(gaps.metric)) + times(power))
     colours = [CYCLE[group % len(CYCLE)] for group in gaps.groups]
     bars.barh(places, np.nan_to_num(gaps.flops), height=0.6, color=colours)
@@ -113,7 +114,7 @@ def draw_named_gaps(gaps: GapOverSteps, ax: Axes) -> None:
     for k, (name, steps, values) in enumerate(zip(gaps.names, gaps.steps, gaps.gaps)):
         dashes = ("-", "--", ":", "-.")[k // len(CYCLE) % 4]
         colour = CYCLE[k % len(CYCLE)]
-        ax.plot(steps, values / 10.0**power, dashes, color=colour, linewidth=0.9, label=name)
+        ax.plot(steps, values / 10.0**power, dashes, color=colour, linewidth=0.9, label=arrow(name))
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), labelspacing=0.25)
     ax.set_title(f"paired differences, smoothed over {gaps.halflife:g} logged entries")
     ax.set_xlabel("training step")

@@ -31,10 +31,10 @@ class Executed:
 def execute(paths: Sequence[Path], root: Path | None = None) -> list[Executed]:
     """Run notebooks one after the other in one kernel that is emptied between them.
 
-    A notebook whose sweep is missing has a problem; its other cells are not run.
+    A notebook whose sweep is missing, or of which a cell failed, has a problem.
 
     Raises:
-        UserError: a cell failed in any other way, or Jupyter's parts are not installed.
+        UserError: Jupyter's parts are not installed.
     """
     try:
         import nbformat
@@ -54,7 +54,9 @@ def execute(paths: Sequence[Path], root: Path | None = None) -> list[Executed]:
     if root is not None:
         os.environ["TREAD_LAB_ROOT"] = str(root.absolute())
     try:
-        NotebookClient(whole, timeout=300, kernel_name="python3", allow_errors=True).execute()
+        client = NotebookClient(whole, timeout=300, kernel_name="python3", allow_errors=True)
+        client.extra_arguments = ["--log-level=ERROR"]
+        client.execute()
     finally:
         if root is not None:
             os.environ.pop("TREAD_LAB_ROOT")
@@ -81,9 +83,8 @@ def _executed(path: Path, notebook: Any, cells: Sequence[Any]) -> Executed:
         failed = next((out for out in ran.outputs if out.output_type == "error"), None)
         if failed is None:
             continue
-        if failed.ename != "NoSweep":
-            raise UserError(f"{path.name}, cell {count}: {failed.ename}: {failed.evalue}")
-        problem = str(failed.evalue)
+        told = "" if failed.ename == "NoSweep" else f"cell {count}: {failed.ename}: "
+        problem = f"{told}{failed.evalue}"
         break
     notebook.metadata = KERNEL
     return Executed(path, notebook, problem)
@@ -100,7 +101,7 @@ def _plain(output: Any, count: int) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the notebooks named, else all, and store them; 1 if one of them misses its sweep."""
+    """Run the notebooks named, else all, and store them; 1 if one of them could not be run."""
     parser = argparse.ArgumentParser(prog="python -m analysis.execute", description=main.__doc__)
     parser.add_argument("names", metavar="NOTEBOOK", nargs="*", help="all where absent")
     parser.add_argument("--root", type=Path, help="the lab (TREAD_LAB_ROOT, else the nearest lab)")

@@ -124,7 +124,8 @@ def _setting_figures(frame: pd.DataFrame, history: pd.DataFrame) -> Drawn:
         fig, axes = figure(width=PAGE, height=1.0 + 0.18 * len(gaps.names), columns=2)
         draw_cell_gaps(gaps, axes)
         end = "" if metric == GAP_HELDOUT else f"-{slug(metric)}"
-        yield f"cells{end}", "Every cell of the sweep, with its cost beside it.", fig
+        said = "Every cell of the sweep, with its cost beside it."
+        yield f"cells{end}", said, fig
     comparable = with_the_baselines_loss(frame)
     curves = gap_over_steps(comparable, history) if len(comparable) > 1 else None
     if curves is not None and curves.names:
@@ -165,8 +166,7 @@ def _guidance_figures(frame: pd.DataFrame) -> Drawn:
         columns = len(costs.cells)
         fig, axes = figure(width=1.2 + 1.9 * columns, height=2.4, columns=columns)
         draw_guidance_costs(costs, axes)
-        said = "Each guidance by what an image costs and how good the images are."
-        yield f"guidance-{slug(metric)}", said, fig
+        yield f"guidance-{slug(metric)}", readings.of_guidance(costs), fig
 
 
 def _similarity_figures(lab: Lab, frame: pd.DataFrame) -> Drawn:
@@ -239,7 +239,7 @@ def _training_figures(frame: pd.DataFrame, metric: str) -> Drawn:
     for k, ((title, panel), ax) in enumerate(zip(found.panels, axes)):
         draw_over_training(panel, ax, title=title, legend=k == 0)
     yield f"over_training-{slug(metric)}", readings.of_over_training(found), fig
-    ours = time_to_equal(frame, found.panels[0][1].metric)
+    ours = time_to_equal(frame, found.panels[0][1].metric, cost=TRAIN_FLOPS)
     if not ours.factors:
         return
     fig, (left, right) = figure(width=PAGE, height=2.4, columns=2)
@@ -288,7 +288,10 @@ def _write_tables(frame: pd.DataFrame, folder: Path) -> list[Path]:
 
 
 def _sample_metrics(frame: pd.DataFrame) -> list[str]:
-    return [c for c in metric_columns(frame) if "@" in c and ":" not in c]
+    """Those the sweep asked for, and others that all of its finished runs have."""
+    done, planned = frame[frame["state"] == "completed"], frame.attrs.get("planned", ())
+    found = [c for c in metric_columns(frame) if "@" in c and ":" not in c]
+    return [c for c in found if c in planned or done[c].notna().all()]
 
 
 def slug(text: str) -> str:

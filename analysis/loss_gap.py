@@ -110,6 +110,7 @@ def gap_over_steps(
     logged = history[history["key"] == key]
     curves = {str(run): rows.set_index("step")["value"] for run, rows in logged.groupby("run")}
     trials = frame[(frame["role"] == "trial") & (frame["state"] == "completed")]
+    trials = trials[trials["run"] != trials["baseline"]]  # a rate of 0 is the dense run itself
     trials = trials.drop_duplicates(["run", "baseline"]).sort_values(
         ["route_length", "route_start"], kind="stable"
     )

@@ -113,7 +113,8 @@ def comparison_table(frame: pd.DataFrame, metric: str) -> Table:
     if rows["model"].nunique() > 1:
         texts.insert(0, "model", rows["model"])
     texts[f"{name}, dense"] = [_known(v) for v in rows["dense"]]
-    texts["routed"] = [_known(v) or s for v, s in zip(rows["routed"], rows["state"])]
+    states = rows["state"].replace("completed", "not measured")
+    texts["routed"] = [_known(v) or s for v, s in zip(rows["routed"], states)]
     texts["difference"] = [
         _known(v, signed=True)
         + (f" [{_known(a, signed=True)}, {_known(b, signed=True)}]" * (a == a))

@@ -149,24 +149,29 @@ def _draw_front(ax: Axes, points: Pareto, value: Array) -> None:
         zorder=0,
     )
     below = lower_is_better(points.metric)
-    for k in _apart([*np.flatnonzero(points.dense)[:1], *order[::-1]], points.cost, value)[:NAMED]:
+    across = points.cost if points.relative else np.log(points.cost)
+    first = [*np.flatnonzero(points.dense)[:1], *order[::-1]]
+    room = float(across.min()) + 0.3 * float(np.ptp(across))
+    for k in _apart(first, points.names, across, value)[:NAMED]:
+        left = bool(across[k] < room)  # of a point near the edge the name stands on the other side
         ax.annotate(
             arrow(points.names[k]),
             (points.cost[k], value[k]),
-            xytext=(-3.5, -3.5 if below else 3.5),
+            xytext=(4.5 if left else -3.5, 3.5 if left == below else -3.5),
             textcoords="offset points",
-            ha="right",
-            va="top" if below else "bottom",
+            ha="left" if left else "right",
+            va="bottom" if left == below else "top",
             fontsize=6.5,
         )
 
 
-def _apart(order: Sequence[int], x: Array, y: Array) -> list[int]:
+def _apart(order: Sequence[int], names: Sequence[str], x: Array, y: Array) -> list[int]:
     """The points whose names do not run into those of earlier ones."""
     wide, high = (float(np.ptp(v)) or 1.0 for v in (x, y))
     kept: list[int] = []
     for k in order:
-        if all(abs(x[k] - x[o]) > 0.15 * wide or abs(y[k] - y[o]) > 0.07 * high for o in kept):
+        room = 0.05 + 0.027 * len(names[k])
+        if all(abs(x[k] - x[o]) > room * wide or abs(y[k] - y[o]) > 0.09 * high for o in kept):
             kept.append(k)
     return kept
 

@@ -182,13 +182,14 @@ def of_time_to_equal(found: TimeToEqual) -> str:
             told.append(
                 f"{routed(factor.name)} reaches {number(factor.level)} after"
                 f" {number(factor.cost)} instead of {number(factor.dense_cost)}:"
-                f" {factor.value:.2g} times sooner"
+                f" a factor of {factor.value:.2g}"
             )
         else:
             told.append(f"{routed(factor.name)} does not reach {number(factor.level)}")
     return (
         "; ".join(told)
-        + f". A factor is the dense run's cost ({found.unit}) to reach a value over the other's."
+        + f". A factor is the dense run's cost ({found.unit}) to reach a value over the other's,"
+        " at the best value that both reached."
     )
 
 
@@ -230,7 +231,7 @@ def of_samples(rows: SampleRows) -> str:
 
 def of_comparison(rows: pd.DataFrame, metric: str) -> str:
     """Who is better than dense in a table like the paper's, and whether that can be told."""
-    known = rows[rows["difference"].notna()]
+    known = rows[rows["difference"].notna() & (rows["cell"] != "dense")]
     if known.empty:
         return "No cell has both numbers yet."
     sign = 1 if lower_is_better(metric) else -1
@@ -240,8 +241,8 @@ def of_comparison(rows: pd.DataFrame, metric: str) -> str:
     seeds = int(known["seeds"].max())
     few = "" if seeds > 2 else f" {seeds} seed{'s' * (seeds > 1)}: a claim needs three."
     return (
-        f"{better} of {len(known)} cells lie on the better side of dense; the best is"
-        f" {routed(str(best['cell']))}, {_metric(metric)} {told}.{few}"
+        f"Better than dense: {better} of {len(known)} cells. First is"
+        f" {routed(str(best['cell']))}, {_metric(metric)} {told} against dense.{few}"
     )
 
 

@@ -40,7 +40,9 @@ ROWS = 60  # of a table; longer ones say how many are left out
 TITLES = {  # figures in the order of the report, by the start of their names
     "route_grid": "Where a route starts and ends",
     "route_bars": "Placement as the paper draws it",
+    "cells": "All cells of the sweep",
     "selection_rate": "How many tokens are routed",
+    "guidance": "Guidance: quality against the cost of an image",
     "pareto": "Quality against training FLOPs",
     "time_to_equal": "Time to equal quality",
     "over_training": "Quality over training",
@@ -163,7 +165,7 @@ def _figures(lab: Lab, frame: pd.DataFrame, history: pd.DataFrame) -> Iterator[S
             round(float(fig.get_size_inches()[0]), 2),
         )
         for name, reading, fig in all_figures(lab, frame, history)
-        if name != "similarity_all"
+        if not name.startswith("similarity_all")
     ]
     order = list(TITLES)
     yield from sorted(drawn, key=lambda shown: order.index(_kind(shown.name)))

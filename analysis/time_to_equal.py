@@ -1,4 +1,4 @@
-"""Time to equal quality: the cost until a run is as good as the dense one ever got (teaser)."""
+"""Time to equal quality: what dense training costs to be as good, over what another run costs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def cost_to_reach(cost: Array, value: Array, level: float, *, lower: bool = True
 
 
 def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str = TRAIN_SECONDS) -> TimeToEqual:
-    """Curves over the budgets of a sweep; factors at the best value that dense training reached.
+    """Curves over the budgets of a sweep; factors at the best value both reached.
 
     Each point is a run trained to its own end, so the schedule of the learning rate ended too.
 
@@ -152,13 +152,14 @@ def _draw_factor(ax: Axes, factor: Factor, level: float, colour: str) -> None:
 
 
 def _factors(found: list[Progress], *, lower: bool) -> tuple[Factor, ...]:
+    """At the best value that both reached: the worse of the two curves' bests."""
     dense = next((curve for curve in found if curve.dense), None)
     if dense is None:
         return ()
-    level = float(dense.value.min() if lower else dense.value.max())
-    cost = cost_to_reach(dense.cost, dense.value, level, lower=lower)
-    return tuple(
-        Factor(c.name, level, cost, cost_to_reach(c.cost, c.value, level, lower=lower))
-        for c in found
-        if not c.dense
-    )
+    best, worse = (np.min, max) if lower else (np.max, min)
+    factors = []
+    for other in (curve for curve in found if not curve.dense):
+        level = float(worse(best(dense.value), best(other.value)))
+        ours, theirs = (cost_to_reach(c.cost, c.value, level, lower=lower) for c in (dense, other))
+        factors.append(Factor(other.name, level, ours, theirs))
+    return tuple(factors)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -99,12 +98,17 @@ def test_scaled_labels() -> None:
     assert power_of_ten(pd.Series([2.7, -0.3]).to_numpy()) == 0
 
 
-def test_reading_results_imports_no_torch_and_little_else() -> None:
+def test_reading_results_imports_no_torch_asks_no_network_and_is_quick() -> None:
     modules = [p.stem for p in Path(analysis.figures.__file__).parent.glob("*.py")]
     imports = "; ".join(f"import analysis.{m}" for m in modules if m != "__init__")
-    heavy = "('torch', 'mlflow', 'ray', 'matplotlib.pyplot')"
-    check = f"{imports}; import sys; print([m for m in {heavy} if m in sys.modules])"
-    started = time.perf_counter()
+    heavy = "('torch', 'mlflow', 'ray', 'matplotlib.pyplot', 'nbclient')"
+    check = (
+        "import sys, time; asked = []\n"
+        "sys.addaudithook(lambda event, _: event.startswith('socket.') and asked.append(event))\n"
+        f"{imports}\n"
+        f"print([m for m in {heavy} if m in sys.modules], asked, time.process_time(), sep='|')"
+    )
     out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
-    assert time.perf_counter() - started < 10  # under 2 s on a quiet core
+    loaded, asked, seconds = out.stdout.strip().split("|")
+    assert loaded == "[]" and asked == "[]"
+    assert float(seconds) < 2  # of the processor: 1.2 s where this was measured
