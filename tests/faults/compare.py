@@ -69,6 +69,12 @@ def _specs(lab: Lab) -> list[Any]:
     return sorted(lab.root.glob("runs/*/spec.yaml"))
 
 
+def seconds(lab: Lab) -> dict[str, float]:
+    """Run -> how long it was trained, all attempts together."""
+    results = {path.parent.name: lab.run(path.parent.name).result() for path in _specs(lab)}
+    return {run: found["metrics"][names.TRAIN_SECONDS] for run, found in results.items() if found}
+
+
 @dataclass
 class Book:
     """Notes which runs had finished at every disturbance: none of them may be executed again."""

@@ -84,6 +84,10 @@ class Driver:
 
         eventually(held, seconds, self.said)
 
+    def reach(self, condition: Callable[[], bool], seconds: float = 120) -> None:
+        """Wait for a condition, or for the end of the driver."""
+        eventually(lambda: condition() or self.poll() is not None, seconds, self.said)
+
     def signal(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to the driver alone."""
         if self.poll() is None:

@@ -106,7 +106,8 @@ def _run(arguments: list[str]) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "outcomes.json"
         environment = {**os.environ, "FAULT_OUTCOMES": str(path), "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "pytest", "-m", "fault", *files, *arguments]
+        command = [sys.executable, "-m", "pytest", "-p", "tests.faults.outcomes", "-m", "fault"]
+        command += [*files, *arguments]
         subprocess.run(command, cwd=ROOT, env=environment, check=False)
         found: dict[str, str] = json.loads(path.read_text())
     return found

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.faults.compare import Run, attempts, outcome
-from tests.faults.drivers import MISTAKE, Place
+from tests.faults.compare import Run, attempts, check_quiet, check_store, outcome
+from tests.faults.drivers import DONE, MISTAKE, Place
 from tests.faults.sweeps import SMALL
 
 pytestmark = pytest.mark.slow
@@ -35,17 +37,56 @@ def test_a_second_driver_is_refused_until_the_first_is_dead(
 
 
 @pytest.mark.fault(
-    16,
-    done="the sweep file edited after launch: more steps, then another axis",
-    survived="refused with exit code 2 before anything runs; the plan and the results stay",
+    18,
+    done="two sweeps with the same trials, their drivers started at the same time",
+    survived="each trial is computed once and used by both; both end well",
 )
-def test_an_edited_sweep_file_is_refused(undisturbed: Place, expected: dict[str, Run]) -> None:
-    plan = (undisturbed.lab.sweep("small").plan_path).read_bytes()
-    for change in (("steps: 24", "steps: 30"), ("start: 0..1", "start: 0")):
-        undisturbed.write(SMALL.replace(*change))
-        with undisturbed.sweep() as driver:
+def test_two_sweeps_with_the_same_trials_at_once(place: Place, expected: dict[str, Run]) -> None:
+    place.write(SMALL, "other")
+    with place.sweep() as one, place.sweep(name="other") as two:
+        assert (one.wait(), two.wait()) == (DONE, DONE), one.said() + two.said()
+    assert outcome(place.lab) == expected
+    assert set(attempts(place.lab).values()) == {1}
+    check_quiet(place.lab)
+
+
+@pytest.mark.fault(
+    15,
+    done="three drivers of three sweeps started at once in a folder without lab and MLflow store",
+    survived="no error; one store with every sweep and every trial in it, each once",
+)
+def test_several_starters_on_a_fresh_store(place: Place) -> None:
+    place.mlflow = True
+    names = ["a", "b", "c"]
+    for seed, name in enumerate(names):
+        place.write(SMALL.replace("0..1", "0") + f"seeds: [{seed}]\n", name)
+    drivers = [place.sweep(name=name) for name in names]
+    for driver in drivers:
+        assert driver.wait() == DONE and "cannot" not in driver.said(), driver.said()
+    assert len(attempts(place.lab)) == 6 and set(attempts(place.lab).values()) == {1}
+    check_store(place.lab, runs=6, sweeps=3)
+    check_quiet(place.lab)
+
+
+@pytest.mark.fault(
+    16,
+    done="the sweep file edited after launch: more steps, then one more route",
+    survived="refused with exit code 2 before anything runs; with `--extend` only what is new is"
+    " run, and what was there stays as it was",
+)
+def test_an_edited_sweep_file_is_refused_or_extends(
+    undisturbed: Place, tmp_path: Path, expected: dict[str, Run]
+) -> None:
+    place = undisturbed.copy(tmp_path)
+    plan, before = place.lab.sweep("small").plan_path.read_bytes(), attempts(place.lab)
+    wider = SMALL.replace("start: 0..1, end: 1..2", "start: 0..2, end: 1..3")
+    for edited in (SMALL.replace("steps: 24", "steps: 30"), wider):
+        with place.write(edited).sweep() as driver:
             assert driver.wait() == MISTAKE
-        assert "was planned with other trials" in driver.said()
-    undisturbed.write(SMALL)
-    assert undisturbed.lab.sweep("small").plan_path.read_bytes() == plan
-    assert outcome(undisturbed.lab) == expected
+        assert "was planned with other settings" in driver.said()
+    assert place.lab.sweep("small").plan_path.read_bytes() == plan
+    assert outcome(place.lab) == expected
+    place.finish("--extend")
+    after = outcome(place.lab)
+    assert {run: after[run] for run in expected} == expected and len(after) == len(expected) + 1
+    assert before.items() <= attempts(place.lab).items()

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.faults.compare import Book, Run, attempts, check_quiet, outcome, replayed
+from tests.faults.compare import Book, Run, attempts, check_quiet, outcome, replayed, seconds
 from tests.faults.drivers import KILLED, STOPPED, Place
 
 pytestmark = pytest.mark.slow
@@ -44,7 +44,7 @@ def test_a_killed_driver_costs_at_most_one_checkpoint_interval(
 )
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_kill_between_the_last_step_and_the_result(
-    place: Place, expected: dict[str, Run], after: bool
+    place: Place, undisturbed: Place, expected: dict[str, Run], after: bool
 ) -> None:
     book = Book(place.lab)
     for _ in expected:
@@ -54,6 +54,7 @@ def test_a_kill_between_the_last_step_and_the_result(
     place.finish()
     assert outcome(place.lab) == expected
     assert set(replayed(place.lab).values()) == {0}
+    assert min(seconds(place.lab).values()) > 0.1 * max(seconds(undisturbed.lab).values())
     book.check()
 
 

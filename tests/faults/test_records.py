@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.compare import Run, attempts, check_quiet, outcome
-from tests.faults.drivers import CRASHED, DONE, KILLED, Place
+from tests.faults.compare import Run, attempts, check_quiet, check_store, outcome
+from tests.faults.drivers import CRASHED, DONE, KILLED, MISTAKE, Place
 from tread_lab.engine.checkpoint import list_checkpoints
+from tread_lab.records.log import read_entries
 from tread_lab.spec import signature
 
 pytestmark = pytest.mark.slow
@@ -82,6 +83,46 @@ def test_a_damaged_checkpoint(
     driver = place.finish()
     assert "is damaged; the one before it is used" in driver.said()
     assert outcome(place.lab) == expected
+
+
+@pytest.mark.fault(
+    12,
+    done="the last checkpoint of a finished trial damaged, and a metric of it lost",
+    survived="no earlier weights are measured in its place: the trial is trained to its end again"
+    " from the checkpoint before, with the same result",
+)
+def test_damaged_last_weights_are_not_replaced_by_earlier_ones(
+    undisturbed: Place, tmp_path: Path, expected: dict[str, Run]
+) -> None:
+    place = undisturbed.copy(tmp_path)
+    folder = place.lab.run(min(expected))
+    truncated(list_checkpoints(folder.checkpoints)[0])
+    next(folder.evaluations()).path.joinpath("metrics.json").unlink()
+    with place.start("evaluate", "small") as measuring:
+        assert measuring.wait() == MISTAKE
+    assert "no usable checkpoint of step 24" in measuring.said()
+    place.finish()
+    assert outcome(place.lab) == expected
+
+
+@pytest.mark.fault(
+    21,
+    done="the clock of the driver jumps by a day and back at every look at it; SIGKILL in between",
+    survived="the record is in order by sequence numbers, the outcome is the same, and MLflow's"
+    " store holds every value once",
+)
+def test_a_jumping_clock(place: Place, expected: dict[str, Run]) -> None:
+    place.mlflow = True
+    clock = "jumping_clock([0, 86400, -86400, 3e6, -40])\n"
+    prelude = clock + f"die({WINDOW!r}, nth=11, after=True)"
+    assert place.sweep(prelude=prelude).wait() == KILLED
+    place.finish(prelude=clock)
+    assert outcome(place.lab) == expected
+    for run in expected:
+        entries = list(read_entries(place.lab.run(run).log_path))
+        assert [entry.n for entry in entries] == list(range(len(entries)))
+        assert [entry.time for entry in entries] != sorted(entry.time for entry in entries)
+    check_store(place.lab, runs=len(expected))
 
 
 @pytest.fixture

@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib
 import itertools
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from tread_lab.spec.errors import UserError
 
 
 def die(place: str, *, nth: int = 1, after: bool = False) -> None:
@@ -63,6 +66,18 @@ def without_extras() -> None:
 
     wrap("tread_lab.sweep.estimate:estimate", lambda *args, **options: Estimate(None, 1))
     wrap("analysis.figures:write_figures", lambda *args, **options: [])
+
+
+def limit_memory(gigabytes: float) -> None:
+    """Let this process have that much more memory than it has now."""
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limit = now + int(gigabytes * 1e9)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def missing() -> Any:
+    """What a lack of the extractor's weights comes to."""
+    raise UserError("cannot read the extractor's weights")
 
 
 def jumping_clock(jumps: Sequence[float]) -> None:

@@ -23,16 +23,20 @@ def serve() -> None:
 
 
 def _import() -> None:
-    """What every driver needs; no thread and no connection may be left open before a fork."""
+    """What every driver needs; no thread and no connection may be left open before a fork.
+
+    `tread_lab.sweep` is left to each driver: it names its session while it is imported.
+    """
     import accelerate  # noqa: F401
     import mlflow  # noqa: F401
     import torch._dynamo  # noqa: F401 - every optimizer asks for it
 
-    import tread_lab.commands
     import tread_lab.engine.evaluate
-    import tread_lab.sweep.estimate
-    import tread_lab.sweep.preflight
+    import tread_lab.engine.train
+    import tread_lab.frames
     import tread_lab.tracking.mlflow_tracker  # noqa: F401
+
+    assert "tread_lab.sweep" not in sys.modules
 
 
 def _start(request: dict[str, Any]) -> int:

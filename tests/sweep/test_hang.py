@@ -132,6 +132,11 @@ InlineExecutor(device="cpu", hang_timeout=1.0).run(lab, [task], lambda report: N
 """
 
 
+@pytest.mark.fault(
+    19,
+    done="a trial that stops in mid-step for good, asleep or holding the interpreter's lock",
+    survived="ended after its time; where every thread stood is kept; the next attempt completes",
+)
 @pytest.mark.parametrize(("how", "code"), [("sleeps", 3), ("holds the interpreter's lock", 1)])
 def test_a_hung_run_is_ended_with_where_it_stood_and_then_tried_again(
     lab: Lab, tiny: Tiny, how: str, code: int

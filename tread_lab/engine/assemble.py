@@ -12,7 +12,13 @@ from tread_lab.backbones import build_backbone
 from tread_lab.data.source import Samples, open_data
 from tread_lab.diffusion import Process, build_process
 from tread_lab.engine.alignment import Projector
-from tread_lab.engine.checkpoint import Checkpoint, load_latest, load_step
+from tread_lab.engine.checkpoint import (
+    Checkpoint,
+    DamagedCheckpoint,
+    list_checkpoints,
+    load_latest,
+    load_step,
+)
 from tread_lab.records.layout import RunFolder
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.run import RunSpec
@@ -71,7 +77,14 @@ def weights_of(folder: RunFolder, weights: str) -> dict[str, Tensor]:
 
 
 def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
-    found = load_latest(folder.checkpoints) if step is None else load_step(folder.checkpoints, step)
+    if step is not None:
+        return load_step(folder.checkpoints, step)
+    found, ended = load_latest(folder.checkpoints), int((folder.result() or {}).get("step", 0))
+    if list_checkpoints(folder.checkpoints) and (found.step if found else 0) < ended:
+        remedy = "`tread-lab sweep` or `tread-lab train` makes it again"
+        raise DamagedCheckpoint(
+            f"no usable checkpoint of step {ended} in {folder.checkpoints}: damaged; {remedy}"
+        )
     if found is None:
         raise UserError(f"run {folder.name} has no usable checkpoint in {folder.checkpoints}")
     return found

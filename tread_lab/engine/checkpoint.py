@@ -20,6 +20,10 @@ from tread_lab.spec.errors import UserError
 _NAME = re.compile(r"step-(\d{8})-([0-9a-f]{16})\.safetensors")
 
 
+class DamagedCheckpoint(UserError):
+    """The last weights of a finished run cannot be read; they can be trained again."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """The state after `step` optimizer steps: flat named tensors and a few numbers."""
@@ -37,10 +41,15 @@ class Checkpoint:
 def save(
     folder: Path, checkpoint: Checkpoint, *, keep: int, keep_steps: Collection[int] = ()
 ) -> Path:
-    """Write a checkpoint, then remove all but the `keep` newest and those of `keep_steps`."""
+    """Write a checkpoint, then remove all but the `keep` newest and those of `keep_steps`.
+
+    Another file of the same step is a damaged one, and makes room too.
+    """
     path = _written(folder, checkpoint)
-    others = [p for p in list_checkpoints(folder) if p != path and step_of(p) not in keep_steps]
-    for old in others[max(keep - 1, 0) :]:
+    others = [p for p in list_checkpoints(folder) if p != path]
+    replaced = [p for p in others if step_of(p) == checkpoint.step]
+    older = [p for p in others if p not in replaced and step_of(p) not in keep_steps]
+    for old in (*replaced, *older[max(keep - 1, 0) :]):
         old.unlink(missing_ok=True)
     return path
 

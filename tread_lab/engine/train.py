@@ -18,13 +18,15 @@ from tread_lab.spec.run import RunSpec
 class Progress:
     """Where a run stands after an optimizer step; `loss` is the newest logged mean.
 
-    `overflows` counts the steps that fp16 had skipped by then.
+    `overflows` counts the steps that fp16 had skipped by then; `seconds` is the training time of
+    all attempts that these weights descend from.
     """
 
     step: int
     steps: int
     loss: float
     overflows: int = 0
+    seconds: float = 0.0
 
 
 class Diverged(Exception):
@@ -43,7 +45,7 @@ def train(spec: RunSpec, folder: RunFolder, device: torch.device) -> Iterator[Pr
     with LiveRun(spec, folder, device) as run:
         saved = run.resume()
         if run.step == spec.train.steps:  # ended after the last checkpoint, before the result
-            yield Progress(run.step, spec.train.steps, run.loss, run.overflows)
+            yield _progress(run)
         try:
             for batch in run.batches.stream(run.step, spec.train.steps):
                 run.optimise(batch, lr=learning_rate(spec.train, run.step))
@@ -53,8 +55,12 @@ def train(spec: RunSpec, folder: RunFolder, device: torch.device) -> Iterator[Pr
                         raise Diverged(f"training loss {run.loss} at step {run.step}")
                 if run.due(spec.execution.checkpoint_every, also=spec.execution.keep_steps):
                     saved = run.save()
-                yield Progress(run.step, spec.train.steps, run.loss, run.overflows)
+                yield _progress(run)
         except GeneratorExit:
             if run.step > saved:
                 run.save()
             raise
+
+
+def _progress(run: LiveRun) -> Progress:
+    return Progress(run.step, run.spec.train.steps, run.loss, run.overflows, run.seconds)

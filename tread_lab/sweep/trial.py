@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from tread_lab.engine.checkpoint import list_checkpoints
+from tread_lab.engine.checkpoint import DamagedCheckpoint, list_checkpoints
 from tread_lab.engine.cost import cost
 from tread_lab.engine.device import origin, peak_flops, peak_memory
 from tread_lab.engine.evaluate import evaluate
-from tread_lab.engine.train import Diverged, train
+from tread_lab.engine.train import Diverged, Progress, train
 from tread_lab.records import names
 from tread_lab.records.durable import Busy
 from tread_lab.records.layout import Lab, RunFolder
@@ -148,6 +148,9 @@ def _worked(
                 evaluate(folder, spec, device, cache=lab.root / "cache")
         except Unavailable:
             raise
+        except DamagedCheckpoint:  # what it said is trained again from the one before it
+            folder.reopen()
+            return (yield from _worked(lab, task, device, course, report))
         except UserError as error:  # the other evaluations may lack nothing
             mistakes.append(error)
         yield replace(report, phase="evaluate", step=report.steps)
@@ -187,24 +190,21 @@ def _trained(
 ) -> Generator[Report, None, Report]:
     """Train to the end and write the result; returns the last report."""
     folder.write_origin({**origin(device), "started": time.time()})
-    clock, step, first, overflows = time.perf_counter(), 0, None, 0
+    progress = Progress(0, spec.train.steps, float("nan"))
     try:
         with closing(train(spec, folder, device)) as steps:  # type: ignore[type-var]
             for progress in steps:
-                step, overflows = progress.step, progress.overflows
-                first = step if first is None else first
-                report = Report(folder.name, "train", **vars(progress))
+                at = (progress.step, progress.steps, progress.loss, progress.overflows)
+                report = Report(folder.name, "train", *at)
                 course.sign()
                 yield report
     except Diverged as diverged:
-        folder.finish("diverged", kind="diverged", step=step, reason=str(diverged))
+        folder.finish("diverged", kind="diverged", step=progress.step, reason=str(diverged))
         return report
-    seconds = time.perf_counter() - clock
-    done = step - (first or step) + 1 if first else 0
-    metrics = _costs(spec, device, seconds / max(done, 1))
+    metrics = _costs(spec, device, progress.seconds / progress.step)
     if spec.precision == "fp16":
-        metrics[names.OVERFLOWS] = overflows
-    folder.finish("completed", step=step, metrics=metrics)
+        metrics[names.OVERFLOWS] = progress.overflows
+    folder.finish("completed", step=progress.step, metrics=metrics)
     return report
 
 

@@ -1,0 +1,132 @@
+"""Trials that go wrong by themselves: each is told apart, and the others go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.compare import attempts, outcome
+from tests.faults.drivers import DONE, FAILED, MISTAKE, Place
+from tests.tracking.conftest import Store
+from tread_lab.frames import trials_frame
+from tread_lab.records.layout import RunFolder
+
+pytestmark = pytest.mark.slow
+
+CASES = """
+question: Do the others go on?
+experiment: tiny
+fixed:
+  model: {depth: 4, width: 16}
+  train: {steps: 12, batch: 4}
+  execution: {log_every: 3, checkpoint_every: 6}
+baseline: null
+variants: {case: {fine: {}, bad: %s}}
+evaluate: [{heldout_loss: {images: 16, levels: 2}}]
+"""
+RAISE = """
+def broken(original, run, *args, **options):
+    if run.spec.train.lr == 0.123:
+        raise RuntimeError("a broken part")
+    return original(run, *args, **options)
+wrap("tread_lab.engine.live_run:LiveRun.optimise", broken)
+"""
+
+
+def cases(place: Place) -> tuple[RunFolder, RunFolder]:
+    """The fine run and the bad one."""
+    frame = trials_frame(place.lab, "small").set_index("case")
+    return place.lab.run(frame["run"]["fine"]), place.lab.run(frame["run"]["bad"])
+
+
+@pytest.mark.fault(
+    5,
+    done="a trial that raises in every attempt; then the cause mended and `--retry-failed`",
+    survived="tried twice, then failed with its traceback; the others go on; exit code 1; only the"
+    " failed trial is run again, and ends well",
+)
+def test_a_trial_that_always_raises(place: Place) -> None:
+    place.write(CASES % "{train: {lr: 0.123}}")
+    assert place.sweep(prelude=RAISE).wait() == FAILED
+    fine, bad = cases(place)
+    result = bad.result() or {}
+    assert (fine.state(), bad.state(), result["kind"]) == ("completed", "failed", "exception")
+    assert "a broken part" in result["reason"] and "in broken" in result["traceback"]
+    assert [attempt.ended for attempt in bad.attempts.read()] == ["exception", "exception"]
+    assert place.sweep().wait() == FAILED  # not tried again unasked
+    before = attempts(place.lab)
+    place.finish("--retry-failed")
+    assert (fine.state(), bad.state()) == ("completed", "completed")
+    assert attempts(place.lab) == before | {bad.name: before[bad.name] + 1}
+
+
+@pytest.mark.fault(
+    6,
+    done="a learning rate of 1e30",
+    survived="diverged is a result: not tried again, exit code 0, told as such in tables and in"
+    " MLflow, with no number for any metric",
+)
+def test_a_loss_that_is_not_finite(place: Place) -> None:
+    place.mlflow = True
+    place.write(CASES % "{train: {lr: 1.0e+30, warmup: 0}}")
+    driver = place.finish()
+    place.finish()
+    fine, bad = cases(place)
+    assert (fine.state(), bad.state()) == ("completed", "diverged")
+    assert [attempt.ended for attempt in bad.attempts.read()] == ["diverged"]
+    assert "diverged" in driver.said()
+    row = trials_frame(place.lab, "small").set_index("run").loc[bad.name]
+    assert row["state"] == "diverged" and row.filter(regex="[/@]").isna().all()
+    assert sorted(Store(place.lab.root / "mlflow.db").statuses().values()) == [
+        "FAILED",
+        "FINISHED",
+        "FINISHED",
+    ]
+
+
+@pytest.mark.fault(
+    7,
+    done="a trial that asks for more memory than its process may have (RLIMIT_AS)",
+    survived="told apart as out of memory, tried once more with a device to itself, then failed;"
+    " the others go on",
+)
+def test_out_of_memory(place: Place) -> None:
+    place.write(CASES % "{train: {batch: 100000000}}")
+    limit = "limit_memory(0.5)"
+    assert place.sweep(prelude=limit).wait() == FAILED
+    fine, bad = cases(place)
+    assert (fine.state(), bad.state()) == ("completed", "failed")
+    assert [attempt.ended for attempt in bad.attempts.read()] == ["oom", "oom"]
+    assert (bad.result() or {})["kind"] == "oom"
+
+
+@pytest.mark.fault(
+    20,
+    done="the weights of the feature extractor vanish while the sweep runs; a file that is not the"
+    " published Inception is given as such; other sample counts are asked for",
+    survived="the training results stay and the metric is pending until `tread-lab evaluate`; wrong"
+    " weights are refused by their SHA-256; another count is another metric, never mixed",
+)
+def test_an_evaluation_that_fails(place: Place, tmp_path: Path) -> None:
+    only = (CASES % "{}").replace(", bad: {}", "").replace("evaluate: [", "evaluate: [fd@200, ")
+    place.write(only)
+    gone = "wrap('tread_lab.metrics.features:load_extractor', lambda original, name: missing())\n"
+    assert place.sweep(prelude=gone).wait() == MISTAKE
+    ((run, before),) = outcome(place.lab).items()
+    assert before.state == "completed" and "heldout/loss" in before.measured
+    assert "fd" not in before.measured
+    with place.start("evaluate", "small") as measuring:
+        assert measuring.wait() == DONE, measuring.said()
+    after = outcome(place.lab)[run]
+    assert "fd[fashion16-v1]@200" in after.measured and after.weights == before.weights
+    weights = tmp_path / "inception.pth"
+    weights.write_bytes(b"not the published file")
+    wrong = {"TREAD_LAB_INCEPTION": str(weights)}
+    with place.start("evaluate", run, "fid@200", **wrong) as refused:
+        assert refused.wait() == MISTAKE and "SHA-256 differs" in refused.said()
+    with place.start("evaluate", run, "fd@300") as other:
+        assert other.wait() == DONE, other.said()
+    place.finish()
+    measured = outcome(place.lab)[run].measured
+    assert "@200" in measured and "@300" in measured and attempts(place.lab) == {run: 1}
