@@ -171,6 +171,7 @@ def _train(command: argparse.ArgumentParser) -> None:
     _route(command)
     command.add_argument("--device", help="cpu, cuda, cuda:1, ...")
     command.add_argument("--threads", type=int, default=1, help="CPU threads (1)")
+    command.add_argument("--retry-failed", action="store_true", help="try again if it has failed")
     _hang_timeout(command)
 
 

@@ -167,6 +167,7 @@ def _conclude(options: Namespace, lab: Lab, name: str, *, changed: bool, feed: A
 def train(options: Namespace) -> int:
     """Train one run and measure it as its experiment says."""
     from tread_lab import config
+    from tread_lab.sweep.again import chosen, take_up
     from tread_lab.sweep.execute import InlineExecutor, Interrupted
     from tread_lab.sweep.family import with_ancestors
     from tread_lab.sweep.preflight import preflight
@@ -177,6 +178,9 @@ def train(options: Namespace) -> int:
     spec = _run_spec(_with_parents(experiment, lab), options)
     task = Task(spec, decode_evaluations(experiment.evaluate, experiment.sampler))
     folder = lab.run_of(spec)
+    if options.retry_failed:
+        for again in chosen(lab, with_ancestors([task])):
+            take_up(lab, again)
     if not is_complete(lab, task):
         todo = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
         preflight(todo, options.device)
@@ -192,7 +196,7 @@ def train(options: Namespace) -> int:
             screen.say(f"stopped with a checkpoint; the same command continues run {folder.name}")
             return INTERRUPTED
     screen.show_run(folder)
-    return int(folder.state() == "failed")
+    return int(folder.state() == "failed" or not is_complete(lab, task))
 
 
 def evaluate(options: Namespace) -> int:

@@ -157,6 +157,8 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
         why = f": {attempt.reason.splitlines()[0]}" if attempt.reason else ""
         where = f"process {attempt.pid} on {attempt.host}"
         pairs.append((f"attempt {attempt.n}", f"{attempt.ended or 'under way'}, {where}{why}"))
+    made = {folder.name: [attempt.made_with for attempt in stands.attempts]}
+    pairs += [("mixed", str(mixture)) for mixture in mixtures(made)]
     pairs += [(k, f"{v:.6g}") for e in measured for k, v in e.get("metrics", {}).items()]
     pairs += [(k, f"{v:.6g}") for k, v in result.get("metrics", {}).items()]
     show_pairs([*pairs, ("folder", str(folder.path))])

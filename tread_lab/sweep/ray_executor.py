@@ -134,6 +134,16 @@ class RayExecutor:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
+class _Stays:
+    """Ray writes what it is given to disk; what lives in the driver has nothing to write.
+
+    A live display cannot be pickled, nor need a copy of it ever be read.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
 @dataclass(frozen=True, repr=False)
 class _Sent:
     """A task on its way to a worker; Ray names trials by the text of their configuration."""
@@ -144,7 +154,7 @@ class _Sent:
         return signature(self.task.spec)
 
 
-class _Asks(Searcher):
+class _Asks(_Stays, Searcher):
     """Ray Tune's searcher: every suggestion is the next task of a feed."""
 
     def __init__(self, feed: Feed) -> None:
@@ -292,7 +302,7 @@ class _Past:
     trial_id: str
 
 
-class _Stop(tune.Stopper):
+class _Stop(_Stays, tune.Stopper):
     """Ends all trials, each with a checkpoint, once the flag is up."""
 
     def __init__(self, stopping: Callable[[], bool]) -> None:
@@ -305,7 +315,7 @@ class _Stop(tune.Stopper):
         return self.stopping()
 
 
-class _Watcher(tune.Callback):
+class _Watcher(_Stays, tune.Callback):
     """Passes on what trials report, and keeps what the executor must know of them.
 
     Attributes:
