@@ -16,10 +16,12 @@ from tread_lab.spec import RunSpec, UserError, decode, encode
 from tread_lab.spec.budget import BudgetSpec
 from tread_lab.spec.sweep import Experiment, SweepSpec
 from tread_lab.sweep.budget import BudgetedFeed, open_budget
+from tread_lab.sweep.execute import InlineExecutor, Interrupted
 from tread_lab.sweep.feed import ListFeed
 from tread_lab.sweep.lanes import makespan, starts
 from tread_lab.sweep.plan import Plan, make_plan
 from tread_lab.sweep.search_feed import SearchFeed
+from tread_lab.sweep.trial import Report
 
 Tiny = Callable[..., RunSpec]
 LONG = 100.0  # seconds of a run, as far as the budget knows
@@ -115,3 +117,23 @@ def test_lanes_take_runs_in_order() -> None:
 def test_a_mistake_is_named(tree: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=r"budget"):
         decode(BudgetSpec, tree, "budget")
+
+
+def test_a_run_in_progress_ends_with_a_checkpoint_when_the_hours_are_over(
+    lab: Lab, tiny: Tiny
+) -> None:
+    plan = planned(tiny, budget={"hours": 1.0})
+    watch = Stopwatch(lab.sweep("budgeted").spent_path)
+    budget = open_budget(lab, plan, lambda task: 1.0)
+    feed = BudgetedFeed(ListFeed(plan.open_tasks(lab)), budget, watch)
+
+    def late(report: Report) -> None:
+        if report.step == 7:
+            watch._started -= 3600
+
+    with pytest.raises(Interrupted):
+        InlineExecutor().run(lab, feed, late)
+    first = lab.run_of(plan.tasks[0].spec)
+    assert first.result() is None and first.state() == "interrupted"
+    assert list(first.checkpoints.glob("*7*")) and feed.exhausted
+    assert len(list((lab.root / "runs").iterdir())) == 1
