@@ -99,7 +99,7 @@ def _drive(options: Namespace, lab: Lab, plan: Any, outlook: Any, *, redraw: boo
     if plan.stop_early is not None and options.executor == "inline":
         raise UserError("stop_early: needs trials beside each other: use --executor ray, or null")
     folder, todo = lab.sweep(plan.name), coming_tasks(plan, lab)
-    preflight(todo, options.device)
+    preflight(todo, options.device, packed=_packed(options))
     if not options.allow_mixed:
         check_unmixed(mixed(lab, plan.tasks, todo))
     with folder.claim():
@@ -343,14 +343,6 @@ def gc(options: Namespace) -> int:
     return 0
 
 
-def schema(options: Namespace) -> int:
-    """Print the JSON schema of sweep or experiment files."""
-    from tread_lab.spec.schema import schema_text
-
-    print(schema_text(options.kind), end="")
-    return 0
-
-
 def sync(options: Namespace) -> int:
     """Make the MLflow store equal to the records."""
     lab = Lab.at(options.root)
@@ -433,6 +425,12 @@ def _lanes(options: Namespace) -> int:
     gpus = _gpus(options)
     places = torch.cuda.device_count() / gpus if gpus else (os.cpu_count() or 1) / options.cpus
     return max(1, min(int(places), options.concurrent or int(places)))
+
+
+def _packed(options: Namespace) -> int:
+    """How many runs share one device: a GPU given in parts, or this machine's CPU."""
+    gpus = _gpus(options)
+    return _lanes(options) if not gpus else max(1, int(1 / gpus))
 
 
 def _live_sync(options: Namespace, lab: Lab, name: str) -> AbstractContextManager[Any]:

@@ -48,7 +48,8 @@ HEAD = """# Faults that a sweep survives
 Every accepted trial reaches exactly one recorded result, whatever happens on the way. Each fault
 below is caused for real by a test: real drivers and workers in processes of their own, real
 signals, files, servers and clusters; what is left is compared with the same sweep undisturbed.
-`make faults` runs them all and writes this page.
+`make faults` runs them all and writes this page; `python tests/faults/crash.py --kills 200` kills a
+sweep at random moments.
 
 | # | fault | what was done | what survived | test | outcome |
 |---|---|---|---|---|---|

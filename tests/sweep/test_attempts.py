@@ -238,6 +238,12 @@ def test_a_run_that_another_process_works_on_is_waited_for_and_then_taken(
     assert endings(lab.run_of(task.spec)) == ["completed"]
 
 
+@pytest.mark.fault(
+    4,
+    done="SIGKILL of a Ray worker in mid-step, beside a trial that always raises",
+    survived="another worker takes the trial up at its last checkpoint and completes it; that such"
+    " a trial equals an unkilled one bitwise is what the tests of fault 1 compare",
+)
 @pytest.mark.slow
 def test_on_ray_a_killed_worker_is_replaced_and_a_hopeless_run_fails_beside_the_others(
     lab: Lab, tiny: Tiny

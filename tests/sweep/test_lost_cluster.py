@@ -78,6 +78,12 @@ def offspring(driver: int) -> dict[int, str]:
     return found
 
 
+@pytest.mark.fault(
+    9,
+    done="SIGKILL of all daemons of the Ray cluster while a trial trains",
+    survived="the driver ends with one line and exit code 3; the trial is interrupted, not failed;"
+    " fault 4's test takes such a trial up in a fresh cluster",
+)
 def test_a_driver_whose_daemons_are_killed_gives_up_with_one_line(tmp_path: Path) -> None:
     with driving(tmp_path) as driver:
         daemons = {pid: n for pid, n in offspring(driver.pid).items() if n in DAEMONS}

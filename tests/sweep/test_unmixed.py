@@ -46,6 +46,11 @@ def test_every_attempt_says_what_it_was_made_with(lab: Lab, tiny: Tiny) -> None:
     assert list(tried.made_with) == ["code", "data fashion16"]
 
 
+@pytest.mark.fault(
+    17,
+    done="another digest of the code that decides results between the first and the second run",
+    survived="refused in one line that says what differs; where it is forced, tables tell of it",
+)
 def test_changed_code_is_refused_between_runs_and_told_when_forced(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,6 +81,11 @@ def test_changed_code_between_the_attempts_of_a_run_is_told(
     assert found.within == [name] and "it changed within 1 of them" in str(found)
 
 
+@pytest.mark.fault(
+    17,
+    done="the arrays of a data set written anew under a finished run",
+    survived="noticed by their fingerprint and named",
+)
 def test_changed_data_are_noticed_and_other_data_are_no_mixture(
     lab: Lab, tiny: Tiny, tmp_path: Path
 ) -> None:

@@ -28,7 +28,7 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
         return tree
     if not isinstance(tree, Mapping):
         shorthand = getattr(cls, "from_shorthand", None)
-        if shorthand is None or tree is None or isinstance(tree, list | tuple):
+        if shorthand is None or tree is None:
             raise UserError(f"expected a mapping, got {_show(tree)}").at(path)
         try:
             tree = shorthand(tree)
@@ -116,8 +116,8 @@ def _union(options: tuple[Any, ...], value: Any, path: str) -> Any:
     if tagged and isinstance(value, Mapping):
         default = next(iter(tagged))
         kind = value.get("kind", default)
-        if not isinstance(kind, str) or kind not in tagged:
-            raise UserError(f"unknown kind {kind!r}{suggest(str(kind), map(str, tagged))}").at(path)
+        if kind not in tagged:
+            raise UserError(f"unknown kind {kind!r}{suggest(kind, map(str, tagged))}").at(path)
         return decode(tagged[kind], value, path)
     if tagged and isinstance(value, tuple(tagged.values())):
         return value

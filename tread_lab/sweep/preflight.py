@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 
 from tread_lab.data.source import open_data
-from tread_lab.engine.device import check_precision, pick
+from tread_lab.engine.cost import cost
+from tread_lab.engine.device import check_precision, memory, pick
 from tread_lab.engine.encoder import check_encoder
 from tread_lab.metrics.feature_space import INCEPTION, by_extractor
 from tread_lab.metrics.inception import inception_weights
@@ -17,14 +18,19 @@ from tread_lab.spec.run import DataSpec
 from tread_lab.sweep.trial import Task
 
 
-def preflight(tasks: Sequence[Task], device: str | None) -> None:
+def preflight(tasks: Sequence[Task], device: str | None, *, packed: int = 1) -> None:
     """Check every distinct requirement of `tasks` once.
+
+    Args:
+        packed: how many of them share one device.
 
     Raises:
         UserError: a device that is not here or cannot do a precision, data that cannot be read,
-            metrics whose weights or decoder are missing, an encoder that is not here.
+            metrics whose weights or decoder are missing, an encoder that is not here, more runs
+            on one device than it has memory for.
     """
     check_arithmetic(tasks, pick(device))
+    check_room(tasks, pick(device), packed=packed)
     previews = {data: _opened(data) for data in dict.fromkeys(task.spec.data for task in tasks)}
     for spec in {task.spec.repa: task.spec for task in tasks}.values():
         if spec.repa is not None:
@@ -60,6 +66,23 @@ def check_arithmetic(tasks: Sequence[Task], device: torch.device) -> None:
     except UserError as error:
         rule = "`where: precision in device.precisions` leaves it out of a sweep"
         raise UserError(f"{error}; {rule}") from None
+
+
+def check_room(tasks: Sequence[Task], device: torch.device, *, packed: int) -> None:
+    """Refuse runs that share a device whose memory does not suffice for so many of the largest.
+
+    Raises:
+        UserError: says how much there is, and how many fit.
+    """
+    need, room = max((cost(task.spec).memory_bytes for task in tasks), default=0), memory(device)
+    if packed > 1 and packed * need > room:
+        fit = max(1, room // need)
+        one = "run" if fit == 1 else "runs"
+        raise UserError(
+            f"{packed} runs at once on one {device.type} device need about"
+            f" {packed * need / 1e9:.1f} GB, and it has {room / 1e9:.1f} GB: room for {fit} {one};"
+            " give each run a larger share by --gpus, or fewer runs by --concurrent"
+        )
 
 
 def _opened(data: DataSpec) -> bool:
