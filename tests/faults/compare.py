@@ -102,11 +102,8 @@ def replayed(lab: Lab) -> dict[str, int]:
 
 
 def check_quiet(lab: Lab) -> None:
-    """Nobody holds anything any more, and no unfinished file is left."""
-    for path in lab.root.rglob(".claim"):
-        assert not is_held(path), path
-    left = [p for p in lab.root.rglob(".*.*") if p.suffix != ".lock" and p.name != ".claim"]
-    assert left == []
+    """Nobody holds anything any more; files left unfinished are for `tread-lab gc`."""
+    assert [path for path in lab.root.rglob(".claim") if is_held(path)] == []
 
 
 def check_store(lab: Lab, *, runs: int, sweeps: int = 1, store: Store | None = None) -> None:
