@@ -111,6 +111,8 @@ def _parser() -> argparse.ArgumentParser:
     gc = _command(kinds, "gc", "make room: what nothing needs any more", "gc --yes")
     gc.add_argument("--yes", action="store_true", help="remove it; else it is only listed")
     _json(gc)
+    schema = _command(kinds, "schema", "JSON schema of sweep files, for editors", "schema sweep")
+    schema.add_argument("kind", choices=("sweep", "experiment"))
     sync = _command(kinds, "sync", "rebuild the MLflow store from the records", "sync")
     sync.add_argument("names", metavar="SWEEP", nargs="*", help="all sweeps where absent")
     ui = _command(kinds, "ui", "open the MLflow pages of this lab", "ui --port 5001")

@@ -343,6 +343,14 @@ def gc(options: Namespace) -> int:
     return 0
 
 
+def schema(options: Namespace) -> int:
+    """Print the JSON schema of sweep or experiment files."""
+    from tread_lab.spec.schema import schema_text
+
+    print(schema_text(options.kind), end="")
+    return 0
+
+
 def sync(options: Namespace) -> int:
     """Make the MLflow store equal to the records."""
     lab = Lab.at(options.root)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
@@ -19,7 +21,9 @@ from tread_lab.spec.decode import decode
 from tread_lab.spec.errors import UserError, suggest
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.sweep import Experiment, SweepSpec
+from tread_lab.yaml_text import check_values, checked_text, not_yaml
 
+_LET_THROUGH = (AssertionError, AttributeError, KeyError, TypeError, ValueError)
 _HERE = Path(__file__).parent
 
 
@@ -32,11 +36,18 @@ def find(kind: str, name: str) -> Path:
     file = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
     shipped = shipped_folder(kind)
     for candidate in (file, Path(kind) / file, shipped / file.name):
-        if candidate.is_file():
+        if _is_file(candidate):
             return candidate.absolute()
     known = {path.stem for folder in (Path(kind), shipped) for path in folder.glob("*.yaml")}
     what = kind.removesuffix("s")
     raise UserError(f"no {what} {name!r} here or in {kind}/{suggest(file.stem, known)}")
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long, a folder that may not be entered
+        return False
 
 
 def shipped_folder(kind: str) -> Path:
@@ -85,35 +96,56 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
 
 def _compose(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
     """The tree of a file with its `defaults` and overrides, interpolations resolved."""
-    _check_yaml(path)
+    alone = _loaded(path)
     for override in overrides:
         if "=" not in override and not override.startswith("~"):
             raise UserError(f"{override!r} is not an override; write key=value")
-    forced = [o if o.startswith(("+", "~")) else f"++{o}" for o in overrides]
-    search = f"hydra.searchpath=[file://{shipped_folder('experiments')}]"
-    GlobalHydra.instance().clear()
-    try:
-        with initialize_config_dir(str(path.parent), version_base="1.3"):
-            config = compose(path.stem, overrides=[*forced, search])
+    with _mistakes(path.name):
+        config = _with_hydra(path, overrides) if overrides or "defaults" in alone else alone
         tree = OmegaConf.to_container(config, resolve=True)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(f"{path.name}: {_first_line(error)}") from None
     assert isinstance(tree, dict)
+    check_values(tree, path.name)
     return {str(key): value for key, value in tree.items()}
 
 
-def _check_yaml(path: Path) -> None:
+def _with_hydra(path: Path, overrides: Sequence[str]) -> Any:
+    forced = [o if o.startswith(("+", "~")) else f"++{o}" for o in overrides]
+    search = f"hydra.searchpath=[file://{shipped_folder('experiments')}]"
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(path.parent), version_base="1.3"):
+        return compose(path.stem, overrides=[*forced, search])
+
+
+def _loaded(path: Path) -> DictConfig:
+    """One file by itself."""
+    text = checked_text(path)
     try:
-        tree = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
-    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" line {mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or _first_line(error)
-        raise UserError(f"{path}{place}: not valid YAML: {problem}") from None
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
-    if not isinstance(tree, Mapping):
+        with _mistakes(path.name):
+            config = OmegaConf.load(StringIO(text))
+    except (YAMLError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise not_yaml(path, error) from None
+    if not isinstance(config, DictConfig) or not config:
         raise UserError(f"{path}: expected `key: value` lines")
+    return config
+
+
+@contextmanager
+def _mistakes(name: str) -> Iterator[None]:
+    """Whatever Hydra and OmegaConf raise about a file's contents is the user's mistake, said once.
+
+    They know many exceptions of their own and let others through: of the YAML constructor, of their
+    grammar's parser, and failed assertions.
+    """
+    try:
+        yield
+    except (YAMLError, UserError):
+        raise
+    except RecursionError:
+        raise UserError(f"{name}: an interpolation needs its own value") from None
+    except (HydraException, OmegaConfBaseException, *_LET_THROUGH) as error:
+        raise UserError(f"{name}: {_first_line(error)}") from None
 
 
 def _first_line(error: Exception) -> str:

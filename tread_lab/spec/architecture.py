@@ -33,7 +33,7 @@ def parse_name(value: Any) -> dict[str, Any]:
     Raises:
         UserError: no such family or size; a near miss is suggested.
     """
-    match = re.fullmatch(r"(\w+)-(\w+)/(\d+)", value) if isinstance(value, str) else None
+    match = re.fullmatch(r"(\w+)-(\w+)/(\d{1,9})", value) if isinstance(value, str) else None
     shape = _shape(match[1], match[2]) if match and match[1] in FAMILIES else None
     if match is None or shape is None:
         known = [f"{f}-{s}/{p}" for f in FAMILIES for s in SIZES for p in (1, 2, 4, 8)]
@@ -84,7 +84,7 @@ def _shape(family: str, size: str) -> dict[str, int] | None:
     if f"{family}-{size}" in COUNTED:
         depth, width = COUNTED[f"{family}-{size}"]
         return {"depth": depth, "width": width}
-    match = re.fullmatch(r"(\d+)x(\d+)(?:x(\d+))?", size)
+    match = re.fullmatch(r"(\d{1,9})x(\d{1,9})(?:x(\d{1,9}))?", size)
     third = {"dit": "heads", "mamba": "state"}.get(FAMILIES[family])
     if match is None or (attention and not match[3]) or (match[3] and third is None):
         return None

@@ -8,7 +8,7 @@ from typing import Any
 from tread_lab.spec.decode import decode_field
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.expression import evaluate
-from tread_lab.spec.fields import route_tree
+from tread_lab.spec.fields import routes_of
 from tread_lab.spec.known import field_value, near_field
 from tread_lab.spec.routes import block_index
 from tread_lab.spec.run import ModelSpec, RunSpec
@@ -115,9 +115,7 @@ class CellNames:
 
     def _route(self, name: str) -> Any:
         routes = self.tree.get("routes") or [{}]
-        if not isinstance(routes, list | tuple):
-            raise UserError(f"routes: expected a list, got {routes!r}")
-        route = routes[0] if isinstance(routes[0], Mapping) else route_tree(routes[0])
+        route = routes_of(routes)[0]
         if name == "rate":
             return self.settled(route.get("rate", 0.5))
         if "start" not in route or "end" not in route:

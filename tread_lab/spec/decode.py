@@ -116,8 +116,8 @@ def _union(options: tuple[Any, ...], value: Any, path: str) -> Any:
     if tagged and isinstance(value, Mapping):
         default = next(iter(tagged))
         kind = value.get("kind", default)
-        if kind not in tagged:
-            raise UserError(f"unknown kind {kind!r}{suggest(kind, map(str, tagged))}").at(path)
+        if not isinstance(kind, str) or kind not in tagged:
+            raise UserError(f"unknown kind {kind!r}{suggest(str(kind), map(str, tagged))}").at(path)
         return decode(tagged[kind], value, path)
     if tagged and isinstance(value, tuple(tagged.values())):
         return value

@@ -5,9 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_LONGEST = 1_000  # characters of the line
+
 
 class UserError(ValueError):
     """A mistake in what the user wrote; the command line prints it as one line and exits with 2."""
+
+    def __init__(self, message: str) -> None:
+        line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(message))
+        super().__init__(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}...")
 
     exit_code = 2
 

@@ -143,7 +143,7 @@ def _one(
     elif isinstance(item, EvaluationSpec):
         return item
     if isinstance(item, str):
-        match = re.fullmatch(r"(\w+)@(\d+)(k?)", item, flags=re.IGNORECASE)
+        match = re.fullmatch(r"(\w+)@(\d{1,9})(k?)", item, flags=re.IGNORECASE)
         if match:
             count = int(match[2]) * (1000 if match[3] else 1)
             item = {"samples": {"metrics": [match[1].lower()], "count": count}}

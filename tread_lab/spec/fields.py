@@ -48,11 +48,13 @@ def _set(tree: dict[str, Any], key: str, value: Any) -> None:
     """Set a dotted field, copying what is on the way; `route` and `rate` are shorthands."""
     head, _, rest = key.partition(".")
     if head == "route":
-        routes = [route_tree(route) for route in tree.get("routes") or [{}]]
+        routes = routes_of(tree.get("routes") or [{}])
         routes[0] = {**routes[0], **({rest: value} if rest else route_tree(value))}
         tree["routes"] = routes
     elif key == "rate":
-        tree["routes"] = [{**route_tree(r), "rate": value} for r in tree.get("routes") or [{}]]
+        tree["routes"] = [
+            {**route, "rate": value} for route in routes_of(tree.get("routes") or [{}])
+        ]
     elif not rest:
         tree[head] = copy.deepcopy(value)
     else:
@@ -65,6 +67,17 @@ def _opened(key: str, value: Any) -> dict[str, Any]:
     if key == "model" and isinstance(value, str):
         return ModelSpec.from_shorthand(value)
     return dict(value) if isinstance(value, Mapping) else {}
+
+
+def routes_of(value: Any) -> list[dict[str, Any]]:
+    """Routes as mappings.
+
+    Raises:
+        UserError: not a list of routes.
+    """
+    if not isinstance(value, list | tuple):
+        raise UserError(f"expected a list of routes, got {value!r}").at("routes")
+    return [route_tree(route) for route in value]
 
 
 def route_tree(route: Any) -> dict[str, Any]:

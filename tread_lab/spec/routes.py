@@ -43,12 +43,13 @@ class RouteSpec:
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
         """`2->8` is short for `{start: 2, end: 8}`; `2->8 by rows` says the selection too."""
-        form = r"\s*(.+?)\s*->\s*(.+?)(?:\s+by\s+(\w+))?\s*"
-        match = re.fullmatch(form, value) if isinstance(value, str) else None
-        if match is None:
+        written = re.sub(r"\s+", " ", value).strip() if isinstance(value, str) else ""
+        start, arrow, rest = written.partition("->")
+        end, _, selection = rest.partition(" by ")
+        if not (start.strip() and arrow and end.strip()) or len(written) > 100:
             raise UserError(f"{value!r} is not a route; write '2->8' or {{start: 2, end: B-4}}")
-        ends = {"start": _number(match[1]), "end": _number(match[2])}
-        return {**ends, "selection": match[3]} if match[3] else ends
+        ends = {"start": _number(start.strip()), "end": _number(end.strip())}
+        return {**ends, "selection": selection.strip()} if selection else ends
 
     def resolved(self, depth: int) -> RouteSpec:
         """The same route with block numbers, checked against a network of `depth` blocks."""
@@ -87,11 +88,13 @@ class RouteSpec:
 def block_index(position: Position, depth: int) -> int:
     """The block number that a written position means in a network of `depth` blocks."""
     value = _number(position)
+    if not isinstance(value, int | float | str):
+        raise UserError(f"{position!r} is not a position; write 2, B-4, 1/6 or 0.25")
     if isinstance(value, int):
         return value
     if isinstance(value, float):
         return int(value * depth + 0.5)
-    match = re.fullmatch(r"B\s*-\s*(\d+)", value)
+    match = re.fullmatch(r"B ?- ?(\d{1,9})", value)
     if match is None:
         raise UserError(f"{position!r} is not a position; write 2, B-4, 1/6 or 0.25")
     return depth - int(match[1])
@@ -148,9 +151,9 @@ def _number(text: Position) -> Position:
         raise UserError(f"{text} is not a position; a fraction of the depth lies in [0, 1]")
     if not isinstance(text, str):
         return text
-    if re.fullmatch(r"-?\d+", text):
+    if re.fullmatch(r"-?\d{1,9}", text):
         return int(text)
-    if re.fullmatch(r"0?\.\d+", text):
+    if re.fullmatch(r"0?\.\d{1,18}", text):
         return float(text)
-    match = re.fullmatch(r"(\d+)\s*/\s*([1-9]\d*)", text)
+    match = re.fullmatch(r"(\d{1,9}) ?/ ?([1-9]\d{,8})", text)
     return _number(int(match[1]) / int(match[2])) if match else text

@@ -13,6 +13,8 @@ from tread_lab.spec.loss import LossSpec, PlainLoss
 from tread_lab.spec.repa import RepaSpec
 from tread_lab.spec.routes import RouteSpec, check_selections, resolve_routes
 
+DEEPEST = 10_000  # blocks
+
 
 def _positive(spec: Any, *names: str) -> None:
     for name in names:
@@ -54,6 +56,8 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         _positive(self, "depth", "width", "patch", "mlp_ratio", "state")
+        if self.depth > DEEPEST:
+            raise UserError(f"depth: {self.depth} blocks are more than {DEEPEST:,}")
         if self.heads < 0:
             raise UserError(f"heads: must be positive, got {self.heads}")
         check_options(self)

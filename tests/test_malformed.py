@@ -1,0 +1,263 @@
+"""Any sweep file, however broken, is a plan or one line that says what is wrong; never a traceback.
+
+`TREAD_LAB_EXAMPLES=100000 pytest tests/test_malformed.py` tries that many of each kind.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from tread_lab import config
+from tread_lab.spec import UserError, axes, encode
+from tread_lab.spec.expansion import expand
+from tread_lab.spec.expression import evaluate
+from tread_lab.spec.known import all_fields
+from tread_lab.spec.sweep import Experiment
+
+EXAMPLES = int(os.environ.get("TREAD_LAB_EXAMPLES", "150"))
+SECONDS = 20.0  # of processor time that no file may take
+FILES = sorted(config.shipped_folder("sweeps").glob("*.yaml"))
+TEXTS = [path.read_text() for path in FILES]
+TREES = [yaml.safe_load(text) for text in TEXTS]
+FACTS = {"device": {"precisions": ["fp32", "bf16"]}}
+
+OPERATORS = [*"+-*/%<", "//", "**", "==", "!=", ">=", "in", "and", "or", "is", "if"]
+ODD = """
+0..7 7..0 .. 0.. 2->8 B-4->2 -> 1/6->2/3 1/0->3 = fd@1k fid@0 @ heldout_loss DiT-B/2 DiT-0x0x0/0
+Mamba-9x8/2 tiny ? =B-4 =end =1/0 ${seeds} ${axes} ${oc.env:HOME} ${ ${a:b} ??? off rate zip then
+"""
+NAMES = """
+route rate zip then seed seeds axes trials where variants fixed baseline evaluate sampler_axes
+experiment kind search
+"""
+SCRAPS = """
+*a !!int !!set - ? : [ ] { } {{ | > ' " # --- ... ${ 0x ~ .nan .inf 1e999 1:60:60 0b2 2020-13-45 = @
+` null !!binary !!python/object/apply:os.system
+"""
+LONG = ["[" * 500, "{a: " * 200, "- " * 300, "\n  " * 50, "9" * 5000, "0x" + "f" * 5000, "a" * 3000]
+
+often = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+expressions = st.recursive(
+    st.sampled_from(["start", "end", "B", "N", "rate", "train.lr", "seed", "precision", "routes"])
+    | st.sampled_from(["0", "-1", "1e308", "9" * 30, "''", "'fp32'", "[]", "()", "model", "x.y"])
+    | st.text(max_size=6),
+    lambda inner: st.one_of(
+        st.tuples(
+            inner,
+            st.sampled_from(
+                [
+                    "+",
+                    "-",
+                    "*",
+                    "/",
+                    "//",
+                    "%",
+                    "**",
+                    "==",
+                    "!=",
+                    "<",
+                    ">=",
+                    "in",
+                    "and",
+                    "or",
+                    "is",
+                    "if",
+                ]
+            ),
+            inner,
+        ).map(" ".join),
+        inner.map("({})".format),
+        inner.map("not {}".format),
+        inner.map("-{}".format),
+        inner.map("min({}, 2)".format),
+        inner.map("{}()".format),
+        inner.map("[{}]".format),
+    ),
+    max_leaves=8,
+)
+odd = st.sampled_from([*ODD.split(), "0..9 step 0", "\n", "\x00", "\u2028", " " * 300, "9" * 5000])
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 30),
+    st.integers(),
+    st.sampled_from([2**53, 2**63, 10**40, -(10**20)]),
+    st.floats(),
+    st.text(max_size=8),
+    odd,
+    expressions,
+    expressions.map("={}".format),
+)
+names = st.sampled_from([*all_fields(), *NAMES.split()])
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(names | st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+tagged = [f"{tag} x" for tag in ("!!int", "!!float", "!!timestamp", "!!omap", "!!binary", "!!bool")]
+marks = ["&a ", "<<: *a", "%YAML 9.9\n", "\n---\n", "\t", "\r", "\x00", "\ufeff", "\x85"]
+scraps = st.text(max_size=5) | st.sampled_from([*SCRAPS.split(), *LONG, *tagged, *marks])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Experiments are read once, and few cells are many."""
+    with pytest.MonkeyPatch.context() as patch:
+        load = functools.cache(config.load_experiment)
+        patch.setattr(config, "load_experiment", lambda name, _: load(name))
+        patch.setattr(axes, "MOST_CELLS", 1_000)
+        patch.chdir(tmp_path_factory.mktemp("malformed"))
+        yield
+
+
+def is_a_plan_or_one_line(raw: bytes) -> bool:
+    """Whether the bytes are a sweep with trials."""
+    path, before = Path("s.yaml"), time.process_time()
+    path.write_bytes(raw)
+    try:
+        _, sweep, experiment = config.load_sweep("s.yaml")
+        found = expand(sweep, experiment, FACTS)
+    except UserError as error:
+        line = str(error)
+        assert line.strip() and line.isprintable() and len(line) < 1100
+        return False
+    finally:
+        assert time.process_time() - before < SECONDS
+    assert found.trials and len({trial.run for trial in found.trials}) <= len(found.trials)
+    json.dumps(encode([found.trials, found.holes, found.evaluations]), allow_nan=False)
+    return True
+
+
+@st.composite
+def changed_trees(draw: st.DrawFn) -> bytes:
+    """A shipped sweep with values replaced, taken out, renamed or put in, one or several."""
+    tree = json.loads(json.dumps(draw(st.sampled_from(TREES))))
+    for _ in range(draw(st.integers(1, 3))):
+        _change(draw, tree)
+    return yaml.safe_dump(tree, allow_unicode=draw(st.booleans())).encode("utf-8", "surrogatepass")
+
+
+def _change(draw: st.DrawFn, tree: Any) -> None:
+    node = tree
+    while True:
+        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+        inner = [key for key in keys if isinstance(node[key], dict | list) and node[key]]
+        if not inner or draw(st.integers(0, 2)) == 0:
+            break
+        node = node[draw(st.sampled_from(inner))]
+    how = draw(st.sampled_from(["replace", "remove", "rename", "insert", "wrap"]))
+    key = draw(st.sampled_from(keys)) if keys else None
+    if key is None or how == "insert":
+        node.update({draw(names | st.text(max_size=6)): draw(values)}) if isinstance(
+            node, dict
+        ) else node.append(draw(values))
+    elif how == "remove":
+        del node[key]
+    elif how == "rename" and isinstance(node, dict):
+        node[draw(names | st.text(max_size=6))] = node.pop(key)
+    elif how == "wrap":
+        node[key] = draw(st.sampled_from([[node[key]], {"zip": node[key]}, {"": node[key]}]))
+    else:
+        node[key] = draw(values)
+
+
+@st.composite
+def changed_texts(draw: st.DrawFn) -> bytes:
+    """A shipped file with scraps in it, parts taken out or said twice, or other bytes."""
+    text = draw(st.sampled_from(TEXTS))
+    for _ in range(draw(st.integers(1, 4))):
+        a = draw(st.integers(0, len(text)))
+        b = draw(st.integers(a, min(len(text), a + 40)))
+        middle = draw(scraps | st.just("") | st.just(text[a:b] * 2))
+        text = text[:a] + middle + text[b:]
+    raw = bytearray(text.encode("utf-8", "surrogatepass"))
+    for _ in range(draw(st.sampled_from([0, 0, 0, 1, 3]))):
+        raw[draw(st.integers(0, len(raw) - 1))] = draw(st.integers(0, 255))
+    return bytes(raw)
+
+
+@often
+@given(changed_trees())
+def test_a_shipped_sweep_with_other_values(raw: bytes) -> None:
+    is_a_plan_or_one_line(raw)
+
+
+@often
+@given(changed_texts())
+@example(
+    b"a: &a [x]\nb: &b [*a, *a]\n" + b"".join(b"k%d: &c%d [*b, *b]\n" % (k, k) for k in range(9))
+)
+@example(b"experiment: &a [*a]")
+@example(b"experiment: " + b"[" * 5000)
+@example(b"experiment: tiny\nseeds: [" + b"9" * 5000 + b"]")
+@example(b"experiment: tiny\nfixed: {train.steps: 0x" + b"f" * 5000 + b"}")
+@example(b"experiment: ${experiment}")
+@example(b"defaults: [3, {a: [b]}, ~]\nexperiment: tiny")
+@example(b"experiment: " + b"a" * 300)
+@example(b"experiment: tiny\nfixed: {routes: ['" + b" " * 3000 + b"x']}")
+@example(b"\xff\xfe\x00")
+@example(b"")
+def test_a_shipped_file_with_other_text(raw: bytes) -> None:
+    is_a_plan_or_one_line(raw)
+
+
+@often
+@given(st.dictionaries(names | st.text(max_size=6), values, max_size=5))
+def test_any_tree(tree: dict[str, Any]) -> None:
+    text = yaml.safe_dump({"experiment": "tiny", **tree}, allow_unicode=True)
+    is_a_plan_or_one_line(text.encode("utf-8", "surrogatepass"))
+
+
+@often
+@given(expressions | st.text(), values)
+@example("-" * 900 + "1", 0)
+@example("(" * 150 + "1" + ")" * 150, 0)
+@example("9" * 5000, 0)
+@example("'a' * 10 ** 9", 0)
+@example("10 ** 10 ** 10", 0)
+@example("'%999999999d' % 1", 0)
+@example("x * " * 200 + "x", 2**52)
+@example("[0] * 999999999", 0)
+@example("x is 3", 0)
+@example("a" + ".b" * 400, 0)
+@example("round(x, x)", 3)
+@example("min()", 0)
+def test_any_expression(text: str, value: Any) -> None:
+    before = time.process_time()
+    try:
+        evaluate(text, lambda name: value)
+    except UserError as error:
+        assert str(error).isprintable()
+    assert time.process_time() - before < 1.0
+
+
+def test_every_shipped_sweep_is_a_plan() -> None:
+    assert all(is_a_plan_or_one_line(text.encode()) for text in TEXTS)
+    assert isinstance(config.load_experiment("tiny", ()), Experiment)
+
+
+def test_aliases_that_unfold_without_measure_are_refused() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 9)]
+    Path("bomb.yaml").write_text("\n".join(lines))
+    with pytest.raises(UserError, match=r"bomb\.yaml: [\d,]+ values with its aliases, over"):
+        config.load_sweep("bomb.yaml")
