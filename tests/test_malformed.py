@@ -49,8 +49,10 @@ LONG = ["[" * 500, "{a: " * 200, "- " * 300, "\n  " * 50, "9" * 5000, "0x" + "f"
 
 often = settings(
     max_examples=EXAMPLES,
+    print_blob=False,
     deadline=None,
     database=None,
+    derandomize="TREAD_LAB_EXAMPLES" not in os.environ,
     suppress_health_check=list(HealthCheck),
 )
 

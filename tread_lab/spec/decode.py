@@ -28,7 +28,7 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
         return tree
     if not isinstance(tree, Mapping):
         shorthand = getattr(cls, "from_shorthand", None)
-        if shorthand is None or tree is None:
+        if shorthand is None or tree is None or isinstance(tree, list | tuple):
             raise UserError(f"expected a mapping, got {_show(tree)}").at(path)
         try:
             tree = shorthand(tree)
