@@ -209,6 +209,8 @@ def test_a_shipped_sweep_with_other_values(raw: bytes) -> None:
     b"a: &a [x]\nb: &b [*a, *a]\n" + b"".join(b"k%d: &c%d [*b, *b]\n" % (k, k) for k in range(9))
 )
 @example(b"experiment: &a [*a]")
+@example(b"experiment: tiny\nevaluate: [{samples: [{count: 9}]}]")
+@example(b"experiment: tiny\nevaluate: [{samples: {sampler: [3]}}]")
 @example(b"experiment: " + b"[" * 5000)
 @example(b"experiment: tiny\nseeds: [" + b"9" * 5000 + b"]")
 @example(b"experiment: tiny\nfixed: {train.steps: 0x" + b"f" * 5000 + b"}")

@@ -155,11 +155,18 @@ def _one(
     if kind not in KINDS:
         known = [*KINDS, *(f"{name}@1k" for name in METRICS)]
         raise UserError(f"unknown evaluation {kind!r}{suggest(str(kind), known)}").at(path)
-    options = dict(options or {})
+    options = _options(options, f"{path}.{kind}")
     if kind == "samples":
-        options["sampler"] = _set({**sampler, **(options.get("sampler") or {})}, cell)
+        own = _options(options.get("sampler"), f"{path}.{kind}.sampler")
+        options["sampler"] = _set({**sampler, **own}, cell)
     spec: EvaluationSpec = decode(KINDS[kind], options, f"{path}.{kind}")
     return spec
+
+
+def _options(value: Any, path: str) -> dict[str, Any]:
+    if value and not isinstance(value, Mapping):
+        raise UserError(f"expected a mapping, got {value!r}").at(path)
+    return dict(value or {})
 
 
 _SHORT: dict[str, Any] = {"guidance": GuidanceSpec, "rate": RateSpec}
