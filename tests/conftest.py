@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,11 @@ MODEL = {"depth": 4, "width": 16, "heads": 2}
 def _own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or writes the user's home, lab or tracking server."""
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+    # A process that has started Ray keeps its token, and a second cluster looks for it on disk.
+    token = tmp_path_factory.getbasetemp() / "ray_token"
+    if not token.exists():
+        token.write_text(secrets.token_hex(32))
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
     for name in ("TREAD_LAB_ROOT", "MLFLOW_TRACKING_URI", "RAY_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
 
