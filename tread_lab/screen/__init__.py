@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tread_lab.screen.console import metrics_line, say, show_pairs
     from tread_lab.screen.litter import show_litter
+    from tread_lab.screen.live import progress, run_progress
     from tread_lab.screen.plan import show_budget, show_plan
-    from tread_lab.screen.progress import progress, run_progress
     from tread_lab.screen.ranking import show_places, show_ranking
     from tread_lab.screen.states import (
         show_lab,
@@ -21,7 +21,7 @@ _PARTS = {
     "console": ("metrics_line", "say", "show_pairs"),
     "litter": ("show_litter",),
     "plan": ("show_budget", "show_plan"),
-    "progress": ("progress", "run_progress"),
+    "live": ("progress", "run_progress"),
     "ranking": ("show_places", "show_ranking"),
     "states": ("show_lab", "show_run", "show_sweep", "show_unfinished", "watch_sweep"),
 }
