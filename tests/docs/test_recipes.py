@@ -94,7 +94,8 @@ def test_my_own_cluster(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
     port = free_port()
     started = shlex.split(head.replace("6379", str(port)))
     short = Path("/tmp") / f"ray-{os.getpid()}"  # a socket's path has to be short
-    home = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    guarded = {"HOME": str(tmp_path), "RAY_AUTH_MODE": "token"}
+    home = {**os.environ, **guarded, "PYTHONPATH": str(ROOT)}
     ray = [sys.executable, "-m", "ray.scripts.scripts", *started[1:], "--block"]
     process = subprocess.Popen(
         [*ray, "--include-dashboard=false", "--temp-dir", str(short)],
@@ -108,7 +109,7 @@ def test_my_own_cluster(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
         line = sweep.replace("/shared/lab", str(tmp_path / "lab"))
         address = f"127.0.0.1:{port}"
         axes = ("axes.route={start: 0, end: 1}", "where=[]", "--no-mlflow")
-        run(line, tmp_path, *small, *axes, HOME=str(tmp_path), RAY_ADDRESS=address)
+        run(line, tmp_path, *small, *axes, **guarded, RAY_ADDRESS=address)
     finally:
         process.terminate()
         process.wait(30)

@@ -399,13 +399,26 @@ def _ray() -> Iterator[None]:
     scratch = None if address else tempfile.mkdtemp(prefix=SCRATCH, dir="/tmp")
     local: dict[str, Any] = {} if address else {"include_dashboard": False, "_temp_dir": scratch}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
+        except (ConnectionError, RuntimeError) as error:
+            raise _no_ray(address, error) from error
         with lifeline(_addresses(), _cluster_lost):
             yield
     finally:
         ray.shutdown()
         if scratch:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _no_ray(address: str | None, error: Exception) -> Unavailable:
+    """The one line a cluster that does not start or does not let us in becomes."""
+    reason = str(error.__cause__ or error).strip().split("\n")[0][:200]
+    if address is None:
+        remedy = "`--executor inline` needs no Ray; or try again when the machine is less busy"
+        return Unavailable(f"Ray did not start on this machine: {reason}; {remedy}")
+    remedy = "is it there, and does it want RAY_AUTH_MODE=token?"
+    return Unavailable(f"cannot join the Ray cluster at {address}: {reason}; {remedy}")
 
 
 def _addresses() -> list[Address]:
