@@ -57,8 +57,8 @@ class Tally:
 
 
 def sweep_of(kills: int) -> str:
-    """Eight trials, long enough to be killed so often: a kill lets three windows pass or so."""
-    steps = max(24, CHECKPOINT_EVERY * round(kills * 3.2 * LOG_EVERY / TRIALS / CHECKPOINT_EVERY))
+    """Eight trials, long enough to be killed so often: a kill lets four or five windows pass."""
+    steps = max(24, CHECKPOINT_EVERY * round(kills * 6 * LOG_EVERY / TRIALS / CHECKPOINT_EVERY))
     recipe = f"log_every: {LOG_EVERY}, checkpoint_every: {CHECKPOINT_EVERY}"
     text = EIGHT.replace("steps: 24", f"steps: {steps}")
     return text.replace("log_every: 3, checkpoint_every: 6", recipe)
