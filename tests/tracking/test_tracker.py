@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from tread_lab.spec import UserError
 from tread_lab.tracking.tracker import LiveSync, SyncReport
 
 
@@ -48,7 +47,7 @@ def test_it_syncs_now_and_then_and_once_at_the_end() -> None:
 
 
 def test_a_failure_is_one_line_and_forgotten_when_it_works_again() -> None:
-    tracker = Recorder(UserError("no server\nTraceback"))
+    tracker = Recorder(OSError("no server\nTraceback"))
     with LiveSync(lambda: tracker, "s", every=0.01) as live:
         eventually(lambda: live.error == "no server")
         tracker.failure = None
