@@ -114,7 +114,7 @@ def test_without_ray_the_results_are_the_same_bitwise(swept: Path, tmp_path: Pat
     assert first.equals(second)
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stop", [signal.SIGTERM])  # SIGINT too: tests/faults, without Ray
 def test_interrupted_and_resumed_equals_uninterrupted(
     swept: Path, tmp_path: Path, stop: signal.Signals
 ) -> None:

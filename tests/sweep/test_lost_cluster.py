@@ -104,6 +104,7 @@ def test_a_driver_whose_daemons_are_killed_gives_up_with_one_line(tmp_path: Path
     assert Lab(tmp_path / "lab").run(run.name).state() == "interrupted"
 
 
+@pytest.mark.skipif("TREAD_LAB_LONG" not in os.environ, reason="half a minute; TREAD_LAB_LONG=1")
 def test_a_cluster_whose_driver_is_killed_ends_too(tmp_path: Path) -> None:
     with driving(tmp_path) as driver:
         assert len(offspring(driver.pid)) >= 3
