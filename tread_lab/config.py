@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from tread_lab.spec.decode import decode
-from tread_lab.spec.errors import UserError, suggest
+from tread_lab.spec.errors import UserError, first_line, suggest
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.sweep import Experiment, SweepSpec
 from tread_lab.yaml_text import check_values, checked_text, not_yaml
@@ -145,8 +145,4 @@ def _mistakes(name: str) -> Iterator[None]:
     except RecursionError:
         raise UserError(f"{name}: an interpolation needs its own value") from None
     except (HydraException, OmegaConfBaseException, *_LET_THROUGH) as error:
-        raise UserError(f"{name}: {_first_line(error)}") from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0] or type(error).__name__
+        raise UserError(f"{name}: {first_line(error)}") from None

@@ -73,6 +73,14 @@ def read_json(path: Path) -> Any:
         return None
 
 
+def modified(path: Path) -> float | None:
+    """When a file was last written, in seconds; nothing where it is not."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
+
+
 def disk_error(error: OSError, path: Path) -> UserError:
     """The one line a failed write becomes."""
     remedies = {

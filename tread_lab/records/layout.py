@@ -177,6 +177,14 @@ class RunFolder:
         result = read_json(self.path / "result.json")
         return result if isinstance(result, dict) and result.get("state") in TERMINAL else None
 
+    def step(self) -> int:
+        """Optimizer steps that are on record."""
+        result = self.result() or {}
+        if "step" in result:
+            return int(result["step"])
+        entries = self.entries()
+        return entries[-1].step if entries else 0
+
     def state(self) -> str:
         """pending | running | interrupted, or the terminal state."""
         result = self.result()

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from tread_lab.records.durable import disk_error
+from tread_lab.records.sealed import checksum
 
 
 def sealed(tree: Mapping[str, Any]) -> str:
     """One line with the checksum of all that stands before it."""
     body = json.dumps(tree)
-    return f'{body[:-1]}, "crc": "{_checksum(body)}"}}\n'
+    return f'{body[:-1]}, "crc": "{checksum(body)}"}}\n'
 
 
 def unsealed(raw: bytes) -> dict[str, Any] | None:
@@ -23,7 +23,7 @@ def unsealed(raw: bytes) -> dict[str, Any] | None:
     try:
         head, _, tail = raw.decode().rstrip("\n").rpartition(', "crc": "')
         body = head + "}"
-        if tail != f'{_checksum(body)}"}}':
+        if tail != f'{checksum(body)}"}}':
             return None
         tree: dict[str, Any] = json.loads(body)
     except ValueError:
@@ -76,7 +76,3 @@ def append_line(path: Path, tree: Mapping[str, Any]) -> None:
             os.fsync(file.fileno())
     except OSError as error:
         raise disk_error(error, path) from error
-
-
-def _checksum(body: str) -> str:
-    return f"{zlib.crc32(body.encode()):08x}"

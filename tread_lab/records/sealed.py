@@ -18,7 +18,7 @@ def json_text(tree: Any) -> str:
     text = json.dumps(tree, indent=1)
     if isinstance(tree, dict) and tree:
         head = text.removesuffix("\n}")
-        text = f'{head}{_JSON_END}{_checksum(head)}"\n}}'
+        text = f'{head}{_JSON_END}{checksum(head)}"\n}}'
     return text + "\n"
 
 
@@ -29,7 +29,7 @@ def json_tree(text: str) -> Any:
         Damaged: it is not what was written.
     """
     head, mark, tail = text.rpartition(_JSON_END)
-    if mark and tail != f'{_checksum(head)}"\n}}\n':
+    if mark and tail != f'{checksum(head)}"\n}}\n':
         raise Damaged("its checksum differs")
     try:
         tree = json.loads(text)
@@ -42,7 +42,7 @@ def json_tree(text: str) -> Any:
 
 def yaml_text(body: str) -> str:
     """A YAML document below a comment with its checksum."""
-    return f"{_YAML_START}{_checksum(body)}\n{body}"
+    return f"{_YAML_START}{checksum(body)}\n{body}"
 
 
 def yaml_body(text: str) -> str:
@@ -54,10 +54,11 @@ def yaml_body(text: str) -> str:
     if not text.startswith(_YAML_START):
         return text
     first, _, body = text.partition("\n")
-    if first != _YAML_START + _checksum(body):
+    if first != _YAML_START + checksum(body):
         raise Damaged("its checksum differs")
     return body
 
 
-def _checksum(text: str) -> str:
+def checksum(text: str) -> str:
+    """Eight hexadecimal digits."""
     return f"{zlib.crc32(text.encode()):08x}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tread_lab.records.attempts import Attempt
+from tread_lab.records.durable import modified
 from tread_lab.records.layout import RunFolder
 from tread_lab.records.stopped import Stopped, state_in_sweep
 
@@ -51,7 +51,7 @@ def standing(folder: RunFolder, stopped: Mapping[str, Stopped] | None = None) ->
     if wrong and not reason:
         kind, reason = wrong[0].ended, wrong[0].reason
     kind = kind or ("exception" if state == "failed" else "")
-    step = _step(folder, result)
+    step = folder.step()
     if stopped and state_in_sweep(state, folder.name, stopped) != state:
         why = stopped[folder.name]
         state, kind, reason, step = "stopped", "early", why.reason, why.step
@@ -59,20 +59,6 @@ def standing(folder: RunFolder, stopped: Mapping[str, Stopped] | None = None) ->
     return Standing(folder.name, state, kind, line, attempts, step, _moved(folder))
 
 
-def _step(folder: RunFolder, result: dict[str, Any]) -> int:
-    if "step" in result:
-        return int(result["step"])
-    entries = folder.entries()
-    return entries[-1].step if entries else 0
-
-
 def _moved(folder: RunFolder) -> float | None:
     paths = (folder.pulse, folder.log_path, folder.attempts.path, folder.path / "result.json")
-    return max((time for path in paths if (time := _modified(path))), default=None)
-
-
-def _modified(path: Path) -> float | None:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return None
+    return max((time for path in paths if (time := modified(path))), default=None)

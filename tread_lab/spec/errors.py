@@ -29,6 +29,11 @@ class Unavailable(UserError):
     exit_code = 3
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, as one line; its kind if it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """`, did you mean 'x'?` for a near miss, else the list of what is known."""
     known = sorted(known)

@@ -9,10 +9,6 @@ from tread_lab.sweep.trial import Task
 def done_share(lab: Lab, task: Task) -> float:
     """The share of a run's training steps that has been executed, from 0 to 1."""
     folder = lab.run_of(task.spec)
-    result = folder.result() or {}
-    if result.get("state") == "completed":
+    if folder.state() == "completed":
         return 1.0
-    if not folder.log_path.exists():
-        return 0.0
-    last = max((entry.step for entry in folder.entries()), default=0)
-    return float(max(last, result.get("step", 0))) / task.spec.train.steps
+    return folder.step() / task.spec.train.steps

@@ -28,7 +28,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tread_lab.engine.device import pick
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.layout import Lab
-from tread_lab.spec.errors import Unavailable, UserError
+from tread_lab.spec.errors import Unavailable, UserError, first_line
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
 from tread_lab.sweep.attempt import Place
@@ -361,17 +361,18 @@ class _Watcher(_Stays, tune.Callback):
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Ray will start the task again; what only the driver knows goes into the record."""
         self._vigil.forget(_run(trial))
-        spec, error = trial.config["task"].task.spec, trial.get_pickled_error()
+        spec = trial.config["task"].task.spec
+        error = trial.get_pickled_error() or RuntimeError("the worker died")
         attempts = self.lab.run_of(spec).attempts
         last = next(reversed(attempts.read()), None)
         if last and not last.ended and isinstance(error, ray.exceptions.OutOfMemoryError):
-            attempts.close(last, "oom", reason=_first_line(error))
+            attempts.close(last, "oom", reason=first_line(error))
         family = (spec, *spec.ancestors)
         tried = sum(len(self.lab.run_of(s).attempts.read()) for s in family)
         before, barren = self._starts.get(spec, (-1, 0))
         self._starts[spec] = (tried, barren + 1 if tried == before else 0)
         if barren >= _BARREN:
-            self.unavailable = f"Ray cannot start a worker: {_first_line(error)}"
+            self.unavailable = f"Ray cannot start a worker: {first_line(error)}"
 
     def settle(self, mistakes: Mistakes) -> None:
         """Why not everything is done, if that is so.
@@ -413,7 +414,7 @@ def _ray() -> Iterator[None]:
 
 def _no_ray(address: str | None, error: Exception) -> Unavailable:
     """The one line a cluster that does not start or does not let us in becomes."""
-    reason = str(error.__cause__ or error).strip().split("\n")[0][:200]
+    reason = first_line(error.__cause__ or error)[:200]
     if address is None:
         remedy = "`--executor inline` needs no Ray; or try again when the machine is less busy"
         return Unavailable(f"Ray did not start on this machine: {reason}; {remedy}")
@@ -479,7 +480,3 @@ def _whole_device(share: dict[str, float]) -> dict[str, float]:
 
 def _nodes() -> list[dict[str, Any]]:
     return list(ray.nodes())  # type: ignore[no-untyped-call]
-
-
-def _first_line(error: BaseException | None) -> str:
-    return (str(error).strip().splitlines() or ["the worker died"])[0]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tread_lab.records.attempts import Attempt
-from tread_lab.records.durable import write_text
+from tread_lab.records.durable import modified, write_text
 from tread_lab.records.layout import Lab, RunFolder
 
 MARGIN = 15.0  # seconds more than the process's own watchdog waits
@@ -54,7 +54,7 @@ class Vigil:
         self._looked = now
         for name, watched in self._runs.items():
             folder = self._lab.run(name)
-            touched = _modified(folder.pulse)
+            touched = modified(folder.pulse) or 0.0
             if touched != watched.touched or held_up:  # or this process could not look
                 watched.since, watched.touched = now, touched
                 watched.limit = _number(folder.pulse) or watched.limit
@@ -82,13 +82,6 @@ def _kernel_says(pid: int) -> str:
         return Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except OSError:
         return ""
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _number(path: Path) -> float | None:

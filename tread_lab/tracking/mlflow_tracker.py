@@ -41,8 +41,8 @@ from tread_lab.tracking.store import (
     EXPERIMENT,
     check_store,
     explained,
-    first_line,
     identity,
+    in_short,
     one_writer,
     sqlite_path,
 )
@@ -289,7 +289,7 @@ class _SweepSync:
         except MlflowException as error:
             if error.error_code != "INVALID_PARAMETER_VALUE":
                 raise
-            self._problems.append(f"{trial.key}: {first_line(error)}")
+            self._problems.append(f"{trial.key}: {in_short(error)}")
 
 
 def _up_to_date(have: Run, parent_id: str, stamp: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tread_lab.records.durable import Busy, disk_error, exclusive, write_text
 from tread_lab.records.layout import Lab
-from tread_lab.spec.errors import UserError
+from tread_lab.spec.errors import UserError, first_line
 
 EXPERIMENT = "tread-lab"
 OTHER_STORE = "set MLFLOW_TRACKING_URI to another store, or unset it to use the lab's own"
@@ -106,14 +106,14 @@ def explained(uri: str, error: Exception) -> UserError:
     text = str(error)
     remedy = next((remedy for sign, remedy in REMEDIES.items() if sign in text), None)
     if remedy is None:
-        remedy = f"{first_line(error)}; sync again, the records hold everything"
+        remedy = f"{in_short(error)}; sync again, the records hold everything"
     return UserError(f"MLflow store {shown(uri)}: {remedy.replace('{uri}', shown(uri))}")
 
 
-def first_line(error: Exception) -> str:
-    """The first line of an error, shortened."""
-    lines = shown(str(error)).splitlines() or [type(error).__name__]
-    return lines[0] if len(lines[0]) <= 200 else lines[0][:197] + "..."
+def in_short(error: Exception) -> str:
+    """The first line of an error, shortened, no password in it."""
+    line = shown(first_line(error))
+    return line if len(line) <= 200 else line[:197] + "..."
 
 
 def _check_sqlite(path: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-from tread_lab.tracking.store import first_line
+from tread_lab.tracking.store import in_short
 
 SLOWEST = 60.0  # seconds between two attempts while the store does not answer
 
@@ -132,4 +132,4 @@ class LiveSync:
             yield
             self.error = None
         except Exception as error:
-            self.error = first_line(error)
+            self.error = in_short(error)
