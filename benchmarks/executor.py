@@ -24,7 +24,8 @@ from ray import tune
 from tread_lab import config
 from tread_lab.records.layout import Lab
 from tread_lab.spec import HeldoutSpec, RunSpec, decode
-from tread_lab.sweep.ray_executor import RayExecutor, _ray
+from tread_lab.sweep.ray_cluster import cluster
+from tread_lab.sweep.ray_executor import RayExecutor
 from tread_lab.sweep.trial import Report, Task, run_trial
 
 
@@ -64,7 +65,7 @@ def naive(work: list[Task]) -> float:
 
 def overhead(count: int) -> dict[str, float]:
     """Seconds a trial beyond its work, as the slope between 2 and 2 + `count` trials."""
-    with _ray():
+    with cluster():
         lanes = int(ray.cluster_resources()["CPU"])
         results = {}
         for name, run in (("reused workers", ours), ("function trainables", naive)):
@@ -81,7 +82,7 @@ def efficiency(count: int, steps: int) -> dict[str, float]:
     def watch(report: Report) -> None:
         seen.setdefault(report.run, []).append(time.perf_counter())
 
-    with tempfile.TemporaryDirectory() as folder, _ray():
+    with tempfile.TemporaryDirectory() as folder, cluster():
         lab, work = Lab(Path(folder)), tasks(count, steps)
         lanes, started = int(ray.cluster_resources()["CPU"]), time.perf_counter()
         RayExecutor().run(lab, work, watch)

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import logging
-import math
 import os
 import shutil
-import signal
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import ray
 import torch
 from ray import tune
-from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, MedianStoppingRule
 from ray.tune.search import Searcher
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tread_lab.engine.device import pick
-from tread_lab.records.attempts import Attempt
 from tread_lab.records.layout import Lab
 from tread_lab.spec.errors import Unavailable, UserError, first_line
 from tread_lab.spec.run import RunSpec
@@ -35,13 +25,12 @@ from tread_lab.sweep.attempt import Place
 from tread_lab.sweep.early import Early
 from tread_lab.sweep.execute import Interrupted, Mistakes, Watch, stop_signals
 from tread_lab.sweep.feed import Feed, as_feed
-from tread_lab.sweep.garbage import SCRATCH
-from tread_lab.sweep.lifeline import Address, leave, lifeline
+from tread_lab.sweep.ray_cluster import alive_nodes, cluster, end_attempt, whole_device
+from tread_lab.sweep.ray_judge import GAP, RUNG, Judge
 from tread_lab.sweep.trial import DEFERRED, Report, Task, run_trial
 from tread_lab.sweep.vigil import Vigil
 from tread_lab.sweep.watchdog import awake
 
-_RUNG, _GAP = "rung", "rung_gap"  # only in results at steps where a trial is judged
 _PER_EXPERIMENT = 200  # tasks; Ray Tune keeps an object for each until the experiment ends
 _SLICE_SECONDS = 1.0  # how long a worker trains between two reports
 _BARREN = 5  # starts of a worker that make no attempt, after which it is the cluster's fault
@@ -81,11 +70,11 @@ class RayExecutor:
     def run(self, lab: Lab, work: Sequence[Task] | Feed, watch: Watch) -> None:
         os.environ.update({k: v for k, v in _QUIET.items() if k not in os.environ})
         mistakes, share = Mistakes(), {"cpu": self.cpus, "gpu": self.gpus}
-        with _ray(), stop_signals() as stopping:
+        with cluster(), stop_signals() as stopping:
             feed = first = as_feed(work)
             for whole in (False, True):  # what needs a whole device has a turn of its own
-                need = _whole_device(share) if whole else share
-                vigil = Vigil(lab, _end)
+                need = whole_device(share) if whole else share
+                vigil = Vigil(lab, end_attempt)
                 watcher = _Watcher(lab, watch, lambda: stopping() or first.stop, vigil)
                 place = Place(whole=whole, hang_timeout=self.hang_timeout)
                 while not feed.finished:
@@ -113,7 +102,7 @@ class RayExecutor:
             tune.with_resources(trainable, need),
             tune_config=tune.TuneConfig(
                 search_alg=_Asks(feed),
-                scheduler=None if self.early is None else _Judge(self.early),
+                scheduler=None if self.early is None else Judge(self.early),
                 num_samples=-1,
                 reuse_actors=True,
                 max_concurrent_trials=self.concurrent,
@@ -214,7 +203,7 @@ class _Worker(tune.Trainable):
         steps = self.task.spec.train.steps
         aside = Report(self.lab.run_of(self.task.spec).name, "train", 0, steps, float("nan"))
         try:
-            place = replace(self.place, alive=_alive())
+            place = replace(self.place, alive=alive_nodes())
             yield from run_trial(self.lab, self.task, pick(self.device), place)
         except Unavailable as error:
             yield replace(aside, phase=UNAVAILABLE, note=str(error))
@@ -234,7 +223,7 @@ class _Worker(tune.Trainable):
         result = {"done": last.phase not in ("train", "evaluate"), **vars(last)}
         if self.early is not None and self._judged(last):
             gap = self.early.gap(last.run, last.step)
-            result |= {} if gap is None else {_RUNG: last.step, _GAP: gap}
+            result |= {} if gap is None else {RUNG: last.step, GAP: gap}
         return result
 
     def _judged(self, report: Report) -> bool:
@@ -252,54 +241,6 @@ class _Worker(tune.Trainable):
         if self._reports is not None:
             self._reports.close()  # type: ignore[attr-defined]
             self._reports = None
-
-
-class _Judge(FIFOScheduler):
-    """ASHA or the median rule of Ray Tune, shown what earlier sessions saw; notes its verdicts."""
-
-    def __init__(self, early: Early) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.early, spec = early, early.spec
-        steps = max((steps for steps, _ in early.judged.values()), default=1)
-        first = spec.first_rung(steps)
-        how: dict[str, Any] = {"time_attr": _RUNG, "metric": _GAP, "mode": "min"}
-        self.rule: Any
-        if spec.kind == "asha":
-            self.rule = ASHAScheduler(
-                **how,
-                max_t=steps,
-                grace_period=first,
-                reduction_factor=spec.reduction,
-                stop_last_trials=False,
-            )
-        else:  # an endless slice: trials that lack company go on instead of being paused
-            self.rule = MedianStoppingRule(
-                **how,
-                grace_period=first,
-                min_samples_required=spec.least,
-                min_time_slice=math.inf,  # type: ignore[arg-type]
-            )
-        for run, rung, gap in early.history():
-            self.rule.on_trial_add(None, _Past(run))
-            self.rule.on_trial_complete(None, _Past(run), {_RUNG: rung, _GAP: gap})
-
-    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
-        self.rule.on_trial_add(tune_controller, trial)
-
-    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
-        if _GAP not in result:
-            return str(self.CONTINUE)
-        decision = str(self.rule.on_trial_result(tune_controller, trial, result))
-        if decision == self.STOP:
-            self.early.stop(result["run"], result[_RUNG], result[_GAP])
-        return decision
-
-
-@dataclass(frozen=True)
-class _Past:
-    """A run of an earlier session, as far as a rule must know it."""
-
-    trial_id: str
 
 
 class _Stop(_Stays, tune.Stopper):
@@ -389,94 +330,6 @@ class _Watcher(_Stays, tune.Callback):
             raise Interrupted
 
 
-@contextmanager
-def _ray() -> Iterator[None]:
-    """Ray for the block: the cluster at RAY_ADDRESS, else workers of this machine."""
-    if ray.is_initialized():
-        yield
-        return
-    address = os.environ.get("RAY_ADDRESS")
-    # Ray's sockets need a short path, so this is not below the lab.
-    scratch = None if address else tempfile.mkdtemp(prefix=SCRATCH, dir="/tmp")
-    local: dict[str, Any] = {} if address else {"include_dashboard": False, "_temp_dir": scratch}
-    try:
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
-        except (ConnectionError, RuntimeError) as error:
-            raise _no_ray(address, error) from error
-        with lifeline(_addresses(), _cluster_lost):
-            yield
-    finally:
-        ray.shutdown()
-        if scratch:
-            shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _no_ray(address: str | None, error: Exception) -> Unavailable:
-    """The one line a cluster that does not start or does not let us in becomes."""
-    reason = first_line(error.__cause__ or error)[:200]
-    if address is None:
-        remedy = "`--executor inline` needs no Ray; or try again when the machine is less busy"
-        return Unavailable(f"Ray did not start on this machine: {reason}; {remedy}")
-    remedy = "is it there, and does it want RAY_AUTH_MODE=token?"
-    return Unavailable(f"cannot join the Ray cluster at {address}: {reason}; {remedy}")
-
-
-def _addresses() -> list[Address]:
-    """Where the cluster's head and this machine's own daemon answer."""
-    here = ray.get_runtime_context()
-    head, port = here.gcs_address.rsplit(":", 1)
-    own = [node for node in _nodes() if node["NodeID"] == here.get_node_id()]
-    daemons = [(node["NodeManagerAddress"], int(node["NodeManagerPort"])) for node in own]
-    return [(head, int(port)), *daemons]
-
-
-def _cluster_lost(message: str) -> None:
-    """Take along what is left of a cluster that this process has started, and leave."""
-    started: Any = ray._private.worker._global_node
-    if started is not None:
-        with contextlib.suppress(Exception):
-            started.kill_all_processes(check_alive=False, allow_graceful=False)
-    leave(message)
-
-
 def _run(trial: Any) -> str:
     """The name of the run that a trial of Ray works on."""
     return signature(trial.config["task"].task.spec)
-
-
-def _end(attempt: Attempt) -> None:
-    """Kill the process of an attempt on whatever node it runs; nobody waits for it."""
-    if attempt.node == ray.get_runtime_context().get_node_id():
-        _kill(attempt.pid)
-        return
-    there = NodeAffinitySchedulingStrategy(attempt.node, soft=False)
-    task = ray.remote(num_cpus=0)(_kill)
-    task.options(scheduling_strategy=there).remote(attempt.pid)
-
-
-def _kill(pid: int) -> None:
-    """Kill a worker of Ray, and nobody who has its number now."""
-    try:
-        title = Path(f"/proc/{pid}/cmdline").read_bytes()
-        if title.startswith(b"ray::"):
-            os.kill(pid, signal.SIGKILL)
-    except OSError:
-        return
-
-
-def _alive() -> frozenset[str]:
-    """The nodes that are in the cluster now."""
-    return frozenset(node["NodeID"] for node in _nodes() if node["Alive"])
-
-
-def _whole_device(share: dict[str, float]) -> dict[str, float]:
-    """Resources that leave no room for another run: whole GPUs, or all cores of a node."""
-    if share["gpu"]:
-        return {**share, "gpu": math.ceil(share["gpu"])}
-    cores = [node["Resources"].get("CPU", 0) for node in _nodes() if node["Alive"]]
-    return {**share, "cpu": max(cores, default=share["cpu"])}
-
-
-def _nodes() -> list[dict[str, Any]]:
-    return list(ray.nodes())  # type: ignore[no-untyped-call]
