@@ -16,7 +16,6 @@ from tread_lab.gaps import (
     gaps_per_level,
     loss_gaps,
     run_gaps,
-    variance_kept,
 )
 from tread_lab.records.layout import Lab
 from tread_lab.spec import HeldoutSpec, RunSpec, UserError, signature
@@ -69,7 +68,7 @@ def test_intervals_cover_the_true_gap_as_often_as_they_promise() -> None:
 @pytest.mark.parametrize("rho", [0.0, 0.8, 0.98])
 def test_pairing_keeps_one_minus_rho_of_the_variance(rho: float) -> None:
     trial, baseline = pair(np.random.default_rng(2), gap=0.3, rho=rho, images=20_000)
-    assert variance_kept(trial, baseline) == pytest.approx(1 - rho, rel=0.05)
+    assert gap_over_images(trial, baseline).kept == pytest.approx(1 - rho, rel=0.05)
     paired = gap_over_images(trial, baseline)
     unpaired = np.sqrt(trial.var() + baseline.var()) / np.sqrt(20_000) * 1.96
     assert (paired.high - paired.low) / 2 == pytest.approx(unpaired * (1 - rho) ** 0.5, rel=0.05)

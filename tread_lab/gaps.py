@@ -85,8 +85,9 @@ def gap_over_images(loss_ML: Array, baseline_ML: Array) -> PairedGap:
     Both arrays hold the same images, levels and noises in the same places, so that what the two
     runs share cancels before the spread is taken.
     """
-    kept = variance_kept(loss_ML, baseline_ML)
-    return replace(_t_interval((loss_ML - baseline_ML).mean(axis=1), "images"), kept=kept)
+    _same_shape(loss_ML, baseline_ML)
+    a, b = loss_ML.mean(axis=1), baseline_ML.mean(axis=1)
+    return replace(_t_interval(a - b, "images"), kept=_variance_kept(a, b))
 
 
 def gap_over_seeds(gaps: Sequence[PairedGap] | Sequence[float]) -> PairedGap:
@@ -107,14 +108,12 @@ def gaps_per_level(loss_ML: Array, baseline_ML: Array) -> list[PairedGap]:
     return [_t_interval(column, "images") for column in (loss_ML - baseline_ML).T]
 
 
-def variance_kept(loss_ML: Array, baseline_ML: Array) -> float:
+def _variance_kept(a: Array, b: Array) -> float:
     """Variance of the paired difference over that of unpaired losses: 1 - rho at equal variances.
 
     rho is the correlation of the two runs' losses image by image; 0.05 means that pairing shrank
     the variance of the gap twenty times.
     """
-    _same_shape(loss_ML, baseline_ML)
-    a, b = loss_ML.mean(axis=1), baseline_ML.mean(axis=1)
     apart = a.var(ddof=1) + b.var(ddof=1)
     return float((a - b).var(ddof=1) / apart) if apart > 0 else 0.0
 

@@ -104,9 +104,11 @@ def test_out_of_memory(place: Place) -> None:
 @pytest.mark.fault(
     20,
     done="the weights of the feature extractor vanish while the sweep runs; a file that is not the"
-    " published Inception is given as such; other sample counts are asked for",
+    " published Inception is given as such; other sample counts are asked for; the kept statistics"
+    " of the reference are damaged",
     survived="the training results stay and the metric is pending until `tread-lab evaluate`; wrong"
-    " weights are refused by their SHA-256; another count is another metric, never mixed",
+    " weights are refused by their SHA-256; another count is another metric, never mixed; such"
+    " statistics are computed again",
 )
 def test_an_evaluation_that_fails(place: Place, tmp_path: Path) -> None:
     only = (CASES % "{}").replace(", bad: {}", "").replace("evaluate: [", "evaluate: [fd@200, ")
@@ -125,8 +127,15 @@ def test_an_evaluation_that_fails(place: Place, tmp_path: Path) -> None:
     wrong = {"TREAD_LAB_INCEPTION": str(weights)}
     with place.start("evaluate", run, "fid@200", **wrong) as refused:
         assert refused.wait() == MISTAKE and "SHA-256 differs" in refused.said()
-    with place.start("evaluate", run, "fd@300") as other:
-        assert other.wait() == DONE, other.said()
+    stale = place.copy(tmp_path / "stale")
+    (kept,) = (stale.lab.root / "cache").glob("*.safetensors")
+    statistics = bytearray(kept.read_bytes())
+    statistics[-100] ^= 64
+    kept.write_bytes(statistics)
+    for there in (place, stale):
+        with there.start("evaluate", run, "fd@300") as other:
+            assert other.wait() == DONE, other.said()
+    assert outcome(place.lab) == outcome(stale.lab)
     place.finish()
     measured = outcome(place.lab)[run].measured
     assert "@200" in measured and "@300" in measured and attempts(place.lab) == {run: 1}

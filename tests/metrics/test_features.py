@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -145,13 +146,24 @@ def test_other_references_under_one_name_never_share_an_entry(
         assert _fd(real, other, tmp_path) == _fd(real, other)
 
 
-def test_an_entry_cut_short_is_computed_again(
-    real: Tensor, reference: Tensor, tmp_path: Path
+def cut(content: bytes) -> bytes:
+    return content[:-100]
+
+
+def flip(content: bytes) -> bytes:
+    return content[:-100] + bytes([content[-100] ^ 64]) + content[-99:]
+
+
+@pytest.mark.parametrize("damage", [cut, flip])
+def test_a_damaged_entry_is_computed_again(
+    real: Tensor, reference: Tensor, tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
     fresh = _fd(real, reference, tmp_path)
-    for entry in tmp_path.glob("*.safetensors"):
-        entry.write_bytes(entry.read_bytes()[:-100])
+    (entry,) = tmp_path.glob("*.safetensors")
+    whole = entry.read_bytes()
+    entry.write_bytes(damage(whole))
     assert _fd(real, reference, tmp_path) == fresh
+    assert entry.read_bytes() == whole
 
 
 def test_an_unwritable_cache_is_one_line(real: Tensor, reference: Tensor, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.faults.compare import outcome
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.layout import Lab, RunFolder
@@ -241,12 +242,12 @@ def test_a_run_that_another_process_works_on_is_waited_for_and_then_taken(
 @pytest.mark.fault(
     4,
     done="SIGKILL of a Ray worker in mid-step, beside a trial that always raises",
-    survived="another worker takes the trial up at its last checkpoint and completes it; that such"
-    " a trial equals an unkilled one bitwise is what the tests of fault 1 compare",
+    survived="another worker takes the trial up at its last checkpoint; losses and weights equal"
+    " those of a trial that nobody killed, bitwise",
 )
 @pytest.mark.slow
 def test_on_ray_a_killed_worker_is_replaced_and_a_hopeless_run_fails_beside_the_others(
-    lab: Lab, tiny: Tiny
+    lab: Lab, tiny: Tiny, tmp_path: Path
 ) -> None:
     pytest.importorskip("ray")
     from tread_lab.sweep.ray_executor import RayExecutor
@@ -268,6 +269,9 @@ def test_on_ray_a_killed_worker_is_replaced_and_a_hopeless_run_fails_beside_the_
     RayExecutor(device="cpu", concurrent=2).run(lab, tasks, watch)
     assert [lab.run_of(t.spec).state() for t in tasks] == ["completed", "completed", "failed"]
     assert endings(lab.run_of(killed)) == ["died", "completed"]
+    calm = Lab(tmp_path / "calm")
+    run(calm, Task(killed))
+    assert outcome(calm).items() <= outcome(lab).items()
     assert endings(lab.run_of(hopeless)) == ["exception"] * 2
     result = lab.run_of(hopeless).result() or {}
     assert "size mismatch" in result["reason"] and "load_state_dict" in result["traceback"]

@@ -60,7 +60,7 @@ def test_flops_are_spent_in_the_order_of_the_plan(lab: Lab, tiny: Tiny) -> None:
     assert len(fitting) == 4 and len(left) == 3
     done, feed = carried_out(lab, plan)
     assert done == ["dense", "0->0", "0->1", "0->2"]
-    assert feed.exhausted and feed.left.startswith("3 runs are left")
+    assert feed.exhausted and feed.left.startswith("3 runs left")
 
 
 def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab, tiny: Tiny) -> None:

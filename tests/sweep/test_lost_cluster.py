@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.compare import outcome
 from tread_lab.records.layout import Lab
 
 pytestmark = pytest.mark.slow
@@ -27,7 +29,7 @@ SWEEP = """
 experiment: tiny
 fixed:
   model: {depth: 4, width: 16}
-  train: {steps: 100000, batch: 8}
+  train: {steps: %d, batch: 8}
   execution: {log_every: 5, checkpoint_every: 50}
 axes: {route: {start: 0..0, end: 2..2}}
 baseline: null
@@ -35,19 +37,33 @@ baseline: null
 DAEMONS = ("gcs_server", "raylet")
 
 
-@contextmanager
-def driving(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A driver whose first run is training."""
-    pytest.importorskip("ray")
-    (folder / "endless.yaml").write_text(SWEEP)
-    with subprocess.Popen(
-        [sys.executable, "-c", DRIVER, "sweep", "endless.yaml", "--no-mlflow", "--device", "cpu"],
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+    """A driver in a session of its own."""
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            DRIVER,
+            "sweep",
+            "one.yaml",
+            "--no-mlflow",
+            "--device=cpu",
+            *options,
+        ],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-    ) as driver:
+    )
+
+
+@contextmanager
+def driving(folder: Path, steps: int) -> Iterator[subprocess.Popen[str]]:
+    """A driver whose only run is training."""
+    pytest.importorskip("ray")
+    (folder / "one.yaml").write_text(SWEEP % steps)
+    with start(folder) as driver:
         try:
             logs = (folder / "lab").glob
             wait_until(lambda: any(logs("runs/*/log.jsonl")) or driver.poll() is not None, 280)
@@ -88,10 +104,11 @@ def working(driver: int) -> dict[int, str]:
 @pytest.mark.fault(
     9,
     done="SIGKILL of all daemons of the Ray cluster while a trial trains",
-    survived="the driver ends with one line and exit code 3; the trial is interrupted, not failed",
+    survived="the driver ends with one line and exit code 3; the trial is interrupted, not failed;"
+    " the same command on a fresh cluster completes it, bitwise as if nothing had happened",
 )
-def test_a_driver_whose_daemons_are_killed_gives_up_with_one_line(tmp_path: Path) -> None:
-    with driving(tmp_path) as driver:
+def test_a_lost_cluster_ends_the_driver_and_a_fresh_one_takes_its_run_up(tmp_path: Path) -> None:
+    with driving(tmp_path, steps=2000) as driver:
         daemons = {pid: n for pid, n in offspring(driver.pid).items() if n in DAEMONS}
         assert set(daemons.values()) == set(DAEMONS)
         for pid in daemons:
@@ -100,13 +117,20 @@ def test_a_driver_whose_daemons_are_killed_gives_up_with_one_line(tmp_path: Path
         wait_until(lambda: not working(driver.pid), 30)
     assert driver.returncode == 3, errors
     assert "tread-lab: the Ray cluster is lost" in errors and "Traceback" not in errors
-    (run,) = (tmp_path / "lab" / "runs").iterdir()
-    assert Lab(tmp_path / "lab").run(run.name).state() == "interrupted"
+    (path,) = (tmp_path / "lab" / "runs").iterdir()
+    lab = Lab(tmp_path / "lab")
+    assert lab.run(path.name).state() == "interrupted"
+    calm = shutil.copytree(tmp_path, tmp_path / "calm", ignore=shutil.ignore_patterns("lab"))
+    for again in (start(tmp_path), start(calm, "--executor=inline")):
+        _, errors = again.communicate(timeout=200)
+        assert again.returncode == 0, errors
+    assert [a.ended for a in lab.run(path.name).attempts.read()] == ["orphaned", "completed"]
+    assert outcome(lab) == outcome(Lab(calm / "lab"))
 
 
 @pytest.mark.skipif("TREAD_LAB_LONG" not in os.environ, reason="half a minute; TREAD_LAB_LONG=1")
 def test_a_cluster_whose_driver_is_killed_ends_too(tmp_path: Path) -> None:
-    with driving(tmp_path) as driver:
+    with driving(tmp_path, steps=100000) as driver:
         assert len(offspring(driver.pid)) >= 3
         os.kill(driver.pid, signal.SIGKILL)
         wait_until(lambda: not working(driver.pid), 30)

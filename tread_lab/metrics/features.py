@@ -7,14 +7,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch_fidelity
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.utils.data import Dataset
 from torch_fidelity.feature_extractor_base import FeatureExtractorBase
@@ -218,12 +218,23 @@ def _kept(path: Path | None, extract: Callable[[], dict[str, Tensor]]) -> dict[s
     """
     if path is None:
         return extract()
-    with contextlib.suppress(OSError, SafetensorError):
-        return load_file(path)
+    with contextlib.suppress(OSError, SafetensorError), safe_open(path, "pt") as entry:
+        held = {name: entry.get_tensor(name) for name in entry.keys()}  # noqa: SIM118
+        if entry.metadata() == {"sha256": _digest(held)}:
+            return held
     found = extract()
     with replacing(path) as temporary:
-        save_file(found, temporary)
+        save_file(found, temporary, {"sha256": _digest(found)})
     return found
+
+
+def _digest(found: Mapping[str, Tensor]) -> str:
+    """SHA-256 of tensors: safetensors notices a file cut short, but no flipped bit."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(found.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 @contextlib.contextmanager

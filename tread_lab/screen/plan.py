@@ -14,6 +14,7 @@ from tread_lab.records.stopped import state_in_sweep
 from tread_lab.screen.console import ROWS, out, say
 from tread_lab.screen.words import bytes_text, cell_text, duration, further_axes, run_label
 from tread_lab.spec.evaluation import SamplesSpec
+from tread_lab.spec.words import counted
 from tread_lab.sweep.budget import Budget
 from tread_lab.sweep.estimate import Estimate
 from tread_lab.sweep.outlook import search_outlook
@@ -50,10 +51,11 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
         say(f"... and {len(tasks) - ROWS} more")
     for hole in plan.holes:
         examples = "; ".join(cell_text(cell) for cell in hole.examples[:2])
-        say(f"{hole.count} cells left out by {hole.reason} (e.g. {examples})")
+        say(f"{counted(hole.count, 'cell')} left out by {hole.reason} (e.g. {examples})")
     for same in plan.duplicates:
         examples = "; ".join(cell_text(cell) for cell in same.examples[:2])
-        say(f"{same.count} cells are {same.reason}, so nothing runs twice (e.g. {examples})")
+        count = counted(same.count, "cell")
+        say(f"{count}: {same.reason}, so nothing runs twice (e.g. {examples})")
     samplings = setting_names([e for e in plan.evaluations if isinstance(e, SamplesSpec)])
     if len(samplings) > 2:
         say(f"every run is sampled {len(samplings)} ways: {'; '.join(samplings)}")
@@ -63,9 +65,10 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     if plan.search is not None:
         _say_search(plan, lab)
         of_known = " of runs that are certain"
+    what = f"{plan.experiment}, {spec.model.name} on {spec.data.source}, {shape}"
     say(
-        f"{len(tasks)} runs of {plan.experiment}, {spec.model.name} on {spec.data.source}, {shape}:"
-        f" {baselines} baseline, {len(plan.trials) - baselines} trials"
+        f"{counted(len(tasks), 'run')} of {what}:"
+        f" {counted(baselines, 'baseline')}, {counted(len(plan.trials) - baselines, 'trial')}"
         + (f", {parents} parents that others start from" if parents else "")
     )
     say(
@@ -83,7 +86,7 @@ def show_budget(plan: Plan, budget: Budget, coming: Sequence[Task], lanes: int) 
     if limits.hours is not None:
         parts.append(f"{limits.hours:g} h ({before.hours:.2g} h spent)")
     if limits.trials is not None:
-        parts.append(f"{limits.trials} trials ({before.trials} started)")
+        parts.append(f"{counted(limits.trials, 'trial')} ({before.trials} started)")
     fitting, left = budget.split(coming, lanes)
     say(f"budget: {', '.join(parts)}: {len(fitting)} of {len(coming)} open runs fit")
     if left and plan.search is None:
@@ -91,7 +94,7 @@ def show_budget(plan: Plan, budget: Budget, coming: Sequence[Task], lanes: int) 
         more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
         say(f"not started, in the order of the plan: {named}{more}")
     elif left:
-        say(f"the search ends about {len(left)} runs early")
+        say(f"the search ends about {counted(len(left), 'run')} early")
 
 
 def _say_search(plan: Plan, lab: Lab) -> None:
@@ -107,8 +110,9 @@ def _say_search(plan: Plan, lab: Lab) -> None:
         f" {'the same trials come again' if spec.in_order else 'results in order of arrival'}"
     )
     if found.asked < found.trials:
+        still = counted(found.trials - found.asked, "trial")
         say(
-            f"{found.trials - found.asked} trials to ask for: {found.mean_flops:.2e} training"
+            f"{still} to ask for: {found.mean_flops:.2e} training"
             f" FLOPs at the mean of the space, {found.worst_flops:.2e} at worst"
         )
 
@@ -116,7 +120,7 @@ def _say_search(plan: Plan, lab: Lab) -> None:
 def _estimate(estimate: Estimate, lanes: int) -> str:
     if estimate.open_runs == 0:
         return "everything is done"
-    runs = f"{estimate.open_runs} runs open, {lanes} at once"
+    runs = f"{counted(estimate.open_runs, 'run')} open, {lanes} at once"
     if estimate.seconds is None:
         return f"{runs}; time not predicted (a trial step would take long on this device)"
     return f"{runs}: about {duration(estimate.seconds)}"

@@ -20,6 +20,7 @@ from tread_lab.screen.console import ROWS, out, say, show_pairs
 from tread_lab.screen.words import counts_text, duration, run_label
 from tread_lab.spec.decode import decode
 from tread_lab.spec.run import RunSpec
+from tread_lab.spec.words import counted
 
 _EVERY = 2.0  # seconds between two looks
 
@@ -134,10 +135,11 @@ def show_unfinished(lab: Lab, name: str) -> bool:
     lacking = [lab.run_of(task.spec) for task in ended if not is_complete(lab, task)]
     if failed:
         kinds = counts_text(Counter(stands.kind for stands in failed))
-        say(f"{len(failed)} runs failed ({kinds}); --retry-failed runs them again")
+        say(f"{counted(len(failed), 'run')} failed ({kinds}); --retry-failed runs them again")
     if lacking:
         why = next((s.reason for f in lacking if (s := standing(f)).reason), "")
-        say(f"{len(lacking)} runs lack measurements ({why}); `tread-lab evaluate {name}` adds them")
+        count = counted(len(lacking), "run")
+        say(f"measurements lack in {count} ({why}); `tread-lab evaluate {name}` adds them")
     return bool(failed or lacking)
 
 

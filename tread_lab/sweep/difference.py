@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tread_lab.spec.cell import show_cell
+from tread_lab.spec.words import counted
 
 Tree = Mapping[str, Any]
 _FIELDS = 2  # that are named; the rest are counted
@@ -51,12 +52,13 @@ def _trials(before: Tree, after: Tree) -> list[Tree]:
 
 def _counted(trials: Sequence[Tree], what: str) -> str:
     examples = f" (e.g. {in_short(trials[:1])})" if trials else ""
-    return f"{len(trials)} trials {what}{examples}"
+    return f"{counted(len(trials), 'trial')} {what}{examples}"
 
 
 def _measured(before: Tree, after: Tree) -> list[str]:
     known = list(before["evaluate"])
-    return [evaluation_name(spec) for spec in after["evaluate"] if spec not in known]
+    names = [evaluation_name(spec) for spec in after["evaluate"] if spec not in known]
+    return list(dict.fromkeys(names))
 
 
 def _fields(before: Tree, after: Tree) -> Iterator[str]:

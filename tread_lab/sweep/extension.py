@@ -10,6 +10,7 @@ from tread_lab.spec.decode import encode
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.spec.expansion import Trial
+from tread_lab.spec.words import counted
 from tread_lab.sweep.difference import evaluation_name, in_short
 from tread_lab.sweep.plan import Plan, check_plan, is_stored, load_plan, version_of, versions
 
@@ -56,10 +57,10 @@ def what_is_added(before: Plan, plan: Plan) -> str:
     new = [trial for trial in plan.trials if _key(trial) not in known]
     trials = [encode(trial) for trial in new if trial.role == "trial"]
     others = [encode(e) for e in plan.evaluations if e not in before.evaluations]
-    parts = [f"{len(trials)} trials ({in_short(trials)})"] if trials else []
+    parts = [f"{counted(len(trials), 'trial')} ({in_short(trials)})"] if trials else []
     parts += [f"{len(new) - len(trials)} baselines"] if len(new) > len(trials) else []
     parts += [f"{evaluation_name(tree)} for every run" for tree in others]
-    return f"adds {', '.join(parts) or 'nothing'}; {len(before.trials)} trials stay as they are"
+    return f"adds {', '.join(parts) or 'nothing'}; {counted(len(before.trials), 'trial')} as before"
 
 
 def _together(before: Sequence[Trial], after: Sequence[Trial]) -> tuple[Trial, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tread_lab.spec.signature import signature
+from tread_lab.spec.words import counted
 from tread_lab.sweep.trial import Task
 
 
@@ -67,7 +68,7 @@ class ListFeed:
 
     @property
     def left(self) -> str:
-        return f"{len(self._open)} runs are left"
+        return f"{counted(len(self._open), 'run')} left"
 
     def next(self) -> Task | None:
         for name, task in self._waiting.items():

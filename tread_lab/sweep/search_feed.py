@@ -16,6 +16,7 @@ from tread_lab.spec.expansion import Trial
 from tread_lab.spec.search import SearchSpec
 from tread_lab.spec.search_space import Space
 from tread_lab.spec.signature import signature
+from tread_lab.spec.words import counted
 from tread_lab.sweep.family import with_ancestors
 from tread_lab.sweep.feed import ListFeed
 from tread_lab.sweep.objective import cell_values
@@ -77,7 +78,7 @@ class SearchFeed:
     @property
     def left(self) -> str:
         trials = min(self.search.trials, len(self.space)) - sum(c.over for c in self.cells)
-        return f"{trials} trials are left"
+        return f"{counted(trials, 'trial')} left"
 
     def next(self) -> Task | None:
         while (task := self._queue.next()) is None and self._may_ask():

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tread_lab.records.layout import TERMINAL, SweepFolder
+from tread_lab.spec.words import counted
 from tread_lab.tracking.artifacts import File, preview
 from tread_lab.tracking.projection import FORMAT, file_mark
 from tread_lab.tracking.ranking import Ranked, as_csv, as_markdown
@@ -63,7 +64,7 @@ class Parent:
     def progress(self) -> str:
         """`17 trials: 15 completed, 2 failed`."""
         counts = ", ".join(f"{count} {state}" for state, count in Counter(self.states).items())
-        return f"{len(self.states)} trials: {counts}"
+        return f"{counted(len(self.states), 'trial')}: {counts}"
 
     def tags(self) -> dict[str, str]:
         return {
@@ -78,7 +79,9 @@ class Parent:
         """Markdown, shown on top of the run's page."""
         parts = [f"**{self.plan['question'] or self.sweep.name}**"]
         parts.append(f"{self.progress()}. [Compare the cells]({self.link})")
-        parts += [f"Not run: {hole['count']} cells, {hole['reason']}" for hole in self._holes()]
+        parts += [
+            f"Not run: {counted(hole['count'], 'cell')}, {hole['reason']}" for hole in self._holes()
+        ]
         if self.ranked:
             parts.append(as_markdown(self.ranked))
         parts.append(READING.format(name=self.sweep.name))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
+from tread_lab.spec.words import counted
 from tread_lab.tracking.store import in_short
 
 SLOWEST = 60.0  # seconds between two attempts while the store does not answer
@@ -39,7 +40,9 @@ class SyncReport:
     def __str__(self) -> str:
         done = f"{self.created} created, {self.updated} updated, {self.unchanged} unchanged"
         gone = f", {self.removed} removed" if self.removed else ""
-        text = f"{self.sweep}: {self.runs} runs ({done}{gone}), {self.values} values sent"
+        text = (
+            f"{self.sweep}: {counted(self.runs, 'run')} ({done}{gone}), {self.values} values sent"
+        )
         if self.problems:
             text += f"; {len(self.problems)} with problems, the first: {self.problems[0]}"
         return text

@@ -1,0 +1,65 @@
+"""A node that leaves without a word, and one that comes: its run moves, and nothing counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.compare import outcome
+from tread_lab.records.layout import Lab
+from tread_lab.spec import RunSpec
+from tread_lab.sweep.execute import InlineExecutor
+from tread_lab.sweep.trial import Report, Task
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A head that runs nothing, and one node with a core."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    # Ray gives a silent node half a minute before it counts as gone.
+    monkeypatch.setenv("RAY_health_check_initial_delay_ms", "1000")
+    monkeypatch.setenv("RAY_health_check_period_ms", "500")
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    found.add_node(num_cpus=1)
+    ray.init(address=found.address, log_to_driver=False)
+    yield found
+    ray.shutdown()
+    found.shutdown()
+
+
+@pytest.mark.fault(
+    8,
+    done="SIGKILL of all processes of the only node that trains; another node is added then",
+    survived="the trial goes on there from its last checkpoint, bitwise as if nothing had happened;"
+    " the attempt is recorded as lost, which counts against nobody",
+)
+def test_a_run_moves_from_a_lost_node_to_another(
+    lab: Lab, tiny: Callable[..., RunSpec], cluster: Any, tmp_path: Path
+) -> None:
+    from tread_lab.sweep.ray_executor import RayExecutor
+
+    spec = tiny(steps=600, execution={"checkpoint_every": 10})
+    folder, left = lab.run_of(spec), list[str]()
+
+    def watch(report: Report) -> None:
+        if report.step > 20 and not left:
+            left.append(folder.attempts.read()[-1].node)
+            (node,) = (n for n in cluster.worker_nodes if n.node_id == left[0])
+            cluster.remove_node(node, allow_graceful=False)
+            cluster.add_node(num_cpus=1)
+
+    RayExecutor(device="cpu").run(lab, [Task(spec)], watch)
+    first, second = folder.attempts.read()
+    assert (first.ended, second.ended) == ("lost", "completed")
+    assert first.node == left[0] != second.node
+    assert "has left the cluster" in first.reason
+    calm = Lab(tmp_path / "calm")
+    InlineExecutor(device="cpu").run(calm, [Task(spec)], lambda report: None)
+    assert outcome(calm) == outcome(lab)
