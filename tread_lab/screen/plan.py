@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from rich.table import Table
 
@@ -13,7 +14,10 @@ from tread_lab.records.layout import Lab
 from tread_lab.records.stopped import state_in_sweep
 from tread_lab.screen.console import ROWS, out, say
 from tread_lab.screen.words import bytes_text, cell_text, duration, further_axes, run_label
+from tread_lab.spec.decode import encode
 from tread_lab.spec.evaluation import SamplesSpec
+from tread_lab.spec.known import field_value
+from tread_lab.spec.run import RunSpec
 from tread_lab.spec.words import counted
 from tread_lab.sweep.budget import Budget
 from tread_lab.sweep.estimate import Estimate
@@ -26,7 +30,7 @@ _NAMED = 5  # runs that do not fit the budget; the others are counted
 
 def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     """What will run, what is left out and why, what it will cost."""
-    tasks, spec = plan.tasks, plan.possible_tasks[0].spec
+    tasks = plan.tasks
     baselines = sum(trial.role == "baseline" for trial in plan.trials)
     say(f"{plan.name}: {plan.question}" if plan.question else plan.name)
     cells = {trial.run: trial.cell for trial in plan.trials}
@@ -40,7 +44,8 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
         about, price = names.parameters(task.spec), cost(task.spec)
         folder = lab.run_of(task.spec)
         about = {**cells.get(folder.name, {}), **about}
-        settings = [str(about.get(axis, "")) for axis in axes]
+        tree = encode(task.spec)  # a baseline's cell is empty, and yet it has these fields
+        settings = [str(about[axis] if axis in about else _field(tree, axis)) for axis in axes]
         row = [about["route"], about["selection_rate"], *settings, about["seed"]]
         row.append(f"{price.speedup:.2f}x")
         state = state_in_sweep(folder.state(), folder.name, before)
@@ -59,15 +64,14 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     samplings = setting_names([e for e in plan.evaluations if isinstance(e, SamplesSpec)])
     if len(samplings) > 2:
         say(f"every run is sampled {len(samplings)} ways: {'; '.join(samplings)}")
-    shape = f"{spec.train.steps} steps of {spec.train.batch}"
     parents = len(tasks) - len({trial.run for trial in plan.trials})
     of_known = ""
     if plan.search is not None:
         _say_search(plan, lab)
         of_known = " of runs that are certain"
-    what = f"{plan.experiment}, {spec.model.name} on {spec.data.source}, {shape}"
+    shape = _shape([task.spec for task in tasks or plan.possible_tasks])
     say(
-        f"{counted(len(tasks), 'run')} of {what}:"
+        f"{counted(len(tasks), 'run')} of {plan.experiment}, {shape}:"
         f" {counted(baselines, 'baseline')}, {counted(len(plan.trials) - baselines, 'trial')}"
         + (f", {parents} parents that others start from" if parents else "")
     )
@@ -75,6 +79,28 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
         f"{plan.train_flops:.2e} training FLOPs{of_known},"
         f" {bytes_text(plan.disk_bytes)} of checkpoints at most; {_estimate(estimate, lanes)}"
     )
+
+
+def _shape(specs: Sequence[RunSpec]) -> str:
+    """`DiT-12x32/2 on fashion16, 125 to 1000 steps of 16`, for the specs of a plan."""
+    models = sorted(model.name for model in {spec.model for spec in specs})
+    model = models[0] if len(models) == 1 else f"{len(models)} models"
+    data = ", ".join(sorted({spec.data.source for spec in specs}))
+    steps = _span({spec.train.steps for spec in specs})
+    return f"{model} on {data}, {steps} steps of {_span({spec.train.batch for spec in specs})}"
+
+
+def _span(numbers: Collection[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def _field(tree: Mapping[str, Any], axis: str) -> Any:
+    """What an axis is in a run outside its grid; an axis need not be a field."""
+    try:
+        return field_value(tree, axis)
+    except KeyError:
+        return ""
 
 
 def show_budget(plan: Plan, budget: Budget, coming: Sequence[Task], lanes: int) -> None:
