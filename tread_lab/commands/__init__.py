@@ -1,0 +1,259 @@
+"""One function per command: load, do, show; each returns the exit code."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any
+
+from tread_lab import screen
+from tread_lab.commands.launch import INTERRUPTED, sweep
+from tread_lab.commands.mirror import sync_if_possible, sync_now
+from tread_lab.commands.parents import written_out
+from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.spec.decode import encode
+from tread_lab.spec.errors import UserError
+from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
+from tread_lab.spec.run import RunSpec
+from tread_lab.spec.sweep import Experiment
+from tread_lab.spec.then import run_of
+
+__all__ = [
+    "cost",
+    "dashboard",
+    "evaluate",
+    "figures",
+    "gc",
+    "recommend",
+    "report",
+    "schema",
+    "status",
+    "sweep",
+    "sync",
+    "train",
+    "ui",
+]
+
+
+def train(options: Namespace) -> int:
+    """Train one run and measure it as its experiment says."""
+    from tread_lab import config
+    from tread_lab.sweep.again import chosen, take_up
+    from tread_lab.sweep.execute import InlineExecutor, Interrupted
+    from tread_lab.sweep.family import with_ancestors
+    from tread_lab.sweep.preflight import preflight
+    from tread_lab.sweep.trial import Task, is_complete
+
+    lab = Lab.at(options.root)
+    experiment = config.load_experiment(options.experiment, options.overrides)
+    spec = _run_spec(written_out(experiment, lab), options)
+    task = Task(spec, decode_evaluations(experiment.evaluate, experiment.sampler))
+    folder = lab.run_of(spec)
+    if options.retry_failed:
+        for again in chosen(lab, with_ancestors([task])):
+            take_up(lab, again)
+    if not is_complete(lab, task):
+        todo = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
+        preflight(todo, options.device)
+        try:
+            with screen.run_progress(todo) as watch:
+                executor = InlineExecutor(
+                    device=options.device,
+                    threads=options.threads,
+                    hang_timeout=options.hang_timeout,
+                )
+                executor.run(lab, todo, watch)
+        except Interrupted:
+            screen.say(f"stopped with a checkpoint; the same command continues run {folder.name}")
+            return INTERRUPTED
+    screen.show_run(folder)
+    return int(folder.state() == "failed" or not is_complete(lab, task))
+
+
+def evaluate(options: Namespace) -> int:
+    """Measure the runs of a sweep, or one run; nothing is trained."""
+    import torch
+
+    from tread_lab.engine import device as devices
+    from tread_lab.engine.evaluate import evaluate as measure
+
+    lab = Lab.at(options.root)
+    torch.set_num_threads(options.threads)
+    device = devices.pick(options.device)
+    rows = []
+    for folder, specs in _to_measure(lab, options):
+        for spec in specs:
+            metrics = measure(folder, spec, device, cache=lab.root / "cache")
+            rows.append({"run": folder.name, "evaluation": spec.kind, **metrics})
+            if not options.json:
+                screen.say(f"{folder.name} {spec.kind}: {screen.metrics_line(metrics)}")
+    if options.json:
+        print(json.dumps(rows))
+    return 0
+
+
+def _to_measure(lab: Lab, options: Namespace) -> list[tuple[RunFolder, tuple[EvaluationSpec, ...]]]:
+    """Runs that have finished training, with the evaluations asked for."""
+    from tread_lab.sweep.plan import load_plan
+
+    planned: tuple[EvaluationSpec, ...] = ()
+    if options.name in lab.sweeps():
+        plan = load_plan(lab.sweep(options.name))
+        folders, planned = [lab.run_of(task.spec) for task in plan.tasks], plan.evaluations
+    else:
+        folders = [lab.known_run(options.name)]
+        if not options.evaluations:
+            raise UserError(
+                "name what to measure, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`"
+            )
+    specs = planned
+    if options.evaluations:
+        specs = decode_evaluations(options.evaluations, _sampler(folders[0], planned))
+    trained = [(f, specs) for f in folders if f.state() in ("completed", "stopped")]
+    if not trained:
+        raise UserError(f"{options.name}: no run has finished training")
+    return trained
+
+
+def _sampler(folder: RunFolder, planned: Sequence[EvaluationSpec]) -> dict[str, Any]:
+    """The sampler that was used before: the plan's, else the run's own, else the default."""
+    for spec in planned:
+        if isinstance(spec, SamplesSpec):
+            return dict(encode(spec.sampler))
+    for done in folder.evaluations():
+        sampler = (done.read() or {}).get("spec", {}).get("sampler")
+        if sampler:
+            return dict(sampler)
+    return {}
+
+
+def status(options: Namespace) -> int:
+    """Sweeps of the lab, the trials of one sweep, or one run."""
+    lab = Lab.at(options.root)
+    if options.name is None:
+        screen.show_lab(lab, as_json=options.json)
+    elif options.watch:
+        screen.watch_sweep(lab, lab.known_sweep(options.name).name)
+    elif options.name in lab.sweeps():
+        screen.show_sweep(lab, options.name, as_json=options.json)
+    else:
+        screen.show_run(lab.known_run(options.name), as_json=options.json)
+    return 0
+
+
+def figures(options: Namespace) -> int:
+    """Draw every figure that the sweep's records support."""
+    from analysis.figures import write_figures
+
+    lab = Lab.at(options.root)
+    folder = lab.known_sweep(options.name)
+    for path in write_figures(lab, folder.name):
+        print(path)
+    return 0
+
+
+def report(options: Namespace) -> int:
+    """Write one self-contained HTML file about a sweep."""
+    from analysis.report import write_report
+
+    print(write_report(Lab.at(options.root), options.name, options.output))
+    return 0
+
+
+def dashboard(options: Namespace) -> int:
+    """Serve the dashboard of this lab until interrupted."""
+    from dashboards.app import serve
+
+    serve(Lab.at(options.root), host=options.host, port=options.port, say=screen.say)
+    return 0
+
+
+def recommend(options: Namespace) -> int:
+    """The rule that a placement sweep supports, how sure it is, and an experiment that uses it."""
+    from pathlib import Path
+
+    from tread_lab import advice
+    from tread_lab.recommend import recommend as recommended
+
+    lab = Lab.at(options.root)
+    found = recommended(lab, options.name, metric=options.metric, cheapest=options.cheapest)
+    path = Path(options.out or lab.sweep(found.sweep).path / "recommended.yaml").absolute()
+    advice.write_experiment(lab, found, path)
+    if options.json:
+        print(json.dumps({**advice.as_tree(found), "experiment": str(path)}, indent=1))
+        return 0
+    for line in (*advice.as_lines(found), f"experiment: {path} (`tread-lab train {path}`)"):
+        print(line)
+    return 0
+
+
+def cost(options: Namespace) -> int:
+    """Exact cost of a model under its routes; nothing is built."""
+    from tread_lab import config
+    from tread_lab.engine import cost as costs
+
+    name = options.experiment or ("b2_imagenet256" if options.model else "tiny")
+    overrides = [*options.overrides, *([f"model={options.model}"] if options.model else [])]
+    experiment = written_out(config.load_experiment(name, overrides), Lab.at())
+    spec = _run_spec(experiment, options)
+    if options.json:
+        print(json.dumps(costs.report(spec), indent=1))
+    else:
+        screen.show_pairs(costs.table(spec))
+    return 0
+
+
+def gc(options: Namespace) -> int:
+    """List what nothing needs any more, or remove it."""
+    from tread_lab.sweep.garbage import clear, find
+
+    lab = Lab.at(options.root)
+    litter = find(lab)
+    freed = clear(lab, litter) if options.yes else None
+    screen.show_litter(litter, freed, as_json=options.json)
+    return 0
+
+
+def schema(options: Namespace) -> int:
+    """Print the JSON schema of sweep or experiment files."""
+    from tread_lab.spec.schema import schema_text
+
+    print(schema_text(options.kind), end="")
+    return 0
+
+
+def sync(options: Namespace) -> int:
+    """Make the MLflow store equal to the records."""
+    lab = Lab.at(options.root)
+    names = [lab.known_sweep(name).name for name in options.names] or lab.sweeps()
+    if not names:
+        raise UserError(f"no sweep in {lab.root}; `tread-lab sweep` makes one")
+    for name in names:
+        screen.say(str(sync_now(lab, name)))
+    return 0
+
+
+def ui(options: Namespace) -> int:
+    """Bring the MLflow store up to date and serve its pages until interrupted."""
+    from tread_lab.tracking.ui import ui as serve
+
+    lab = Lab.at(options.root)
+    for name in lab.sweeps():
+        sync_if_possible(lab, name)
+    serve(lab, host=options.host, port=options.port)
+    return 0
+
+
+def _run_spec(experiment: Experiment, options: Namespace) -> RunSpec:
+    """The experiment's run with the routes of `--route` and `--rate`."""
+    tree: dict[str, Any] = dict(experiment.run)
+    if options.route:
+        tree["routes"] = options.route
+    if options.rate is None:
+        return run_of(tree)
+    spec = run_of({**tree, "then": None})
+    if not spec.routes:
+        raise UserError('--rate: there is no route; add --route "2->B-4"')
+    routes = [{**encode(route), "rate": options.rate} for route in spec.routes]
+    return run_of({**tree, "routes": routes})

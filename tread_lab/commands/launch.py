@@ -1,0 +1,159 @@
+"""The sweep command: plan, say what it will cost, run what is not done, draw and rank."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from tread_lab import screen
+from tread_lab.commands.executors import executor, lanes_of, packed
+from tread_lab.commands.mirror import live_sync, sync_if_possible
+from tread_lab.commands.parents import written_out
+from tread_lab.records.layout import Lab
+from tread_lab.spec.errors import Unavailable, UserError
+
+INTERRUPTED = 130
+
+
+def sweep(options: Namespace) -> int:
+    """Plan a sweep, run what is not done, draw and rank."""
+    from tread_lab import config
+    from tread_lab.engine import device as devices
+    from tread_lab.sweep import plan as plans
+    from tread_lab.sweep.budget import open_budget
+    from tread_lab.sweep.estimate import forecast
+    from tread_lab.sweep.extension import settled
+    from tread_lab.sweep.outlook import coming_tasks
+    from tread_lab.sweep.preflight import check_arithmetic
+    from tread_lab.sweep.priced import priced_tree
+
+    limits = [f"budget.{limit}" for limit in options.budget]
+    name, spec, experiment = config.load_sweep(options.file, [*options.overrides, *limits])
+    device = devices.pick(options.device)
+    lab = Lab.at(options.root)
+    spec, experiment = (written_out(part, lab) for part in (spec, experiment))
+    plan = plans.make_plan(options.name or name, spec, experiment, devices.facts(device))
+    if options.json and options.plan:
+        print(plans.plan_text(priced_tree(plan)), end="")
+        return 0
+    plan = settled(lab.sweep(plan.name), plan, extend=options.extend)
+    plan = replace(plan, budget=spec.budget, stop_early=spec.stop_early)  # no part of a stored plan
+    check_arithmetic(plan.possible_tasks, device)
+    lanes = lanes_of(options)
+    if options.retry_failed is not None:
+        _retry_failed(options, lab, plan)
+    coming = coming_tasks(plan, lab)
+    extends = _say_extension(lab, plan) if options.extend else False
+    outlook = forecast(lab, coming, lanes=lanes, device=options.device, executor=options.executor)
+    screen.show_plan(plan, lab, outlook.total(coming), lanes)
+    if plan.budget is not None:
+        screen.show_budget(plan, open_budget(lab, plan, outlook.seconds), coming, lanes)
+    if options.plan:
+        return 0
+    return _drive(options, lab, plan, outlook, redraw=extends)
+
+
+def _say_extension(lab: Lab, plan: Any) -> bool:
+    """Say what is added to the stored plan; whether anything is."""
+    from tread_lab.sweep.extension import what_is_added
+    from tread_lab.sweep.plan import load_plan
+
+    folder = lab.sweep(plan.name)
+    if not folder.plan_path.exists():
+        return False
+    before = load_plan(folder)
+    screen.say(f"{plan.name}: {what_is_added(before, plan)}")
+    return bool(plan.versions != before.versions)
+
+
+def _retry_failed(options: Namespace, lab: Lab, plan: Any) -> None:
+    """Say which failed runs are taken up again, and unless only the plan is asked for, do it."""
+    from tread_lab.sweep.again import chosen, failed_kind, take_up
+
+    kinds = [kind for kind in options.retry_failed.split(",") if kind]
+    tasks = chosen(lab, plan.possible_tasks, kinds)
+    folders = [lab.run_of(task.spec) for task in tasks]
+    told = ", ".join(f"{folder.name} ({failed_kind(folder)})" for folder in folders)
+    screen.say(f"running {len(tasks)} failed runs again: {told}" if tasks else "no run has failed")
+    if not options.plan:
+        with lab.sweep(plan.name).claim():
+            for task in tasks:
+                take_up(lab, task)
+
+
+def _drive(options: Namespace, lab: Lab, plan: Any, outlook: Any, *, redraw: bool = False) -> int:
+    from tread_lab.sweep.early import Early
+    from tread_lab.sweep.execute import Interrupted
+    from tread_lab.sweep.outlook import coming_tasks
+    from tread_lab.sweep.plan import store_plan
+    from tread_lab.sweep.preflight import preflight
+    from tread_lab.sweep.unmixed import check_unmixed, mixed
+
+    if plan.stop_early is not None and options.executor == "inline":
+        raise UserError("stop_early: needs trials beside each other: use --executor ray, or null")
+    folder, todo = lab.sweep(plan.name), coming_tasks(plan, lab)
+    preflight(todo, options.device, packed=packed(options))
+    if not options.allow_mixed:
+        check_unmixed(mixed(lab, plan.tasks, todo))
+    with folder.claim():
+        store_plan(folder, plan)
+        mistake = None
+        feed = _feed(lab, plan, outlook)
+        try:
+            if todo:
+                with ExitStack() as stack:
+                    stack.enter_context(live_sync(options, lab, plan.name))
+                    watch = stack.enter_context(screen.progress(plan, lab, todo, outlook.lanes))
+                    stack.callback(feed.close)
+                    executor(options, Early.of(plan, lab)).run(lab, feed, watch)
+        except Interrupted:
+            if feed.stop:  # the hours are over: what was asked for is done
+                return _conclude(options, lab, plan.name, changed=True, feed=feed)
+            screen.say(f"stopped with checkpoints; the same command continues {plan.name}")
+            return INTERRUPTED
+        except Unavailable:
+            raise
+        except UserError as error:  # of some runs; the others are done
+            mistake = error
+        changed = bool(todo) or redraw
+        code = _conclude(options, lab, plan.name, changed=changed, feed=feed)
+        if mistake is not None:
+            raise mistake
+        return code
+
+
+def _feed(lab: Lab, plan: Any, outlook: Any) -> Any:
+    """Where the executor gets its tasks: the open ones or a search, within the budget."""
+    from tread_lab.records.spent import Stopwatch
+    from tread_lab.spec.budget import BudgetSpec
+    from tread_lab.sweep.budget import BudgetedFeed, open_budget
+    from tread_lab.sweep.feed import ListFeed
+
+    plan = replace(plan, budget=plan.budget or BudgetSpec())
+    budget = open_budget(lab, plan, outlook.seconds)
+    watch = Stopwatch(lab.sweep(plan.name).spent_path)
+    if plan.search is None:
+        return BudgetedFeed(
+            ListFeed(plan.open_tasks(lab), after=plan.baselines_first), budget, watch
+        )
+    from tread_lab.sweep.search_feed import SearchFeed
+
+    feed = SearchFeed(lab, plan, fits=lambda tasks: budget.fits(tasks, watch.seconds / 3600))
+    return BudgetedFeed(feed, budget, watch)
+
+
+def _conclude(options: Namespace, lab: Lab, name: str, *, changed: bool, feed: Any) -> int:
+    """Figures, MLflow, table; the exit code says whether every run has a result."""
+    from analysis.figures import write_figures
+
+    folder = lab.sweep(name)
+    figures = write_figures(lab, name) if changed or not folder.figures.exists() else []
+    if not options.no_mlflow:
+        sync_if_possible(lab, name)
+    screen.show_ranking(lab, name, as_json=options.json)
+    screen.show_places(lab, folder, figures, mlflow=not options.no_mlflow)
+    if feed.exhausted:
+        screen.say(f"the budget of {name} is used up: {feed.left}")
+    return int(screen.show_unfinished(lab, name))
