@@ -19,8 +19,6 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from tread_lab import config
-from tread_lab.engine.calibrate import calibrate
-from tread_lab.engine.device import pick
 from tread_lab.records.layout import Lab
 from tread_lab.sweep.estimate import forecast
 from tread_lab.sweep.execute import InlineExecutor
@@ -53,9 +51,10 @@ def timed(plan: Plan, executor: str, lanes: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         lab = Lab(Path(folder))
         todo = plan.open_tasks(lab)
-        before = forecast(lab, todo, lanes=lanes, device=None, executor=executor)
+        facts = {"lanes": lanes, "device": None, "executor": executor}
+        before = forecast(lab, todo, **facts)
         predicted = before.total(todo).seconds
-        assert before.speed is not None and predicted is not None
+        assert predicted is not None
         started = time.perf_counter()
         if executor == "ray":
             from tread_lab.sweep.ray_executor import RayExecutor
@@ -64,9 +63,8 @@ def timed(plan: Plan, executor: str, lanes: int) -> dict[str, float]:
         else:
             InlineExecutor().run(lab, todo, lambda report: None)
         measured = time.perf_counter() - started
-    after = calibrate(todo[0].spec, pick(None), lanes=min(lanes, len(todo)))
-    spec = todo[0].spec
-    load = after.train_seconds(spec) / before.speed.train_seconds(spec)
+    after, spec = forecast(lab, todo, **facts), todo[0].spec
+    load = after.training(spec) / before.training(spec)
     ratio = measured / predicted
     return {"predicted s": predicted, "measured s": measured, "ratio": ratio, "load": load}
 

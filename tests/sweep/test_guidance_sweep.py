@@ -13,6 +13,7 @@ from tread_lab.frames import trials_frame
 from tread_lab.records.layout import Lab
 from tread_lab.spec import UserError, decode, encode
 from tread_lab.spec.sweep import Experiment, SweepSpec
+from tread_lab.sweep.estimate import Forecast
 from tread_lab.sweep.execute import InlineExecutor
 from tread_lab.sweep.plan import Plan, make_plan, store_plan
 from tread_lab.sweep.trial import Report
@@ -65,7 +66,7 @@ def test_what_an_evaluation_will_lack_is_refused_before_anything_is_trained() ->
 def test_overflows_are_said_once_for_each_run(capsys: pytest.CaptureFixture[str]) -> None:
     plan = planned("s")
     runs = [trial.run for trial in plan.trials]
-    with screen.progress(plan, Lab(Path("nowhere")), plan.tasks, lanes=1) as watch:
+    with screen.progress(plan, plan.tasks, Forecast(Lab(Path("nowhere")))) as watch:
         for step, overflows in ((1, 0), (2, 1), (3, 1), (4, 2)):
             for run in runs:
                 watch(Report(run, "train", step, 6, 0.5, overflows))

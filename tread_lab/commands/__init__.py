@@ -57,7 +57,7 @@ def train(options: Namespace) -> int:
         todo = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
         preflight(todo, options.device)
         try:
-            with screen.run_progress(todo) as watch:
+            with screen.run_progress(todo, lab) as watch:
                 executor = InlineExecutor(
                     device=options.device,
                     threads=options.threads,

@@ -105,7 +105,7 @@ def _drive(options: Namespace, lab: Lab, plan: Any, outlook: Any, *, redraw: boo
             if todo:
                 with ExitStack() as stack:
                     stack.enter_context(live_sync(options, lab, plan.name))
-                    watch = stack.enter_context(screen.progress(plan, lab, todo, outlook.lanes))
+                    watch = stack.enter_context(screen.progress(plan, todo, outlook))
                     stack.callback(feed.close)
                     executor(options, Early.of(plan, lab)).run(lab, feed, watch)
         except Interrupted:

@@ -63,25 +63,28 @@ class Speed:
         return calls * self.call + flops * self.per_call_flop + features
 
 
+FLOPS = Speed(overhead=0, per_flop=1, call=0, per_call_flop=1)  # for want of seconds: what it costs
+
+
 def affordable(spec: RunSpec) -> bool:
     """Whether a few steps of this run cost next to nothing."""
     return cost(spec.dense()).train_flops / spec.train.steps < AFFORDABLE_FLOPS
 
 
-def calibrate(spec: RunSpec, device: torch.device, *, lanes: int = 1) -> Speed:
-    """Time a few steps and passes of this run, in as many processes at once as there are lanes.
+def calibrate(specs: Sequence[RunSpec], device: torch.device, *, lanes: int = 1) -> list[Speed]:
+    """Time a few steps and passes of each run, in as many processes at once as there are lanes.
 
     Lanes share the caches and the memory of a machine, so that one alone would be faster.
     """
     if lanes == 1 or device.type != "cpu":
-        return measure(spec, device)
+        return [measure(spec, device) for spec in specs]
     command = [sys.executable, "-c", "from tread_lab.engine.calibrate import lane; lane()"]
     pipe = subprocess.PIPE
     started = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(lanes)]
     try:
-        found = _together(started, json.dumps(encode(spec)))
+        found = _together(started, json.dumps([encode(spec) for spec in specs]))
     except (OSError, ValueError):  # a lane did not answer; one process tells most of it
-        return measure(spec, device)
+        return [measure(spec, device) for spec in specs]
     finally:
         for process in started:
             process.kill()
@@ -89,12 +92,12 @@ def calibrate(spec: RunSpec, device: torch.device, *, lanes: int = 1) -> Speed:
             for stream in (process.stdin, process.stdout):
                 assert stream is not None
                 stream.close()
-    return Speed(*(sum(column) / lanes for column in zip(*found)))
+    return [Speed(*(sum(column) / lanes for column in zip(*seen))) for seen in zip(*found)]
 
 
-def _together(lanes: Sequence[subprocess.Popen[str]], spec: str) -> list[list[float]]:
-    """Every lane's numbers; all begin when the last one has imported what it needs."""
-    for line in (spec, "go"):
+def _together(lanes: Sequence[subprocess.Popen[str]], specs: str) -> list[list[list[float]]]:
+    """Every lane's numbers of every spec; all begin when the last one has its imports."""
+    for line in (specs, "go"):
         for process in lanes:
             assert process.stdin is not None
             process.stdin.write(line + "\n")
@@ -104,12 +107,13 @@ def _together(lanes: Sequence[subprocess.Popen[str]], spec: str) -> list[list[fl
 
 
 def lane() -> None:
-    """One lane of `calibrate`: a spec on stdin, `ready`; a line on stdin, the numbers."""
+    """One lane of `calibrate`: specs on stdin, `ready`; a line on stdin, the numbers."""
     torch.set_num_threads(1)
-    spec = decode(RunSpec, json.loads(sys.stdin.readline()))
+    specs = [decode(RunSpec, tree) for tree in json.loads(sys.stdin.readline())]
     print("ready", flush=True)
     sys.stdin.readline()
-    print(json.dumps(dataclasses.astuple(measure(spec, torch.device("cpu")))), flush=True)
+    found = [dataclasses.astuple(measure(spec, torch.device("cpu"))) for spec in specs]
+    print(json.dumps(found), flush=True)
 
 
 def measure(spec: RunSpec, device: torch.device) -> Speed:

@@ -5,44 +5,47 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from tread_lab.engine.cost import cost
 from tread_lab.records.layout import Lab
 from tread_lab.screen.console import out, say
 from tread_lab.screen.words import duration, run_label
 from tread_lab.spec.signature import signature
+from tread_lab.sweep.estimate import Forecast
+from tread_lab.sweep.executed import done_share
 from tread_lab.sweep.plan import Plan
 from tread_lab.sweep.trial import Report, Task
 
 Watch = Callable[[Report], None]
+_PRIOR_SECONDS = 30.0  # of work that a prediction weighs as much as
+_PATIENCE, _LITTLE = 5.0, 0.005  # seconds and share before which no speed is told from
 _QUIET_SECONDS = 20.0  # between two lines of progress where there is no terminal
 
 
 @contextmanager
-def progress(plan: Plan, lab: Lab, todo: Sequence[Task], lanes: int) -> Iterator[Watch]:
-    """Live progress of a sweep: a bar and the running trials, or a line now and then."""
-    labels = {signature(task.spec): run_label(task.spec) for task in plan.possible_tasks}
-    board = _Board({signature(task.spec): task for task in todo}, labels)
-    if plan.search is not None:  # `todo` has the number and the mean cost of what will come
-        board.open_ended({signature(task.spec): task for task in plan.possible_tasks})
-    with _bars(board) if out.is_terminal else _lines(board) as refresh:
+def progress(plan: Plan, todo: Sequence[Task], outlook: Forecast) -> Iterator[Watch]:
+    """Live progress of a sweep: a bar and the running trials, or a line now and then.
 
-        def watch(report: Report) -> None:
-            board.note(report)
-            refresh(report)
-
+    Args:
+        todo: the open runs; of a search, as many as will come and about as long.
+        outlook: what tells how long parts of runs take.
+    """
+    with _shown(Board(todo, plan.possible_tasks, outlook)) as watch:
         yield watch
 
 
 @contextmanager
-def run_progress(todo: Sequence[Task]) -> Iterator[Watch]:
+def run_progress(todo: Sequence[Task], lab: Lab) -> Iterator[Watch]:
     """Live progress of one run and of those it starts from."""
-    tasks = {signature(task.spec): task for task in todo}
-    board = _Board(tasks, {name: run_label(task.spec) for name, task in tasks.items()})
+    with _shown(Board(todo, todo, Forecast(lab))) as watch:
+        yield watch
+
+
+@contextmanager
+def _shown(board: Board) -> Iterator[Watch]:
     with _bars(board) if out.is_terminal else _lines(board) as refresh:
 
         def watch(report: Report) -> None:
@@ -52,52 +55,78 @@ def run_progress(todo: Sequence[Task]) -> Iterator[Watch]:
         yield watch
 
 
-class _Board:
-    """How far the open tasks are, in training FLOPs."""
+class Board:
+    """How far a sweep is with what was open when it began, in the work that an outlook tells."""
 
-    def __init__(self, tasks: Mapping[str, Task], labels: Mapping[str, str]) -> None:
-        self.labels = labels
-        self.work = {name: cost(task.spec).train_flops for name, task in tasks.items()}
-        self.share = dict.fromkeys(tasks, 0.0)
-        self.reports: dict[str, Report] = {}
-        self.first: dict[str, float] = {}
-        self.started = time.monotonic()
-        self.total, self.runs = sum(self.work.values()), len(self.work)
-
-    def open_ended(self, possible: Mapping[str, Task]) -> None:
-        """Other runs than those expected may come, as many and about as long."""
-        self.work = {name: cost(task.spec).train_flops for name, task in possible.items()}
-        self.share.clear()
+    def __init__(self, todo: Sequence[Task], possible: Sequence[Task], outlook: Forecast) -> None:
+        self._outlook, self._lab, self._runs = outlook, outlook.lab, len(todo)
+        self._tasks = {signature(task.spec): task for task in (*possible, *todo)}
+        self._before = {signature(task.spec): self._done_before(task) for task in todo}
+        self._total = sum(outlook.work(task) for task in todo) - sum(self._before.values())
+        self._done: dict[str, float] = {}
+        self._reports: dict[str, Report] = {}
+        self._started: float | None = None
 
     def note(self, report: Report) -> None:
-        before = self.reports.get(report.run)
-        if report.overflows and not (before and before.overflows):
-            say(f"{self.labels[report.run]}: a step overflowed in fp16 and was skipped")
-        self.reports[report.run] = report
-        share = 1.0 if _ended(report) else 0.97 * report.step / report.steps
-        self.first.setdefault(report.run, share if report.phase == "train" else 0.0)
-        self.share[report.run] = share
+        """Take a report in."""
+        if self._started is None:
+            self._started = time.monotonic()
+        run, last = report.run, self._reports.get(report.run)
+        if report.overflows and not (last and last.overflows):
+            say(f"{self.label(run)}: a step overflowed in fp16 and was skipped")
+        self._reports[run] = report
+        self._done[run] = self._done_by(report)
+        self._before.setdefault(run, 0.0 if _ended(report) else self._done[run])
+
+    def label(self, run: str) -> str:
+        """The run as people call it."""
+        return run_label(self._tasks[run].spec)
 
     def fraction(self) -> float:
-        done = sum(self.work[name] * share for name, share in self.share.items())
-        return min(done / self.total, 1.0)
+        """The share of the open work that is done."""
+        return min(self._progress() / self._total, 1.0) if self._total else 1.0
 
     def left(self) -> str:
-        """Time left at the speed so far; what earlier attempts did is not counted as speed."""
-        before = sum(self.work[n] * f for n, f in self.first.items()) / self.total
-        done, elapsed = self.fraction() - before, time.monotonic() - self.started
-        if done < 0.005 or elapsed < 5:
+        """Time left: as predicted at first, more and more at the speed that is seen."""
+        elapsed = time.monotonic() - (self._started or time.monotonic())
+        done = self._progress() / self._outlook.lanes
+        prior = _PRIOR_SECONDS if self._outlook.speeds else 0.0
+        if not prior and (elapsed < _PATIENCE or self.fraction() < _LITTLE):
             return "..."
-        return duration(elapsed * (1 - self.fraction()) / done)
+        return duration(self._work_left() * (elapsed + prior) / (done + prior))
 
     def counts(self) -> str:
-        ended = Counter(r.phase for r in self.reports.values() if _ended(r))
+        """`3/8 done, 1 failed`."""
+        ended = Counter(r.phase for r in self._reports.values() if _ended(r))
         bad = [f"{count} {state}" for state, count in ended.items() if state != "completed"]
-        return ", ".join([f"{ended['completed']}/{self.runs} done", *bad])
+        return ", ".join([f"{ended['completed']}/{self._runs} done", *bad])
+
+    def _progress(self) -> float:
+        return sum(done - self._before[run] for run, done in self._done.items())
+
+    def _work_left(self) -> float:
+        """Of one lane: an even share of all, but no less than the longest run under way."""
+        share = max(self._total - self._progress(), 0.0) / self._outlook.lanes
+        running = [run for run, report in self._reports.items() if not _ended(report)]
+        return max([share, *(self._outlook.work(self._tasks[r]) - self._done[r] for r in running)])
+
+    def _done_before(self, task: Task) -> float:
+        trained = done_share(self._lab, task) * self._outlook.training(task.spec)
+        return trained + self._measured(task)
+
+    def _done_by(self, report: Report) -> float:
+        task = self._tasks[report.run]
+        if _ended(report):
+            return self._outlook.work(task)
+        trained = self._outlook.training(task.spec) * report.step / report.steps
+        return trained + (self._measured(task) if report.phase == "evaluate" else 0.0)
+
+    def _measured(self, task: Task) -> float:
+        return self._outlook.measuring(task) - self._outlook.measuring(task, still=True)
 
 
 @contextmanager
-def _bars(board: _Board) -> Iterator[Watch]:
+def _bars(board: Board) -> Iterator[Watch]:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
     with Progress(*columns, TimeElapsedColumn(), console=out, transient=True) as bars:
         overall = bars.add_task("sweep", total=1.0, note="starting workers")
@@ -112,7 +141,7 @@ def _bars(board: _Board) -> Iterator[Watch]:
                 bars.console.print(_end_line(board, report))
                 return
             if report.run not in rows:
-                rows[report.run] = bars.add_task(board.labels[report.run], total=1.0, note="")
+                rows[report.run] = bars.add_task(board.label(report.run), total=1.0, note="")
             note = _phase(report)
             bars.update(rows[report.run], completed=report.step / report.steps, note=note)
 
@@ -120,7 +149,7 @@ def _bars(board: _Board) -> Iterator[Watch]:
 
 
 @contextmanager
-def _lines(board: _Board) -> Iterator[Watch]:
+def _lines(board: Board) -> Iterator[Watch]:
     spoken = time.monotonic()
 
     def refresh(report: Report) -> None:
@@ -140,10 +169,10 @@ def _ended(report: Report) -> bool:
     return report.phase not in ("train", "evaluate")
 
 
-def _end_line(board: _Board, report: Report) -> str:
+def _end_line(board: Board, report: Report) -> str:
     loss = f", training loss {report.loss:.4f}" if math.isfinite(report.loss) else ""
     why = f": {report.note.splitlines()[0]}" if report.note else ""
-    return f"{board.labels[report.run]}: {report.phase}{loss} ({board.counts()}){why}"
+    return f"{board.label(report.run)}: {report.phase}{loss} ({board.counts()}){why}"
 
 
 def _phase(report: Report) -> str:
