@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
 
 from tests.tracking.conftest import Store
 from tread_lab.engine.checkpoint import load_latest
@@ -58,20 +58,21 @@ def _weights(folder: RunFolder) -> str:
 
 def attempts(lab: Lab) -> dict[str, int]:
     """Run -> how often it was started, as its record tells."""
-    return {path.parent.name: _attempts(lab, path.parent.name) for path in _specs(lab)}
+    return {path.parent.name: _attempts(lab, path.parent.name) for path in specs(lab)}
 
 
 def _attempts(lab: Lab, run: str) -> int:
     return len(lab.run(run).origin())
 
 
-def _specs(lab: Lab) -> list[Any]:
+def specs(lab: Lab) -> list[Path]:
+    """The specs of all runs that were begun."""
     return sorted(lab.root.glob("runs/*/spec.yaml"))
 
 
 def seconds(lab: Lab) -> dict[str, float]:
     """Run -> how long it was trained, all attempts together."""
-    results = {path.parent.name: lab.run(path.parent.name).result() for path in _specs(lab)}
+    results = {path.parent.name: lab.run(path.parent.name).result() for path in specs(lab)}
     return {run: found["metrics"][names.TRAIN_SECONDS] for run, found in results.items() if found}
 
 
@@ -95,7 +96,7 @@ class Book:
 def replayed(lab: Lab) -> dict[str, int]:
     """Run -> how many log entries were written more than once."""
     counts = {}
-    for path in _specs(lab):
+    for path in specs(lab):
         keys = [(e.key, e.step) for e in read_entries(path.with_name("log.jsonl"))]
         counts[path.parent.name] = len(keys) - len(set(keys))
     return counts
@@ -114,6 +115,6 @@ def check_store(lab: Lab, *, runs: int, sweeps: int = 1, store: Store | None = N
     assert store.count("runs WHERE lifecycle_stage = 'active'") == runs + sweeps
     points = store.rows(f"SELECT run_uuid, key, step FROM metrics {active}")
     assert len(points) == len(set(points))
-    logged = Counter(e.key for path in _specs(lab) for e in lab.run(path.parent.name).entries())
+    logged = Counter(e.key for path in specs(lab) for e in lab.run(path.parent.name).entries())
     for key, count in logged.items():
         assert store.rows(f"SELECT count(*) FROM metrics {active} AND key = ?", key) == [(count,)]

@@ -1,13 +1,16 @@
 """Kills a sweep at random moments until it is done: `python tests/faults/crash.py --kills 200`.
 
-Every kill is a SIGKILL of the driver and all its processes; then the same command is run again. At
-the end the lab and its MLflow store must be those of a sweep that nobody disturbed.
+Every kill is a SIGKILL of the driver and all its processes; then the same command is run again.
+With `--executor ray` it is mostly a worker alone that is killed, while the driver goes
+on. At the end the lab and its MLflow store must be those of a sweep that nobody disturbed.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -24,14 +27,19 @@ from tests.faults.compare import (
     check_store,
     outcome,
     replayed,
+    specs,
 )
 from tests.faults.drivers import DONE, KILLED, Driver, Place, Zygote
 from tests.faults.sweeps import EIGHT
+from tread_lab.records.attempts import Attempt
+from tread_lab.sweep.retry import RULES
 
 LOG_EVERY, CHECKPOINT_EVERY = 2, 6  # steps
 VALUES = 3  # logged at a time
 INTERVAL = VALUES * CHECKPOINT_EVERY // LOG_EVERY  # log lines that one kill can cost a trial
 TRIALS = 8
+PACES = {"inline": 1, "ray": 60}  # a worker of Ray takes seconds to start, and so must trials last
+LANES = {"inline": 1, "ray": 2}
 OFTEN = "LiveSync.__init__.__kwdefaults__['every'] = 0.3\n"
 PRELUDE = "from tread_lab.tracking.tracker import LiveSync\n" + OFTEN
 
@@ -45,6 +53,7 @@ class Tally:
     duplicated: int
     different: int
     redone: int
+    at_most: int
     seconds: float
 
     def __str__(self) -> str:
@@ -52,30 +61,39 @@ class Tally:
             f"{self.kills} kills in {self.seconds:.0f} s: {self.lost} of {TRIALS} trials lost,"
             f" {self.duplicated} executed again after they had finished, {self.different} different"
             f" from the undisturbed sweep; {self.redone} log lines written again"
-            f" (at most {self.kills * INTERVAL})"
+            f" (at most {self.at_most})"
         )
 
 
-def sweep_of(kills: int) -> str:
+def sweep_of(kills: int, pace: int = 1) -> str:
     """Eight trials, long enough to be killed so often: a kill lets four or five windows pass."""
-    steps = max(24, CHECKPOINT_EVERY * round(kills * 6 * LOG_EVERY / TRIALS / CHECKPOINT_EVERY))
+    steps = CHECKPOINT_EVERY * round(pace * kills * 6 * LOG_EVERY / TRIALS / CHECKPOINT_EVERY)
+    steps = max(24, steps)
     recipe = f"log_every: {LOG_EVERY}, checkpoint_every: {CHECKPOINT_EVERY}"
     text = EIGHT.replace("steps: 24", f"steps: {steps}")
     return text.replace("log_every: 3, checkpoint_every: 6", recipe)
 
 
-def crash(zygote: Zygote, folder: Path, *, kills: int, seed: int) -> tuple[Tally, dict[str, Run]]:
+def crash(
+    zygote: Zygote, folder: Path, *, kills: int, seed: int, executor: str = "inline"
+) -> tuple[Tally, dict[str, Run]]:
     """Kill the sweep `kills` times in `folder`, let it end, and compare."""
+    pace = PACES[executor]
     calm, torn = (Place(zygote, folder / name) for name in ("calm", "torn"))
     for place in (calm, torn):
         place.folder.mkdir(parents=True)
-        place.write(sweep_of(kills))
+        place.write(sweep_of(kills, pace))
     chance, book, started = random.Random(seed), Book(torn.lab), time.monotonic()
     done = 0
     while done < kills:
         torn.mlflow = done % 4 == 0  # a store that is written all the time takes most of the time
-        driver = torn.sweep(prelude=PRELUDE)
-        _live_a_while(driver, torn, chance)
+        driver = torn.sweep(prelude=PRELUDE, executor=executor, extras=executor == "ray")
+        _live_a_while(driver, torn, chance, pace)
+        while done < kills - 1 and (worker := _worker(driver, torn, chance)):
+            os.kill(worker, signal.SIGKILL)
+            done += 1
+            book.note()
+            _live_a_while(driver, torn, chance, pace)
         status = driver.kill()
         if status == DONE:
             break
@@ -86,13 +104,35 @@ def crash(zygote: Zygote, folder: Path, *, kills: int, seed: int) -> tuple[Tally
     torn.finish(prelude=PRELUDE)
     calm.finish()
     tally, found = _compared(calm, torn, book, done)
-    return Tally(done, *tally, time.monotonic() - started), found
+    at_most = done * INTERVAL * LANES[executor]
+    return Tally(done, *tally, at_most, time.monotonic() - started), found
 
 
-def _live_a_while(driver: Driver, place: Place, chance: random.Random) -> None:
+def _worker(driver: Driver, place: Place, chance: random.Random) -> int | None:
+    """A worker of Ray that trains: mostly one, and none whose trial would have failed by that."""
+    if driver.poll() is not None or chance.random() < 0.3:
+        return None
+    records = [place.lab.run(path.parent.name).attempts.read() for path in specs(place.lab)]
+    last = [record[-1] for record in records if record and _may_die(record)]
+    return next((a.pid for a in last if not a.ended and _is_worker(a.pid)), None)
+
+
+def _may_die(record: list[Attempt]) -> bool:
+    tries = RULES["died"].tries
+    return tries is None or sum(a.ended == "died" for a in record) < tries - 1
+
+
+def _is_worker(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::")
+    except OSError:
+        return False
+
+
+def _live_a_while(driver: Driver, place: Place, chance: random.Random, pace: int) -> None:
     """Let the driver log a few windows more, then a moment; sometimes not even start."""
     windows = chance.choice((0, 1, 2, 3, 4, 5, 6, 7))
-    target = _logged(place) + windows * VALUES
+    target = _logged(place) + windows * VALUES * pace
     if windows:
         driver.reach(lambda: _logged(place) >= target)
         time.sleep(chance.uniform(0, 0.1))
@@ -122,18 +162,20 @@ def _compared(
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--kills", type=int, default=200)
+    options.add_argument("--executor", choices=PACES, default="inline")
     options.add_argument("--seed", type=int, default=random.randrange(10**6))
     given = options.parse_args()
     print(f"seed {given.seed}", flush=True)
     zygote = Zygote()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            tally, _ = crash(zygote, Path(folder), kills=given.kills, seed=given.seed)
+            facts = {"kills": given.kills, "seed": given.seed, "executor": given.executor}
+            tally, _ = crash(zygote, Path(folder), **facts)
     finally:
         zygote.close()
     print(tally)
     bad = tally.lost or tally.duplicated or tally.different or tally.kills < given.kills
-    return int(bool(bad) or tally.redone > tally.kills * INTERVAL)
+    return int(bool(bad) or tally.redone > tally.at_most)
 
 
 if __name__ == "__main__":

@@ -160,10 +160,12 @@ class Place:
         )["pid"]
         return Driver(self.zygote, pid, out)
 
-    def sweep(self, *more: str, name: str = "small", **options: Any) -> Driver:
-        """Start the sweep without Ray, and without MLflow unless this place has it."""
+    def sweep(
+        self, *more: str, name: str = "small", executor: str = "inline", **options: Any
+    ) -> Driver:
+        """Start the sweep, without Ray where not asked for and MLflow where this place has none."""
         quiet = () if self.mlflow else ("--no-mlflow",)
-        return self.start("sweep", f"{name}.yaml", "--executor", "inline", *quiet, *more, **options)
+        return self.start("sweep", f"{name}.yaml", "--executor", executor, *quiet, *more, **options)
 
     def finish(self, *more: str, **options: Any) -> Driver:
         """Run the sweep to its end, which is a good one."""
