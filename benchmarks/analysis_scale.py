@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -107,6 +108,38 @@ def dashboard(lab: Lab) -> None:
     server.shutdown()
 
 
+def growing(root: Path, runs: int = 1000) -> None:
+    """A sweep of a thousand trials whose second half ends while somebody looks at it."""
+    lab = make_lab(root / "growing", runs)
+    names = sorted(path.name for path in (lab.root / "runs").iterdir())
+    later, aside = names[len(names) // 2 :], root / "later"
+    aside.mkdir()
+    for name in later:
+        shutil.move(lab.run(name).path, aside / name)
+    server = DashboardServer(lab, "127.0.0.1", 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    ended = "document.querySelector('#progress')?.getAttribute('aria-label')"
+    with browser() as page:
+
+        def opened() -> None:
+            page.open(f"{server.url}#sweep=scale")
+            page.wait(NUMBERS, 60)
+
+        def grows() -> None:
+            for name in later:
+                shutil.move(aside / name, lab.run(name).path)
+                time.sleep(20 / len(later))
+
+        def follows() -> None:
+            page.wait(f"{ended}?.startsWith('{len(names)} of')", 60)
+
+        print(f"a sweep of {len(names)} runs, {len(later)} of them still to come")
+        timed("dashboard: numbers in the map", opened)
+        timed(f"{len(later)} runs end within 20 s", grows)
+        timed("dashboard: after the last one, until it is shown", follows)
+    server.shutdown()
+
+
 def main() -> None:
     """Make the lab where there is none, then measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -123,6 +156,7 @@ def main() -> None:
             print("no Chromium: the dashboard is not measured")
         else:
             dashboard(lab)
+            growing(Path(folder))
 
 
 if __name__ == "__main__":
