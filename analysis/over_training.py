@@ -55,8 +55,12 @@ def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
 
 
 def variants(frame: pd.DataFrame, metric: str) -> list[str]:
-    """The columns of a metric: itself, or one for every evaluation that measured it."""
-    return [c for c in metric_columns(frame) if c.split(" ")[0] == metric and ":" not in c]
+    """The columns of a metric: itself, or one for every evaluation of it that the sweep planned.
+
+    Runs may be shared with a sweep that has measured them in further ways.
+    """
+    found = [c for c in metric_columns(frame) if c.split(" ")[0] == metric and ":" not in c]
+    return [c for c in found if c in frame.attrs.get("planned", ())] or found
 
 
 def draw_over_training(found: Curves, ax: Axes, *, title: str = "", legend: bool = True) -> None:

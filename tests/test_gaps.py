@@ -122,7 +122,7 @@ def test_different_evaluations_are_never_paired(tmp_path: Path) -> None:
     assert run_gaps(lab, a, b) == {}
 
 
-def test_the_largest_shared_evaluation_is_taken_unless_one_is_named(tmp_path: Path) -> None:
+def test_the_planned_evaluation_is_taken_else_the_largest_shared_one(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     for images, gap in ((8, 0.1), (16, 0.2)):
         spec, ones = HeldoutSpec(images=images, levels=2), np.ones((images, 2))
@@ -130,8 +130,10 @@ def test_the_largest_shared_evaluation_is_taken_unless_one_is_named(tmp_path: Pa
         evaluated(lab, tiny_spec(None), spec, dense=ones, level=ones)
     assert run_gaps(lab, TRIAL, BASELINE)["gap/heldout"].mean == pytest.approx(0.2)
     named = signature(HeldoutSpec(images=8, levels=2))
-    gaps = run_gaps(lab, TRIAL, BASELINE, evaluation=named)
+    gaps = run_gaps(lab, TRIAL, BASELINE, planned=[named])
     assert gaps["gap/heldout"].mean == pytest.approx(0.1)
+    gaps = run_gaps(lab, TRIAL, BASELINE, planned=["another"])
+    assert gaps["gap/heldout"].mean == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(

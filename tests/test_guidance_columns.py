@@ -18,7 +18,7 @@ from tread_lab.spec.evaluation import decode_evaluations
 SG = {"weight": 1.5, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
 
 
-def columns(root: Path, *guidances: Any) -> dict[str, float]:
+def columns(root: Path, *guidances: Any, unplanned: Any = ()) -> dict[str, float]:
     """A finished run, measured once per guidance; values are their numbers."""
     lab, spec = Lab(root), tiny_spec(None)
     items = [
@@ -39,7 +39,7 @@ def columns(root: Path, *guidances: Any) -> dict[str, float]:
     plan |= {"evaluate": encode(evaluations), "trials": [{**trial, "spec": encode(spec)}]}
     write_json(lab.sweep("g").plan_path, plan)
     run = lab.run_of(spec)
-    for number, evaluation in enumerate(evaluations):
+    for number, evaluation in enumerate((*evaluations, *decode_evaluations(unplanned))):
         facts = {names.SAMPLE_FLOPS: 1e9 * (number + 1)}
         run.evaluation(evaluation).write(evaluation, {FD: float(number)}, **facts)
     run.finish("completed", step=400, metrics={})
@@ -74,6 +74,24 @@ def test_what_does_not_differ_is_not_said(
 ) -> None:
     found = [name for name in columns(tmp_path, one, other) if name.startswith(FD)]
     assert found == [f"{FD} {suffix}".rstrip() for suffix in suffixes]
+
+
+def test_what_another_sweep_has_measured_renames_nothing(tmp_path: Path) -> None:
+    other = {"samples": {"metrics": [], "count": 64, "sampler": {"guidance": 2}}}
+    alone, beside = columns(tmp_path / "a", 1, 2), columns(tmp_path / "b", 1, 2, unplanned=[other])
+    assert alone.items() <= beside.items()
+    assert beside[f"{names.SAMPLE_FLOPS} count=64 w=2"] == 3e9
+
+
+def test_a_planned_name_gives_way_where_it_would_stand_for_two(tmp_path: Path) -> None:
+    at_once = {"metrics": ["fd"], "count": 1000, "sampler": {"guidance": 2}}
+    planned = [{"weight": w, "interval": [0.3, 5]} for w in (1.5, 2)]
+    found = columns(tmp_path, *planned, unplanned=[{"samples": at_once}])
+    assert [name for name in found if name.startswith(FD)] == [
+        f"{FD} w=1.5 interval=[0.3,5.0]",
+        f"{FD} w=2 interval=[0.3,5.0]",
+        f"{FD} w=2",
+    ]
 
 
 def test_a_single_guidance_keeps_the_plain_name(tmp_path: Path) -> None:

@@ -161,7 +161,8 @@ def _sweep(command: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="KINDS",
-        help="run the failed runs again, e.g. all, or only --retry-failed=oom,hung",
+        help="run all failed runs again, or only --retry-failed=KIND,KIND of exception, oom, died,"
+        " hung, parent; write it last",
     )
     _json(command)
     _execution(command)
@@ -172,7 +173,7 @@ def _train(command: argparse.ArgumentParser) -> None:
     _overrides(command)
     _route(command)
     command.add_argument("--device", help="cpu, cuda, cuda:1, ...")
-    command.add_argument("--threads", type=int, default=1, help="CPU threads (1)")
+    command.add_argument("--threads", type=_positive, default=1, help="CPU threads (1)")
     command.add_argument("--retry-failed", action="store_true", help="try again if it has failed")
     _hang_timeout(command)
 
@@ -181,7 +182,7 @@ def _evaluate(command: argparse.ArgumentParser) -> None:
     command.add_argument("name", help="a sweep or the start of a run's signature")
     command.add_argument("evaluations", nargs="*", help="e.g. fd@5k; those of the plan if absent")
     command.add_argument("--device", help="cpu, cuda, cuda:1, ...")
-    command.add_argument("--threads", type=int, default=1, help="CPU threads (1)")
+    command.add_argument("--threads", type=_positive, default=1, help="CPU threads (1)")
     _json(command)
 
 
@@ -207,7 +208,7 @@ def _execution(command: argparse.ArgumentParser) -> None:
     command.add_argument("--executor", choices=("ray", "inline"), default="ray")
     command.add_argument("--cpus", type=_positive, default=1, help="CPU cores per run (1)")
     command.add_argument(
-        "--gpus", type=float, default=None, help="GPUs per run (1 if there is one)"
+        "--gpus", type=_not_negative, default=None, help="GPUs per run (1 if there is one)"
     )
     command.add_argument("--concurrent", type=_positive, help="most runs at once")
     command.add_argument("--device", help="cpu, cuda, cuda:1, ...")
@@ -217,7 +218,7 @@ def _execution(command: argparse.ArgumentParser) -> None:
 def _hang_timeout(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--hang-timeout",
-        type=float,
+        type=_not_negative,
         metavar="SECONDS",
         help="end and retry a run that makes no progress for so long; 0 never"
         ", ten times that before its first step (50 of its own steps, at least 10 minutes)",
@@ -237,6 +238,13 @@ def _overrides(command: argparse.ArgumentParser) -> None:
 
 def _json(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="for scripts: JSON on stdout")
+
+
+def _not_negative(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no number from 0 on")
+    return value
 
 
 def _positive(text: str) -> int:

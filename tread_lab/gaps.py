@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -142,7 +142,7 @@ def route_gap(losses: Losses) -> dict[str, PairedGap]:
 
 
 def run_gaps(
-    lab: Lab, trial_run: str, baseline_run: str, *, evaluation: str | None = None
+    lab: Lab, trial_run: str, baseline_run: str, *, planned: Collection[str] = ()
 ) -> dict[str, PairedGap]:
     """The gaps of one run to another from their recorded losses.
 
@@ -150,16 +150,15 @@ def run_gaps(
 
     Args:
         trial_run, baseline_run: signatures of the two runs.
-        evaluation: signature of the evaluation; else the largest that both runs have.
+        planned: signatures of evaluations; the largest of them that both runs have is taken, else
+            the largest of all.
 
     Raises:
         UserError: damaged losses, or the same evaluation was taken on other images or levels.
     """
     trial, baseline = (losses_paths(lab.run(name)) for name in (trial_run, baseline_run))
-    if evaluation is not None:
-        trial = {name: path for name, path in trial.items() if name == evaluation}
     try:
-        return recorded_gaps(trial, baseline)
+        return recorded_gaps(trial, baseline, planned)
     except UserError as error:
         raise UserError(f"runs {trial_run} and {baseline_run} cannot be paired: {error}") from None
 
@@ -170,9 +169,15 @@ def losses_paths(run: RunFolder) -> dict[str, Path]:
     return {name: path for name, path in found.items() if path.exists()}
 
 
-def recorded_gaps(trial: dict[str, Path], baseline: dict[str, Path]) -> dict[str, PairedGap]:
-    """`run_gaps` of two sets of losses; only those of one evaluation signature are ever paired."""
+def recorded_gaps(
+    trial: dict[str, Path], baseline: dict[str, Path], planned: Collection[str] = ()
+) -> dict[str, PairedGap]:
+    """`run_gaps` of two sets of losses; only those of one evaluation signature are ever paired.
+
+    `planned` evaluations come first, so that what another sweep measures changes no gap.
+    """
     candidates = {name: path for name, path in trial.items() if name in baseline} or trial
+    candidates = {n: path for n, path in candidates.items() if n in planned} or candidates
     if not candidates:
         return {}
     best = next(iter(candidates))

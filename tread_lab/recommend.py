@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -104,17 +105,23 @@ def _best(lab: Lab, frame: pd.DataFrame, table: Table, metric: str) -> tuple[Bes
         return best_over_seeds(table.values_SK), "seeds"
     if metric != names.GAP_HELDOUT:
         raise UserError(f"one seed does not say how {metric} spreads; add seeds to the sweep")
-    gaps = [_image_gaps(lab, frame, run) for run in table.runs_K]
-    return best_over_images(np.stack(gaps)), "images"
+    return best_over_images(_image_gaps(lab, frame, table.runs_K)), "images"
 
 
-def _image_gaps(lab: Lab, frame: pd.DataFrame, run: str) -> Array:
-    """[M]: a run's dense loss less its baseline's, image by image."""
-    baseline = str(frame.loc[frame["run"] == run, "baseline"].iloc[0])
-    ours, theirs = (losses_paths(lab.run(name)) for name in (run, baseline))
-    shared = next(name for name in ours if name in theirs)
-    a, b = (Losses.read(paths[shared]).dense for paths in (ours, theirs))
-    return np.asarray((a - b).mean(axis=1))
+def _image_gaps(lab: Lab, frame: pd.DataFrame, runs_K: Sequence[str]) -> Array:
+    """[K, M]: dense losses less those of the baseline, image by image, all of one evaluation."""
+    baselines = frame.drop_duplicates("run").set_index("run")["baseline"]
+    ours, theirs = (
+        [losses_paths(lab.run(str(run))) for run in runs]
+        for runs in (runs_K, [baselines[run] for run in runs_K])
+    )
+    common = set.intersection(*(set(paths) for paths in (*ours, *theirs)))
+    if not common:
+        raise UserError("no held-out evaluation is common to all cells; `tread-lab evaluate` one")
+    first = min(common)
+    a, b = ([Losses.read(paths[first]).dense.mean(1) for paths in side] for side in (ours, theirs))
+    gaps: Array = np.asarray(a) - np.asarray(b)
+    return gaps
 
 
 def _evidence(
@@ -146,7 +153,7 @@ def _gap(lab: Lab, frame: pd.DataFrame, table: Table, chosen: int) -> PairedGap:
     """The chosen placement against its baseline, over seeds, else over images."""
     if len(table.values_SK) > 1:
         return gap_over_seeds([float(v) for v in table.sign * table.values_SK[:, chosen]])
-    gap_M = _image_gaps(lab, frame, table.runs_K[chosen])
+    gap_M = _image_gaps(lab, frame, table.runs_K)[chosen]
     return gap_over_images(gap_M[:, None], np.zeros((len(gap_M), 1)))
 
 

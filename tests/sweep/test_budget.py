@@ -137,3 +137,24 @@ def test_a_run_in_progress_ends_with_a_checkpoint_when_the_hours_are_over(
     assert first.result() is None and first.state() == "interrupted"
     assert list(first.checkpoints.glob("*7*")) and feed.exhausted
     assert len(list((lab.root / "runs").iterdir())) == 1
+
+
+def test_hours_that_end_while_the_last_run_is_under_way_leave_something_undone(
+    lab: Lab, tiny: Tiny
+) -> None:
+    plan = planned(tiny, budget={"hours": 1})
+    watch = Stopwatch(lab.sweep("budgeted").spent_path)
+    tasks = plan.open_tasks(lab)[:1]
+    feed = BudgetedFeed(ListFeed(tasks), open_budget(lab, plan, lambda task: None), watch)
+    task = feed.next()
+    assert task is not None and feed.feed.finished and not feed.exhausted
+    watch.before = 3601.0
+    assert feed.stop and feed.exhausted and feed.left.startswith("1 run left")
+
+
+def test_a_trial_that_failed_before_its_first_entry_has_been_started(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny, budget={"trials": 2})
+    folder = lab.run_of(plan.trials[1].spec)
+    folder.create(plan.trials[1].spec)
+    folder.attempts.close(folder.attempts.open(), "exception")
+    assert open_budget(lab, plan, lambda task: None).before.trials == 1

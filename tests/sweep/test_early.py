@@ -105,6 +105,7 @@ def test_a_sweep_that_needs_all_of_it_takes_it_up(lab: Lab, tiny: Tiny) -> None:
 @pytest.mark.parametrize("kind", ["asha", "median"])
 def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, tiny: Tiny, kind: str) -> None:
     from tread_lab.sweep.ray_judge import Judge, Past
+    from tread_lab.sweep.ray_trouble import Trouble
 
     plan = planned(tiny, stop_early={"kind": kind, "grace": 10, "reduction": 2})
     early = Early.of(plan, lab)
@@ -113,7 +114,7 @@ def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, tiny: Tiny, kin
     for number, task in enumerate(plan.tasks[1:6]):
         Pretender(lab).finish(task)
         logged(lab, lab.run_of(task.spec).name, 0.1 * number)
-    judge, new = Judge(early), Past("new")
+    judge, new = Judge(early, Trouble()), Past("new")
     judge.on_trial_add(None, new)
     run = plan.trials[-1].run
     assert judge.on_trial_result(None, new, {"run": run}) == "CONTINUE"

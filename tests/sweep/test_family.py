@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,11 +22,12 @@ from tread_lab.records.layout import Lab, RunFolder
 from tread_lab.records.parents import with_parents
 from tread_lab.spec import RunSpec, UserError, decode, encode, signature
 from tread_lab.spec.sweep import Experiment, SweepSpec
+from tread_lab.sweep.attempt import Place
 from tread_lab.sweep.execute import InlineExecutor
 from tread_lab.sweep.family import with_ancestors
 from tread_lab.sweep.feed import ListFeed
 from tread_lab.sweep.plan import Plan, load_plan, make_plan, store_plan
-from tread_lab.sweep.trial import Report, Task, run_trial
+from tread_lab.sweep.trial import DEFERRED, Report, Task, run_trial
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunSpec]
@@ -200,3 +202,32 @@ def test_a_parent_may_be_named_by_the_start_of_its_signature(lab: Lab, tiny: Tin
     assert with_parents({"init_from": name[:6]}, lab)["init_from"] == {"run": encode(parent)}
     with pytest.raises(UserError, match="no run 'ffff'"):
         with_parents({"init_from": {"run": "ffff"}}, lab)
+
+
+def test_a_child_waits_with_its_parent_for_a_whole_device(lab: Lab, tiny: Tiny) -> None:
+    parent = tiny(steps=6)
+    folder = lab.run_of(parent)
+    folder.create(parent)
+    folder.attempts.close(folder.attempts.open(), "oom")
+    child = Task(child_of(parent, seed=3))
+    reports = list(run_trial(lab, child, CPU, Place(whole=False)))
+    assert [report.phase for report in reports] == [DEFERRED]
+    assert reports[0].run == signature(child.spec)
+    assert [r.phase for r in run_trial(lab, child, CPU, Place(whole=True))][-1] == "completed"
+
+
+def test_a_parent_whose_last_weights_are_damaged_is_trained_again(lab: Lab, tiny: Tiny) -> None:
+    parent = tiny(steps=6, execution={"checkpoint_every": 2})
+    calm, child = Lab(lab.root / "calm"), Task(child_of(parent, seed=3))
+    for place in (calm, lab):
+        InlineExecutor(device="cpu").run(place, [Task(parent)], lambda report: None)
+    last, *_ = checkpoint.list_checkpoints(lab.run_of(parent).checkpoints)
+    last.write_bytes(last.read_bytes()[:-50])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it says which file is damaged
+        for place in (calm, lab):
+            InlineExecutor(device="cpu").run(place, [child], lambda report: None)
+    assert lab.run_of(child.spec).state() == lab.run_of(parent).state() == "completed"
+    for spec in (parent, child.spec):
+        mine, theirs = (weights(place.run_of(spec), "model") for place in (lab, calm))
+        assert all(torch.equal(mine[name], theirs[name]) for name in theirs)

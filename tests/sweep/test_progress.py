@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
+import torch
 
 from tread_lab.engine.calibrate import Speed
 from tread_lab.records.layout import Lab
@@ -15,7 +17,7 @@ from tread_lab.spec.evaluation import HeldoutSpec
 from tread_lab.spec.signature import signature
 from tread_lab.sweep.estimate import Forecast, kind_of
 from tread_lab.sweep.execute import InlineExecutor
-from tread_lab.sweep.trial import Report, Task
+from tread_lab.sweep.trial import Report, Task, run_trial
 
 Tiny = Callable[..., RunSpec]
 HELDOUT = decode(HeldoutSpec, {"images": 32, "levels": 4})
@@ -103,3 +105,17 @@ def test_the_longest_run_under_way_is_waited_for(
     board.note(report(long, "train", 0))
     board.note(report(short, "completed", 10))
     assert board.left() == live.duration(1000 * 30 / 35)
+
+
+def test_a_run_that_goes_on_from_before_its_last_entry_has_not_lost_what_is_done(
+    lab: Lab, tiny: Tiny
+) -> None:
+    task = Task(tiny(steps=20))
+    with closing(run_trial(lab, task, torch.device("cpu"))) as steps:  # type: ignore[type-var]
+        while next(steps).step < 15:
+            pass
+    board = Board([task], [task], Forecast(lab))
+    board.note(report(task, "train", 11))
+    assert board.fraction() == 0
+    board.note(report(task, "train", 20))
+    assert board.fraction() == pytest.approx(1)

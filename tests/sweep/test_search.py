@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import optuna
@@ -12,9 +13,11 @@ from optuna.trial import TrialState
 
 from tests.pretender import Pretender
 from tread_lab.frames import trials_frame
-from tread_lab.records import asked
+from tread_lab.records import asked, stopped
 from tread_lab.records.layout import Lab
+from tread_lab.records.stopped import Stopped
 from tread_lab.spec import RunSpec, UserError, decode, encode
+from tread_lab.spec.early import StopEarlySpec
 from tread_lab.spec.search import SearchSpec
 from tread_lab.spec.search_space import Space
 from tread_lab.spec.sweep import Experiment, SweepSpec
@@ -26,14 +29,14 @@ from tread_lab.sweep.search_feed import SearchFeed
 CELLS = [{"start": i, "end": j} for i in range(8) for j in range(i, 8)]
 
 
-def planned(tiny: Callable[..., RunSpec], **search: Any) -> Plan:
+def planned(tiny: Callable[..., RunSpec], *, evaluate: Any = None, **search: Any) -> Plan:
     tree = {
         "experiment": "tiny",
         "axes": {"route": {"start": "0..7", "end": "0..7"}},
         "where": "start <= end",
         "seeds": [0, 1],
         "search": {"trials": 6, "startup": 3, "objectives": ["heldout/loss"], **search},
-        "evaluate": [{"heldout_loss": {"images": 8, "levels": 2}}],
+        "evaluate": evaluate or [{"heldout_loss": {"images": 8, "levels": 2}}],
     }
     run = encode(tiny(model={"depth": 8, "width": 16, "heads": 2}))
     return make_plan("searched", decode(SweepSpec, tree), Experiment(name="tiny", run=run))
@@ -75,6 +78,56 @@ def test_it_finds_the_best_cell_in_less_than_half_the_space(sampler: str) -> Non
         if loss == 0:
             return
     pytest.fail(f"best not found: {[entry.values for entry in known]}")
+
+
+FD = {"samples": {"metrics": ["fd"], "count": 1000}}
+TWICE = [{"samples": {**FD["samples"], "sampler": {"guidance": w}}} for w in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("objective", "evaluate", "said"),
+    [
+        ("heldout/los", None, r"no evaluation measures 'heldout/los', did you mean 'heldout/loss'"),
+        ("gap/heldout", [FD], r"no evaluation measures 'gap/heldout'.*cost/train_flops"),
+        ("fd@5k", [FD], r"no evaluation measures 'fd@5k'.*fd\[fashion16-v1\]@1k"),
+        ("fd@1k", TWICE, r"2 evaluations measure fd\[fashion16-v1\]@1k"),
+    ],
+)
+def test_an_objective_that_nothing_measures_is_refused_before_anything_runs(
+    objective: str, evaluate: Any, said: str, tiny: Callable[..., RunSpec]
+) -> None:
+    with pytest.raises(UserError, match=rf"^search\.objectives: {said}"):
+        planned(tiny, objectives=[objective], evaluate=evaluate)
+
+
+def test_an_objective_may_be_written_as_in_the_list_of_evaluations(
+    tiny: Callable[..., RunSpec],
+) -> None:
+    plan = planned(tiny, objectives=["fd@1k", "cost/train_flops"], evaluate=[FD])
+    assert plan.search is not None
+    assert plan.search.objectives == ("fd[fashion16-v1]@1k", "cost/train_flops")
+
+
+def test_a_trial_stopped_early_is_the_same_while_its_worker_still_holds_it(
+    lab: Lab, tiny: Any
+) -> None:
+    plan = replace(planned(tiny, parallel=1), stop_early=StopEarlySpec(kind="asha"))
+    store_plan(lab.sweep(plan.name), plan)
+    pretender, feed = Pretender(lab), SearchFeed(lab, plan)
+    while not (task := feed.next()).spec.routes:  # type: ignore[union-attr]
+        pretender.finish(task)  # type: ignore[arg-type]
+        feed.ended(task)  # type: ignore[arg-type]
+    other = feed.next()
+    assert task is not None and other is not None
+    for ended in (task, other):
+        folder = lab.run_of(ended.spec)
+        folder.create(ended.spec)
+        stopped.append(lab.sweep(plan.name).stopped_path, Stopped(folder.name, 5, "made up"))
+    with lab.run_of(task.spec).claim():
+        feed.ended(task)
+        feed.ended(other)
+    assert [cell.known.state for cell in feed.cells] == ["bad"]
+    assert [cell.known.state for cell in SearchFeed(lab, plan).cells] == ["bad"]
 
 
 def test_the_same_trials_come_whatever_ends_first(lab: Lab, tiny: Any, tmp_path: Any) -> None:

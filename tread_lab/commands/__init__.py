@@ -16,6 +16,7 @@ from tread_lab.spec.decode import encode
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
 from tread_lab.spec.run import RunSpec
+from tread_lab.spec.signature import signature
 from tread_lab.spec.sweep import Experiment
 from tread_lab.spec.then import run_of
 
@@ -77,40 +78,48 @@ def evaluate(options: Namespace) -> int:
 
     from tread_lab.engine import device as devices
     from tread_lab.engine.evaluate import evaluate as measure
+    from tread_lab.sweep.execute import Mistakes
 
     lab = Lab.at(options.root)
     torch.set_num_threads(options.threads)
     device = devices.pick(options.device)
-    rows = []
+    rows, mistakes = [], Mistakes()
     for folder, specs in _to_measure(lab, options):
         for spec in specs:
-            metrics = measure(folder, spec, device, cache=lab.root / "cache")
-            rows.append({"run": folder.name, "evaluation": spec.kind, **metrics})
-            if not options.json:
-                screen.say(f"{folder.name} {spec.kind}: {screen.metrics_line(metrics)}")
+            with mistakes.kept():
+                metrics = measure(folder, spec, device, cache=lab.root / "cache")
+                rows.append({"run": folder.name, "evaluation": spec.kind, **metrics})
+                if not options.json:
+                    screen.say(f"{folder.name} {spec.kind}: {screen.metrics_line(metrics)}")
     if options.json:
         print(json.dumps(rows))
+    mistakes.settle()
     return 0
 
 
 def _to_measure(lab: Lab, options: Namespace) -> list[tuple[RunFolder, tuple[EvaluationSpec, ...]]]:
     """Runs that have finished training, with the evaluations asked for."""
+    from tread_lab.sweep.outlook import begun_tasks
     from tread_lab.sweep.plan import load_plan
 
     planned: tuple[EvaluationSpec, ...] = ()
+    own: dict[str, tuple[EvaluationSpec, ...]] = {}  # a parent is only trained
     if options.name in lab.sweeps():
         plan = load_plan(lab.sweep(options.name))
-        folders, planned = [lab.run_of(task.spec) for task in plan.tasks], plan.evaluations
+        own = {signature(t.spec): t.evaluations for t in begun_tasks(plan, lab)}
+        folders, planned = [lab.run(name) for name in own], plan.evaluations
     else:
         folders = [lab.known_run(options.name)]
         if not options.evaluations:
             raise UserError(
                 "name what to measure, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`"
             )
-    specs = planned
-    if options.evaluations:
-        specs = decode_evaluations(options.evaluations, _sampler(folders[0], planned))
-    trained = [(f, specs) for f in folders if f.state() in ("completed", "stopped")]
+    specs = decode_evaluations(options.evaluations, _sampler(folders[0], planned))
+    trained = [
+        (folder, specs if options.evaluations else own[folder.name])
+        for folder in folders
+        if folder.state() in ("completed", "stopped")
+    ]
     if not trained:
         raise UserError(f"{options.name}: no run has finished training")
     return trained

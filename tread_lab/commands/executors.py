@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from typing import Any
 
+from tread_lab.spec.errors import UserError
+
 
 def executor(options: Namespace, early: Any = None) -> Any:
-    """The executor that the options name, with their limits."""
+    """The executor that the options name, with their limits.
+
+    Raises:
+        UserError: a run is to have more of this machine than there is.
+    """
     from tread_lab.sweep.execute import InlineExecutor
 
     if options.executor == "inline":
         return InlineExecutor(
             device=options.device, threads=options.cpus, hang_timeout=options.hang_timeout
         )
+    if "RAY_ADDRESS" not in os.environ:
+        _check_share(options)
     from tread_lab.sweep.ray_executor import RayExecutor
 
     return RayExecutor(
@@ -24,6 +33,15 @@ def executor(options: Namespace, early: Any = None) -> Any:
         hang_timeout=options.hang_timeout,
         early=early,
     )
+
+
+def _check_share(options: Namespace) -> None:
+    import torch
+
+    have = {"cpus": os.cpu_count() or 1, "gpus": torch.cuda.device_count()}
+    for what, asked in (("cpus", options.cpus), ("gpus", gpus_of(options))):
+        if asked > have[what]:
+            raise UserError(f"--{what}: {asked:g} for a run, and this machine has {have[what]}")
 
 
 def gpus_of(options: Namespace) -> float:
@@ -39,8 +57,6 @@ def gpus_of(options: Namespace) -> float:
 
 def lanes_of(options: Namespace) -> int:
     """How many runs go at once on this machine."""
-    import os
-
     if options.executor == "inline":
         return 1
     import torch

@@ -86,7 +86,7 @@ def _retry_failed(options: Namespace, lab: Lab, plan: Any) -> None:
 def _drive(options: Namespace, lab: Lab, plan: Any, outlook: Any, *, redraw: bool = False) -> int:
     from tread_lab.sweep.early import Early
     from tread_lab.sweep.execute import Interrupted
-    from tread_lab.sweep.outlook import coming_tasks
+    from tread_lab.sweep.outlook import begun_tasks, coming_tasks
     from tread_lab.sweep.plan import store_plan
     from tread_lab.sweep.preflight import preflight
     from tread_lab.sweep.unmixed import check_unmixed, mixed
@@ -96,7 +96,7 @@ def _drive(options: Namespace, lab: Lab, plan: Any, outlook: Any, *, redraw: boo
     folder, todo = lab.sweep(plan.name), coming_tasks(plan, lab)
     preflight(todo, options.device, packed=packed(options))
     if not options.allow_mixed:
-        check_unmixed(mixed(lab, plan.tasks, todo))
+        check_unmixed(mixed(lab, begun_tasks(plan, lab), todo))
     with folder.claim():
         store_plan(folder, plan)
         mistake = None

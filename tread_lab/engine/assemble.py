@@ -80,7 +80,7 @@ def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
     if step is not None:
         return load_step(folder.checkpoints, step)
     found, ended = load_latest(folder.checkpoints), int((folder.result() or {}).get("step", 0))
-    if list_checkpoints(folder.checkpoints) and (found.step if found else 0) < ended:
+    if has_lost_its_end(folder, found):
         remedy = "`tread-lab sweep` or `tread-lab train` makes it again"
         raise DamagedCheckpoint(
             f"no usable checkpoint of step {ended} in {folder.checkpoints}: damaged; {remedy}"
@@ -88,6 +88,16 @@ def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
     if found is None:
         raise UserError(f"run {folder.name} has no usable checkpoint in {folder.checkpoints}")
     return found
+
+
+def has_lost_its_end(folder: RunFolder, last: Checkpoint | None) -> bool:
+    """Whether the weights that a finished run ended with are damaged, so that it must train again.
+
+    Args:
+        last: its newest undamaged checkpoint.
+    """
+    ended = int((folder.result() or {}).get("step", 0))
+    return bool(list_checkpoints(folder.checkpoints)) and (last.step if last else 0) < ended
 
 
 def data_of(spec: RunSpec, split: str) -> Samples:

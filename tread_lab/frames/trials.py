@@ -134,11 +134,12 @@ def _row(
 def _gaps(plan: dict[str, Any], records: dict[str, Record]) -> dict[tuple[str, str | None], _Gaps]:
     """(run, baseline) -> their gaps; in order of baselines, so that each of them is read once."""
     pairs = {(trial["run"], trial["baseline"]) for trial in plan["trials"]}
+    planned = {signature(spec) for spec in plan.get("evaluate") or ()}
     found = {}
     for run, baseline in sorted(pairs, key=lambda pair: (pair[1] or "", pair[0])):
         other = records[baseline].losses if baseline else {}
         try:
-            gaps = recorded_gaps(records[run].losses, other)
+            gaps = recorded_gaps(records[run].losses, other, planned)
         except UserError as error:
             found[run, baseline] = _Gaps({}, str(error))
             continue
@@ -154,7 +155,7 @@ def _metric_names(plan: dict[str, Any], records: dict[str, Record]) -> dict[tupl
     """(evaluation signature, metric) -> column.
 
     One metric of several evaluations is told apart by what differs in their specs: `fd@1k w=2`.
-    A single planned one keeps the plain name beside those that another sweep asked for.
+    The planned ones are named as if they were alone, whatever another sweep has measured too.
     """
     planned = {signature(spec) for spec in plan.get("evaluate") or ()}
     specs: dict[str, dict[str, Any]] = {}
@@ -166,12 +167,12 @@ def _metric_names(plan: dict[str, Any], records: dict[str, Record]) -> dict[tupl
             for metric in numbers(tree):
                 if sig not in (known := sources.setdefault(metric, [])):
                     known.append(sig)
-    names = {}
+    names: dict[tuple[str, str], str] = {}
     for metric, sigs in sources.items():
-        suffix = differences({sig: specs[sig] for sig in sigs})
-        plain = [sig for sig in sigs if sig in planned]
-        for sig in sigs:
-            names[sig, metric] = metric if plain == [sig] else metric + suffix[sig]
+        full = differences({sig: specs[sig] for sig in sigs})
+        short = full | differences({sig: specs[sig] for sig in sigs if sig in planned})
+        suffix = short if len(set(short.values())) == len(short) else full
+        names |= {(sig, metric): metric + suffix[sig] for sig in sigs}
     return names
 
 

@@ -264,6 +264,11 @@ class SweepFolder:
         return exclusive(self.path / ".claim", f"sweep {self.name}")
 
     @property
+    def driven(self) -> bool:
+        """Whether a driver is at work on it."""
+        return is_held(self.path / ".claim")
+
+    @property
     def earlier_plans(self) -> list[Path]:
         """The plans that were extended, the first one first."""
         return sorted(self.path.glob("plans/[0-9]*.json"))

@@ -17,7 +17,7 @@ from tread_lab.spec.signature import signature
 from tread_lab.sweep.estimate import Forecast
 from tread_lab.sweep.executed import done_share
 from tread_lab.sweep.plan import Plan
-from tread_lab.sweep.trial import Report, Task
+from tread_lab.sweep.trial import UNDER_WAY, Report, Task
 
 Watch = Callable[[Report], None]
 _PRIOR_SECONDS = 30.0  # of work that a prediction weighs as much as
@@ -76,7 +76,10 @@ class Board:
             say(f"{self.label(run)}: a step overflowed in fp16 and was skipped")
         self._reports[run] = report
         self._done[run] = self._done_by(report)
-        self._before.setdefault(run, 0.0 if _ended(report) else self._done[run])
+        before = self._before.setdefault(run, 0.0 if _ended(report) else self._done[run])
+        if self._done[run] < before:  # it goes on from a checkpoint before its last entry
+            self._before[run] = self._done[run]
+            self._total += before - self._done[run]
 
     def label(self, run: str) -> str:
         """The run as people call it."""
@@ -166,7 +169,7 @@ def _lines(board: Board) -> Iterator[Watch]:
 
 
 def _ended(report: Report) -> bool:
-    return report.phase not in ("train", "evaluate")
+    return report.phase not in UNDER_WAY
 
 
 def _end_line(board: Board, report: Report) -> str:

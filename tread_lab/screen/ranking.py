@@ -24,6 +24,9 @@ _WIDE = 6  # a table with more columns of results is turned on its side
 def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
     """The sweep's trials, best first, each with its gap to the baseline and the interval."""
     frame = trials_frame(lab, name)
+    if frame.empty:
+        say(f"no run of {name} has begun")
+        return frame
     if as_json:
         print(frame.to_json(orient="records", indent=1))
         return frame
@@ -33,7 +36,10 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
     if len(shown) > _WIDE >= frame["run"].nunique():
         out.print(_by_setting(frame, shown))
         return frame
-    ordered = frame.sort_values(shown[0], na_position="last", kind="stable") if shown else frame
+    ordered = frame
+    if shown:
+        lower = names.lower_is_better(shown[0])
+        ordered = frame.sort_values(shown[0], ascending=lower, na_position="last", kind="stable")
     axes = further_axes(frame.attrs["axes"])
     axes += ["model"] if frame["model"].nunique() > 1 and "model" not in axes else []
     table = Table("route", "rate", *axes, "seed", *map(escape, shown), "state", box=None)

@@ -58,12 +58,12 @@ def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
 
 def watch_sweep(lab: Lab, name: str) -> None:
     """The same until every run has ended: a live table, or a line at every change in a log."""
-    runs = planned_runs(lab.sweep(name))
     if not out.is_terminal:
-        _until_ended(lab, name, runs, _changes(name))
+        said = _changes(name)
+        _until_ended(lab, name, lambda runs, states: said(states))
         return
     with Live(console=out, refresh_per_second=4) as live:
-        _until_ended(lab, name, runs, lambda states: live.update(_page(lab, name, runs, states)))
+        _until_ended(lab, name, lambda runs, states: live.update(_page(lab, name, runs, states)))
 
 
 def _counted(lab: Lab, name: str, runs: Mapping[str, Tree]) -> Counter[str]:
@@ -71,12 +71,14 @@ def _counted(lab: Lab, name: str, runs: Mapping[str, Tree]) -> Counter[str]:
 
 
 def _until_ended(
-    lab: Lab, name: str, runs: Mapping[str, Tree], show: Callable[[Counter[str]], None]
+    lab: Lab, name: str, show: Callable[[Mapping[str, Tree], Counter[str]], None]
 ) -> None:
+    folder = lab.sweep(name)
     while True:
+        runs = planned_runs(folder)  # of a search, further ones are asked for as it goes
         states = _counted(lab, name, runs)
-        show(states)
-        if all(state in TERMINAL for state in states):
+        show(runs, states)
+        if all(state in TERMINAL for state in states) and not folder.driven:
             return
         time.sleep(_EVERY)
 

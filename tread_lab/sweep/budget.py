@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tread_lab.engine.cost import cost
@@ -42,8 +42,13 @@ def spent(lab: Lab, name: str, tasks: Sequence[Task], trials: frozenset[str]) ->
     """Read what has been spent on `tasks`, of which `trials` are no baselines."""
     done = {signature(task.spec): done_share(lab, task) for task in tasks}
     flops = sum(cost(task.spec).train_flops * done[signature(task.spec)] for task in tasks)
-    started = sum(done[run] > 0 for run in trials & done.keys())
+    started = sum(_started(lab, run, done) for run in trials & done.keys())
     return Spent(flops, seconds_spent(lab.sweep(name).spent_path) / 3600, started)
+
+
+def _started(lab: Lab, run: str, done: Mapping[str, float]) -> bool:
+    """Whether a run has begun; one that ended before its first log entry has only attempts."""
+    return done[run] > 0 or bool(lab.run(run).attempts.read())
 
 
 class Budget:
@@ -83,7 +88,8 @@ class Budget:
         """FLOPs still to execute, and trials not yet started."""
         done = {signature(task.spec): done_share(self.lab, task) for task in tasks}
         left = sum(cost(t.spec).train_flops * (1 - done[signature(t.spec)]) for t in tasks)
-        return left, sum(done[run] == 0 for run in self.trials & done.keys())
+        mine = self.trials & done.keys()
+        return left, sum(not _started(self.lab, run, done) for run in mine)
 
     def split(self, todo: Sequence[Task], lanes: int) -> tuple[list[Task], list[Task]]:
         """What fits of an ordered list on so many lanes, and what does not."""
@@ -107,6 +113,10 @@ class BudgetedFeed:
         return self.closed or self.feed.finished
 
     @property
+    def over(self) -> bool:
+        return self.feed.over
+
+    @property
     def exhausted(self) -> bool:
         """Whether something was left undone because it does not fit."""
         return self.closed or self.feed.full
@@ -116,7 +126,7 @@ class BudgetedFeed:
         self.watch.note()
         limit = self.budget.spec.hours
         over = limit is not None and self.watch.seconds > limit * 3600
-        self.closed = self.closed or (over and not self.feed.finished)
+        self.closed = self.closed or (over and not self.feed.over)
         return over or self.feed.stop
 
     def next(self) -> Task | None:

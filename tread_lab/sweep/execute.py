@@ -17,7 +17,7 @@ from tread_lab.spec.errors import Unavailable, UserError
 from tread_lab.spec.signature import signature
 from tread_lab.sweep.attempt import Place
 from tread_lab.sweep.feed import Feed, as_feed
-from tread_lab.sweep.trial import Report, Task, run_trial
+from tread_lab.sweep.trial import UNDER_WAY, Report, Task, run_trial
 
 Watch = Callable[[Report], None]
 _MOST_ATTEMPTS = 50  # of one task in one session; the policy ends a run long before
@@ -76,7 +76,7 @@ class InlineExecutor:
                 with closing(run_trial(lab, task, device, self.place)) as reports:  # type: ignore[type-var]
                     for report in reports:
                         watch(report)
-                        if stopping():
+                        if report.phase in UNDER_WAY and stopping():
                             raise Interrupted
                 return
             except (UserError, Interrupted):

@@ -22,6 +22,11 @@ class Feed(Protocol):
     def finished(self) -> bool: ...
 
     @property
+    def over(self) -> bool:
+        """Whether nothing will come any more, and all that was handed out has ended."""
+        ...
+
+    @property
     def stop(self) -> bool: ...
 
     @property
@@ -65,6 +70,10 @@ class ListFeed:
     @property
     def finished(self) -> bool:
         return not self._waiting
+
+    @property
+    def over(self) -> bool:
+        return not self._open
 
     @property
     def left(self) -> str:

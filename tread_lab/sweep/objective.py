@@ -3,29 +3,80 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 
 from tread_lab.gaps import run_gaps
+from tread_lab.metrics.feature_space import extractor_for
+from tread_lab.records import names
 from tread_lab.records.layout import Lab
-from tread_lab.records.names import GAP_HELDOUT, HELDOUT_LOSS
 from tread_lab.spec.errors import UserError, suggest
-from tread_lab.spec.evaluation import EvaluationSpec
+from tread_lab.spec.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec
 from tread_lab.spec.expansion import Trial
 from tread_lab.spec.search import SearchSpec
+from tread_lab.spec.signature import signature
 from tread_lab.spec.sweep import SweepSpec
 
+_COSTS = (
+    names.TRAIN_FLOPS,
+    names.FAMILY_FLOPS,
+    names.TRAIN_SECONDS,
+    names.STEP_SECONDS,
+    names.IMAGES_PER_S,
+    names.PEAK_MEMORY,
+)
+_OF_LOSSES = (
+    names.HELDOUT_LOSS,
+    names.HELDOUT_ROUTED,
+    names.GAP_TRAIN,
+    names.GAP_HELDOUT,
+    names.GAP_ROUTE,
+)
 
-def objectives_of(search: SearchSpec, sweep: SweepSpec) -> tuple[str, ...]:
-    """The objectives of a search, written out.
+
+def objectives_of(
+    search: SearchSpec,
+    sweep: SweepSpec,
+    evaluations: Sequence[EvaluationSpec],
+    sources: Collection[str],
+) -> tuple[str, ...]:
+    """The objectives of a search, written out as tables name them: `fd@1k` is short for one.
+
+    Args:
+        evaluations: of every run.
+        sources: data that the runs are trained on.
 
     Raises:
-        UserError: a gap in a sweep that has no baseline.
+        UserError: a gap in a sweep that has no baseline; what no evaluation measures, or several.
     """
-    default = HELDOUT_LOSS if sweep.baseline is None else GAP_HELDOUT
-    found = search.objectives or (default,)
-    if sweep.baseline is None and any(name.startswith("gap/") for name in found):
+    default = names.HELDOUT_LOSS if sweep.baseline is None else names.GAP_HELDOUT
+    asked = search.objectives or (default,)
+    if sweep.baseline is None and any(name.startswith("gap/") for name in asked):
         raise UserError("search.objectives: a gap needs a baseline; use heldout/loss")
+    measured = Counter(full for spec in evaluations for full, _ in _measured(spec, sources))
+    known = Counter(dict.fromkeys(_COSTS, 1)) + measured
+    short = {s: full for spec in evaluations for full, s in _measured(spec, sources)}
+    found = tuple(short.get(name, name) for name in asked)
+    for name in found:
+        if known[name] == 0:
+            told = suggest(name, known) or f"; the sweep measures {', '.join(sorted(known))}"
+            raise UserError(f"search.objectives: no evaluation measures {name!r}{told}")
+        if known[name] > 1:
+            ways = f"{known[name]} evaluations measure {name}"
+            raise UserError(f"search.objectives: {ways}; a search needs one of them: leave one")
     return found
+
+
+def _measured(spec: EvaluationSpec, sources: Collection[str]) -> Iterator[tuple[str, str]]:
+    """The metrics of an evaluation, as tables name them and as sweep files do."""
+    if isinstance(spec, SamplesSpec):
+        for metric in spec.metrics:
+            short = names.sample_metric(metric, "inception", spec.count)
+            for extractor in {extractor_for(metric, source) for source in sources}:
+                yield names.sample_metric(metric, extractor, spec.count), short
+        return
+    for name in _OF_LOSSES if isinstance(spec, HeldoutSpec) else (names.SIMILARITY,):
+        yield name, name
 
 
 def cell_values(
@@ -50,7 +101,8 @@ def _value(lab: Lab, trial: Trial, name: str, evaluations: Sequence[EvaluationSp
     if name.startswith("gap/"):
         if trial.baseline is None:
             return math.nan
-        gap = run_gaps(lab, trial.run, trial.baseline).get(name)
+        planned = [signature(spec) for spec in evaluations]
+        gap = run_gaps(lab, trial.run, trial.baseline, planned=planned).get(name)
         return math.nan if gap is None else gap.mean
     mine = _metric(lab, trial.run, name, evaluations)
     other = 0.0 if trial.baseline is None else _metric(lab, trial.baseline, name, evaluations)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,7 +22,7 @@ from tread_lab.spec.decode import encode
 from tread_lab.spec.early import StopEarlySpec
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import EvaluationSpec, decode_evaluations
-from tread_lab.spec.expansion import Hole, Trial, expand
+from tread_lab.spec.expansion import Expansion, Hole, Trial, expand
 from tread_lab.spec.search import SearchSpec
 from tread_lab.spec.shared import SharedParts
 from tread_lab.spec.signature import signature
@@ -132,7 +132,7 @@ def make_plan(
         facts: further names that the sweep's `where` may use.
     """
     found = expand(sweep, experiment, facts)
-    searched = None if sweep.search is None else _searched(sweep, sweep.search, found.trials)
+    searched = None if sweep.search is None else _searched(sweep, sweep.search, found)
     return Plan(
         name=name,
         question=sweep.question,
@@ -148,8 +148,9 @@ def make_plan(
     )
 
 
-def _searched(sweep: SweepSpec, spec: SearchSpec, trials: Sequence[Trial]) -> Searched:
+def _searched(sweep: SweepSpec, spec: SearchSpec, expansion: Expansion) -> Searched:
     """The cells of an expansion, each with its runs and their baselines."""
+    trials = expansion.trials
     runs = {trial.run: trial for trial in trials if trial.role == "baseline"}
     found: dict[str, dict[str, Trial]] = {}
     cells: dict[str, Cell] = {}
@@ -163,7 +164,9 @@ def _searched(sweep: SweepSpec, spec: SearchSpec, trials: Sequence[Trial]) -> Se
         name: tuple(sorted(own.values(), key=lambda trial: trial.role != "baseline"))
         for name, own in found.items()
     }
-    return Searched(spec, objectives_of(spec, sweep), tuple(cells.values()), ordered)
+    sources = {trial.spec.data.source for trial in trials}
+    objectives = objectives_of(spec, sweep, expansion.evaluations, sources)
+    return Searched(spec, objectives, tuple(cells.values()), ordered)
 
 
 def _shared(searched: Searched) -> tuple[Trial, ...]:

@@ -27,7 +27,8 @@ from tread_lab.sweep.execute import Interrupted, Mistakes, Watch, stop_signals
 from tread_lab.sweep.feed import Feed, as_feed
 from tread_lab.sweep.ray_cluster import alive_nodes, cluster, end_attempt, whole_device
 from tread_lab.sweep.ray_judge import GAP, RUNG, Judge
-from tread_lab.sweep.trial import DEFERRED, Report, Task, run_trial
+from tread_lab.sweep.ray_trouble import Trouble
+from tread_lab.sweep.trial import DEFERRED, UNDER_WAY, Report, Task, run_trial
 from tread_lab.sweep.vigil import Vigil
 from tread_lab.sweep.watchdog import awake
 
@@ -101,8 +102,8 @@ class RayExecutor:
         tuner = tune.Tuner(
             tune.with_resources(trainable, need),
             tune_config=tune.TuneConfig(
-                search_alg=_Asks(feed),
-                scheduler=None if self.early is None else Judge(self.early),
+                search_alg=_Asks(feed, watcher.trouble),
+                scheduler=None if self.early is None else Judge(self.early, watcher.trouble),
                 num_samples=-1,
                 reuse_actors=True,
                 max_concurrent_trials=self.concurrent,
@@ -119,8 +120,12 @@ class RayExecutor:
         )
         try:
             tuner.fit()
+        except tune.TuneError:
+            watcher.trouble.settle()
+            raise
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+        watcher.trouble.settle()
 
 
 class _Stays:
@@ -146,15 +151,17 @@ class _Sent:
 class _Asks(_Stays, Searcher):
     """Ray Tune's searcher: every suggestion is the next task of a feed."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, trouble: Trouble) -> None:
         super().__init__()
-        self.feed, self.asked = feed, 0
+        self.feed, self.trouble, self.asked = feed, trouble, 0
         self.running: dict[str, Task] = {}
 
     def suggest(self, trial_id: str) -> Any:
-        task = self.feed.next() if self.asked < _PER_EXPERIMENT else None
+        task = None
+        with self.trouble.kept():
+            task = self.feed.next() if self.asked < _PER_EXPERIMENT else None
         if task is None:
-            over = self.feed.finished or self.asked >= _PER_EXPERIMENT
+            over = self.feed.finished or self.asked >= _PER_EXPERIMENT or self.trouble.first
             return Searcher.FINISHED if over else None
         self.asked += 1
         self.running[trial_id] = task
@@ -165,7 +172,8 @@ class _Asks(_Stays, Searcher):
     ) -> None:
         task = self.running.pop(trial_id, None)
         if task is not None:
-            self.feed.ended(task)
+            with self.trouble.kept():
+                self.feed.ended(task)
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Nothing for Ray to keep: what was asked and how it ended stands in our records."""
@@ -220,7 +228,7 @@ class _Worker(tune.Trainable):
                     break
         if last is None:
             return {"done": True}
-        result = {"done": last.phase not in ("train", "evaluate"), **vars(last)}
+        result = {"done": last.phase not in UNDER_WAY, **vars(last)}
         if self.early is not None and self._judged(last):
             gap = self.early.gap(last.run, last.step)
             result |= {} if gap is None else {RUNG: last.step, GAP: gap}
@@ -262,18 +270,20 @@ class _Watcher(_Stays, tune.Callback):
     Attributes:
         deferred: tasks that wait for a whole device.
         unavailable: why no task can go on, once that is so.
+        trouble: what has gone wrong in the driver itself.
     """
 
     def __init__(self, lab: Lab, watch: Watch, stopping: Callable[[], bool], vigil: Vigil) -> None:
         self.lab, self.watch, self._asked, self._vigil = lab, watch, stopping, vigil
         self.deferred: list[Task] = []
         self.unavailable = ""
+        self.trouble = Trouble()
         self._mistakes: list[str] = []
         self._starts: dict[RunSpec, tuple[int, int]] = {}  # attempts so far, starts without one
 
     def stopping(self) -> bool:
         """Whether all trials are to end, each with a checkpoint."""
-        return bool(self._asked() or self.unavailable)
+        return bool(self._asked() or self.unavailable or self.trouble.first)
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self._vigil.look()
@@ -297,10 +307,15 @@ class _Watcher(_Stays, tune.Callback):
         elif report.phase == UNAVAILABLE:
             self.unavailable = report.note
         else:
-            self.watch(report)
+            with self.trouble.kept():
+                self.watch(report)
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Ray will start the task again; what only the driver knows goes into the record."""
+        with self.trouble.kept():
+            self._recover(trial)
+
+    def _recover(self, trial: Any) -> None:
         self._vigil.forget(_run(trial))
         spec = trial.config["task"].task.spec
         error = trial.get_pickled_error() or RuntimeError("the worker died")

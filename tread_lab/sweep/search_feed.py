@@ -10,7 +10,6 @@ from tread_lab.records import asked as appendix
 from tread_lab.records import stopped
 from tread_lab.records.asked import Asked
 from tread_lab.records.layout import Lab, SweepFolder
-from tread_lab.records.stopped import state_in_sweep
 from tread_lab.spec.decode import encode
 from tread_lab.spec.expansion import Trial
 from tread_lab.spec.search import SearchSpec
@@ -74,6 +73,10 @@ class SearchFeed:
         """Nothing is left to hand out, and no result could lead to a further question."""
         over = self.exhausted or len(self.cells) >= self.search.trials
         return (over or self.full) and self._queue.finished
+
+    @property
+    def over(self) -> bool:
+        return self.finished and self._queue.over
 
     @property
     def left(self) -> str:
@@ -155,8 +158,11 @@ class SearchFeed:
         if open_runs - self._ended:
             return known
         before = stopped.read(self.folder.stopped_path)
-        runs = (self.lab.run(trial.run) for trial in cell.trials)
-        states = {state_in_sweep(run.state(), run.name, before) for run in runs}
+        runs = [self.lab.run(trial.run) for trial in cell.trials]
+        states = {  # the worker of a run that was stopped a moment ago may still hold its claim
+            "stopped" if run.name in before and run.result() is None else run.state()
+            for run in runs
+        }
         if states & {"diverged", "stopped"} and not open_runs:
             return Known(known.cell, "bad", notes=known.notes)
         if states != {"completed"}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing
@@ -9,7 +10,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from tread_lab.engine.checkpoint import DamagedCheckpoint, list_checkpoints
+from tread_lab.engine.assemble import has_lost_its_end
+from tread_lab.engine.checkpoint import DamagedCheckpoint, list_checkpoints, load_latest
 from tread_lab.engine.cost import cost
 from tread_lab.engine.device import origin, peak_flops, peak_memory
 from tread_lab.engine.evaluate import evaluate
@@ -27,6 +29,7 @@ from tread_lab.sweep.watchdog import every_forward_pass
 
 MEASURABLE = ("completed", "stopped")  # states of runs whose last weights mean something
 _AGAIN = 1.0  # seconds until a run is looked at again that another process works on
+UNDER_WAY = ("train", "evaluate")  # phases that are no end
 DEFERRED = "deferred"  # phase of a task that waits for a whole device
 
 
@@ -102,8 +105,11 @@ def run_trial(
         folder.create(task.spec)
         if _mendable(folder):
             folder.reopen()
-        if folder.result() is None:
-            yield from _parent_first(lab, task, device, place, report)
+        if folder.result() is None and task.spec.init_from is not None:
+            for step in _parent_first(lab, task, device, place, report):
+                yield step
+                if step.phase == DEFERRED:
+                    return
         if not is_complete(lab, task):
             judged = verdict(settled(folder, place))
             if judged.whole_device and not place.whole:
@@ -170,15 +176,22 @@ def _give_up(folder: RunFolder, judged: Verdict) -> None:
 def _parent_first(
     lab: Lab, task: Task, device: torch.device, place: Place, report: Report
 ) -> Iterator[Report]:
-    """Train the run that the task starts from; if that went wrong, the task has failed."""
-    if task.spec.init_from is None:
-        return
+    """Train the run that the task starts from; if that went wrong, the task has failed.
+
+    Its last weights are needed: where they are damaged they are trained again.
+    """
+    assert task.spec.init_from is not None
     parent = lab.run_of(task.spec.init_from.run)
+    begun = bool(list_checkpoints(lab.run_of(task.spec).checkpoints))
+    if not begun and has_lost_its_end(parent, load_latest(parent.checkpoints)):
+        with contextlib.suppress(Busy), parent.claim():
+            parent.reopen()
     if parent.result() is None:
         for step in run_trial(lab, Task(task.spec.init_from.run), device, place):
-            if step.phase == DEFERRED:
-                yield replace(report, phase=DEFERRED)
-            yield report
+            waits = step.phase == DEFERRED
+            yield replace(report, phase=DEFERRED) if waits else report
+            if waits:
+                return
     state = (parent.result() or {})["state"]
     if state not in MEASURABLE:
         reason = f"run {parent.name}, which it starts from, has {state}"

@@ -157,9 +157,9 @@ class Projection:
         baseline = trial.baseline
         if baseline in (None, trial.run) or self._lab.run(baseline).result() is None:
             return {}, ""
-        planned = next((signature(s) for s in self._planned if s.kind == "heldout_loss"), None)
+        planned = [signature(spec) for spec in self._planned]
         try:
-            gaps = run_gaps(self._lab, trial.run, baseline, evaluation=planned)
+            gaps = run_gaps(self._lab, trial.run, baseline, planned=planned)
         except UserError as error:
             return {}, str(error)
         ends = (("", "mean"), ("_low", "low"), ("_high", "high"))
