@@ -55,7 +55,7 @@ class OpenSweep:
         told = ", ".join(f"{count} {state}" for state, count in states.items())
         seeds = self.frame["seed"].nunique()
         return (
-            f"{self.name}: {len(runs)} runs of {' and '.join(runs['model'].unique())} ({told}),"
+            f"{self.name}: {len(runs)} runs of {', '.join(runs['model'].unique())} ({told}),"
             f" {seeds} seed{'s' * (seeds > 1)}"
         )
 
