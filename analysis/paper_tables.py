@@ -214,7 +214,8 @@ def _known(value: float, *, signed: bool = False) -> str:
 _PREFACE = (
     "Numbers of the TREAD papers as tread-lab holds them (`analysis/paper.py`), to compare with\n"
     "runs of the same model, data, budget and metric only. FID means Inception-2015 features\n"
-    "and 50,000 samples unless said. This page is made by `python -m analysis.paper_tables`."
+    "and 50,000 samples unless said; tread-lab's own `fid` is taken against held-out images\n"
+    "instead ([metrics](metrics.md)). This page is made by `python -m analysis.paper_tables`."
 )
 
 

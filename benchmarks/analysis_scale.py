@@ -1,7 +1,7 @@
 """How long reading results takes: a sweep of 10,000 runs as frames, heatmap and page in a browser.
 
     python benchmarks/analysis_scale.py                  # makes the lab, measures, removes it
-    python benchmarks/analysis_scale.py --lab /tmp/scale # keeps it for the next time
+    python benchmarks/analysis_scale.py --lab scale_lab  # keeps it for the next time
 
 Runs are written by `tests.synthetic`: 78 placements at 3 rates, over and over with other seeds.
 """

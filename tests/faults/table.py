@@ -49,7 +49,12 @@ Every accepted trial reaches exactly one recorded result, whatever happens on th
 below is caused for real by a test: real drivers and workers in processes of their own, real
 signals, files, servers and clusters; what is left is compared with the same sweep undisturbed.
 `make faults` runs them all and writes this page; `python tests/faults/crash.py --kills 200` kills a
-sweep at random moments.
+sweep at random moments. `not run`: the test exists, and the machine that wrote this page did not
+run it.
+
+Exit codes: 0 done; 1 some runs failed or lack a measurement; 2 a mistake, the line says what to
+correct; 3 the disk is full or the cluster is lost, the same command goes on; 130 stopped by Ctrl-C
+or SIGTERM, the same command goes on.
 
 | # | fault | what was done | what survived | test | outcome |
 |---|---|---|---|---|---|
