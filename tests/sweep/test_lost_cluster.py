@@ -124,7 +124,7 @@ def test_a_lost_cluster_ends_the_driver_and_a_fresh_one_takes_its_run_up(tmp_pat
     for again in (start(tmp_path), start(calm, "--executor=inline")):
         _, errors = again.communicate(timeout=200)
         assert again.returncode == 0, errors
-    assert [a.ended for a in lab.run(path.name).attempts.read()] == ["orphaned", "completed"]
+    assert [a.ended for a in lab.run(path.name).attempts.read()] == ["lost", "completed"]
     assert outcome(lab) == outcome(Lab(calm / "lab"))
 
 
