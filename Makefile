@@ -12,7 +12,7 @@ demo: setup
 	$(BIN)/tread-lab sweep route_placement.yaml
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 figures: setup
 	for sweep in $(SWEEPS); do \
