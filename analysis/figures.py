@@ -40,7 +40,7 @@ from analysis.time_to_equal import (
     published_time_to_equal,
     time_to_equal,
 )
-from tread_lab.frames import history_frame, metric_columns, trials_frame
+from tread_lab.frames import history_frame, own_metrics, trials_frame
 from tread_lab.records.durable import write_text
 from tread_lab.records.layout import Lab
 from tread_lab.records.names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, TRAIN_FLOPS, TRAIN_LOSS
@@ -289,9 +289,7 @@ def _write_tables(frame: pd.DataFrame, folder: Path) -> list[Path]:
 
 def _sample_metrics(frame: pd.DataFrame) -> list[str]:
     """Those the sweep asked for, and others that all of its finished runs have."""
-    done, planned = frame[frame["state"] == "completed"], frame.attrs.get("planned", ())
-    found = [c for c in metric_columns(frame) if "@" in c and ":" not in c]
-    return [c for c in found if c in planned or done[c].notna().all()]
+    return [c for c in own_metrics(frame) if "@" in c and ":" not in c]
 
 
 def slug(text: str) -> str:

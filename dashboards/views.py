@@ -19,7 +19,7 @@ from tread_lab.frames import (
     UNIT,
     cells_frame,
     delta_column,
-    metric_columns,
+    own_metrics,
     with_delta,
 )
 from tread_lab.records.names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, lower_is_better
@@ -48,7 +48,7 @@ def overview(plan: Tree, frame: pd.DataFrame) -> Tree:
 
 def choices(frame: pd.DataFrame) -> list[str]:
     """The metrics that a heatmap can show: gaps and losses first, then samples, then costs."""
-    columns = [c for c in metric_columns(frame) if ":" not in c]
+    columns = [c for c in own_metrics(frame) if ":" not in c]
     first = [c for c in (GAP_HELDOUT, HELDOUT_LOSS) if c in columns]
     samples = [c for c in columns if "@" in c]
     gaps = [c for c in columns if c.startswith("gap/")]

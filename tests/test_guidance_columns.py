@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.synthetic import FD, tiny_spec
-from tread_lab.frames import trials_frame
+from tests.synthetic import FD, Synthetic, tiny_spec, write_sweep
+from tread_lab.frames import own_metrics, trials_frame
 from tread_lab.records import names
 from tread_lab.records.durable import write_json
 from tread_lab.records.layout import Lab
-from tread_lab.spec import encode, signature
+from tread_lab.spec import SamplerSpec, SamplesSpec, encode, signature
 from tread_lab.spec.evaluation import decode_evaluations
 
 SG = {"weight": 1.5, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
@@ -96,3 +96,17 @@ def test_a_planned_name_gives_way_where_it_would_stand_for_two(tmp_path: Path) -
 
 def test_a_single_guidance_keeps_the_plain_name(tmp_path: Path) -> None:
     assert list(columns(tmp_path, SG)) == [FD, names.SAMPLE_FLOPS]
+
+
+def test_what_another_sweep_has_measured_of_few_runs_is_none_of_this_sweeps_metrics(
+    tmp_path: Path,
+) -> None:
+    routes = [(2, 8), (0, 4)]
+    lab = write_sweep(tmp_path, Synthetic(routes=routes, seeds=(0,)))
+    before = own_metrics(trials_frame(lab, "placement"))
+    other = SamplesSpec(metrics=("fd",), count=500, sampler=SamplerSpec())
+    for number, route in enumerate([None, *routes]):
+        folder = lab.run_of(tiny_spec(route)).evaluation(other)
+        folder.write(other, {"fd[fashion16-v1]@500": 9.0})
+        found = own_metrics(trials_frame(lab, "placement"))
+        assert (found == before) == (number < 2)

@@ -10,6 +10,7 @@ from tread_lab.frames.columns import (
     cell_label,
     delta_column,
     metric_columns,
+    own_metrics,
 )
 from tread_lab.frames.history import history_frame
 from tread_lab.frames.reading import Memory
@@ -29,6 +30,7 @@ __all__ = [
     "delta_column",
     "history_frame",
     "metric_columns",
+    "own_metrics",
     "setting_names",
     "trials_frame",
     "with_baseline_cells",

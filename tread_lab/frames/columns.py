@@ -25,6 +25,12 @@ def metric_columns(frame: pd.DataFrame) -> list[str]:
     return sorted(found, key=lambda column: order[column])
 
 
+def own_metrics(frame: pd.DataFrame) -> list[str]:
+    """`metric_columns` without what another sweep has measured of some runs that both share."""
+    foreign, done = frame.attrs.get("foreign", ()), frame[frame["state"] == "completed"]
+    return [c for c in metric_columns(frame) if c not in foreign or done[c].notna().all()]
+
+
 def is_metric(column: object) -> bool:
     """Whether a column was measured, its intervals included."""
     return any(mark in str(column) for mark in ("/", "@"))

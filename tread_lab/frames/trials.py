@@ -66,7 +66,8 @@ def trials_frame(
     frame = frame.astype({column: kind for column, kind in types.items() if column in frame})
     planned = [signature(spec) for spec in plan.get("evaluate") or ()]
     asked = {column: None for (sig, _), column in names.items() if sig in planned}
-    frame.attrs |= {"axes": axes, "planned": list(asked)}
+    foreign = [column for column in dict.fromkeys(names.values()) if column not in asked]
+    frame.attrs |= {"axes": axes, "planned": list(asked), "foreign": foreign}
     return frame
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from rich.markup import escape
 from rich.table import Table
 
-from tread_lab.frames import COUNT, KEPT, trials_frame
+from tread_lab.frames import COUNT, KEPT, own_metrics, trials_frame
 from tread_lab.records import names
 from tread_lab.records.layout import Lab, SweepFolder
 from tread_lab.records.mixture import made_of, mixtures
@@ -30,9 +30,8 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
     if as_json:
         print(frame.to_json(orient="records", indent=1))
         return frame
-    shown = [c for c in frame.columns if _ranked(c)]
-    if len(shown) > _WIDE:  # what other sweeps asked of the same runs is left out
-        shown = [c for c in shown if "@" not in c or c in frame.attrs["planned"]]
+    own = own_metrics(frame)
+    shown = [c for c in frame.columns if c in own and _ranked(c)]
     if len(shown) > _WIDE >= frame["run"].nunique():
         out.print(_by_setting(frame, shown))
         return frame

@@ -34,7 +34,7 @@ from tread_lab.spec.errors import UserError
 from tread_lab.tracking.artifacts import File
 from tread_lab.tracking.parent import Parent, written
 from tread_lab.tracking.projection import Number, Projection, View
-from tread_lab.tracking.ranking import Shown, ranking
+from tread_lab.tracking.ranking import Shown, common_metrics, ranking
 from tread_lab.tracking.saved_views import SavedViews
 from tread_lab.tracking.sent import Sent, files_mark
 from tread_lab.tracking.store import (
@@ -149,7 +149,7 @@ class _SweepSync:
         return SavedViews(
             sweep=self._sweep.name,
             condition=f"{self._condition} AND tags.`role` != 'sweep'",
-            metrics={name for shown in self._shown for name in shown.metrics},
+            metrics=common_metrics(self._shown),
             varied={name for name, values in params.items() if len(values) > 1},
             pictures=self._projection.pictures(),
             seed=min(trial.seed for trial in trials),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tread_lab.gaps import PairedGap, gap_over_seeds
 from tread_lab.records.names import GAP_HELDOUT
+from tread_lab.tracking.metric_names import from_mlflow
 
 SHOWN = 12  # rows of the table in a note
 
@@ -29,6 +30,14 @@ class Shown:
     params: Mapping[str, str]
     metrics: Mapping[str, float]
     ended: int
+
+
+def common_metrics(trials: Iterable[Shown]) -> set[str]:
+    """All metrics but those of samples that few trials have: another sweep asked for them."""
+    measured = [set(trial.metrics) for trial in trials if trial.metrics]
+    times = Counter(name for found in measured for name in found)
+    most = max((n for name, n in times.items() if from_mlflow(name) != name), default=0)
+    return {name for name, n in times.items() if from_mlflow(name) == name or 2 * n > most}
 
 
 def ranking(trials: Iterable[Shown]) -> list[Ranked]:
