@@ -72,7 +72,8 @@ function curves(columns, details) {
 }
 
 function samples(columns) {
-  const kinds = [...new Set(columns.flatMap((c) => c.run.pictures.map((p) => p.drawn)))];
+  const having = (kind) => columns.filter((c) => c.run.pictures.some((p) => p.drawn === kind)).length;
+  const kinds = [...new Set(columns.flatMap((c) => c.run.pictures.map((p) => p.drawn)))].sort((a, b) => having(b) - having(a)); // what all have comes first
   if (!kinds.length) return null;
   const kind = kinds[0];
   const draw = (chosen) => columns.map((c) => {
