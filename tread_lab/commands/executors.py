@@ -10,19 +10,13 @@ from tread_lab.spec.errors import UserError
 
 
 def executor(options: Namespace, early: Any = None) -> Any:
-    """The executor that the options name, with their limits.
-
-    Raises:
-        UserError: a run is to have more of this machine than there is.
-    """
+    """The executor that the options name, with their limits."""
     from tread_lab.sweep.execute import InlineExecutor
 
     if options.executor == "inline":
         return InlineExecutor(
             device=options.device, threads=options.cpus, hang_timeout=options.hang_timeout
         )
-    if "RAY_ADDRESS" not in os.environ:
-        _check_share(options)
     from tread_lab.sweep.ray_executor import RayExecutor
 
     return RayExecutor(
@@ -56,9 +50,15 @@ def gpus_of(options: Namespace) -> float:
 
 
 def lanes_of(options: Namespace) -> int:
-    """How many runs go at once on this machine."""
+    """How many runs go at once on this machine.
+
+    Raises:
+        UserError: a run is to have more of it than there is; a cluster may have more.
+    """
     if options.executor == "inline":
         return 1
+    if "RAY_ADDRESS" not in os.environ:
+        _check_share(options)
     import torch
 
     gpus = gpus_of(options)
