@@ -106,10 +106,9 @@ def run_trial(
         if _mendable(folder):
             folder.reopen()
         if folder.result() is None and task.spec.init_from is not None:
-            for step in _parent_first(lab, task, device, place, report):
-                yield step
-                if step.phase == DEFERRED:
-                    return
+            deferred = yield from _parent_first(lab, task, device, place, report)
+            if deferred:
+                return
         if not is_complete(lab, task):
             judged = verdict(settled(folder, place))
             if judged.whole_device and not place.whole:
@@ -175,10 +174,11 @@ def _give_up(folder: RunFolder, judged: Verdict) -> None:
 
 def _parent_first(
     lab: Lab, task: Task, device: torch.device, place: Place, report: Report
-) -> Iterator[Report]:
+) -> Generator[Report, None, bool]:
     """Train the run that the task starts from; if that went wrong, the task has failed.
 
-    Its last weights are needed: where they are damaged they are trained again.
+    Its last weights are needed: where they are damaged they are trained again. Returns whether it
+    waits for a whole device, and the task with it.
     """
     assert task.spec.init_from is not None
     parent = lab.run_of(task.spec.init_from.run)
@@ -188,14 +188,15 @@ def _parent_first(
             parent.reopen()
     if parent.result() is None:
         for step in run_trial(lab, Task(task.spec.init_from.run), device, place):
-            waits = step.phase == DEFERRED
-            yield replace(report, phase=DEFERRED) if waits else report
-            if waits:
-                return
+            if step.phase == DEFERRED:
+                yield replace(report, phase=DEFERRED)
+                return True
+            yield report
     state = (parent.result() or {})["state"]
     if state not in MEASURABLE:
         reason = f"run {parent.name}, which it starts from, has {state}"
         lab.run_of(task.spec).finish("failed", kind="parent", reason=reason)
+    return False
 
 
 def _trained(
