@@ -19,7 +19,7 @@ from analysis.style import (
     state_legend,
     times,
 )
-from tread_lab.frames import metric_columns
+from tread_lab.frames import own_metrics
 
 STEPS = "train.steps"
 
@@ -55,12 +55,8 @@ def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
 
 
 def variants(frame: pd.DataFrame, metric: str) -> list[str]:
-    """The columns of a metric: itself, or one for every evaluation of it that the sweep planned.
-
-    Runs may be shared with a sweep that has measured them in further ways.
-    """
-    found = [c for c in metric_columns(frame) if c.split(" ")[0] == metric and ":" not in c]
-    return [c for c in found if c in frame.attrs.get("planned", ())] or found
+    """The sweep's own columns of a metric: itself, or one for every evaluation that measured it."""
+    return [c for c in own_metrics(frame) if c.split(" ")[0] == metric and ":" not in c]
 
 
 def draw_over_training(found: Curves, ax: Axes, *, title: str = "", legend: bool = True) -> None:

@@ -14,8 +14,8 @@ from tread_lab.records.durable import is_held
 from tread_lab.records.layout import Lab, RunFolder
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.names import TRAIN_LOSS
+from tread_lab.records.planned import planned_evaluations
 from tread_lab.spec.errors import UserError
-from tread_lab.spec.signature import signature
 
 FIRST_WAIT = 0.8  # seconds that the first answer waits for the records before it goes without them
 PAUSE = 1.0  # seconds between two readings at least
@@ -87,7 +87,7 @@ class LiveSweep:
 
     def _with_measuring(self, frame: pd.DataFrame, plan: dict[str, Any]) -> pd.DataFrame:
         """Trained runs at which a process still works are being measured, not completed."""
-        planned = [signature(spec) for spec in plan["evaluate"]]
+        planned = planned_evaluations(plan)
         trained = frame.loc[frame["state"] == "completed", "run"].unique()
         busy = []
         for name in (str(run) for run in trained if run not in self._measured):

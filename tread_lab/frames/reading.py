@@ -11,11 +11,11 @@ from typing import Any
 from tread_lab.records import stopped
 from tread_lab.records.layout import EvaluationFolder, Lab, RunFolder, SweepFolder
 from tread_lab.records.names import parameters
+from tread_lab.records.planned import planned_evaluations
 from tread_lab.records.stopped import Stopped, state_in_sweep
 from tread_lab.spec.decode import decode_field
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.run import RunSpec
-from tread_lab.spec.signature import signature
 
 _Stamp = tuple[int, int]  # of result.json and of the folder of evaluations, in nanoseconds
 
@@ -80,7 +80,7 @@ def read_records(lab: Lab, plan: dict[str, Any], memory: Memory) -> dict[str, Re
     before = stopped.read(lab.sweep(plan["name"]).stopped_path)
     names = [trial["run"] for trial in plan["trials"]]
     baselines = [trial["baseline"] for trial in plan["trials"] if trial["baseline"]]
-    planned = [signature(spec) for spec in plan.get("evaluate") or ()]
+    planned = planned_evaluations(plan)
     known = dict.fromkeys([*names, *baselines])
     found = {name: _remembered(lab.run(name), planned, memory) for name in known}
     return {name: _in_sweep(name, record, before) for name, record in found.items()}

@@ -13,8 +13,8 @@ from tread_lab.frames.reading import Memory, Record, numbers, read_plan, read_re
 from tread_lab.frames.settings import differences, flat
 from tread_lab.gaps import recorded_gaps
 from tread_lab.records.layout import Lab, SweepFolder
+from tread_lab.records.planned import planned_evaluations
 from tread_lab.spec.errors import UserError
-from tread_lab.spec.signature import signature
 
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
 WHOLE = ("route_start", "route_end", "steps_done")
@@ -47,7 +47,7 @@ def trials_frame(
         memory: makes the next reading of the same sweep quick.
 
     `frame.attrs["axes"]` lists the axis columns, `frame.attrs["planned"]` those of the evaluations
-    that this sweep asked for.
+    that this sweep asked for, `frame.attrs["foreign"]` those of others.
     """
     plan = with_baseline_cells(read_plan(lab, sweep))
     memory = Memory() if memory is None else memory
@@ -64,7 +64,7 @@ def trials_frame(
     whole = [*(axis for axis in axes if _is_whole(frame[axis])), *WHOLE]
     types: dict[str, Any] = {**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")}
     frame = frame.astype({column: kind for column, kind in types.items() if column in frame})
-    planned = [signature(spec) for spec in plan.get("evaluate") or ()]
+    planned = planned_evaluations(plan)
     asked = {column: None for (sig, _), column in names.items() if sig in planned}
     foreign = [column for column in dict.fromkeys(names.values()) if column not in asked]
     frame.attrs |= {"axes": axes, "planned": list(asked), "foreign": foreign}
@@ -135,7 +135,7 @@ def _row(
 def _gaps(plan: dict[str, Any], records: dict[str, Record]) -> dict[tuple[str, str | None], _Gaps]:
     """(run, baseline) -> their gaps; in order of baselines, so that each of them is read once."""
     pairs = {(trial["run"], trial["baseline"]) for trial in plan["trials"]}
-    planned = {signature(spec) for spec in plan.get("evaluate") or ()}
+    planned = planned_evaluations(plan)
     found = {}
     for run, baseline in sorted(pairs, key=lambda pair: (pair[1] or "", pair[0])):
         other = records[baseline].losses if baseline else {}
@@ -158,7 +158,7 @@ def _metric_names(plan: dict[str, Any], records: dict[str, Record]) -> dict[tupl
     One metric of several evaluations is told apart by what differs in their specs: `fd@1k w=2`.
     The planned ones are named as if they were alone, whatever another sweep has measured too.
     """
-    planned = {signature(spec) for spec in plan.get("evaluate") or ()}
+    planned = planned_evaluations(plan)
     specs: dict[str, dict[str, Any]] = {}
     sources: dict[str, list[str]] = {}
     for record in records.values():

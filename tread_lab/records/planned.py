@@ -39,6 +39,11 @@ def planned_runs(folder: SweepFolder) -> dict[str, Tree]:
     return found
 
 
+def planned_evaluations(tree: Tree) -> list[str]:
+    """Signatures of the evaluations that a plan's tree asks for, in its order."""
+    return [signature(spec) for spec in tree.get("evaluate") or ()]
+
+
 def count_states(
     lab: Lab, runs: Mapping[str, Tree], stopped: Mapping[str, Stopped] | None = None
 ) -> Counter[str]:

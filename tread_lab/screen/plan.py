@@ -64,7 +64,6 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     samplings = setting_names([e for e in plan.evaluations if isinstance(e, SamplesSpec)])
     if len(samplings) > 2:
         say(f"every run is sampled {len(samplings)} ways: {'; '.join(samplings)}")
-    parents = len(tasks) - len({trial.run for trial in plan.trials})
     of_known = ""
     if plan.search is not None:
         _say_search(plan, lab)
@@ -73,7 +72,7 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     say(
         f"{counted(len(tasks), 'run')} of {plan.experiment}, {shape}:"
         f" {counted(baselines, 'baseline')}, {counted(len(plan.trials) - baselines, 'trial')}"
-        + (f", {parents} parents that others start from" if parents else "")
+        + (f", {counted(plan.parents, 'parent')} to start from" if plan.parents else "")
     )
     say(
         f"{plan.train_flops:.2e} training FLOPs{of_known},"

@@ -86,6 +86,11 @@ class Plan:
         specs = {trial.run: trial.spec for trial in self.trials}
         return with_ancestors(Task(spec, self.evaluations) for spec in specs.values())
 
+    @property
+    def parents(self) -> int:
+        """How many runs are no trials, and others start from them."""
+        return len(self.tasks) - len({trial.run for trial in self.trials})
+
     @cached_property
     def possible_tasks(self) -> tuple[Task, ...]:
         """Every run that may come: under a search those of all cells."""

@@ -18,11 +18,10 @@ def priced_tree(plan: Plan) -> dict[str, Any]:
     """
     specs = {signature(task.spec): task.spec for task in plan.tasks}
     roles = Counter(trial.role for trial in plan.trials)
-    parents = len(specs) - len({trial.run for trial in plan.trials})
     counts = {
         "trials": roles["trial"],
         "baselines": roles["baseline"],
-        "parents": parents,
+        "parents": plan.parents,
         "runs": len(specs),
         "evaluations": len(plan.evaluations),
         "holes": sum(hole.count for hole in plan.holes),
