@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pytest
 
 from tread_lab.spec import RunSpec, decode, signature
+from tread_lab.spec.decode import added, encode
 
 BASE = {"model": "DiT-S/2", "routes": ["2->8"]}
 
@@ -52,3 +54,20 @@ def test_the_name_is_the_same_in_another_process() -> None:
         env = {**os.environ, "PYTHONHASHSEED": salt}
         out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
         assert out.stdout.strip() == sign()
+
+
+@dataclass(frozen=True)
+class Old:
+    lr: float = 0.1
+
+
+@dataclass(frozen=True)
+class New:
+    lr: float = 0.1
+    clip: float = added(0.0)
+
+
+def test_an_added_field_keeps_old_names_at_its_default_alone() -> None:
+    assert signature(New()) == signature(Old()) and encode(New()) == {"lr": 0.1}
+    assert signature(New(clip=1.0)) != signature(Old())
+    assert decode(New, encode(New(clip=1.0))) == New(clip=1.0)

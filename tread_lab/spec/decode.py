@@ -59,10 +59,27 @@ def decode_field(cls: type, name: str, value: Any) -> Any:
     return _value(_fields(typing.cast(Any, cls))[name][0], value, name)
 
 
+def added(default: Any) -> Any:
+    """Declare a field that an earlier version did not have, with the value that it stood for.
+
+    At that value the field is left out of trees and signatures, so that labs of the earlier
+    version keep the names of their runs. Where the old behaviour is gone, use a plain field.
+    """
+    return dataclasses.field(default=default, metadata={"added": True})
+
+
+@functools.cache
+def defaults_of_added(cls: Any) -> dict[str, Any]:
+    """The default of every field of `cls` that was declared by `added`."""
+    return {f.name: f.default for f in dataclasses.fields(cls) if f.metadata.get("added")}
+
+
 def encode(value: Any) -> Any:
-    """The plain tree of a dataclass: dicts, lists and scalars, in field order."""
+    """Return the plain tree of a dataclass: dicts, lists and scalars, in field order."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        silent = defaults_of_added(type(value))
+        items = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return {k: encode(v) for k, v in items if k not in silent or v != silent[k]}
     if isinstance(value, tuple | list):
         return [encode(item) for item in value]
     if isinstance(value, Mapping):

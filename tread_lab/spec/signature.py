@@ -8,7 +8,7 @@ import hashlib
 import json
 from typing import Any, cast
 
-from tread_lab.spec.decode import encode
+from tread_lab.spec.decode import defaults_of_added, encode
 
 # Dotted paths left out of every signature: they change where and how a run is executed, never what
 # is learned. The device count belongs to the executor and is in no spec at all.
@@ -56,7 +56,9 @@ def _text(value: Any, left_out: tuple[str, ...] = ()) -> str:
     found = vars(value).get(_MEMO)
     if found is None or found[0] != left_out:
         names = _members(cast(Any, type(value)), left_out)
-        members = ",".join([_member(value, name, below) for name, below in names])
+        silent = defaults_of_added(type(value))
+        counted = [n for n in names if n[0] not in silent or getattr(value, n[0]) != silent[n[0]]]
+        members = ",".join([_member(value, name, below) for name, below in counted])
         found = left_out, f"{{{members}}}"
         object.__setattr__(value, _MEMO, found)
     return str(found[1])
