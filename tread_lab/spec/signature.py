@@ -56,7 +56,7 @@ def _text(value: Any, left_out: tuple[str, ...] = ()) -> str:
     found = vars(value).get(_MEMO)
     if found is None or found[0] != left_out:
         names = _members(cast(Any, type(value)), left_out)
-        silent = defaults_of_added(type(value))
+        silent = defaults_of_added(cast(Any, type(value)))
         counted = [n for n in names if n[0] not in silent or getattr(value, n[0]) != silent[n[0]]]
         members = ",".join([_member(value, name, below) for name, below in counted])
         found = left_out, f"{{{members}}}"
