@@ -208,7 +208,10 @@ def _execution(command: argparse.ArgumentParser) -> None:
     command.add_argument("--executor", choices=("ray", "inline"), default="ray")
     command.add_argument("--cpus", type=_positive, default=1, help="CPU cores per run (1)")
     command.add_argument(
-        "--gpus", type=_not_negative, default=None, help="GPUs per run (1 if there is one)"
+        "--gpus",
+        type=_not_negative,
+        default=None,
+        help="share of a GPU per run (1 if there is one)",
     )
     command.add_argument("--concurrent", type=_positive, help="most runs at once")
     command.add_argument("--device", help="cpu, cuda, cuda:1, ...")

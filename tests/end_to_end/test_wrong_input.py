@@ -41,7 +41,9 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     "no data": ({}, "train s2_imagenet256", "data.path"),
     "data elsewhere": ({}, "train s2_imagenet256 data.path=nowhere", "nowhere"),
     "more cores than there are": ({}, "sweep route_placement --cpus 9999", "this machine has"),
-    "no GPU": ({}, "sweep route_placement --gpus 99", "--gpus: 99 for a run"),
+    "no GPU": ({}, "sweep route_placement --gpus 1", "--gpus: 1 for a run"),
+    "several GPUs a run": ({}, "sweep route_placement --gpus 2", "trains on one device; give 1"),
+    "a GPU and a half": ({}, "sweep route_placement --gpus 1.5", "trains on one device; give 1"),
     "time below zero": ({}, "sweep route_placement --hang-timeout -5", "no number from 0 on"),
     "no threads": ({}, "train tiny --threads 0", "not positive"),
     "objective that nothing measures": (
@@ -92,6 +94,21 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert main(command.split()) == 2
     _one_line(capsys, expected)
     assert sorted(in_folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("variable", ["WORLD_SIZE", "RANK", "LOCAL_RANK"])
+@pytest.mark.parametrize("command", ["sweep route_placement", "train tiny", "evaluate abc fd@1k"])
+def test_one_of_several_processes_is_refused(
+    command: str,
+    variable: str,
+    in_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(variable, "2")
+    assert main(command.split()) == 2
+    _one_line(capsys, "torchrun or mpirun started several processes")
+    assert not list(in_folder.rglob("*"))
 
 
 def _one_line(capsys: pytest.CaptureFixture[str], expected: str) -> None:

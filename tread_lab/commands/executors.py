@@ -8,6 +8,36 @@ from typing import Any
 
 from tread_lab.spec.errors import UserError
 
+# What a launcher of several processes sets -> its values where there is one process alone.
+_ONE_PROCESS = {
+    "WORLD_SIZE": ("1",),
+    "RANK": ("0",),
+    "LOCAL_RANK": ("0", "-1"),
+    "OMPI_COMM_WORLD_SIZE": ("1",),
+    "PMI_SIZE": ("1",),
+}
+
+
+def check_one_device(options: Namespace) -> None:
+    """Refuse to spread one run over several devices or processes, which nothing here can do.
+
+    Raises:
+        UserError: `--gpus` is above 1, or `torchrun` or `mpirun` started several processes.
+    """
+    gpus = getattr(options, "gpus", None) or 0.0
+    if gpus > 1:
+        raise UserError(
+            f"--gpus: {gpus:g} for a run, and a run trains on one device; give 1, or a part of one"
+            " such as 0.5"
+        )
+    for variable, alone in _ONE_PROCESS.items():
+        if os.environ.get(variable, alone[0]) not in alone:
+            raise UserError(
+                f"{variable}={os.environ[variable]}: torchrun or mpirun started several processes,"
+                " and a run trains on one device; start one `tread-lab` process without them, which"
+                " trains the runs of a sweep beside each other"
+            )
+
 
 def executor(options: Namespace, early: Any = None) -> Any:
     """The executor that the options name, with their limits."""

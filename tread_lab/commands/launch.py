@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tread_lab import screen
-from tread_lab.commands.executors import executor, lanes_of, packed
+from tread_lab.commands.executors import check_one_device, executor, lanes_of, packed
 from tread_lab.commands.mirror import live_sync, sync_if_possible
 from tread_lab.commands.parents import written_out
 from tread_lab.records.layout import Lab
@@ -29,6 +29,7 @@ def sweep(options: Namespace) -> int:
     from tread_lab.sweep.preflight import check_arithmetic
     from tread_lab.sweep.priced import priced_tree
 
+    check_one_device(options)
     limits = [f"budget.{limit}" for limit in options.budget]
     name, spec, experiment = config.load_sweep(options.file, [*options.overrides, *limits])
     device = devices.pick(options.device)
