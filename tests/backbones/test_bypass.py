@@ -27,7 +27,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "v1": {"routes": ["0->2", "4->5"], "bypass": {"re_entry": "v1_sum"}},
     "mask": {"routes": ["0->B-1"], "bypass": MASK},
     "sprint": {"routes": ["2->B-3"], "bypass": "sprint"},
-    "sprint by groups": {"routes": ["2->B-3 by groups"], "bypass": "sprint"},
+    "sprint structured": {"routes": ["2->B-3 by structured"], "bypass": "sprint"},
     "modern mask": {"routes": ["0->B-1"], "bypass": MASK, "model": {**MODEL, **MODERN}},
     "modern sprint": {"routes": ["2->B-3"], "bypass": "sprint", "model": {**MODEL, **MODERN}},
     "rwkv mask": {"routes": ["0->B-1 by rows"], "bypass": MASK, "model": RWKV},

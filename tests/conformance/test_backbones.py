@@ -31,7 +31,7 @@ MODELS = {
     "rwkv": "RWKV-4x32/1",
     "mamba": {"backbone": "mamba", "depth": 4, "width": 32, "patch": 1, "state": 4},
 }
-SELECTIONS = ("random", "rows", "groups", "bernoulli")
+SELECTIONS = ("random", "rows", "structured", "bernoulli")
 PAIRS = [
     (model, selection)
     for model in MODELS

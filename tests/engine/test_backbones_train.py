@@ -46,7 +46,7 @@ def test_the_loss_falls_under_a_route(model: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("model", "selection"),
-    [*((model, "rows") for model in MODELS), (MODELS[1], "groups"), (MODELS[1], "bernoulli")],
+    [*((model, "rows") for model in MODELS), (MODELS[1], "structured"), (MODELS[1], "bernoulli")],
 )
 def test_micro_batches_change_nothing(model: str, selection: str, tmp_path: Path) -> None:
     whole = trained(run(model, selection), tmp_path / "whole", 4)

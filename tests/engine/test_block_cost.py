@@ -92,7 +92,7 @@ class Tokens:
     ("model", "selection"),
     [
         *((model, "rows") for model in TINY),
-        *((model, selection) for model in TINY[:2] for selection in ("random", "groups")),
+        *((model, selection) for model in TINY[:2] for selection in ("random", "structured")),
     ],
 )
 def test_executed_tokens_are_the_counted_ones(model: str, selection: str, rate: float) -> None:
@@ -104,7 +104,7 @@ def test_executed_tokens_are_the_counted_ones(model: str, selection: str, rate: 
     x = draws.normal((2, 4, 16, 16), 0)
     network(x, torch.zeros(2), torch.zeros(2, dtype=torch.long), plan)
     assert tuple(tokens.seen) == cost(spec).tokens
-    unit = {"random": 1, "rows": 8, "groups": 4}[selection]
+    unit = {"random": 1, "rows": 8, "structured": 1}[selection]
     assert tokens.seen[1] == 64 - unit * int(64 // unit * rate)
 
 

@@ -5,6 +5,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from dataclasses import replace
+from importlib import import_module
+from typing import get_args
 
 import pytest
 import torch
@@ -13,10 +17,12 @@ from torch import Tensor
 from tread_lab import draws
 from tread_lab.routing import Leg, draw_plan, select
 from tread_lab.spec import ModelSpec, RouteSpec, RunSpec, UserError, decode
+from tread_lab.spec import routes as routes_spec
 
-EXACT = ("random", "rows", "groups")
+select_module = import_module("tread_lab.routing.select")  # its package names a function so
+EXACT = ("random", "rows", "structured")
 ALL = (*EXACT, "bernoulli")
-UNIT = {"random": 1, "rows": 8, "groups": 4, "bernoulli": 1}
+UNIT = {"random": 1, "rows": 8, "structured": 1, "bernoulli": 1}
 N = 64
 
 
@@ -49,7 +55,7 @@ def test_every_sample_routes_the_exact_number(selection: str, rate: float) -> No
 def test_the_number_is_floored_not_rounded() -> None:
     assert route("random", 0.3).routed(256) == 76  # 76.8
     assert route("rows", 0.3).routed(256) == 4 * 16  # 4.8 rows of 16
-    assert route("groups", 0.3).routed(256) == 19 * 4  # 19.2 groups
+    assert route("structured", 0.3).routed(256) == 76
     assert route("random", 0.29).routed(100) == 29  # 28.999999999999996 in floating point
 
 
@@ -68,10 +74,45 @@ def test_rows_leave_whole() -> None:
     assert (rows_BHW.all(2) | ~rows_BHW.any(2)).all()
 
 
-def test_groups_leave_whole() -> None:
-    groups = routed(select(route("groups"), rank(9))).view(9, 4, 2, 4, 2).transpose(2, 3).flatten(3)
-    assert (groups.all(3) | ~groups.any(3)).all()
-    assert groups.all(3).flatten(1).sum(1).tolist() == [8] * 9
+def kept_per_window(rate: float) -> dict[int, int]:
+    """How many of 4,096 windows of 2 x 2 tokens keep so many tokens: SPRINT's grid of 16 x 16."""
+    kept = ~routed(select(route("structured", rate), rank(64, tokens=256)), tokens=256)
+    windows = kept.view(64, 8, 2, 8, 2).sum(dim=(2, 4)).flatten()
+    return dict(sorted(Counter(windows.tolist()).items()))
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"), [(0.75, {1: 4096}), (0.5, {2: 4096}), (0.25, {3: 4096})]
+)
+def test_structured_keeps_as_many_tokens_of_every_window(
+    rate: float, expected: dict[int, int]
+) -> None:
+    assert kept_per_window(rate) == expected
+
+
+def test_structured_windows_differ_by_one_at_other_rates() -> None:
+    assert kept_per_window(0.625) == {1: 2048, 2: 2048}
+    assert kept_per_window(0.3) == {2: 64 * 12, 3: 64 * 52}  # 76 of 256 tokens: 64 and 12 more
+
+
+def test_structured_draws_places_in_windows_independently() -> None:
+    """Two windows of one sample keep the same place as often as chance has it: 1 in 4."""
+    B = 4000
+    kept = ~routed(select(route("structured", 0.75), rank(B)))
+    places_BW = kept.view(B, 4, 2, 4, 2).transpose(2, 3).reshape(B, 16, 4).float().argmax(2)
+    same = (places_BW[:, :1] == places_BW[:, 1:]).double().mean(0)
+    assert ((same - 0.25).abs() < 5 * math.sqrt(0.25 * 0.75 / B)).all()
+
+
+def test_every_selection_has_facts_and_code() -> None:
+    assert tuple(select_module.SELECTIONS) == tuple(routes_spec.SELECTIONS) == ALL
+    assert get_args(routes_spec.Selection) == ALL
+
+
+def test_an_unknown_selection_is_an_error_not_single_tokens() -> None:
+    unknown = replace(route("random"), selection="diagonal")  # type: ignore[arg-type]
+    with pytest.raises(KeyError, match="diagonal"):
+        select(unknown, rank(2))
 
 
 @pytest.mark.parametrize("selection", ALL)
@@ -91,8 +132,6 @@ def test_every_token_is_routed_equally_often(selection: str) -> None:
     B, rate = 6000, 0.375
     times_N = routed(select(route(selection, rate), rank(B))).double().sum(0)
     units_N = times_N.view(8, 8)[:, 0] if selection == "rows" else times_N
-    if selection == "groups":
-        units_N = times_N.view(4, 2, 4, 2)[:, 0, :, 0].flatten()
     U = len(units_N)
     share = route(selection, rate).routed(N) / N
     chi = float(((units_N - B * share) ** 2 / (B * share * (1 - share))).sum())
@@ -166,7 +205,7 @@ def run(model: str, **fields: object) -> RunSpec:
 
 
 @pytest.mark.parametrize("model", ["RWKV-3x32/2", "Mamba-3x32/2"])
-@pytest.mark.parametrize("selection", ["random", "groups", "bernoulli"])
+@pytest.mark.parametrize("selection", ["random", "structured", "bernoulli"])
 def test_a_scan_takes_rows_only(model: str, selection: str) -> None:
     with pytest.raises(UserError) as error:
         run(model, selection=selection)
@@ -191,6 +230,15 @@ def test_a_rate_that_routes_nothing_is_refused() -> None:
     run("DiT-3x32x2/2", selection="random", rate=0.1)
 
 
-def test_groups_need_an_even_grid() -> None:
-    with pytest.raises(UserError, match="2 x 2 do not tile 1 x 1"):
-        run("DiT-3x32x2/16", selection="groups")
+def test_structured_needs_an_even_grid() -> None:
+    with pytest.raises(UserError) as error:
+        run("DiT-3x32x2/16", selection="structured")
+    assert str(error.value) == (
+        "routes[0].selection: structured needs a grid whose side is a multiple of 2,"
+        " this one has 1 x 1 tokens"
+    )
+
+
+def test_whole_windows_are_no_selection() -> None:
+    with pytest.raises(UserError, match="'groups' is not one of random, rows, structured"):
+        decode(RouteSpec, "2->8 by groups")

@@ -23,13 +23,13 @@ def tokens() -> Tensor:
     return draws.normal((3, N, 5), "x")
 
 
-@pytest.mark.parametrize("selection", ["random", "rows", "groups", "bernoulli"])
+@pytest.mark.parametrize("selection", ["random", "rows", "structured", "bernoulli"])
 def test_there_and_back_changes_nothing(selection: str) -> None:
     x, route = tokens(), leg(selection)
     assert torch.equal(merge(x, send(x, route.keep_BK), route.keep_BK, route.real_BK), x)
 
 
-@pytest.mark.parametrize("selection", ["random", "rows", "groups", "bernoulli"])
+@pytest.mark.parametrize("selection", ["random", "rows", "structured", "bernoulli"])
 def test_only_kept_places_change(selection: str) -> None:
     x, route = tokens(), leg(selection)
     changed = merge(x, send(x, route.keep_BK) + 1, route.keep_BK, route.real_BK) != x
@@ -40,7 +40,7 @@ def test_only_kept_places_change(selection: str) -> None:
     assert torch.equal(changed.any(2), kept)
 
 
-@pytest.mark.parametrize("selection", ["random", "rows", "groups", "bernoulli"])
+@pytest.mark.parametrize("selection", ["random", "rows", "structured", "bernoulli"])
 def test_gradients_reach_every_token(selection: str) -> None:
     x, route = tokens().requires_grad_(), leg(selection)
     out = merge(x, 3 * send(x, route.keep_BK), route.keep_BK, route.real_BK)

@@ -14,7 +14,7 @@ from tread_lab.spec import DataSpec, RunSpec, SamplerSpec, UserError, decode
 from tread_lab.spec.guidance import routes_taken
 
 DATA = DataSpec(source="latents", channels=2, size=8, classes=5)
-SELECTIONS = [("DiT-4x16x2/1", s) for s in ("random", "rows", "groups", "bernoulli")]
+SELECTIONS = [("DiT-4x16x2/1", s) for s in ("random", "rows", "structured", "bernoulli")]
 SELECTIONS += [("RWKV-4x16/1", "rows"), ("Mamba-4x16/1", "rows")]
 
 

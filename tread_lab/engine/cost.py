@@ -151,7 +151,7 @@ def _cost(priced: _Priced) -> Cost:
 def tokens_per_block(spec: RunSpec) -> tuple[int, ...]:
     """K in blocks i..j of a route, both inclusive; N in all others.
 
-    K = N - floor(s N) for random tokens, whole rows or groups less for these; for Bernoulli
+    K = N - floor(s N) for tokens, floor(s U) of U rows less where rows leave whole; for Bernoulli
     selection, whose numbers vary, what is expected.
     """
     tokens = [spec.tokens] * spec.model.depth

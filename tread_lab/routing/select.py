@@ -1,6 +1,6 @@
 """Which tokens a route takes: an exact count by rank, so that a larger rate routes a superset."""
 
-# B batch, N tokens, K kept tokens, U units, V kept units, T tokens of a unit
+# B batch, N tokens, K kept tokens, R rows, C columns, W windows of T tokens
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.spec.routes import RouteSpec
+from tread_lab.spec.routes import RouteSpec, Selection
 
 
 @dataclass(frozen=True)
@@ -54,23 +54,18 @@ class Leg:
 
 
 RoutePlan = tuple[Leg, ...]
+Kept = tuple[Tensor, Tensor | None]  # keep_BK and real_BK of a leg
 
 
 def select(route: RouteSpec, rank_BN: Tensor) -> Leg:
-    """The leg of `route`: of every sample the units (tokens, rows, groups) of lowest rank go.
+    """Return the leg of `route` for samples whose tokens have the ranks `rank_BN`.
 
     Args:
-        rank_BN: one number in [0, 1) per token; equal numbers at two rates give nested selections.
-            A unit has the rank of its first token.
+        rank_BN: one number in [0, 1) per token; tokens of low rank are routed first, so equal
+            ranks at two rates give nested selections.
     """
-    start, end = route.blocks[0], route.blocks[-1]
-    if route.selection == "bernoulli":
-        return Leg(start, end, *_independent(route.rate, rank_BN))
-    units_UT = _units(route, rank_BN.shape[1]).to(rank_BN.device)
-    order_BU = rank_BN[:, units_UT[:, 0]].argsort(dim=1)
-    routed = route.routed(rank_BN.shape[1]) // units_UT.shape[1]
-    keep_BK = units_UT[order_BU[:, routed:]].flatten(1).sort(dim=1).values
-    return Leg(start, end, keep_BK)
+    keep_BK, real_BK = SELECTIONS[route.selection](route, rank_BN)
+    return Leg(route.blocks[0], route.blocks[-1], keep_BK, real_BK)
 
 
 def draw_plan(
@@ -99,21 +94,52 @@ def whole_plan(spans: Iterable[tuple[int, int]], x_BND: Tensor) -> RoutePlan | N
     return tuple(Leg(start, end, keep_BN) for start, end in spans) or None
 
 
-def _units(route: RouteSpec, tokens: int) -> Tensor:
-    """The tokens that leave together, units_UT, on a square grid in raster order."""
-    side = math.isqrt(tokens)
-    grid = torch.arange(tokens)
-    if route.selection == "groups":
-        return grid.view(side // 2, 2, side // 2, 2).transpose(1, 2).reshape(-1, 4)
-    return grid.view(-1, route.unit(tokens))
+def _random(route: RouteSpec, rank_BN: Tensor) -> Kept:
+    """Route the tokens of lowest rank."""
+    order_BN = rank_BN.argsort(dim=1)
+    return order_BN[:, route.routed(rank_BN.shape[1]) :].sort(dim=1).values, None
 
 
-def _independent(rate: float, rank_BN: Tensor) -> tuple[Tensor, Tensor]:
-    """Each token routed where its rank is below `rate`: (keep_BK, real_BK), K the most kept.
+def _rows(route: RouteSpec, rank_BN: Tensor) -> Kept:
+    """Route the rows whose first token has the lowest rank."""
+    N = rank_BN.shape[1]
+    C = math.isqrt(N)
+    order_BR = rank_BN[:, ::C].argsort(dim=1)
+    kept_BR = order_BR[:, route.routed(N) // C :].sort(dim=1).values
+    columns_C = torch.arange(C, device=rank_BN.device)
+    return (kept_BR[:, :, None] * C + columns_C).flatten(1), None
+
+
+def _structured(route: RouteSpec, rank_BN: Tensor) -> Kept:
+    """Route the token of lowest rank of every 2 x 2 window, then the second of each, and so on.
+
+    Where a rate is a quarter, every window keeps equally many tokens, as in SPRINT; where it is
+    not, the windows whose next token has the lowest rank keep one token less than the others.
+    """
+    N = rank_BN.shape[1]
+    C = math.isqrt(N)
+    places_WT = torch.arange(N).view(C // 2, 2, C // 2, 2).transpose(1, 2).reshape(-1, 4)
+    places_N = places_WT.flatten().to(rank_BN.device)
+    rank_BWT = rank_BN[:, places_N].view(-1, *places_WT.shape)
+    turn_BWT = rank_BWT.argsort(dim=2).argsort(dim=2) + rank_BWT.double()
+    return _random(route, turn_BWT.flatten(1)[:, places_N.argsort()])
+
+
+def _bernoulli(route: RouteSpec, rank_BN: Tensor) -> Kept:
+    """Route each token whose rank is below the rate; K is the most that a sample keeps.
 
     The token of highest rank always stays, so that no sample is empty.
     """
-    kept_BN = (rank_BN >= rate).scatter(1, rank_BN.argmax(dim=1, keepdim=True), True)
+    highest_B1 = rank_BN.argmax(dim=1, keepdim=True)
+    kept_BN = (rank_BN >= route.rate).scatter(1, highest_B1, True)
     places_BN = kept_BN.logical_not().to(torch.uint8).argsort(dim=1, stable=True)
     K = int(kept_BN.sum(dim=1).max())
     return places_BN[:, :K], kept_BN.gather(1, places_BN[:, :K])
+
+
+SELECTIONS: dict[Selection, Callable[[RouteSpec, Tensor], Kept]] = {
+    "random": _random,
+    "rows": _rows,
+    "structured": _structured,
+    "bernoulli": _bernoulli,
+}

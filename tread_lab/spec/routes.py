@@ -5,14 +5,37 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from tread_lab.spec.errors import UserError
 
 Position = int | float | str
-Selection = Literal["random", "rows", "groups", "bernoulli"]
+Selection = Literal["random", "rows", "structured", "bernoulli"]
+
+
+@dataclass(frozen=True)
+class SelectionFacts:
+    """What a selection asks of the token grid.
+
+    Attributes:
+        unit: number of tokens that leave together, given the side of the square grid.
+        side: the side of the grid must be a multiple of this.
+        keeps_order: whether a scan, which reads its tokens row by row, may use it.
+    """
+
+    unit: Callable[[int], int] = lambda side: 1
+    side: int = 1
+    keeps_order: bool = False
+
+
+SELECTIONS: dict[Selection, SelectionFacts] = {
+    "random": SelectionFacts(),
+    "rows": SelectionFacts(unit=lambda side: side, keeps_order=True),
+    "structured": SelectionFacts(side=2),
+    "bernoulli": SelectionFacts(),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +50,10 @@ class RouteSpec:
         end: j, the last block that routed tokens skip.
         rate: s in [0, 1), the fraction of the N tokens that is routed: floor(s N) of them.
         selection: what is drawn, uniformly and for every sample anew: `random` tokens, whole `rows`
-            of the token grid (scans need them), `groups` of 2 x 2 tokens (as SPRINT does), or each
-            token with probability s (`bernoulli`, as SG's text has it: numbers vary).
+            of the token grid (scans need them), equally many tokens of every 2 x 2 window
+            (`structured`, SPRINT's: 1 of 4 stays at .75, 2 at .5; at a rate that is no quarter
+            windows differ by one token), or each token with probability s (`bernoulli`, as SG's
+            text has it: numbers vary).
     """
 
     start: Position
@@ -70,8 +95,8 @@ class RouteSpec:
         return range(self.start, self.end + 1)
 
     def unit(self, tokens: int) -> int:
-        """How many of `tokens` leave together: a row of the square grid, a group of 4, or one."""
-        return {"rows": math.isqrt(tokens), "groups": 4}.get(self.selection, 1)
+        """How many of `tokens` leave together: a row of the square grid, or one."""
+        return SELECTIONS[self.selection].unit(math.isqrt(tokens))
 
     def routed(self, tokens: int) -> int:
         """floor(s U) units of the U that `tokens` make (truncated, as in the official code).
@@ -125,18 +150,19 @@ def check_selections(routes: Sequence[RouteSpec], tokens: int, *, scans: bool) -
     """Refuse selections that the network or its grid of `tokens` cannot have.
 
     Raises:
-        UserError: other than rows for a scan, groups on an odd grid, or nothing routed at all.
+        UserError: a scan's order is torn, 2 x 2 windows do not tile the grid, or nothing is routed.
     """
     for k, route in enumerate(routes):
-        where, side = f"routes[{k}]", math.isqrt(tokens)
-        if scans and route.selection != "rows":
+        where, side, facts = f"routes[{k}]", math.isqrt(tokens), SELECTIONS[route.selection]
+        if scans and not facts.keeps_order:
             raise UserError(
                 f"{where}.selection: {route.selection} tears the rows that a scan reads in order;"
                 " write selection: rows, or `2->8 by rows`"
             )
-        if route.selection == "groups" and side % 2:
+        if side % facts.side:
             raise UserError(
-                f"{where}.selection: groups of 2 x 2 do not tile {side} x {side} tokens"
+                f"{where}.selection: {route.selection} needs a grid whose side is a multiple of"
+                f" {facts.side}, this one has {side} x {side} tokens"
             )
         if route.routed(tokens) == 0:
             least, how = route.unit(tokens) / tokens, f"{tokens} tokens by {route.selection}"
