@@ -88,7 +88,11 @@ class FinalLayer(nn.Module):
 
 
 class PatchEmbedder(nn.Module):
-    """Patches to tokens by a strided convolution, in raster order."""
+    """Patches to tokens by a strided convolution, in raster order.
+
+    The tokens are contiguous: every elementwise operation after it keeps the layout that it is
+    given, so a transposed view here would stay transposed through all blocks of a dense pass.
+    """
 
     def __init__(self, channels: int, width: int, patch: int) -> None:
         super().__init__()
@@ -96,7 +100,7 @@ class PatchEmbedder(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         out: Tensor = self.proj(x_BCHW)
-        return out.flatten(2).transpose(1, 2)
+        return out.flatten(2).transpose(1, 2).contiguous()
 
 
 class DiT(nn.Module):

@@ -41,7 +41,8 @@ class Attention(nn.Module):
     ) -> Tensor:
         """Every token attends to all tokens, or to those that `real_BN` names."""
         B, N, D = x_BND.shape
-        q, k, v = self.qkv(x_BND).view(B, N, 3, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
+        parts = self.qkv(x_BND).chunk(3, dim=2)
+        q, k, v = (part.view(B, N, self.heads, D // self.heads).transpose(1, 2) for part in parts)
         q, k = self.q_norm(q), self.k_norm(k)
         if rotary_BNP is not None:
             q, k = rotate(q, rotary_BNP), rotate(k, rotary_BNP)
