@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tread_lab.data import open_data
+from tread_lab.data import open_data, source
 from tread_lab.data.autoencoder import Autoencoder, levels
 from tread_lab.spec import DataSpec, UserError
 
@@ -61,6 +62,22 @@ def test_a_small_autoencoder_decodes_stored_latents(packed: Path, tmp_path: Path
     assert not samples.preview and shown_BCHW.shape == (20, 3, 16, 16)
     off = (shown_BCHW[:3].int() - expected_BCHW.int()).abs()
     assert off.max() <= 1 and off.float().mean() < 0.01
+    other = dataclasses.replace(spec, decoder_scale=1)
+    with pytest.warns(UserWarning, match=r"are times 0\.18215, but they are divided by 1 before"):
+        open_data(other, "train", autoencoder=str(tmp_path / "vae")).pixels(x_BCHW)
     with pytest.raises(UserError, match="cannot be loaded"):
         (tmp_path / "vae" / "diffusion_pytorch_model.safetensors").unlink()
         open_data(spec, "train", autoencoder=str(tmp_path / "vae")).pixels(x_BCHW)
+
+
+def test_the_decoder_divides_by_its_own_factor_not_by_the_stores(
+    packed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+    monkeypatch.setattr(source, "open_autoencoder", lambda where, scale: seen.append(scale))
+    spec = DataSpec(
+        source="latents", path=str(packed), channels=4, size=8, classes=7, scale=1, decoder_scale=2
+    )
+    x_BCHW, _ = open_data(spec, "train").take(torch.arange(3))
+    stored_BCHW = torch.from_numpy(np.load(packed / "latents.npy")[:3].astype(np.float32))
+    assert seen == [2.0] and torch.equal(x_BCHW, stored_BCHW)

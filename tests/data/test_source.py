@@ -1,13 +1,14 @@
-"""The one switch on sources."""
+"""The table of sources."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from tread_lab.data import open_data
+from tread_lab.data import open_data, source
 from tread_lab.spec import DataSpec, UserError
+from tread_lab.spec.sources import SOURCES
 
 
 def test_the_default_spec_opens_the_embedded_images() -> None:
@@ -21,3 +22,22 @@ def test_a_spec_that_contradicts_the_embedded_images_is_refused(field: str) -> N
     wrong: dict[str, Any] = {field: 4}
     with pytest.raises(UserError, match=f"data.{field}: 4 in the spec, but the data have"):
         open_data(DataSpec(**wrong), "train")
+
+
+def test_every_source_of_the_spec_has_code_and_facts() -> None:
+    names = {"fashion16", "latents", "shards"}
+    assert set(get_args(get_type_hints(DataSpec)["source"])) == names
+    assert set(source.OPENERS) == set(SOURCES) == names
+
+
+def test_a_source_without_code_is_an_error_not_tars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SOURCES, "shard_files", SOURCES["shards"])
+    spec: Any = DataSpec(**{"source": "shard_files", "path": "nowhere"})  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"'shard_files' has no code .*did you mean 'shards'"):
+        open_data(spec, "train")
+
+
+def test_an_unknown_source_is_an_error_with_a_near_miss() -> None:
+    wrong: dict[str, Any] = {"source": "shard"}
+    with pytest.raises(UserError, match=r"unknown source 'shard', did you mean 'shards'"):
+        DataSpec(**wrong)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tread_lab.spec import RunSpec, decode, signature
+from tread_lab.config import load_experiment
+from tread_lab.spec import DataSpec, RunSpec, decode, signature
 from tread_lab.spec.decode import added, encode
 
 BASE = {"model": "DiT-S/2", "routes": ["2->8"]}
@@ -71,3 +72,27 @@ def test_an_added_field_keeps_old_names_at_its_default_alone() -> None:
     assert signature(New()) == signature(Old()) and encode(New()) == {"lr": 0.1}
     assert signature(New(clip=1.0)) != signature(Old())
     assert decode(New, encode(New(clip=1.0))) == New(clip=1.0)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        ([], "9f19b73bb3a88673"),  # packed arrays: as ever
+        (["data.scale=0.18215"], "9f19b73bb3a88673"),
+        (["data.deviation=0.9"], "9f19b73bb3a88673"),
+        (["data.source=shards", "data.scale=0.18215"], "0083b0a2242b3728"),  # scaled twice: old
+        (["data.source=shards"], "0c7b7c0eeda5f70a"),  # tars as they are: new
+    ],
+)
+def test_runs_keep_their_names_where_the_network_sees_the_same(
+    overrides: list[str], name: str
+) -> None:
+    found = load_experiment("s2_imagenet256", overrides)
+    assert signature(decode(RunSpec, found.run)) == name
+
+
+def test_a_record_of_tars_scaled_twice_reads_as_what_it_was() -> None:
+    old = {"source": "shards", "channels": 4, "size": 32, "classes": 1000, "scale": 0.18215}
+    assert decode(DataSpec, old).scales == (0.18215, 0.18215)
+    assert encode(decode(DataSpec, old)) == {**old, "path": None}
+    assert decode(DataSpec, {**old, "scale": 1.0}).scales == (1.0, 1.0)

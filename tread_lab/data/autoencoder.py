@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +21,13 @@ CHUNK = 16  # images decoded at once
 
 
 class Autoencoder:
-    """Decodes latents that were stored as the encoder gave them and multiplied by `scale`.
+    """Decodes the network's values, which are what the encoder gave times `scale`.
 
     Weights are loaded with the first decoding, from safetensors only, and stay in fp32.
 
     Args:
         where: local folder or hub id, such as `stabilityai/sd-vae-ft-ema`.
-        scale: factor between stored latents and model space (0.18215).
+        scale: what the network's values are divided by before decoding (0.18215 for SD).
 
     Raises:
         UserError: diffusers is not installed; on decoding: no such weights.
@@ -48,6 +50,7 @@ class Autoencoder:
         """uint8 images [B, 3, 8H, 8W] of latents in model space, on the device of `x_BCHW`."""
         if self._model is None:
             self._model = _load(self._where)
+            self._compare_scale()
         model = self._model.to(x_BCHW.device)
         channels = model.config.latent_channels
         if x_BCHW.shape[1] != channels:
@@ -55,6 +58,16 @@ class Autoencoder:
             raise UserError(f"autoencoder {self._where!r} {found}")
         latents_BCHW = x_BCHW.float() / self._scale
         return torch.cat([levels(model.decode(z).sample) for z in torch.split(latents_BCHW, CHUNK)])
+
+    def _compare_scale(self) -> None:
+        """Warn where the autoencoder's own file says another factor than the data's spec."""
+        own = self._model.config.get("scaling_factor")
+        if own and not math.isclose(own, self._scale, rel_tol=0.01):
+            warnings.warn(
+                f"autoencoder {self._where!r} says that its latents are times {own:g}, but they are"
+                f" divided by {self._scale:g} before decoding: check data.decoder_scale",
+                stacklevel=3,
+            )
 
 
 def levels(image_BCHW: Tensor) -> Tensor:

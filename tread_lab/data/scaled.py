@@ -1,4 +1,4 @@
-"""Stored latents as a model sees them: times a scale, shown through an autoencoder or a preview."""
+"""Stored latents as the network sees them (times `scale`), shown by an autoencoder or a preview."""
 
 # B batch, N samples of the split, C channels, H height, W width
 
@@ -51,10 +51,10 @@ class ScaledLatents:
         self.shape = store.shape
         self.classes = spec.classes
         self.preview = decode is None
-        self.fingerprint = _mixed(store.fingerprint, spec.scale)
+        self._scale, _ = spec.scales
+        self.fingerprint = _mixed(store.fingerprint, self._scale)
         self._store = store
         self._labels_N = torch.from_numpy(store.labels)
-        self._scale = spec.scale
         self._decode = decode or preview
 
     def __len__(self) -> int:

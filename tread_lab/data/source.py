@@ -1,9 +1,10 @@
-"""What every data set offers, and the one place that knows which sources there are."""
+"""What every data set offers, and the table of sources that opens one by name."""
 
 # B batch, C channels, H height, W width
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from torch import Tensor
@@ -11,10 +12,10 @@ from torch import Tensor
 from tread_lab.data.autoencoder import open_autoencoder
 from tread_lab.data.embedded import Fashion16
 from tread_lab.data.latents import PackedArrays
-from tread_lab.data.scaled import ScaledLatents
+from tread_lab.data.scaled import ScaledLatents, Store
 from tread_lab.data.shards import TarShards
 from tread_lab.data.split import Split
-from tread_lab.spec.errors import UserError
+from tread_lab.spec.errors import UserError, suggest
 from tread_lab.spec.run import DataSpec
 
 
@@ -56,18 +57,40 @@ def open_data(spec: DataSpec, split: Split, *, autoencoder: str | None = None) -
     Raises:
         UserError: the data are absent, damaged, or not what `spec` says.
     """
-    samples: Samples
-    if spec.source == "fashion16":
-        samples = Fashion16(split)
-        _agree("classes", spec.classes, samples.classes)
-    else:
-        store = (PackedArrays if spec.source == "latents" else TarShards)(spec, split)
-        samples = ScaledLatents(store, spec, open_autoencoder(autoencoder, scale=spec.scale))
+    if spec.source not in OPENERS:
+        near = suggest(spec.source, OPENERS)
+        raise UserError(f"data.source: {spec.source!r} has no code that opens it{near}")
+    samples = OPENERS[spec.source](spec, split, autoencoder)
     channels, *sides = samples.shape
     _agree("channels", spec.channels, channels)
     for side in sides:
         _agree("size", spec.size, side)
     return samples
+
+
+def _fashion16(spec: DataSpec, split: Split, autoencoder: str | None) -> Samples:
+    samples = Fashion16(split)
+    _agree("classes", spec.classes, samples.classes)
+    return samples
+
+
+def _latents_of(store: Callable[[DataSpec, Split], Store]) -> Opener:
+    """Return what opens latents that lie in a store of one kind."""
+
+    def opened(spec: DataSpec, split: Split, autoencoder: str | None) -> Samples:
+        held, (_, decoder_scale) = store(spec, split), spec.scales
+        return ScaledLatents(held, spec, open_autoencoder(autoencoder, scale=decoder_scale))
+
+    return opened
+
+
+Opener = Callable[[DataSpec, Split, str | None], Samples]
+
+OPENERS: dict[str, Opener] = {
+    "fashion16": _fashion16,
+    "latents": _latents_of(PackedArrays),
+    "shards": _latents_of(TarShards),
+}
 
 
 def _agree(name: str, said: int, found: int) -> None:

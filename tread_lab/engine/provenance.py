@@ -28,8 +28,8 @@ def made_with(spec: RunSpec) -> dict[str, str]:
         UserError: the data cannot be read.
     """
     found = {"code": code_digest()}
-    data = spec.data
-    parts = [data.source, data.path or "", f"x {data.scale:g}" if data.scale != 1 else ""]
+    data, (scale, _) = spec.data, spec.data.scales
+    parts = [data.source, data.path or "", f"x {scale:g}" if scale != 1 else ""]
     found[" ".join(["data", *filter(None, parts)])] = open_data(data, "train").fingerprint
     folder = weights_folder(spec.repa) if spec.repa is not None else None
     if spec.repa is not None and folder is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tread_lab.data.deviation import check_deviation
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.engine.schedule import learning_rate
 from tread_lab.records.layout import RunFolder
@@ -41,8 +42,10 @@ def train(spec: RunSpec, folder: RunFolder, device: torch.device) -> Iterator[Pr
 
     Raises:
         Diverged: the logged loss is not finite.
+        UserError: the data have another deviation than expected.
     """
     with LiveRun(spec, folder, device) as run:
+        check_deviation(spec, run.batches.samples)
         saved = run.resume()
         if run.step == spec.train.steps:  # ended after the last checkpoint, before the result
             yield _progress(run)

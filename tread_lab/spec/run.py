@@ -8,10 +8,12 @@ from typing import Any, Literal
 
 from tread_lab.spec.architecture import STATE, check_options, name_of, parse_name
 from tread_lab.spec.bypass import BypassSpec, MaskBypass, RouteBypass, check_bypass
+from tread_lab.spec.decode import added
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.loss import LossSpec, PlainLoss
 from tread_lab.spec.repa import RepaSpec
 from tread_lab.spec.routes import RouteSpec, check_selections, resolve_routes
+from tread_lab.spec.sources import resolve_scales
 
 DEEPEST = 10_000  # blocks
 
@@ -100,7 +102,13 @@ class DataSpec:
         path: folder or file of the data; the embedded set needs none.
         channels, size: one sample is channels x size x size.
         classes: number of class labels.
-        scale: factor on stored values (0.18215 for the SD autoencoder's latents).
+        scale: factor from stored values to what the network sees: 1 for latents that are stored
+            scaled, as the official tars are; 0.18215 for what the SD encoder gave. Left out, it
+            is 1 for `shards`, and for `latents` what `decoder_scale` says, else 1.
+        decoder_scale: what the decoder divides the network's values by (0.18215 for SD's). Left
+            out, it is `scale`; for `shards` without either it is 0.18215.
+        deviation: standard deviation that the network's values should have; a store far from it
+            is refused before training. It is not signed.
     """
 
     source: Literal["fashion16", "latents", "shards"] = "fashion16"
@@ -108,10 +116,21 @@ class DataSpec:
     channels: int = 1
     size: int = 16
     classes: int = 10
-    scale: float = 1.0
+    scale: float | None = None
+    decoder_scale: float | None = added(None)
+    deviation: float | None = added(None)
 
     def __post_init__(self) -> None:
-        _positive(self, "channels", "size", "classes", "scale")
+        _positive(self, "channels", "size", "classes", "scale", "decoder_scale", "deviation")
+        scale, decoder_scale = resolve_scales(self.source, self.scale, self.decoder_scale)
+        object.__setattr__(self, "scale", scale)
+        object.__setattr__(self, "decoder_scale", decoder_scale)
+
+    @property
+    def scales(self) -> tuple[float, float]:
+        """The factor from stored values to the network's, and what the decoder divides these by."""
+        assert self.scale is not None
+        return self.scale, self.scale if self.decoder_scale is None else self.decoder_scale
 
 
 @dataclass(frozen=True, kw_only=True)

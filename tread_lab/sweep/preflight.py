@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from tread_lab.data.source import open_data
+from tread_lab.data.deviation import check_deviation
+from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.cost import cost
 from tread_lab.engine.device import check_precision, memory, pick
 from tread_lab.engine.encoder import check_encoder
@@ -25,13 +26,17 @@ def preflight(tasks: Sequence[Task], device: str | None, *, packed: int = 1) -> 
         packed: how many of them share one device.
 
     Raises:
-        UserError: a device that is not here or cannot do a precision, data that cannot be read,
+        UserError: a device that is not here or cannot do a precision, data that cannot be read or
+            are scaled wrongly,
             metrics whose weights or decoder are missing, an encoder that is not here, more runs
             on one device than it has memory for.
     """
     check_arithmetic(tasks, pick(device))
     check_room(tasks, pick(device), packed=packed)
-    previews = {data: _opened(data) for data in dict.fromkeys(task.spec.data for task in tasks)}
+    opened = {data: _opened(data) for data in dict.fromkeys(task.spec.data for task in tasks)}
+    previews = {data: any(part.preview for part in splits) for data, splits in opened.items()}
+    for spec in {(task.spec.data, task.spec.process): task.spec for task in tasks}.values():
+        check_deviation(spec, opened[spec.data][0])
     for spec in {task.spec.repa: task.spec for task in tasks}.values():
         if spec.repa is not None:
             check_encoder(spec.repa, preview=previews[spec.data])
@@ -85,7 +90,6 @@ def check_room(tasks: Sequence[Task], device: torch.device, *, packed: int) -> N
         )
 
 
-def _opened(data: DataSpec) -> bool:
-    """Read a sample of both splits; whether their pixels are previews only."""
-    splits = [open_data(data, "train"), open_data(data, "heldout")]
-    return any(samples.preview for samples in splits)
+def _opened(data: DataSpec) -> tuple[Samples, Samples]:
+    """The training and the held-out samples, which can be read."""
+    return open_data(data, "train"), open_data(data, "heldout")

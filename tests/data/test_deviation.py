@@ -1,0 +1,164 @@
+"""What the network sees is measured before it is trained on: official tars, arrays, mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.data.conftest import npy
+from tread_lab.data.deviation import check_deviation, measure_deviation
+from tread_lab.data.source import open_data
+from tread_lab.engine.train import train
+from tread_lab.records.layout import Lab
+from tread_lab.spec import DataSpec, RunSpec, UserError, decode, encode
+from tread_lab.sweep.preflight import preflight
+from tread_lab.sweep.trial import Task
+
+OFFICIAL = 0.93  # deviation of SD latents times 0.18215
+ENCODED = 0.93 / 0.18215  # as the encoder gives them
+
+
+def spec_of(path: Path, source: str, process: str = "edm", **data: Any) -> RunSpec:
+    tree = {"source": source, "path": str(path), "channels": 4, "size": 8, "classes": 7, **data}
+    model = {"depth": 2, "width": 8, "heads": 2}
+    train = {"steps": 2, "batch": 4}
+    rest = {"precision": "fp32", "process": process, "train": train}
+    return decode(RunSpec, {"model": model, "data": tree, **rest})
+
+
+def normal(deviation: float, count: int = 40) -> np.ndarray:
+    found = np.random.default_rng(0).normal(size=(count, 4, 8, 8)) * deviation
+    return found.astype(np.float32)
+
+
+def pack(folder: Path, deviation: float) -> Path:
+    folder.mkdir(exist_ok=True)
+    np.save(folder / "latents.npy", normal(deviation))
+    np.save(folder / "labels.npy", np.arange(40) % 7)
+    return folder
+
+
+@pytest.fixture
+def official(tmp_path: Path) -> Path:
+    """Tars as the official code's: written by webdataset, latents already times 0.18215."""
+    webdataset = pytest.importorskip("webdataset")
+    pattern = str(tmp_path / "part-%03d.tar")
+    with webdataset.ShardWriter(pattern, maxcount=15, verbose=0) as writer:
+        for k, latent in enumerate(normal(OFFICIAL)):
+            writer.write({"__key__": f"{k:06d}", "latent.npy": latent, "cls": k % 7})
+    return tmp_path
+
+
+@pytest.fixture
+def tars(tmp_path: Path, write_tar: Any) -> Path:
+    """The same by tarfile."""
+    members = []
+    for k, latent in enumerate(normal(OFFICIAL)):
+        members += [(f"{k:06d}.cls", b"%d" % (k % 7)), (f"{k:06d}.latent.npy", npy(latent))]
+    write_tar(tmp_path / "tars" / "part-00.tar", members)
+    return tmp_path / "tars"
+
+
+def sees(spec: RunSpec) -> float:
+    return measure_deviation(open_data(spec.data, "train"))
+
+
+def test_tars_written_by_webdataset_train_at_the_deviation_they_hold(
+    official: Path, tmp_path: Path
+) -> None:
+    spec = spec_of(official, "shards", decoder_scale=0.18215, deviation=0.93)
+    assert sees(spec) == pytest.approx(0.93, rel=0.03)
+    preflight([Task(spec)], "cpu")
+    steps = list(train(spec, Lab(tmp_path / "lab").run_of(spec), torch.device("cpu")))
+    assert steps[-1].step == 2
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{}, {"decoder_scale": 0.18215, "deviation": 0.93}, {"scale": 1, "decoder_scale": 0.18215}],
+)
+def test_the_network_sees_official_tars_as_they_are(tars: Path, facts: dict[str, Any]) -> None:
+    spec = spec_of(tars, "shards", **facts)
+    assert spec.data.scales == (1.0, 0.18215)
+    assert sees(spec) == pytest.approx(0.93, rel=0.03)
+
+
+def test_arrays_as_the_encoder_gave_them_are_seen_at_the_same_deviation(tmp_path: Path) -> None:
+    folder = pack(tmp_path / "raw", ENCODED)
+    for facts in ({"decoder_scale": 0.18215}, {"scale": 0.18215}):
+        spec = spec_of(folder, "latents", **facts)
+        assert spec.data.scales == (0.18215, 0.18215)
+        assert check_deviation(spec, open_data(spec.data, "train")) == pytest.approx(0.93, rel=0.03)
+
+
+def test_tars_scaled_twice_are_refused_before_training_in_one_line(
+    tars: Path, tmp_path: Path
+) -> None:
+    spec = spec_of(tars, "shards", scale=0.18215)
+    says = r"deviation of 0\.169, and 0\.93 is expected .* data\.scale=1 data\.decoder_scale=0\.18"
+    with pytest.raises(UserError, match=says) as caught:
+        preflight([Task(spec)], "cpu")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match=says):
+        next(iter(train(spec, Lab(tmp_path / "lab").run_of(spec), torch.device("cpu"))))
+
+
+def test_arrays_that_nobody_scaled_are_refused(tmp_path: Path) -> None:
+    spec = spec_of(pack(tmp_path / "raw", ENCODED), "latents", scale=1, decoder_scale=0.18215)
+    with pytest.raises(UserError, match=r"deviation of 5\.1.*not scaled yet, set data.scale=0.18"):
+        check_deviation(spec, open_data(spec.data, "train"))
+
+
+def test_arrays_stored_scaled_are_not_scaled_again(tmp_path: Path) -> None:
+    folder = pack(tmp_path / "scaled", OFFICIAL)
+    twice = spec_of(folder, "latents", decoder_scale=0.18215)
+    with pytest.raises(UserError, match=r"deviation of 0\.169.*set data\.scale=1 "):
+        check_deviation(twice, open_data(twice.data, "train"))
+    once = spec_of(folder, "latents", scale=1, decoder_scale=0.18215)
+    assert check_deviation(once, open_data(once.data, "train")) == pytest.approx(0.93, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("process", "deviation", "refused"),
+    [
+        (process, deviation, refused)
+        for process in ("edm", "flow")
+        for deviation, refused in ((0.5, False), (1.2, False), (70.0, True), (0.1, True))
+    ],
+)
+def test_other_data_are_held_to_what_the_process_is_made_for(
+    tmp_path: Path, process: str, deviation: float, refused: bool
+) -> None:
+    spec = spec_of(pack(tmp_path / "own", deviation), "latents", process)
+    samples = open_data(spec.data, "train")
+    if refused:
+        with pytest.raises(UserError, match="data: the network would see a deviation of"):
+            check_deviation(spec, samples)
+    else:
+        check_deviation(spec, samples)
+
+
+def test_a_declared_deviation_is_what_is_expected(tmp_path: Path) -> None:
+    folder = pack(tmp_path / "own", 70.0)
+    spec = spec_of(folder, "latents", deviation=70)
+    check_deviation(spec, open_data(spec.data, "train"))
+    other = spec_of(folder, "latents", deviation=0.5)
+    with pytest.raises(UserError, match=r"0\.5 is expected \(data\.deviation\)"):
+        check_deviation(other, open_data(other.data, "train"))
+
+
+def test_the_embedded_images_are_as_expected(tiny: Callable[..., RunSpec]) -> None:
+    spec = tiny()
+    found = check_deviation(spec, open_data(spec.data, "train"))
+    assert found == pytest.approx(0.5, rel=0.05)
+
+
+def test_the_deviation_is_not_signed_and_a_neutral_decoder_is_left_out() -> None:
+    plain = DataSpec(source="latents", scale=0.18215)
+    assert encode(DataSpec(source="latents", scale=0.18215, decoder_scale=0.18215)) == encode(plain)
+    assert "decoder_scale" not in encode(plain) and "deviation" not in encode(plain)

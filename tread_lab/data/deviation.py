@@ -1,0 +1,87 @@
+"""Measures the deviation of what the network will see, and refuses data that are scaled wrongly."""
+
+# B batch, C channels, H height, W width
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from tread_lab.data.source import Samples
+from tread_lab.spec.errors import UserError
+from tread_lab.spec.run import DataSpec, EDMSpec, RunSpec
+from tread_lab.spec.sources import SD_DEVIATION, SD_SCALE, stored
+
+MEASURED = 256  # samples, evenly spread over the set
+NEAR = 1.5  # how many times off a known deviation may be; subsets of ImageNet stay within 1.2
+FAR = 3.0  # the same where only the process says what it was made for
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The deviation that the network's values should have.
+
+    Attributes:
+        factor: how many times larger or smaller is still taken.
+        why: who says so.
+    """
+
+    deviation: float
+    factor: float
+    why: str
+
+
+def expected_deviation(spec: RunSpec) -> Expected:
+    """Return what `data.deviation` says, else what the SD autoencoder or the process implies."""
+    data, (_, decoder_scale) = spec.data, spec.data.scales
+    if data.deviation is not None:
+        return Expected(data.deviation, NEAR, "data.deviation")
+    if stored(data.source).latents and decoder_scale == SD_SCALE:
+        return Expected(SD_DEVIATION, NEAR, "latents of the SD autoencoder")
+    if isinstance(spec.process, EDMSpec):
+        return Expected(spec.process.sigma_data, FAR, "EDM's sigma_data")
+    return Expected(1.0, FAR, "flow matching's noise")
+
+
+def measure_deviation(samples: Samples) -> float:
+    """Return the standard deviation over all values of at most 256 samples of the set."""
+    ids = torch.linspace(0, len(samples) - 1, min(MEASURED, len(samples))).long()
+    x_BCHW, _ = samples.take(ids)
+    return float(x_BCHW.double().std(correction=0))
+
+
+def check_deviation(spec: RunSpec, samples: Samples) -> float:
+    """Return the measured deviation of what the network of `spec` will see.
+
+    Raises:
+        UserError: it is far from the expected one; says both and the likely mistake.
+    """
+    found, expected = measure_deviation(samples), expected_deviation(spec)
+    if expected.deviation / expected.factor <= found <= expected.deviation * expected.factor:
+        return found
+    raise UserError(
+        f"data: the network would see a deviation of {found:.3g}, and {expected.deviation:g} is"
+        f" expected ({expected.why}): {_likely(spec.data, found, expected.deviation)};"
+        f" data.deviation={found:.3g} trains on them as they are"
+    )
+
+
+def _likely(data: DataSpec, found: float, expected: float) -> str:
+    """What is probably wrong, and the settings that would mend it."""
+    scale, decoder_scale = data.scales
+    for factor in {decoder_scale, SD_SCALE} - {1.0}:
+        if _close(found / factor, expected) and _close(scale, factor):
+            return (
+                f"what is stored is already times {factor:g} and data.scale multiplies it again,"
+                f" set data.scale=1 data.decoder_scale={factor:g}"
+            )
+        if _close(found * factor, expected) and _close(scale, 1.0):
+            return f"what is stored is not scaled yet, set data.scale={factor:g}"
+    if found == 0 or found != found:
+        return "what is stored is constant or not finite, make the data again"
+    return f"what is stored is scaled otherwise, set data.scale={scale * expected / found:.3g}"
+
+
+def _close(a: float, b: float) -> bool:
+    return b / NEAR <= a <= b * NEAR
