@@ -15,7 +15,7 @@ from tread_lab.backbones.masked import MaskDecoder
 from tread_lab.engine.assemble import fresh_network
 from tread_lab.engine.cost import cost
 from tread_lab.routing import Leg, RoutePlan, draw_plan
-from tread_lab.spec import RunSpec, decode
+from tread_lab.spec import RunSpec, decode, encode, signature
 
 MODEL = {"depth": 6, "width": 32, "heads": 2}
 MODERN = {"norm": "rms", "mlp": "swiglu", "rope": True, "qk_norm": True}
@@ -142,6 +142,22 @@ def test_masked_tokens_reach_the_output_through_the_mask_token_alone() -> None:
     changed = x + masked * torch.randn_like(x)
     assert torch.allclose(network(x, t, y, (leg,)), network(changed, t, y, (leg,)), atol=1e-6)
     assert not torch.allclose(network(x, t, y), network(changed, t, y), atol=1e-3)
+
+
+def test_the_decoder_starts_with_a_zero_adapter_as_maskdit_does() -> None:
+    adapter = fresh_network(spec_of("mask")).re_enter.adapter
+    assert torch.count_nonzero(adapter.weight) == 0 == torch.count_nonzero(adapter.bias)
+    bypass = {**MASK, "adapter": "xavier"}
+    xavier = fresh_network(spec_of("mask", bypass=bypass)).re_enter.adapter.weight.detach()
+    assert 0.9 * (6 / 48) ** 0.5 < float(xavier.abs().max()) <= (6 / 48) ** 0.5  # D 32, E 16
+
+
+def test_masked_runs_of_before_are_not_runs_with_a_zero_adapter() -> None:
+    """Earlier specs of a mask decoder had no adapter field; their signature must not come back."""
+    spec = spec_of("mask")
+    tree = encode(spec)
+    del tree["bypass"]["adapter"]
+    assert signature(spec) != signature(tree)
 
 
 def test_the_decoder_sees_all_places_at_their_positions() -> None:

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tread_lab.backbones.dit import DiT
 from tread_lab.backbones.parts import sincos_positions
 from tread_lab.backbones.published import load_published
 from tread_lab.spec import ModelSpec, UserError, decode
@@ -94,7 +95,8 @@ def test_wrapped_names_and_safetensors_load(state: dict[str, Tensor], tmp_path: 
 
 
 def test_a_lightning_checkpoint_loads(state: dict[str, Tensor], tmp_path: Path) -> None:
-    """RMSNorm, SwiGLU and normalised queries by their public names; rotary tables are computed."""
+    """RMSNorm and SwiGLU by their public names, no norm of queries and keys, as in all published
+    configurations; rotary tables are computed."""
     h = int(2 / 3 * 4 * D)
     for l in range(DEPTH):
         for part in ("fc1", "fc2"):
@@ -102,8 +104,6 @@ def test_a_lightning_checkpoint_loads(state: dict[str, Tensor], tmp_path: Path) 
         state |= {
             f"blocks.{l}.norm1.weight": torch.ones(D),
             f"blocks.{l}.norm2.weight": torch.ones(D),
-            f"blocks.{l}.attn.q_norm.weight": torch.ones(D // 4),
-            f"blocks.{l}.attn.k_norm.weight": torch.ones(D // 4),
             f"blocks.{l}.mlp.w12.weight": torch.ones(2 * h, D),
             f"blocks.{l}.mlp.w12.bias": torch.ones(2 * h),
             f"blocks.{l}.mlp.w3.weight": torch.ones(D, h),
@@ -114,6 +114,27 @@ def test_a_lightning_checkpoint_loads(state: dict[str, Tensor], tmp_path: Path) 
     torch.save({"ema": stored}, tmp_path / "Lightning.pt")
     model = decode(ModelSpec, f"LightningDiT-{DEPTH}x{D}x4/{PATCH}")
     assert same(load_published(tmp_path / "Lightning.pt", model), state)
+
+
+def test_a_lightning_checkpoint_with_qk_norm_loads_where_that_is_on(
+    state: dict[str, Tensor], tmp_path: Path
+) -> None:
+    for l in range(DEPTH):
+        for name in ("q_norm", "k_norm"):
+            state[f"blocks.{l}.attn.{name}.weight"] = torch.ones(D // 4)
+            state[f"blocks.{l}.attn.{name}.bias"] = torch.zeros(D // 4)
+    torch.save(state, tmp_path / "DiT.pt")
+    model = decode(ModelSpec, f"DiT-{DEPTH}x{D}x4/{PATCH}+qk_norm")
+    assert same(load_published(tmp_path / "DiT.pt", model), state)
+
+
+def test_lightning_xl_has_the_parameters_of_the_published_network() -> None:
+    """Counted in hustvl/LightningDiT, 256 tokens of 32 channels; trained without positions."""
+    model = decode(ModelSpec, "LightningDiT-XL/1")
+    with torch.device("meta"):
+        network = DiT(model, channels=32, size=16, classes=1000)
+    assert sum(p.numel() for p in network.parameters()) == 675_256_736
+    assert sum(p.numel() for p in network.parameters() if p.requires_grad) == 674_961_824
 
 
 @pytest.mark.parametrize(

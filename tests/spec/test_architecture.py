@@ -37,12 +37,26 @@ def test_a_custom_mamba_may_name_its_state() -> None:
     assert decode(ModelSpec, "Mamba-12x32/2").state == 16
 
 
-def test_lightning_is_dit_with_all_four_options() -> None:
-    options: dict[str, Any] = {"norm": "rms", "mlp": "swiglu", "rope": True, "qk_norm": True}
+def test_lightning_is_dit_with_three_options_and_no_qk_norm() -> None:
+    options: dict[str, Any] = {"norm": "rms", "mlp": "swiglu", "rope": True, "qk_norm": False}
     dit = decode(ModelSpec, "DiT-XL/1")
     assert dataclasses.replace(dit, **options) == decode(ModelSpec, "LightningDiT-XL/1")
     some = dataclasses.replace(dit, rope=True, norm="rms")
     assert some.name == "DiT-XL/1+norm+rope"
+
+
+def test_qk_norm_is_switched_on_by_name_and_has_another_signature() -> None:
+    plain, normed = (decode(ModelSpec, f"LightningDiT-B/1{o}") for o in ("", "+qk_norm"))
+    assert normed == dataclasses.replace(plain, qk_norm=True)
+    assert (plain.name, normed.name) == ("LightningDiT-B/1", "LightningDiT-B/1+qk_norm")
+    assert signature(RunSpec(model=plain)) != signature(RunSpec(model=normed))
+    with pytest.raises(UserError, match="did you mean 'qk_norm'"):
+        decode(ModelSpec, "LightningDiT-B/1+qknorm")
+
+
+def test_models_without_qk_norm_keep_the_signature_they_had() -> None:
+    dit = RunSpec(model=decode(ModelSpec, "DiT-S/2"))
+    assert signature(dit.model) == "42825fdd0e946760"
 
 
 @pytest.mark.parametrize(

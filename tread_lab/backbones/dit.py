@@ -13,9 +13,8 @@ from tread_lab.backbones.parts import (
     Attention,
     LabelEmbedder,
     LevelEmbedder,
-    Mlp,
     SelfInitialised,
-    SwiGLU,
+    build_mlp,
     build_norm,
     modulate,
     rotary_positions,
@@ -24,13 +23,17 @@ from tread_lab.backbones.parts import (
 from tread_lab.routing.re_entry import IDENTITY, ReEntry
 from tread_lab.routing.select import RoutePlan
 from tread_lab.routing.walk import Observer, walk
+from tread_lab.spec.errors import lookup
 from tread_lab.spec.run import ModelSpec
+
+# Whether modulations and output are zero after all else is initialised.
+ZEROED = {"adaln_zero": True, "official_code": False}
 
 
 class DiTBlock(nn.Module):
     """Attention and MLP, each shifted, scaled and gated by the conditioning (adaLN-zero).
 
-    The defaults are DiT's; LightningDiT has RMSNorm, SwiGLU and normalised queries and keys.
+    The defaults are DiT's; LightningDiT has RMSNorm and SwiGLU, and may normalise queries and keys.
     """
 
     def __init__(
@@ -47,7 +50,7 @@ class DiTBlock(nn.Module):
         self.norm1 = build_norm(norm, width)
         self.attn = Attention(width, heads, qk_norm=qk_norm, norm=norm)
         self.norm2 = build_norm(norm, width)
-        self.mlp = SwiGLU(width, hidden) if mlp == "swiglu" else Mlp(width, hidden)
+        self.mlp = build_mlp(mlp, width, hidden)
         self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(width, 6 * width))
 
     def forward(
@@ -106,8 +109,9 @@ class PatchEmbedder(nn.Module):
 class DiT(nn.Module):
     """A class-conditional diffusion transformer over `size` x `size` samples.
 
-    With `norm: rms, mlp: swiglu, rope: true, qk_norm: true` it is LightningDiT (Yao et al. 2025),
-    its parameters named as published; rotary positions are added to the fixed ones, as there.
+    With `norm: rms, mlp: swiglu, rope: true` it is LightningDiT (Yao et al. 2025) as its published
+    configurations have it, its parameters named as published; rotary positions are added to the
+    fixed ones, as there. `qk_norm: true` normalises queries and keys, an option of its code.
     Routing adds no parameter: it is the argument `plan` of a forward pass.
 
     Args:
@@ -211,7 +215,7 @@ class DiT(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
             if linear.bias is not None:
                 nn.init.zeros_(linear.bias)
-        if self.spec.init == "adaln_zero":
+        if lookup(ZEROED, self.spec.init, "model.init"):
             for linear in self._linears("adaLN_modulation", "final_layer"):
                 nn.init.zeros_(linear.weight)
 

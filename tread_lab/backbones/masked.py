@@ -4,18 +4,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tread_lab.backbones.dit import DiTBlock
+from tread_lab.backbones.dit import ZEROED, DiTBlock
 from tread_lab.backbones.parts import modulate, sincos_positions
 from tread_lab.routing.re_entry import Span
 from tread_lab.routing.select import Leg
 from tread_lab.routing.transport import merge
 from tread_lab.routing.walk import walk
 from tread_lab.spec.bypass import MaskBypass
+from tread_lab.spec.errors import lookup
 from tread_lab.spec.run import ModelSpec
+
+# What the map from D to E starts as, after the Xavier pass over the decoder.
+ADAPTERS: dict[str, Callable[[nn.Linear], object]] = {
+    "zero": lambda linear: nn.init.zeros_(linear.weight),
+    "xavier": lambda linear: None,
+}
 
 
 class DecoderBlock(DiTBlock):
@@ -51,7 +60,8 @@ class MaskDecoder(nn.Module):
         hidden = int(E * spec.mlp_ratio)
         blocks = (DecoderBlock(E, decoder.heads, hidden, D) for _ in range(decoder.depth))
         self.blocks = nn.ModuleList(blocks)
-        self._initialise(zero=spec.init == "adaln_zero")
+        self._initialise(zero=lookup(ZEROED, spec.init, "model.init"))
+        lookup(ADAPTERS, decoder.adapter, "bypass.adapter")(self.adapter)
 
     def forward(
         self, kept_BKD: Tensor, leg: Leg, *, entry_BND: Tensor, embedded_BND: Tensor, c_BD: Tensor
@@ -63,7 +73,7 @@ class MaskDecoder(nn.Module):
         return walk(self.blocks, x_BNE + self.pos_embed, c_BD)
 
     def _initialise(self, *, zero: bool) -> None:
-        """Xavier and zero biases; `zero` then zeroes the modulations."""
+        """Set Xavier weights and zero biases; `zero` then zeroes the modulations."""
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)

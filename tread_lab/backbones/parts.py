@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from tread_lab.spec.errors import lookup
 
 
 class SelfInitialised(nn.Module):
@@ -130,11 +133,29 @@ def sincos_positions(side: int, width: int) -> Tensor:
     return torch.cat(halves, dim=1).float()
 
 
+NORMS: dict[str, Callable[[int, bool], nn.Module]] = {
+    "layer": lambda width, affine: nn.LayerNorm(width, eps=1e-6, elementwise_affine=affine),
+    "rms": lambda width, affine: RMSNorm(width, eps=1e-6),
+}
+MLPS: dict[str, Callable[[int, int], nn.Module]] = {"gelu": Mlp, "swiglu": SwiGLU}
+
+
 def build_norm(kind: str, width: int, *, affine: bool = False) -> nn.Module:
-    """`layer`: LayerNorm, without parameters unless `affine`; `rms`: RMSNorm; eps 1e-6."""
-    if kind == "rms":
-        return RMSNorm(width, eps=1e-6)
-    return nn.LayerNorm(width, eps=1e-6, elementwise_affine=affine)
+    """Return a norm of eps 1e-6; LayerNorm has parameters only with `affine`, RMSNorm always.
+
+    Raises:
+        UserError: there is no such norm.
+    """
+    return lookup(NORMS, kind, "model.norm")(width, affine)
+
+
+def build_mlp(kind: str, width: int, hidden: int) -> nn.Module:
+    """Return the MLP of a block.
+
+    Raises:
+        UserError: there is no such MLP.
+    """
+    return lookup(MLPS, kind, "model.mlp")(width, hidden)
 
 
 def rotary_positions(side: int, head: int) -> Tensor:

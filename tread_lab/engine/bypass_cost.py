@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tread_lab.spec.bypass import MaskBypass, SprintBypass
+from tread_lab.spec.errors import lookup
 from tread_lab.spec.run import RunSpec
 
 
@@ -38,11 +39,7 @@ def bypass_cost(spec: RunSpec, c_out: int, *, attention: bool = True) -> Added:
     Args:
         attention: count the 2 N^2 e of a decoder's attention.
     """
-    if isinstance(spec.bypass, MaskBypass):
-        return _decoder(spec, spec.bypass, c_out, attention)
-    if isinstance(spec.bypass, SprintBypass):
-        return _fusion(spec, spec.bypass)
-    return Added()
+    return lookup(BYPASS_COSTS, spec.bypass.kind, "bypass")(spec, c_out, attention)
 
 
 def projector_cost(spec: RunSpec) -> Added:
@@ -54,17 +51,21 @@ def projector_cost(spec: RunSpec) -> Added:
     return Added(products + h + h + e, macs=lambda n: n * products)
 
 
-def _fusion(spec: RunSpec, bypass: SprintBypass) -> Added:
+def _fusion(spec: RunSpec, c_out: int, attention: bool) -> Added:
     """W [deep; shallow] + b on all places, 2 d^2 each, and a mask token if it is learned."""
+    bypass = spec.bypass
+    assert isinstance(bypass, SprintBypass)
     N, d = spec.tokens, spec.model.width
     token = d if bypass.mask_token == "learned" else 0
     fixed = d - token
     return Added(2 * d * d + d + token, fixed, lambda n: N * 2 * d * d, (0, 2 * N * d))
 
 
-def _decoder(spec: RunSpec, decoder: MaskBypass, c_out: int, attention: bool) -> Added:
+def _decoder(spec: RunSpec, c_out: int, attention: bool) -> Added:
     """Adapter on the kept tokens, `depth` blocks on all places, and a final layer of width e
     instead of d; modulations are conditioned by width d."""
+    decoder = spec.bypass
+    assert isinstance(decoder, MaskBypass)
     N, d, e, p = spec.tokens, spec.model.width, decoder.width, spec.model.patch
     h, out = int(e * spec.model.mlp_ratio), p * p * c_out
     adapter = (2 * d * d + 2 * d) + (d * e + e)
@@ -81,3 +82,14 @@ def _decoder(spec: RunSpec, decoder: MaskBypass, c_out: int, attention: bool) ->
     parameters = adapter + e + decoder.depth * block + final
     kept = (4 * N * e * decoder.depth, (8 * e + 2 * h) * N * decoder.depth)
     return Added(parameters, N * e, macs, kept)
+
+
+def _nothing(spec: RunSpec, c_out: int, attention: bool) -> Added:
+    return Added()
+
+
+BYPASS_COSTS: dict[str, Callable[[RunSpec, int, bool], Added]] = {
+    "route": _nothing,
+    "mask": _decoder,
+    "sprint": _fusion,
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from tread_lab.spec.errors import UserError, suggest
+from tread_lab.spec.errors import UserError, lookup, suggest
 
 if TYPE_CHECKING:
     from tread_lab.spec.run import ModelSpec
@@ -17,41 +17,51 @@ SIZES = {  # DiT paper, table 1: depth, width, heads
     "XL": (28, 1152, 16),
 }
 FAMILIES = {"DiT": "dit", "LightningDiT": "dit", "RWKV": "rwkv", "Mamba": "mamba"}
+# Whether a backbone reads its tokens in order (a scan), so that only whole rows may leave; the
+# others have attention. Its keys are the backbones there are.
+SCANS = {"dit": False, "rwkv": True, "mamba": True}
 STATE = 16  # S of a published Mamba
-LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True, "qk_norm": True}
+# The block of LightningDiT's four published configurations; none of them normalises queries and
+# keys (`use_qknorm: false`), which its code recommends where the loss becomes NaN.
+LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True}
+OPTIONS = {**LIGHTNING, "qk_norm": True}
 # TREAD, table 2, gives the parameters of these two and for RWKV the 12 blocks; the widths are ours,
 # chosen so that 12 blocks have those parameters within 1% (210.7M and 111.6M).
 COUNTED = {"RWKV-210M": (12, 952), "Mamba-111M": (12, 960)}
 
 
 def parse_name(value: Any) -> dict[str, Any]:
-    """`DiT-XL/2`, `LightningDiT-B/1`, `RWKV-210M/2`, `DiT-12x32x2/2`, `Mamba-12x32x4/2` as fields.
+    """Return `DiT-XL/2`, `RWKV-210M/2`, `DiT-12x32x2/2`, `LightningDiT-B/1+qk_norm` as fields.
 
     A custom size is depth x width, then x heads where there is attention; a Mamba may say x state.
-    `/2` is the patch.
+    `/2` is the patch; options of the modern block may follow.
 
     Raises:
         UserError: no such family or size; a near miss is suggested.
     """
-    match = re.fullmatch(r"(\w+)-(\w+)/(\d{1,9})", value) if isinstance(value, str) else None
+    name, *added = value.split("+") if isinstance(value, str) else [""]
+    match = re.fullmatch(r"(\w+)-(\w+)/(\d{1,9})", name)
     shape = _shape(match[1], match[2]) if match and match[1] in FAMILIES else None
     if match is None or shape is None:
         known = [f"{f}-{s}/{p}" for f in FAMILIES for s in SIZES for p in (1, 2, 4, 8)]
         known += [f"{name}/2" for name in COUNTED]
         raise UserError(f"unknown model {value!r}{_hint(value, known)}")
-    options = LIGHTNING if match[1] == "LightningDiT" else {}
+    options = dict(LIGHTNING) if match[1] == "LightningDiT" else {}
+    options |= {option: lookup(OPTIONS, option, value) for option in added}
     return {"backbone": FAMILIES[match[1]], **shape, "patch": int(match[3]), **options}
 
 
 def name_of(model: ModelSpec) -> str:
-    """`DiT-S/2` for a published size, else `DiT-12x32/2` (depth x width / patch).
+    """Return `DiT-S/2` for a published size, else `DiT-12x32/2` (depth x width / patch).
 
-    Options of the modern block are appended (`DiT-S/2+rope`); all four make a LightningDiT.
+    Options of the modern block are appended (`DiT-S/2+rope`); RMSNorm, SwiGLU and rotary positions
+    together make a LightningDiT.
     """
-    chosen = [option for option, value in LIGHTNING.items() if getattr(model, option) == value]
+    chosen = [option for option, value in OPTIONS.items() if getattr(model, option) == value]
     backbones = {backbone: family for family, backbone in reversed(FAMILIES.items())}
-    family = "LightningDiT" if len(chosen) == len(LIGHTNING) else backbones[model.backbone]
-    suffix = "" if family == "LightningDiT" else "".join(f"+{option}" for option in chosen)
+    lightning = LIGHTNING.keys() <= set(chosen)
+    family = "LightningDiT" if lightning else backbones[model.backbone]
+    suffix = "".join(f"+{o}" for o in chosen if not (lightning and o in LIGHTNING))
     return f"{family}-{_size(model, family)}/{model.patch}{suffix}"
 
 
@@ -61,8 +71,8 @@ def check_options(model: ModelSpec) -> None:
     Raises:
         UserError: an option of another backbone, or a head that cannot be rotated.
     """
-    attention = model.backbone == "dit"
-    for option, value in LIGHTNING.items():
+    attention = not lookup(SCANS, model.backbone, "backbone")
+    for option, value in OPTIONS.items():
         if not attention and getattr(model, option) == value:
             raise UserError(f"{option}: {value} is an option of dit; {model.backbone} has none")
     if model.backbone != "mamba" and model.state != STATE:
@@ -77,7 +87,7 @@ def check_options(model: ModelSpec) -> None:
 
 def _shape(family: str, size: str) -> dict[str, int] | None:
     """Depth, width and, where there is attention, heads; nothing for an unknown size."""
-    attention = FAMILIES[family] == "dit"
+    attention = not SCANS[FAMILIES[family]]
     if size in SIZES:
         depth, width, heads = SIZES[size]
         return {"depth": depth, "width": width, "heads": heads if attention else 0}

@@ -74,12 +74,16 @@ class MaskBypass:
 
     Attributes:
         depth, width, heads: the decoder; 8 blocks of width 512 beside XL.
+        adapter: what the map from the encoder's width to the decoder's starts as: `zero` as in the
+            published code, so that at first the decoder sees mask tokens and positions alone, or
+            `xavier`.
     """
 
     kind: Literal["mask"] = "mask"
     depth: int = 8
     width: int = 512
     heads: int = 16
+    adapter: Literal["zero", "xavier"] = "zero"
 
     def __post_init__(self) -> None:
         for name in ("depth", "width", "heads"):

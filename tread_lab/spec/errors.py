@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _LONGEST = 1_000  # characters of the line
 
@@ -32,6 +35,17 @@ class Unavailable(UserError):
 def first_line(error: BaseException) -> str:
     """What an error says, as one line; its kind if it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def lookup(table: Mapping[str, T], name: str, what: str) -> T:
+    """Return the entry of `name`.
+
+    Raises:
+        UserError: the table has none; says what was looked up and suggests a near miss.
+    """
+    if name not in table:
+        raise UserError(f"{what}: unknown {name!r}{suggest(name, table)}")
+    return table[name]
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tread_lab.spec.architecture import STATE, check_options, name_of, parse_name
+from tread_lab.spec.architecture import SCANS, STATE, check_options, name_of, parse_name
 from tread_lab.spec.bypass import BypassSpec, MaskBypass, RouteBypass, check_bypass
 from tread_lab.spec.decode import added
 from tread_lab.spec.errors import UserError
@@ -37,7 +37,8 @@ class ModelSpec:
         patch: p, the side of a patch in latent pixels.
         mlp_ratio: hidden width of the MLP over d; SwiGLU has 2/3 of it. Mamba has no MLP.
         norm, mlp, rope, qk_norm: DiT's block as published, or the parts of LightningDiT's: RMSNorm,
-            SwiGLU, rotary positions, normalised queries and keys.
+            SwiGLU, rotary positions; its code can also normalise queries and keys, and no published
+            configuration does.
         state: S, the state of a Mamba channel.
         init: `adaln_zero` zeroes the modulations and the output last (DiT); `official_code`
             follows the published TREAD code, whose Xavier pass overwrites those zeros.
@@ -83,7 +84,7 @@ class ModelSpec:
     @property
     def scans(self) -> bool:
         """Whether tokens are read in order, so that only whole rows may leave."""
-        return self.backbone != "dit"
+        return SCANS[self.backbone]
 
     @property
     def hidden(self) -> int:
@@ -369,7 +370,9 @@ class RunSpec:
         """What decides which weights there are; equal for runs that can hand them on."""
         shape = (self.data.channels, self.data.size, self.data.classes)
         model = dataclasses.replace(self.model, init="adaln_zero")
-        decoder = self.bypass if isinstance(self.bypass, MaskBypass) else None
+        decoder = None
+        if isinstance(self.bypass, MaskBypass):
+            decoder = dataclasses.replace(self.bypass, adapter="zero")
         spans = tuple((route.start, route.end) for route in self.routes)
         return model, shape, decoder, spans if self.bypass.kind == "sprint" else ()
 

@@ -1,0 +1,65 @@
+"""A name that no table holds is an error with a near miss, wherever a backbone is made."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from tread_lab.backbones import BACKBONES, build_backbone, fp32_blocks
+from tread_lab.backbones.bypass import RE_ENTRIES
+from tread_lab.backbones.dit import ZEROED
+from tread_lab.backbones.masked import ADAPTERS
+from tread_lab.backbones.parts import MLPS, NORMS
+from tread_lab.engine.block_cost import BLOCK_COSTS, block_macs
+from tread_lab.engine.bypass_cost import BYPASS_COSTS, bypass_cost
+from tread_lab.spec import ModelSpec, RunSpec, UserError, decode
+from tread_lab.spec.architecture import FAMILIES, SCANS
+from tread_lab.spec.bypass import MaskBypass
+
+
+def spec(**model: Any) -> RunSpec:
+    run = decode(RunSpec, {"model": "DiT-4x32x2/2", "routes": ["1->2"], "precision": "bf16"})
+    changed = run.model
+    for name, value in model.items():
+        object.__setattr__(changed, name, value)  # a spec from a file would be refused
+    return run
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "near"),
+    [("norm", "rmss", "rms"), ("mlp", "swigluu", "swiglu"), ("init", "adaln_zeros", "adaln_zero")],
+)
+def test_a_part_without_code_is_refused_with_a_near_miss(field: str, wrong: str, near: str) -> None:
+    with pytest.raises(UserError, match=f"model.{field}: unknown '{wrong}', did you mean '{near}'"):
+        build_backbone(spec(**{field: wrong}))
+
+
+def test_a_backbone_without_code_is_refused_with_a_near_miss() -> None:
+    for make in (build_backbone, lambda run: block_macs(run.model, 64)):
+        with pytest.raises(UserError, match="unknown 'mambo', did you mean 'mamba'"):
+            make(spec(backbone="mambo"))
+
+
+def test_a_bypass_and_an_fp32_block_without_code_are_refused() -> None:
+    run = spec()
+    object.__setattr__(run, "fp32_block", "j-1")
+    with pytest.raises(UserError, match="fp32_block: unknown 'j-1'"):
+        fp32_blocks(run)
+    object.__setattr__(run, "bypass", dataclasses.replace(run.bypass, kind="routes"))
+    for make in (build_backbone, lambda run: bypass_cost(run, 4)):
+        with pytest.raises(UserError, match="unknown"):
+            make(run)
+
+
+def test_the_names_of_the_spec_are_the_keys_of_the_tables() -> None:
+    names = {name: {*get_args(hint)} for name, hint in get_type_hints(ModelSpec).items()}
+    backbones = {"dit", "rwkv", "mamba"}
+    tables = (BACKBONES, BLOCK_COSTS, SCANS)
+    assert [{*table} for table in tables] == [backbones] * 3
+    assert names["backbone"] == {*FAMILIES.values()} == backbones
+    assert names["norm"] == {*NORMS} and names["mlp"] == {*MLPS} and names["init"] == {*ZEROED}
+    bypasses = {"route", "mask", "sprint"}
+    assert {*RE_ENTRIES} == {*BYPASS_COSTS} == bypasses
+    assert {*ADAPTERS} == {*get_args(get_type_hints(MaskBypass)["adapter"])}
