@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from tread_lab.frames import Memory, cell_label, trials_frame, with_baseline_cells
-from tread_lab.records.durable import is_held
 from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.records.locks import is_held
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.names import TRAIN_LOSS
 from tread_lab.records.planned import planned_evaluations

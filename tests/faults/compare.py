@@ -10,8 +10,8 @@ from pathlib import Path
 from tests.tracking.conftest import Store
 from tread_lab.engine.checkpoint import load_latest
 from tread_lab.records import names
-from tread_lab.records.durable import is_held
 from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.records.locks import is_held
 from tread_lab.records.log import read_entries
 
 CLOCKED = (names.IMAGES_PER_S,)  # differs from one machine to the next

@@ -1,17 +1,12 @@
-"""Claims about files: whole or absent, whatever happens; locks end with their owner."""
+"""Claims about files: whole or absent, whatever happens."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tread_lab.records.durable import Busy, exclusive, is_held, read_json, replacing, write_json
+from tread_lab.records.durable import read_json, replacing, write_json
 from tread_lab.records.layout import Lab
 from tread_lab.spec.errors import UserError
 
@@ -38,38 +33,6 @@ def test_a_full_disk_is_said_and_nothing_is_taken_as_good(tmp_path: Path, monkey
         with open("/dev/full", "w") as full:  # noqa: PTH123
             full.write("x")
     assert read_json(path) == "before" and list(tmp_path.iterdir()) == [path]
-
-
-def test_a_second_owner_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    with exclusive(path, "sweep x"):
-        assert is_held(path)
-        with pytest.raises(Busy, match=rf"sweep x is in use .*pid {os.getpid()}"):
-            with exclusive(path, "sweep x"):
-                pass
-    assert not is_held(path)
-    with exclusive(path, "sweep x"):
-        pass
-
-
-def test_a_killed_owner_leaves_no_lock(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    code = (
-        "import sys, time, pathlib\n"
-        "from tread_lab.records.durable import exclusive\n"
-        "with exclusive(pathlib.Path(sys.argv[1]), 'x'):\n"
-        "    print('held', flush=True); time.sleep(60)"
-    )
-    command = [sys.executable, "-c", code, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
-        assert owner.stdout is not None and owner.stdout.readline() == "held\n"
-        assert is_held(path)
-        owner.send_signal(signal.SIGKILL)
-    until = time.monotonic() + 5
-    while is_held(path) and time.monotonic() < until:
-        time.sleep(0.01)
-    with exclusive(path, "x"):
-        pass
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "a\0b", "/etc"])

@@ -1,17 +1,15 @@
-"""Files that are whole or absent (write, fsync, rename), and locks that die with their owner."""
+"""Files that are whole or absent: write, fsync, rename."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tread_lab.records.sealed import json_text, json_tree
 from tread_lab.spec.errors import Unavailable, UserError
@@ -97,69 +95,6 @@ def disk_error(error: OSError, path: Path) -> UserError:
 
 class DiskFull(Unavailable):
     """There is no room for what was to be written; what was there before is whole."""
-
-
-class Busy(UserError):
-    """Somebody else holds the lock."""
-
-
-@contextlib.contextmanager
-def exclusive(path: Path, what: str) -> Iterator[None]:
-    """Hold `path` as a lock for the block; the system frees it when the process ends, however.
-
-    Raises:
-        Busy: another live process holds it.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+")
-    except OSError as error:
-        raise disk_error(error, path) from error
-    with file:
-        if not _acquired(file):
-            raise Busy(f"{what} is in use by another process ({holder(path)})")
-        _sign(file, path)
-        yield
-
-
-def _sign(file: IO[str], path: Path) -> None:
-    """Write who holds the lock, past the buffer: a full disk must not be met again on closing."""
-    try:
-        os.ftruncate(file.fileno(), 0)
-        os.write(file.fileno(), f"pid {os.getpid()} on {os.uname().nodename}".encode())
-    except OSError as error:
-        raise disk_error(error, path) from error
-
-
-def _acquired(file: IO[str]) -> bool:
-    """Try for a quarter of a second: `is_held` of a bystander holds the lock for an instant."""
-    for _ in range(5):
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except OSError:
-            time.sleep(0.05)
-    return False
-
-
-def is_held(path: Path) -> bool:
-    """Whether a live process holds the lock."""
-    try:
-        with path.open("r") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return False
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-
-
-def holder(path: Path) -> str:
-    """Who wrote its name into the lock last."""
-    try:
-        return path.read_text() or "unknown"
-    except OSError:
-        return "unknown"
 
 
 def _sync_folder(folder: Path) -> None:

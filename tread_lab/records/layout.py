@@ -15,7 +15,8 @@ import yaml
 from tread_lab.records import asked
 from tread_lab.records.asked import with_asked
 from tread_lab.records.attempts import Attempts
-from tread_lab.records.durable import exclusive, is_held, read_json, write_json, write_text
+from tread_lab.records.durable import read_json, write_json, write_text
+from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
 from tread_lab.records.marks import changed, marks
 from tread_lab.records.sealed import yaml_body, yaml_text

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tread_lab.engine.checkpoint import list_checkpoints, slim, step_of
-from tread_lab.records.durable import Busy, is_held
 from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.records.locks import Busy, is_held
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.signature import signature
 from tread_lab.sweep.plan import load_plan

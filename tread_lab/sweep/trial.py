@@ -17,8 +17,8 @@ from tread_lab.engine.device import origin, peak_flops, peak_memory
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.train import Diverged, Progress, train
 from tread_lab.records import names
-from tread_lab.records.durable import Busy
 from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.records.locks import Busy
 from tread_lab.spec.errors import Unavailable, UserError
 from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.spec.guidance import check_guidance

@@ -28,8 +28,9 @@ from mlflow.entities import Experiment, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
-from tread_lab.records.durable import is_held, replacing
+from tread_lab.records.durable import replacing
 from tread_lab.records.layout import Lab, SweepFolder
+from tread_lab.records.locks import is_held
 from tread_lab.spec.errors import UserError
 from tread_lab.tracking.artifacts import File
 from tread_lab.tracking.parent import Parent, written

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.durable import Busy, disk_error, exclusive, write_text
+from tread_lab.records.durable import disk_error, write_text
 from tread_lab.records.layout import Lab
+from tread_lab.records.locks import Busy, exclusive
 from tread_lab.spec.errors import UserError, first_line
 
 EXPERIMENT = "tread-lab"
