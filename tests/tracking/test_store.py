@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.tracking.conftest import Store
-from tread_lab.records.locks import Busy
 from tread_lab.records.layout import Lab
+from tread_lab.records.locks import Busy
 from tread_lab.spec import UserError
 from tread_lab.tracking.store import (
     check_store,
