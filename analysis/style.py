@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from matplotlib.patches import Patch, Rectangle
 from numpy.typing import NDArray
 
 from tread_lab.records.durable import replacing
+from tread_lab.records.names import metric_kind
 
 __all__ = [
     "Axes",
@@ -170,24 +172,17 @@ def signed(values: NDArray[np.float64]) -> list[str]:
 
 def label(metric: str) -> str:
     """What an axis calls a metric column."""
-    known = {
-        "gap/heldout": "Δ held-out loss",
-        "gap/train": "Δ held-out loss, routed",
-        "gap/route": "routed less dense loss",
-        "heldout/loss": "held-out loss",
-        "cost/train_flops": "training FLOPs",
-        "cost/train_seconds": "training seconds",
-        "throughput/images_per_s": "images per second",
-    }
-    if metric in known:
-        return known[metric]
     if metric.startswith("delta/"):
         return f"Δ {label(metric.removeprefix('delta/'))}"
     metric, _, told = metric.partition(" ")
     if told:
         return f"{label(metric)}, {told}"
+    known = metric_kind(metric).label
+    stem = re.split(r"[\[@]", metric, maxsplit=1)[0]
+    if known and stem == metric:
+        return known
     name, at, rest = metric.partition("@")
-    name = "FD" + name[2:] if name.startswith("fd[") else name.upper() if name == "fid" else name
+    name = known + name[len(stem) :] if known else name
     long = len(name) + len(rest) > 20
     return f"{name}\n@{rest}" if at and long else name + at + rest
 
@@ -224,6 +219,7 @@ def arrow(text: str) -> str:
 
 
 def ink_on(colour: Sequence[float]) -> str:
-    """Black or white, whichever reads better on an RGB(A) colour."""
-    red, green, blue = colour[:3]
-    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.5 else BLACK
+    """Black or white, whichever has more contrast on an RGB(A) colour (WCAG 2, 1.4.3)."""
+    light = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in colour[:3]]
+    luminance = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2]
+    return "white" if 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 else BLACK

@@ -6,6 +6,8 @@ import gzip
 import ipaddress
 import json
 import re
+import sys
+import traceback
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -45,12 +47,12 @@ class Pages:
         self.lab = lab
         files = {p.name: (KINDS[p.suffix], p.read_bytes()) for p in PAGE.iterdir() if p.is_file()}
         self._files = {**files, "": files["index.html"]}
-        self._routes: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
-            (re.compile(pattern + r"\Z"), answer)
-            for pattern, answer in (
-                (r"/api/sweeps", self._sweeps),
-                (rf"/api/sweeps/{NAME}", self._sweep),
-                (rf"/api/sweeps/{NAME}/cells/(\d{{1,7}})", self._cell),
+        self._routes: list[tuple[re.Pattern[str], Callable[..., Any], set[str]]] = [
+            (re.compile(pattern + r"\Z"), answer, parameters)
+            for pattern, answer, parameters in (
+                (r"/api/sweeps", self._sweeps, set()),
+                (rf"/api/sweeps/{NAME}", self._sweep, {"metric", "version"}),
+                (rf"/api/sweeps/{NAME}/cells/(\d{{1,7}})", self._cell, {"seed"}),
             )
         ]
         self._picture = re.compile(rf"/runs/{NAME}/evaluations/{NAME}/grid\.png\Z")
@@ -59,14 +61,16 @@ class Pages:
         """The type and body of a page.
 
         Raises:
-            UserError: there is no such page, sweep, cell or picture.
+            UserError: there is no such page, sweep, cell, picture or parameter.
         """
         if path.removeprefix("/") in self._files:
             return self._files[path.removeprefix("/")]
         if found := self._picture.match(path):
             return "image/png", self._grid(*found.groups())
-        for pattern, make in self._routes:
+        for pattern, make, parameters in self._routes:
             if found := pattern.match(path):
+                if unknown := sorted(query.keys() - parameters):
+                    raise UserError(f"unknown parameter {unknown[0]!r}")
                 tree = make(*found.groups(), **query)
                 body = json.dumps(tree, separators=(",", ":"), allow_nan=False, default=str)
                 return "application/json", body.encode()
@@ -81,27 +85,30 @@ class Pages:
         """All of a sweep; only what runs now if the reader knows this version of the rest."""
         sweep = self.live.sweep(name)
         now = sweep.snapshot()
-        tree = {"version": now.version, "running": self._running(now.plan, now.frame)}
+        running = self._running(now.plan, now.frame)
+        tree = {"version": now.version, "running": running, "problem": now.problem}
         if version == str(now.version) and now.version:
             return tree
         above = views.overview(now.plan, now.frame)
         chosen = metric if metric in above["metrics"] else above["metric"]
-        return {**above, **tree, "cells": views.cells(now.frame, chosen)}
+        return {**above, **tree, "cells": views.cells(now.frame, chosen, now.plan)}
 
     def _running(self, plan: views.Tree, frame: Any) -> Any:
         """The runs that are at work, and how far they are."""
         steps = {trial["run"]: trial["spec"]["train"]["steps"] for trial in plan["trials"]}
         rows = frame[frame["state"].isin(["running", MEASURING])].drop_duplicates("run")
-        columns = (rows[column].head(RUNNING) for column in ("run", "cell", "seed", "state"))
+        place = views.cell_numbers(frame)
+        keys = ("run", "role", "cell", "seed", "state")
+        columns = (rows[column].head(RUNNING) for column in keys)
         return [
             {
                 "run": run,
-                "cell": label,
+                "number": place[role, label],
                 "seed": int(seed),
                 "measuring": state == MEASURING,
                 **progress(self.lab.run(run), steps[run]),
             }
-            for run, label, seed, state in zip(*columns)
+            for run, role, label, seed, state in zip(*columns)
         ]
 
     def _cell(self, name: str, number: str, seed: str = "") -> Any:
@@ -133,12 +140,17 @@ class Handler(BaseHTTPRequestHandler):
         query = {key: values[0] for key, values in parse_qs(address.query).items()}
         try:
             kind, body = self.server.pages.answer(unquote(address.path), query)
+        except UserError as error:
+            self._send_error(HTTPStatus.NOT_FOUND, str(error))
+        except Exception as error:
+            sys.stderr.write(traceback.format_exc())
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            self._send_error(HTTPStatus.INTERNAL_SERVER_ERROR, f"error in the dashboard: {told}")
+        else:
             self._send(HTTPStatus.OK, kind, body)
-        except (UserError, TypeError) as error:
-            told = str(error) if isinstance(error, UserError) else "unknown parameter"
-            self._send(
-                HTTPStatus.NOT_FOUND, "application/json", json.dumps({"error": told}).encode()
-            )
+
+    def _send_error(self, status: HTTPStatus, told: str) -> None:
+        self._send(status, "application/json", json.dumps({"error": told}).encode())
 
     def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
         packed = len(body) > SMALL and kind != "image/png"
@@ -187,13 +199,13 @@ class DashboardServer(ThreadingHTTPServer):
 def serve(
     lab: Lab, *, host: str = "127.0.0.1", port: int = 8600, say: Callable[[str], None] = print
 ) -> None:
-    """Serve until interrupted.
+    """Serve until interrupted; the lab may be made later, by its first sweep.
 
     Raises:
-        UserError: the lab is no folder, or the port is taken.
+        UserError: the lab is a file, or the port is taken.
     """
-    if not lab.root.is_dir():
-        raise UserError(f"no lab in {lab.root}; run a sweep first or name one with --root")
+    if lab.root.exists() and not lab.root.is_dir():
+        raise UserError(f"{lab.root} is a file, no lab; name the folder of one with --root")
     try:
         server = DashboardServer(lab, host, port)
     except (OSError, OverflowError) as error:
@@ -205,6 +217,8 @@ def serve(
         else "no login: whoever reaches this machine can read it"
     )
     say(f"dashboard of {lab.root}: {server.url} ({who}); Ctrl-C ends it")
+    if not lab.sweeps():
+        say("no sweep has been planned there yet; the page shows the first one when it is")
     with server:
         try:
             server.serve_forever()

@@ -13,7 +13,7 @@ from analysis.similarity import read_similarity
 from dashboards.views import Tree, cells_of, choices, numbers
 from tread_lab.frames import COUNT, HIGH, LOW
 from tread_lab.records.layout import Lab, RunFolder
-from tread_lab.records.names import TRAIN_LOSS, lower_is_better
+from tread_lab.records.names import TRAIN_LOSS, metric_kind
 from tread_lab.spec.errors import UserError
 
 POINTS = 400  # of a curve; longer ones are thinned out
@@ -112,13 +112,15 @@ def _metrics(frame: pd.DataFrame, trial: pd.Series[Any]) -> list[Tree]:
     for metric in choices(frame):
         value = float(trial[metric])
         dense = float(baselines[metric].iloc[0]) if len(baselines) else float("nan")
-        delta = value if metric.startswith("gap/") else value - dense
+        kind = metric_kind(metric)
+        delta = {"gap": value, "difference": value - dense, "value": float("nan")}[kind.compared]
         if not np.isfinite(value):
             continue
         own = (float(trial.get(metric + end, np.nan)) for end in (LOW, HIGH, COUNT))
         names = ("value", "dense", "delta", "low", "high", "n")
         row = dict(zip(names, numbers([value, dense, delta, *own])))
-        found.append({"metric": metric, "lower": lower_is_better(metric), **row})
+        facts = {"nature": kind.nature, "sign": kind.sign, "unit": kind.unit}
+        found.append({"metric": metric, "compared": kind.compared, **facts, **row})
     return found
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
-from tread_lab.frames import Memory, cell_label, trials_frame, with_baseline_cells
+from tread_lab.frames import Memory, cell_label, plan_frame, with_baseline_cells
 from tread_lab.records.layout import Lab, RunFolder
 from tread_lab.records.locks import is_held
 from tread_lab.records.log import Entry, read_entries
@@ -34,11 +35,13 @@ class Snapshot:
             state `unread` and no numbers. A run that is trained and at which a process works has
             the state `measuring`.
         version: counts the changes of the frame; 0 before the first reading.
+        problem: why the last two readings failed, empty otherwise; the rest is of an earlier one.
     """
 
     plan: dict[str, Any]
     frame: pd.DataFrame
     version: int
+    problem: str = ""
 
 
 class LiveSweep:
@@ -50,6 +53,8 @@ class LiveSweep:
         self._measured: set[str] = set()  # runs with every planned evaluation
         self._lock = threading.Lock()
         self._reading = False
+        self._failed = 0  # readings in a row
+        self._versions = itertools.count(1)  # goes on when the plan is extended
         self._ready = threading.Event()
         self._next = 0.0
         self._stamp = 0
@@ -69,21 +74,34 @@ class LiveSweep:
         return self._now
 
     def _read(self) -> None:
+        """Read plan and records together: every row of the frame is a trial of that plan."""
         started = time.monotonic()
         try:
-            before = self._now
-            frame = trials_frame(self.lab, self.folder, memory=self._memory)
-            frame = self._with_measuring(frame, before.plan)
-            if before.version == 0 or not frame.equals(before.frame):
-                self._now = Snapshot(before.plan, frame, before.version + 1)
-        except (UserError, OSError, ValueError, KeyError):
-            pass  # a record that is being written or removed: the next reading sees it whole
+            last, plan = self._now, self._read_plan()
+            frame = plan_frame(self.lab, plan, memory=self._memory)
+            frame = self._with_measuring(frame, plan)
+            if last.version == 0 or not frame.equals(last.frame):
+                self._now = Snapshot(plan, frame, next(self._versions))
+            elif last.problem:
+                self._now = replace(last, problem="")
+            self._failed = 0
+        except Exception as error:
+            # One failure is a record that is being written: the next reading sees it whole.
+            self._failed += 1
+            if self._failed > 1:
+                self._now = replace(self._now, problem=_one_line(error))
         finally:
             took = time.monotonic() - started
             with self._lock:
                 self._reading = False
                 self._next = time.monotonic() + max(PAUSE, SHARE * took)
             self._ready.set()
+
+    def _read_plan(self) -> dict[str, Any]:
+        plan = self.folder.read_plan()
+        if plan is None:
+            raise UserError(f"sweep {self.folder.name} has no plan in {self.folder.path}")
+        return with_baseline_cells(plan)
 
     def _with_measuring(self, frame: pd.DataFrame, plan: dict[str, Any]) -> pd.DataFrame:
         """Trained runs at which a process still works are being measured, not completed."""
@@ -107,10 +125,7 @@ class LiveSweep:
     def _unread(self) -> Snapshot:
         self._stamp = self._plan_stamp()
         self._ready.clear()
-        plan = self.folder.read_plan()
-        if plan is None:
-            raise UserError(f"sweep {self.folder.name} has no plan in {self.folder.path}")
-        plan = with_baseline_cells(plan)
+        plan = self._read_plan()
         rows = [
             {
                 **{key: trial[key] for key in ("run", "role", "seed", "baseline")},
@@ -128,6 +143,12 @@ class LiveSweep:
         axes = dict.fromkeys(axis for trial in plan["trials"] for axis in trial["cell"])
         frame.attrs["axes"] = list(axes)
         return Snapshot(plan, frame, 0)
+
+
+def _one_line(error: Exception) -> str:
+    """`KeyError: 'x'`; a user's mistake speaks for itself."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
 
 
 class LiveLab:

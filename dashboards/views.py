@@ -17,14 +17,41 @@ from tread_lab.frames import (
     LOW,
     STATES,
     UNIT,
+    cell_label,
     cells_frame,
     delta_column,
     own_metrics,
     with_delta,
 )
-from tread_lab.records.names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, lower_is_better
+from tread_lab.frames.columns import plain
+from tread_lab.records.names import (
+    GAP_HELDOUT,
+    GAP_ROUTE,
+    GAP_TRAIN,
+    HELDOUT_LOSS,
+    TRAIN_FLOPS,
+    metric_kind,
+)
 
 Tree = dict[str, Any]
+GAPS = {
+    GAP_HELDOUT: "difference to dense",
+    GAP_TRAIN: "routed forward less the dense baseline",
+    GAP_ROUTE: "routed less dense forward of the same run",
+}
+LEGENDS = {
+    ("quality", "lower"): "blue is better than dense",
+    ("quality", "higher"): "blue is better than dense",
+    ("cost", "lower"): "blue costs less than dense",
+    ("cost", "higher"): "blue is faster than dense",
+}
+RANKINGS = {
+    ("quality", "lower"): "Ranking by {metric}, best first",
+    ("quality", "higher"): "Ranking by {metric}, best first",
+    ("cost", "lower"): "Cells by {metric}, cheapest first",
+    ("cost", "higher"): "Cells by {metric}, fastest first",
+    ("neither", ""): "Cells by {metric}, least first; it is no measure of quality",
+}
 FAILURES = 200  # rows of the list of failures
 
 
@@ -55,36 +82,89 @@ def choices(frame: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys([*first, *samples, *gaps, *columns]))
 
 
-def cells(frame: pd.DataFrame, metric: str | None) -> Tree:
+def cells(frame: pd.DataFrame, metric: str | None, plan: Tree | None = None) -> Tree:
     """Every cell in plan order, column by column, with its place on every dimension.
 
-    Values are differences to the baseline of the same seed, averaged over seeds; a cell has one
-    only if all its seeds completed.
+    Values are averaged over seeds; a cell has one only if all its seeds completed. They are
+    differences to the baseline of the same seed where `metrics` says so, else the metric itself.
+
+    Args:
+        plan: of a search, tells the space: its dimensions and the cells that were not tried.
     """
     known = metric if metric in frame else None
     rows = cells_of(with_delta(frame, known) if known else frame)
-    found = dimensions(rows)
+    shown = shows(frame, known) if known else ""
+    column = None if known is None else known if shown == "value" else delta_column(known)
+    untried = _untried(rows, (plan or {}).get("space") or [])
+    space = pd.concat([rows, untried], ignore_index=True) if len(untried) else rows
+    space.attrs["axes"] = rows.attrs.get("axes", [])
+    found = dimensions(space)
+    places = _places(space, found)
     tree: Tree = {
         "metric": known,
-        "lower": lower_is_better(known) if known else True,
         "dimensions": found,
         "name": _named(rows),
         "role": list(rows["role"]),
-        "at": _places(rows, found),
-        "state": list(rows["state"]),
+        "at": places[: len(rows)],
+        "state": _states(rows, column),
         "reason": list(rows["reason"]),
         "seeds": [int(n) for n in rows["seeds"]],
         "completed": [int(n) for n in rows["completed"]],
     }
-    if known:
-        column, done = delta_column(known), rows["state"] == "completed"
+    if plan and plan.get("search"):
+        tree["search"] = {
+            "cells": plan["search"].get("space", {}).get("cells"),
+            "order": _order(rows),
+            "untried": places[len(rows) :],
+            "names": list(untried["cell"]) if len(untried) else [],
+        }
+    if known and column:
+        done = rows["state"] == "completed"
         for name, key in (("value", column), ("low", column + LOW), ("high", column + HIGH)):
             tree[name] = numbers(rows[key].where(done)) if key in rows else [None] * len(rows)
         tree["unit"] = list(rows.get(column + UNIT, pd.Series("", index=rows.index)))
         tree["n"] = [int(n) for n in rows[column + COUNT]]
         tree["absolute"] = numbers(rows[known].where(done))
         tree["pareto"] = front(frame, known)
+        tree["meaning"] = meaning(known, shown)
     return tree
+
+
+def shows(frame: pd.DataFrame, metric: str) -> str:
+    """`difference`, `gap` or `value`: what cells show of a metric.
+
+    A metric that no completed baseline has cannot be a difference, whatever it is.
+    """
+    compared = metric_kind(metric).compared
+    dense = frame.loc[(frame["role"] == "baseline") & (frame["state"] == "completed"), metric]
+    lacking = len(dense) > 0 and dense.isna().all() and frame[metric].notna().any()
+    return "value" if compared == "difference" and lacking else compared
+
+
+def meaning(metric: str, shown: str) -> Tree:
+    """What the page may claim of a metric: title, legend, the colours' side, the ranking's head."""
+    kind = metric_kind(metric)
+    titles = {
+        "difference": f"{metric}, difference to dense",
+        "gap": f"{metric}, {GAPS.get(metric, 'a difference')}",
+        "value": f"{metric}, the value itself",
+    }
+    no_quality = "no measure of quality"
+    if shown == "value":
+        legend = {1: "lower is better", -1: "higher is better", 0: no_quality}[kind.sign]
+    elif kind.nature == "neither":
+        legend = f"purple is less, green is more: {no_quality}"
+    else:
+        legend = LEGENDS[kind.nature, kind.better]
+    return {
+        "shows": shown,
+        "nature": kind.nature,
+        "sign": kind.sign,
+        "unit": kind.unit,
+        "title": titles[shown],
+        "legend": legend,
+        "ranking": RANKINGS[kind.nature, kind.better].format(metric=metric),
+    }
 
 
 def settled(frame: pd.DataFrame) -> pd.DataFrame:
@@ -125,11 +205,14 @@ def dimensions(rows: pd.DataFrame) -> list[Tree]:
 
 
 def front(frame: pd.DataFrame, metric: str) -> Tree | None:
-    """Quality against cost; gaps to baselines of several kinds give way to the loss itself."""
+    """Quality against cost, nothing for what is no quality.
+
+    Gaps to baselines of several kinds give way to the loss itself.
+    """
     kinds = frame.loc[frame["role"] == "baseline", "cell"].nunique()
     if metric.startswith("gap/") and kinds != 1:
         metric = HELDOUT_LOSS
-    if metric not in frame or TRAIN_FLOPS not in frame or metric.startswith(("cost/", "through")):
+    if metric_kind(metric).nature != "quality" or not {metric, TRAIN_FLOPS} <= set(frame.columns):
         return None
     rows = cells_of(frame)
     index = {key: k for k, key in enumerate(zip(rows["role"], rows["cell"]))}
@@ -147,7 +230,10 @@ def front(frame: pd.DataFrame, metric: str) -> Tree | None:
 
 
 def failures(frame: pd.DataFrame) -> list[Tree]:
-    """Trials that ended without a result, and finished ones that could not be compared."""
+    """Trials that ended without a result, and finished ones that could not be compared.
+
+    `number` is the place of the trial's cell in `cells`.
+    """
     ended = frame["state"].isin(["failed", "diverged", "stopped", "interrupted"])
     rows = frame[ended | ((frame["reason"] != "") & (frame["state"] == "completed"))]
     order = {state: k for k, state in enumerate(reversed(STATES))}
@@ -155,10 +241,18 @@ def failures(frame: pd.DataFrame) -> list[Tree]:
     columns = ["cell", "run", "state", "reason"]
     shown = rows.head(FAILURES)
     texts = shown[columns].astype(str).to_dict("list")
+    place = cell_numbers(frame)
+    where = [place[key] for key in zip(shown["role"], shown["cell"])]
     return [
-        {**dict(zip(columns, row)), "seed": int(seed)}
-        for *row, seed in zip(*(texts[column] for column in columns), shown["seed"])
+        {**dict(zip(columns, row)), "seed": int(seed), "number": number}
+        for *row, seed, number in zip(*(texts[c] for c in columns), shown["seed"], where)
     ]
+
+
+def cell_numbers(frame: pd.DataFrame) -> dict[tuple[str, str], int]:
+    """(role, cell) -> its place in `cells`."""
+    pairs = frame[["role", "cell"]].drop_duplicates()
+    return {pair: k for k, pair in enumerate(zip(pairs["role"], pairs["cell"]))}
 
 
 def sweep_line(plan: Tree) -> Tree:
@@ -174,6 +268,31 @@ def sweep_line(plan: Tree) -> Tree:
 def numbers(values: Iterable[float]) -> list[float | None]:
     """Six digits, nothing for what is not finite."""
     return [float(f"{v:.6g}") if math.isfinite(v) else None for v in map(float, values)]
+
+
+def _states(rows: pd.DataFrame, column: str | None) -> list[str]:
+    """The cells' states; one that completed beside a baseline without a result says so."""
+    alone = (rows["state"] == "completed") & (rows["role"] == "trial") & (rows["reason"] != "")
+    if column is not None:
+        alone &= rows[column].isna()
+    return list(rows["state"].mask(alone, "uncompared"))
+
+
+def _untried(rows: pd.DataFrame, space: Sequence[Tree]) -> pd.DataFrame:
+    """The cells of a search's space that it has not asked for, with their axis values."""
+    tried = set(rows.loc[rows["role"] == "trial", "cell"])
+    labels = [cell_label(values) for values in space]
+    return pd.DataFrame(
+        {"role": "trial", "cell": label, **{axis: plain(v) for axis, v in values.items()}}
+        for label, values in zip(labels, space)
+        if label not in tried
+    )
+
+
+def _order(rows: pd.DataFrame) -> list[int | None]:
+    """By cell, which trial of the search it is, from 1."""
+    trial = rows["role"] == "trial"
+    return [int(n) if t else None for n, t in zip(trial.cumsum(), trial)]
 
 
 def _named(rows: pd.DataFrame) -> list[str]:

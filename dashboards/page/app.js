@@ -1,14 +1,16 @@
 // The page: which sweep, which metric, which cells; asks the server again and again and draws what changed.
-import { colourBar, hatchDefs, heatmap, scatter, stateBox } from "./charts.js";
-import { arrows, at, BAD, h, number, put, s, STATES } from "./dom.js";
+import { colourBar, hatchDefs, heatmap, keys, scatter, stateBox } from "./charts.js";
+import { arrows, at, BAD, h, number, put, quantity, s, STATES, unitOf } from "./dom.js";
 import { showPanel } from "./panel.js";
 
 const MOST = 4, PAUSE = 2000, SLOW = 8000;
 const state = { sweep: null, metric: "", version: 0, view: null, chosen: [], seeds: {}, filters: {}, fresh: new Set(), asked: 0, ended: new Set() };
 
+// What the server says in JSON, an error of its own included; only a request without an answer is a silent server.
 const ask = async (path) => {
-  const answer = await fetch(path), tree = await answer.json();
-  if (!answer.ok) throw new Error(tree.error ?? answer.statusText);
+  const answer = await fetch(path).catch(() => { throw new Error("the server does not answer"); });
+  const tree = await answer.json().catch(() => ({ error: `the server's answer broke off (${answer.status})` }));
+  if (!answer.ok || tree.error) throw new Error(tree.error ?? answer.statusText);
   return tree;
 };
 
@@ -33,9 +35,11 @@ async function tick() {
     const busy = state.view && (state.view.running.length || state.view.version === 0);
     pause = busy ? PAUSE : state.view?.runs > 2000 ? SLOW : PAUSE;
     if (state.view?.version === 0) pause = 400;
-    live("on", `updated ${new Date().toLocaleTimeString()}`);
+    if (state.view?.problem) live("off", `the records cannot be read: ${state.view.problem}`);
+    else if (lost) live("off", lost);
+    else live("on", `updated ${new Date().toLocaleTimeString()}`);
   } catch (error) {
-    live("off", error instanceof TypeError ? "the server does not answer" : error.message);
+    live("off", error.message);
   }
   setTimeout(tick, pause);
 }
@@ -58,7 +62,7 @@ function open(name) {
 }
 
 async function refresh() {
-  if (!state.sweep) { put(at("question"), "No sweep has been planned in this lab yet."); return; }
+  if (!state.sweep) { put(at("question"), "No sweep has been planned in this lab yet; the first one is shown here when it is."); return; }
   const asked = ++state.asked, query = new URLSearchParams({ metric: state.metric, version: state.version });
   const tree = await ask(`api/sweeps/${state.sweep}?${query}`);
   while (pressed) await new Promise((resume) => setTimeout(resume, 30)); // a cell replaced in mid-click would lose it
@@ -74,7 +78,7 @@ async function refresh() {
     draw();
     if (first || lost || state.chosen.some((k) => state.fresh.has(k) || !["completed"].includes(tree.cells.state[k]))) drawPanel();
   } else {
-    state.view.running = tree.running;
+    Object.assign(state.view, tree);
     drawRunning();
     if (lost || state.chosen.some((k) => state.view.cells.state[k] === "running")) drawPanel();
   }
@@ -106,11 +110,26 @@ function drawProgress() {
 }
 
 function drawRunning() {
-  const { running } = state.view;
-  put(at("running"), running.map((run) => {
-    const loss = run.loss === null ? "" : `, loss ${number(run.loss)}`;
-    return h("li", { "data-run": run.run }, arrows(`${run.cell} seed ${run.seed}`), h("progress", { max: run.steps, value: run.step }), run.measuring ? "being measured" : `step ${run.step}/${run.steps}${loss}`);
+  const { running, cells } = state.view;
+  redraw(at("running"), running.map((run) => {
+    const loss = run.loss === null ? "" : `, loss ${number(run.loss)}`, name = arrows(cells.name[run.number] ?? "");
+    return h("li", { "data-run": run.run, ...opens(run.number, run.seed), "aria-label": `open ${name}, seed ${run.seed}` }, `${name}, seed ${run.seed}`, h("progress", { max: run.steps, value: run.step }), run.measuring ? "being measured" : `step ${run.step}/${run.steps}${loss}`);
   }));
+}
+
+// What makes an element open a cell, by a click or from the keyboard.
+function opens(cell, seed) {
+  const open = (event) => { if (seed !== undefined) state.seeds[cell] = seed; choose(cell, event.shiftKey || event.ctrlKey || event.metaKey); };
+  return { "data-cell": cell, tabindex: 0, role: "button", onclick: open, onkeydown: keys(open) };
+}
+
+// New children; what had the focus keeps it, and a list its place.
+function redraw(element, ...children) {
+  const all = () => [...element.querySelectorAll("[tabindex]")], focused = document.activeElement?.closest?.("[tabindex]");
+  const place = all().indexOf(focused), cell = focused?.dataset?.cell, scroll = element.firstElementChild?.scrollTop;
+  put(element, ...children);
+  if (scroll) element.firstElementChild.scrollTop = scroll;
+  if (place >= 0) (all().find((other) => other.dataset.cell === cell) ?? all()[place])?.focus({ preventScroll: true });
 }
 
 // Two dimensions make the grid, every other one is a choice above it.
@@ -133,55 +152,55 @@ function drawFilters() {
 
 function drawGrid() {
   const { cells, holes } = state.view, { rows, columns, others } = shape();
+  const shown = (place) => !others.some((d, k) => String(d.values[place[k + 2]]) !== state.filters[d.key]);
+  const spot = (place, next) => ({ row: rows ? place[0] : 0, column: rows ? place[1] : columns ? place[0] : next });
+  const inside = ({ row, column }) => row >= 0 && column >= 0;
   const places = [];
-  cells.at.forEach((place, cell) => {
-    if (cells.role[cell] !== "trial") return;
-    if (others.some((d, k) => String(d.values[place[k + 2]]) !== state.filters[d.key])) return;
-    const [row, column] = rows ? [place[0], place[1]] : [0, columns ? place[0] : places.length];
-    if (row >= 0 && column >= 0) places.push({ cell, row, column });
-  });
-  const view = { cells, rows: rows ?? { values: [""], label: "" }, columns: columns ?? { values: places.map(() => ""), label: "" }, places, chosen: state.chosen, fresh: state.fresh };
-  const { svg, reach, scale } = heatmap(view, choose);
-  const focused = document.activeElement?.closest?.("[data-cell]")?.dataset.cell;
-  put(at("grid"), svg);
-  if (focused) at("grid").querySelector(`[data-cell="${focused}"]`)?.focus({ preventScroll: true });
-  const unit = scale === 1 ? "" : `, in units of ${number(scale)}`;
-  put(at("grid-title"), cells.metric ? `${cells.metric}, difference to dense${unit}` : "Cells of the plan");
-  const found = [...new Set(places.map((p) => cells.state[p.cell]))].filter((name) => name !== "completed");
-  const any = places.some((p) => cells.value?.[p.cell] !== null && cells.value?.[p.cell] !== undefined);
-  put(at("legend"), any ? [colourBar(reach, cells.lower), h("span", {}, "blue is better than dense")] : null,
-    found.map((name) => h("span", {}, s("svg", { width: 16, height: 14 }, stateBox(name, 1, 1, 14, 12)), STATES[name][0], " ", STATES[name][1])));
-  put(at("holes"), holes.map((hole) => `${hole.count} cells left out by ${hole.reason}`).join("; "));
+  cells.at.forEach((place, cell) => { if (cells.role[cell] === "trial" && shown(place)) places.push({ cell, ...spot(place, places.length) }); });
+  const untried = columns ? (cells.search?.untried ?? []).map((place, k) => ({ place, name: cells.search.names[k] })).filter((u) => shown(u.place)).map((u) => ({ name: u.name, ...spot(u.place) })) : [];
+  const view = { cells, rows: rows ?? { values: [""], label: "" }, columns: columns ?? { values: places.map(() => ""), label: "" }, places: places.filter(inside), untried: untried.filter(inside), chosen: state.chosen, fresh: state.fresh };
+  const { svg, scale } = heatmap(view, choose), { meaning } = cells, unit = meaning && scale ? unitOf(meaning.unit, scale.power) : "";
+  redraw(at("grid"), svg);
+  put(at("grid-title"), cells.metric ? `${meaning.title}${unit ? `, in ${unit}` : ""}` : "Cells of the plan");
+  const found = [...new Set(places.map((p) => (cells.state[p.cell] === "completed" && (cells.value?.[p.cell] ?? null) === null && scale ? "unmeasured" : cells.state[p.cell])))].filter((name) => name !== "completed");
+  put(at("legend"), scale ? [colourBar(scale), h("span", {}, meaning.legend)] : null,
+    found.map((name) => h("span", {}, s("svg", { width: 16, height: 14 }, stateBox(name, 1, 1, 14, 12)), STATES[name][0], " ", STATES[name][1])),
+    untried.length ? h("span", {}, s("svg", { width: 16, height: 14 }, s("rect", { x: 1, y: 1, width: 14, height: 12, rx: 2, fill: "none", stroke: "#c4cad0", "stroke-dasharray": "2 3" })), " not tried") : null);
+  const tried = cells.role.filter((role) => role === "trial").length;
+  put(at("space"), cells.search ? `The search has tried ${tried} of ${cells.search.cells ?? "?"} cells; small numbers tell the order.` : "");
+  put(at("holes"), holes.map((hole) => `${hole.count} cells not planned, because of ${hole.reason}`).join("; "));
 }
 
 function drawPareto() {
   const { cells } = state.view, points = cells.pareto;
   at("pareto-card").hidden = !points || points.cost.length < 2;
-  if (!at("pareto-card").hidden) put(at("pareto"), scatter(points, { name: cells.name, role: cells.role, label: points.metric, chosen: state.chosen, choose }));
+  if (!at("pareto-card").hidden) redraw(at("pareto"), scatter(points, { name: cells.name, role: cells.role, label: points.metric, chosen: state.chosen, choose }));
 }
 
 function drawRanking() {
-  const { cells } = state.view, words = at("search").value.toLowerCase();
-  const has = (k) => cells.value?.[k] !== null && cells.value?.[k] !== undefined;
-  const zero = (k) => (cells.role[k] === "baseline" && cells.state[k] === "completed" && !has(k) ? 0 : cells.value?.[k]);
-  const sign = cells.lower ? 1 : -1, all = cells.name.map((_, k) => k).filter((k) => arrows(cells.name[k]).toLowerCase().includes(arrows(words)) || cells.state[k].includes(words));
-  const ranked = (k) => zero(k) !== null && zero(k) !== undefined;
+  const { cells } = state.view, words = at("search").value.toLowerCase(), { meaning } = cells;
+  const has = (k) => cells.value?.[k] !== null && cells.value?.[k] !== undefined, differs = meaning && meaning.shows !== "value";
+  // The baseline differs from itself by nothing, where a metric compares with it.
+  const zero = (k) => (cells.role[k] === "baseline" && cells.state[k] === "completed" && !has(k) && differs && cells.metric !== "gap/route" ? 0 : cells.value?.[k]);
+  const sign = meaning?.sign || 1, all = cells.name.map((_, k) => k).filter((k) => arrows(cells.name[k]).toLowerCase().includes(arrows(words)) || cells.state[k].includes(words));
+  const ranked = (k) => zero(k) !== null && zero(k) !== undefined, told = (v) => quantity(v, meaning.unit, { signed: differs, digits: differs ? 3 : 4 });
   const order = all.sort((a, b) => (ranked(a) && ranked(b) ? sign * (zero(a) - zero(b)) : ranked(b) - ranked(a)) || a - b);
-  const rows = order.slice(0, 200).map((k) => h("tr", { class: "go", "data-cell": k, onclick: (e) => choose(k, e.shiftKey || e.ctrlKey || e.metaKey) },
+  const rows = order.slice(0, 200).map((k) => h("tr", { class: "go", ...opens(k) },
     h("td", {}, arrows(cells.name[k])),
-    h("td", { class: "n" }, ranked(k) ? number(zero(k), { signed: true }) : ""),
-    h("td", { class: "n" }, cells.low?.[k] !== null && cells.low?.[k] !== undefined ? `${number(cells.low[k], { signed: true })} to ${number(cells.high[k], { signed: true })}` : ""),
+    h("td", { class: "n" }, ranked(k) ? told(zero(k)) : ""),
+    h("td", { class: "n" }, cells.low?.[k] !== null && cells.low?.[k] !== undefined ? `${told(cells.low[k])} to ${told(cells.high[k])}` : ""),
     h("td", {}, has(k) ? { seeds: `${cells.n[k]} seeds`, images: "images" }[cells.unit[k]] ?? "" : ""),
     h("td", {}, h("span", { class: `state${BAD.includes(cells.state[k]) ? " bad" : ""}` }, STATES[cells.state[k]][1]))));
   const more = order.length > 200 ? h("p", { class: "hint" }, `${order.length - 200} more; filter to see them`) : null;
-  const heads = [["cell", ""], [cells.metric ? "difference" : "", "n"], [cells.metric ? "95% interval" : "", "n"], [cells.metric ? "over" : "", ""], ["state", ""]];
-  put(at("ranking"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, heads.map(([t, c]) => h("th", { class: c || null }, t)))), h("tbody", {}, rows))), more);
+  const heads = [["cell", ""], [meaning ? (differs ? "difference" : "value") : "", "n"], [meaning ? "95% interval" : "", "n"], [meaning ? "over" : "", ""], ["state", ""]];
+  put(at("ranking-title"), meaning?.ranking ?? "Cells");
+  redraw(at("ranking"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, heads.map(([t, c]) => h("th", { class: c || null }, t)))), h("tbody", {}, rows))), more);
 }
 
 function drawFailures() {
-  const { failures } = state.view;
+  const { failures, cells } = state.view;
   at("failures-card").hidden = failures.length === 0;
-  put(at("failures"), h("table", {}, h("thead", {}, h("tr", {}, ["cell", "seed", "state", "reason"].map((t) => h("th", {}, t)))), h("tbody", {}, failures.map((f) => h("tr", { "data-run": f.run }, h("td", {}, arrows(f.cell)), h("td", {}, f.seed), h("td", {}, h("span", { class: "state bad" }, f.state)), h("td", { class: "wide" }, f.reason))))));
+  redraw(at("failures"), h("table", {}, h("thead", {}, h("tr", {}, ["cell", "seed", "state", "reason"].map((t) => h("th", {}, t)))), h("tbody", {}, failures.map((f) => h("tr", { class: "go", "data-run": f.run, ...opens(f.number, f.seed) }, h("td", {}, arrows(cells.name[f.number])), h("td", {}, f.seed), h("td", {}, h("span", { class: "state bad" }, f.state === "completed" ? "no comparison" : STATES[f.state]?.[1] ?? f.state)), h("td", { class: "wide" }, f.reason))))));
 }
 
 function choose(cell, add) {
@@ -194,13 +213,13 @@ function choose(cell, add) {
   drawPanel();
 }
 
-let drawn = 0, lost = false, pressed = false;
+let drawn = 0, lost = "", pressed = false;
 async function drawPanel() {
   const mine = ++drawn, names = state.chosen.map((k) => state.view?.cells.name[k] ?? `cell ${k}`);
   const asked = state.chosen.map((k) => ask(`api/sweeps/${state.sweep}/cells/${k}${k in state.seeds ? `?seed=${state.seeds[k]}` : ""}`));
   let details = [];
-  try { details = await Promise.all(asked); } catch (error) { lost = true; live("off", error.message); return; }
-  lost = false;
+  try { details = await Promise.all(asked); } catch (error) { lost = error.message; live("off", error.message); return; }
+  lost = "";
   if (mine !== drawn) return;
   const panel = at("panel"), unfolded = [...panel.querySelectorAll("details")].map((d) => d.open), scroll = panel.scrollTop;
   showPanel(panel, details, names, {

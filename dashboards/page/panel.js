@@ -1,6 +1,6 @@
 // The panel of one or several cells beside their dense baseline: the same drawing for one and for many.
 import { COLOURS, lines, matrix } from "./charts.js";
-import { arrows, BAD, h, number, put, STATES } from "./dom.js";
+import { arrows, BAD, h, number, put, quantity, STATES } from "./dom.js";
 
 export function showPanel(panel, details, names, { remove, seed }) {
   if (!details.length) {
@@ -43,15 +43,15 @@ function numbers(details, names) {
   const one = details.length === 1;
   const heads = one ? ["", "dense", "this", "difference", "95% over images"] : ["", "dense", ...names.map(arrows)];
   const rows = metrics.map((metric) => {
-    const all = details.map((d) => find(d, metric)), first = all.find(Boolean), gap = metric.startsWith("gap/");
-    const dense = h("td", { class: "n" }, gap ? "" : number(first.dense, { digits: 4 }));
+    const all = details.map((d) => find(d, metric)), first = all.find(Boolean), gap = first.compared === "gap", own = { signed: gap };
+    const dense = h("td", { class: "n" }, gap ? "" : quantity(first.dense, first.unit, { digits: 4 }));
     if (one) {
-      const m = first, good = m.delta === null || m.delta === 0 ? "" : (m.delta < 0) === m.lower ? "better" : "worse";
-      const change = h("td", { class: "n", "data-good": good }, number(m.delta, { signed: true }));
-      if (good && (["gap/heldout", "heldout/loss"].includes(metric) || metric.includes("@"))) change.style.color = good === "better" ? "var(--blue)" : "var(--orange)";
-      return h("tr", {}, h("td", {}, metric), dense, h("td", { class: "n" }, gap ? "" : number(m.value, { digits: 4 })), change, h("td", { class: "n" }, m.low === null ? "" : `${number(m.low, { signed: true })} to ${number(m.high, { signed: true })}`));
+      const m = first, good = !m.delta || m.nature !== "quality" ? "" : m.sign * m.delta < 0 ? "better" : "worse";
+      const change = h("td", { class: "n", "data-good": good }, quantity(m.delta, m.unit, { signed: true }));
+      if (good) change.style.color = good === "better" ? "var(--blue)" : "var(--orange)";
+      return h("tr", {}, h("td", {}, metric), dense, h("td", { class: "n" }, gap ? "" : quantity(m.value, m.unit, { digits: 4 })), change, h("td", { class: "n" }, m.low === null ? "" : `${number(m.low, { signed: true })} to ${number(m.high, { signed: true })}`));
     }
-    return h("tr", {}, h("td", {}, metric), dense, all.map((m) => h("td", { class: "n" }, m ? number(m.value, { digits: 4, signed: gap }) : "")));
+    return h("tr", {}, h("td", {}, metric), dense, all.map((m) => h("td", { class: "n" }, m ? quantity(m.value, m.unit, { digits: 4, ...own }) : "")));
   });
   return h("div", { class: "numbers" }, h("table", {}, h("thead", {}, h("tr", {}, heads.map((t, k) => h("th", { class: k ? "n" : null }, t)))), h("tbody", {}, rows)));
 }

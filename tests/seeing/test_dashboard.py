@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -30,6 +32,18 @@ axes: {route: {start: 0..1, end: 1..2}}
 where: end - start == 1
 evaluate: [{heldout_loss: {images: 32, levels: 4}}]
 """
+SEARCH = """
+question: Where should a route start and end, searched?
+experiment: tiny
+fixed:
+  model: {depth: 4, width: 16}
+  train: {steps: 150, batch: 8}
+  execution: {log_every: 2, checkpoint_every: 75}
+axes: {route: {start: 0..3, end: 0..3}}
+where: start <= end
+search: {sampler: random, trials: 5, parallel: 1}
+evaluate: [{heldout_loss: {images: 32, levels: 4}}]
+"""
 ENDED = "document.querySelector('#progress')?.getAttribute('aria-label')"
 
 
@@ -38,15 +52,15 @@ def cell(**marks: str) -> str:
     return "#grid g.cell" + "".join(f'[data-{name}="{value}"]' for name, value in marks.items())
 
 
-@pytest.fixture
-def driver(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A real sweep of three runs that has just been started."""
-    (tmp_path / "moving.yaml").write_text(SWEEP)
+@contextlib.contextmanager
+def driven(folder: Path, sweep: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A real sweep that has just been started; its lab is `folder`/lab."""
+    (folder / "moving.yaml").write_text(sweep)
     program = "from tread_lab.cli import run; run()"
     command = [sys.executable, "-c", program, "sweep", "moving.yaml", "--no-mlflow"]
     process = subprocess.Popen(
         [*command, "--executor", "inline"],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stderr=subprocess.DEVNULL,
     )
@@ -57,11 +71,8 @@ def driver(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def test_a_running_sweep_is_followed_without_a_reload(
-    driver: subprocess.Popen[bytes], tmp_path: Path, page: Page
-) -> None:
-    (tmp_path / "lab").mkdir(exist_ok=True)
-    with served(Lab(tmp_path / "lab")) as url:
+def test_a_running_sweep_is_followed_without_a_reload(tmp_path: Path, page: Page) -> None:
+    with driven(tmp_path, SWEEP) as driver, served(Lab(tmp_path / "lab")) as url:
         page.open(url)
         page.wait(f"/^[01] of 3 runs/.test({ENDED})", 60)
         moved = [page.wait("document.querySelector('#running progress')?.value", 60)]
@@ -72,6 +83,33 @@ def test_a_running_sweep_is_followed_without_a_reload(
         page.wait(f"document.querySelectorAll('{cell(state='completed')}').length === 2")
         assert page.js("document.querySelector('#running').children.length") == 0
         assert driver.wait(60) == 0
+        assert page.js("performance.getEntriesByType('navigation').length") == 1
+        assert page.errors == []
+
+
+def test_every_cell_of_a_running_search_opens(tmp_path: Path, page: Page) -> None:
+    """Watched from before its first cell to its last, each cell opened while the search runs."""
+    head, live = "#panel .heads h2", "document.querySelector('#live')"
+    with served(Lab(tmp_path / "lab")) as url:
+        page.open(url)
+        page.wait("document.querySelector('#question').innerText.startsWith('No sweep')")
+        with driven(tmp_path, SEARCH) as driver:
+            cells = "document.querySelectorAll('#grid g.cell').length"
+            for trial in range(1, 6):
+                page.wait(f"{cells} >= {trial}", 60)
+                opened = (
+                    "[...document.querySelectorAll('#grid g.cell')].find((g) =>"
+                    f" g.ariaLabel.endsWith('trial {trial} of the search'))"
+                )
+                page.click(cell(cell=page.wait(f"{opened}.dataset.cell")))
+                name = page.wait(f"{opened}.ariaLabel.split(':')[0]")
+                page.wait(f"document.querySelector('{head}')?.innerText === {json.dumps(name)}")
+                assert page.js(f"{live}.className") == "on"
+            page.wait("document.querySelector('#space').innerText.includes('5 of 10 cells')")
+            page.wait("document.querySelectorAll('#grid g.untried').length === 5")
+            page.wait(f"{ENDED} === '6 of 6 runs have ended'", 60)
+            page.wait(f"document.querySelectorAll('{cell(state='completed')}').length === 5")
+            assert driver.wait(60) == 0
         assert page.js("performance.getEntriesByType('navigation').length") == 1
         assert page.errors == []
 
@@ -150,4 +188,79 @@ def test_failures_stand_with_their_reason_and_look_different(
         assert len(set(marks.values())) == len(marks) == 5
         page.click(cell(state="failed"))
         page.wait("document.querySelector('#panel .reason')?.innerText === 'failed on purpose'")
+        page.click("#failures tr:nth-child(2)")
+        page.wait("document.querySelector('#panel .reason')?.innerText === 'diverged on purpose'")
         assert page.errors == []
+
+
+def test_space_opens_a_cell_and_keeps_its_focus(placed: Lab, page: Page) -> None:
+    with served(placed) as url:
+        page.open(f"{url}#sweep=route_placement")
+        page.wait("document.querySelector('#grid g.cell')")
+        for part in ("#grid g.cell", "#ranking tbody tr", "#pareto g.point"):
+            page.js(f"document.querySelector('{part}').focus()")
+            name = page.js("(document.activeElement.dataset.cell)")
+            for kind in ("keyDown", "keyUp"):
+                page.call("Input.dispatchKeyEvent", type=kind, key=" ", code="Space", text=" ")
+            page.wait(f"location.hash.endsWith('cells={name}')")
+            assert page.js("document.activeElement.dataset.cell") == name
+
+
+CONTRAST = """
+(() => {
+  const light = (text) => {
+    const [r, g, b] = text.match(/[0-9.]+/g).slice(0, 3).map(Number)
+      .map((v) => v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+  };
+  return Math.min(...[...document.querySelectorAll('#grid g.cell[data-value]')].map((g) => {
+    const a = light(getComputedStyle(g.querySelector('rect')).fill);
+    const b = light(getComputedStyle(g.querySelector('text')).fill);
+    return Math.max(a, b) / Math.min(a, b);
+  }));
+})()
+"""
+
+
+def test_numbers_on_the_map_have_a_contrast_of_4_5(placed: Lab, page: Page) -> None:
+    with served(placed) as url:
+        page.open(f"{url}#sweep=route_placement")
+        for metric in ("gap/heldout", "gap/train", "heldout/loss_routed", "cost/train_flops"):
+            choose(page, metric)
+            assert page.js(CONTRAST) >= 4.5
+
+
+def test_the_page_claims_no_more_than_the_metric_says(placed: Lab, page: Page) -> None:
+    with served(placed) as url:
+        page.open(f"{url}#sweep=route_placement")
+        choose(page, "gap/heldout")
+        assert page.text("#legend").endswith("blue is better than dense")
+        assert not page.js("document.querySelector('#pareto-card').hidden")
+        choose(page, "gap/train")
+        assert page.text("#legend").endswith("green is more: no measure of quality")
+        assert page.text("#ranking-title").endswith("it is no measure of quality")
+        assert page.js("document.querySelector('#pareto-card').hidden")
+        choose(page, "heldout/loss_routed")
+        assert page.text("#grid-title") == "heldout/loss_routed, the value itself"
+        assert page.js("document.querySelectorAll('#grid g.cell[data-value]').length") == 16
+
+
+def test_an_error_of_the_server_is_shown_as_what_it_is(
+    placed: Lab, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("a run")
+
+    monkeypatch.setattr("dashboards.views.overview", broken)
+    with served(placed) as url:
+        page.open(f"{url}#sweep=route_placement")
+        page.wait("document.querySelector('#live').className === 'off'")
+        assert page.text("#live") == "error in the dashboard: KeyError: 'a run'"
+
+
+def choose(page: Page, metric: str) -> None:
+    """Choose a metric and wait for its map."""
+    page.wait("document.querySelector('#grid g.cell[data-value]')")
+    choice = "document.querySelector('#metric')"
+    page.js(f"{choice}.value = {metric!r}; {choice}.dispatchEvent(new Event('change'))")
+    page.wait(f"document.querySelector('#grid-title').innerText.startsWith({metric!r})")

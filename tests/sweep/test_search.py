@@ -214,6 +214,15 @@ def test_the_plan_stays_as_it_was_and_shows_what_was_asked(lab: Lab, tiny: Any) 
     assert (frame["state"] == "completed").all()
 
 
+def test_the_stored_plan_lists_the_cells_of_the_space(lab: Lab, tiny: Any) -> None:
+    plan = planned(tiny)
+    store_plan(lab.sweep("searched"), plan)
+    tree = lab.sweep("searched").read_stored_plan() or {}
+    assert plan.search is not None
+    assert tree["space"] == [dict(cell) for cell in plan.search.cells]
+    assert len(tree["space"]) == tree["search"]["space"]["cells"]
+
+
 def test_more_trials_go_on_and_other_settings_are_refused(lab: Lab, tiny: Any) -> None:
     searched(lab, planned(tiny))
     more = searched(lab, planned(tiny, trials=8))

@@ -15,7 +15,7 @@ from tread_lab.frames.columns import (
 from tread_lab.frames.history import history_frame
 from tread_lab.frames.reading import Memory
 from tread_lab.frames.settings import setting_names
-from tread_lab.frames.trials import trials_frame, with_baseline_cells
+from tread_lab.frames.trials import plan_frame, trials_frame, with_baseline_cells
 
 __all__ = [
     "COUNT",
@@ -31,6 +31,7 @@ __all__ = [
     "history_frame",
     "metric_columns",
     "own_metrics",
+    "plan_frame",
     "setting_names",
     "trials_frame",
     "with_baseline_cells",

@@ -18,6 +18,14 @@ from tread_lab.spec.errors import UserError
 
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
 WHOLE = ("route_start", "route_end", "steps_done")
+NO_RESULT = {  # state of a baseline that ended -> what it means for its trials
+    state: f"its baseline {text}: there is nothing to compare with"
+    for state, text in (
+        ("diverged", "diverged"),
+        ("failed", "failed"),
+        ("stopped", "was stopped early"),
+    )
+}
 ROUTE_AXES = ("start", "end", "route", "routes", "rate")
 
 
@@ -41,6 +49,8 @@ def trials_frame(
     and costs. Metric columns are those with `/` or `@` in their name. **Only completed runs have
     numbers**: any other trial is a row with its state and NaN.
 
+    A completed trial whose baseline ended without a result has that as its reason.
+
     Where a sweep has baselines of several kinds, each has the axis values in which they differ.
 
     Args:
@@ -49,7 +59,12 @@ def trials_frame(
     `frame.attrs["axes"]` lists the axis columns, `frame.attrs["planned"]` those of the evaluations
     that this sweep asked for, `frame.attrs["foreign"]` those of others.
     """
-    plan = with_baseline_cells(read_plan(lab, sweep))
+    return plan_frame(lab, read_plan(lab, sweep), memory=memory)
+
+
+def plan_frame(lab: Lab, plan: dict[str, Any], *, memory: Memory | None = None) -> pd.DataFrame:
+    """`trials_frame` of a plan that was read already: a search's plan grows between readings."""
+    plan = with_baseline_cells(plan)
     memory = Memory() if memory is None else memory
     records = read_records(lab, plan, memory)
     names, gaps = _metric_names(plan, records), _gaps(plan, records)
@@ -148,7 +163,9 @@ def _gaps(plan: dict[str, Any], records: dict[str, Record]) -> dict[tuple[str, s
         for name, gap in gaps.items():
             ends = {name + LOW: gap.low, name + HIGH: gap.high}
             columns |= {name: gap.mean, **ends, name + COUNT: gap.n, name + KEPT: gap.kept}
-        found[run, baseline] = _Gaps(columns)
+        state = records[baseline].state if baseline else ""
+        alone = records[run].state == "completed" and state in NO_RESULT
+        found[run, baseline] = _Gaps(columns, NO_RESULT[state] if alone else "")
     return found
 
 

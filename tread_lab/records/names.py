@@ -1,6 +1,14 @@
-"""Metric and parameter names, fixed in one place for logs, MLflow, tables and figures."""
+"""Metric and parameter names, fixed in one place for logs, MLflow, tables and figures.
+
+`METRIC_KINDS` says of every metric what its numbers mean: titles, legends, colours, fronts and
+rankings follow from it.
+"""
 
 from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
 
 from tread_lab.spec.bypass import RouteBypass
 from tread_lab.spec.evaluation import count_label
@@ -27,7 +35,71 @@ TRAIN_SECONDS = "cost/train_seconds"
 MFU = "cost/mfu"
 PEAK_MEMORY = "cost/peak_memory_bytes"
 
-HIGHER_IS_BETTER = ("is@", "precision", "recall", IMAGES_PER_S, MFU)
+
+@dataclass(frozen=True)
+class MetricKind:
+    """What the numbers of a metric mean.
+
+    Attributes:
+        nature: `quality` of a model, `cost`, or `neither`, of which no value is better.
+        better: `lower`, `higher`, or empty where no value is better.
+        compared: `difference` where the value less the dense baseline's makes sense; `gap` where
+            the value is a difference already; `value` where the baseline has no such number.
+        label: what axes call it; empty for the name itself.
+        unit: of its values; empty for a number without one.
+    """
+
+    nature: Literal["quality", "cost", "neither"] = "neither"
+    better: Literal["lower", "higher", ""] = ""
+    compared: Literal["difference", "gap", "value"] = "difference"
+    label: str = ""
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        assert (self.nature == "neither") == (self.better == "")
+
+    @property
+    def sign(self) -> int:
+        """What a value is multiplied by so that less is better; 0 where no value is better."""
+        return {"lower": 1, "higher": -1, "": 0}[self.better]
+
+
+METRIC_KINDS: dict[str, MetricKind] = {
+    TRAIN_LOSS: MetricKind(label="training loss"),
+    LEARNING_RATE: MetricKind(),
+    GRADIENT_NORM: MetricKind(),
+    OVERFLOWS: MetricKind(),
+    HELDOUT_LOSS: MetricKind("quality", "lower", label="held-out loss"),
+    HELDOUT_ROUTED: MetricKind(compared="value", label="held-out loss, routed"),
+    GAP_HELDOUT: MetricKind("quality", "lower", "gap", label="Δ held-out loss"),
+    GAP_TRAIN: MetricKind(compared="gap", label="Δ held-out loss, routed"),
+    GAP_ROUTE: MetricKind(compared="gap", label="routed less dense loss"),
+    SIMILARITY: MetricKind(label="similarity of neighbouring blocks"),
+    "fid": MetricKind("quality", "lower", label="FID"),
+    "fd": MetricKind("quality", "lower", label="FD"),
+    "sfid": MetricKind("quality", "lower", label="sFID"),
+    "kid": MetricKind("quality", "lower", label="KID"),
+    "is": MetricKind("quality", "higher", label="IS"),
+    "precision": MetricKind("quality", "higher"),
+    "recall": MetricKind("quality", "higher"),
+    IMAGES_PER_S: MetricKind("cost", "higher", label="images per second", unit="images/s"),
+    STEP_SECONDS: MetricKind("cost", "lower", label="seconds a step", unit="s"),
+    TRAIN_FLOPS: MetricKind("cost", "lower", label="training FLOPs", unit="FLOP"),
+    FAMILY_FLOPS: MetricKind("cost", "lower", label="training FLOPs with parents", unit="FLOP"),
+    SAMPLE_FLOPS: MetricKind("cost", "lower", label="FLOPs an image", unit="FLOP"),
+    TRAIN_SECONDS: MetricKind("cost", "lower", label="training seconds", unit="s"),
+    MFU: MetricKind("cost", "higher", label="MFU"),
+    PEAK_MEMORY: MetricKind("cost", "lower", label="peak memory", unit="byte"),
+}
+
+
+def metric_kind(name: str) -> MetricKind:
+    """The entry of a column such as `fd[x]@1k w=2` or `delta/fid@10k`, or of its MLflow name.
+
+    A metric that `METRIC_KINDS` does not know is neither quality nor cost until it is added there.
+    """
+    stem = re.split(r"[\[@: ]", name.removeprefix("delta/"), maxsplit=1)[0]
+    return METRIC_KINDS.get(stem, MetricKind())
 
 
 def sample_metric(metric: str, extractor: str, count: int) -> str:
@@ -42,8 +114,8 @@ def sample_metric(metric: str, extractor: str, count: int) -> str:
 
 
 def lower_is_better(name: str) -> bool:
-    """Which way a metric sorts."""
-    return not name.startswith(HIGHER_IS_BETTER)
+    """Whether a metric sorts from its least value; also one of which no value is better."""
+    return metric_kind(name).better != "higher"
 
 
 def parameters(spec: RunSpec) -> dict[str, str | int | float]:

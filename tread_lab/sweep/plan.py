@@ -272,6 +272,7 @@ def to_tree(plan: Plan) -> dict[str, Any]:
         "duplicates": encode(plan.duplicates),
         "evaluate": encode(plan.evaluations),
         "search": None if plan.search is None else _search_tree(plan.search),
+        **({} if plan.search is None else {"space": encode(plan.search.cells)}),
         "trials": encode(plan.trials),
     }
 

@@ -1,0 +1,63 @@
+"""The dashboard's server: an error of its own is an answer, a mistaken address another."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboards.app import DashboardServer, serve
+from tests.seeing.conftest import served
+from tests.synthetic import small, write_sweep
+from tread_lab.records.layout import Lab
+from tread_lab.spec.errors import UserError
+
+
+def get(url: str) -> tuple[int, str, dict[str, Any]]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, answer.headers["Content-Type"], json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers["Content-Type"], json.loads(error.read())
+
+
+def test_an_exception_is_a_500_with_one_line_of_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = write_sweep(tmp_path, small())
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise KeyError("no such\nrun")
+
+    monkeypatch.setattr("dashboards.views.overview", broken)
+    with served(lab) as url:
+        status, kind, tree = get(f"{url}api/sweeps/placement")
+        assert (status, kind) == (500, "application/json")
+        assert tree == {"error": r"error in the dashboard: KeyError: 'no such\nrun'"}
+        assert get(f"{url}api/sweeps")[0] == 200
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_unknown_parameter_is_named(tmp_path: Path) -> None:
+    with served(write_sweep(tmp_path, small())) as url:
+        assert get(f"{url}api/sweeps?verbose=1")[::2] == (
+            404,
+            {"error": "unknown parameter 'verbose'"},
+        )
+
+
+def test_it_starts_before_the_first_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DashboardServer, "serve_forever", stop)
+    said: list[str] = []
+    serve(Lab(tmp_path / "later"), port=0, say=said.append)
+    assert "no sweep has been planned there yet" in said[1]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="is a file, no lab"):
+        serve(Lab(tmp_path / "file"), port=0, say=said.append)

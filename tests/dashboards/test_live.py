@@ -1,0 +1,114 @@
+"""What the dashboard reads of a sweep whose plan grows, and what it says when it cannot read."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboards.app import Pages
+from dashboards.live import LiveSweep, Snapshot
+from tests.synthetic import small, write_sweep
+from tread_lab.records.asked import Asked, append
+from tread_lab.records.durable import write_json
+from tread_lab.records.layout import Lab
+
+
+@pytest.fixture
+def searched(tmp_path: Path) -> Lab:
+    """A search of three cells that has asked for nothing yet; its runs are all there."""
+    lab = write_sweep(tmp_path, small())
+    folder = lab.sweep("placement")
+    plan = json.loads(folder.plan_path.read_text())
+    cells = [trial["cell"] for trial in plan["trials"][1:]]
+    search = {"sampler": "random", "space": {"cells": 3, "checksum": "0"}}
+    tree = {**plan, "trials": plan["trials"][:1], "search": search, "space": cells}
+    write_json(tmp_path / "all.json", plan["trials"])
+    write_json(folder.plan_path, tree)
+    return lab
+
+
+def ask(lab: Lab, number: int) -> None:
+    """The search asks for its cell `number`."""
+    trial = json.loads((lab.root / "all.json").read_text())[1 + number]
+    append(lab.sweep("placement").asked_path, Asked(number, trial["cell"], (trial,), {}))
+
+
+def settled(live: LiveSweep, rows: int) -> Snapshot:
+    """A snapshot with this many rows, within five seconds."""
+    end = time.monotonic() + 5
+    while len((now := live.snapshot()).frame) != rows or now.version == 0:
+        assert time.monotonic() < end, f"{len(now.frame)} rows"
+        time.sleep(0.05)
+    return now
+
+
+def answer(pages: Pages, path: str, **query: str) -> Any:
+    return json.loads(pages.answer(path, query)[1])
+
+
+def test_a_cell_that_a_search_asks_for_is_in_plan_and_frame(searched: Lab) -> None:
+    live = LiveSweep(searched, "placement")
+    assert settled(live, 1).frame["role"].tolist() == ["baseline"]
+    ask(searched, 0)
+    now = settled(live, 2)
+    assert [trial["run"] for trial in now.plan["trials"]] == now.frame["run"].tolist()
+
+
+def test_a_running_asked_cell_is_listed_and_opens(searched: Lab) -> None:
+    pages = Pages(searched)
+    settled(pages.live.sweep("placement"), 1)
+    ask(searched, 1)
+    run = searched.run(json.loads((searched.root / "all.json").read_text())[2]["run"])
+    run.reopen()
+    with run.claim():
+        settled(pages.live.sweep("placement"), 2)
+        tree = answer(pages, "/api/sweeps/placement")
+        assert [(row["number"], row["seed"]) for row in tree["running"]] == [(1, 0)]
+        detail = answer(pages, "/api/sweeps/placement/cells/1")
+    assert (detail["cell"], detail["state"]) == ("start=2 end=8 rate=0.5", "running")
+
+
+def test_the_map_of_a_search_has_its_space_and_the_order(searched: Lab) -> None:
+    pages = Pages(searched)
+    ask(searched, 2)
+    ask(searched, 0)
+    settled(pages.live.sweep("placement"), 3)
+    cells = answer(pages, "/api/sweeps/placement")["cells"]
+    assert [(d["key"], d["values"]) for d in cells["dimensions"]] == [
+        ("start", [0, 2, 5]),
+        ("end", [4, 8]),
+    ]
+    assert cells["search"] == {
+        "cells": 3,
+        "order": [None, 1, 2],
+        "untried": [[1, 1]],
+        "names": ["start=2 end=8 rate=0.5"],
+    }
+
+
+def test_an_extended_plan_is_never_taken_for_the_old_one(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(routes=((2, 8),)))
+    live = LiveSweep(lab, "placement")
+    first = settled(live, 2)
+    write_sweep(tmp_path, small())
+    os.utime(lab.sweep("placement").plan_path, ns=(1, 1))
+    assert settled(live, 4).version > first.version
+
+
+def test_records_that_stay_unreadable_are_told(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    pages = Pages(lab)
+    live = pages.live.sweep("placement")
+    run = lab.run(settled(live, 4).plan["trials"][1]["run"])
+    write_json(next(run.evaluations()).path / "metrics.json", {"spec": {}, "metrics": 5})
+    os.utime(run.path / "result.json", ns=(1, 1))
+    end = time.monotonic() + 10
+    while not (problem := answer(pages, "/api/sweeps/placement")["problem"]):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert problem.startswith("TypeError: ")

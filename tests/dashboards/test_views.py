@@ -1,0 +1,97 @@
+"""What the page claims of a metric follows from the metric's nature; what ended badly is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dashboards import views
+from tests.synthetic import FD, Synthetic, small, write_sweep
+from tread_lab.frames import trials_frame
+from tread_lab.records.layout import Lab
+
+
+@pytest.fixture
+def frame(tmp_path: Path) -> pd.DataFrame:
+    sweep = small(similarity=True)
+    return trials_frame(write_sweep(tmp_path, sweep), "placement")
+
+
+CLAIMS = {  # metric -> title, legend, whether there is a Pareto front
+    "gap/heldout": (", difference to dense", "blue is better than dense", True),
+    "heldout/loss": (", difference to dense", "blue is better than dense", True),
+    FD: (", difference to dense", "blue is better than dense", True),
+    "gap/train": (
+        ", routed forward less the dense baseline",
+        "purple is less, green is more: no measure of quality",
+        False,
+    ),
+    "gap/route": (
+        ", routed less dense forward of the same run",
+        "purple is less, green is more: no measure of quality",
+        False,
+    ),
+    "heldout/loss_routed": (", the value itself", "no measure of quality", False),
+    "similarity/adjacent": (
+        ", difference to dense",
+        "purple is less, green is more: no measure of quality",
+        False,
+    ),
+    "cost/train_flops": (", difference to dense", "blue costs less than dense", False),
+    "cost/train_seconds": (", difference to dense", "blue costs less than dense", False),
+    "throughput/images_per_s": (", difference to dense", "blue is faster than dense", False),
+}
+
+
+@pytest.mark.parametrize("metric", CLAIMS)
+def test_title_legend_and_front_follow_the_nature(frame: pd.DataFrame, metric: str) -> None:
+    title, legend, front = CLAIMS[metric]
+    tree = views.cells(frame, metric)
+    assert tree["meaning"]["title"] == metric + title
+    assert tree["meaning"]["legend"] == legend
+    assert (tree["pareto"] is not None) == front
+    assert all(value is not None for value in tree["value"][1:])
+
+
+def test_a_metric_that_nobody_declared_is_neither(frame: pd.DataFrame) -> None:
+    shown = frame.assign(**{"sharpness@1k": [1.0, 2.0, 3.0, 4.0]})
+    tree = views.cells(shown, "sharpness@1k")
+    assert (tree["meaning"]["nature"], tree["meaning"]["sign"]) == ("neither", 0)
+    assert tree["pareto"] is None
+
+
+def test_a_metric_that_dense_runs_lack_shows_its_values(frame: pd.DataFrame) -> None:
+    shown = frame.assign(**{"depth/used": [float("nan"), 2.0, 3.0, 4.0]})
+    tree = views.cells(shown, "depth/used")
+    assert (tree["meaning"]["shows"], tree["value"]) == ("value", [None, 2.0, 3.0, 4.0])
+
+
+def test_cells_beside_a_diverged_baseline_say_so(tmp_path: Path) -> None:
+    lab = diverged_baseline(tmp_path)
+    frame = trials_frame(lab, "placement")
+    tree = views.cells(frame, "heldout/loss")
+    assert tree["state"] == ["diverged", "uncompared", "uncompared", "uncompared"]
+    assert tree["reason"][1] == "its baseline diverged: there is nothing to compare with"
+    rows = views.failures(frame)
+    assert [(row["number"], row["state"]) for row in rows] == [
+        (0, "diverged"),
+        (1, "completed"),
+        (2, "completed"),
+        (3, "completed"),
+    ]
+
+
+def test_cells_whose_evaluation_failed_are_no_failures_of_dense(tmp_path: Path) -> None:
+    frame = trials_frame(write_sweep(tmp_path, small(states={(2, 8): "failed"})), "placement")
+    assert views.cells(frame, "gap/heldout")["state"][1:] == ["completed", "failed", "completed"]
+
+
+def diverged_baseline(root: Path) -> Lab:
+    """Three completed routes whose dense run diverged."""
+    sweep: Synthetic = small()
+    lab = write_sweep(root, sweep)
+    plan = lab.sweep("placement").read_plan() or {}
+    lab.run(plan["trials"][0]["run"]).finish("diverged", step=200, reason="diverged on purpose")
+    return lab
