@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 
 from tests.data.conftest import Member, npy
 from tread_lab.data import Samples, open_data
+from tread_lab.data import shards as module
 from tread_lab.data.split import Split
 from tread_lab.spec import DataSpec, UserError
 
@@ -146,3 +148,20 @@ def test_a_wrong_shape_of_the_right_length_never_reaches_a_batch(
 def test_a_folder_without_tars_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no tars in"):
         _open(tmp_path)
+
+
+def test_a_tar_is_indexed_once_until_it_changes(
+    shards: Path, members: list[Member], write_tar: WriteTar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    index = module._index
+    monkeypatch.setattr(module, "_index", lambda tar: (read.append(tar.name), index(tar))[1])
+    for split in ("train", "heldout") * 3:
+        _open(shards, split)
+    assert read == ["part-00.tar", "part-01.tar", "part-02.tar"]
+    changed = dict(members[30:60]) | {"000016.cls": b"6"}
+    write_tar(shards / "part-01.tar", list(changed.items()))
+    os.utime(shards / "part-01.tar", (2e9, 2e9))
+    labels = _open(shards).take(torch.arange(38))[1]
+    assert read[3:] == ["part-01.tar"]
+    assert labels[15].item() == 6  # sample 16: one of those before it is held out

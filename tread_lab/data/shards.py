@@ -37,8 +37,9 @@ class TarShards:
     """One split of the samples in a folder of tars, or in the tars that a glob names.
 
     Tars are taken in order of their names, samples in order of their place; `split_ids` holds some
-    out. Opening reads every header once (about half a minute for a million samples); afterwards
-    only the bytes of the samples asked for are read, from any thread or process.
+    out. The first opening in a process reads every header (about half a minute for a million
+    samples); later ones read those of changed tars. Only the bytes of the samples asked for are
+    read after that, from any thread or process.
 
     Raises:
         UserError: there are no tars, or one of them is damaged or holds something else.
@@ -46,10 +47,10 @@ class TarShards:
 
     def __init__(self, spec: DataSpec, split: Split) -> None:
         self._tars = _tars(spec.path)
-        places = [p for number, tar in enumerate(self._tars) for p in _index(number, tar)]
-        if len(places) < 2:
-            raise UserError(f"data.path: {spec.path} holds {len(places)} samples, too few to split")
-        table = np.array(places, dtype=np.int64)
+        parts = [_numbered(number, _indexed(tar)) for number, tar in enumerate(self._tars)]
+        table = np.concatenate(parts)
+        if len(table) < 2:
+            raise UserError(f"data.path: {spec.path} holds {len(table)} samples, too few to split")
         self.shape = self._common_shape(table)
         self._table = table[split_ids(len(table), split)]
         self.labels: NDArray[np.int64] = np.ascontiguousarray(self._table[:, 3])
@@ -105,11 +106,33 @@ def _tars(path: str | None) -> list[Path]:
     names = glob.glob(str(pattern))  # noqa: PTH207 (Path.glob takes no absolute pattern)
     if not names:
         raise UserError(f"data.path: no tars in {path} (a folder, or a glob such as 'data/*.tar')")
-    return sorted(map(Path, names))
+    return sorted(Path(name).absolute() for name in names)
 
 
-def _index(number: int, tar: Path) -> Iterator[Place]:
-    """The samples of one tar, in order of their first member."""
+_INDEX: dict[Path, tuple[tuple[int, int], NDArray[np.int64]]] = {}  # of this process
+
+
+def _indexed(tar: Path) -> NDArray[np.int64]:
+    """The samples [n, (offset, size, label)] of one tar; read once while size and time stay."""
+    try:
+        facts = tar.stat()
+    except OSError as error:
+        raise _bad(tar, f"it cannot be read ({error.strerror})") from None
+    key = facts.st_size, facts.st_mtime_ns
+    held = _INDEX.get(tar)
+    if held is None or held[0] != key:
+        rows = np.array(list(_index(tar)), dtype=np.int64).reshape(-1, 3)
+        _INDEX[tar] = held = key, rows
+    return held[1]
+
+
+def _numbered(number: int, rows_n3: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same with the number of the tar in front, as `Place` has it."""
+    return np.column_stack([np.full(len(rows_n3), number), rows_n3])
+
+
+def _index(tar: Path) -> Iterator[tuple[int, int, int]]:
+    """(offset, size, label) of the samples of one tar, in order of their first member."""
     latents: dict[str, tuple[int, int]] = {}
     labels: dict[str, int] = {}
     try:
@@ -126,7 +149,7 @@ def _index(number: int, tar: Path) -> Iterator[Place]:
         odd = sorted(latents.keys() ^ labels.keys())[0]
         raise _bad(tar, f"sample {odd!r} lacks its {LABEL if odd in latents else LATENT}")
     for key, (offset, size) in latents.items():
-        yield Place(number, offset, size, labels[key])
+        yield offset, size, labels[key]
 
 
 def _members(tar: Path, file: IO[bytes]) -> Iterator[tuple[str, str, int, int]]:

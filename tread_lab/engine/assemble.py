@@ -12,6 +12,7 @@ from tread_lab.backbones import build_backbone
 from tread_lab.data.source import Samples, open_data
 from tread_lab.diffusion import Process, build_process
 from tread_lab.engine.alignment import Projector
+from tread_lab.engine.blank import WithoutInit
 from tread_lab.engine.checkpoint import (
     Checkpoint,
     DamagedCheckpoint,
@@ -60,7 +61,8 @@ def trained(
         UserError: the run has no usable checkpoint.
     """
     spec, found = folder.spec(), _checkpoint(folder, step)
-    network = build_backbone(spec)
+    with WithoutInit():
+        network = build_backbone(spec)
     network.load_state_dict({**found.part("model"), **found.part(weights)})
     network.requires_grad_(False).eval().to(device)
     return Trained(spec, found.step, network, build_process(spec.process), device)

@@ -187,8 +187,9 @@ def _pixels(samples: Samples, chunk: int = 1000) -> Tensor:
 
 
 def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write an .npz without compression: 10,000 images take a minute for 7% less space."""
     with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def _write_grid(path: Path, images_BCHW: Tensor, columns: int = 8, zoom: int = 3) -> None:

@@ -1,0 +1,57 @@
+"""A trained network is built without drawing weights, and is the same bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.engine.runs import small_run, train_until
+from tread_lab.backbones import build_backbone
+from tread_lab.engine.assemble import trained
+from tread_lab.engine.checkpoint import load_latest
+from tread_lab.records.layout import RunFolder
+
+CPU = torch.device("cpu")
+DIT = {"depth": 3, "width": 16, "heads": 2}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": DIT},
+        {"model": {**DIT, "norm": "rms", "mlp": "swiglu", "rope": True, "qk_norm": True}},
+        {"model": {"backbone": "rwkv", "depth": 3, "width": 16}, "routes": []},
+        {"model": {"backbone": "mamba", "depth": 3, "width": 16}, "routes": []},
+        {"model": DIT, "routes": ["1->1"], "bypass": "sprint"},
+        {"model": DIT, "routes": ["0->2"], "bypass": "mask"},
+    ],
+)
+def test_a_trained_network_equals_one_that_was_initialised_first(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    spec = small_run(**changes)
+    folder = RunFolder(tmp_path)
+    folder.create(spec)
+    train_until(spec, tmp_path)
+    found = load_latest(folder.checkpoints)
+    assert found is not None
+    expected = build_backbone(spec)
+    expected.load_state_dict({**found.part("model"), **found.part("ema")})
+    network = trained(folder, CPU).network
+    states = dict(expected.named_parameters()) | dict(expected.named_buffers())
+    mine = dict(network.named_parameters()) | dict(network.named_buffers())
+    assert mine.keys() == states.keys()
+    assert all(torch.equal(mine[name], states[name]) for name in states)
+
+
+def test_opening_a_trained_run_draws_no_random_numbers(tmp_path: Path) -> None:
+    spec = small_run(model=DIT)
+    folder = RunFolder(tmp_path)
+    folder.create(spec)
+    train_until(spec, tmp_path)
+    before = torch.random.get_rng_state()
+    trained(folder, CPU)
+    assert torch.equal(torch.random.get_rng_state(), before)
