@@ -16,6 +16,12 @@ def test_everything_the_image_copies_is_here() -> None:
     assert copied and all((ROOT / name).exists() for name in copied)
 
 
+def test_the_image_has_the_c_compiler_that_triton_needs() -> None:
+    text = (ROOT / "docker/Dockerfile").read_text().replace("\\\n", " ")
+    installs = [line.split() for line in text.splitlines() if "apt-get install" in line]
+    assert any({"gcc", "libc6-dev"} <= set(words) for words in installs)
+
+
 def test_the_job_runs_a_command_that_parses() -> None:
     job = yaml.safe_load((ROOT / "docker/rayjob.yaml").read_text())
     program, *arguments = job["spec"]["entrypoint"].split()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
@@ -15,10 +16,11 @@ from tread_lab.engine.checkpoint import load_latest
 from tread_lab.engine.device import check_precision, precisions
 from tread_lab.engine.ema import Ema
 from tread_lab.engine.live_run import LiveRun
-from tread_lab.engine.precision import LossScaler, autocast, matrix_products
+from tread_lab.engine.precision import PRECISIONS, LossScaler, autocast, matrix_products
 from tread_lab.records import names
 from tread_lab.records.layout import RunFolder
 from tread_lab.spec import RunSpec, UserError, signature
+from tread_lab.spec.evaluation import SamplerSpec
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -107,10 +109,53 @@ def test_an_old_gpu_has_neither_tf32_nor_bf16(
 def test_tf32_switches_hold_within_the_block_alone() -> None:
     switches = (torch.backends.cuda.matmul, torch.backends.cudnn)
     before = [s.allow_tf32 for s in switches]
-    for precision, allowed in (("tf32", True), ("fp32", False), ("bf16", False)):
+    for precision, allowed in (("tf32", True), ("fp32", False)):
         with matrix_products(precision):
             assert [s.allow_tf32 for s in switches] == [allowed, allowed]
         assert [s.allow_tf32 for s in switches] == before
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_the_fp32_block_of_a_half_precision_run_has_tf32_products(
+    precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if precision not in precisions(CPU):
+        pytest.skip(f"no {precision} on this CPU")
+    seen = []
+    with LiveRun(small_run(precision=precision), RunFolder(tmp_path), CPU) as run:
+        block = run.network.get_submodule("blocks.2.mlp.fc1")
+        block.register_forward_hook(
+            lambda _, __, out: seen.append((out.dtype, torch.backends.cuda.matmul.allow_tf32))
+        )
+        run.optimise(run.batches.at(0), lr=1e-3)
+    assert seen == [(torch.float32, True)]
+
+
+def test_an_fp32_run_has_exact_products(tmp_path: Path) -> None:
+    seen = []
+    with LiveRun(small_run(), RunFolder(tmp_path), CPU) as run:
+        block = run.network.get_submodule("blocks.2.mlp.fc1")
+        block.register_forward_hook(
+            lambda _, __, out: seen.append((out.dtype, torch.backends.cuda.matmul.allow_tf32))
+        )
+        run.optimise(run.batches.at(0), lr=1e-3)
+    assert seen == [(torch.float32, False)]
+
+
+def test_every_precision_of_the_specs_has_an_arithmetic() -> None:
+    assert set(PRECISIONS) == {"fp32", "tf32", "bf16", "fp16"}
+    for spec in (RunSpec, SamplerSpec):
+        assert set(get_args(get_type_hints(spec)["precision"])) == set(PRECISIONS)
+
+
+def test_a_precision_without_arithmetic_is_an_error_with_a_near_miss() -> None:
+    for use in (
+        lambda: autocast("bf61", CPU),
+        lambda: matrix_products("bf61").__enter__(),
+        lambda: LossScaler("bf61", CPU),
+    ):
+        with pytest.raises(UserError, match=r"^precision: unknown 'bf61', did you mean 'bf16'\?$"):
+            use()
 
 
 @cuda

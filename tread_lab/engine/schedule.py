@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 
+from tread_lab.spec.errors import lookup
 from tread_lab.spec.run import TrainSpec
+
+# name -> factor on the learning rate, given the share of all steps that is done
+SCHEDULES: Mapping[str, Callable[[float], float]] = {
+    "constant": lambda done: 1.0,
+    "sqrt_decay": lambda done: math.sqrt(1 - done),
+}
 
 
 def learning_rate(spec: TrainSpec, step: int) -> float:
-    """The learning rate of step 0, 1, ..."""
+    """Return the learning rate of step 0, 1, ...
+
+    Raises:
+        UserError: there is no schedule of that name.
+    """
     warm = min(1.0, (step + 1) / (spec.warmup + 1))
-    decay = math.sqrt(1 - step / spec.steps) if spec.schedule == "sqrt_decay" else 1.0
-    return spec.lr * warm * decay
+    factor = lookup(SCHEDULES, spec.schedule, "train.schedule")
+    return spec.lr * warm * factor(step / spec.steps)

@@ -280,8 +280,9 @@ class RunSpec:
         precision: arithmetic of the forward and backward pass; weights stay fp32. `tf32` rounds
             the inputs of matrix products, `fp16` scales the loss and skips steps that overflow.
         fp32_block: which block around the end j of a route is kept in fp32 under bf16 and fp16: the
-            paper says `j`, the official code does `j+1`. It is `off` where there is nothing to
-            keep: without a route, in fp32 and in tf32.
+            paper says `j`, the official code does `j+1`. On a GPU its matrix products run in tf32,
+            as in the official code. It is `off` where there is nothing to keep: without a route, in
+            fp32 and in tf32.
         seed: names every random draw of the run together with (step, sample).
     """
 
