@@ -57,8 +57,8 @@ def table2() -> pd.DataFrame:
         ("SiT", "L/2", 458, 18.80, 5.91, ""),
         ("SiT", "XL/2", 675, 17.20, 4.89, "said to be 400 epochs in arXiv 2601.01608"),
         ("LightningDiT", "", 675, 5.14, 3.71, "80K steps, batch 1,024"),
-        ("RWKV", "", 210, 59.84, 53.79, ""),
-        ("Mamba", "", 111, 69.39, 61.17, ""),
+        ("RWKV", "", 210, 59.84, 53.79, "12 blocks; their width is not stated"),
+        ("Mamba", "", 111, 69.39, 61.17, "probably DiS (Fei et al. 2024), 24 blocks of width 768"),
     ]
     columns = ["backbone", "size", "parameters_M", "fid_dense", "fid_tread", "remark"]
     return _table("Table 2", columns, rows)

@@ -13,7 +13,9 @@ from torch import Tensor
 from tread_lab.backbones.dit import DiT
 from tread_lab.backbones.parts import sincos_positions
 from tread_lab.backbones.published import load_published
-from tread_lab.spec import ModelSpec, UserError, decode
+from tread_lab.config import load_experiment
+from tread_lab.engine.cost import cost
+from tread_lab.spec import ModelSpec, RunSpec, UserError, decode, encode
 
 DEPTH, D, PATCH, SIDE, C, CLASSES = 3, 48, 2, 4, 4, 7
 MODEL = decode(ModelSpec, f"DiT-{DEPTH}x{D}x4/{PATCH}")
@@ -135,6 +137,22 @@ def test_lightning_xl_has_the_parameters_of_the_published_network() -> None:
         network = DiT(model, channels=32, size=16, classes=1000)
     assert sum(p.numel() for p in network.parameters()) == 675_256_736
     assert sum(p.numel() for p in network.parameters() if p.requires_grad) == 674_961_824
+
+
+def test_the_lightning_experiment_is_the_published_configuration() -> None:
+    experiment = load_experiment("lightning_xl1_imagenet256", ["data.path=/latents"])
+    run = decode(RunSpec, experiment.run)
+    assert (run.tokens, run.data.channels, run.model.name) == (256, 32, "LightningDiT-XL/1")
+    assert encode(run.process) == {"kind": "flow", "time": "logit_normal", "direction": 1.0}
+    recipe = run.train
+    assert (recipe.steps, recipe.batch, recipe.lr, recipe.betas) == (
+        80_000,
+        1024,
+        2e-4,
+        (0.9, 0.95),
+    )
+    assert (recipe.ema.decay, recipe.weight_decay, recipe.clip) == (0.9999, 0.0, None)
+    assert cost(run).train_flops == pytest.approx(5.83e19, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,16 @@ import torch
 from torch import Tensor
 
 from tread_lab.diffusion import EDM, Flow, build_process
-from tread_lab.spec import EDMSpec, FlowSpec, ModelSpec, RunSpec, SamplerSpec, UserError, decode
+from tread_lab.spec import (
+    EDMSpec,
+    FlowSpec,
+    ModelSpec,
+    RunSpec,
+    SamplerSpec,
+    UserError,
+    decode,
+    signature,
+)
 
 MODEL = {"depth": 2, "width": 8, "heads": 1}
 
@@ -34,6 +43,36 @@ def test_the_loss_is_zero_for_the_true_velocity_and_sees_t_unscaled() -> None:
     torch.testing.assert_close(seen[0], t_B)
     off = Flow(FlowSpec()).loss(lambda z, t: noise - x + 2, x, noise, t_B)
     torch.testing.assert_close(off, torch.full((3,), 4.0))
+
+
+def test_a_direction_adds_one_minus_the_cosine_over_channels() -> None:
+    torch.manual_seed(0)
+    x, noise, v = torch.randn(3, 2, 3, 4, 4)
+    t_B = torch.tensor([0.2, 0.7])
+    found = Flow(FlowSpec(direction=2.0)).loss(lambda z, t: v, x, noise, t_B)
+    for b in range(2):
+        u = noise[b] - x[b]
+        cosines = [
+            float(v[b, :, i, j] @ u[:, i, j] / v[b, :, i, j].norm() / u[:, i, j].norm())
+            for i in range(4)
+            for j in range(4)
+        ]
+        expected = float((v[b] - u).square().mean()) + 2 * (1 - sum(cosines) / 16)
+        assert float(found[b]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_flow_without_direction_keeps_its_signature_and_one_with_it_does_not() -> None:
+    assert signature(FlowSpec()) == signature({"kind": "flow", "time": "logit_normal"})
+    assert signature(FlowSpec(direction=1.0)) != signature(FlowSpec())
+    with pytest.raises(UserError, match="direction: must not be negative"):
+        FlowSpec(direction=-1.0)
+
+
+def test_a_process_without_code_is_refused() -> None:
+    spec = FlowSpec()
+    object.__setattr__(spec, "kind", "flows")
+    with pytest.raises(UserError, match="process: unknown 'flows', did you mean 'flow'"):
+        build_process(spec)
 
 
 def test_one_euler_step_along_the_true_velocity_reaches_the_data() -> None:

@@ -88,7 +88,11 @@ class MambaBlock(nn.Module):
 class DiffusionMamba(DiT):
     """DiT's embeddings, conditioning and output around Mamba blocks.
 
-    With 12 blocks of width 960 it has TREAD's 111M parameters (111.6M); TREAD gives neither.
+    With 12 blocks of width 960 it has TREAD's 111M parameters (111.6M); TREAD gives neither. Its
+    Mamba is probably Fei et al.'s DiS (2024): 24 blocks of width 768, whose blocks and long skips
+    have 110.3M parameters. DiS reads level and label as tokens instead of modulating each block,
+    has RMSNorm, stochastic depth and trained positions, and its long skips would jump over the ends
+    of a route. Numbers of table 2 are therefore no reference for this network.
     """
 
     def block(self, l: int) -> nn.Module:

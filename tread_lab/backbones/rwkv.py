@@ -108,9 +108,17 @@ class RWKVBlock(nn.Module):
 class DiffusionRWKV(DiT):
     """DiT's embeddings, conditioning and output around RWKV blocks.
 
-    Left out of the published network: its long skips, which would jump over the ends of a route,
-    and the affine part of its norms, which the modulation has. With 12 blocks of width 952 it has
-    TREAD's 210M parameters (210.7M); TREAD does not give the width.
+    What the published network (feizc/Diffusion-RWKV) has and this one leaves out:
+
+    - long skips, joined by a linear map: they would jump over the ends of a route;
+    - `ln0`, a norm of the embeddings before block 0, and `norm_f`, one before the final layer;
+    - the affine part of the norms of a block, which the modulation has;
+    - stochastic depth (0 to .1 over the blocks), whose draws would have to follow seed and step;
+    - trained positions, from the same sin-cos start; here they stay fixed;
+    - learned variance.
+
+    With 12 blocks of width 952 it has TREAD's 210M parameters (210.7M); TREAD gives 12 blocks and
+    no width, and Diffusion-RWKV itself trains 25 to 49 blocks.
     """
 
     def block(self, l: int) -> nn.Module:

@@ -1,14 +1,24 @@
 """Diffusion processes: what noise does to data, what is learned, what is integrated."""
 
+from collections.abc import Callable
+from typing import Any
+
 from tread_lab.diffusion.edm import EDM
 from tread_lab.diffusion.flow import Flow
 from tread_lab.diffusion.process import Network, Outcome, Process
-from tread_lab.spec.run import FlowSpec, ProcessSpec
+from tread_lab.spec.errors import lookup
+from tread_lab.spec.run import ProcessSpec
+
+PROCESSES: dict[str, Callable[[Any], Process]] = {"edm": EDM, "flow": Flow}
 
 
 def build_process(spec: ProcessSpec) -> Process:
-    """The process of a spec: the only switch on its kind."""
-    return Flow(spec) if isinstance(spec, FlowSpec) else EDM(spec)
+    """Return the process of a spec.
+
+    Raises:
+        UserError: no table holds its kind.
+    """
+    return lookup(PROCESSES, spec.kind, "process")(spec)
 
 
 __all__ = ["EDM", "Flow", "Network", "Outcome", "Process", "build_process"]

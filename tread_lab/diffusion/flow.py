@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tread_lab.diffusion.process import Network, Outcome
@@ -41,10 +42,17 @@ class Flow:
     def outcome(
         self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor
     ) -> Outcome:
-        """(v - (eps - x))^2 with weight 1; the estimate of x is z - t v."""
+        """(v - (eps - x))^2 with weight 1; the estimate of x is z - t v.
+
+        A `direction` adds 1 - cos(v, eps - x) over the channels of each place (LightningDiT).
+        """
         z_BCHW = self.noisy(x_BCHW, noise_BCHW, level_B)
         v = self.predict(network, z_BCHW, level_B)
-        error_BCHW = (v - (noise_BCHW - x_BCHW)).square()
+        target_BCHW = noise_BCHW - x_BCHW
+        error_BCHW = (v - target_BCHW).square()
+        if self.spec.direction:
+            cosine_BHW = F.cosine_similarity(v, target_BCHW, dim=1)
+            error_BCHW = error_BCHW + self.spec.direction * (1 - cosine_BHW)[:, None]
         denoised_BCHW = z_BCHW - level_B[:, None, None, None].to(v) * v
         return Outcome(x_BCHW, z_BCHW, denoised_BCHW, error_BCHW, torch.ones_like(level_B))
 

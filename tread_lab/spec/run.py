@@ -153,10 +153,17 @@ class FlowSpec:
 
     Attributes:
         time: training distribution of t: `logit_normal` is sigmoid(N(0, 1)), or `uniform`.
+        direction: weight of the mean of 1 - cos(v, target) over the channels of each place, which
+            the loss has beside the squared error; LightningDiT's is 1.
     """
 
     kind: Literal["flow"] = "flow"
     time: Literal["logit_normal", "uniform"] = "logit_normal"
+    direction: float = added(0.0)
+
+    def __post_init__(self) -> None:
+        if self.direction < 0:
+            raise UserError(f"direction: must not be negative, got {self.direction}")
 
 
 ProcessSpec = EDMSpec | FlowSpec
