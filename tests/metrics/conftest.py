@@ -5,10 +5,24 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from tread_lab.data import open_data
 from tread_lab.data.split import Split
 from tread_lab.spec import DataSpec
+
+
+class Images(Dataset[Tensor]):
+    """uint8 images as torch-fidelity wants them."""
+
+    def __init__(self, images_NCHW: Tensor) -> None:
+        self.images_NCHW = images_NCHW
+
+    def __len__(self) -> int:
+        return len(self.images_NCHW)
+
+    def __getitem__(self, i: int) -> Tensor:
+        return self.images_NCHW[i]
 
 
 def images(split: Split, count: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tread_lab.metrics.feature_space import (
+    EXTRACTORS,
     INCEPTION,
     OWN,
     by_extractor,
@@ -13,7 +14,7 @@ from tread_lab.metrics.feature_space import (
 )
 from tread_lab.records.names import sample_metric
 from tread_lab.spec import UserError
-from tread_lab.spec.evaluation import METRICS
+from tread_lab.spec.metrics import METRICS
 
 
 def test_fid_and_is_mean_inception_whatever_the_data() -> None:
@@ -45,8 +46,14 @@ def test_metrics_of_one_extractor_are_computed_together() -> None:
     assert found == {"fashion16-v1": ("fd", "precision"), INCEPTION: ("fid", "is")}
 
 
+def test_every_extractor_of_a_data_set_is_in_the_table() -> None:
+    assert set(EXTRACTORS) == {INCEPTION, *OWN.values()}
+
+
 def test_unknown_names_are_refused_with_a_suggestion() -> None:
     with pytest.raises(UserError, match="did you mean 'recall'"):
         check_metrics(["recal"], INCEPTION)
     with pytest.raises(UserError, match="did you mean 'fashion16-v1'"):
         check_metrics(["fd"], "fashion16-v2")
+    with pytest.raises(UserError, match="did you mean 'recall'"):
+        extractor_for("recal", "fashion16")

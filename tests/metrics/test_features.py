@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +12,19 @@ import torch
 import torch_fidelity
 from torch import Tensor
 
+from tests.metrics.conftest import Images
 from tread_lab.metrics import features as door
-from tread_lab.metrics.features import Images, evenly, features, score
+from tread_lab.metrics.features import MEASURES, Reference, evenly, features
+from tread_lab.metrics.features import score as scored
 from tread_lab.spec import UserError
+from tread_lab.spec.metrics import METRICS
 
 OWN = "fashion16-v1"
 ALL = ("fd", "kid", "precision", "recall")
+
+
+def score(generated: Tensor, reference: Tensor, **options: Any) -> dict[str, float]:
+    return scored(generated, Reference.of(reference), **options)
 
 
 def _fd(generated: Tensor, reference: Tensor, cache: Path | None = None) -> float:
@@ -48,8 +56,8 @@ def test_every_metric_is_what_torch_fidelity_gives_in_one_call(
     real: Tensor, reference: Tensor
 ) -> None:
     theirs = torch_fidelity.calculate_metrics(
-        input1=Images(real, OWN),
-        input2=Images(reference, OWN),
+        input1=Images(real),
+        input2=Images(reference),
         feature_extractor=OWN,
         **dict.fromkeys(("fid", "kid", "prc"), True),
         kid_subset_size=300,
@@ -175,6 +183,29 @@ def test_an_unwritable_cache_is_one_line(real: Tensor, reference: Tensor, tmp_pa
 def test_images_the_extractor_cannot_take_are_refused(real: Tensor, reference: Tensor) -> None:
     rgb = real.expand(-1, 3, -1, -1)
     with pytest.raises(UserError, match="differ in shape"):
-        score(rgb, reference, metrics=["fd"], extractor=OWN)
+        score(real, rgb, metrics=["fd"], extractor=OWN)
     with pytest.raises(UserError, match="takes images of 1 channels, not 3"):
         score(rgb, rgb, metrics=["fd"], extractor=OWN)
+
+
+def test_every_metric_of_the_spec_has_code_behind_it() -> None:
+    assert set(MEASURES) == set(METRICS)
+
+
+def test_references_come_batch_by_batch_and_only_once(
+    real: Tensor, reference: Tensor, tmp_path: Path
+) -> None:
+    asked: list[int] = []
+
+    def batches() -> Iterator[Tensor]:
+        for part in reference.split(200):
+            asked.append(len(part))
+            yield part
+
+    streamed = Reference("data-decoder-1000", batches)
+    for _ in range(2):
+        found = scored(real, streamed, metrics=["fd"], extractor=OWN, cache=tmp_path)
+        assert found == score(real, reference, metrics=["fd"], extractor=OWN)
+    assert asked == [200] * 5
+    (entry,) = tmp_path.iterdir()
+    assert entry.name.startswith("data-decoder-1000-1x16x16-fashion16-v1-")

@@ -9,7 +9,8 @@ import torch
 import torch_fidelity
 from torch import Tensor
 
-from tread_lab.metrics.features import Images, features, score
+from tests.metrics.conftest import Images
+from tread_lab.metrics.features import Reference, features, score
 from tread_lab.metrics.frechet import Moments, frechet
 
 OWN = "fashion16-v1"
@@ -24,8 +25,8 @@ def _by_square_root(a: Moments, b: Moments) -> float:
 def test_three_computations_of_the_distance_agree(real: Tensor, reference: Tensor) -> None:
     moments = [Moments.of(features(x, extractor=OWN).numpy()) for x in (real, reference)]
     theirs = torch_fidelity.calculate_metrics(
-        input1=Images(real, OWN),
-        input2=Images(reference, OWN),
+        input1=Images(real),
+        input2=Images(reference),
         feature_extractor=OWN,
         fid=True,
         cuda=False,
@@ -34,7 +35,7 @@ def test_three_computations_of_the_distance_agree(real: Tensor, reference: Tenso
         verbose=False,
     )["frechet_inception_distance"]
     ours = frechet(*moments)
-    scored = score(real, reference, metrics=["fd"], extractor=OWN)
+    scored = score(real, Reference.of(reference), metrics=["fd"], extractor=OWN)
     assert ours == pytest.approx(theirs, rel=1e-6)
     assert ours == pytest.approx(_by_square_root(*moments), rel=1e-6)
     assert scored == {f"fd[{OWN}]@300": pytest.approx(ours, rel=1e-6)}

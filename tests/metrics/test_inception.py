@@ -15,7 +15,7 @@ from torch_fidelity import feature_extractor_inceptionv3 as theirs
 
 from tread_lab.metrics import features as door
 from tread_lab.metrics import inception
-from tread_lab.metrics.features import score
+from tread_lab.metrics.features import Reference, score
 from tread_lab.spec import UserError
 
 
@@ -26,9 +26,15 @@ def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_weights_fid_says_where_to_give_them(real: Tensor) -> None:
     with pytest.raises(UserError, match="TREAD_LAB_INCEPTION"):
-        score(real[:10], real[10:20], metrics=["fid"], extractor="inception")
+        score(real[:10], Reference.of(real[10:20]), metrics=["fid"], extractor="inception")
     with pytest.raises(UserError, match="no Inception weights at"):
-        score(real[:10], real[10:20], metrics=["is"], extractor="inception", weights=Path("gone"))
+        score(
+            real[:10],
+            Reference.of(real[10:20]),
+            metrics=["is"],
+            extractor="inception",
+            weights=Path("gone"),
+        )
 
 
 class _Trap:
@@ -46,7 +52,7 @@ def test_another_file_is_refused_and_never_unpickled(
     file.write_bytes(pickle.dumps(_Trap(tmp_path / "sprung")))
     monkeypatch.setenv("TREAD_LAB_INCEPTION", str(file))
     with pytest.raises(UserError, match="is not the published") as caught:
-        score(real[:10], real[10:20], metrics=["fid"], extractor="inception")
+        score(real[:10], Reference.of(real[10:20]), metrics=["fid"], extractor="inception")
     assert "\n" not in str(caught.value) and not (tmp_path / "sprung").exists()
 
 
@@ -75,10 +81,10 @@ def random_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_path_to_inception_with_random_weights_since_the_published_ones_are_not_shipped(
     real: Tensor, random_weights: Path, tmp_path: Path
 ) -> None:
-    names = ("fid", "is", "kid", "precision", "recall")
+    names = ("fid", "is", "is_shuffled", "kid", "precision", "recall")
     found = score(
         real[:10],
-        real[10:15],
+        Reference.of(real[10:15]),
         metrics=names,
         extractor="inception",
         weights=random_weights,
@@ -86,9 +92,10 @@ def test_the_path_to_inception_with_random_weights_since_the_published_ones_are_
     )
     assert list(found) == [f"{name}@10" for name in names]
     assert found["fid@10"] > 0 and 0 <= found["precision@10"] <= 1
-    assert found["is@10"] == pytest.approx(1)  # splits of one image each
-    kept = load_file(next(tmp_path.glob("reference-5x1x16x16-*.safetensors")))
-    assert {name: x.shape for name, x in kept.items()} == {"2048": (5, 2048)}
+    assert found["is_shuffled@10"] == pytest.approx(1)  # ten splits of one image each
+    assert found["is@10"] >= 1  # one split of ten
+    kept = load_file(next(tmp_path.glob("reference-5-*-1x16x16-inception-*.safetensors")))
+    assert {name: x.shape for name, x in kept.items()} == {"pool": (5, 2048)}
 
 
 @pytest.mark.skipif("TREAD_LAB_INCEPTION" not in os.environ, reason="needs the published weights")
@@ -96,7 +103,9 @@ def test_real_fid_is_proven_only_where_the_published_weights_are(real: Tensor) -
     weights = Path(os.environ["TREAD_LAB_INCEPTION"])
     noise = torch.randint(0, 256, (50, 1, 16, 16), dtype=torch.uint8)
     near, far = (
-        score(x, real[50:100], metrics=["fid"], extractor="inception", weights=weights)["fid@50"]
+        score(
+            x, Reference.of(real[50:100]), metrics=["fid"], extractor="inception", weights=weights
+        )["fid@50"]
         for x in (real[:50], noise)
     )
     assert 0 < near < far

@@ -79,6 +79,7 @@ def evaluate(options: Namespace) -> int:
     import torch
 
     from tread_lab.engine import device as devices
+    from tread_lab.engine.evaluate import check_measurable, open_evaluations
     from tread_lab.engine.evaluate import evaluate as measure
     from tread_lab.sweep.execute import Mistakes
 
@@ -87,7 +88,9 @@ def evaluate(options: Namespace) -> int:
     torch.set_num_threads(options.threads)
     device = devices.pick(options.device)
     rows, mistakes = [], Mistakes()
-    for folder, specs in _to_measure(lab, options):
+    measured = _to_measure(lab, options)
+    check_measurable(open_evaluations(measured))
+    for folder, specs in measured:
         for spec in specs:
             with mistakes.kept():
                 metrics = measure(folder, spec, device, cache=lab.root / "cache")

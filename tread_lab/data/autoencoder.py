@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import importlib.util
 import math
 import os
@@ -17,13 +19,16 @@ from torch import Tensor
 from tread_lab.spec.errors import UserError
 
 VARIABLE = "TREAD_LAB_AUTOENCODER"
-CHUNK = 16  # images decoded at once
+# Bytes that the activations of one decoding call may take; of a decoder of 8x8 latents with 256
+# channels at full resolution about 270 MB an image, so 8 images of 256x256 on a CPU, 64 on a GPU.
+ROOM = {"cpu": 2 * 2**30, "cuda": 16 * 2**30}
+LIVE = 4  # tensors of the widest shape alive at once: input, normalised, activated, output
 
 
 class Autoencoder:
     """Decodes the network's values, which are what the encoder gave times `scale`.
 
-    Weights are loaded with the first decoding, from safetensors only, and stay in fp32.
+    Weights are loaded when first needed, from safetensors only, and stay in fp32.
 
     Args:
         where: local folder or hub id, such as `stabilityai/sd-vae-ft-ema`.
@@ -43,31 +48,53 @@ class Autoencoder:
             raise UserError(f"autoencoder: {where} holds no config.json; give its folder or hub id")
         self._where = where
         self._scale = scale
-        self._model: Any = None
+
+    @functools.cached_property
+    def _model(self) -> Any:
+        model = _load(self._where)
+        self._compare_scale(model.config)
+        return model
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256 of the decoder's weights and of the scale, 16 hexadecimal digits."""
+        digest = hashlib.sha256(repr(self._scale).encode())
+        for name, tensor in sorted(self._model.state_dict().items()):
+            digest.update(f"{name} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.cpu().contiguous().numpy().data)
+        return digest.hexdigest()[:16]
 
     @torch.inference_mode()
     def __call__(self, x_BCHW: Tensor) -> Tensor:
         """uint8 images [B, 3, 8H, 8W] of latents in model space, on the device of `x_BCHW`."""
-        if self._model is None:
-            self._model = _load(self._where)
-            self._compare_scale()
         model = self._model.to(x_BCHW.device)
         channels = model.config.latent_channels
         if x_BCHW.shape[1] != channels:
             found = f"decodes {channels} channels, the data have {x_BCHW.shape[1]}"
             raise UserError(f"autoencoder {self._where!r} {found}")
         latents_BCHW = x_BCHW.float() / self._scale
-        return torch.cat([levels(model.decode(z).sample) for z in torch.split(latents_BCHW, CHUNK)])
+        parts = torch.split(latents_BCHW, images_at_once(model.config, latents_BCHW))
+        return torch.cat([levels(model.decode(z).sample) for z in parts])
 
-    def _compare_scale(self) -> None:
+    def _compare_scale(self, config: Any) -> None:
         """Warn where the autoencoder's own file says another factor than the data's spec."""
-        own = self._model.config.get("scaling_factor")
+        own = config.get("scaling_factor")
         if own and not math.isclose(own, self._scale, rel_tol=0.01):
             warnings.warn(
                 f"autoencoder {self._where!r} says that its latents are times {own:g}, but they are"
                 f" divided by {self._scale:g} before decoding: check data.decoder_scale",
                 stacklevel=3,
             )
+
+
+def images_at_once(config: Any, latents_BCHW: Tensor) -> int:
+    """How many images are decoded in one call, so that the activations of fp32 fit in `ROOM`."""
+    widths, (height, width) = config.block_out_channels, latents_BCHW.shape[2:]
+    zoom = 2 ** (len(widths) - 1)
+    widest = widths[min(1, len(widths) - 1)]  # the last stage begins as wide as the one below
+    each: int = LIVE * 4 * widest * height * width * zoom * zoom
+    room = ROOM.get(latents_BCHW.device.type, min(ROOM.values()))
+    return max(1, room // each)
 
 
 def levels(image_BCHW: Tensor) -> Tensor:

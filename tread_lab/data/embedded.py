@@ -29,6 +29,7 @@ class Fashion16:
     shape = (1, 16, 16)
     classes = 10
     preview = False
+    decoder = "levels"
 
     def __init__(self, split: Split) -> None:
         arrays = _arrays()

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -34,6 +33,19 @@ class Store(Protocol):
         """The stored values [B, C, H, W] of samples `ids` of the split."""
 
 
+class Decoder(Protocol):
+    """Turns samples in model space into uint8 images.
+
+    Attributes:
+        digest: SHA-256 of its weights.
+    """
+
+    @property
+    def digest(self) -> str: ...
+
+    def __call__(self, x_BCHW: Tensor) -> Tensor: ...
+
+
 class ScaledLatents:
     """The samples of a store in model space.
 
@@ -41,9 +53,7 @@ class ScaledLatents:
         UserError: a label is outside 0..classes-1.
     """
 
-    def __init__(
-        self, store: Store, spec: DataSpec, decode: Callable[[Tensor], Tensor] | None = None
-    ) -> None:
+    def __init__(self, store: Store, spec: DataSpec, decode: Decoder | None = None) -> None:
         lowest, highest = int(store.labels.min()), int(store.labels.max())
         if lowest < 0 or highest >= spec.classes:
             found = f"the labels in {spec.path} run from {lowest} to {highest}"
@@ -55,7 +65,7 @@ class ScaledLatents:
         self.fingerprint = _mixed(store.fingerprint, self._scale)
         self._store = store
         self._labels_N = torch.from_numpy(store.labels)
-        self._decode = decode or preview
+        self._decode = decode
 
     def __len__(self) -> int:
         return len(self._labels_N)
@@ -67,7 +77,12 @@ class ScaledLatents:
 
     def pixels(self, x_BCHW: Tensor) -> Tensor:
         """uint8 images: decoded where there is an autoencoder, else `preview`."""
-        return self._decode(x_BCHW)
+        return preview(x_BCHW) if self._decode is None else self._decode(x_BCHW)
+
+    @property
+    def decoder(self) -> str:
+        """The digest of the autoencoder's weights, else `preview`."""
+        return "preview" if self._decode is None else self._decode.digest
 
 
 def preview(x_BCHW: Tensor) -> Tensor:

@@ -27,6 +27,8 @@ class Samples(Protocol):
         classes: number of class labels; labels are 0..classes-1.
         fingerprint: hash of what `take` gives; of sizes and sampled bytes where the set is large.
         preview: `pixels` gives stand-ins to look at, which no image metric may be computed on.
+        decoder: what `pixels` does, by name or by digest of its weights: images of equal
+            fingerprint and decoder are equal.
     """
 
     @property
@@ -37,6 +39,8 @@ class Samples(Protocol):
     def fingerprint(self) -> str: ...
     @property
     def preview(self) -> bool: ...
+    @property
+    def decoder(self) -> str: ...
 
     def __len__(self) -> int: ...
 
@@ -44,7 +48,7 @@ class Samples(Protocol):
         """Samples `ids` [B]: float32 [B, C, H, W] in model space and int64 labels [B]."""
 
     def pixels(self, x_BCHW: Tensor) -> Tensor:
-        """uint8 images [B, 1 or 3, height, width] of samples in model space."""
+        """uint8 images [B, 1 or 3, height, width] of samples in model space, on their device."""
 
 
 def open_data(spec: DataSpec, split: Split, *, autoencoder: str | None = None) -> Samples:

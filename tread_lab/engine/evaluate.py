@@ -5,20 +5,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
-from tread_lab.data.source import Samples
+from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.assemble import Trained, data_of, trained
 from tread_lab.engine.device import check_precision
 from tread_lab.engine.precision import autocast, matrix_products
 from tread_lab.engine.probes import heldout_losses, layer_similarity
 from tread_lab.engine.sample_cost import sample_flops
+from tread_lab.metrics.feature_space import by_extractor
+from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records import names
 from tread_lab.records.durable import replacing
 from tread_lab.records.layout import EvaluationFolder, RunFolder
@@ -28,6 +31,9 @@ from tread_lab.sampling.guidance import Denoiser
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec, SimilaritySpec
 from tread_lab.spec.guidance import routes_taken
+from tread_lab.spec.run import RunSpec
+
+REFERENCES = 200  # images of the data set that are decoded and described at once
 
 
 def evaluate(
@@ -53,18 +59,38 @@ def evaluate(
     else:
         model = trained(folder, device)
         with matrix_products("fp32"):
-            metrics = _probe(model, spec, place)
+            metrics = PROBES[type(spec)](model, spec, place)
         facts = {"step": model.step}
     place.write(spec, metrics, **facts, seconds=time.perf_counter() - started)
     return metrics
 
 
-def _probe(
-    model: Trained, spec: HeldoutSpec | SimilaritySpec, place: EvaluationFolder
-) -> dict[str, float]:
-    if isinstance(spec, HeldoutSpec):
-        return _heldout(model, spec, place)
-    return _similarity(model, spec, place)
+def open_evaluations(
+    asked: Iterable[tuple[RunFolder, Iterable[EvaluationSpec]]],
+) -> Iterator[tuple[RunSpec, EvaluationSpec]]:
+    """What is still to be measured; a run whose spec is lost says so when its turn comes."""
+    for folder, specs in asked:
+        try:
+            run = folder.spec()
+        except UserError:
+            continue
+        yield from ((run, spec) for spec in specs if not folder.evaluation(spec).done)
+
+
+def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
+    """Refuse metrics that cannot be computed here, before anything is measured.
+
+    Raises:
+        UserError: no decoder, no torch-fidelity, or weights that are absent or not the published.
+    """
+    metrics = {
+        (run.data, spec.metrics): None
+        for run, spec in asked
+        if isinstance(spec, SamplesSpec) and spec.metrics
+    }
+    for data, names_asked in metrics:
+        preview = open_data(data, "heldout").preview
+        check_requirements(names_asked, data.source, preview=preview)
 
 
 def _heldout(model: Trained, spec: HeldoutSpec, place: EvaluationFolder) -> dict[str, float]:
@@ -88,6 +114,12 @@ def _similarity(model: Trained, spec: SimilaritySpec, place: EvaluationFolder) -
     return {names.SIMILARITY: float(np.diagonal(mean, offset=1).mean())}
 
 
+PROBES: dict[type, Callable[[Trained, Any, EvaluationFolder], dict[str, float]]] = {
+    HeldoutSpec: _heldout,
+    SimilaritySpec: _similarity,
+}
+
+
 def _samples(
     folder: RunFolder,
     spec: SamplesSpec,
@@ -96,19 +128,43 @@ def _samples(
     cache: Path | None,
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Metrics of generated images, and what they were generated with and for how much."""
+    run = folder.spec()
+    reference = data_of(run, "heldout")
+    check_requirements(spec.metrics, run.data.source, preview=reference.preview)
     branches = spec.sampler.guidance.branches
     models = {b.step: trained(folder, device, step=b.step) for b in branches}
     model = models[branches[0].step]
-    reference = data_of(model.spec, "heldout")
-    drawn = _generated(models, model, spec)
-    images, labels = zip(*((reference.pixels(x.cpu()), y.cpu()) for x, y in drawn))
-    images_BCHW, labels_B = torch.cat(images), torch.cat(labels)
+    images_BCHW, labels_B = _shown(_generated(models, model, spec), reference, spec.count)
     arrays = {"arr_0": images_BCHW.permute(0, 2, 3, 1).numpy(), "arr_1": labels_B.numpy()}
     _write_arrays(place.path / "samples.npz", arrays)
     _write_grid(place.path / "grid.png", images_BCHW[:64])
     flops = sample_flops(model.spec, spec.sampler)
     facts: dict[str, float] = {"step": model.step, names.SAMPLE_FLOPS: flops}
     return _scores(images_BCHW, spec.metrics, model, reference, cache), facts
+
+
+def _shown(
+    drawn: Iterable[tuple[Tensor, Tensor]], data: Samples, count: int
+) -> tuple[Tensor, Tensor]:
+    """uint8 images and labels of all samples, in memory; decoded where they were drawn, a batch at
+    a time, so that only bytes leave the device."""
+    images_BCHW, labels_B = torch.empty(0, dtype=torch.uint8), torch.empty(count, dtype=torch.long)
+    done = 0
+    for x_BCHW, y_B in drawn:
+        part_BCHW = pixels(data, x_BCHW).cpu()
+        if not done:
+            images_BCHW = part_BCHW.new_empty((count, *part_BCHW.shape[1:]))
+        rows = slice(done, done + len(part_BCHW))
+        images_BCHW[rows], labels_B[rows] = part_BCHW, y_B
+        done = rows.stop
+    return images_BCHW, labels_B
+
+
+def pixels(data: Samples, x_BCHW: Tensor) -> Tensor:
+    """uint8 images of samples, on their device; a decoder's products there may be tf32, which the
+    256 levels hardly show."""
+    with matrix_products("tf32"):
+        return data.pixels(x_BCHW)
 
 
 def _generated(
@@ -148,42 +204,33 @@ def _scores(
     reference: Samples,
     cache: Path | None,
 ) -> dict[str, float]:
-    """Metrics of generated images against the held-out ones, one pass for each feature space.
-
-    Raises:
-        UserError: the images are previews of latents, or a feature space lacks its weights.
-    """
+    """Metrics of generated images against the held-out ones, one pass for each feature space."""
     if not metrics:
         return {}
-    if reference.preview:
-        raise UserError(
-            f"metrics: {metrics[0]} needs images, and these latents have no decoder; name the SD"
-            " autoencoder's folder in TREAD_LAB_AUTOENCODER, then `tread-lab evaluate`"
-        )
-    from tread_lab.metrics.feature_space import by_extractor
-    from tread_lab.metrics.features import score  # torch-fidelity takes seconds to import
+    from tread_lab.metrics.features import Reference, score  # torch-fidelity takes seconds
 
     found: dict[str, float] = {}
-    spaces = by_extractor(metrics, model.spec.data.source)
-    against = _pixels(reference)
-    for extractor, group in spaces.items():
+    decided_by = (reference.fingerprint, reference.decoder, str(len(reference)))
+    against = Reference(
+        f"heldout-{'-'.join(decided_by)}", lambda: _all_images(reference, model.device)
+    )
+    for extractor, group in by_extractor(metrics, model.spec.data.source).items():
         found |= score(
             images_BCHW,
             against,
             metrics=group,
             extractor=extractor,
             cache=cache,
-            reference_name=f"heldout-{reference.fingerprint}",
             device=model.device,
         )
     return found
 
 
-def _pixels(samples: Samples, chunk: int = 1000) -> Tensor:
-    """All images of a split, uint8."""
-    starts = range(0, len(samples), chunk)
-    ids = [torch.arange(start, min(start + chunk, len(samples))) for start in starts]
-    return torch.cat([samples.pixels(samples.take(part)[0]) for part in ids])
+def _all_images(samples: Samples, device: torch.device) -> Iterator[Tensor]:
+    """All images of a split, uint8, batch by batch, decoded on `device`."""
+    for start in range(0, len(samples), REFERENCES):
+        ids = torch.arange(start, min(start + REFERENCES, len(samples)))
+        yield pixels(samples, samples.take(ids)[0].to(device))
 
 
 def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:

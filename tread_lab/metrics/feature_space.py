@@ -2,33 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tread_lab.spec.errors import UserError, suggest
-from tread_lab.spec.evaluation import METRICS
+from tread_lab.spec.metrics import metric as facts_of
 
 INCEPTION = "inception"
 OWN = {"fashion16": "fashion16-v1"}  # data source -> the extractor made from it
-INCEPTION_ONLY = ("fid", "is")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureSpace:
+    """A network whose features are compared.
+
+    Attributes:
+        channels: numbers of channels of the images that it takes.
+        layers: its own names of the layers `pool` and `logits`; ADM's own for Inception.
+        model: the name that torch-fidelity knows it by.
+    """
+
+    channels: tuple[int, ...]
+    layers: Mapping[str, str]
+    model: str
+
+
+EXTRACTORS: dict[str, FeatureSpace] = {
+    INCEPTION: FeatureSpace(
+        channels=(1, 3),
+        layers={"pool": "2048", "logits": "logits_unbiased"},
+        model="inception-v3-compat",
+    ),
+    "fashion16-v1": FeatureSpace(
+        channels=(1,), layers={"pool": "features", "logits": "logits"}, model="fashion16-v1"
+    ),
+}
+
+
+def feature_space(name: str) -> FeatureSpace:
+    """The features of the extractor of that name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in EXTRACTORS:
+        raise UserError(f"metrics: unknown extractor {name!r}{suggest(name, EXTRACTORS)}")
+    return EXTRACTORS[name]
 
 
 def extractor_for(metric: str, source: str) -> str:
     """The extractor of `metric` for images of the data source `source`.
 
-    `fid` and `is` mean Inception-2015 and nothing else, `fd` the source's own extractor; the
-    others take the source's own where there is one, else Inception.
-
     Raises:
-        UserError: `fd` for a source that has no extractor of its own.
+        UserError: an unknown metric, or `fd` for a source that has no extractor of its own.
     """
-    if metric in INCEPTION_ONLY:
-        return INCEPTION
-    if metric == "fd" and source not in OWN:
+    features = facts_of(metric).features
+    if features == "own" and source not in OWN:
         raise UserError(
-            f"metrics: fd needs features made for the data, and {source!r} has none; "
+            f"metrics: {metric} needs features made for the data, and {source!r} has none; "
             "ask for fid, with the Inception-2015 weights"
         )
-    return OWN.get(source, INCEPTION)
+    return INCEPTION if features == "inception" else OWN.get(source, INCEPTION)
 
 
 def by_extractor(metrics: Sequence[str], source: str) -> dict[str, tuple[str, ...]]:
@@ -40,18 +74,14 @@ def by_extractor(metrics: Sequence[str], source: str) -> dict[str, tuple[str, ..
     }
 
 
-def check_metrics(metrics: Sequence[str], extractor: str) -> None:
-    """Whether `extractor` exists and every metric is defined in its features.
+def check_metrics(metrics: Sequence[str], name: str) -> None:
+    """Whether the extractor `name` exists and every metric is defined in its features.
 
     Raises:
         UserError: not so; a Frechet distance in other features than Inception's is never `fid`.
     """
-    known = (INCEPTION, *OWN.values())
-    if extractor not in known:
-        raise UserError(f"metrics: unknown extractor {extractor!r}{suggest(extractor, known)}")
+    feature_space(name)
+    wrong = "own" if name == INCEPTION else "inception"
     for metric in metrics:
-        if metric not in METRICS:
-            raise UserError(f"metrics: unknown metric {metric!r}{suggest(metric, METRICS)}")
-        wrong = "fd" if extractor == INCEPTION else INCEPTION_ONLY
-        if metric in wrong:
-            raise UserError(f"metrics: {metric} is not defined in the features of {extractor!r}")
+        if facts_of(metric).features == wrong:
+            raise UserError(f"metrics: {metric} is not defined in the features of {name!r}")

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,48 +18,68 @@ import torch_fidelity
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
-from torch.utils.data import Dataset
 from torch_fidelity.feature_extractor_base import FeatureExtractorBase
 from torch_fidelity.metric_fid import fid_features_to_statistics, fid_statistics_to_metric
 from torch_fidelity.metric_isc import isc_features_to_metric
 from torch_fidelity.metric_kid import kid_features_to_metric
 from torch_fidelity.metric_prc import prc_features_to_metric
-from torch_fidelity.utils import create_feature_extractor, get_featuresdict_from_dataset
+from torch_fidelity.utils import create_feature_extractor
 
 from tread_lab.metrics.extractor import load_extractor, weights_path
-from tread_lab.metrics.feature_space import INCEPTION, OWN, check_metrics
+from tread_lab.metrics.feature_space import EXTRACTORS, INCEPTION, OWN, check_metrics
 from tread_lab.metrics.inception import SHA256, inception_weights, sha256
+from tread_lab.metrics.inception_score import inception_score
 from tread_lab.records.durable import replacing
 from tread_lab.records.names import sample_metric
 from tread_lab.spec.errors import UserError
+from tread_lab.spec.metrics import METRICS
 
 MOST_NEIGHBOURS = 10_000  # references that precision and recall look at, as the ADM evaluator does
 BATCH = 100
 DTYPE = "float32"  # arithmetic inside the extractors
 
 
+@dataclass(frozen=True)
+class Reference:
+    """Images of the data set to compare with, named without being looked at.
+
+    Attributes:
+        name: all that decides them: data, decoder, number of images.
+        batches: gives them again and again, uint8 [B, C, H, W], on any device.
+    """
+
+    name: str
+    batches: Callable[[], Iterable[Tensor]]
+
+    @staticmethod
+    def of(images_NCHW: Tensor, name: str = "reference") -> Reference:
+        """Images in memory, named by their own hash."""
+        pixels = hashlib.sha256(images_NCHW.cpu().contiguous().numpy().data).hexdigest()[:16]
+        return Reference(f"{name}-{len(images_NCHW)}-{pixels}", lambda: [images_NCHW])
+
+
 def score(
     generated: Tensor,
-    reference: Tensor,
+    reference: Reference,
     *,
     metrics: Sequence[str],
     extractor: str,
     cache: Path | None = None,
-    reference_name: str = "reference",
     weights: Path | None = None,
     device: torch.device | str = "cpu",
 ) -> dict[str, float]:
     """Metrics of `generated` against `reference`, by the names they are recorded under.
 
-    Features are extracted once, whatever the number of metrics.
+    Features are extracted once, whatever the number of metrics, batch by batch on `device`.
 
     Args:
-        generated, reference: uint8 [N, C, H, W]. Precision and recall take at most 10,000
-            references, evenly spread; the other metrics take all.
-        metrics: of fd, fid, kid, is, precision, recall; those of one extractor (`by_extractor`).
+        generated: uint8 [N, C, H, W].
+        reference: precision and recall take at most 10,000 of its images, evenly spread; the other
+            metrics take all.
+        metrics: of one extractor (`by_extractor`).
         extractor: `inception`, or an extractor shipped for a data set.
-        cache: folder that keeps the features of references. Entries are named by the images' own
-            hash, so a cached result equals a computed one whatever `reference_name` says.
+        cache: folder that keeps the features of references, under names that hold the reference's
+            own, the extractor's weights and the arithmetic; then no reference is decoded again.
         weights: the Inception-2015 file, if not in TREAD_LAB_INCEPTION.
 
     Raises:
@@ -65,18 +87,15 @@ def score(
             or not the published ones, images the extractor cannot take.
     """
     check_metrics(metrics, extractor)
-    _check_images(generated, reference, extractor)
-    pool, logits = _layers(extractor)
-    extract = _extraction(extractor, weights, torch.device(device))
-    mine = extract(generated, [pool, logits] if "is" in metrics else [pool])
-    found: dict[str, float] = {}
-    if "is" in metrics:
-        found["is"] = isc_features_to_metric(mine[logits])["inception_score_mean"]
-    if set(metrics) - {"is"}:
-        path = cache and cache / _entry(reference, reference_name, extractor, torch.device(device))
-        theirs = _kept(path, lambda: extract(reference, [pool]))
-        found |= _compare(mine[pool], theirs[pool], metrics)
-    return {sample_metric(m, extractor, len(generated)): found[m] for m in metrics}
+    device, shape = torch.device(device), tuple(generated.shape[1:])
+    extract = _extraction(extractor, weights, device, shape)
+    layers = list(dict.fromkeys(METRICS[metric].layer for metric in metrics))
+    mine, theirs = extract([generated], layers), {}
+    if any(METRICS[metric].compares for metric in metrics):
+        path = cache and cache / _entry(reference.name, shape, extractor, device)
+        theirs = _kept(path, lambda: extract(reference.batches(), ["pool"]))
+    compared = _Compared(mine, theirs)
+    return {sample_metric(m, extractor, len(generated)): MEASURES[m](compared) for m in metrics}
 
 
 def features(
@@ -87,29 +106,14 @@ def features(
     device: torch.device | str = "cpu",
 ) -> Tensor:
     """The features [N, D] that the Frechet distance is computed from, on the CPU."""
-    pool, _ = _layers(extractor)
-    return _extraction(extractor, weights, torch.device(device))(images, [pool])[pool]
+    extract = _extraction(extractor, weights, torch.device(device), tuple(images.shape[1:]))
+    return extract([images], ["pool"])["pool"]
 
 
 def evenly(rows: Tensor, most: int) -> Tensor:
     """At most `most` rows, spread evenly over all (which may be sorted by class)."""
     count = min(len(rows), most)
     return rows[torch.arange(count) * len(rows) // count]
-
-
-class Images(Dataset[Tensor]):
-    """uint8 images, one tensor an item; grey ones become RGB for Inception."""
-
-    def __init__(self, images_NCHW: Tensor, extractor: str) -> None:
-        grey = extractor == INCEPTION and images_NCHW.shape[1] == 1
-        images_NCHW = images_NCHW.cpu()
-        self._images_NCHW = images_NCHW.expand(-1, 3, -1, -1) if grey else images_NCHW
-
-    def __len__(self) -> int:
-        return len(self._images_NCHW)
-
-    def __getitem__(self, i: int) -> Tensor:
-        return self._images_NCHW[i]
 
 
 class OwnFeatures(FeatureExtractorBase):  # type: ignore[misc]
@@ -140,74 +144,107 @@ for _name in OWN.values():
     torch_fidelity.register_feature_extractor(_name, OwnFeatures)
 
 
-def _compare(mine_ND: Tensor, theirs_ND: Tensor, metrics: Sequence[str]) -> dict[str, float]:
-    """The metrics of two feature matrices that need both of them."""
-    found: dict[str, float] = {}
-    if "fd" in metrics or "fid" in metrics:
-        moments = [fid_features_to_statistics(x.double()) for x in (mine_ND, theirs_ND)]
-        distance = fid_statistics_to_metric(*moments, verbose=False)["frechet_inception_distance"]
-        found["fd"] = found["fid"] = distance
-    if "kid" in metrics:
-        size = min(1000, len(mine_ND), len(theirs_ND))
-        kernel = kid_features_to_metric(mine_ND, theirs_ND, kid_subset_size=size, verbose=False)
-        found["kid"] = kernel["kernel_inception_distance_mean"]
-    if "precision" in metrics or "recall" in metrics:
-        near_ND = evenly(theirs_ND, MOST_NEIGHBOURS)
-        near = prc_features_to_metric(mine_ND, near_ND, save_cpu_ram=True, verbose=False)
-        found |= {"precision": near["precision"], "recall": near["recall"]}
-    return found
+class _Compared:
+    """Features of generated images and of references; what two metrics share is computed once."""
+
+    def __init__(self, mine: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:
+        self.mine, self.theirs = mine, theirs
+
+    @functools.cached_property
+    def frechet(self) -> float:
+        """The Frechet distance, in float64."""
+        both = (self.mine["pool"], self.theirs["pool"])
+        moments = [fid_features_to_statistics(x.double()) for x in both]
+        found = fid_statistics_to_metric(*moments, verbose=False)
+        return float(found["frechet_inception_distance"])
+
+    @functools.cached_property
+    def kernel(self) -> float:
+        """The kernel distance: mean over 100 random subsets of at most 1,000 images."""
+        mine, theirs = self.mine["pool"], self.theirs["pool"]
+        size = min(1000, len(mine), len(theirs))
+        found = kid_features_to_metric(mine, theirs, kid_subset_size=size, verbose=False)
+        return float(found["kernel_inception_distance_mean"])
+
+    @functools.cached_property
+    def neighbours(self) -> dict[str, float]:
+        """Precision and recall at k = 3."""
+        near = evenly(self.theirs["pool"], MOST_NEIGHBOURS)
+        found = prc_features_to_metric(self.mine["pool"], near, save_cpu_ram=True, verbose=False)
+        return {"precision": float(found["precision"]), "recall": float(found["recall"])}
 
 
-def _check_images(generated: Tensor, reference: Tensor, extractor: str) -> None:
-    for images in (generated, reference):
-        assert images.dtype == torch.uint8 and images.ndim == 4
-    if generated.shape[1:] != reference.shape[1:]:
-        shapes = f"{list(generated.shape[1:])} and {list(reference.shape[1:])}"
+MEASURES: dict[str, Callable[[_Compared], float]] = {
+    "fd": lambda compared: compared.frechet,
+    "fid": lambda compared: compared.frechet,
+    "kid": lambda compared: compared.kernel,
+    "is": lambda compared: inception_score(compared.mine["logits"].numpy()),
+    "is_shuffled": lambda compared: float(
+        isc_features_to_metric(compared.mine["logits"])["inception_score_mean"]
+    ),
+    "precision": lambda compared: compared.neighbours["precision"],
+    "recall": lambda compared: compared.neighbours["recall"],
+}
+
+
+def _check_images(images_BCHW: Tensor, shape: tuple[int, ...], extractor: str) -> None:
+    """Refuse images of another shape than the generated ones, or that the extractor lacks."""
+    assert images_BCHW.dtype == torch.uint8 and images_BCHW.ndim == 4
+    if tuple(images_BCHW.shape[1:]) != shape:
+        shapes = f"{list(shape)} and {list(images_BCHW.shape[1:])}"
         raise UserError(f"metrics: generated and reference images differ in shape: {shapes}")
-    takes = (1, 3) if extractor == INCEPTION else (1,)
-    if generated.shape[1] not in takes:
+    takes = EXTRACTORS[extractor].channels
+    if shape[0] not in takes:
         raise UserError(
             f"metrics: {extractor!r} takes images of {' or '.join(map(str, takes))} channels, "
-            f"not {generated.shape[1]}"
+            f"not {shape[0]}"
         )
 
 
-def _layers(extractor: str) -> tuple[str, str]:
-    """The layers distances and the Inception score are computed from; ADM's own for Inception."""
-    return ("2048", "logits_unbiased") if extractor == INCEPTION else ("features", "logits")
+Extraction = Callable[[Iterable[Tensor], Sequence[str]], dict[str, Tensor]]
 
 
-Extraction = Callable[[Tensor, list[str]], dict[str, Tensor]]
+def _extraction(
+    extractor: str, weights: Path | None, device: torch.device, shape: tuple[int, ...]
+) -> Extraction:
+    """Batches of images of one shape and layers -> features [N, D] of each layer, on the CPU.
 
-
-def _extraction(extractor: str, weights: Path | None, device: torch.device) -> Extraction:
-    """Images [N, C, H, W] and names of layers -> features [N, D] of each layer, on the CPU."""
-    name, options = extractor, {}
+    One batch is on the device at a time; only its features are kept.
+    """
+    facts = EXTRACTORS[extractor]
+    options: dict[str, str] = {}
     if extractor == INCEPTION:
-        name = "inception-v3-compat"
         options = {"feature_extractor_weights_path": str(inception_weights(weights))}
-    cuda = device.type == "cuda"
 
-    def extract(images_NCHW: Tensor, layers: list[str]) -> dict[str, Tensor]:
-        data = Images(images_NCHW, extractor)
-        with _exact(device):
-            model = create_feature_extractor(name, layers, cuda=cuda, verbose=False, **options)
-            found: dict[str, Tensor] = get_featuresdict_from_dataset(
-                data, model, BATCH, cuda, save_cpu_ram=True, verbose=False
+    def extract(batches: Iterable[Tensor], layers: Sequence[str]) -> dict[str, Tensor]:
+        names = [facts.layers[layer] for layer in layers]
+        parts: list[tuple[Tensor, ...]] = []
+        with _exact(device), torch.no_grad():
+            model = create_feature_extractor(
+                facts.model, names, cuda=device.type == "cuda", verbose=False, **options
             )
-        return found
+            for images_BCHW in batches:
+                _check_images(images_BCHW, shape, extractor)
+                for part_BCHW in torch.split(images_BCHW, BATCH):
+                    found = model(_coloured(part_BCHW, extractor).to(device))
+                    parts.append(tuple(x.cpu() for x in found))
+        return {layer: torch.cat(column) for layer, column in zip(layers, zip(*parts))}
 
     return extract
 
 
-def _entry(reference: Tensor, name: str, extractor: str, device: torch.device) -> str:
+def _coloured(images_BCHW: Tensor, extractor: str) -> Tensor:
+    """The images; grey ones become RGB for Inception."""
+    grey = extractor == INCEPTION and images_BCHW.shape[1] == 1
+    return images_BCHW.expand(-1, 3, -1, -1) if grey else images_BCHW
+
+
+def _entry(reference: str, shape: tuple[int, ...], extractor: str, device: torch.device) -> str:
     """A file name that holds everything that decides the features of the reference."""
-    pixels = hashlib.sha256(reference.cpu().contiguous().numpy().data).hexdigest()[:16]
-    shape = "x".join(map(str, reference.shape))
     made_by = SHA256 if extractor == INCEPTION else sha256(weights_path(extractor))
-    safe = re.sub(r"[^\w.-]", "_", name)
+    safe, size = re.sub(r"[^\w.-]", "_", reference), "x".join(map(str, shape))
     version = f"{DTYPE}-{device.type}-{torch_fidelity.__version__}"
-    return f"{safe}-{shape}-{pixels}-{extractor}-{made_by[:12]}-{version}.safetensors"
+    return f"{safe}-{size}-{extractor}-{made_by[:12]}-{version}.safetensors"
 
 
 def _kept(path: Path | None, extract: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:

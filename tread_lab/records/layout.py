@@ -217,7 +217,7 @@ class EvaluationFolder:
     def read(self) -> dict[str, Any] | None:
         """`{spec, metrics, ...}`, or nothing while the evaluation is not complete."""
         tree = read_json(self.path / "metrics.json")
-        return tree if isinstance(tree, dict) and "metrics" in tree else None
+        return _renamed(tree) if isinstance(tree, dict) and "metrics" in tree else None
 
     @property
     def done(self) -> bool:
@@ -291,6 +291,15 @@ class SweepFolder:
         if tree is None and self.plan_path.exists():
             raise UserError(f"{self.plan_path} is damaged; restore it or choose another --name")
         return tree if isinstance(tree, dict) else None
+
+
+def _renamed(tree: dict[str, Any]) -> dict[str, Any]:
+    """A record with the names of today: an earlier version called torch-fidelity's score `is`."""
+    spec = tree.get("spec") or {}
+    if "is" not in (spec.get("metrics") or ()) or "inception_score" in spec:
+        return tree
+    metrics = {re.sub(r"^is@", "is_shuffled@", name): x for name, x in tree["metrics"].items()}
+    return {**tree, "metrics": metrics}
 
 
 def _safe(name: str) -> str:

@@ -13,6 +13,7 @@ from typing import Literal
 from tread_lab.spec.bypass import RouteBypass
 from tread_lab.spec.evaluation import count_label
 from tread_lab.spec.loss import PlainLoss
+from tread_lab.spec.metrics import METRICS
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
 
@@ -80,6 +81,7 @@ METRIC_KINDS: dict[str, MetricKind] = {
     "sfid": MetricKind("quality", "lower", label="sFID"),
     "kid": MetricKind("quality", "lower", label="KID"),
     "is": MetricKind("quality", "higher", label="IS"),
+    "is_shuffled": MetricKind("quality", "higher", label="IS, shuffled"),
     "precision": MetricKind("quality", "higher"),
     "recall": MetricKind("quality", "higher"),
     IMAGES_PER_S: MetricKind("cost", "higher", label="images per second", unit="images/s"),
@@ -107,7 +109,7 @@ def sample_metric(metric: str, extractor: str, count: int) -> str:
 
     `extractor` is `inception` for the 2015 Inception weights.
     """
-    plain = metric in ("fid", "is") or extractor == "inception"
+    plain = METRICS[metric].features == "inception" or extractor == "inception"
     return (
         f"{metric}@{count_label(count)}" if plain else f"{metric}[{extractor}]@{count_label(count)}"
     )

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tread_lab.spec.decode import decode, encode
+from tread_lab.spec.decode import added, decode, encode
 from tread_lab.spec.errors import UserError, suggest
 from tread_lab.spec.guidance import GuidanceSpec, RateSpec
-
-METRICS = ("fd", "fid", "kid", "is", "precision", "recall")
+from tread_lab.spec.metrics import METRICS, metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,20 +83,24 @@ class SamplesSpec:
 
     Attributes:
         metrics: `fd` (Frechet distance in the data set's own features), `fid` (the same in
-            Inception-2015 features, weights needed), `kid`, `is`, `precision`, `recall`;
-            none at all draws the sample grid only.
+            Inception-2015 features, weights needed), `kid`, `is` (ADM's inception score),
+            `is_shuffled` (torch-fidelity's), `precision`, `recall`; none at all draws the sample
+            grid only.
         sampler: how images are generated; the experiment's sampler where absent.
+        inception_score: the definition that `is` has; written by itself. Records of an earlier
+            version lack it: their `is` was torch-fidelity's.
     """
 
     kind: Literal["samples"] = "samples"
     metrics: tuple[str, ...] = ()
     count: int = 64
     sampler: SamplerSpec = field(default_factory=SamplerSpec)
+    inception_score: Literal["adm"] | None = added(None)
 
     def __post_init__(self) -> None:
         for name in self.metrics:
-            if name not in METRICS:
-                raise UserError(f"metrics: unknown metric {name!r}{suggest(name, METRICS)}")
+            metric(name)
+        object.__setattr__(self, "inception_score", "adm" if "is" in self.metrics else None)
         if self.count < 1:
             raise UserError(f"count: must be positive, got {self.count}")
         if self.metrics and self.count < 100:

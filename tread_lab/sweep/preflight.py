@@ -11,8 +11,7 @@ from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.cost import cost
 from tread_lab.engine.device import check_precision, memory, pick
 from tread_lab.engine.encoder import check_encoder
-from tread_lab.metrics.feature_space import INCEPTION, by_extractor
-from tread_lab.metrics.inception import inception_weights
+from tread_lab.metrics.requirements import check_requirements
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import SamplesSpec
 from tread_lab.spec.run import DataSpec
@@ -41,20 +40,13 @@ def preflight(tasks: Sequence[Task], device: str | None, *, packed: int = 1) -> 
         if spec.repa is not None:
             check_encoder(spec.repa, preview=previews[spec.data])
     asked = {
-        (task.spec.data, metric)
+        (task.spec.data, evaluation.metrics): None
         for task in tasks
         for evaluation in task.evaluations
         if isinstance(evaluation, SamplesSpec)
-        for metric in evaluation.metrics
     }
-    for data, metric in sorted(asked, key=repr):
-        if INCEPTION in by_extractor([metric], data.source):
-            inception_weights()
-        if previews[data]:
-            raise UserError(
-                f"evaluate: {metric} needs images, and latents need a decoder: name the SD"
-                " autoencoder's folder in TREAD_LAB_AUTOENCODER, or leave the metric out"
-            )
+    for data, metrics in asked:
+        check_requirements(metrics, data.source, preview=previews[data])
 
 
 def check_arithmetic(tasks: Sequence[Task], device: torch.device) -> None:

@@ -11,7 +11,7 @@ from tread_lab.spec.evaluation import KINDS, EvaluationSpec, SamplesSpec, count_
 from tread_lab.spec.guidance import in_short
 from tread_lab.tracking.flat import flat
 
-_APART = ("kind", "metrics", "count", "guidance")  # told in other words
+_APART = ("kind", "metrics", "count", "guidance", "inception_score")  # told in other words
 OURS = re.compile(r"(?P<metric>[\w/]+)(?:\[(?P<extractor>[\w.-]+)\])?@(?P<count>\d+k?)(?P<rest>.*)")
 THEIRS = re.compile(r"(?P<metric>[\w/]+)(?::(?P<extractor>[\w.-]+))?:(?P<count>\d+k?)(?P<rest>.*)")
 
@@ -53,7 +53,7 @@ def difference(spec: EvaluationSpec, planned: Iterable[EvaluationSpec]) -> str:
     """
     reference = next((p for p in planned if p.kind == spec.kind), None) or KINDS[spec.kind]()
     usual = _fields(reference)
-    differing = {name: value for name, value in _fields(spec).items() if value != usual[name]}
+    differing = {name: value for name, value in _fields(spec).items() if value != usual.get(name)}
     return "".join(f" {name} {_plain(value)}" for name, value in differing.items())
 
 

@@ -1,0 +1,180 @@
+"""Images of an evaluation: decoded in batches where they were drawn, references only once."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.engine.runs import CPU, small_run, train_until
+from tread_lab import cli
+from tread_lab.data import autoencoder
+from tread_lab.data.embedded import Fashion16
+from tread_lab.engine import evaluate as evaluations
+from tread_lab.engine.evaluate import _all_images, _shown, evaluate
+from tread_lab.metrics import requirements
+from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.spec import SamplesSpec, UserError, decode
+
+FEW = {"count": 100, "sampler": {"steps": 1, "sigma_max": 10}}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """A lab with one trained run."""
+    lab = Lab.at(tmp_path_factory.mktemp("lab"))
+    run = lab.run_of(small_run())
+    run.create(small_run())
+    train_until(small_run(), run.path)
+    run.finish("completed", step=6)
+    return lab
+
+
+@pytest.fixture
+def folder(lab: Lab) -> RunFolder:
+    return lab.run_of(small_run())
+
+
+class OnDevice(torch.Tensor):
+    """A tensor that stands for one on a GPU: only bytes may leave it."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.cpu:
+            assert args[0].dtype == torch.uint8
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Latents:
+    """Data whose decoder notes what it is given."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[type, int]] = []
+
+    def pixels(self, x_BCHW: Tensor) -> Tensor:
+        self.seen.append((type(x_BCHW), len(x_BCHW)))
+        return (x_BCHW * 255).to(torch.uint8).repeat(1, 3, 8, 8)
+
+
+def test_samples_are_decoded_where_they_were_drawn() -> None:
+    x_BCHW = torch.rand(64, 1, 4, 4).as_subclass(OnDevice)
+    data = Latents()
+    images, labels = _shown([(x_BCHW, torch.arange(64))], data, 64)  # type: ignore[arg-type]
+    assert data.seen == [(OnDevice, 64)]
+    assert images.shape == (64, 3, 32, 32) and images.dtype == torch.uint8
+    assert labels.tolist() == list(range(64))
+
+
+def test_the_decoder_takes_64_small_latents_in_one_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diffusers = pytest.importorskip("diffusers")
+    torch.manual_seed(0)
+    model = diffusers.AutoencoderKL(
+        down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4,
+        block_out_channels=(8, 8, 8, 8),
+        norm_num_groups=4,
+    ).eval()
+    model.save_pretrained(tmp_path)
+    decoder = autoencoder.Autoencoder(str(tmp_path), scale=0.18215)
+    calls: list[tuple[str, int]] = []
+    decode_latents = diffusers.AutoencoderKL.decode
+
+    def watched(self: Any, z: Tensor, *rest: Any, **options: Any) -> Any:
+        calls.append((z.device.type, len(z)))
+        return decode_latents(self, z, *rest, **options)
+
+    monkeypatch.setattr(diffusers.AutoencoderKL, "decode", watched)
+    images = decoder(torch.randn(64, 4, 8, 8))
+    assert calls == [("cpu", 64)]
+    assert images.shape == (64, 3, 64, 64) and images.dtype == torch.uint8
+    other = autoencoder.Autoencoder(str(tmp_path), scale=0.5)
+    with pytest.warns(UserWarning, match=r"check data\.decoder_scale"):
+        assert len(decoder.digest) == 16 and decoder.digest != other.digest
+
+
+class Config:
+    block_out_channels = (128, 256, 512, 512)
+
+
+def test_full_size_decoding_stays_within_the_memory_of_the_device() -> None:
+    cpu = torch.empty(1, 4, 32, 32)
+    gpu = FakeTensor((1, 4, 32, 32), "cuda")
+    assert autoencoder.images_at_once(Config, cpu) == 8
+    assert autoencoder.images_at_once(Config, gpu) == 64  # type: ignore[arg-type]
+
+
+class FakeTensor:
+    def __init__(self, shape: tuple[int, ...], device: str) -> None:
+        self.shape, self.device = shape, torch.device(device)
+
+
+def test_references_are_streamed_and_equal_those_of_one_pass() -> None:
+    data = Fashion16("heldout")
+    first = next(iter(_all_images(data, CPU)))
+    assert len(first) == 200
+    assert torch.equal(first, data.pixels(data.take(torch.arange(200))[0]))
+
+
+def test_a_second_evaluation_decodes_no_reference(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch_fidelity")
+    decoded: list[int] = []
+    pixels = Fashion16.pixels
+
+    def watched(self: Fashion16, x_BCHW: Tensor) -> Tensor:
+        decoded.append(len(x_BCHW))
+        return pixels(self, x_BCHW)
+
+    monkeypatch.setattr(Fashion16, "pixels", watched)
+    for seed, count in ((1, 10_100), (2, 100)):
+        tree = {**FEW, "metrics": ["fd"], "sampler": {**FEW["sampler"], "seed": seed}}  # type: ignore[dict-item]
+        decoded.clear()
+        evaluate(folder, decode(SamplesSpec, tree), CPU, cache=tmp_path)
+        assert sum(decoded) == count
+
+
+def test_missing_weights_are_said_before_a_sample_is_drawn(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TREAD_LAB_INCEPTION", raising=False)
+    monkeypatch.setattr(evaluations, "generate", lambda *_, **__: pytest.fail("sampled"))
+    with pytest.raises(UserError, match="Inception features need"):
+        evaluate(folder, decode(SamplesSpec, {**FEW, "metrics": ["fid"]}), CPU)
+
+
+def test_evaluate_without_weights_is_one_line_and_measures_nothing(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TREAD_LAB_INCEPTION", raising=False)
+    monkeypatch.setattr(evaluations, "evaluate", lambda *_, **__: pytest.fail("measured"))
+    run = lab.run_of(small_run()).name
+    command = ["evaluate", run, "heldout_loss", "fid@100", "--root", str(lab.root)]
+    assert cli.main(command) == 2
+    said = capsys.readouterr().err.strip()
+    assert "\n" not in said and "Inception features need" in said
+
+
+def test_a_machine_without_torch_fidelity_says_so_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="pip install torch-fidelity"):
+        requirements.check_requirements(["fd"], "fashion16", preview=False)
+
+
+def test_latents_without_a_decoder_have_no_image_metric() -> None:
+    with pytest.raises(UserError, match="fid needs images"):
+        requirements.check_requirements(["fid"], "latents", preview=True)
+
+
+def test_the_grid_alone_needs_no_weights(folder: RunFolder, tmp_path: Path) -> None:
+    spec = decode(SamplesSpec, {"count": 4, "sampler": FEW["sampler"]})
+    assert evaluate(folder, spec, CPU) == {}
+    with np.load(folder.evaluation(spec).path / "samples.npz") as arrays:
+        assert arrays["arr_0"].shape == (4, 16, 16, 1)

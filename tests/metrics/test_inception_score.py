@@ -1,0 +1,76 @@
+"""The inception score against ADM's definition, written out a second time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.special
+import torch
+from numpy.typing import NDArray
+from torch_fidelity.metric_isc import isc_features_to_metric
+
+from tread_lab.metrics.inception_score import inception_score
+from tread_lab.records.layout import EvaluationFolder
+from tread_lab.records.names import lower_is_better, sample_metric
+from tread_lab.spec import SamplesSpec, decode
+from tread_lab.spec.decode import encode
+from tread_lab.spec.signature import signature
+
+
+def logits(count: int, classes: int = 100) -> NDArray[np.float32]:
+    return np.random.default_rng(0).normal(0, 2.5, (count, classes)).astype(np.float32)
+
+
+def adm(logits_NK: NDArray[np.float32], split: int) -> float:
+    """openai/guided-diffusion: softmax, splits in file order, mean of exp(KL)."""
+    p_NK = scipy.special.softmax(logits_NK.astype(np.float64), axis=1)
+    scores = []
+    for start in range(0, len(p_NK), split):
+        part = p_NK[start : start + split]
+        divergence = scipy.special.rel_entr(part, part.mean(axis=0, keepdims=True)).sum(axis=1)
+        scores.append(np.exp(divergence.mean()))
+    return float(np.mean(scores))
+
+
+def test_ten_thousand_logits_give_adms_inception_score() -> None:
+    found = inception_score(logits(10_000))
+    assert found == pytest.approx(adm(logits(10_000), 5_000), rel=1e-6)
+    shuffled = isc_features_to_metric(torch.from_numpy(logits(10_000)))["inception_score_mean"]
+    assert found > shuffled + 0.05
+
+
+def test_a_last_shorter_split_counts_like_the_others() -> None:
+    some = logits(5_100)
+    both = [adm(part, 5_000) for part in (some[:5_000], some[5_000:])]
+    assert inception_score(some) == pytest.approx(sum(both) / 2, rel=1e-9)
+
+
+def test_certain_and_equal_answers_are_the_two_ends() -> None:
+    certain = np.where(np.eye(10, dtype=bool), 2_000.0, -2_000.0)
+    assert inception_score(np.tile(certain, (10, 1))) == pytest.approx(10)
+    assert inception_score(np.zeros((50, 10))) == pytest.approx(1)
+
+
+def test_an_old_inception_score_is_not_returned_for_the_new_one(tmp_path: Path) -> None:
+    now = SamplesSpec(metrics=("fid", "is"), count=1000)
+    tree = {key: value for key, value in encode(now).items() if key != "inception_score"}
+    assert signature(now) != signature(tree)
+    assert decode(SamplesSpec, tree) == now
+    (tmp_path / "metrics.json").write_text(
+        json.dumps({"spec": tree, "metrics": {"fid@1k": 2.0, "is@1k": 188.8}})
+    )
+    read = EvaluationFolder(tmp_path).read()
+    assert read is not None and read["metrics"] == {"fid@1k": 2.0, "is_shuffled@1k": 188.8}
+
+
+def test_evaluations_without_it_keep_their_names() -> None:
+    assert "inception_score" not in encode(SamplesSpec(metrics=("fd",), count=1000))
+
+
+def test_both_scores_are_better_when_greater() -> None:
+    names = [sample_metric(metric, "inception", 10_000) for metric in ("is", "is_shuffled")]
+    assert names == ["is@10k", "is_shuffled@10k"]
+    assert not any(lower_is_better(name) for name in names)
