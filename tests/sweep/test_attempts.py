@@ -25,7 +25,7 @@ from tread_lab.spec.evaluation import HeldoutSpec
 from tread_lab.sweep import trial
 from tread_lab.sweep.attempt import Place, settled
 from tread_lab.sweep.execute import InlineExecutor
-from tread_lab.sweep.retry import RULES, verdict
+from tread_lab.sweep.retry import verdict
 from tread_lab.sweep.trial import Report, Task, run_trial
 
 Tiny = Callable[..., RunSpec]
@@ -61,24 +61,32 @@ def ended(*kinds: str, **facts: Any) -> list[Attempt]:
     return [Attempt(n=n, ended=kind, **facts) for n, kind in enumerate(kinds, 1)]
 
 
-@pytest.mark.parametrize("kind", ["exception", "oom", "died", "hung"])
-def test_a_kind_is_tried_as_often_as_its_rule_says(kind: str) -> None:
-    tries = RULES[kind].tries
-    assert tries is not None
+@pytest.mark.parametrize(
+    ("kind", "tries"), [("exception", 2), ("oom", 2), ("died", 3), ("hung", 2)]
+)
+def test_a_kind_is_tried_so_often(kind: str, tries: int) -> None:
     assert verdict(ended(*[kind] * (tries - 1))).last is None
     exhausted = verdict(ended(*[kind] * tries)).last
     assert exhausted is not None and exhausted.n == tries
     assert verdict(ended(*[kind] * tries, forgiven=True)).last is None
 
 
-@pytest.mark.parametrize("kind", ["lost", "orphaned", "interrupted", "disk", "mistake"])
+@pytest.mark.parametrize(
+    "kind", ["lost", "orphaned", "interrupted", "disk", "mistake", "completed", "diverged"]
+)
 def test_what_is_not_the_runs_doing_never_counts(kind: str) -> None:
     assert verdict(ended(*[kind] * 50)).last is None
+
+
+def test_an_ending_without_an_entry_is_an_error_and_not_a_run_without_end() -> None:
+    with pytest.raises(UserError, match="ended as 'oomm', which is unknown, did you mean 'oom'"):
+        verdict(ended("oomm"))
 
 
 def test_after_a_lack_of_memory_the_run_asks_for_a_whole_device() -> None:
     assert not verdict(ended("exception")).whole_device
     assert verdict(ended("oom")).whole_device
+    assert verdict(ended("oom", "died", "exception")).whole_device
 
 
 def test_one_exception_is_mended_by_another_attempt(

@@ -8,22 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from tread_lab.records.endings import ENDINGS
 from tread_lab.records.lines import append_line, read_lines
-
-# How an attempt ends. An attempt without an ending goes on, or its process has died.
-ENDINGS = {
-    "completed": "reached its result",
-    "diverged": "its loss was not finite any more, which is a result",
-    "exception": "an exception was raised",
-    "oom": "memory did not suffice",
-    "died": "its process was killed",
-    "hung": "it made no progress and was ended",
-    "lost": "its node has left the cluster",
-    "orphaned": "its driver ended first",
-    "interrupted": "it was asked to stop",
-    "disk": "the disk was full",
-    "mistake": "something is missing that only the user can provide",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +24,7 @@ class Attempt:
         whole: whether it had a device to itself.
         made_with: digests of the code, data and weights that decide its results, by name.
         phase: `train` or `evaluate`, where it was when it ended.
-        ended: a key of `ENDINGS`, or empty.
+        ended: a key of `ENDINGS`; empty while the attempt goes on, or if its process has died.
         forgiven: the user has asked since to try the run again.
     """
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import modified
+from tread_lab.records.endings import ENDINGS
 from tread_lab.records.layout import RunFolder
 from tread_lab.records.stopped import Stopped, state_in_sweep
 
@@ -47,7 +48,7 @@ def standing(folder: RunFolder, stopped: Mapping[str, Stopped] | None = None) ->
     result, state = folder.result() or {}, folder.state()
     attempts = tuple(folder.attempts.read())
     kind, reason = result.get("kind", ""), result.get("reason", "")
-    wrong = [a for a in attempts[-1:] if a.ended not in ("", "completed", "interrupted")]
+    wrong = [a for a in attempts[-1:] if a.ended and _is_wrong(a.ended)]
     if wrong and not reason:
         kind, reason = wrong[0].ended, wrong[0].reason
     kind = kind or ("exception" if state == "failed" else "")
@@ -57,6 +58,10 @@ def standing(folder: RunFolder, stopped: Mapping[str, Stopped] | None = None) ->
         state, kind, reason, step = "stopped", "early", why.reason, why.step
     line = (str(reason).strip().splitlines() or [""])[0]
     return Standing(folder.name, state, kind, line, attempts, step, _moved(folder))
+
+
+def _is_wrong(kind: str) -> bool:
+    return kind not in ENDINGS or ENDINGS[kind].wrong  # a later version may know more kinds
 
 
 def _moved(folder: RunFolder) -> float | None:

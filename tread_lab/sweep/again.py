@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from tread_lab.records.endings import FAILURES
 from tread_lab.records.layout import Lab, RunFolder
 from tread_lab.spec.errors import UserError, suggest
 from tread_lab.spec.signature import signature
-from tread_lab.sweep.retry import RULES
 from tread_lab.sweep.trial import Task
 
 PARENT = "parent"  # kind of a run that failed because the one it starts from did
-KINDS = (*(kind for kind, rule in RULES.items() if rule.tries is not None), PARENT)
 
 
 def failed_kind(folder: RunFolder) -> str | None:
@@ -27,8 +26,8 @@ def chosen(lab: Lab, tasks: Sequence[Task], kinds: Collection[str] = ()) -> list
         UserError: there is no such kind.
     """
     for kind in kinds:
-        if kind not in KINDS:
-            raise UserError(f"--retry-failed: no kind of failure {kind!r}{suggest(kind, KINDS)}")
+        if kind not in FAILURES:
+            raise UserError(f"--retry-failed: no kind of failure {kind!r}{suggest(kind, FAILURES)}")
     found: dict[str, Task] = {}
     for task in tasks:  # parents stand before their children
         why = failed_kind(lab.run_of(task.spec))

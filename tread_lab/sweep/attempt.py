@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import traceback
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
-
 from tread_lab.engine.provenance import made_with
 from tread_lab.records.attempts import Attempt
-from tread_lab.records.durable import DiskFull, disk_error
+from tread_lab.records.durable import disk_error
+from tread_lab.records.endings import kind_of
 from tread_lab.records.layout import RunFolder
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.run import RunSpec
 from tread_lab.sweep.watchdog import Watchdog
 
 _SESSION = uuid.uuid4().hex[:12]
-_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ def attempt(folder: RunFolder, spec: RunSpec, place: Place) -> Iterator[Course]:
         with watchdog:
             yield course
     except BaseException as error:
-        ended = ending(error)
+        ended = kind_of(error)
         facts = {} if ended == "interrupted" else _told(error)
         with contextlib.suppress(UserError):  # a full disk has no room for this either
             folder.attempts.close(opened, ended, phase=course.phase, **facts)
@@ -81,20 +78,6 @@ def attempt(folder: RunFolder, spec: RunSpec, place: Place) -> Iterator[Course]:
             raise disk_error(error, folder.path) from error
         raise
     folder.attempts.close(opened, course.ended, phase=course.phase)
-
-
-def ending(error: BaseException) -> str:
-    """The kind of an exception, a key of `ENDINGS`."""
-    if isinstance(error, DiskFull) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-        return "disk"
-    if isinstance(error, UserError):
-        return "mistake"
-    if not isinstance(error, Exception):  # closed from outside, or a second Ctrl-C
-        return "interrupted"
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return "oom"
-    text = str(error).lower() if isinstance(error, RuntimeError) else ""
-    return "oom" if any(phrase in text for phrase in _NO_MEMORY) else "exception"
 
 
 def settled(folder: RunFolder, place: Place) -> list[Attempt]:

@@ -1,0 +1,121 @@
+"""Failure kinds and the other endings of an attempt: one table of what follows from each."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tread_lab.records.durable import DiskFull
+from tread_lab.spec.errors import UserError, suggest
+
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """What belongs to one way of ending.
+
+    Attributes:
+        sentence: what has happened.
+        tries: attempts that may end so before the run has failed; `None` if it never counts, since
+            it is a result or not the run's doing.
+        fails: whether a run can have failed of it, so that `--retry-failed` may name it.
+        wrong: whether something went wrong that `status` shows.
+        whole_device: whether the next attempt gets a device to itself.
+        recognises: whether an exception ends an attempt so; `None` if no exception does.
+    """
+
+    sentence: str
+    tries: int | None
+    fails: bool
+    wrong: bool
+    whole_device: bool = False
+    recognises: Callable[[BaseException], bool] | None = None
+
+
+def _disk_is_full(error: BaseException) -> bool:
+    full = (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, DiskFull) or getattr(error, "errno", None) in full
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    """Whether it is an error of Python, of torch on a device, or of torch's CPU allocator."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    text = str(error).lower() if isinstance(error, RuntimeError) else ""
+    return bool(names & {"MemoryError", "OutOfMemoryError"}) or any(p in text for p in _NO_MEMORY)
+
+
+# An exception is of the first kind that recognises it.
+ENDINGS: Mapping[str, Ending] = {
+    "completed": Ending(sentence="reached its result", tries=None, fails=False, wrong=False),
+    "diverged": Ending(
+        sentence="its loss was not finite any more, which is a result",
+        tries=None,
+        fails=False,
+        wrong=True,
+    ),
+    "disk": Ending(
+        sentence="the disk was full",
+        tries=None,
+        fails=False,
+        wrong=True,
+        recognises=_disk_is_full,
+    ),
+    "mistake": Ending(
+        sentence="something is missing that only the user can provide",
+        tries=None,
+        fails=False,
+        wrong=True,
+        recognises=lambda error: isinstance(error, UserError),
+    ),
+    "interrupted": Ending(
+        sentence="it was asked to stop",
+        tries=None,
+        fails=False,
+        wrong=False,
+        recognises=lambda error: not isinstance(error, Exception),  # closed, or a second Ctrl-C
+    ),
+    "oom": Ending(
+        sentence="memory did not suffice",
+        tries=2,
+        fails=True,
+        wrong=True,
+        whole_device=True,
+        recognises=_lacks_memory,
+    ),
+    "exception": Ending(
+        sentence="an exception was raised",
+        tries=2,
+        fails=True,
+        wrong=True,
+        recognises=lambda error: isinstance(error, Exception),
+    ),
+    "died": Ending(sentence="its process was killed", tries=3, fails=True, wrong=True),
+    "hung": Ending(sentence="it made no progress and was ended", tries=2, fails=True, wrong=True),
+    "lost": Ending(sentence="its node has left the cluster", tries=None, fails=False, wrong=True),
+    "orphaned": Ending(sentence="its driver ended first", tries=None, fails=False, wrong=True),
+    "parent": Ending(
+        sentence="the run that it starts from has no weights", tries=None, fails=True, wrong=True
+    ),
+}
+FAILURES = tuple(kind for kind, ending in ENDINGS.items() if ending.fails)
+
+
+def ending_named(kind: str) -> Ending:
+    """Return what belongs to the ending `kind`.
+
+    Raises:
+        UserError: there is no such ending, for example since a later version wrote the record.
+    """
+    if kind not in ENDINGS:
+        raise UserError(
+            f"an attempt has ended as {kind!r}, which is unknown{suggest(kind, ENDINGS)}"
+        )
+    return ENDINGS[kind]
+
+
+def kind_of(error: BaseException) -> str:
+    """Return how an attempt ends that `error` ended."""
+    signs = ((kind, ending.recognises) for kind, ending in ENDINGS.items())
+    return next(kind for kind, recognises in signs if recognises and recognises(error))
