@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tread_lab import commands
-from tread_lab.cli import EXAMPLES, _parser, parse
+from tread_lab.cli import EXAMPLES, _parser, main, parse
 
 HEAVY = ("torch", "ray", "mlflow", "hydra", "omegaconf", "pandas", "numpy", "rich", "matplotlib")
 
@@ -49,3 +49,21 @@ def test_the_examples_of_the_first_page_parse() -> None:
 def test_overrides_may_stand_anywhere() -> None:
     options = parse(["sweep", "x.yaml", "a=1", "--plan", "b=2", "--name", "n", "c=3"])
     assert options.overrides == ["a=1", "b=2", "c=3"] and options.plan and options.name == "n"
+
+
+def test_a_pipe_that_breaks_inside_a_command_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(options: argparse.Namespace) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(commands, "status", broken)
+    with pytest.raises(BrokenPipeError):
+        main(["status"])
+
+
+def test_a_reader_that_leaves_early_is_no_failure() -> None:
+    code = "from tread_lab import cli; cli.run()"
+    arguments = [sys.executable, "-c", code, "schema", "sweep"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert (process.wait(60), process.stderr.read()) == (0, b"")

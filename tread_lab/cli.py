@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,8 +57,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("tread-lab: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
+        if not _reader_has_left():
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _reader_has_left() -> bool:
+    """Whether nobody reads this process's output any more, as after `| head`."""
+    poll = select.poll()
+    for stream in (1, 2):
+        poll.register(stream, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def run() -> None:

@@ -10,13 +10,12 @@ import threading
 import pytest
 
 from tread_lab.sweep import lifeline as lifelines
-from tread_lab.sweep.lifeline import lifeline
+from tread_lab.sweep.lifeline import lifeline, watched
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifelines, "_EVERY", 0.05)
-    monkeypatch.setattr(lifelines, "_PATIENCE", 0.5)
 
 
 @pytest.mark.usefixtures("quick")
@@ -25,12 +24,24 @@ def test_an_address_that_stops_answering_is_lost_and_one_that_answers_is_not() -
     told = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as other:
         server = socket.create_server(("127.0.0.1", 0))
-        addresses = [server.getsockname(), other.getsockname()]
+        addresses = {server.getsockname(): 0.5, other.getsockname(): 0.5}
         with lifeline(addresses, lambda message: (lost.append(message), told.set())):  # type: ignore[func-returns-value]
             assert not told.wait(1.0)
             server.close()
             assert told.wait(5.0)
-    assert f":{addresses[0][1]} has not answered" in lost[0] and len(lost) == 1
+    assert f":{next(iter(addresses))[1]} has not answered" in lost[0] and len(lost) == 1
+
+
+def test_a_daemon_of_a_cluster_started_here_that_is_killed_is_noticed_at_once() -> None:
+    lost: list[str] = []
+    told = threading.Event()
+    with subprocess.Popen(["sleep", "60"]) as daemon:
+        ended = lambda: "raylet" if daemon.poll() is not None else ""  # noqa: E731
+        with watched(ended, lambda message: (lost.append(message), told.set())):  # type: ignore[func-returns-value]
+            assert not told.wait(0.5)
+            daemon.kill()
+            assert told.wait(2.0)
+    assert "its process raylet has ended" in lost[0] and len(lost) == 1
 
 
 def test_leaving_is_one_line_and_a_code_of_its_own() -> None:

@@ -20,8 +20,6 @@ from tread_lab.records.layout import Lab
 pytestmark = pytest.mark.slow
 
 DRIVER = """
-from tread_lab.sweep import lifeline
-lifeline._PATIENCE = 4.0
 from tread_lab.cli import run
 run()
 """
@@ -52,6 +50,7 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
         ],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -126,6 +125,67 @@ def test_a_lost_cluster_ends_the_driver_and_a_fresh_one_takes_its_run_up(tmp_pat
         assert again.returncode == 0, errors
     assert [a.ended for a in lab.run(path.name).attempts.read()] == ["lost", "completed"]
     assert outcome(lab) == outcome(Lab(calm / "lab"))
+
+
+# name -> what is killed, once this is there in the lab
+MOMENTS = {
+    "the raylet as it starts": (b"raylet/raylet", "sweeps/*"),
+    "the raylet before the first trial": (b"raylet/raylet", "ray/*"),
+    "the raylet in the middle": (b"raylet/raylet", "runs/*/log.jsonl"),
+    "the gcs in the middle": (b"gcs/gcs_server", "runs/*/log.jsonl"),
+}
+
+
+@pytest.mark.fault(
+    9,
+    done="SIGKILL of the raylet alone as it starts, before the first trial and in the middle, and"
+    " of the gcs alone in the middle",
+    survived="one line and exit code 3 without a dump of Ray's, within a minute of the kill; the"
+    " next command goes on",
+)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_daemon_killed_at_any_moment_is_one_line_and_the_next_command_goes_on(
+    moment: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("ray")
+    (tmp_path / "one.yaml").write_text(SWEEP % 300)
+    process, sign = MOMENTS[moment]
+    with start(tmp_path) as driver:
+        try:
+            kill_at(driver, process, lambda: any((tmp_path / "lab").glob(sign)))
+            out, errors = driver.communicate(timeout=60)
+            wait_until(lambda: not working(driver.pid), 30)
+        finally:
+            driver.kill()
+            for pid in offspring(driver.pid):
+                os.kill(pid, signal.SIGKILL)
+    assert driver.returncode == 3, errors
+    assert "Traceback" not in errors and "ERROR" not in errors and out == "", (out, errors)
+    assert sum(line.startswith("tread-lab: ") for line in errors.splitlines()) == 1, errors
+    assert len(errors.splitlines()) < 15, errors
+    again = start(tmp_path, "--executor=inline")
+    _, errors = again.communicate(timeout=120)
+    assert again.returncode == 0, errors
+
+
+def kill_at(driver: subprocess.Popen[str], process: bytes, moment: Callable[[], bool]) -> None:
+    """SIGKILL a process of a driver's session, known by its command line, once it is time."""
+    found: list[int] = []
+
+    def seen() -> bool:
+        assert driver.poll() is None, driver.stderr and driver.stderr.read()
+        found[:] = [pid for pid in offspring(driver.pid) if process in _command(pid)]
+        return bool(found) and moment()
+
+    wait_until(seen, 120)
+    os.kill(found[0], signal.SIGKILL)
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 @pytest.mark.skipif("TREAD_LAB_LONG" not in os.environ, reason="half a minute; TREAD_LAB_LONG=1")

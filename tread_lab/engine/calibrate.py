@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -80,7 +82,8 @@ def calibrate(specs: Sequence[RunSpec], device: torch.device, *, lanes: int = 1)
         return [measure(spec, device) for spec in specs]
     command = [sys.executable, "-c", "from tread_lab.engine.calibrate import lane; lane()"]
     pipe = subprocess.PIPE
-    started = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(lanes)]
+    streams: dict[str, Any] = {"stdin": pipe, "stdout": pipe, "stderr": subprocess.DEVNULL}
+    started = [subprocess.Popen(command, text=True, **streams) for _ in range(lanes)]
     try:
         found = _together(started, json.dumps([encode(spec) for spec in specs]))
     except (OSError, ValueError):  # a lane did not answer; one process tells most of it
@@ -91,7 +94,8 @@ def calibrate(specs: Sequence[RunSpec], device: torch.device, *, lanes: int = 1)
             process.wait()
             for stream in (process.stdin, process.stdout):
                 assert stream is not None
-                stream.close()
+                with contextlib.suppress(OSError):  # unsent text to a process that was killed
+                    stream.close()
     return [Speed(*(sum(column) / lanes for column in zip(*seen))) for seen in zip(*found)]
 
 

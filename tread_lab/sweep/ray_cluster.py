@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import os
@@ -20,7 +19,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tread_lab.records.attempts import Attempt
 from tread_lab.spec.errors import Unavailable, first_line
 from tread_lab.sweep.garbage import SCRATCH
-from tread_lab.sweep.lifeline import Address, leave, lifeline
+from tread_lab.sweep.lifeline import OWN_PATIENCE, PATIENCE, Address, leave, lifeline, watched
+
+_DAEMONS = ("raylet", "gcs_server")  # without which a cluster is lost
 
 
 @contextmanager
@@ -30,20 +31,41 @@ def cluster() -> Iterator[None]:
         yield
         return
     address = os.environ.get("RAY_ADDRESS")
-    # Ray's sockets need a short path, so this is not below the lab.
-    scratch = None if address else tempfile.mkdtemp(prefix=SCRATCH, dir="/tmp")
-    local: dict[str, Any] = {} if address else {"include_dashboard": False, "_temp_dir": scratch}
+    with _joined(address) if address else _started():
+        yield
+
+
+@contextmanager
+def _joined(address: str) -> Iterator[None]:
+    """A part of somebody's cluster, watched by knocking at its doors."""
     try:
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
-        except (ConnectionError, RuntimeError) as error:
-            raise _no_ray(address, error) from error
-        with lifeline(_addresses(), _cluster_lost):
+        _init(address)
+        with lifeline(_addresses(), leave):
             yield
     finally:
         ray.shutdown()
-        if scratch:
-            shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def _started() -> Iterator[None]:
+    """A cluster of this machine, whose daemons are children of this process and watched as such."""
+    # Ray's sockets need a short path, so this is not below the lab.
+    scratch = tempfile.mkdtemp(prefix=SCRATCH, dir="/tmp")
+    try:
+        with watched(_ended_daemon, _cluster_lost):
+            _init(None, include_dashboard=False, _temp_dir=scratch)
+            yield
+    finally:
+        ray.shutdown()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _init(address: str | None, **options: Any) -> None:
+    """Call `ray.init`; whatever it raises, bare `Exception` among it, becomes one line."""
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
+    except Exception as error:
+        raise _no_ray(address, error) from error
 
 
 def _no_ray(address: str | None, error: Exception) -> Unavailable:
@@ -56,22 +78,29 @@ def _no_ray(address: str | None, error: Exception) -> Unavailable:
     return Unavailable(f"cannot join the Ray cluster at {address}: {reason}; {remedy}")
 
 
-def _addresses() -> list[Address]:
-    """Where the cluster's head and this machine's own daemon answer."""
+def _addresses() -> dict[Address, float]:
+    """Return where the head and this machine's own daemon answer, and how long to wait for each."""
     here = ray.get_runtime_context()
     head, port = here.gcs_address.rsplit(":", 1)
     own = [node for node in _nodes() if node["NodeID"] == here.get_node_id()]
-    daemons = [(node["NodeManagerAddress"], int(node["NodeManagerPort"])) for node in own]
-    return [(head, int(port)), *daemons]
+    daemons = {
+        (node["NodeManagerAddress"], int(node["NodeManagerPort"])): OWN_PATIENCE for node in own
+    }
+    return {**daemons, (head, int(port)): PATIENCE}
+
+
+def _ended_daemon() -> str:
+    """The name of a daemon of the cluster started here that has ended; empty while all live."""
+    node: Any = ray._private.worker._global_node
+    if node is None:  # not started yet, or shut down
+        return ""
+    return next((name for name, _ in node.dead_processes() if name in _DAEMONS), "")
 
 
 def _cluster_lost(message: str) -> None:
-    """Take along what is left of a cluster that this process has started, and leave."""
+    """Leave, and take along what is left of a cluster that this process has started."""
     started: Any = ray._private.worker._global_node
-    if started is not None:
-        with contextlib.suppress(Exception):
-            started.kill_all_processes(check_alive=False, allow_graceful=False)
-    leave(message)
+    leave(message, lambda: started.kill_all_processes(check_alive=False, allow_graceful=False))
 
 
 def end_attempt(attempt: Attempt) -> None:
