@@ -378,6 +378,80 @@ def test_the_sweeps_note_ranks_the_cells(sweeps: Sweeps, store: Store, sync: Syn
     assert "over seeds | 3 |" in note
 
 
+def test_what_a_person_typed_survives_every_sync(
+    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
+) -> None:
+    from mlflow import MlflowClient
+
+    _, spec, _ = sweeps.complete()
+    sync()
+    client, note = MlflowClient(tracking_uri=lab.mlflow_uri), "mlflow.note.content"
+    child, parent = store.run_id("0->2 s=0.5 seed 0"), store.run_id("placement")
+    client.set_tag(child, note, "the loss spikes at 20k")
+    client.set_tag(child, "problem", "look at this one")
+    client.set_tag(child, "paper", "figure 8")
+    client.update_run(child, name="my favourite")
+    client.set_tag(parent, note, "shown to the group on Monday")
+    client.update_run(parent, name="placement, first try")
+
+    def typed(child: str) -> None:
+        assert {"my favourite", "placement, first try"} <= set(store.runs())
+        assert store.run_id("my favourite") == child and len(store.runs()) == 4
+        tags = store.tags("my favourite")
+        assert (tags[note], tags["paper"]) == ("the loss spikes at 20k", "figure 8")
+        assert tags["problem"] == "look at this one"
+        assert store.tags("placement, first try")[note] == "shown to the group on Monday"
+
+    assert sync().problems == ()  # nothing has changed
+    typed(child)
+    lab.run_of(spec).write_origin({"code": "def5678", "device": "cpu"})  # a second attempt
+    (lab.sweep("placement").stopped_path).touch()
+    sweeps.plan(evaluate=(HELDOUT, SAMPLES))
+    assert sync().updated >= 1
+    typed(child)
+    lab.run_of(spec).evaluation(SAMPLES).write(SAMPLES, {FD: 1.25}, step=40)
+    report = sync()
+    assert (report.created, report.removed) == (1, 1)  # the run is made anew
+    typed(store.run_id("my favourite"))
+    store.rows("DELETE FROM tags WHERE key = 'tread_lab.sent'")
+    sync()
+    typed(store.run_id("my favourite"))
+    assert store.latest("my favourite")["fd:fashion16-v1:1k"] == 1.25
+
+
+def test_a_note_that_nobody_touched_follows_the_records(
+    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
+) -> None:
+    first, second, third = sweeps.plan()
+    note = "mlflow.note.content"
+    sweeps.finish(first)
+    sweeps.finish(second, "failed", reason="RuntimeError: x")
+    sync()
+    assert "1 completed, 1 failed, 1 pending" in store.tags("placement")[note]
+    assert store.tags("0->2 s=0.5 seed 0")[note] == "**failed**: RuntimeError: x"
+    lab.run_of(second).reopen()
+    sweeps.finish(third)
+    sync()
+    assert "2 completed, 1 interrupted" in store.tags("placement")[note]
+    assert note not in store.tags("0->2 s=0.5 seed 0")
+
+
+def test_a_store_of_an_earlier_version_keeps_notes_and_names(
+    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
+) -> None:
+    note = "mlflow.note.content"
+    sweeps.complete()
+    sync()
+    store.rows("DELETE FROM tags WHERE key IN ('tread_lab.authored', 'tread_lab.sent')")
+    child = store.run_id("0->2 s=0.5 seed 0")
+    store.rows("UPDATE runs SET name = 'mine' WHERE run_uuid = ?", child)
+    store.rows("UPDATE tags SET value = '**old** ranking' WHERE key = ?", note)
+    store.rows("INSERT INTO tags (key, value, run_uuid) VALUES (?, 'typed', ?)", note, child)
+    sync()
+    assert store.tags("mine")[note] == "typed"
+    assert store.tags("placement")[note].startswith("**Where?**")
+
+
 def test_views_of_the_sweep_are_saved_and_linked(sweeps: Sweeps, store: Store, sync: Sync) -> None:
     sweeps.complete()
     sync()

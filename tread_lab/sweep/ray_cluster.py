@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -62,10 +62,20 @@ def _started() -> Iterator[None]:
 
 def _init(address: str | None, **options: Any) -> None:
     """Call `ray.init`; whatever it raises, bare `Exception` among it, becomes one line."""
+    ray._private.worker.print_to_stdstream = _print_but_dumps  # type: ignore[assignment]
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except Exception as error:
         raise _no_ray(address, error) from error
+
+
+_print: Any = ray._private.worker.print_to_stdstream
+
+
+def _print_but_dumps(batch: Mapping[str, Any], *arguments: Any, **options: Any) -> None:
+    """Print what Ray has to say, but not the last state of a raylet that was killed: 60 lines."""
+    if not any(line.startswith("Raylet is terminated") for line in batch["lines"]):
+        _print(batch, *arguments, **options)
 
 
 def _no_ray(address: str | None, error: Exception) -> Unavailable:

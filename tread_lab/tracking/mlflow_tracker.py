@@ -33,6 +33,7 @@ from tread_lab.records.layout import Lab, SweepFolder
 from tread_lab.records.locks import is_held
 from tread_lab.spec.errors import UserError
 from tread_lab.tracking.artifacts import File
+from tread_lab.tracking.authored import FACTS, NAME, SHARED, Authored
 from tread_lab.tracking.parent import Parent, written
 from tread_lab.tracking.projection import Number, Projection, View
 from tread_lab.tracking.ranking import Shown, common_metrics, ranking
@@ -50,9 +51,9 @@ from tread_lab.tracking.store import (
 from tread_lab.tracking.tracker import SyncReport
 from tread_lab.tracking.trials import Trial, trials_of
 
-SWEEP, LAB, TRIAL, SENT = (f"tread_lab.{name}" for name in ("sweep", "lab", "trial", "sent"))
+_OWN_TAGS = ("sweep", "lab", "trial", "sent", "authored")
+SWEEP, LAB, TRIAL, SENT, AUTHORED = (f"tread_lab.{name}" for name in _OWN_TAGS)
 PARENT_RUN = "mlflow.parentRunId"
-MAY_VANISH = ("problem", "attempts", "mlflow.note.content")
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # which pages open
 BATCH = 1000  # MLflow's limit for one call
 
@@ -64,7 +65,8 @@ class MlflowTracker:
     """Makes an MLflow store equal to the records of a lab, sweep by sweep.
 
     Every run carries what was sent of it as a tag, so an unchanged run costs nothing, a store that
-    was emptied is filled again, and a sync that was cut off is taken up by the next one.
+    was emptied is filled again, and a sync that was cut off is taken up by the next one. Notes,
+    names and tags that a person wrote stay; digests on the run say which ones are the sync's.
     """
 
     def __init__(self, lab: Lab, uri: str, *, experiment: str = EXPERIMENT) -> None:
@@ -186,20 +188,23 @@ class _SweepSync:
             self._done["unchanged"] += 1
             data, ended = have.data, have.info.end_time or 0
             shown = Shown(data.tags["cell"], data.params, data.metrics, ended)
-            self._note(trial, data.tags, shown)
+            self._note(trial, _own_tags(have), shown)
             return
         view = self._projection.view(trial, state)
+        marks = {TRIAL: trial.key, PARENT_RUN: parent_id}
+        name, typed = view.name, dict[str, str]()
         if have is not None and _contradicts(have, view):
+            name, typed = _run_name(have, view.name), _typed(have, view)
             self._remove(have)
             have = None
         self._done["updated"] += have is not None
-        marks = {TRIAL: trial.key, PARENT_RUN: parent_id}
-        run = have or self._create(view.name, view.started, marks)
+        run = have or self._create(name, view.started, marks | typed)
         sent = Sent.parse(run.data.tags.get(SENT, ""))
         fresh = [number for n, number in view.logged.items() if n > sent.log]
-        self._log(run, [*fresh, *view.measured.values()], view.params, view.tags | marks)
+        numbers = [*fresh, *view.measured.values()]
+        self._log(run, view.name, numbers, view.params, view.tags | marks)
         files = self._upload(run, view.files, sent)
-        self._set_status(run, view.name, view.status, view.ended)
+        self._set_status(run, view.status, view.ended)
         now = Sent(stamp, max(view.logged, default=-1), view.born, files)
         self._client.set_tag(run.info.run_id, SENT, str(now))
         numbers = [*view.logged.values(), *view.measured.values()]
@@ -220,10 +225,10 @@ class _SweepSync:
             self._done["unchanged"] += 1
             return
         self._done["updated"] += SENT in run.data.tags
-        self._log(run, [], {}, parent.tags())
+        self._log(run, self._sweep.name, [], {}, parent.tags())
         files = self._upload(run, parent.files(), sent)
         over = parent.status not in ("RUNNING", "SCHEDULED")
-        self._set_status(run, self._sweep.name, parent.status, parent.ended if over else None)
+        self._set_status(run, parent.status, parent.ended if over else None)
         self._client.set_tag(run.info.run_id, SENT, str(Sent(parent.stamp, files=files)))
 
     def _create(self, name: str, started: int, tags: dict[str, str]) -> Run:
@@ -242,14 +247,20 @@ class _SweepSync:
     def _log(
         self,
         run: Run,
+        name: str,
         numbers: Sequence[Number],
         params: Mapping[str, str],
         tags: Mapping[str, str],
     ) -> None:
-        run_id, have = run.info.run_id, run.data
-        for name in MAY_VANISH:
-            if name in have.tags and name not in tags:
-                self._client.delete_tag(run_id, name)
+        run_id, have, own = run.info.run_id, run.data, _own_tags(run, tags)
+        if run.info.run_name != _run_name(run, name):
+            self._client.update_run(run_id, name=name)
+        for place in set(SHARED) & own.keys() - tags.keys():
+            self._client.delete_tag(run_id, place)
+        tags = {k: v for k, v in tags.items() if k not in have.tags or k in own}
+        texts = {place: text for place, text in tags.items() if place in SHARED}
+        texts |= {NAME: name} if _run_name(run, name) == name else {}
+        tags |= {AUTHORED: str(Authored.of(texts))}
         new_params = [Param(k, v) for k, v in params.items() if k not in have.params]
         new_tags = [RunTag(k, v) for k, v in tags.items() if have.tags.get(k) != v]
         metrics = [Metric(n.key, n.value, n.time, n.step) for n in numbers]
@@ -273,10 +284,10 @@ class _SweepSync:
                 self._client.log_artifacts(run.info.run_id, folder)
         return mark
 
-    def _set_status(self, run: Run, name: str, status: str, ended: int | None) -> None:
+    def _set_status(self, run: Run, status: str, ended: int | None) -> None:
         info = run.info
-        if name != info.run_name or (ended is None and status != info.status):
-            self._client.update_run(info.run_id, status=status, name=name)
+        if ended is None and status != info.status:
+            self._client.update_run(info.run_id, status=status)
         if ended is not None and (status, ended) != (info.status, info.end_time):
             self._client.set_terminated(info.run_id, status=status, end_time=ended)
 
@@ -296,6 +307,36 @@ class _SweepSync:
 def _up_to_date(have: Run, parent_id: str, stamp: str) -> bool:
     tags = have.data.tags
     return tags.get(PARENT_RUN) == parent_id and Sent.parse(tags.get(SENT, "")).stamp == stamp
+
+
+def _run_name(have: Run, wanted: str) -> str:
+    """Return the name that a run is to have: the one a person gave it, else `wanted`."""
+    authored, name = Authored.parse(have.data.tags.get(AUTHORED)), str(have.info.run_name)
+    return wanted if authored.is_ours(NAME, name, wanted) else name
+
+
+def _own_tags(have: Run, wanted: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the tags of a run without what a person wrote where the sync writes too."""
+    tags, wanted = have.data.tags, wanted or {}
+    authored = Authored.parse(tags.get(AUTHORED))
+    ours = {k for k in tags if k not in SHARED or authored.is_ours(k, tags[k], wanted.get(k))}
+    return {k: tags[k] for k in ours}
+
+
+def _typed(have: Run, view: View) -> dict[str, str]:
+    """Return what a person wrote on a run that is made anew, with the digests that prove it."""
+    tags, own = have.data.tags, _own_tags(have, view.tags)
+    made = {*FACTS, *view.tags} - set(SHARED)
+    typed = {
+        name: text
+        for name, text in tags.items()
+        if name not in own or not (name in made or name in SHARED or _is_reserved(name))
+    }
+    return typed | {AUTHORED: tags.get(AUTHORED, "")}
+
+
+def _is_reserved(name: str) -> bool:
+    return name.startswith(("mlflow.", "tread_lab."))
 
 
 def _contradicts(have: Run, view: View) -> bool:
