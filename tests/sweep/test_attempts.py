@@ -79,7 +79,7 @@ def test_what_is_not_the_runs_doing_never_counts(kind: str) -> None:
 
 
 def test_an_ending_without_an_entry_is_an_error_and_not_a_run_without_end() -> None:
-    with pytest.raises(UserError, match="ended as 'oomm', which is unknown, did you mean 'oom'"):
+    with pytest.raises(UserError, match="attempt has ended: unknown 'oomm', did you mean 'oom'"):
         verdict(ended("oomm"))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tread_lab.records.durable import DiskFull
-from tread_lab.spec.errors import UserError, suggest
+from tread_lab.spec.errors import UserError
 
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
@@ -100,19 +100,6 @@ ENDINGS: Mapping[str, Ending] = {
     ),
 }
 FAILURES = tuple(kind for kind, ending in ENDINGS.items() if ending.fails)
-
-
-def ending_named(kind: str) -> Ending:
-    """Return what belongs to the ending `kind`.
-
-    Raises:
-        UserError: there is no such ending, for example since a later version wrote the record.
-    """
-    if kind not in ENDINGS:
-        raise UserError(
-            f"an attempt has ended as {kind!r}, which is unknown{suggest(kind, ENDINGS)}"
-        )
-    return ENDINGS[kind]
 
 
 def kind_of(error: BaseException) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tread_lab.records.attempts import Attempt
-from tread_lab.records.endings import ending_named
+from tread_lab.records.endings import ENDINGS
+from tread_lab.spec.errors import lookup
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def verdict(attempts: Sequence[Attempt]) -> Verdict:
     """
     counted = [attempt for attempt in attempts if attempt.ended and not attempt.forgiven]
     times = Counter(attempt.ended for attempt in counted)
-    endings = {kind: ending_named(kind) for kind in times}
+    endings = {kind: lookup(ENDINGS, kind, "how an attempt has ended") for kind in times}
     for attempt in reversed(counted):
         tries = endings[attempt.ended].tries
         if tries is not None and times[attempt.ended] >= tries:
