@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.curves import curve_names
 from analysis.readings import joined, number, routed, span
 from tread_lab.frames import COUNT, HIGH, LOW, cells_frame
 from tread_lab.gaps import Losses, PairedGap, gap_over_images, gap_over_seeds, losses_paths
@@ -52,7 +51,6 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     if GAP_HELDOUT not in frame:
         return nothing
     cells = cells_frame(frame)
-    cells = cells.assign(name=curve_names(cells))
     done = cells[
         (cells["role"] == "trial") & (cells["state"] == "completed") & cells[GAP_HELDOUT].notna()
     ]
@@ -62,18 +60,18 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     gap, low, high = (float(best[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
     rivals = done.drop(index=best.name).nsmallest(RIVALS, GAP_HELDOUT)
     tied = tuple(
-        str(rival["name"])
+        str(rival["cell"])
         for _, rival in rivals.iterrows()
         if not _ahead(lab, frame, str(best["cell"]), str(rival["cell"]))
     )
     seeds, images = int(best["completed"]), int(best[GAP_HELDOUT + COUNT])
-    sentence = _finding(str(best["name"]), gap, low, high, _dense(frame, best), len(done))
+    sentence = _finding(str(best["cell"]), gap, low, high, _dense(frame, best), len(done))
     parts = [sentence, _rivals(tied, len(done)), _price(frame, str(best["cell"]))]
     certainty = _certainty(seeds, images, len(done))
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
     told = " ".join(filter(None, parts))
-    return Answer(str(best["name"]), gap, low, high, tied, seeds, told, certainty)
+    return Answer(str(best["cell"]), gap, low, high, tied, seeds, told, certainty)
 
 
 def paired_difference(lab: Lab, frame: pd.DataFrame, cell: str, other: str) -> PairedGap | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,7 +68,7 @@ def cell_gaps(frame: pd.DataFrame, metric: str) -> CellGaps:
     )
     return CellGaps(
         metric=metric,
-        names=tuple(_name(row, axes) for _, row in cells.iterrows()),
+        names=tuple(cells["cell"]),
         groups=pd.factorize(cells[axes[0]])[0].astype(np.int64),
         value=value,
         low=low,
@@ -139,12 +138,3 @@ def _with_relative_flops(frame: pd.DataFrame) -> pd.DataFrame:
     flops = frame.drop_duplicates("run").set_index("run")[FAMILY_FLOPS]
     baseline = frame["baseline"].map(flops).astype(float)
     return frame.assign(**{"cost/relative": frame[FAMILY_FLOPS] / baseline})
-
-
-def _name(row: pd.Series, axes: list[str]) -> str:
-    """`sprint, rate 0.75`: a text speaks for itself, a number needs its axis."""
-
-    def told(axis: str, value: Any) -> str:
-        return value if isinstance(value, str) else f"{axis.rpartition('.')[2]} {value:g}"
-
-    return ", ".join(told(axis, row[axis]) for axis in axes)

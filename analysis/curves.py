@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from tread_lab.frames import HIGH, LOW, UNIT, cells_frame
 from tread_lab.spec.errors import UserError, suggest
+from tread_lab.spec.labels import without_axis
 
 Array = NDArray[np.float64]
-WRITTEN = ("start", "end", "route", "routes", "rate")  # axes that the name of a route tells
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,9 @@ def curves(
         axes = frame.attrs.get("axes", ())
         raise UserError(f"no numeric axis {axis!r} in this sweep{suggest(axis, axes)}")
     cells = cells_frame(frame)
-    cells = cells[cells[axis].notna()].assign(name=curve_names(cells, but=axis))
+    cells = cells[cells[axis].notna()].assign(
+        name=cells["cell"].map(lambda label: without_axis(label, axis))
+    )
     groups = cells.groupby("name", sort=False)
     found = [_curve(str(name), rows, metric, axis, cost) for name, rows in groups]
     found.sort(key=lambda curve: not curve.dense)
@@ -79,25 +81,6 @@ def known_metric(frame: pd.DataFrame, metric: str) -> None:
     if metric not in frame:
         known = [c for c in frame.columns if ("/" in c or "@" in c) and ":" not in c]
         raise UserError(f"no metric {metric!r} in this sweep{suggest(metric, known)}")
-
-
-def curve_names(cells: pd.DataFrame, *, but: str = "") -> pd.Series[str]:
-    """What a cell is called beside others: its route, its rate and other axes where they vary."""
-    trials = cells[cells["role"] == "trial"]
-    rates = trials["selection_rate"].nunique() > 1 and but not in ("rate", "selection_rate")
-    others = [
-        axis
-        for axis in cells.attrs.get("axes", ())
-        if axis not in (*WRITTEN, but) and trials[axis].nunique() > 1
-    ]
-    names = cells["route"].astype(str)
-    if rates:
-        routed = cells["selection_rate"].map(lambda rate: f", s = {rate:g}" if rate else "")
-        names = names + routed
-    for axis in others:
-        short = axis.rpartition(".")[2]
-        names = names + cells[axis].map(lambda v, s=short: "" if pd.isna(v) else f", {s} {v}")
-    return names
 
 
 def _curve(name: str, rows: pd.DataFrame, metric: str, axis: str, cost: str) -> Curve:

@@ -73,8 +73,9 @@ def _point(row: pd.Series, column: str, setting: str, flops: float) -> GuidanceP
     weight, *rest = setting.removeprefix("w=").split(" ")
     words = [word for word in rest if "=" not in word]
     method = re.sub(r"\([^)]*\)", "", words[0]) if words else "none" if weight == "1" else "CFG"
-    name = str(row["route"]) if row["role"] == "baseline" else str(row["cell"])
-    return GuidancePoint(name, method, setting, float(weight), flops, float(row[column]))
+    return GuidancePoint(
+        str(row["cell"]), method, setting, float(weight), flops, float(row[column])
+    )
 
 
 def draw_guidance_costs(costs: GuidanceCosts, axes: Sequence[Axes]) -> None:

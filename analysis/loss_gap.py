@@ -115,8 +115,7 @@ def gap_over_steps(
         ["route_length", "route_start"], kind="stable"
     )
     found: dict[str, tuple[int, NDArray[np.int64], Array]] = {}
-    by = "route" if trials.groupby("route")["cell"].nunique().max() == 1 else "cell"
-    for name, seeds in trials.groupby(by, sort=False):
+    for name, seeds in trials.groupby("cell", sort=False):
         pairs = zip(seeds["run"], seeds["baseline"])
         gaps = [curves[a] - curves[b] for a, b in pairs if a in curves and b in curves]
         mean = pd.concat(gaps, axis=1).dropna().mean(axis=1).sort_index() if gaps else pd.Series()

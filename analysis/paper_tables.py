@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import paper
-from analysis.curves import curve_names, known_metric
+from analysis.curves import known_metric
 from analysis.readings import number
 from analysis.style import MINUS, label
 from analysis.tables import to_latex, to_markdown
@@ -85,14 +85,15 @@ def comparison(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     values = frame.drop_duplicates("run").set_index("run")[metric]
     column = delta_column(metric)
     trials = with_delta(frame, metric)
-    trials = trials.assign(**{"dense/value": trials["baseline"].map(values).astype(float)})
+    dense = trials["baseline"].map(values).astype(float)
+    trials = trials.assign(**{"dense/value": dense}, own=trials["run"] == trials["baseline"])
     cells = cells_frame(trials[trials["role"] == "trial"])
     done = cells["state"] == "completed"
     nothing = pd.Series(np.nan, index=cells.index)
     ends = [cells.get(column + end, nothing).where(done) for end in (LOW, HIGH)]
     return pd.DataFrame(
         {
-            "cell": curve_names(cells),
+            "cell": cells["cell"],
             "model": cells["model"],
             "dense": cells["dense/value"].where(done),
             "routed": cells[metric].where(done),
@@ -101,6 +102,7 @@ def comparison(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
             "high": ends[1],
             "seeds": cells["completed"],
             "state": cells["state"],
+            "own": cells["own"],
         }
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.curves import curve_names, known_metric
+from analysis.curves import known_metric
 from analysis.placements import measured_as
 from analysis.style import (
     BLACK,
@@ -72,7 +72,7 @@ def pareto(frame: pd.DataFrame, metric: str = "gap/heldout") -> Pareto:
     dense = cells["role"] == "baseline"
     value = cells[metric].mask(dense & cells[metric].isna(), 0.0 if _is_gap(metric) else np.nan)
     done = (cells["state"] == "completed") & value.notna() & cells[TRAIN_FLOPS].notna()
-    names = curve_names(cells)
+    names = cells["cell"]
     state = cells["state"].where(cells["state"] != "completed", "unmeasured")
     endings = {
         str(key): tuple(names[rows.index]) for key, rows in cells[~done].groupby(state[~done])

@@ -231,7 +231,7 @@ def of_samples(rows: SampleRows) -> str:
 
 def of_comparison(rows: pd.DataFrame, metric: str) -> str:
     """Who is better than dense in a table like the paper's, and whether that can be told."""
-    known = rows[rows["difference"].notna() & (rows["cell"] != "dense")]
+    known = rows[rows["difference"].notna() & ~rows["own"]]
     if known.empty:
         return "No cell has both numbers yet."
     sign = 1 if lower_is_better(metric) else -1

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.answer import answer
-from analysis.curves import curve_names
 from analysis.figures import all_figures, quality_metrics, slug
 from analysis.page import render
 from analysis.readings import number, routed
@@ -136,7 +135,7 @@ def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
     cells = cells[cells["state"] == "completed"]
     if cells.empty:
         return None
-    texts = pd.DataFrame({"cell": curve_names(cells).map(routed)})
+    texts = pd.DataFrame({"cell": cells["cell"].map(routed)})
     columns = {
         "training FLOPs": (TRAIN_FLOPS, "{:.3g}"),
         "speed-up, FLOPs": ("speed/flops", "{:.2f}\N{MULTIPLICATION SIGN}"),

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.curves import curve_names
 from analysis.style import STATE_LOOKS, Axes, arrow
 from tread_lab.frames import cells_frame
 from tread_lab.records.layout import Lab, RunFolder
@@ -123,7 +122,7 @@ def _ordered(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     first = frame.drop_duplicates(["role", "cell"])
     cells = cells.merge(first[["role", "cell", "run"]], on=["role", "cell"], how="left")
     cells.attrs["axes"] = frame.attrs.get("axes", [])
-    cells["name"] = curve_names(cells)
+    cells["name"] = cells["cell"]
     sign = 1 if lower_is_better(metric) else -1
     quality = sign * cells[metric] if metric in cells else pd.Series(0.0, index=cells.index)
     return cells.assign(

@@ -10,13 +10,14 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.frames import Memory, cell_label, plan_frame, with_baseline_cells
+from tread_lab.frames import Memory, plan_frame
 from tread_lab.records.layout import Lab, RunFolder
 from tread_lab.records.locks import is_held
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.names import TRAIN_LOSS
 from tread_lab.records.planned import planned_evaluations
 from tread_lab.spec.errors import UserError
+from tread_lab.spec.labels import cell_label, with_baseline_cells
 
 FIRST_WAIT = 0.8  # seconds that the first answer waits for the records before it goes without them
 PAUSE = 1.0  # seconds between two readings at least
@@ -131,7 +132,7 @@ class LiveSweep:
                 **{key: trial[key] for key in ("run", "role", "seed", "baseline")},
                 "state": "unread",
                 "reason": "",
-                "cell": cell_label(trial["cell"]) or trial["role"],
+                "cell": cell_label(trial),
                 **{
                     a: str(v) if isinstance(v, dict | list) else v for a, v in trial["cell"].items()
                 },

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.curves import WRITTEN, curve_names
 from analysis.pareto import pareto
 from tread_lab.frames import (
     COUNT,
@@ -17,7 +16,6 @@ from tread_lab.frames import (
     LOW,
     STATES,
     UNIT,
-    cell_label,
     cells_frame,
     delta_column,
     own_metrics,
@@ -32,6 +30,7 @@ from tread_lab.records.names import (
     TRAIN_FLOPS,
     metric_kind,
 )
+from tread_lab.spec.labels import ROUTE_AXES, place_label
 
 Tree = dict[str, Any]
 GAPS = {
@@ -103,7 +102,7 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: Tree | None = None) -> 
     tree: Tree = {
         "metric": known,
         "dimensions": found,
-        "name": _named(rows),
+        "name": list(rows["cell"]),
         "role": list(rows["role"]),
         "at": places[: len(rows)],
         "state": _states(rows, column),
@@ -195,7 +194,7 @@ def dimensions(rows: pd.DataFrame) -> list[Tree]:
     if not keys and "route" in rows and trials["route"].nunique() > 1:
         keys = ["route"]
     keys += ["rate" if "rate" in axes else "selection_rate"]
-    keys += [axis for axis in axes if axis not in WRITTEN]
+    keys += [axis for axis in axes if axis not in ROUTE_AXES]
     found = []
     for key in keys:
         values = _values(trials[key]) if key in trials else []
@@ -280,12 +279,15 @@ def _states(rows: pd.DataFrame, column: str | None) -> list[str]:
 
 def _untried(rows: pd.DataFrame, space: Sequence[Tree]) -> pd.DataFrame:
     """The cells of a search's space that it has not asked for, with their axis values."""
-    tried = set(rows.loc[rows["role"] == "trial", "cell"])
-    labels = [cell_label(values) for values in space]
+    if not space:
+        return pd.DataFrame()
+    columns = rows.loc[rows["role"] == "trial"].reindex(columns=list(space[0]))
+    tried = {tuple(map(str, map(_plain, values))) for values in columns.itertuples(index=False)}
+    cells = [{axis: plain(value) for axis, value in cell.items()} for cell in space]
     return pd.DataFrame(
-        {"role": "trial", "cell": label, **{axis: plain(v) for axis, v in values.items()}}
-        for label, values in zip(labels, space)
-        if label not in tried
+        {"role": "trial", "cell": place_label(cell), **cell}
+        for cell in cells
+        if tuple(map(str, map(_plain, cell.values()))) not in tried
     )
 
 
@@ -293,10 +295,6 @@ def _order(rows: pd.DataFrame) -> list[int | None]:
     """By cell, which trial of the search it is, from 1."""
     trial = rows["role"] == "trial"
     return [int(n) if t else None for n, t in zip(trial.cumsum(), trial)]
-
-
-def _named(rows: pd.DataFrame) -> list[str]:
-    return list(curve_names(rows) if "route" in rows and "route_length" in rows else rows["cell"])
 
 
 def _places(rows: pd.DataFrame, found: Sequence[Tree]) -> list[list[int]]:

@@ -34,14 +34,14 @@ def cells(root: Path, axes: dict[str, Any]) -> list[tuple[str, int]]:
 
 def test_one_baseline_for_all_cells_is_called_so(tmp_path: Path) -> None:
     found = cells(tmp_path, {"route": ["2->8", "2->6"], "precision": ["bf16"]})
-    assert found[0] == ("baseline", 2)
+    assert found[0] == ("dense", 2)
     assert len(found) == 3
 
 
 def test_a_baseline_for_each_value_is_a_cell_for_each(tmp_path: Path) -> None:
     axes = {"precision": ["fp32", "bf16"], "fp32_block": ["off", "j"], "route": ["2->8", "2->6"]}
     found = cells(tmp_path, axes)
-    assert found[:2] == [("baseline precision=fp32", 2), ("baseline precision=bf16", 2)]
+    assert found[:2] == [("dense precision=fp32", 2), ("dense precision=bf16", 2)]
     assert len(found) == 2 + 8
     frame = trials_frame(Lab(tmp_path), "s")
     assert list(frame["precision"][:4]) == ["fp32", "bf16"] * 2

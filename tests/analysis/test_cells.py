@@ -25,7 +25,7 @@ def frame_of(tmp_path: Path, **changes: object) -> pd.DataFrame:
 
 def test_every_cell_stands_once_in_plan_order_with_its_paired_gap(tmp_path: Path) -> None:
     gaps = cell_gaps(frame_of(tmp_path), "gap/heldout")
-    assert gaps.names[0] == "start 0, end 4, rate 0.25" and len(gaps.names) == 6
+    assert gaps.names[0] == "0->4 s=0.25" and len(gaps.names) == 6
     expected = [heldout_gap(route) for route in ((0, 4), (2, 8), (5, 8)) for _ in range(2)]
     assert gaps.value == pytest.approx(expected)
     assert (gaps.low < gaps.value).all() and (gaps.value < gaps.high).all()
@@ -55,7 +55,7 @@ def test_an_unknown_metric_is_refused(tmp_path: Path) -> None:
 
 def test_training_losses_are_compared_only_if_they_are_the_same_loss(tmp_path: Path) -> None:
     frame = frame_of(tmp_path)
-    other = frame["cell"].str.contains("rate=0.25")
+    other = frame["cell"].str.contains("s=0.25")
     frame["loss"] = np.where(other, "equation 0.1", None)
     left = with_the_baselines_loss(frame)
     assert (

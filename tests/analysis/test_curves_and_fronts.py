@@ -52,9 +52,9 @@ def test_quality_over_training_without_and_with_guidance(budget_frame: pd.DataFr
         assert dense.dense and list(dense.x) == [100, 200, 400]
         truth = [base + 0.1 + late_gap(steps) for steps in (100, 200, 400)]  # two seeds, .2 apart
         assert dense.value == pytest.approx(truth)
-        best = next(curve for curve in routed if curve.name == "2->8")
+        best = next(curve for curve in routed if curve.name == "2->8 s=0.5")
         assert best.value - dense.value == pytest.approx(fd_gap((2, 8)))
-        lost = next(curve for curve in routed if curve.name == "0->4")
+        lost = next(curve for curve in routed if curve.name == "0->4 s=0.5")
         assert np.isnan(lost.value).all() and set(lost.states) == {"failed"}
 
 
@@ -62,7 +62,7 @@ def test_time_to_equal_is_a_ratio_of_costs_at_equal_quality(budget_frame: pd.Dat
     metric = over_training(budget_frame, FD).panels[0][1].metric
     found = time_to_equal(budget_frame, metric, cost=TRAIN_FLOPS)
     dense = next(curve for curve in found.curves if curve.dense)
-    (factor,) = [f for f in found.factors if f.name == "2->8"]
+    (factor,) = [f for f in found.factors if f.name == "2->8 s=0.5"]
     assert factor.level == pytest.approx(max(dense.value.min(), dense.value.min() + fd_gap((2, 8))))
     assert factor.value == pytest.approx(factor.dense_cost / factor.cost)
     assert factor.dense_cost == pytest.approx(cost_to_reach(dense.cost, dense.value, factor.level))
@@ -98,7 +98,7 @@ def test_pareto_has_every_completed_cell_and_names_the_others(paper_frame: pd.Da
         if name == "dense":
             assert (cost, value) == (1, 0)
         else:
-            i, j = map(int, name.split("->"))
+            i, j = map(int, name.removesuffix(" s=0.5").split("->"))
             assert cost == pytest.approx((12 - 0.5 * (j - i + 1)) / 12)
             assert value == pytest.approx(heldout_gap((i, j)))
     _, (ax,) = figure()
@@ -123,6 +123,6 @@ def test_samples_share_columns_and_keep_an_ending_of_every_kind(
     assert len(rows.seeds) == len(rows.labels) == 12 and rows.seeds[0] == 100_000
     for row in rows.rows:
         if row.images is not None and row.name != "dense":
-            i, j = map(int, row.name.split("->"))
+            i, j = map(int, row.name.removesuffix(" s=0.5").split("->"))
             assert np.array_equal(row.images, sample_images((i, j))[:12])
     assert sheet(rows).shape == (len(rows.rows) * 7, 12 * 7, 1)

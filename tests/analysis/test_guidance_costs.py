@@ -44,7 +44,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 def test_every_setting_is_a_point_at_its_cost(lab: Lab) -> None:
     costs = guidance_costs(trials_frame(lab, "g"), FD)
-    assert costs.cells == ["dense", "start=2 end=8"]
+    assert costs.cells == ["dense", "2->8 s=0.5"]
     assert costs.methods == ["none", "CFG", "SG"]
     dense = [p for p in costs.points if p.cell == "dense"]
     assert [p.weight for p in dense] == [1, 1.5, 2, 2]

@@ -38,10 +38,10 @@ def test_gap_over_steps_is_free_of_the_noise_that_both_runs_share(
     paper_frame: pd.DataFrame, history: pd.DataFrame
 ) -> None:
     gaps = gap_over_steps(paper_frame, history, halflife=1e-6)  # no smoothing
-    assert set(gaps.names) == {f"{i}->{j}" for i, j in set(PAPER_PLACEMENTS) - set(ENDINGS)}
+    assert set(gaps.names) == {f"{i}->{j} s=0.5" for i, j in set(PAPER_PLACEMENTS) - set(ENDINGS)}
     assert list(gaps.length) == sorted(gaps.length)
     for name, steps, values in zip(gaps.names, gaps.steps, gaps.gaps):
-        start, end = map(int, name.split("->"))
+        start, end = map(int, name.removesuffix(" s=0.5").split("->"))
         assert list(steps) == list(range(20, 401, 20))
         assert values == pytest.approx(train_gap((start, end)) * steps / 400, abs=1e-12)
 
@@ -61,7 +61,7 @@ def test_only_steps_that_both_runs_logged_are_compared(
     trial = paper_frame[paper_frame["route"] == "2->8"]["run"].iloc[0]
     short = history[(history["run"] != trial) | (history["step"] <= 200)]
     gaps = gap_over_steps(paper_frame, short)
-    assert gaps.steps[gaps.names.index("2->8")].max() == 200
+    assert gaps.steps[gaps.names.index("2->8 s=0.5")].max() == 200
 
 
 def test_seeds_are_averaged_and_a_baseline_without_a_log_gives_no_curve(

@@ -59,7 +59,7 @@ def test_a_cell_of_seeds_is_a_number_only_when_all_of_them_completed(
 
 
 def test_a_second_axis_is_refused_by_name_and_split_by_panels(seeds_frame: pd.DataFrame) -> None:
-    with pytest.raises(UserError, match=r"start=0 end=4 rate=0\.5 and start=0 end=4 rate=0\.75"):
+    with pytest.raises(UserError, match=r"0->4 s=0\.5 and 0->4 s=0\.75"):
         route_grid(seeds_frame)
     found = panels(seeds_frame)
     assert [name for name, _ in found] == ["rate=0.5", "rate=0.75"]

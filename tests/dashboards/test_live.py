@@ -70,7 +70,7 @@ def test_a_running_asked_cell_is_listed_and_opens(searched: Lab) -> None:
         tree = answer(pages, "/api/sweeps/placement")
         assert [(row["number"], row["seed"]) for row in tree["running"]] == [(1, 0)]
         detail = answer(pages, "/api/sweeps/placement/cells/1")
-    assert (detail["cell"], detail["state"]) == ("start=2 end=8 rate=0.5", "running")
+    assert (detail["cell"], detail["state"]) == ("2->8 s=0.5", "running")
 
 
 def test_the_map_of_a_search_has_its_space_and_the_order(searched: Lab) -> None:
@@ -87,7 +87,7 @@ def test_the_map_of_a_search_has_its_space_and_the_order(searched: Lab) -> None:
         "cells": 3,
         "order": [None, 1, 2],
         "untried": [[1, 1]],
-        "names": ["start=2 end=8 rate=0.5"],
+        "names": ["2->8 s=0.5"],
     }
 
 

@@ -40,8 +40,8 @@ def rates(found: Plan) -> list[Any]:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (WIDER, "axes.rate was [0.25, 0.5], is [0.25, 0.5, 0.75]; 1 trial new (e.g. route=2->8"),
-        (OTHER, "1 trial new (e.g. route=2->8, rate=0.75, seed 0), 2 trials gone (e.g. "),
+        (WIDER, "axes.rate was [0.25, 0.5], is [0.25, 0.5, 0.75]; 1 trial new (e.g. 2->8"),
+        (OTHER, "1 trial new (e.g. 2->8 s=0.75 seed 0), 2 trials gone (e.g. "),
         ({**FIRST, "evaluate": ["fd@2k"]}, "measures fd@2000 too; no longer fd@1000"),
         ({**FIRST, "fixed": {"train": {"steps": 9}}}, "sweep.fixed.train.steps was nothing, is 9"),
     ],
@@ -70,7 +70,7 @@ def test_extending_adds_what_is_new_and_keeps_the_earlier_plan(folder: SweepFold
     both = settled(folder, plan(OTHER), extend=True)
     assert rates(both) == ["baseline", 0.25, 0.5, 0.75]
     assert both.trials[:3] == before.trials and both.evaluations == before.evaluations
-    assert "1 trial (route=2->8, rate=0.75, seed 0)" in what_is_added(before, both)
+    assert "1 trial (2->8 s=0.75 seed 0)" in what_is_added(before, both)
     store_plan(folder, both)
     assert [path.name for path in folder.earlier_plans] == ["0001.json"]
     assert folder.earlier_plans[0].read_text() == text
@@ -140,7 +140,7 @@ def test_from_the_command_line(
     assert "--extend adds what is new" in capsys.readouterr().err
     assert main(["sweep", "s.yaml", "--plan", "--extend", "--device", "cpu"]) == 0
     said = capsys.readouterr().err
-    assert "s: adds 1 trial (route=2->8, rate=0.75, seed 0); 3 trials as before" in said
+    assert "s: adds 1 trial (2->8 s=0.75 seed 0); 3 trials as before" in said
     assert "4 runs of tiny" in said and len(Lab.at("lab").sweep("s").earlier_plans) == 0
 
 

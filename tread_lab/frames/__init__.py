@@ -7,7 +7,6 @@ from tread_lab.frames.columns import (
     KEPT,
     LOW,
     UNIT,
-    cell_label,
     delta_column,
     metric_columns,
     own_metrics,
@@ -15,7 +14,7 @@ from tread_lab.frames.columns import (
 from tread_lab.frames.history import history_frame
 from tread_lab.frames.reading import Memory
 from tread_lab.frames.settings import setting_names
-from tread_lab.frames.trials import plan_frame, trials_frame, with_baseline_cells
+from tread_lab.frames.trials import plan_frame, trials_frame
 
 __all__ = [
     "COUNT",
@@ -25,7 +24,6 @@ __all__ = [
     "STATES",
     "UNIT",
     "Memory",
-    "cell_label",
     "cells_frame",
     "delta_column",
     "history_frame",
@@ -34,6 +32,5 @@ __all__ = [
     "plan_frame",
     "setting_names",
     "trials_frame",
-    "with_baseline_cells",
     "with_delta",
 ]

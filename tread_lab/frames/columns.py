@@ -36,16 +36,6 @@ def is_metric(column: object) -> bool:
     return any(mark in str(column) for mark in ("/", "@"))
 
 
-def cell_label(cell: dict[str, Any]) -> str:
-    """`start=2 end=8 rate=0.5`: the axis values of a trial in one text."""
-    return " ".join(f"{axis}={as_text(value)}" for axis, value in cell.items())
-
-
-def as_text(value: Any) -> str:
-    """A value as labels show it."""
-    return f"{value:g}" if isinstance(value, float) else str(plain(value))
-
-
 def plain(value: Any) -> Any:
     """A value as a column holds it: scalars as they are, lists and mappings as compact JSON."""
     if isinstance(value, dict | list | tuple):

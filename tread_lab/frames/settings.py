@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tread_lab.frames.columns import as_text
 from tread_lab.spec.decode import decode, encode
 from tread_lab.spec.guidance import GuidanceSpec, in_short
+from tread_lab.spec.labels import value_text
 
 
 def setting_names(specs: Sequence[Any]) -> list[str]:
@@ -42,7 +42,7 @@ def _difference(field: str, value: Any) -> str:
     name = field.rpartition(".")[2]
     if name == "method" or value is None:
         return f" {value}" if value else ""
-    return f" {name}={as_text(value)}"
+    return f" {name}={value_text(value)}"
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW, cell_label, metric_columns, plain
+from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW, metric_columns, plain
 from tread_lab.frames.reading import Memory, Record, numbers, read_plan, read_records
 from tread_lab.frames.settings import differences, flat
 from tread_lab.gaps import recorded_gaps
 from tread_lab.records.layout import Lab, SweepFolder
 from tread_lab.records.planned import planned_evaluations
 from tread_lab.spec.errors import UserError
+from tread_lab.spec.labels import cell_label, with_baseline_cells
 
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
 WHOLE = ("route_start", "route_end", "steps_done")
@@ -26,7 +26,6 @@ NO_RESULT = {  # state of a baseline that ended -> what it means for its trials
         ("stopped", "was stopped early"),
     )
 }
-ROUTE_AXES = ("start", "end", "route", "routes", "rate")
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,8 @@ def trials_frame(
 ) -> pd.DataFrame:
     """One row per trial of the plan, in plan order.
 
-    Columns: run, role, seed, state, reason, baseline (the run it is compared with), cell (its axis
-    values as text), the axis values, the parameters of `names.parameters`, steps_done, metrics of
+    Columns: run, role, seed, state, reason, baseline (the run it is compared with), cell (its
+    label), the axis values, the parameters of `names.parameters`, steps_done, metrics of
     the evaluations, gaps (`gap/heldout`, with `:low` and `:high`, `:n` images
     and `:kept`, the share of variance that pairing left)
     and costs. Metric columns are those with `/` or `@` in their name. **Only completed runs have
@@ -86,36 +85,6 @@ def plan_frame(lab: Lab, plan: dict[str, Any], *, memory: Memory | None = None) 
     return frame
 
 
-def with_baseline_cells(plan: dict[str, Any]) -> dict[str, Any]:
-    """The plan; several baselines get the axis values that all trials they serve have in common.
-
-    A sweep over precisions has a dense run in each: these are cells, not seeds of one.
-    """
-    served: dict[str, list[dict[str, Any]]] = {}
-    for trial in plan["trials"]:
-        served.setdefault(trial["baseline"], []).append(trial["cell"])
-    shared = {
-        run: {a: v for a, v in cells[0].items() if all(cell.get(a) == v for cell in cells)}
-        for run, cells in served.items()
-        if run is not None
-    }
-    axes = dict.fromkeys(axis for cell in shared.values() for axis in cell)
-    told = [
-        a for a in axes if a not in ROUTE_AXES and _varies(cell.get(a) for cell in shared.values())
-    ]
-    own = {run: {a: cell[a] for a in told if a in cell} for run, cell in shared.items()}
-    trials = [{**t, "cell": t["cell"] or own.get(t["run"], {})} for t in plan["trials"]]
-    return {**plan, "trials": trials}
-
-
-def _varies(values: Iterable[Any]) -> bool:
-    return len({repr(value) for value in values}) > 1
-
-
-def _baseline_label(trial: dict[str, Any]) -> str:
-    return f"baseline {cell_label(trial['cell'])}".rstrip()
-
-
 def _row(
     trial: dict[str, Any],
     record: Record,
@@ -129,15 +98,14 @@ def _row(
         for metric, value in numbers(tree).items()
     }
     known = memory.parameters_of(trial["run"], trial["spec"])
-    role = trial["role"]
     return {
         "run": trial["run"],
-        "role": role,
+        "role": trial["role"],
         "seed": trial["seed"],
         "state": record.state,
         "reason": gaps.problem or record.reason,
         "baseline": trial["baseline"],
-        "cell": cell_label(trial["cell"]) if role != "baseline" else _baseline_label(trial),
+        "cell": cell_label(trial),
         **{axis: plain(value) for axis, value in trial["cell"].items()},
         **{name: None if value == "" else value for name, value in known.items()},
         "steps_done": record.steps,

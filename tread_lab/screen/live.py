@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from tread_lab.records.layout import Lab
 from tread_lab.screen.console import out, say
-from tread_lab.screen.words import duration, run_label
+from tread_lab.screen.words import duration
+from tread_lab.spec.labels import run_label, run_labels
 from tread_lab.spec.signature import signature
 from tread_lab.sweep.estimate import Forecast
 from tread_lab.sweep.executed import done_share
@@ -33,14 +34,17 @@ def progress(plan: Plan, todo: Sequence[Task], outlook: Forecast) -> Iterator[Wa
         todo: the open runs; of a search, as many as will come and about as long.
         outlook: what tells how long parts of runs take.
     """
-    with _shown(Board(todo, plan.possible_tasks, outlook)) as watch:
+    trials = plan.trials if plan.search is None else plan.search.all_trials
+    labels = run_labels([*map(vars, trials)])
+    with _shown(Board(todo, plan.possible_tasks, outlook, labels)) as watch:
         yield watch
 
 
 @contextmanager
 def run_progress(todo: Sequence[Task], lab: Lab) -> Iterator[Watch]:
     """Live progress of one run and of those it starts from."""
-    with _shown(Board(todo, todo, Forecast(lab))) as watch:
+    labels = {signature(task.spec): run_label(task.spec) for task in todo}
+    with _shown(Board(todo, todo, Forecast(lab), labels)) as watch:
         yield watch
 
 
@@ -56,9 +60,20 @@ def _shown(board: Board) -> Iterator[Watch]:
 
 
 class Board:
-    """How far a sweep is with what was open when it began, in the work that an outlook tells."""
+    """How far a sweep is with what was open when it began, in the work that an outlook tells.
 
-    def __init__(self, todo: Sequence[Task], possible: Sequence[Task], outlook: Forecast) -> None:
+    Args:
+        labels: of every possible run, by its name.
+    """
+
+    def __init__(
+        self,
+        todo: Sequence[Task],
+        possible: Sequence[Task],
+        outlook: Forecast,
+        labels: Mapping[str, str],
+    ) -> None:
+        self._labels = labels
         self._outlook, self._lab, self._runs = outlook, outlook.lab, len(todo)
         self._tasks = {signature(task.spec): task for task in (*possible, *todo)}
         self._before = {signature(task.spec): self._done_before(task) for task in todo}
@@ -83,7 +98,7 @@ class Board:
 
     def label(self, run: str) -> str:
         """The run as people call it."""
-        return run_label(self._tasks[run].spec)
+        return self._labels[run]
 
     def fraction(self) -> float:
         """The share of the open work that is done."""

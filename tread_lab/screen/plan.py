@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
+from rich.markup import escape
 from rich.table import Table
 
 from tread_lab.engine.cost import cost
 from tread_lab.frames import setting_names
-from tread_lab.records import names, stopped
+from tread_lab.records import stopped
 from tread_lab.records.layout import Lab
 from tread_lab.records.stopped import state_in_sweep
 from tread_lab.screen.console import ROWS, out, say
-from tread_lab.screen.words import bytes_text, cell_text, duration, further_axes, run_label
-from tread_lab.spec.decode import encode
+from tread_lab.screen.words import bytes_text, duration
 from tread_lab.spec.evaluation import SamplesSpec
-from tread_lab.spec.known import field_value
+from tread_lab.spec.labels import cell_text, run_labels
 from tread_lab.spec.run import RunSpec
+from tread_lab.spec.signature import signature
 from tread_lab.spec.words import counted
 from tread_lab.sweep.budget import Budget
 from tread_lab.sweep.estimate import Estimate
@@ -33,24 +33,15 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
     tasks = plan.tasks
     baselines = sum(trial.role == "baseline" for trial in plan.trials)
     say(f"{plan.name}: {plan.question}" if plan.question else plan.name)
-    cells = {trial.run: trial.cell for trial in plan.trials}
-    axes = further_axes(axis for cell in cells.values() for axis in cell)
-    axes += ["starts_from"] if any(task.spec.init_from for task in tasks) else []
-    titles = (axis.rpartition(".")[2].replace("_", " ") for axis in axes)
-    columns = ("run", "route", "rate", *titles, "seed", "speed-up", "train FLOPs", "state")
+    labels = run_labels([*map(vars, plan.trials)])
+    columns = ("run", "trial", "speed-up", "train FLOPs", "state")
     table = Table(*columns, box=None)
     before = stopped.read(lab.sweep(plan.name).stopped_path) if plan.stop_early else {}
     for task in tasks[:ROWS]:
-        about, price = names.parameters(task.spec), cost(task.spec)
-        folder = lab.run_of(task.spec)
-        about = {**cells.get(folder.name, {}), **about}
-        tree = encode(task.spec)  # a baseline's cell is empty, and yet it has these fields
-        settings = [str(about[axis] if axis in about else _field(tree, axis)) for axis in axes]
-        row = [about["route"], about["selection_rate"], *settings, about["seed"]]
-        row.append(f"{price.speedup:.2f}x")
+        folder, price = lab.run_of(task.spec), cost(task.spec)
         state = state_in_sweep(folder.state(), folder.name, before)
-        flops = f"{price.train_flops:.2e}"
-        table.add_row(folder.name, *map(str, row), flops, state)
+        prices = f"{price.speedup:.2f}x", f"{price.train_flops:.2e}"
+        table.add_row(folder.name, escape(labels[folder.name]), *prices, state)
     out.print(table)
     if len(tasks) > ROWS:
         say(f"... and {len(tasks) - ROWS} more")
@@ -94,14 +85,6 @@ def _span(numbers: Collection[int]) -> str:
     return f"{low}" if low == high else f"{low} to {high}"
 
 
-def _field(tree: Mapping[str, Any], axis: str) -> Any:
-    """What an axis is in a run outside its grid; an axis need not be a field."""
-    try:
-        return field_value(tree, axis)
-    except KeyError:
-        return ""
-
-
 def show_budget(plan: Plan, budget: Budget, coming: Sequence[Task], lanes: int) -> None:
     """What the budget is, what of it is spent, and what will not fit in."""
     limits, before = budget.spec, budget.before
@@ -115,7 +98,8 @@ def show_budget(plan: Plan, budget: Budget, coming: Sequence[Task], lanes: int) 
     fitting, left = budget.split(coming, lanes)
     say(f"budget: {', '.join(parts)}: {len(fitting)} of {len(coming)} open runs fit")
     if left and plan.search is None:
-        named = "; ".join(run_label(task.spec) for task in left[:_NAMED])
+        labels = run_labels([*map(vars, plan.trials)])
+        named = "; ".join(labels[signature(task.spec)] for task in left[:_NAMED])
         more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
         say(f"not started, in the order of the plan: {named}{more}")
     elif left:

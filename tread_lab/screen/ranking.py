@@ -16,7 +16,6 @@ from tread_lab.records import names
 from tread_lab.records.layout import Lab, SweepFolder
 from tread_lab.records.mixture import made_of, mixtures
 from tread_lab.screen.console import ROWS, out, say
-from tread_lab.screen.words import further_axes
 
 _WIDE = 6  # a table with more columns of results is turned on its side
 
@@ -39,16 +38,12 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
     if shown:
         lower = names.lower_is_better(shown[0])
         ordered = frame.sort_values(shown[0], ascending=lower, na_position="last", kind="stable")
-    axes = further_axes(frame.attrs["axes"])
-    axes += ["model"] if frame["model"].nunique() > 1 and "model" not in axes else []
-    table = Table("route", "rate", *axes, "seed", *map(escape, shown), "state", box=None)
+    table = Table("cell", "seed", *map(escape, shown), "state", box=None)
     for column in table.columns:
         column.no_wrap = True
     for _, row in ordered.head(ROWS).iterrows():
         values = [_value(row, column) for column in shown]
-        rate = f"{row['selection_rate']:g}"
-        settings = ["" if pd.isna(row[axis]) else str(row[axis]) for axis in axes]
-        table.add_row(str(row["route"]), rate, *settings, str(row["seed"]), *values, _ending(row))
+        table.add_row(escape(row["cell"]), str(row["seed"]), *values, _ending(row))
     out.print(table)
     if len(frame) > ROWS:
         say(f"... and {len(frame) - ROWS} more")
@@ -62,8 +57,8 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
 def _by_setting(frame: pd.DataFrame, shown: Sequence[str]) -> Table:
     """Metrics as rows and runs as columns: few runs, sampled in many ways, and what that costs."""
     runs = [row for _, row in frame.drop_duplicates("run").iterrows()]
-    axes = ["route", *further_axes(frame.attrs["axes"]), "seed"]
-    table = Table("", *(", ".join(str(row[axis]) for axis in axes) for row in runs), box=None)
+    heads = (escape(f"{row['cell']} seed {row['seed']}") for row in runs)
+    table = Table("", *heads, box=None)
     table.columns[0].no_wrap = True
     for column in shown:
         values = [_value(row, column) + _price(row, column) for row in runs]

@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping
 
 from rich.console import RenderableType
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
-from tread_lab.records import names, stopped
+from tread_lab.records import stopped
 from tread_lab.records.layout import TERMINAL, Lab, RunFolder
 from tread_lab.records.mixture import made_of, mixtures
-from tread_lab.records.planned import Tree, count_states, planned_runs
+from tread_lab.records.planned import Tree, count_states, planned_runs, stored_tree
 from tread_lab.records.standing import Standing, standing
 from tread_lab.screen.console import ROWS, out, say, show_pairs
-from tread_lab.screen.words import counts_text, duration, run_label
-from tread_lab.spec.decode import decode
-from tread_lab.spec.run import RunSpec
+from tread_lab.screen.words import counts_text, duration
+from tread_lab.spec.labels import run_label, run_labels
 from tread_lab.spec.words import counted
 
 _EVERY = 2.0  # seconds between two looks
@@ -45,7 +45,8 @@ def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
     runs = planned_runs(lab.sweep(name))
     if as_json:
         before = stopped.read(lab.sweep(name).stopped_path)
-        rows = [standing(lab.run(run), before).tree() for run in runs]
+        labels = run_labels(stored_tree(lab.sweep(name))["trials"])
+        rows = [{"label": labels[r], **standing(lab.run(r), before).tree()} for r in runs]
         print(json.dumps(rows, indent=1))
         return
     say(f"{name}: {counts_text(_counted(lab, name, runs))}")
@@ -109,21 +110,20 @@ def _table(lab: Lab, name: str, runs: Mapping[str, Tree], most: int = ROWS) -> T
     if len(found) > most:
         order = ("running", "failed", "diverged", "interrupted", "pending", "stopped", "completed")
         found.sort(key=lambda s: order.index(s.state))
-    columns = ("run", "route", "rate", "seed", "state", "step", "attempts", "last progress", "why")
+    labels = run_labels(stored_tree(lab.sweep(name))["trials"])
+    columns = ("run", "trial", "state", "step", "attempts", "last progress", "why")
     table = Table(*columns, box=None)
     for stands in found[:most]:
-        table.add_row(*_row(stands, decode(RunSpec, runs[stands.run])))
+        table.add_row(*_row(stands, labels[stands.run], runs[stands.run]["train"]["steps"]))
     return table
 
 
-def _row(stands: Standing, spec: RunSpec) -> list[str]:
-    about = names.parameters(spec)
-    settings = [str(about[key]) for key in ("route", "selection_rate", "seed")]
+def _row(stands: Standing, label: str, steps: int) -> list[str]:
     moved = f"{duration(max(time.time() - stands.moved, 0))} ago" if stands.moved else ""
     why = ": ".join(part for part in (stands.kind, stands.reason) if part)
-    step = f"{stands.step}/{spec.train.steps}"
+    step = f"{stands.step}/{steps}"
     tries = str(len(stands.attempts) or "")
-    return [stands.run, *settings, stands.state, step, tries, moved, why[:90]]
+    return [stands.run, escape(label), stands.state, step, tries, moved, why[:90]]
 
 
 def show_unfinished(lab: Lab, name: str) -> bool:

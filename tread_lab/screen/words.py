@@ -1,34 +1,8 @@
-"""Runs, cells, durations and sizes in a few words."""
+"""Counts, durations and sizes in a few words."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
-
-from tread_lab.records import names
-from tread_lab.spec.run import RunSpec
-
-
-def run_label(spec: RunSpec) -> str:
-    """A run in a few words."""
-    about = names.parameters(spec)
-    parts = [f"{about['route']} at {about['selection_rate']:g}" if spec.routes else "dense"]
-    parts += [str(about["bypass"])] if about["bypass"] else []
-    parts += [f"loss {about['loss']}"] if about["loss"] else []
-    parts += [f"from {str(about['starts_from'])[:6]}"] if spec.init_from else []
-    return ", ".join([*parts, f"seed {spec.seed}"])
-
-
-def cell_text(cell: Mapping[str, Any]) -> str:
-    """`start=2, end=8`."""
-    return ", ".join(f"{key}={value}" for key, value in cell.items())
-
-
-def further_axes(axes: Iterable[str]) -> list[str]:
-    """Axes that the columns `route` and `rate` do not show, each once."""
-    shown = ("start", "end", "route", "routes", "rate")
-    return [axis for axis in dict.fromkeys(axes) if axis not in shown]
 
 
 def counts_text(states: Counter[str]) -> str:

@@ -1,4 +1,4 @@
-"""A cell of a sweep: what its axes set, how it is shown, and the names its expressions may use."""
+"""A cell of a sweep: what its axes set, and the names its expressions may use."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tread_lab.spec.errors import UserError
 from tread_lab.spec.expression import evaluate
 from tread_lab.spec.fields import routes_of
 from tread_lab.spec.known import field_value, near_field
+from tread_lab.spec.labels import axis_label
 from tread_lab.spec.routes import block_index
 from tread_lab.spec.run import ModelSpec, RunSpec
 
@@ -17,19 +18,9 @@ Cell = dict[str, Any]
 _ROUTE = ("start", "end", "length", "rate")
 
 
-def label_of(key: str) -> str:
-    """The short name of an axis: `route.start` is `start`."""
-    return key.removeprefix("route.")
-
-
 def labelled(cell: Cell) -> Cell:
     """The cell under the short names of its axes."""
-    return {label_of(key): value for key, value in cell.items()}
-
-
-def show_cell(cell: Cell) -> str:
-    """`start=3, end=2` for people."""
-    return ", ".join(f"{label_of(key)}={value}" for key, value in cell.items()) or "the base run"
+    return {axis_label(key): value for key, value in cell.items()}
 
 
 def is_computed(value: Any) -> bool:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tread_lab.spec.axes import cell_of, check_count, distinct, grid
-from tread_lab.spec.cell import Cell, CellNames, has_computed, labelled, show_cell
+from tread_lab.spec.cell import Cell, CellNames, has_computed, labelled
 from tread_lab.spec.errors import UserError, suggest
 from tread_lab.spec.evaluation import EvaluationSpec, decode_evaluations
 from tread_lab.spec.expression import evaluate
 from tread_lab.spec.fields import with_cell, with_fields
 from tread_lab.spec.known import check_field
+from tread_lab.spec.labels import cell_text
 from tread_lab.spec.sweep import Experiment, SweepSpec
 from tread_lab.spec.then import run_of
 from tread_lab.spec.trials import Setting, Trial, Trials
@@ -130,7 +131,7 @@ def _split(
         except _Where:
             raise
         except UserError as error:
-            raise UserError(f"axes at {show_cell(cell)}: {error}") from None
+            raise UserError(f"axes at {cell_text(cell)}: {error}") from None
     return kept, [_hole(f"where: {rule}", missed[rule]) for rule in rules if missed[rule]]
 
 
@@ -149,7 +150,7 @@ def _pair(make: Trials, setting: Setting, seed: int) -> tuple[Trial | None, Tria
     try:
         return make.pair(setting, seed)
     except UserError as error:
-        place = show_cell(setting.cell)
+        place = cell_text(setting.cell)
         raise UserError(f"axes at {place}: {error}; leave it out by `where`") from None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tread_lab.spec.cell import show_cell
+from tread_lab.spec.labels import trial_label
 from tread_lab.spec.words import counted
 
 Tree = Mapping[str, Any]
@@ -34,8 +34,7 @@ def new_trials(before: Sequence[Tree], after: Sequence[Tree]) -> list[Tree]:
 
 def in_short(trials: Sequence[Tree]) -> str:
     """Two of the trials, by cell and seed."""
-    shown = [f"{show_cell(t['cell'])}, seed {t['seed']}" for t in trials[:2]]
-    return "; ".join(shown)
+    return "; ".join(map(trial_label, trials[:2]))
 
 
 def evaluation_name(spec: Tree) -> str:

@@ -22,7 +22,7 @@ from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
 from tread_lab.tracking.artifacts import File, has_pictures, picture_key, run_files
 from tread_lab.tracking.metric_names import difference, evaluation_spec, to_mlflow
-from tread_lab.tracking.trials import Trial, cell_name, run_name
+from tread_lab.tracking.trials import Trial
 
 FORMAT = 1  # of what is shown; another number sends everything once more
 STATUS = {
@@ -90,7 +90,7 @@ class Projection:
     def stamp(self, trial: Trial, state: str) -> str:
         """A fingerprint of all that `view` depends on, from names, sizes and times of files."""
         run = self._lab.run(trial.run)
-        facts = [FORMAT, state, trial.key, run_marks(run), repr(trial.varied)]
+        facts = [FORMAT, state, trial.key, run_marks(run), repr(trial.varied), trial.label]
         if trial.baseline is not None and state in TERMINAL:
             if trial.baseline not in self._baselines:
                 self._baselines[trial.baseline] = run_marks(self._lab.run(trial.baseline))
@@ -116,7 +116,7 @@ class Projection:
             files, unread = run_files(run, self._planned, step=step, time=_milliseconds(last))
             problem = problem or unread
         return View(
-            name=run_name(trial, spec),
+            name=f"{trial.label} seed {trial.seed}",
             status=STATUS[state],
             started=_milliseconds(started),
             ended=None if state == "running" else _milliseconds(_end(run, last)),
@@ -225,7 +225,7 @@ def _tags(
     origin = attempts[-1] if attempts else {}
     code, reason = str(origin.get("code") or ""), str((run.result() or {}).get("reason") or "")
     tags = {
-        "cell": cell_name(trial, spec),
+        "cell": trial.label,
         "role": trial.role,
         "state": state,
         "signature": trial.run,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tread_lab.spec.decode import decode
+from tread_lab.spec.labels import cell_label, with_baseline_cells
 from tread_lab.spec.run import RunSpec
 from tread_lab.tracking.flat import flat
 
@@ -20,6 +21,7 @@ class Trial:
 
     Attributes:
         varied: dotted fields, routes and seed apart, in which the runs of the sweep differ.
+        label: of the cell, shared by its seeds.
     """
 
     sweep: str
@@ -30,6 +32,7 @@ class Trial:
     baseline: str | None
     tree: Mapping[str, Any]
     varied: Mapping[str, Any]
+    label: str
 
     @property
     def key(self) -> str:
@@ -51,7 +54,8 @@ def trials_of(sweep: str, plan: Mapping[str, Any]) -> list[Trial]:
     fields = [dict(flat(tree["spec"])) for tree in trees]
     varied = _varied(fields)
     found: dict[str, Trial] = {}
-    for tree, values in zip(trees, fields):
+    labels = map(cell_label, with_baseline_cells(plan)["trials"])
+    for tree, values, label in zip(trees, fields, labels):
         trial = Trial(
             sweep=sweep,
             role=tree["role"],
@@ -61,20 +65,10 @@ def trials_of(sweep: str, plan: Mapping[str, Any]) -> list[Trial]:
             baseline=tree["baseline"],
             tree=tree["spec"],
             varied={name: values[name] for name in varied if name in values},
+            label=label,
         )
         found.setdefault(trial.key, trial)
     return list(found.values())
-
-
-def cell_name(trial: Trial, spec: RunSpec) -> str:
-    """What the seeds of a cell share: `2->8 s=0.5`, `dense`, `2->8 s=0.5 precision=fp32`."""
-    label = " ".join((_route_name(trial, spec), *_others(trial, spec)))
-    return f"baseline {label}" if trial.role == "baseline" and spec.routes else label
-
-
-def run_name(trial: Trial, spec: RunSpec) -> str:
-    """`2->8 s=0.5 seed 0`."""
-    return f"{cell_name(trial, spec)} seed {trial.seed}"
 
 
 def _varied(fields: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -85,25 +79,3 @@ def _varied(fields: Sequence[Mapping[str, Any]]) -> list[str]:
             if not name.startswith(TOLD):
                 values[name].add(repr(value))
     return [name for name, found in values.items() if len(found) > 1]
-
-
-def _route_name(trial: Trial, spec: RunSpec) -> str:
-    cell = trial.cell
-    if not spec.routes:
-        routed = {"start", "end"} <= set(cell)
-        return f"{cell['start']}->{cell['end']} s=0" if routed else "dense"
-    rates = {route.rate for route in spec.routes}
-    if len(rates) == 1:
-        return " + ".join(map(str, spec.routes)) + f" s={rates.pop():g}"
-    return " + ".join(f"{route} s={route.rate:g}" for route in spec.routes)
-
-
-def _others(trial: Trial, spec: RunSpec) -> list[str]:
-    """The other axes; a model by its name."""
-    model = any(name.startswith("model.") for name in trial.varied)
-    others = [
-        f"{name.rpartition('.')[2]}={value}"
-        for name, value in trial.varied.items()
-        if not name.startswith("model.")
-    ]
-    return [spec.model.name, *others] if model else others
