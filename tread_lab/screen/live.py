@@ -43,8 +43,7 @@ def progress(plan: Plan, todo: Sequence[Task], outlook: Forecast) -> Iterator[Wa
 @contextmanager
 def run_progress(todo: Sequence[Task], lab: Lab) -> Iterator[Watch]:
     """Live progress of one run and of those it starts from."""
-    labels = {signature(task.spec): run_label(task.spec) for task in todo}
-    with _shown(Board(todo, todo, Forecast(lab), labels)) as watch:
+    with _shown(Board(todo, todo, Forecast(lab))) as watch:
         yield watch
 
 
@@ -63,7 +62,7 @@ class Board:
     """How far a sweep is with what was open when it began, in the work that an outlook tells.
 
     Args:
-        labels: of every possible run, by its name.
+        labels: by run; others are called by their spec alone.
     """
 
     def __init__(
@@ -71,9 +70,9 @@ class Board:
         todo: Sequence[Task],
         possible: Sequence[Task],
         outlook: Forecast,
-        labels: Mapping[str, str],
+        labels: Mapping[str, str] | None = None,
     ) -> None:
-        self._labels = labels
+        self._labels = labels or {}
         self._outlook, self._lab, self._runs = outlook, outlook.lab, len(todo)
         self._tasks = {signature(task.spec): task for task in (*possible, *todo)}
         self._before = {signature(task.spec): self._done_before(task) for task in todo}
@@ -98,7 +97,7 @@ class Board:
 
     def label(self, run: str) -> str:
         """The run as people call it."""
-        return self._labels[run]
+        return self._labels.get(run) or run_label(self._tasks[run].spec)
 
     def fraction(self) -> float:
         """The share of the open work that is done."""
