@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 import torch
 
 from tests.faults.compare import outcome
+from tread_lab.engine import live_run
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.layout import Lab, RunFolder
@@ -123,6 +125,33 @@ def test_a_lack_of_memory_is_tried_once_more_on_a_whole_device(
         list(run_trial(lab, task, CPU, Place(whole=True)))
     assert [r.phase for r in run_trial(lab, task, CPU, packed)][-1] == "failed"
     assert (lab.run_of(task.spec).result() or {})["kind"] == "oom"
+
+
+def test_a_failed_attempts_network_is_freed_before_the_next_begins(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a lack of memory would meet the retry, too."""
+    networks: list[weakref.ref[torch.nn.Module]] = []
+    alive: list[int] = []
+    fresh = live_run.fresh_network
+
+    def noted(spec: RunSpec) -> torch.nn.Module:
+        alive.append(sum(network() is not None for network in networks))
+        network = fresh(spec)
+        networks.append(weakref.ref(network))
+        return network
+
+    def full(self: live_run.LiveRun, batch: Any, *, lr: float) -> None:
+        if len(networks) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        optimise(self, batch, lr=lr)
+
+    optimise = live_run.LiveRun.optimise
+    monkeypatch.setattr(live_run, "fresh_network", noted)
+    monkeypatch.setattr(live_run.LiveRun, "optimise", full)
+    assert run(lab, Task(tiny(steps=6)))[-1].phase == "completed"
+    assert endings(lab.run_of(tiny(steps=6))) == ["oom", "completed"]
+    assert alive == [0, 0]
 
 
 def test_a_lack_of_memory_on_the_cpu_is_recognised(

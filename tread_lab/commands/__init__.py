@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tread_lab import screen
-from tread_lab.commands.executors import check_one_device
+from tread_lab.commands.executors import check_one_device, show_gpus
 from tread_lab.commands.launch import INTERRUPTED, sweep
 from tread_lab.commands.mirror import sync_if_possible, sync_now
 from tread_lab.commands.parents import written_out
@@ -48,6 +48,7 @@ def train(options: Namespace) -> int:
     from tread_lab.sweep.trial import Task, is_complete
 
     check_one_device(options)
+    show_gpus(options)
     lab = Lab.at(options.root)
     experiment = config.load_experiment(options.experiment, options.overrides)
     spec = _run_spec(written_out(experiment, lab), options)
@@ -84,6 +85,7 @@ def evaluate(options: Namespace) -> int:
     from tread_lab.sweep.execute import Mistakes
 
     check_one_device(options)
+    show_gpus(options)
     lab = Lab.at(options.root)
     torch.set_num_threads(options.threads)
     device = devices.pick(options.device)

@@ -39,6 +39,35 @@ def check_one_device(options: Namespace) -> None:
             )
 
 
+def show_gpus(options: Namespace) -> None:
+    """Hide the GPUs that `--device` leaves out from this process and those that it starts.
+
+    `cpu` hides all: torch's optimizers alone would open a context on the first GPU that is visible.
+    Under Ray `cuda:N` shows that one. A worker sees the GPUs that Ray gave it, numbered from 0, so
+    that `cuda` is the name there. To be called before anything asks CUDA for devices, which reads
+    the variable once.
+
+    Raises:
+        UserError: a cluster is joined, whose GPUs are not ours to choose.
+    """
+    name = options.device or ""
+    if name == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    ray = getattr(options, "executor", "inline") == "ray"
+    if not ray or not name.startswith("cuda:") or not name[5:].isdecimal():
+        return
+    if "RAY_ADDRESS" in os.environ:
+        raise UserError(f"--device {name}: the cluster gives each run its GPU; say --device cuda")
+    import torch
+
+    index, count = int(name[5:]), torch.cuda.device_count()
+    if index < count:  # else `pick` says how many there are
+        listed = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        whole = listed == [""]
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(index) if whole else listed[index].strip()
+        options.device = "cuda"
+
+
 def executor(options: Namespace, early: Any = None) -> Any:
     """The executor that the options name, with their limits."""
     from tread_lab.sweep.execute import InlineExecutor

@@ -8,7 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from tread_lab import screen
-from tread_lab.commands.executors import check_one_device, executor, lanes_of, packed
+from tread_lab.commands.executors import (
+    check_one_device,
+    executor,
+    lanes_of,
+    packed,
+    show_gpus,
+)
 from tread_lab.commands.mirror import live_sync, sync_if_possible
 from tread_lab.commands.parents import written_out
 from tread_lab.records.layout import Lab
@@ -30,6 +36,7 @@ def sweep(options: Namespace) -> int:
     from tread_lab.sweep.priced import priced_tree
 
     check_one_device(options)
+    show_gpus(options)
     limits = [f"budget.{limit}" for limit in options.budget]
     name, spec, experiment = config.load_sweep(options.file, [*options.overrides, *limits])
     device = devices.pick(options.device)

@@ -20,6 +20,7 @@ from tread_lab.engine.checkpoint import (
     load_latest,
     load_step,
 )
+from tread_lab.engine.device import use
 from tread_lab.records.layout import RunFolder
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.run import RunSpec
@@ -64,6 +65,7 @@ def trained(
     with WithoutInit():
         network = build_backbone(spec)
     network.load_state_dict({**found.part("model"), **found.part(weights)})
+    use(device)
     network.requires_grad_(False).eval().to(device)
     return Trained(spec, found.step, network, build_process(spec.process), device)
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -38,28 +38,33 @@ class Batch:
         return Batch(*tensors, legs or None)
 
     def to(self, device: torch.device) -> Batch:
+        """The same step on a device; copies of a pinned batch do not wait for one another."""
         if device.type == "cpu":
             return self
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
-        def moved(tensor: Tensor) -> Tensor:
-            return tensor.pin_memory().to(device, non_blocking=True)
+    def pinned(self) -> Batch:
+        """The same step in page-locked memory, the legs of its routes included."""
+        return self._each(Tensor.pin_memory)
 
-        legs = tuple(leg.to(device) for leg in self.plan or ()) or None
-        data, noise = (
-            (moved(self.x_BCHW), moved(self.y_B)),
-            (moved(self.noise_BCHW), moved(self.u_B)),
-        )
-        return Batch(*data, *noise, legs)
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """The same step with every tensor changed."""
+        legs = tuple(leg.each(change) for leg in self.plan or ())
+        data, noise = (change(self.x_BCHW), change(self.y_B)), change(self.noise_BCHW)
+        return Batch(*data, noise, change(self.u_B), legs or None)
 
 
 class Batches:
     """Global batches by step: epochs are random orders named by (seed, epoch).
 
     A run that goes on from another has draws of its own, the same for all that go on with a seed.
+
+    Args:
+        pin: put batches into page-locked memory, from which a GPU copies without waiting.
     """
 
-    def __init__(self, spec: RunSpec, samples: Samples) -> None:
-        self.spec, self.samples = spec, samples
+    def __init__(self, spec: RunSpec, samples: Samples, *, pin: bool = False) -> None:
+        self.spec, self.samples, self.pin = spec, samples, pin
         generation = len(spec.ancestors)
         self._name = (spec.seed, *(("stage", generation) if generation else ()))
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.long)
@@ -69,13 +74,14 @@ class Batches:
         spec, B = self.spec, self.spec.train.batch
         x_BCHW, y_B = self.samples.take(self._ids(step))
         dropped_B = draws.uniform((B,), *self._name, "drop", step) < spec.train.label_drop
-        return Batch(
+        batch = Batch(
             x_BCHW=x_BCHW,
             y_B=torch.where(dropped_B, self.samples.classes, y_B),
             noise_BCHW=draws.normal(tuple(x_BCHW.shape), *self._name, "noise", step),
             u_B=draws.uniform((B,), *self._name, "level", step),
             plan=self._plan(step),
         )
+        return batch.pinned() if self.pin else batch
 
     def _plan(self, step: int) -> RoutePlan | None:
         """The routes of a step, while they are on."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import platform
-import resource
 import subprocess
 import warnings
 from importlib.metadata import PackageNotFoundError, version
@@ -21,20 +21,55 @@ PEAK_FLOPS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "H800": 989e12}
 
 
 def pick(name: str | None = None) -> torch.device:
-    """The named device, else the first accelerator, else the CPU.
+    """Return the named device, else a GPU, else the CPU; a GPU always with its index.
+
+    `cuda` alone is the process's current device. Where the CPU is named, CUDA is not touched.
 
     Raises:
         UserError: the named device is not here.
     """
     if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
         raise UserError(f"--device {name}: no such device; try cpu or cuda") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
+    if device.type != "cuda":
+        return device
+    if not torch.cuda.is_available():
         raise UserError(f"--device {name}: no CUDA device is visible; try --device cpu")
-    return device
+    count = torch.cuda.device_count()
+    index = _current_gpu() if device.index is None else device.index
+    if index >= count:
+        visible = "1 CUDA device is visible: cuda:0"
+        if count > 1:
+            visible = f"{count} CUDA devices are visible: cuda:0 to cuda:{count - 1}"
+        raise UserError(f"--device {name}: {visible}")
+    return torch.device("cuda", index)
+
+
+def _current_gpu() -> int:
+    """The process's current device: 0 until CUDA is initialised, which asking would do."""
+    begun: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return torch.cuda.current_device() if begun else 0
+
+
+def use(device: torch.device) -> None:
+    """Make a GPU the process's current one: kernels and libraries that name none go there."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+
+
+def release(device: torch.device) -> None:
+    """Give back the memory that an earlier run of this process left behind."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def pins(device: torch.device) -> bool:
+    """Whether what is copied to the device is better kept in page-locked memory."""
+    return device.type == "cuda"
 
 
 def precisions(device: torch.device) -> tuple[str, ...]:
@@ -90,11 +125,43 @@ def peak_flops(device: torch.device) -> float | None:
     return next((peak for part, peak in PEAK_FLOPS.items() if part in label), None)
 
 
-def peak_memory(device: torch.device) -> int:
-    """Bytes: the allocator's peak on a GPU, the process's peak on the CPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+class PeakMemory:
+    """The most memory in use since this was made: a GPU's allocator's, or the process's own.
+
+    Linux alone can forget a process's earlier peak (`/proc/self/clear_refs`).
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self._known = device, True
+        if device.type == "cuda":
+            use(device)
+            torch.cuda.reset_peak_memory_stats(device)
+        else:
+            self._known = _forget_peak()
+
+    def bytes(self) -> int | None:
+        """Return the peak, or `None` where an earlier one cannot be told from it."""
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device)
+        return _peak_resident() if self._known else None
+
+
+def _forget_peak() -> bool:
+    """Set the peak of this process's resident memory back to what it is now, if that can be."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def _peak_resident() -> int | None:
+    """Bytes of resident memory at the peak (VmHWM, in kB)."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
 
 
 def memory(device: torch.device) -> int:

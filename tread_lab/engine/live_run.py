@@ -14,6 +14,7 @@ from types import TracebackType
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, GradientState
+from accelerate.utils import patch_environment
 from torch import Tensor
 
 from tread_lab.diffusion import build_process
@@ -21,7 +22,7 @@ from tread_lab.engine import checkpoint
 from tread_lab.engine.alignment import Alignment
 from tread_lab.engine.assemble import data_of, fresh_network, fresh_projector, weights_of
 from tread_lab.engine.batches import Batch, Batches
-from tread_lab.engine.device import check_precision
+from tread_lab.engine.device import check_precision, pins, use
 from tread_lab.engine.ema import Ema
 from tread_lab.engine.encoder import open_encoder
 from tread_lab.engine.objective import Objective
@@ -43,9 +44,10 @@ class LiveRun:
     def __init__(self, spec: RunSpec, folder: RunFolder, device: torch.device) -> None:
         check_precision(spec.precision, device)
         self.spec, self.folder, self.device = spec, folder, device
+        use(device)
         self.accelerator = _accelerator(device)
         self.network = fresh_network(spec).to(device)
-        self.batches = Batches(spec, data_of(spec, "train"))
+        self.batches = Batches(spec, data_of(spec, "train"), pin=pins(device))
         self.projector = fresh_projector(spec).to(device)
         parts = {"": self.network, "projector.": self.projector}
         named = ((k + n, p) for k, part in parts.items() for n, p in part.named_parameters())
@@ -220,12 +222,16 @@ class _Clock:
 def _accelerator(device: torch.device) -> Accelerator:
     """Devices and the exchange between them; the arithmetic is `engine.precision`'s.
 
-    accelerate keeps one device per process; a reused process must forget the last one.
+    accelerate keeps one device per process, by default the first GPU; a reused process must forget
+    the last one.
     """
     if not torch.distributed.is_initialized():
         AcceleratorState._reset_state(True)
         GradientState._reset_state()
-    return Accelerator(mixed_precision="no", cpu=device.type == "cpu")
+    if device.type == "cpu":
+        return Accelerator(mixed_precision="no", cpu=True)
+    with patch_environment(accelerate_torch_device=str(device)):
+        return Accelerator(mixed_precision="no")
 
 
 def _adamw(spec: RunSpec, parameters: list[torch.nn.Parameter]) -> torch.optim.AdamW:

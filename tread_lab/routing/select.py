@@ -34,11 +34,11 @@ class Leg:
     dropped_B: Tensor | None = None
 
     def to(self, device: torch.device) -> Leg:
-        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+        return self.each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def rows(self, rows: slice) -> Leg:
         """The same leg for some samples of the batch."""
-        return self._each(lambda tensor: tensor[rows])
+        return self.each(lambda tensor: tensor[rows])
 
     def mask(self, N: int) -> Tensor:
         """m_BN in {0, 1}: 1 where a token is routed."""
@@ -46,7 +46,7 @@ class Leg:
         m_BN = torch.ones(len(self.keep_BK), N, device=self.keep_BK.device)
         return m_BN.scatter(1, self.keep_BK, 1.0 - kept_BK.float())
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Leg:
+    def each(self, change: Callable[[Tensor], Tensor]) -> Leg:
         """The same leg with every tensor changed."""
         tensors = (self.keep_BK, self.real_BK, self.dropped_B)
         changed = (None if tensor is None else change(tensor) for tensor in tensors)

@@ -13,7 +13,7 @@ import torch
 
 from tread_lab.engine.device import pick
 from tread_lab.records.layout import Lab
-from tread_lab.spec.errors import Unavailable, UserError
+from tread_lab.spec.errors import Unavailable, UserError, first_line
 from tread_lab.spec.signature import signature
 from tread_lab.sweep.attempt import Place
 from tread_lab.sweep.feed import Feed, as_feed
@@ -82,8 +82,10 @@ class InlineExecutor:
             except (UserError, Interrupted):
                 raise
             except Exception as error:
-                last = error
-        raise RuntimeError(f"run {signature(task.spec)}: no attempt comes to an end") from last
+                # As text: the traceback would keep the failed run, and its memory, alive.
+                last = f"{type(error).__name__}: {first_line(error)}"
+        name = signature(task.spec)
+        raise RuntimeError(f"run {name}: no attempt comes to an end; the last one: {last}")
 
 
 class Mistakes:

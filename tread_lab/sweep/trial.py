@@ -13,7 +13,7 @@ import torch
 from tread_lab.engine.assemble import has_lost_its_end
 from tread_lab.engine.checkpoint import DamagedCheckpoint, list_checkpoints, load_latest
 from tread_lab.engine.cost import cost
-from tread_lab.engine.device import origin, peak_flops, peak_memory
+from tread_lab.engine.device import PeakMemory, origin, peak_flops, release
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.train import Diverged, Progress, train
 from tread_lab.records import names
@@ -141,6 +141,7 @@ def _worked(
 ) -> Generator[Report, None, Report]:
     """Train, then measure; returns the last report."""
     folder = lab.run_of(task.spec)
+    release(device)  # of a run before it, or of the attempt that this one repeats
     if folder.result() is None:
         report = yield from _trained(folder, task.spec, device, report, course)
     state = (folder.result() or {})["state"]
@@ -204,7 +205,7 @@ def _trained(
 ) -> Generator[Report, None, Report]:
     """Train to the end and write the result; returns the last report."""
     folder.write_origin({**origin(device), "started": time.time()})
-    progress = Progress(0, spec.train.steps, float("nan"))
+    progress, memory = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
     try:
         with closing(train(spec, folder, device)) as steps:  # type: ignore[type-var]
             for progress in steps:
@@ -215,14 +216,16 @@ def _trained(
     except Diverged as diverged:
         folder.finish("diverged", kind="diverged", step=progress.step, reason=str(diverged))
         return report
-    metrics = _costs(spec, device, progress.seconds / progress.step)
+    metrics = _costs(spec, device, progress.seconds / progress.step, memory.bytes())
     if spec.precision == "fp16":
         metrics[names.OVERFLOWS] = progress.overflows
     folder.finish("completed", step=progress.step, metrics=metrics)
     return report
 
 
-def _costs(spec: RunSpec, device: torch.device, step_seconds: float) -> dict[str, float]:
+def _costs(
+    spec: RunSpec, device: torch.device, step_seconds: float, peak_memory: int | None
+) -> dict[str, float]:
     """What the run cost, under the names of the record."""
     flops, peak = cost(spec).train_flops, peak_flops(device)
     before = sum(cost(parent).train_flops for parent in spec.ancestors)
@@ -232,8 +235,9 @@ def _costs(spec: RunSpec, device: torch.device, step_seconds: float) -> dict[str
         names.TRAIN_SECONDS: step_seconds * spec.train.steps,
         names.STEP_SECONDS: step_seconds,
         names.IMAGES_PER_S: spec.train.batch / step_seconds,
-        names.PEAK_MEMORY: peak_memory(device),
     }
+    if peak_memory is not None:
+        values[names.PEAK_MEMORY] = peak_memory
     if peak is not None:
         values[names.MFU] = flops / spec.train.steps / step_seconds / peak
     return values

@@ -1,0 +1,146 @@
+"""Claims about the device, with a pretended machine of two GPUs where CUDA is concerned."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.engine.runs import CPU, small_run, train_until
+from tread_lab.cli import main
+from tread_lab.engine import device as devices
+from tread_lab.engine import live_run
+from tread_lab.engine.device import PeakMemory, pick, release, use
+from tread_lab.records.layout import Lab
+from tread_lab.spec import RunSpec, UserError
+from tread_lab.sweep.trial import Task, run_trial
+
+GPU_1 = torch.device("cuda", 1)
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Two GPUs that only note what they are told."""
+    calls: list[tuple[Any, ...]] = []
+
+    def noted(name: str, answer: Any = None) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            calls.append((name, *arguments))
+            return answer
+
+        return call
+
+    def visible() -> int:
+        return 0 if os.environ.get("CUDA_VISIBLE_DEVICES") == "" else 2
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: visible() > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", visible)
+    for name in ("set_device", "empty_cache", "reset_peak_memory_stats"):
+        monkeypatch.setattr(torch.cuda, name, noted(name))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", noted("max_memory_allocated", 7))
+    return calls
+
+
+def test_a_gpu_is_picked_with_its_index(gpus: list[tuple[Any, ...]]) -> None:
+    assert pick() == pick("cuda") == torch.device("cuda", 0)
+    assert pick("cuda:1") == GPU_1
+    assert pick("cpu") == CPU
+
+
+def test_cuda_alone_is_the_current_device(
+    gpus: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    assert pick("cuda") == pick() == GPU_1
+
+
+def test_an_index_beyond_the_gpus_is_refused_with_their_number(
+    gpus: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match=r"^--device cuda:2: 2 CUDA devices .*cuda:0 to cuda:1$"):
+        pick("cuda:2")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(UserError, match=r"^--device cuda:1: 1 CUDA device is visible: cuda:0$"):
+        pick("cuda:1")
+
+
+def test_accelerate_gets_the_device_that_was_picked() -> None:
+    accelerator = live_run._accelerator(GPU_1)
+    assert accelerator.device == GPU_1
+    assert live_run._accelerator(CPU).device == CPU
+
+
+def test_the_picked_gpu_becomes_the_current_one(gpus: list[tuple[Any, ...]]) -> None:
+    use(GPU_1)
+    use(CPU)
+    assert gpus == [("set_device", GPU_1)]
+
+
+def test_the_peak_of_a_gpu_counts_from_the_attempts_start(gpus: list[tuple[Any, ...]]) -> None:
+    peak = PeakMemory(GPU_1)
+    assert gpus == [("set_device", GPU_1), ("reset_peak_memory_stats", GPU_1)]
+    assert peak.bytes() == 7 and gpus[-1] == ("max_memory_allocated", GPU_1)
+
+
+def test_what_an_earlier_run_cached_on_a_gpu_is_given_back(gpus: list[tuple[Any, ...]]) -> None:
+    release(CPU)
+    assert gpus == []
+    release(GPU_1)
+    assert gpus == [("empty_cache",)]
+
+
+@pytest.mark.skipif(not devices._forget_peak(), reason="this system keeps the peak of a process")
+def test_the_peak_of_the_cpu_forgets_what_was_before() -> None:
+    large = torch.ones(100_000_000)
+    del large
+    peak = PeakMemory(CPU)
+    small = peak.bytes() or 0
+    large = torch.ones(50_000_000)
+    del large
+    assert 150e6 < (peak.bytes() or 0) - small < 300e6
+
+
+def test_a_peak_that_cannot_be_told_is_left_out_of_the_record(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = tiny(steps=2)
+    monkeypatch.setattr(devices, "_forget_peak", lambda: False)
+    list(run_trial(lab, Task(spec), CPU))
+    metrics = (lab.run_of(spec).result() or {})["metrics"]
+    assert "cost/peak_memory_bytes" not in metrics and "cost/train_flops" in metrics
+
+
+def test_a_run_on_the_cpu_never_initialises_cuda(
+    in_folder: Path, gpus: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begun() -> None:
+        raise AssertionError("CUDA is initialised")
+
+    monkeypatch.setattr(torch.cuda, "_lazy_init", begun)
+    fixed = ["train.steps=2", "train.batch=4", "evaluate=[heldout_loss]"]
+    assert main(["train", "tiny", *fixed, "--device", "cpu"]) == 0
+    assert gpus == []
+
+
+def test_a_run_for_a_gpu_pins_its_batches_and_uses_that_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[torch.device] = []
+    pinned: list[torch.Tensor] = []
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        pinned.append(tensor)
+        return tensor
+
+    monkeypatch.setattr(live_run, "use", used.append)
+    monkeypatch.setattr(live_run, "pins", lambda device: True)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    train_until(small_run(), tmp_path)
+    assert used == [CPU]
+    assert len(pinned) == 6 * 5  # steps x (samples, labels, noise, levels, one leg)
