@@ -228,7 +228,7 @@ def _rate_figure(frame: pd.DataFrame, metric: str) -> Drawn:
     draw_rates(found, ours)
     ours.set_title(_title(frame, found.measured_as))
     draw_rates(published_rates(), theirs)
-    theirs.set_title(f"{paper.FIG8_TITLE}, route 2$\\to$8")
+    theirs.set_title(paper.TABLE5_TITLE)
     yield f"selection_rate-{slug(metric)}", readings.of_rates(found), fig
 
 

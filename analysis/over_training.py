@@ -1,4 +1,4 @@
-"""Quality over training, without and with guidance, a panel each (Fig. S9)."""
+"""Quality over training, without and with guidance, a panel each (Fig. S9, DiT-B/2)."""
 
 from __future__ import annotations
 

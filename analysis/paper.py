@@ -8,11 +8,24 @@ import pandas as pd
 
 TREAD = "TREAD, ICCV 2025 (arXiv 2501.04765, later versions)"
 
+# By whose recipe a number was made. Numbers of two recipes differ by more than routing, so a run of
+# tread-lab should be compared with numbers of its own process and sampler only.
+UNSTATED = "not stated"
+RECIPES = {
+    "DiT": "the DiT paper's own: DDPM with learned variances, 250 sampling steps",
+    "SiT": "the SiT paper's own: flow, 250 Euler-Maruyama steps of the SDE",
+    "LightningDiT": "the LightningDiT paper's own",
+    "EDM": "TREAD's: EDM, 40 deterministic Heun steps",
+    "flow": "TREAD's official code: flow, 40 to 50 Euler steps of the ODE",
+    UNSTATED: "the paper does not say",
+}
+
 # Fig. 8: DiT-B/2 on ImageNet-256, s = 0.5, FID less that of the dense baseline; (i, j) inclusive.
 # Baseline and best lie 6.4 and 6.7 above Table 2's FID-50K: probably the same 400K-step models,
-# scored on fewer samples.
+# scored on fewer samples; by which recipe the baseline was trained and sampled is not stated.
 FIG8_SOURCE = f"{TREAD}, Fig. 8"
 FIG8_TITLE = "DiT-B/2, ImageNet-256 (published)"
+TABLE5_TITLE = "DiT-B/2 (published: dense by DDPM, routed by EDM)"
 FIG8_BASELINE = 49.89
 FIG8: dict[tuple[int, int], float] = {
     (0, 2): 2.95,
@@ -34,7 +47,8 @@ FIG8: dict[tuple[int, int], float] = {
 }
 
 # First figure: DiT-XL/2 on ImageNet-256; (A100 GPU-hours, unguided FID-50K), digitised. The hours
-# are four times the wall-clock hours that the first version reports, so four GPUs were timed.
+# are four times the wall-clock hours that the first version reports, so four GPUs were timed. DiT's
+# FIDs are the DiT paper's (recipe `DiT`), TREAD's are EDM's.
 TEASER_SOURCE = f"{TREAD}, first figure (digitised)"
 TEASER: dict[str, list[tuple[float, float]]] = {
     "DiT": [(240, 19.5), (1412, 10.7), (4204, 9.62)],
@@ -42,26 +56,33 @@ TEASER: dict[str, list[tuple[float, float]]] = {
 }
 
 
+RWKV = "12 blocks; their width is not stated"
+MAMBA = "probably DiS (Fei et al. 2024), 24 blocks of width 768"
+
+
 def table2() -> pd.DataFrame:
     """Dense against TREAD by backbone and size: unguided FID-50K on ImageNet-256.
 
     DiT, SiT, RWKV and Mamba after 400K steps of batch 256; LightningDiT after 80K of batch 1,024.
+    The dense numbers of DiT and SiT are those of their own papers, by another sampler and for DiT
+    by another process: a difference marked with a dagger mixes routing with that change, and a
+    dense run of tread-lab need not give the dense number.
     """
     rows = [
-        ("DiT", "S/2", 33, 68.40, 47.04, ""),
-        ("DiT", "B/2", 130, 43.47, 21.34, ""),
-        ("DiT", "L/2", 458, 23.33, 9.10, ""),
-        ("DiT", "XL/2", 675, 19.47, 7.38, ""),
-        ("SiT", "S/2", 33, 57.60, 38.08, ""),
-        ("SiT", "B/2", 130, 33.00, 15.98, "difference printed as 16.02"),
-        ("SiT", "L/2", 458, 18.80, 5.91, ""),
-        ("SiT", "XL/2", 675, 17.20, 4.89, "said to be 400 epochs in arXiv 2601.01608"),
-        ("LightningDiT", "", 675, 5.14, 3.71, "80K steps, batch 1,024"),
-        ("RWKV", "", 210, 59.84, 53.79, "12 blocks; their width is not stated"),
-        ("Mamba", "", 111, 69.39, 61.17, "probably DiS (Fei et al. 2024), 24 blocks of width 768"),
+        ("DiT", "S/2", 33, 68.40, 47.04, "DiT", "EDM", ""),
+        ("DiT", "B/2", 130, 43.47, 21.34, "DiT", "EDM", ""),
+        ("DiT", "L/2", 458, 23.33, 9.10, "DiT", "EDM", ""),
+        ("DiT", "XL/2", 675, 19.47, 7.38, "DiT", "EDM", ""),
+        ("SiT", "S/2", 33, 57.60, 38.08, "SiT", "flow", ""),
+        ("SiT", "B/2", 130, 33.00, 15.98, "SiT", "flow", "difference printed as 16.02"),
+        ("SiT", "L/2", 458, 18.80, 5.91, "SiT", "flow", ""),
+        ("SiT", "XL/2", 675, 17.20, 4.89, "SiT", "flow", "400 epochs in arXiv 2601.01608"),
+        ("LightningDiT", "", 675, 5.14, 3.71, "LightningDiT", UNSTATED, "80K steps, batch 1,024"),
+        ("RWKV", "", 210, 59.84, 53.79, UNSTATED, UNSTATED, RWKV),
+        ("Mamba", "", 111, 69.39, 61.17, UNSTATED, UNSTATED, MAMBA),
     ]
-    columns = ["backbone", "size", "parameters_M", "fid_dense", "fid_tread", "remark"]
-    return _table("Table 2", columns, rows)
+    columns = ["backbone", "size", "parameters_M", "fid_dense", "fid_tread"]
+    return _table("Table 2", [*columns, "recipe_dense", "recipe_tread", "remark"], rows)
 
 
 def table4() -> pd.DataFrame:
@@ -69,14 +90,22 @@ def table4() -> pd.DataFrame:
 
     The numbers equal the first version's (arXiv v1) with two routes and an auxiliary loss.
     """
-    rows = [("ImageNet-512", 62.80, 40.90), ("MS-COCO", 35.68, 20.55)]
-    return _table("Table 4", ["dataset", "fid_dense", "fid_tread"], rows)
+    rows = [
+        ("ImageNet-512", 62.80, 40.90, UNSTATED, UNSTATED),
+        ("MS-COCO", 35.68, 20.55, UNSTATED, UNSTATED),
+    ]
+    columns = ["dataset", "fid_dense", "fid_tread", "recipe_dense", "recipe_tread"]
+    return _table("Table 4", columns, rows)
 
 
 def table5() -> pd.DataFrame:
-    """Selection rate on DiT-B/2, route 2->8: unguided FID-50K after 400K steps."""
-    rows = [(0.0, 43.47), (0.25, 26.50), (0.5, 21.34), (0.75, 49.29)]
-    return _table("Table 5", ["selection_rate", "fid"], rows)
+    """Selection rate on DiT-B/2, route 2->8: unguided FID-50K after 400K steps.
+
+    The dense number is Table 2's, by the recipe of the DiT paper; the others compare with each
+    other.
+    """
+    rows = [(0.0, 43.47, "DiT"), (0.25, 26.50, "EDM"), (0.5, 21.34, "EDM"), (0.75, 49.29, "EDM")]
+    return _table("Table 5", ["selection_rate", "fid", "recipe"], rows)
 
 
 def table6() -> pd.DataFrame:
@@ -84,8 +113,8 @@ def table6() -> pd.DataFrame:
 
     How 1/6 and 2/3 are rounded at 28 blocks is not stated.
     """
-    rows = [("relative", "1/6", "2/3", 18.81), ("absolute", "2", "B-4", 7.38)]
-    return _table("Table 6", ["rule", "start", "end", "fid"], rows)
+    rows = [("relative", "1/6", "2/3", 18.81, "EDM"), ("absolute", "2", "B-4", 7.38, "EDM")]
+    return _table("Table 6", ["rule", "start", "end", "fid", "recipe"], rows)
 
 
 def table_s7() -> pd.DataFrame:
@@ -120,6 +149,11 @@ def speed_ups() -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=["factor", "printed_in", "dense", "routed"])
     frame.attrs["source"] = f"{TREAD} and version 1"
     return frame
+
+
+def mixed(table: pd.DataFrame) -> pd.Series[bool]:
+    """Whether the dense and the routed number of each row are of two recipes."""
+    return table["recipe_dense"] != table["recipe_tread"]
 
 
 TABLES: dict[str, Callable[[], pd.DataFrame]] = {

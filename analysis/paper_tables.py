@@ -21,6 +21,7 @@ from tread_lab.spec.architecture import SIZES
 from tread_lab.spec.decode import decode
 from tread_lab.spec.run import RunSpec
 
+DAGGER = "\N{DAGGER}"  # on a difference of two recipes
 HEADS = {
     "parameters_M": "parameters, M",
     "fid_dense": "FID, dense",
@@ -28,6 +29,8 @@ HEADS = {
     "fid": "FID",
     "selection_rate": "selection rate",
     "printed_in": "printed in",
+    "recipe_dense": "recipe, dense",
+    "recipe_tread": "recipe, TREAD",
 }
 
 
@@ -183,11 +186,12 @@ def _at_imagenet(size: str) -> dict[str, Any]:
 
 def all_published() -> str:
     """Every published table and the speed-up factors in Markdown: the page docs/published.md."""
+    recipes = "".join(f"- **{name}**: {text}.\n" for name, text in paper.RECIPES.items())
     tables = [published(name).markdown for name in paper.TABLES]
     factors = paper.speed_ups()
     head = "**Speed-ups as printed.** All are time to equal FID, not ratios of step times."
     more = ["", head, "", to_markdown(_texts(factors)), f"Source: {factors.attrs['source']}.", ""]
-    return "# Published numbers\n\n" + _PREFACE + "\n\n" + "\n".join([*tables, *more])
+    return "# Published numbers\n\n" + _PREFACE + recipes + "\n" + "\n".join([*tables, *more])
 
 
 def _texts(frame: pd.DataFrame) -> pd.DataFrame:
@@ -195,7 +199,8 @@ def _texts(frame: pd.DataFrame) -> pd.DataFrame:
     if {"fid_dense", "fid_tread"} <= set(frame.columns):
         change = frame["fid_tread"] - frame["fid_dense"]
         place = list(texts.columns).index("FID, TREAD") + 1
-        texts.insert(place, "difference", [_two(v) for v in change])
+        marks = paper.mixed(frame).map({True: DAGGER, False: ""})
+        texts.insert(place, "difference", [_two(v) + mark for v, mark in zip(change, marks)])
     return texts
 
 
@@ -217,7 +222,10 @@ _PREFACE = (
     "Numbers of the TREAD papers as tread-lab holds them (`analysis/paper.py`), to compare with\n"
     "runs of the same model, data, budget and metric only. FID means Inception-2015 features\n"
     "and 50,000 samples unless said; tread-lab's own `fid` is taken against held-out images\n"
-    "instead ([metrics](metrics.md)). This page is made by `python -m analysis.paper_tables`."
+    "instead ([metrics](metrics.md)). This page is made by `python -m analysis.paper_tables`.\n\n"
+    "Every FID has its recipe beside it. **Only numbers of one recipe compare**: a difference\n"
+    f"with a dagger ({DAGGER}) mixes routing with a change of process or sampler, or may do so\n"
+    "where one of the two is not stated.\n\n"
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis import paper
+from analysis.paper_tables import all_published, published
 from tread_lab.spec import ModelSpec, decode
 
 
@@ -28,6 +29,35 @@ def test_tables_agree_where_they_show_the_same_run() -> None:
     assert table5[0.0] == table2.loc[("DiT", "B/2"), "fid_dense"]
     assert table5[0.5] == table2.loc[("DiT", "B/2"), "fid_tread"]
     assert paper.table6()["fid"].min() == table2.loc[("DiT", "XL/2"), "fid_tread"]
+
+
+def test_every_published_fid_names_its_recipe() -> None:
+    columns = {"fid": "recipe", "fid_dense": "recipe_dense", "fid_tread": "recipe_tread"}
+    named = 0
+    for make in paper.TABLES.values():
+        table = make()
+        for fid in set(columns) & set(table.columns):
+            assert set(table[columns[fid]]) <= set(paper.RECIPES), table.attrs["source"]
+            named += 1
+    assert named == 6  # dense and routed of Tables 2 and 4, and Tables 5 and 6
+
+
+def test_dense_numbers_of_table_2_are_other_papers_recipes() -> None:
+    table = paper.table2().set_index(["backbone", "size"])
+    b2 = table.loc[("DiT", "B/2")]
+    assert (b2.recipe_dense, b2.recipe_tread) == ("DiT", "EDM")
+    assert "DDPM" in paper.RECIPES["DiT"] and "250" in paper.RECIPES["DiT"]
+    assert "SDE" in paper.RECIPES["SiT"] and "Heun" in paper.RECIPES["EDM"]
+    marked = [row for row in all_published().splitlines() if row.startswith(("| DiT", "| SiT"))]
+    assert sum("\N{DAGGER}" in row for row in marked) == 8
+
+
+def test_a_mixed_difference_is_marked_and_one_recipe_is_not() -> None:
+    rows = {
+        r.split("|")[1].strip(): r for r in published("Table 2").markdown.splitlines() if "|" in r
+    }
+    assert "\N{MINUS SIGN}1.43\N{DAGGER}" in rows["LightningDiT"]
+    assert "\N{DAGGER}" not in rows["RWKV"]  # both not stated
 
 
 def test_figure_8_has_sixteen_placements_and_its_best_at_2_to_8() -> None:
