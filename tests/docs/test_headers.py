@@ -145,8 +145,8 @@ def test_routes_are_rules_in_the_depth_or_the_depth_is_fixed(path: Path) -> None
     rules = [where] if isinstance(where, str) else where
     assert not numbers or "model.depth == 12" in rules, numbers
     for command in stated(path.read_text()):
-        for end in re.findall(r"--route \S*?->([^\s\"']+)", command.line):
-            assert is_a_rule(end), command.line
+        for end in re.findall(r"--route \S*?->([^\s\"']+)|\bend: ?([^,}\s]+)", command.line):
+            assert is_a_rule("".join(end)), command.line
 
 
 PLANNED = [
