@@ -193,6 +193,7 @@ def test_training_goes_on_after_overflows_and_counts_them(live: LiveRun) -> None
     assert not torch.equal(live.trainable["blocks.0.mlp.fc1.bias"], before)
     logged = {e.key: e.value for e in live.folder.entries()}
     assert logged[names.OVERFLOWS] == skipped
+    assert 0 < logged["train/gradient_norm"] < 100  # without the scale, which is above 2^5
     assert logged[names.TRAIN_LOSS] == pytest.approx(live.loss) and live.loss < 10
 
 

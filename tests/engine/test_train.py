@@ -13,6 +13,7 @@ import torch
 from tread_lab.engine import checkpoint
 from tread_lab.engine.assemble import data_of
 from tread_lab.engine.batches import Batches
+from tread_lab.engine.live_run import LiveRun
 from tread_lab.engine.schedule import learning_rate
 from tread_lab.engine.train import Diverged, train
 from tread_lab.records import names
@@ -182,3 +183,27 @@ def test_bf16_trains_close_to_fp32(lab: Lab, tmp_path: Path, tiny: Tiny) -> None
     for (_, a), (_, b) in zip(losses(full), losses(half)):
         assert a != b and a == pytest.approx(b, rel=0.05)
     assert all(t.dtype != torch.bfloat16 for t in state(half).values())
+
+
+def gradient_norms(folder: RunFolder) -> dict[int, float]:
+    return {e.step: e.value for e in folder.entries() if e.key == "train/gradient_norm"}
+
+
+@pytest.mark.parametrize("clip", [None, 0.01])
+def test_the_gradient_norm_of_the_step_stands_in_the_log(
+    clip: float | None, tmp_path: Path, tiny: Tiny
+) -> None:
+    """Before clipping; the same whether the run was stopped or not."""
+    spec = tiny(steps=12, routes=["1->2"], train={"clip": clip})
+    whole, parts = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "parts")
+    run_to_end(spec, whole)
+    run_to_end(spec, parts, stops=(7,))
+    found = gradient_norms(whole)
+    assert list(found) == [5, 10, 12] and found == gradient_norms(parts)
+    with LiveRun(spec, RunFolder(tmp_path / "again"), CPU) as run:
+        for step in range(4):
+            run.optimise(run.batches.at(step), lr=learning_rate(spec.train, step))
+        run._backward(run.batches.at(4))
+        squares = [p.grad.double().square().sum() for p in run.trainable.values()]  # type: ignore[union-attr]
+        assert found[5] == pytest.approx(float(sum(squares)) ** 0.5, rel=1e-5)
+    assert found[5] > 0.01

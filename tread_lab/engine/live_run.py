@@ -59,6 +59,8 @@ class LiveRun:
         self.objective = self._objective()
         self.step, self.loss, self.overflows = 0, math.nan, 0
         self._window: list[Tensor] = []
+        self._one = torch.ones((), device=device)
+        self._gradient_norm: Tensor | None = None
         self._clock = _Clock()
         self._writer = folder.log() if self.accelerator.is_main_process else None
 
@@ -98,7 +100,10 @@ class LiveRun:
             group["lr"] = lr
         if self.spec.train.clip is not None:
             self.scaler.unscale(self.optimizer)
-            self.accelerator.clip_grad_norm_(self.trainable.values(), self.spec.train.clip)
+            norm = self.accelerator.clip_grad_norm_(self.trainable.values(), self.spec.train.clip)
+            self._gradient_norm = norm
+        elif self.due(self.spec.execution.log_every, ahead=1):
+            self._gradient_norm = self._total_norm() / self.scaler.scale(self._one)
         skipped = self.scaler.step(self.optimizer)
         self.optimizer.zero_grad(set_to_none=True)
         self.ema.update(skipped)
@@ -121,17 +126,30 @@ class LiveRun:
             total += loss.detach()
         return total
 
-    def due(self, every: int, *, also: Collection[int] = ()) -> bool:
-        """Whether something done every `every` steps, `also` at some and after the last, is due."""
-        return self.step % every == 0 or self.step in {*also, self.spec.train.steps}
+    def _total_norm(self) -> Tensor:
+        """The norm of all gradients, on the device: nobody waits for it before the log entry."""
+        found = (p.grad for p in self.trainable.values())
+        return torch.nn.utils.get_total_norm([grad for grad in found if grad is not None])
+
+    def due(self, every: int, *, also: Collection[int] = (), ahead: int = 0) -> bool:
+        """Whether something done every `every` steps, `also` at some and after the last, is due.
+
+        Args:
+            ahead: asks for the step that comes so many steps later.
+        """
+        step = self.step + ahead
+        return step % every == 0 or step in {*also, self.spec.train.steps}
 
     def log_window(self) -> None:
-        """Write the mean loss of the steps since the last entry, and the speed."""
+        """Write the mean loss of the steps since the last entry, the norm of the last gradient as
+        it was before clipping, and the speed; an overflowed gradient has no norm."""
         losses = self.accelerator.reduce(torch.stack(self._window), reduction="mean")
         self.loss, self._window = float(losses.double().mean()), []
         lr = self.optimizer.param_groups[0]["lr"]
         rate = len(losses) * self.spec.train.batch / self._clock.lap()
         values = {names.TRAIN_LOSS: self.loss, names.LEARNING_RATE: lr, names.IMAGES_PER_S: rate}
+        if self._gradient_norm is not None and math.isfinite(norm := float(self._gradient_norm)):
+            values[names.GRADIENT_NORM] = norm
         if self.scaler.enabled:
             self.overflows = int(self.scaler.overflows)
             values[names.OVERFLOWS] = self.overflows
