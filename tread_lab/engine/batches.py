@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.data.source import Samples
-from tread_lab.routing.select import RoutePlan, draw_plan
+from tread_lab.routing.select import RoutePlan, dense_plan, draw_plan
 from tread_lab.spec.bypass import SprintBypass
 from tread_lab.spec.run import RunSpec
 
@@ -84,13 +84,14 @@ class Batches:
         return batch.pinned() if self.pin else batch
 
     def _plan(self, step: int) -> RoutePlan | None:
-        """The routes of a step, while they are on."""
-        spec = self.spec
-        if step not in spec.routed_steps:
-            return None
-        drop = spec.bypass.path_drop if isinstance(spec.bypass, SprintBypass) else 0.0
+        """The routes of a step while they are on; after them SPRINT's path-drop alone."""
+        spec, drop, dense_drop = self.spec, 0.0, 0.0
         shape = (spec.train.batch, spec.tokens)
-        return draw_plan(spec.routes, shape, *self._name, step, path_drop=drop)
+        if isinstance(spec.bypass, SprintBypass):
+            drop, dense_drop = spec.bypass.path_drop, spec.bypass.dense_path_drop or 0.0
+        if step in spec.routed_steps:
+            return draw_plan(spec.routes, shape, *self._name, step, path_drop=drop)
+        return dense_plan(spec.routes, shape, *self._name, step, path_drop=dense_drop)
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
         """Batches of the steps start..stop-1, read ahead by `execution.workers` threads."""

@@ -43,9 +43,11 @@ def token_loss(spec: LossSpec, outcome: Outcome, plan: RoutePlan | None, *, patc
 
     A pass without routes has the plain loss.
     """
-    if plan is None or not isinstance(spec, EnsembleLoss):
+    N = outcome.clean_BCHW[0, 0].numel() // patch**2
+    legs = [leg for leg in plan or () if not leg.whole(N)]
+    if not legs or not isinstance(spec, EnsembleLoss):
         return outcome.loss()
-    return torch.stack([_route_loss(spec, outcome, leg, patch) for leg in plan]).mean(dim=0)
+    return torch.stack([_route_loss(spec, outcome, leg, patch) for leg in legs]).mean(dim=0)
 
 
 def patches(x_BCHW: Tensor, p: int) -> Tensor:

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from tread_lab.diffusion import build_process
+from tread_lab.engine.block_cost import block_macs
 from tread_lab.engine.cost import FLOPS_PER_MAC, cost
 from tread_lab.sampling.generate import place, progress
-from tread_lab.sampling.guidance import acting
+from tread_lab.sampling.guidance import Term, acting
 from tread_lab.sampling.solvers import SOLVERS
 from tread_lab.spec.evaluation import SamplerSpec
 from tread_lab.spec.guidance import routes_taken
@@ -31,7 +32,15 @@ def call_macs(spec: RunSpec, sampler: SamplerSpec, *, attention: bool = True) ->
     levels, known = build_process(spec.process).grid(sampler), dict[float, int]()
     routes = routes_taken(spec, sampler.guidance)
 
-    def macs(rate: float) -> int:
+    def macs(term: Term) -> int:
+        return path_macs[term.branch.path](term.rate)
+
+    def without_path(_: float) -> int:
+        skipped = sum(len(route.blocks) for route in routes)
+        each = block_macs(spec.model, spec.tokens, attention=attention)
+        return cost(spec, attention=attention).dense_macs - skipped * each
+
+    def routed(rate: float) -> int:
         if rate not in known:
             taken = (dataclasses.replace(route, rate=rate) for route in routes)
             active = tuple(route for route in taken if route.routed(spec.tokens))
@@ -40,10 +49,11 @@ def call_macs(spec: RunSpec, sampler: SamplerSpec, *, attention: bool = True) ->
             known[rate] = found.routed_macs if active else found.dense_macs
         return known[rate]
 
+    path_macs = {"full": routed, "dropped": without_path}
     calls = []
     for level in called_at(sampler.solver, levels):
         done = progress(place(levels, level), sampler.steps)
-        calls.append(sum(macs(term.rate) for term in acting(sampler.guidance, level, done)))
+        calls.append(sum(macs(term) for term in acting(sampler.guidance, level, done)))
     return calls
 
 

@@ -40,6 +40,10 @@ class Leg:
         """The same leg for some samples of the batch."""
         return self.each(lambda tensor: tensor[rows])
 
+    def whole(self, N: int) -> bool:
+        """Whether every one of N tokens is kept."""
+        return self.real_BK is None and self.keep_BK.shape[1] == N
+
     def mask(self, N: int) -> Tensor:
         """m_BN in {0, 1}: 1 where a token is routed."""
         kept_BK = torch.ones_like(self.keep_BK) if self.real_BK is None else self.real_BK
@@ -84,6 +88,20 @@ def draw_plan(
         dropped_B = draws.uniform(shape[:1], *key, "path_drop") < path_drop
         legs = tuple(replace(leg, dropped_B=dropped_B) for leg in legs)
     return legs or None
+
+
+def dense_plan(
+    routes: Sequence[RouteSpec], shape: tuple[int, int], *key: int | str, path_drop: float
+) -> RoutePlan | None:
+    """A plan for a dense batch of `shape` (B, N) in which some samples lose their deep path.
+
+    The samples are those that `draw_plan` names under the same key.
+    """
+    if path_drop == 0:
+        return None
+    keep_BN = torch.arange(shape[1]).expand(shape)
+    dropped_B = draws.uniform(shape[:1], *key, "path_drop") < path_drop
+    return tuple(Leg(r.blocks[0], r.blocks[-1], keep_BN, dropped_B=dropped_B) for r in routes)
 
 
 def whole_plan(spans: Iterable[tuple[int, int]], x_BND: Tensor) -> RoutePlan | None:

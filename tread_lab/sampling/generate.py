@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.diffusion.process import Process
+from tread_lab.routing.select import RoutePlan
 from tread_lab.sampling.guidance import Branch, Denoiser, Term, acting, guided
 from tread_lab.sampling.image_routes import ImageRoutes
 from tread_lab.sampling.solvers import SOLVERS
@@ -43,7 +44,7 @@ def generate(
             network(x, t, y, plan).
         shape: (C, H, W) of one sample.
         classes: number of classes; this number itself is the null class.
-        routes, tokens: routes of the branches that have a selection rate, and N.
+        routes, tokens: routes of the branches that have a selection rate or no deep path, and N.
     """
     for first in range(0, count, batch):
         seeds = range(sampler.seed + first, sampler.seed + min(first + batch, count))
@@ -64,9 +65,16 @@ class _Binder:
     routing: ImageRoutes
 
     def __call__(self, term: Term, index: int) -> Branch:
-        branch, plan = term.branch, self.routing.plan(term.rate, index)
+        branch, routing = term.branch, self.routing
+        plan = PLANS[branch.path](routing, term.rate, index)
         network, labels_B = self.networks[branch.step], self.labels[branch.label or "class"]
         return Branch(term.weight, network, labels_B, plan, term.rest)
+
+
+PLANS: dict[str, Callable[[ImageRoutes, float, int], RoutePlan | None]] = {
+    "full": lambda routing, rate, index: routing.plan(rate, index),
+    "dropped": lambda routing, rate, index: routing.dropped(),
+}
 
 
 @torch.no_grad()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tread_lab.spec.decode import added
 from tread_lab.spec.errors import UserError, suggest
 from tread_lab.spec.routes import RouteSpec
 
@@ -106,6 +108,8 @@ class SprintBypass:
     Attributes:
         path_drop: share of training samples whose deep path is all mask tokens (path-drop
             guidance needs it).
+        dense_path_drop: the same in steps without routes, as in the dense finetune; `path_drop`
+            where absent, as in the published code. It is `None` in a run without such steps.
         mask_token: `learned` as the paper says; the published code leaves it `frozen` at its
             random start.
     """
@@ -113,10 +117,23 @@ class SprintBypass:
     kind: Literal["sprint"] = "sprint"
     path_drop: float = 0.1
     mask_token: Literal["learned", "frozen"] = "learned"
+    dense_path_drop: float | None = added(None)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.path_drop < 1:
-            raise UserError(f"path_drop: {self.path_drop} is outside [0, 1)")
+        for name in ("path_drop", "dense_path_drop"):
+            share = getattr(self, name)
+            if share is not None and not 0 <= share < 1:
+                raise UserError(f"{name}: {share} is outside [0, 1)")
+
+    def resolved(self, *, dense_steps: bool) -> SprintBypass:
+        """The same with `dense_path_drop` written out where it has an effect.
+
+        Args:
+            dense_steps: whether the run has steps without routes.
+        """
+        share = self.path_drop if self.dense_path_drop is None else self.dense_path_drop
+        written = dense_steps and (share > 0 or self.path_drop > 0)
+        return dataclasses.replace(self, dense_path_drop=share if written else None)
 
     def __str__(self) -> str:
         return "sprint"

@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tread_lab.spec.bypass import SprintBypass
+from tread_lab.spec.decode import added
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.routes import RouteSpec, check_selections, resolve_routes
 from tread_lab.spec.run import RunSpec
@@ -60,12 +62,19 @@ class BranchSpec:
     Attributes:
         label: `class` sees the image's class, `none` the null class.
         rate: selection rate of the routes that this branch takes.
+        path: `dropped` puts mask tokens in the place of all that SPRINT's deep blocks would give,
+            and does not run these blocks.
         step: an earlier checkpoint of the same run; its last where absent.
     """
 
     label: Literal["class", "none"] | None = None
     rate: RateSpec = field(default_factory=RateSpec)
     step: int | None = None
+    path: Literal["full", "dropped"] = added("full")
+
+    def __post_init__(self) -> None:
+        if self.path == "dropped" and not self.rate.zero:
+            raise UserError(f"path: dropped leaves no tokens for the rate {self.rate}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,14 +82,16 @@ class GuidanceSpec:
     """w D_strong + (1 - w) D_weak; `2.0` alone is classifier-free guidance with that weight.
 
     What the weak branch lacks names the method: its class (CFG, Ho & Salimans 2022), tokens
-    (sparse guidance, SG), training (autoguidance, Karras et al. 2024), or several of them.
+    (sparse guidance, SG), training (autoguidance, Karras et al. 2024), SPRINT's deep path and its
+    class (path-drop guidance, PDG: `{weight: 3, weak: {path: dropped}}`), or several of them.
 
     Attributes:
         weight: w; 1 is the strong branch alone.
         strong: sees the class, dense, last checkpoint, where nothing else is said.
         weak: without a label of its own it drops the class if nothing else makes it weaker, and
             keeps it if its rate or its checkpoint does: sparse guidance has two conditional
-            branches, `label: none` makes it CFG and sparse guidance in one.
+            branches, `label: none` makes it CFG and sparse guidance in one. A branch without its
+            deep path drops the class too, as SPRINT's code does; `label: class` keeps it.
         interval: noise levels (lowest, highest) within which guidance acts, everywhere if absent;
             outside, the strong branch stands alone.
         channels: which channels are guided: all, or the first three as in the original DiT; the
@@ -104,8 +115,10 @@ class GuidanceSpec:
         if self.weight == 1:
             weak = BranchSpec()
             self._set(interval=None, channels="all")
-        alike = (weak.rate, weak.step) == (strong.rate, strong.step) or self.weight == 1
-        weak = dataclasses.replace(weak, label=weak.label or ("none" if alike else "class"))
+        lacking = [(branch.rate, branch.step) for branch in (strong, weak)]
+        alike = lacking[0] == lacking[1] or self.weight == 1
+        unlabelled = alike or weak.path == "dropped"
+        weak = dataclasses.replace(weak, label=weak.label or ("none" if unlabelled else "class"))
         self._set(strong=dataclasses.replace(strong, label=strong.label or "class"), weak=weak)
         dense = self.strong.rate.zero and self.weak.rate.zero
         routes = () if dense else tuple(dataclasses.replace(r, rate=0.5) for r in self.routes)
@@ -130,10 +143,13 @@ class GuidanceSpec:
         strong, weak = self.strong, self.weak
         parts = ["unconditional"] if strong.label == "none" else []
         parts += [f"step({strong.step})"] if strong.step is not None else []
+        parts += ["path dropped"] if strong.path == "dropped" else []
         if self.weight == 1:
             parts += [] if strong.rate.zero else [f"routed({strong.rate})"]
             return "+".join(parts)
-        parts += ["CFG"] if weak.label != strong.label else []
+        pdg = weak.path != strong.path
+        parts += ["CFG"] if weak.label != strong.label and not pdg else []
+        parts += [f"PDG{'' if weak.label != strong.label else '(class)'}"] if pdg else []
         parts += [f"AG({weak.step or 'last'})"] if weak.step != strong.step else []
         sparse = not (strong.rate.zero and weak.rate.zero)
         parts += [f"SG({strong.rate}/{weak.rate})"] if sparse else []
@@ -149,11 +165,19 @@ def in_short(guidance: GuidanceSpec) -> dict[str, Any]:
 
 
 def routes_taken(run: RunSpec, guidance: GuidanceSpec) -> tuple[RouteSpec, ...]:
-    """The routes at inference, none where no branch has a rate.
+    """The routes at inference, none where no branch has a rate or drops its path.
 
     Raises:
-        UserError: there is a rate but no route to apply it to, or a selection the network lacks.
+        UserError: there is a rate but no route to apply it to, a selection the network lacks, or a
+            path to drop in a network that has only one.
     """
+    if any(branch.path == "dropped" for branch in guidance.branches):
+        if not isinstance(run.bypass, SprintBypass):
+            raise UserError(
+                "guidance: path: dropped needs a network of two paths; this run has no"
+                " `bypass: sprint`"
+            )
+        return run.routes
     if all(branch.rate.zero for branch in guidance.branches):
         return ()
     routes = resolve_routes(guidance.routes, run.model.depth) or run.routes

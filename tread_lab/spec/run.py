@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tread_lab.spec.architecture import SCANS, STATE, check_options, name_of, parse_name
-from tread_lab.spec.bypass import BypassSpec, MaskBypass, RouteBypass, check_bypass
+from tread_lab.spec.bypass import (
+    BypassSpec,
+    MaskBypass,
+    RouteBypass,
+    SprintBypass,
+    check_bypass,
+)
 from tread_lab.spec.decode import added
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.loss import LossSpec, PlainLoss
@@ -341,6 +347,9 @@ class RunSpec:
             resolved |= {"bypass": RouteBypass(), "loss": PlainLoss()}
         else:
             check_bypass(self.bypass, routes, self.model.depth)
+        if routes and isinstance(self.bypass, SprintBypass):
+            dense_steps = first > 0 or resolved["routes_until"] is not None
+            resolved["bypass"] = self.bypass.resolved(dense_steps=dense_steps)
         if not routes or self.precision in ("fp32", "tf32"):
             resolved["fp32_block"] = "off"
         for name, value in {**resolved, "routes": routes}.items():
