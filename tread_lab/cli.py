@@ -121,6 +121,9 @@ def _parser() -> argparse.ArgumentParser:
     _cost(_command(kinds, "cost", "parameters, MACs, FLOPs, speed-up", 'cost --route "2->B-4"'))
     gc = _command(kinds, "gc", "make room: what nothing needs any more", "gc --yes")
     gc.add_argument("--yes", action="store_true", help="remove it; else it is only listed")
+    gc.add_argument(
+        "--samples", action="store_true", help="samples of finished evaluations too; metrics stay"
+    )
     _json(gc)
     schema = _command(kinds, "schema", "JSON schema of sweep files, for editors", "schema sweep")
     schema.add_argument("kind", choices=("sweep", "experiment"))

@@ -14,7 +14,7 @@ from tread_lab.engine.checkpoint import list_checkpoints, load_latest, step_of
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.records.layout import Lab, RunFolder
 from tread_lab.spec import RunSpec, decode, encode
-from tread_lab.spec.evaluation import HeldoutSpec
+from tread_lab.spec.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.spec.sweep import Experiment, SweepSpec
 from tread_lab.sweep import garbage
 from tread_lab.sweep.execute import InlineExecutor
@@ -125,3 +125,27 @@ def test_what_killed_processes_were_writing_goes(lab: Lab, tiny: Tiny, tmp_path:
     assert sorted(item.what for item in found) == ["scratch"] * 2 + ["unfinished files"] * 3
     assert clear(lab, found) == 4 * len(files)
     assert not any(path.exists() for path in files) and folder.state() == "completed"
+
+
+def test_samples_of_finished_evaluations_go_and_their_metrics_stay(lab: Lab, tiny: Tiny) -> None:
+    spec = tiny(steps=4)
+    folder = lab.run_of(spec)
+    sampled = decode(SamplesSpec, {"count": 4, "sampler": {"steps": 2, "sigma_max": 10}})
+    run(lab, Task(spec, (sampled,)))
+    clear(lab, find(lab))
+    place = folder.evaluation(sampled)
+    size, record = (place.path / "samples.npz").stat().st_size, place.read()
+    assert find(lab) == []  # only where they are asked for
+    (item,) = find(lab, samples=True)
+    assert (item.what, item.path, item.bytes) == ("samples", place.path / "samples.npz", size)
+    assert clear(lab, [item]) == size and not item.path.exists()
+    assert place.done and place.read() == record and (place.path / "grid.png").exists()
+    assert is_complete(lab, Task(spec, (sampled,))) and find(lab, samples=True) == []
+
+
+def test_samples_of_a_run_that_is_open_are_not_offered(lab: Lab, tiny: Tiny) -> None:
+    spec = tiny(steps=4)
+    sampled = decode(SamplesSpec, {"count": 4, "sampler": {"steps": 2, "sigma_max": 10}})
+    run(lab, Task(spec, (sampled,)))
+    lab.run_of(spec).reopen()
+    assert find(lab, samples=True) == []

@@ -42,6 +42,7 @@ def train(options: Namespace) -> int:
     """Train one run and measure it as its experiment says."""
     from tread_lab import config
     from tread_lab.sweep.again import chosen, take_up
+    from tread_lab.sweep.disk import disk_need
     from tread_lab.sweep.execute import InlineExecutor, Interrupted
     from tread_lab.sweep.family import with_ancestors
     from tread_lab.sweep.preflight import preflight
@@ -60,6 +61,7 @@ def train(options: Namespace) -> int:
     if not is_complete(lab, task):
         todo = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
         preflight(todo, options.device)
+        screen.show_disk(disk_need(todo), lab)
         try:
             with screen.run_progress(todo, lab) as watch:
                 executor = InlineExecutor(
@@ -67,7 +69,7 @@ def train(options: Namespace) -> int:
                     threads=options.threads,
                     hang_timeout=options.hang_timeout,
                 )
-                executor.run(lab, todo, watch)
+                executor.run(lab, todo, screen.DiskWatch(lab, todo, watch))
         except Interrupted:
             screen.say(f"stopped with a checkpoint; the same command continues run {folder.name}")
             return INTERRUPTED
@@ -223,12 +225,15 @@ def cost(options: Namespace) -> int:
 
 def gc(options: Namespace) -> int:
     """List what nothing needs any more, or remove it."""
-    from tread_lab.sweep.garbage import clear, find
+    from tread_lab.sweep.garbage import SAMPLES, clear, find
 
     lab = Lab.at(options.root)
-    litter = find(lab)
-    freed = clear(lab, litter) if options.yes else None
-    screen.show_litter(litter, freed, as_json=options.json)
+    litter = find(lab, samples=True)
+    samples = [item for item in litter if item.what == SAMPLES]
+    chosen = litter if options.samples else [item for item in litter if item.what != SAMPLES]
+    freed = clear(lab, chosen) if options.yes else None
+    kept = 0 if options.samples else sum(item.bytes for item in samples)
+    screen.show_litter(chosen, freed, as_json=options.json, samples_kept=kept)
     return 0
 
 

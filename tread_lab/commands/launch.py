@@ -29,6 +29,7 @@ def sweep(options: Namespace) -> int:
     from tread_lab.engine import device as devices
     from tread_lab.sweep import plan as plans
     from tread_lab.sweep.budget import open_budget
+    from tread_lab.sweep.disk import disk_need
     from tread_lab.sweep.estimate import forecast
     from tread_lab.sweep.extension import settled
     from tread_lab.sweep.outlook import coming_tasks
@@ -56,6 +57,7 @@ def sweep(options: Namespace) -> int:
     extends = _say_extension(lab, plan) if options.extend else False
     outlook = forecast(lab, coming, lanes=lanes, device=options.device, executor=options.executor)
     screen.show_plan(plan, lab, outlook.total(coming), lanes)
+    screen.show_disk(disk_need(coming), lab)
     if plan.budget is not None:
         screen.show_budget(plan, open_budget(lab, plan, outlook.seconds), coming, lanes)
     if options.plan:
@@ -115,7 +117,9 @@ def _drive(options: Namespace, lab: Lab, plan: Any, outlook: Any, *, redraw: boo
                     stack.enter_context(live_sync(options, lab, plan.name))
                     watch = stack.enter_context(screen.progress(plan, todo, outlook))
                     stack.callback(feed.close)
-                    executor(options, Early.of(plan, lab)).run(lab, feed, watch)
+                    executor(options, Early.of(plan, lab)).run(
+                        lab, feed, screen.DiskWatch(lab, todo, watch)
+                    )
         except Interrupted:
             if feed.stop:  # the hours are over: what was asked for is done
                 return _conclude(options, lab, plan.name, changed=True, feed=feed)

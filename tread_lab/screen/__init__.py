@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tread_lab.screen.console import metrics_line, say, show_pairs
+    from tread_lab.screen.disk import DiskWatch, show_disk
     from tread_lab.screen.litter import show_litter
     from tread_lab.screen.live import progress, run_progress
     from tread_lab.screen.plan import show_budget, show_plan
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _PARTS = {
     "console": ("metrics_line", "say", "show_pairs"),
+    "disk": ("DiskWatch", "show_disk"),
     "litter": ("show_litter",),
     "plan": ("show_budget", "show_plan"),
     "live": ("progress", "run_progress"),
@@ -27,11 +29,13 @@ _PARTS = {
 }
 
 __all__ = [
+    "DiskWatch",
     "metrics_line",
     "progress",
     "run_progress",
     "say",
     "show_budget",
+    "show_disk",
     "show_lab",
     "show_litter",
     "show_pairs",

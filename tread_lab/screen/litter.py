@@ -12,16 +12,24 @@ from tread_lab.screen.words import bytes_text
 from tread_lab.sweep.garbage import Litter
 
 
-def show_litter(litter: Sequence[Litter], freed: int | None, *, as_json: bool) -> None:
+def show_litter(
+    litter: Sequence[Litter], freed: int | None, *, as_json: bool, samples_kept: int = 0
+) -> None:
     """Kinds with their number and size.
 
     Args:
-        freed: bytes that are free now; nothing while it is only listed.
+        freed: bytes that are free now; `None` while it is only listed.
+        samples_kept: bytes of samples that could go too.
     """
     if as_json:
         rows = [{**vars(item), "path": str(item.path)} for item in litter]
         print(json.dumps({"litter": rows, "freed": freed}, indent=1))
         return
+    if samples_kept:
+        say(
+            f"{bytes_text(samples_kept)} of samples stay; `tread-lab gc --samples` offers those of"
+            " finished evaluations too (metrics and sheets of samples stay)"
+        )
     if not litter:
         say("nothing to remove")
         return

@@ -13,7 +13,7 @@ from tread_lab.records import stopped
 from tread_lab.records.layout import Lab
 from tread_lab.records.stopped import state_in_sweep
 from tread_lab.screen.console import ROWS, out, say
-from tread_lab.screen.words import bytes_text, duration
+from tread_lab.screen.words import duration
 from tread_lab.spec.evaluation import SamplesSpec
 from tread_lab.spec.labels import cell_text, run_labels
 from tread_lab.spec.run import RunSpec
@@ -65,10 +65,7 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
         f" {counted(baselines, 'baseline')}, {counted(len(plan.trials) - baselines, 'trial')}"
         + (f", {counted(plan.parents, 'parent')} to start from" if plan.parents else "")
     )
-    say(
-        f"{plan.train_flops:.2e} training FLOPs{of_known},"
-        f" {bytes_text(plan.disk_bytes)} of checkpoints at most; {_estimate(estimate, lanes)}"
-    )
+    say(f"{plan.train_flops:.2e} training FLOPs{of_known}; {_estimate(estimate, lanes)}")
 
 
 def _shape(specs: Sequence[RunSpec]) -> str:

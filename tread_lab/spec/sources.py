@@ -18,15 +18,17 @@ class Stored:
         latents: its samples are latents, which an autoencoder turns into images.
         scaled: what it holds is what the network sees, if the spec does not say otherwise.
         decoder_scale: what the decoder divides by where a spec gives no factor at all.
+        enlarges: side of a decoded image over that of a latent (8 for SD's autoencoder).
     """
 
     latents: bool
     scaled: bool
     decoder_scale: float | None = None
+    enlarges: int = 8
 
 
 SOURCES = {
-    "fashion16": Stored(latents=False, scaled=True),
+    "fashion16": Stored(latents=False, scaled=True, enlarges=1),
     "latents": Stored(latents=True, scaled=False),  # packed as the encoder gave them
     "shards": Stored(latents=True, scaled=True, decoder_scale=SD_SCALE),  # the official tars
 }

@@ -21,6 +21,7 @@ from tread_lab.sweep.plan import load_plan
 
 ENDED = ("completed", "stopped", "diverged")  # a failed run may be tried again
 OPTIMIZER = "optimizer/"  # of a checkpoint, what only further training needs
+SAMPLES = "samples"
 SCRATCH = "tread-lab-"  # how the folders begin in which local clusters have their sockets
 _OLD = 3600.0  # seconds after which an unfinished file outside of runs is an orphan
 
@@ -30,7 +31,7 @@ class Litter:
     """Something that can go.
 
     Attributes:
-        what: `earlier checkpoints`, `optimizer state`, `unfinished files` or `scratch`.
+        what: `earlier checkpoints`, `optimizer state`, `samples`, `unfinished files` or `scratch`.
         bytes: what would be free then.
         run: the run it belongs to.
     """
@@ -41,12 +42,16 @@ class Litter:
     run: str = ""
 
 
-def find(lab: Lab) -> list[Litter]:
-    """All of it; nothing is changed.
+def find(lab: Lab, *, samples: bool = False) -> list[Litter]:
+    """Return all of it; nothing is changed.
 
     A run that has ended and has every evaluation that any sweep plans for it keeps its last weights
     and those of `execution.keep_steps`: evaluations, runs that start from it and figures need no
     more. Runs that are under way, open or failed keep everything they could resume from.
+
+    Args:
+        samples: the images of finished evaluations too, which only ADM's own evaluator and sheets
+            of samples read; metrics stay, and nothing is measured again.
     """
     planned = _planned(lab)
     found: list[Litter] = []
@@ -54,6 +59,7 @@ def find(lab: Lab) -> list[Litter]:
         folder = lab.run(path.name)
         if not is_held(path / ".claim"):
             found += _of_run(folder, planned.get(path.name, set()))
+            found += _samples(folder) if samples else []
     return [*found, *_scratch(lab)]
 
 
@@ -100,6 +106,16 @@ def _of_run(folder: RunFolder, planned: Collection[str]) -> Iterator[Litter]:
             yield Litter("earlier checkpoints", path, path.stat().st_size, folder.name)
         elif size := _optimizer_bytes(path):
             yield Litter("optimizer state", path, size, folder.name)
+
+
+def _samples(folder: RunFolder) -> Iterator[Litter]:
+    """The images of finished evaluations of a run that has ended; their record calls them absent
+    by choice, not damaged."""
+    if (folder.result() or {}).get("state") in ENDED:
+        for evaluation in folder.evaluations():
+            path = evaluation.path / "samples.npz"
+            if path.exists() and evaluation.done:
+                yield Litter(SAMPLES, path, path.stat().st_size, folder.name)
 
 
 def _kept_steps(folder: RunFolder) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ from tread_lab.spec.shared import SharedParts
 from tread_lab.spec.signature import signature
 from tread_lab.spec.sweep import Experiment, SweepSpec
 from tread_lab.sweep.difference import difference
+from tread_lab.sweep.disk import disk_need
 from tread_lab.sweep.family import with_ancestors
 from tread_lab.sweep.objective import objectives_of
 from tread_lab.sweep.trial import Task, is_complete
@@ -122,10 +123,8 @@ class Plan:
 
     @property
     def disk_bytes(self) -> int:
-        """Checkpoints at their largest; records and pictures are small beside them."""
-        specs = [task.spec for task in self.tasks]
-        kept = [s.execution.keep_checkpoints + len(s.execution.keep_steps) + 1 for s in specs]
-        return sum(count * cost(s).checkpoint_bytes for count, s in zip(kept, specs))
+        """What the runs may leave on the disk: checkpoints, samples, features of references."""
+        return disk_need(self.tasks).total
 
 
 def make_plan(
