@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.loss_gap import GapOverSteps
+from analysis.placements import states_without_numbers
 from analysis.style import (
     BLACK,
     CYCLE,
@@ -74,7 +75,7 @@ def cell_gaps(frame: pd.DataFrame, metric: str) -> CellGaps:
         low=low,
         high=high,
         flops=cells["cost/relative"].to_numpy(float),
-        states=tuple(cells["state"]),
+        states=tuple(cells["state"].where(np.isfinite(value), states_without_numbers(cells))),
     )
 
 

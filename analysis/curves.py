@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.placements import states_without_numbers
 from tread_lab.frames import HIGH, LOW, UNIT, cells_frame
 from tread_lab.spec.errors import UserError, suggest
 from tread_lab.spec.labels import without_axis
@@ -86,7 +87,7 @@ def known_metric(frame: pd.DataFrame, metric: str) -> None:
 def _curve(name: str, rows: pd.DataFrame, metric: str, axis: str, cost: str) -> Curve:
     rows = rows.sort_values(axis)
     done = (rows["state"] == "completed") & rows[metric].notna()
-    states = rows["state"].where(done | (rows["state"] != "completed"), "unmeasured")
+    states = rows["state"].where(done, states_without_numbers(rows))
     nothing = pd.Series(np.nan, index=rows.index)
 
     def column(key: str) -> Array:

@@ -43,7 +43,14 @@ from analysis.time_to_equal import (
 from tread_lab.frames import history_frame, own_metrics, trials_frame
 from tread_lab.records.durable import write_text
 from tread_lab.records.layout import Lab
-from tread_lab.records.names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, TRAIN_FLOPS, TRAIN_LOSS
+from tread_lab.records.names import (
+    GAP_HELDOUT,
+    GAP_TRAIN,
+    HELDOUT_LOSS,
+    TRAIN_FLOPS,
+    TRAIN_LOSS,
+    metric_kind,
+)
 
 Drawn = Iterator[tuple[str, str, Figure]]  # file name, what it says, figure
 
@@ -288,8 +295,9 @@ def _write_tables(frame: pd.DataFrame, folder: Path) -> list[Path]:
 
 
 def _sample_metrics(frame: pd.DataFrame) -> list[str]:
-    """Those the sweep asked for, and others that all of its finished runs have."""
-    return [c for c in own_metrics(frame) if "@" in c and ":" not in c]
+    """Measures of quality that the sweep asked for, and others that all its finished runs have."""
+    found = [c for c in own_metrics(frame) if "@" in c and ":" not in c]
+    return [c for c in found if metric_kind(c).nature == "quality"]
 
 
 def slug(text: str) -> str:

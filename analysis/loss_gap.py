@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from analysis.placements import commonest, measured_as, placements
 from analysis.style import (
     BLACK,
-    CYCLE,
+    GREEN,
+    GREY,
+    PINK,
     SEQUENTIAL,
     Axes,
     Line2D,
@@ -24,6 +26,7 @@ from tread_lab.frames import delta_column
 from tread_lab.records.names import TRAIN_LOSS
 
 Array = NDArray[np.float64]
+FAMILIES = (GREEN, PINK, GREY)  # colours that say nothing of better or worse
 
 
 @dataclass(frozen=True)
@@ -132,11 +135,12 @@ def draw_gap_by_length(gaps: GapByLength, ax: Axes) -> None:
     power = power_of_ten(np.concatenate([gaps.value, gaps.low, gaps.high]))
     scale = 10.0**power
     ax.axhline(0, color=BLACK, linewidth=0.7)
-    for family, (members, text) in enumerate(_families(gaps)):
-        at = gaps.length[members] + 0.16 * (family - 1)
+    families = _families(gaps)
+    for family, (members, text) in enumerate(families):
+        at = gaps.length[members] + 0.16 * (family - (len(families) - 1) / 2)
         value, low, high = (v[members] / scale for v in (gaps.value, gaps.low, gaps.high))
         spread = np.nan_to_num(np.stack([value - low, high - value]))
-        (points, *_) = ax.errorbar(at, value, spread, linestyle="none", color=CYCLE[family])
+        (points, *_) = ax.errorbar(at, value, spread, linestyle="none", color=FAMILIES[family])
         points.set(marker="os^"[family], label=text)
     if gaps.measured_as:
         ax.set_title(f"intervals: {gaps.measured_as}")

@@ -12,8 +12,7 @@ import pandas as pd
 
 from analysis import paper
 from analysis.curves import known_metric
-from analysis.readings import number
-from analysis.style import MINUS, label
+from analysis.style import MINUS, column_numbers, label
 from analysis.tables import to_latex, to_markdown
 from tread_lab.engine.cost import cost
 from tread_lab.frames import HIGH, LOW, cells_frame, delta_column, with_delta
@@ -117,13 +116,17 @@ def comparison_table(frame: pd.DataFrame, metric: str) -> Table:
     texts = pd.DataFrame({"cell": rows["cell"]})
     if rows["model"].nunique() > 1:
         texts.insert(0, "model", rows["model"])
-    texts[f"{name}, dense"] = [_known(v) for v in rows["dense"]]
+    size = len(rows)
+    values = column_numbers([*rows["dense"], *rows["routed"]])
+    changes = column_numbers(
+        [*rows["difference"], *rows["low"], *rows["high"]], digits=3, signed=True
+    )
+    texts[f"{name}, dense"] = values[:size]
     states = rows["state"].replace("completed", "not measured")
-    texts["routed"] = [_known(v) or s for v, s in zip(rows["routed"], states)]
+    texts["routed"] = [v or s for v, s in zip(values[size:], states)]
     texts["difference"] = [
-        _known(v, signed=True)
-        + (f" [{_known(a, signed=True)}, {_known(b, signed=True)}]" * (a == a))
-        for v, a, b in zip(rows["difference"], rows["low"], rows["high"])
+        v + f" [{a}, {b}]" * bool(a)
+        for v, a, b in zip(changes[:size], changes[size : 2 * size], changes[2 * size :])
     ]
     texts["seeds"] = rows["seeds"].astype(str)
     return Table(
@@ -212,10 +215,6 @@ def _column(name: str, values: pd.Series[float]) -> Sequence[str]:
 
 def _two(value: float) -> str:
     return f"{value:+.2f}".replace("-", MINUS)
-
-
-def _known(value: float, *, signed: bool = False) -> str:
-    return "" if np.isnan(value) else number(value, signed=signed)
 
 
 _PREFACE = (

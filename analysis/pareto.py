@@ -10,20 +10,22 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.curves import known_metric
-from analysis.placements import measured_as
+from analysis.placements import measured_as, states_without_numbers
 from analysis.style import (
     BLACK,
-    BLUE,
+    GREEN,
     GREY,
     STATE_LOOKS,
     Axes,
     arrow,
+    halo,
     label,
     power_of_ten,
     times,
 )
 from tread_lab.frames import HIGH, LOW, UNIT, cells_frame
-from tread_lab.records.names import TRAIN_FLOPS, lower_is_better
+from tread_lab.records.names import TRAIN_FLOPS, metric_kind
+from tread_lab.spec.errors import UserError
 
 Array = NDArray[np.float64]
 NAMED = 8  # points of the front that are labelled
@@ -64,16 +66,18 @@ def pareto(frame: pd.DataFrame, metric: str = "gap/heldout") -> Pareto:
     """Every completed cell's quality and cost, from the rows of `trials_frame`.
 
     Raises:
-        UserError: no such metric, or no run has recorded its cost.
+        UserError: no such metric, it is no measure of quality, or no run has recorded its cost.
     """
     known_metric(frame, metric)
+    if metric_kind(metric).nature != "quality":
+        raise UserError(f"{metric} is no measure of quality, so it has no Pareto front")
     known_metric(frame, TRAIN_FLOPS)
     cells = cells_frame(frame)
     dense = cells["role"] == "baseline"
     value = cells[metric].mask(dense & cells[metric].isna(), 0.0 if _is_gap(metric) else np.nan)
     done = (cells["state"] == "completed") & value.notna() & cells[TRAIN_FLOPS].notna()
     names = cells["cell"]
-    state = cells["state"].where(cells["state"] != "completed", "unmeasured")
+    state = states_without_numbers(cells)
     endings = {
         str(key): tuple(names[rows.index]) for key, rows in cells[~done].groupby(state[~done])
     }
@@ -94,7 +98,7 @@ def pareto(frame: pd.DataFrame, metric: str = "gap/heldout") -> Pareto:
         value=value.to_numpy(float),
         low=np.asarray(cells.get(metric + LOW, nothing), dtype=np.float64),
         high=np.asarray(cells.get(metric + HIGH, nothing), dtype=np.float64),
-        front=pareto_front(cost, value.to_numpy(float), lower=lower_is_better(metric)),
+        front=pareto_front(cost, value.to_numpy(float), lower=metric_kind(metric).sign > 0),
         endings=endings,
         measured_as=measured_as(shown[~dense]),
     )
@@ -121,7 +125,7 @@ def draw_pareto(points: Pareto, ax: Axes) -> None:
     spread = np.nan_to_num(np.stack([value - low, high - value]))
     if _is_gap(points.metric):
         ax.axhline(0, color=BLACK, linewidth=0.7)
-    for at, colour in ((~points.front, GREY), (points.front, BLUE)):
+    for at, colour in ((~points.front, GREY), (points.front, GREEN)):
         at = at & ~points.dense
         ax.errorbar(
             points.cost[at], value[at], spread[:, at], fmt="o", color=colour, elinewidth=0.7
@@ -132,7 +136,7 @@ def draw_pareto(points: Pareto, ax: Axes) -> None:
     if not points.relative:
         ax.set_xscale("log")
     ax.margins(0.16, 0.14)
-    ax.set_xlabel("training FLOPs" + (" / dense" if points.relative else ""))
+    ax.set_xlabel("training FLOPs" + (" relative to dense" if points.relative else ""))
     ax.set_ylabel(label(points.metric).replace("\n", "") + times(power))
     ax.set_title(f"intervals: {points.measured_as}" if points.measured_as else "")
     _tell_endings(ax, points)
@@ -144,17 +148,17 @@ def _draw_front(ax: Axes, points: Pareto, value: Array) -> None:
         points.cost[order],
         value[order],
         drawstyle="steps-post",
-        color=BLUE,
+        color=GREEN,
         linewidth=0.8,
         zorder=0,
     )
-    below = lower_is_better(points.metric)
+    below = metric_kind(points.metric).sign > 0
     across = points.cost if points.relative else np.log(points.cost)
     first = [*np.flatnonzero(points.dense)[:1], *order[::-1]]
     room = float(across.min()) + 0.3 * float(np.ptp(across))
     for k in _apart(first, points.names, across, value)[:NAMED]:
         left = bool(across[k] < room)  # of a point near the edge the name stands on the other side
-        ax.annotate(
+        name = ax.annotate(
             arrow(points.names[k]),
             (points.cost[k], value[k]),
             xytext=(4.5 if left else -3.5, 3.5 if left == below else -3.5),
@@ -163,6 +167,7 @@ def _draw_front(ax: Axes, points: Pareto, value: Array) -> None:
             va="bottom" if left == below else "top",
             fontsize=6.5,
         )
+        halo(name)
 
 
 def _apart(order: Sequence[int], names: Sequence[str], x: Array, y: Array) -> list[int]:

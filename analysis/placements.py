@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tread_lab.frames import HIGH, LOW, UNIT, cells_frame, delta_column, with_delta
+from tread_lab.frames import (
+    HIGH,
+    LOW,
+    NO_RESULT,
+    UNIT,
+    cells_frame,
+    delta_column,
+    with_delta,
+)
 from tread_lab.spec.errors import UserError, suggest
 
 ROUTE_AXES = ("start", "end", "route", "routes")
@@ -33,7 +41,7 @@ def placements(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
         where = " and ".join(cells.loc[cells["route"] == shared["route"].iloc[0], "cell"][:2])
         raise UserError(f"one route stands in several cells ({where}); choose one of them first")
     done = (cells["state"] == "completed") & cells[column].notna()
-    state = cells["state"].where(done | (cells["state"] != "completed"), "unmeasured")
+    state = cells["state"].where(done, states_without_numbers(cells))
     return pd.DataFrame(
         {
             "start": cells["route_start"].astype(int),
@@ -47,6 +55,16 @@ def placements(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
             "state": state,
         }
     )
+
+
+def states_without_numbers(cells: pd.DataFrame) -> pd.Series[str]:
+    """Why a row of `cells_frame` has no number, if it has none: its state, if it completed not.
+
+    A completed one is `uncompared` where its baseline ended without a result, else `unmeasured`.
+    """
+    alone = cells["reason"].isin(NO_RESULT.values())
+    finished = pd.Series("unmeasured", index=cells.index).mask(alone, "uncompared")
+    return cells["state"].where(cells["state"] != "completed", finished)
 
 
 def panels(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:

@@ -22,7 +22,7 @@ from analysis.style import (
     times,
 )
 from tread_lab.frames import delta_column, with_delta
-from tread_lab.records.names import lower_is_better
+from tread_lab.records.names import metric_kind
 
 Array = NDArray[np.float64]
 RATE = "selection_rate"
@@ -55,19 +55,17 @@ class Rates:
     measured_as: str = ""
 
     @property
-    def lower(self) -> bool:
-        """Whether less is better."""
-        return lower_is_better(self.metric.removeprefix("delta/"))
-
-    @property
     def best(self) -> tuple[str, float] | None:
-        """The curve and the rate of the best value, the baseline's own zero included."""
-        sign = 1 if self.lower else -1
+        """The curve and the rate of the best value, the baseline's own zero included.
+
+        `None` where no value of the metric is better.
+        """
+        sign = metric_kind(self.metric).sign
         found = [
             (sign * v, curve.name, r)
             for curve in self.curves
             for r, v in zip(curve.rate, curve.value)
-            if np.isfinite(v)
+            if np.isfinite(v) and sign
         ]
         return min(found)[1:] if found else None
 

@@ -18,7 +18,7 @@ from analysis.samples import SampleRows
 from analysis.similarity import Similarity, window_numbers
 from analysis.style import MINUS, label
 from analysis.time_to_equal import TimeToEqual
-from tread_lab.records.names import lower_is_better
+from tread_lab.records.names import metric_kind
 
 ARROW = "\N{RIGHTWARDS ARROW}"
 
@@ -45,10 +45,12 @@ def routed(name: str) -> str:
 def of_bars(bars: RouteBars) -> str:
     """The best route and how many routes can be told from the baseline."""
     best = bars.best
+    if best is None and any(np.isfinite(bar.value) for bar in bars.bars):
+        return f"{_metric(bars.metric)} is no measure of quality: no route is best by it."
     if best is None:
         return "No route has a number yet."
     name = f"{best.route[0]}{ARROW}{best.route[1]}"
-    lower = lower_is_better(bars.metric.removeprefix("delta/"))
+    lower = metric_kind(bars.metric).sign > 0
     first = f"Best is {name}: {_metric(bars.metric)} {span(best.value, best.low, best.high)}."
     known = [bar for bar in bars.bars if np.isfinite(bar.low)]
     if not known:
@@ -131,7 +133,7 @@ def of_pareto(points: Pareto) -> str:
     if not front:
         return "No cell has both numbers yet."
     dense = any(points.dense[k] for k in front)
-    unit = "FLOPs over dense" if points.relative else "FLOPs"
+    unit = "FLOPs relative to dense" if points.relative else "FLOPs"
     names = [f"{routed(points.names[k])} ({number(points.cost[k])})" for k in front[:6]]
     more = f" and {len(front) - 6} more" if len(front) > 6 else ""
     baseline = (
@@ -139,7 +141,8 @@ def of_pareto(points: Pareto) -> str:
         if dense
         else "The dense run is not: a cell that costs less is as good or better."
     )
-    parts = [f"Not beaten in both ({unit}): {', '.join(names)}{more}."]
+    front_text = f"Pareto front, cheapest first ({unit}): {', '.join(names)}{more}."
+    parts = [f"{front_text} No cell is both cheaper and better than one of these."]
     parts += [baseline] if points.dense.any() else []
     parts += [] if points.measured_as else ["No intervals: one seed."]
     return " ".join(parts)
@@ -196,7 +199,9 @@ def of_time_to_equal(found: TimeToEqual) -> str:
 def of_guidance(costs: GuidanceCosts) -> str:
     """The best guidance of every cell, what an image costs with it, and without any."""
     told = []
-    sign = 1 if lower_is_better(costs.metric) else -1
+    sign = metric_kind(costs.metric).sign
+    if sign == 0:
+        return f"{_metric(costs.metric)} is no measure of quality: no guidance is best by it."
     for cell in costs.cells:
         points = [point for point in costs.points if point.cell == cell]
         best = min(points, key=lambda point: sign * point.value)
@@ -234,7 +239,9 @@ def of_comparison(rows: pd.DataFrame, metric: str) -> str:
     known = rows[rows["difference"].notna() & ~rows["own"]]
     if known.empty:
         return "No cell has both numbers yet."
-    sign = 1 if lower_is_better(metric) else -1
+    sign = metric_kind(metric).sign
+    if sign == 0:
+        return f"{_metric(metric)} is no measure of quality: no cell is better by it."
     better = int((sign * known["difference"] < 0).sum())
     best = known.iloc[int((sign * known["difference"]).to_numpy().argmin())]
     told = span(best["difference"], best["low"], best["high"])

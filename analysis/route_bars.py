@@ -11,17 +11,16 @@ from analysis import paper
 from analysis.placements import commonest, measured_as, placements
 from analysis.style import (
     BLACK,
-    BLUE,
     GREY,
-    ORANGE,
     STATE_LOOKS,
     Axes,
+    difference_colour,
     label,
     power_of_ten,
     times,
 )
 from tread_lab.frames import delta_column
-from tread_lab.records.names import lower_is_better
+from tread_lab.records.names import metric_kind
 from tread_lab.spec.errors import UserError
 
 
@@ -62,9 +61,9 @@ class RouteBars:
 
     @property
     def best(self) -> Bar | None:
-        """The bar with the best value."""
-        measured = [bar for bar in self.bars if np.isfinite(bar.value)]
-        sign = 1 if lower_is_better(self.metric.removeprefix("delta/")) else -1
+        """The bar with the best value; `None` also where no value of the metric is better."""
+        sign = metric_kind(self.metric).sign
+        measured = [bar for bar in self.bars if np.isfinite(bar.value) and sign]
         return min(measured, key=lambda bar: sign * bar.value, default=None)
 
 
@@ -112,20 +111,22 @@ def agreement(bars: RouteBars) -> tuple[float, int]:
         return float("nan"), len(common)
     ours = pd.Series([bar.value for bar in common]).rank()
     theirs = pd.Series([paper.FIG8[bar.route] for bar in common]).rank()
-    sign = 1 if lower_is_better(bars.metric.removeprefix("delta/")) else -1
-    return sign * float(ours.corr(theirs)), len(common)
+    sign = metric_kind(bars.metric).sign
+    return sign * float(ours.corr(theirs)) if sign else float("nan"), len(common)
 
 
 def draw_route_bars(bars: RouteBars, ax: Axes) -> None:
-    """Both families side by side; better than the baseline is blue, worse is orange."""
+    """Both families side by side; better than the baseline is blue, worse is orange.
+
+    The best is framed; a metric of which no value is better is grey.
+    """
     values = np.array([bar.value for bar in bars.bars])
     ends = np.array([[bar.low, bar.high] for bar in bars.bars])
     power = power_of_ten(np.concatenate([values, ends.ravel()]))
     split = len(bars.from_start)
     x = np.arange(len(values)) + (np.arange(len(values)) >= split)
     ax.axhline(0, color=BLACK, linewidth=0.7)
-    sign = 1 if lower_is_better(bars.metric.removeprefix("delta/")) else -1
-    colours = [BLUE if sign * value < 0 else ORANGE for value in values]
+    colours = [difference_colour(bars.metric, value) for value in values]
     drawn = ax.bar(x, values / 10.0**power, width=0.78, color=colours)
     for at, bar, patch in zip(x, bars.bars, drawn):
         if bar is bars.best:
@@ -162,7 +163,8 @@ def _label_families(ax: Axes, bars: RouteBars, x: np.ndarray, split: int) -> Non
             below = ax.get_xaxis_transform()
             ax.text(middle, -0.13, text, transform=below, ha="center", va="top", fontsize=7)
     looks = {STATE_LOOKS[bar.state] for bar in bars.bars if bar.state in STATE_LOOKS}
-    key = ",  ".join(sorted(f"{look.letter} {look.text}" for look in looks))
+    marks = ["framed: best"] if bars.best is not None else []
+    key = ",  ".join([*marks, *sorted(f"{look.letter} {look.text}" for look in looks)])
     if key:
         ax.text(0.5, -0.29, key, transform=ax.transAxes, ha="center", va="top", fontsize=6.5)
 

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from analysis.placements import placements
 from analysis.style import (
-    BETTER_TO_WORSE,
     BLACK,
+    DIFFERENCES,
     GREY,
     MINUS,
     STATE_LOOKS,
     Axes,
+    Patch,
     Rectangle,
     centred,
     ink_on,
@@ -28,7 +29,7 @@ from analysis.style import (
     times,
 )
 from tread_lab.frames import delta_column
-from tread_lab.records.names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, lower_is_better
+from tread_lab.records.names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, metric_kind
 
 BASELINE_OF = {GAP_HELDOUT: HELDOUT_LOSS, GAP_TRAIN: HELDOUT_LOSS}
 
@@ -43,7 +44,7 @@ class RouteGrid:
         values, low, high: [S, E]; NaN where there is no number.
         states: [S, E]; `completed` where there is one, `` where no such route was planned.
         baseline: the dense baseline's own value: of the metric, or of the loss for a loss gap.
-        best: the route with the best value.
+        best: the route with the best value; `None` where no value of the metric is better.
     """
 
     metric: str
@@ -74,9 +75,9 @@ def route_grid(frame: pd.DataFrame, metric: str = "gap/heldout") -> RouteGrid:
         values[at], low[at], high[at] = place["value"], place["low"], place["high"]
         states[at] = place["state"]
     best = None
-    if np.isfinite(values).any():
-        order = values if lower_is_better(metric) else -values
-        row, column = np.unravel_index(np.nanargmin(order), shape)
+    sign = metric_kind(metric).sign
+    if np.isfinite(values).any() and sign:
+        row, column = np.unravel_index(np.nanargmin(sign * values), shape)
         best = (starts[row], ends[column])
     dense = frame.loc[frame["role"] == "baseline", BASELINE_OF.get(metric, metric)]
     baseline = float(dense.mean()) if dense.notna().any() else np.nan
@@ -87,8 +88,7 @@ def draw_route_grid(grid: RouteGrid, ax: Axes) -> None:
     """Values in cells, the best outlined; cells without a number are hatched and lettered."""
     power = power_of_ten(grid.values)
     norm = centred(grid.values)
-    lower = lower_is_better(grid.metric.removeprefix("delta/"))
-    colours = BETTER_TO_WORSE if lower else BETTER_TO_WORSE.reversed()
+    colours = DIFFERENCES[metric_kind(grid.metric).sign]
     image = ax.imshow(grid.values, cmap=colours, norm=norm, aspect="auto")
     texts = np.reshape(signed(grid.values.ravel() / 10.0**power), grid.values.shape)
     for (row, column), value in np.ndenumerate(grid.values):
@@ -108,7 +108,8 @@ def draw_route_grid(grid: RouteGrid, ax: Axes) -> None:
     bar.outline.set_visible(False)
     bar.ax.yaxis.set_major_formatter(lambda v, _: f"{v / 10.0**power:g}".replace("-", MINUS))
     bar.set_label(label(grid.metric) + times(power))
-    handles = state_legend(dict.fromkeys(grid.states.flat))
+    best_mark = [Patch(fc="none", ec=BLACK, lw=1.3, label="best")] if grid.best else []
+    handles = [*best_mark, *state_legend(dict.fromkeys(grid.states.flat))]
     if handles:
         columns = len(handles) if len(handles) <= 3 else 2
         ax.figure.legend(handles=handles, loc="outside lower center", ncols=columns)

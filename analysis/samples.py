@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from analysis.style import STATE_LOOKS, Axes, arrow
 from tread_lab.frames import cells_frame
 from tread_lab.records.layout import Lab, RunFolder
-from tread_lab.records.names import GAP_HELDOUT, lower_is_better
+from tread_lab.records.names import GAP_HELDOUT, metric_kind
 
 Images = NDArray[np.uint8]
 
@@ -123,7 +123,7 @@ def _ordered(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     cells = cells.merge(first[["role", "cell", "run"]], on=["role", "cell"], how="left")
     cells.attrs["axes"] = frame.attrs.get("axes", [])
     cells["name"] = cells["cell"]
-    sign = 1 if lower_is_better(metric) else -1
+    sign = metric_kind(metric).sign or 1
     quality = sign * cells[metric] if metric in cells else pd.Series(0.0, index=cells.index)
     return cells.assign(
         quality=quality.where(cells["state"] == "completed"),

@@ -18,6 +18,7 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoS
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
+from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
 from tread_lab.records.durable import replacing
@@ -40,7 +41,10 @@ BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 SKY, YELLOW, BLACK, GREY = "#56B4E9", "#E69F00", "#000000", "#8C8C8C"
 CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, BLACK)
 
+PURPLE = "#762A83"
 BETTER_TO_WORSE = LinearSegmentedColormap.from_list("better_to_worse", [BLUE, "#F7F7F7", ORANGE])
+LESS_TO_MORE = LinearSegmentedColormap.from_list("less_to_more", [PURPLE, "#F7F7F7", "#1B7837"])
+DIFFERENCES = {1: BETTER_TO_WORSE, -1: BETTER_TO_WORSE.reversed(), 0: LESS_TO_MORE}  # by sign
 SEQUENTIAL: Colormap = matplotlib.colormaps["viridis"]
 
 STYLE: dict[Any, Any] = {
@@ -90,6 +94,7 @@ STATE_LOOKS = {
     "interrupted": StateLook("\u2026", ".....", "not finished"),
     "pending": StateLook("\u2026", ".....", "not finished"),
     "unmeasured": StateLook("?", "", "not measured"),
+    "uncompared": StateLook("B", "/////", "its baseline has no result"),
 }
 
 
@@ -168,6 +173,29 @@ def signed(values: NDArray[np.float64]) -> list[str]:
     digits = 2 if top < 1 else 1 if top < 100 else 0
     texts = (f"{value:+.{digits}f}" if np.isfinite(value) else "" for value in values)
     return [text.replace("-", MINUS) for text in texts]
+
+
+def column_numbers(values: Iterable[float], *, digits: int = 4, signed: bool = False) -> list[str]:
+    """Numbers of one column with equally many decimals: `7.000`, `7.400`, `7.450`.
+
+    The largest has `digits` digits; from 1e5 on each stands alone. Blank where NaN.
+    """
+    found = np.array(list(values), dtype=float)
+    top, sign = _largest(found), "+" if signed else ""
+    decimals = max(0, digits - 1 - math.floor(math.log10(top))) if top else 0
+    form = f"{sign}.{decimals}f" if top < 1e5 else f"{sign}.{digits}g"
+    return [f"{v:{form}}".replace("-", MINUS) if np.isfinite(v) else "" for v in found]
+
+
+def difference_colour(metric: str, value: float) -> str:
+    """Blue for better than the baseline, orange for worse, grey where no value is better."""
+    sign = metric_kind(metric).sign
+    return GREY if sign == 0 else BLUE if sign * value < 0 else ORANGE
+
+
+def halo(text: Any) -> None:
+    """White around the letters, so that a line behind them does not strike them through."""
+    text.set_path_effects([withStroke(linewidth=1.8, foreground="white")])
 
 
 def label(metric: str) -> str:

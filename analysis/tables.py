@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
-from analysis.style import power_of_ten
+from analysis.style import column_numbers, power_of_ten
 from tread_lab.frames import COUNT, HIGH, LOW, UNIT, cells_frame
-from tread_lab.records.names import GAP_HELDOUT, TRAIN_FLOPS, lower_is_better
+from tread_lab.records.names import GAP_HELDOUT, TRAIN_FLOPS, metric_kind
 from tread_lab.spec.errors import UserError, suggest
 
 OF_DENSE = "cost/of_dense"
@@ -22,6 +23,8 @@ def ranking(
     beside: Sequence[str] = (),
 ) -> pd.DataFrame:
     """One row a cell, best first by `metric`; cells that did not complete follow without numbers.
+
+    By a metric of which no value is better the least comes first, and none has a rank.
 
     Columns: rank, route, the other axes, value (of `metric`), gap, gap_low, gap_high, n, unit (of
     the gap's interval), flops (training FLOPs over the baseline's), the metrics `beside`, state,
@@ -55,7 +58,7 @@ def ranking(
     for other in beside:
         table[other] = cells[other].where(done)
     table["state"], table["reason"] = cells["state"], cells["reason"]
-    return _ranked(table, ascending=lower_is_better(metric))
+    return _ranked(table, metric_kind(metric).sign)
 
 
 def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -65,7 +68,7 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     )
     for column in table.columns[1:]:
         if column == "value" and metric != GAP_HELDOUT:
-            texts[metric] = table["value"].map(_number)
+            texts[metric] = column_numbers(table["value"])
         elif column == "gap":
             power = f" (1e{_power(table)})" if _power(table) else ""
             texts["gap" + power] = _intervals(table)
@@ -74,7 +77,7 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
         elif column == "unit":
             texts["interval over"] = [_over(n, unit) for n, unit in zip(table["n"], table["unit"])]
         elif "@" in column or "/" in column:
-            texts[column] = table[column].map(_number)
+            texts[column] = column_numbers(table[column])
         elif column not in ("value", "gap_low", "gap_high", "n", "reason"):
             texts[column] = table[column].map(lambda x: "" if pd.isna(x) else str(x))
     reasons = table["reason"].where(table["reason"] == "", ": " + table["reason"])
@@ -116,10 +119,12 @@ def _of_dense(frame: pd.DataFrame) -> pd.Series[float]:
     return ratio.where(frame["role"] == "trial", frame[TRAIN_FLOPS] / frame[TRAIN_FLOPS])
 
 
-def _ranked(table: pd.DataFrame, *, ascending: bool) -> pd.DataFrame:
+def _ranked(table: pd.DataFrame, sign: int) -> pd.DataFrame:
+    ascending = sign >= 0
     table = table.sort_values("value", ascending=ascending, kind="stable", na_position="last")
     table = table.reset_index(drop=True)
-    rank = table["value"].rank(method="min", ascending=ascending).astype("Int64")
+    ranked = table["value"] if sign else table["value"] * np.nan
+    rank = ranked.rank(method="min", ascending=ascending).astype("Int64")
     table.insert(0, "rank", rank)
     return table
 
@@ -140,10 +145,6 @@ def _intervals(table: pd.DataFrame) -> list[str]:
 
 def _over(n: int, unit: str) -> str:
     return {"seeds": f"{n} seeds", "images": "images, 1 seed"}.get(unit, "")
-
-
-def _number(value: float) -> str:
-    return "" if pd.isna(value) else f"{value:.4g}"
 
 
 def _latex(text: str) -> str:

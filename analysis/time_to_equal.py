@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from analysis import paper
 from analysis.curves import curves
 from analysis.over_training import STEPS
-from analysis.style import BLACK, BLUE, CYCLE, GREY, Axes, arrow, label, power_of_ten, times
+from analysis.style import BLACK, BLUE, CYCLE, GREY, Axes, arrow, halo, label, power_of_ten, times
 from tread_lab.records.names import TRAIN_SECONDS, lower_is_better
 
 Array = NDArray[np.float64]
@@ -138,17 +138,18 @@ def _draw_factor(ax: Axes, factor: Factor, level: float, colour: str) -> None:
     ends = {"arrowstyle": "-|>", "color": colour, "linewidth": 0.7, "shrinkA": 3, "shrinkB": 2}
     ax.annotate("", (factor.cost, level), (factor.dense_cost, level), arrowprops=ends)
     middle = (factor.cost * factor.dense_cost) ** 0.5
-    plate = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-    ax.text(
-        middle,
-        level,
+    name = ax.annotate(
         f"{factor.value:.2g}\N{MULTIPLICATION SIGN}",
+        (middle, level),
+        xytext=(0, 2.5),  # above the arrow, which may be shorter than its label
+        textcoords="offset points",
         ha="center",
-        va="center",
+        va="bottom",
         color=colour if colour != GREY else BLACK,
         fontsize=6.5,
-        bbox=plate,
+        zorder=5,
     )
+    halo(name)
 
 
 def _factors(found: list[Progress], *, lower: bool) -> tuple[Factor, ...]:

@@ -132,7 +132,7 @@ const span = (values, pad) => {
   return [low - room, high + room];
 };
 
-// Quality against cost: grey points, the front in blue, dense runs as black diamonds.
+// Quality against cost: grey points, the front in green, dense runs as black diamonds.
 export function scatter(points, { name, role, label, chosen, choose }) {
   const width = 620, height = 300, box = { left: 58, right: 14, top: 18, bottom: 32 };
   const values = points.value.flatMap((v, k) => [v, points.low[k] ?? v, points.high[k] ?? v]);
@@ -143,7 +143,7 @@ export function scatter(points, { name, role, label, chosen, choose }) {
   const steps = order.map((k, n) => (n ? `H${px(points.cost[k])}V${py(points.value[k])}` : `M${px(points.cost[k])} ${py(points.value[k])}`)).join("");
   const marks = points.cost.map((cost, k) => {
     const cell = points.cell[k], dense = role[cell] === "baseline", cx = px(cost), cy = py(points.value[k]);
-    const fill = dense ? "#000" : points.front[k] ? "#0072B2" : "#9aa2aa", picked = chosen.includes(cell);
+    const fill = dense ? "#000" : points.front[k] ? "#009E73" : "#9aa2aa", picked = chosen.includes(cell);
     const bar = points.low[k] === null ? null : s("line", { x1: cx, x2: cx, y1: py(points.low[k]), y2: py(points.high[k]), stroke: fill, "stroke-width": 1 });
     const shape = dense ? s("path", { d: `M${cx} ${cy - 5}l5 5l-5 5l-5 -5z`, fill }) : s("circle", { cx, cy, r: picked ? 5.5 : 3.6, fill, stroke: picked ? "#000" : "none" });
     const open = (event) => choose(cell, event.shiftKey || event.ctrlKey || event.metaKey);
@@ -158,7 +158,7 @@ export function scatter(points, { name, role, label, chosen, choose }) {
     placed.push([tx, ty]);
     return s("text", { x: tx, y: ty, "text-anchor": room ? "end" : "start", "font-size": 10.5, class: "halo", "pointer-events": "none" }, told);
   });
-  return s("svg", { viewBox: `0 0 ${width} ${height}`, width }, frame, s("path", { d: steps, fill: "none", stroke: "#0072B2" }), marks, labels);
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, width }, frame, s("path", { d: steps, fill: "none", stroke: "#009E73" }), marks, labels);
 }
 
 // Curves over training steps; each {step, value, colour, dashed}.

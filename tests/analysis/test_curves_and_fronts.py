@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,14 +12,26 @@ from analysis import paper
 from analysis.gap_and_quality import gap_and_quality
 from analysis.over_training import budgets, over_training
 from analysis.pareto import draw_pareto, pareto, pareto_front
+from analysis.placements import placements
 from analysis.rates import draw_rates, published_rates, rates
 from analysis.samples import sample_rows, sheet
 from analysis.style import figure
 from analysis.time_to_equal import cost_to_reach, published_time_to_equal, time_to_equal
 from tests.analysis.conftest import ENDINGS
-from tests.synthetic import FD, fd_gap, heldout_gap, late_gap, sample_images, train_gap
+from tests.synthetic import (
+    FD,
+    fd_gap,
+    heldout_gap,
+    late_gap,
+    sample_images,
+    small,
+    train_gap,
+    write_sweep,
+)
+from tread_lab.frames import trials_frame
 from tread_lab.records.layout import Lab
 from tread_lab.records.names import TRAIN_FLOPS
+from tread_lab.spec.errors import UserError
 
 
 def test_rates_start_at_the_baseline_and_have_the_true_gaps(seeds_frame: pd.DataFrame) -> None:
@@ -126,3 +140,19 @@ def test_samples_share_columns_and_keep_an_ending_of_every_kind(
             i, j = map(int, row.name.removesuffix(" s=0.5").split("->"))
             assert np.array_equal(row.images, sample_images((i, j))[:12])
     assert sheet(rows).shape == (len(rows.rows) * 7, 12 * 7, 1)
+
+
+@pytest.mark.parametrize("metric", ["gap/train", "similarity/adjacent", "cost/train_seconds"])
+def test_what_is_no_quality_has_no_front(paper_frame: pd.DataFrame, metric: str) -> None:
+    with pytest.raises(UserError, match="is no measure of quality, so it has no Pareto front"):
+        pareto(paper_frame, metric)
+
+
+def test_cells_beside_a_diverged_baseline_are_not_called_unmeasured(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    dense = (lab.sweep("placement").read_plan() or {})["trials"][0]["run"]
+    lab.run(dense).finish("diverged", step=200, reason="on purpose")
+    frame = trials_frame(lab, "placement")
+    why = "its baseline diverged: there is nothing to compare with"
+    assert frame["reason"].tolist() == ["on purpose", why, why, why]
+    assert placements(frame, FD)["state"].tolist() == ["uncompared"] * 3

@@ -81,3 +81,15 @@ def test_drawings_hold_what_was_computed(paper_frame: pd.DataFrame, history: pd.
     assert len(right.lines) == 1 + len(curves.names)
     last = [line.get_ydata()[-1] * 1e-3 for line in right.lines[1:]]
     assert last == pytest.approx([values[-1] for values in curves.gaps])
+
+
+def test_both_families_are_moved_aside_and_none_is_blue_or_orange(
+    paper_frame: pd.DataFrame,
+) -> None:
+    gaps = gap_by_length(paper_frame)
+    _, (ax,) = figure()
+    draw_gap_by_length(gaps, ax)
+    lines = [line for line in ax.get_lines() if line.get_label() in ("0$\\to j$", "$i\\to$8")]
+    shifts = [{round(float(x) - round(float(x)), 2) for x in line.get_xdata()} for line in lines]
+    assert shifts == [{-0.08}, {0.08}]
+    assert {line.get_color() for line in lines} == {"#009E73", "#CC79A7"}

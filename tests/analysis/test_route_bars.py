@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_hex
 
-from analysis import paper
+from analysis import paper, readings
 from analysis.route_bars import draw_route_bars, published_bars, route_bars
 from analysis.style import BLUE, ORANGE, figure
 from tests.analysis.conftest import ENDINGS
@@ -67,3 +68,20 @@ def test_published_bars_are_the_published_numbers() -> None:
 def test_a_sweep_without_single_routes_is_refused(paper_frame: pd.DataFrame) -> None:
     with pytest.raises(UserError, match="places no single route"):
         route_bars(paper_frame[paper_frame["role"] == "baseline"])
+
+
+def test_no_bar_is_best_or_blue_by_a_metric_without_a_better(paper_frame: pd.DataFrame) -> None:
+    bars = route_bars(paper_frame, "gap/train")
+    assert bars.best is None
+    _, (ax,) = figure()
+    draw_route_bars(bars, ax)
+    colours = {to_hex(patch.get_facecolor()) for patch in ax.patches[: len(bars.bars)]}
+    assert colours == {"#8c8c8c"}
+    told = "no measure of quality: no route is best by it"
+    assert told in readings.of_bars(bars)
+
+
+def test_the_frame_of_the_best_bar_is_explained(paper_frame: pd.DataFrame) -> None:
+    _, (ax,) = figure()
+    draw_route_bars(route_bars(paper_frame), ax)
+    assert any(text.get_text().startswith("framed: best") for text in ax.texts)

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from analysis.placements import panels, placements
 from analysis.route_grid import RouteGrid, draw_route_grid, route_grid
-from analysis.style import figure
+from analysis.style import BETTER_TO_WORSE, LESS_TO_MORE, figure, ink_on
 from tests.analysis.conftest import ENDINGS
 from tests.synthetic import FD, PAPER_PLACEMENTS, fd_gap, heldout_gap
 from tread_lab.spec import UserError
@@ -121,3 +121,25 @@ def test_the_best_cell_is_outlined(paper_frame: pd.DataFrame) -> None:
     draw_route_grid(route_grid(paper_frame), ax)
     (outline,) = [p for p in ax.patches if isinstance(p, Rectangle) and p.get_linewidth() > 1]
     assert (outline.get_y() + 0.5, outline.get_x() + 0.5 + 2) == (2, 8)
+
+
+def test_a_metric_without_a_better_is_purple_to_green_and_has_no_best(
+    paper_frame: pd.DataFrame,
+) -> None:
+    grid = route_grid(paper_frame, "gap/train")
+    assert grid.best is None
+    _, (ax,) = figure()
+    draw_route_grid(grid, ax)
+    assert ax.images[0].get_cmap().name == "less_to_more"
+
+
+def test_letters_on_every_colour_have_a_contrast_of_4_5() -> None:
+    for colours in (BETTER_TO_WORSE, LESS_TO_MORE):
+        for share in np.linspace(0, 1, 41):
+            red, green, blue = (
+                v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4
+                for v in colours(share)[:3]
+            )
+            light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+            white = ink_on(colours(share)) == "white"
+            assert (1.05 / (light + 0.05) if white else (light + 0.05) / 0.05) >= 4.5

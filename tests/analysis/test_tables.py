@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from analysis.style import column_numbers
 from analysis.tables import formatted, ranking, to_latex, to_markdown
 from tests.analysis.conftest import ENDINGS
 from tests.synthetic import FD, heldout_gap
@@ -72,3 +73,13 @@ def test_texts_from_records_cannot_break_a_table() -> None:
 def test_an_unknown_metric_is_refused(paper_frame: pd.DataFrame) -> None:
     with pytest.raises(UserError, match="no metric 'fid@50k'"):
         ranking(paper_frame, "fid@50k")
+
+
+def test_numbers_of_a_column_have_equally_many_decimals() -> None:
+    assert column_numbers([7.0, 7.4, 7.45, float("nan")]) == ["7.000", "7.400", "7.450", ""]
+    assert column_numbers([-0.5, 12.25], digits=3, signed=True) == ["\u22120.5", "+12.2"]
+
+
+def test_a_metric_without_a_better_ranks_nothing(paper_frame: pd.DataFrame) -> None:
+    assert ranking(paper_frame, "gap/train")["rank"].isna().all()
+    assert ranking(paper_frame, FD)["rank"].notna().any()

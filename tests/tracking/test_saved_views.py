@@ -83,3 +83,10 @@ def test_a_thousand_trials_fit_into_a_tag() -> None:
     metrics = {f"gap/{k}_low" for k in range(40)} | set(VIEWS.metrics)
     tags = dataclasses.replace(VIEWS, metrics=metrics).tags()
     assert max(map(len, tags.values())) < 20_000
+
+
+def test_the_best_is_first_also_where_more_is_better() -> None:
+    scored = dataclasses.replace(VIEWS, metrics={"is:50k": 0, "sharpness:1k": 0})
+    state = states(scored)["placement"]
+    assert (state["orderByKey"], state["orderByAsc"]) == ("metrics.`is:50k`", False)
+    assert "metrics.`sharpness:1k`" not in state["selectedColumns"]

@@ -14,13 +14,14 @@ from tread_lab.frames.columns import (
 from tread_lab.frames.history import history_frame
 from tread_lab.frames.reading import Memory
 from tread_lab.frames.settings import setting_names
-from tread_lab.frames.trials import plan_frame, trials_frame
+from tread_lab.frames.trials import NO_RESULT, plan_frame, trials_frame
 
 __all__ = [
     "COUNT",
     "HIGH",
     "KEPT",
     "LOW",
+    "NO_RESULT",
     "STATES",
     "UNIT",
     "Memory",

@@ -101,7 +101,7 @@ def metric_kind(name: str) -> MetricKind:
     A metric that `METRIC_KINDS` does not know is neither quality nor cost until it is added there.
     """
     stem = re.split(r"[\[@: ]", name.removeprefix("delta/"), maxsplit=1)[0]
-    return METRIC_KINDS.get(stem, MetricKind())
+    return METRIC_KINDS.get(stem.lower(), MetricKind())
 
 
 def sample_metric(metric: str, extractor: str, count: int) -> str:

@@ -16,6 +16,7 @@ from tread_lab.records.names import (
     IMAGES_PER_S,
     STEP_SECONDS,
     TRAIN_LOSS,
+    metric_kind,
 )
 from tread_lab.tracking.metric_names import from_mlflow
 
@@ -78,8 +79,12 @@ class SavedViews:
         return json.dumps({"name": f"{self.sweep}{name}", **times, "state": packed})
 
     def _headlines(self) -> list[str]:
-        """What a cell is judged by, the held-out gap first, then the metrics of samples."""
-        samples = sorted(name for name in self.metrics if from_mlflow(name) != name)
+        """What a cell is judged by, the held-out gap first, then samples' measures of quality."""
+        samples = sorted(
+            name
+            for name in self.metrics
+            if from_mlflow(name) != name and metric_kind(name).nature == "quality"
+        )
         return [name for name in (GAP_HELDOUT, *samples) if name in self.metrics]
 
     def _cells(self) -> dict[str, Any]:
@@ -122,7 +127,7 @@ class SavedViews:
         return {
             "searchFilter": condition,
             "orderByKey": f"metrics.`{headlines[0]}`" if headlines else "attributes.start_time",
-            "orderByAsc": True,
+            "orderByAsc": not headlines or metric_kind(headlines[0]).sign > 0,
             "startTime": "ALL",
             "lifecycleFilter": "Active",
             "datasetsFilter": [],
