@@ -140,7 +140,7 @@ def test_a_click_opens_a_cell_and_shift_compares(placed: Lab, page: Page, shoot:
             " g.ariaLabel.startsWith('2\u21928'))?.dataset.cell"
         )
         page.click(cell(cell=best))
-        page.wait("document.querySelector('#panel .heads h2')?.innerText === '2\u21928'")
+        page.wait("document.querySelector('#panel .heads h2')?.innerText === '2\u21928 s=0.5'")
         assert page.js("document.querySelectorAll('#panel .charts svg path').length") >= 3
         assert page.js("document.querySelectorAll('#panel .similarity svg').length") == 2
         page.wait("[...document.images].every((image) => image.naturalWidth > 0)")
@@ -158,7 +158,7 @@ def test_a_click_opens_a_cell_and_shift_compares(placed: Lab, page: Page, shoot:
         heads = page.js(
             "[...document.querySelectorAll('#panel .numbers th')].map((t) => t.innerText)"
         )
-        assert heads == ["", "dense", "2\u21928", "0\u219210"]
+        assert heads == ["", "dense", "2\u21928 s=0.5", "0\u219210 s=0.5"]
         page.wait("[...document.images].every((image) => image.naturalWidth > 0)")
         assert page.js("getSelection().toString()") == ""  # as a shift-click would select text
         shoot(page, "dashboard_compare")
