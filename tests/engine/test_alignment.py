@@ -17,11 +17,21 @@ from tread_lab.engine import checkpoint
 from tread_lab.engine.alignment import Alignment, Projector
 from tread_lab.engine.assemble import data_of, fresh_network, fresh_projector, trained
 from tread_lab.engine.cost import cost
-from tread_lab.engine.encoder import open_encoder
+from tread_lab.engine.encoder import OPENERS, normalised, open_encoder, resampled_positions
 from tread_lab.engine.train import train
 from tread_lab.records.layout import RunFolder
 from tread_lab.routing import draw_plan, walk
-from tread_lab.spec import DataSpec, RepaSpec, RouteSpec, RunSpec, UserError
+from tread_lab.spec import (
+    DataSpec,
+    RepaSpec,
+    RouteSpec,
+    RunSpec,
+    UserError,
+    decode,
+    encode,
+    signature,
+)
+from tread_lab.spec.repa import ENCODERS
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunSpec]
@@ -156,3 +166,59 @@ def test_a_dinov2_of_a_local_folder_gives_one_feature_a_token(tmp_path: Path) ->
     assert encoder(x, 8).shape == (2, 64, 384)
     with pytest.raises(UserError, match="width 384, not 768"):
         open_encoder(RepaSpec(encoder="dinov2-base", path=str(tmp_path)), samples, CPU)
+
+
+def test_the_projector_starts_xavier_with_zero_biases_as_published() -> None:
+    torch.manual_seed(0)
+    projector = Projector(1152, 2048, 768)
+    stds = [float(projector[k].weight.detach().std()) for k in (0, 2, 4)]
+    bound = [(2 / (1152 + 2048)) ** 0.5, (2 / 4096) ** 0.5, (2 / (2048 + 768)) ** 0.5]
+    assert stds == pytest.approx(bound, rel=0.01)  # .0250, .0221, .0267
+    assert all(torch.count_nonzero(projector[k].bias) == 0 for k in (0, 2, 4))
+
+
+@pytest.mark.parametrize(("depth", "block"), [(12, 3), (24, 7), (28, 7), (2, 1)])
+def test_the_aligned_block_is_repas_where_none_is_named(depth: int, block: int) -> None:
+    model = {"depth": depth, "width": 16, "heads": 2}
+    spec = decode(RunSpec, {"model": model, "repa": {"encoder": "fashion16-v1"}})
+    assert spec.repa is not None and spec.repa.block == block
+
+
+def test_aligned_runs_of_before_have_another_signature(tiny: Tiny) -> None:
+    spec = tiny(repa=REPA)
+    tree = encode(spec)
+    del tree["repa"]["target"]
+    assert signature(spec) != signature(tree)
+
+
+def test_images_enter_the_encoder_without_antialias_and_clamp() -> None:
+    """A checkerboard of 4x4: bicubic interpolation of normalised values, which overshoots."""
+    image = (torch.arange(16).view(4, 4) % 2 * 255).to(torch.uint8)[None, None]
+    mean, deviation = torch.full((3, 1, 1), 0.5), torch.full((3, 1, 1), 0.25)
+    found = normalised(image, mean, deviation, 8)
+    expected = F.interpolate(
+        (image.expand(1, 3, 4, 4) / 255 - 0.5) / 0.25, size=8, mode="bicubic", antialias=False
+    )
+    assert found.shape == (1, 3, 8, 8)
+    torch.testing.assert_close(found, expected)
+    assert found.max() > 2 and found.min() < -2  # white and black are +-2
+    smaller = normalised(image, mean, deviation, 3)
+    assert float(smaller.std()) > 0.5  # antialias would have blurred it to grey
+
+
+def test_positions_of_the_encoder_are_resampled_once_with_antialias() -> None:
+    torch.manual_seed(0)
+    table = torch.randn(1, 1 + 37 * 37, 5)
+    found = resampled_positions(table, 16)
+    grid = table[:, 1:].transpose(1, 2).reshape(1, 5, 37, 37)
+    expected = F.interpolate(grid, size=(16, 16), mode="bicubic", antialias=True)
+    assert torch.equal(found[:, :1], table[:, :1])
+    torch.testing.assert_close(found[:, 1:], expected.flatten(2).transpose(1, 2))
+    assert resampled_positions(table, 37) is table
+
+
+def test_an_encoder_without_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {*ENCODERS} == {*OPENERS}
+    monkeypatch.delitem(OPENERS, "fashion16-v1")
+    with pytest.raises(UserError, match=r"repa\.encoder: unknown 'fashion16-v1'"):
+        open_encoder(RepaSpec(encoder="fashion16-v1"), open_data(DataSpec(), "train"), CPU)

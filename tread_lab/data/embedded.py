@@ -47,6 +47,10 @@ class Fashion16:
         x_BCHW = self._pixels_NCHW[ids].float()
         return (x_BCHW - self._mean) * (DEVIATION / self._deviation), self._labels_N[ids]
 
+    def images(self, ids: Tensor) -> Tensor:
+        """uint8 images [B, 1, 16, 16] as they are stored."""
+        return self._pixels_NCHW[ids]
+
     def pixels(self, x_BCHW: Tensor) -> Tensor:
         """uint8 images [B, 1, 16, 16]: the inverse of `take`, rounded to the nearest level."""
         levels_BCHW = x_BCHW.float() * (self._deviation / DEVIATION) + self._mean

@@ -25,8 +25,10 @@ SAMPLED = 64  # latents that go into the fingerprint
 class PackedArrays:
     """One split of arrays `latents` [n, C, H, W] (fp16, fp32, fp64) and `labels` [n] (integers).
 
-    Held out is what `heldout_latents` and `heldout_labels` hold; where they are absent, `split_ids`
-    chooses. Folders are memory-mapped, an .npz is read into memory.
+    `images` [n, 3, height, width] (uint8) may stand beside them, in the same order: what the
+    latents were encoded from, which REPA's encoder sees. Held out is what `heldout_latents` and
+    `heldout_labels` hold; where they are absent, `split_ids` chooses. Folders are memory-mapped,
+    an .npz is read into memory.
 
     Raises:
         UserError: an array is absent, damaged or of the wrong kind.
@@ -40,6 +42,7 @@ class PackedArrays:
         prefix = "heldout_" if own and split == "heldout" else ""
         self._latents = _latents(path, f"{prefix}latents")
         labels_n = _labels(path, f"{prefix}labels", len(self._latents))
+        self._images = _images(path, f"{prefix}images", len(labels_n))
         self._ids = np.arange(len(labels_n)) if own else split_ids(len(labels_n), split)
         self.shape: tuple[int, int, int] = self._latents.shape[1:]
         self.labels: NDArray[np.int64] = labels_n[self._ids].astype(np.int64)
@@ -47,6 +50,9 @@ class PackedArrays:
 
     def read(self, ids: NDArray[np.int64]) -> NDArray[np.floating]:
         return np.asarray(self._latents[self._ids[ids]])
+
+    def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
+        return None if self._images is None else np.asarray(self._images[self._ids[ids]])
 
     def _fingerprint(self) -> str:
         digest = hashlib.sha256(f"{len(self.labels)} {self.shape} {self._latents.dtype}".encode())
@@ -61,6 +67,16 @@ def _latents(path: Path, name: str) -> NDArray[np.floating]:
         raise UserError(
             f"data.path: {name} in {path} must be floats [N, C, H, W] with N > 1, "
             f"but is {array.dtype} {list(array.shape)}"
+        )
+    return array
+
+
+def _images(path: Path, name: str, count: int) -> NDArray[np.uint8] | None:
+    array = _array(path, name)
+    if array is not None and (array.dtype != np.uint8 or array.ndim != 4 or len(array) != count):
+        raise UserError(
+            f"data.path: {name} in {path} must be uint8 [{count}, 3, height, width], one for each"
+            f" latent, but is {array.dtype} {list(array.shape)}"
         )
     return array
 

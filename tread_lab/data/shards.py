@@ -88,6 +88,10 @@ class TarShards:
             raise self._damaged(place, f"holds {latent.dtype}, not floats")
         return latent
 
+    def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
+        """None: what other members of a tar hold is not read."""
+        return None
+
     def _damaged(self, place: Place, what: str) -> UserError:
         return _bad(self._tars[place.tar], f"the {LATENT} at byte {place.offset} {what}")
 

@@ -47,6 +47,10 @@ class Samples(Protocol):
     def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Samples `ids` [B]: float32 [B, C, H, W] in model space and int64 labels [B]."""
 
+    def images(self, ids: Tensor) -> Tensor | None:
+        """uint8 images [B, 1 or 3, height, width] that samples `ids` were made from; `None` where
+        only their latents are stored."""
+
     def pixels(self, x_BCHW: Tensor) -> Tensor:
         """uint8 images [B, 1 or 3, height, width] of samples in model space, on their device."""
 

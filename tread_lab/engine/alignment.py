@@ -19,7 +19,7 @@ Encoder = Callable[[Tensor, int], Tensor]
 
 
 class Projector(nn.Sequential):
-    """Three linear maps with SiLU between (Yu et al. 2025)."""
+    """Three linear maps with SiLU between, Xavier weights and zero biases (Yu et al. 2025)."""
 
     def __init__(self, width: int, hidden: int, features: int) -> None:
         super().__init__(
@@ -29,12 +29,16 @@ class Projector(nn.Sequential):
             nn.SiLU(),
             nn.Linear(hidden, features),
         )
+        for linear in (m for m in self if isinstance(m, nn.Linear)):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
 
 
 class Alignment:
     """The alignment loss of a block; `projector` is trained with the network, not sampled.
 
     Args:
+        encoder: gives the targets of samples that bring none.
         projector: the module that is called, perhaps wrapped for several devices.
         side: tokens along one side of a sample.
     """
@@ -46,16 +50,24 @@ class Alignment:
         self.spec, self.block = spec, spec.block
         self.encoder, self.projector, self.side = encoder, projector, side
 
-    def loss(self, streams: Mapping[int, Tensor], x_BCHW: Tensor, plan: RoutePlan | None) -> Tensor:
+    def loss(
+        self,
+        streams: Mapping[int, Tensor],
+        x_BCHW: Tensor,
+        plan: RoutePlan | None,
+        target_BNE: Tensor | None = None,
+    ) -> Tensor:
         """loss_B = - weight * mean over tokens of cos(projector(h), f).
 
         Args:
             streams: the residual stream after each block.
             x_BCHW: the clean samples.
+            target_BNE: their features f, where they are known.
         """
-        h_BnD, real_Bn = streams[self.block], None
-        with torch.no_grad():
-            target_BnE = self.encoder(x_BCHW, self.side)
+        h_BnD, real_Bn, target_BnE = streams[self.block], None, target_BNE
+        if target_BnE is None:
+            with torch.no_grad():
+                target_BnE = self.encoder(x_BCHW, self.side)
         for leg in plan or ():
             if leg.start <= self.block <= leg.end:
                 target_BnE = send(target_BnE, leg.keep_BK)

@@ -20,13 +20,15 @@ from tread_lab.spec.run import RunSpec
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples, labels (some dropped to the null class), noise, uniform levels and the plan."""
+    """Samples, labels (some dropped to the null class), noise, uniform levels and the plan; with
+    REPA also the features of the samples, where a cache has them."""
 
     x_BCHW: Tensor
     y_B: Tensor
     noise_BCHW: Tensor
     u_B: Tensor
     plan: RoutePlan | None
+    target_BNE: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.x_BCHW)
@@ -35,7 +37,8 @@ class Batch:
         """The same step for some samples of the global batch."""
         legs = tuple(leg.rows(rows) for leg in self.plan or ())
         tensors = (self.x_BCHW[rows], self.y_B[rows], self.noise_BCHW[rows], self.u_B[rows])
-        return Batch(*tensors, legs or None)
+        target_BNE = None if self.target_BNE is None else self.target_BNE[rows]
+        return Batch(*tensors, legs or None, target_BNE)
 
     def to(self, device: torch.device) -> Batch:
         """The same step on a device; copies of a pinned batch do not wait for one another."""
@@ -51,7 +54,8 @@ class Batch:
         """The same step with every tensor changed."""
         legs = tuple(leg.each(change) for leg in self.plan or ())
         data, noise = (change(self.x_BCHW), change(self.y_B)), change(self.noise_BCHW)
-        return Batch(*data, noise, change(self.u_B), legs or None)
+        target_BNE = None if self.target_BNE is None else change(self.target_BNE)
+        return Batch(*data, noise, change(self.u_B), legs or None, target_BNE)
 
 
 class Batches:
@@ -61,10 +65,14 @@ class Batches:
 
     Args:
         pin: put batches into page-locked memory, from which a GPU copies without waiting.
+
+    Attributes:
+        features: gives REPA's targets of samples by number, where a cache holds them.
     """
 
     def __init__(self, spec: RunSpec, samples: Samples, *, pin: bool = False) -> None:
         self.spec, self.samples, self.pin = spec, samples, pin
+        self.features: Callable[[Tensor], Tensor] | None = None
         generation = len(spec.ancestors)
         self._name = (spec.seed, *(("stage", generation) if generation else ()))
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.long)
@@ -72,7 +80,8 @@ class Batches:
     def at(self, step: int) -> Batch:
         """The batch of step 0, 1, ...: pure, so any step may be asked for at any time."""
         spec, B = self.spec, self.spec.train.batch
-        x_BCHW, y_B = self.samples.take(self._ids(step))
+        ids_B = self._ids(step)
+        x_BCHW, y_B = self.samples.take(ids_B)
         dropped_B = draws.uniform((B,), *self._name, "drop", step) < spec.train.label_drop
         batch = Batch(
             x_BCHW=x_BCHW,
@@ -80,6 +89,7 @@ class Batches:
             noise_BCHW=draws.normal(tuple(x_BCHW.shape), *self._name, "noise", step),
             u_B=draws.uniform((B,), *self._name, "level", step),
             plan=self._plan(step),
+            target_BNE=None if self.features is None else self.features(ids_B),
         )
         return batch.pinned() if self.pin else batch
 

@@ -4,55 +4,100 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from tread_lab.data.source import Samples
 from tread_lab.engine.alignment import Encoder
+from tread_lab.engine.precision import matrix_products
 from tread_lab.metrics.extractor import load_extractor
-from tread_lab.spec.errors import UserError
+from tread_lab.spec.errors import UserError, lookup
 from tread_lab.spec.repa import RepaSpec
 
+_ENDS = 1 << 20  # bytes at both ends of a file of weights that go into its digest
 VARIABLE = "TREAD_LAB_ENCODER"
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as DINOv2 was trained
 
 
 def open_encoder(spec: RepaSpec, samples: Samples, device: torch.device) -> Encoder:
-    """The encoder that `spec` names, from samples in model space to features on a token grid.
+    """Return the encoder that `spec` names, from samples in model space to features on a grid.
 
     Raises:
         UserError: its package or weights are absent, or the samples cannot be shown as images.
     """
-    check_encoder(spec, preview=samples.preview)
-    features = _fashion16(device) if spec.encoder == "fashion16-v1" else _dinov2(spec, device)
+    encode = open_image_encoder(spec, samples, device)
 
     def encoder(x_BCHW: Tensor, side: int) -> Tensor:
-        return _on_grid(features(samples.pixels(x_BCHW).to(device), side), side)
+        return encode(samples.pixels(x_BCHW), side)
 
     return encoder
 
 
-def check_encoder(spec: RepaSpec, *, preview: bool) -> None:
-    """Whether the encoder can be opened, without opening it.
+def open_feature_encoder(
+    spec: RepaSpec, samples: Samples, device: torch.device, *, side: int
+) -> Callable[[Tensor], Tensor]:
+    """Return the encoder of samples by number, ids_B -> [B, side * side, E] on `device`.
 
-    Args:
-        preview: the samples cannot be shown as images.
+    It sees the image that `spec.target` names: as stored, or decoded from the latent on `device`.
 
     Raises:
-        UserError: it cannot; what to do.
+        UserError: as `open_encoder`.
     """
-    if preview:
+    encode = open_image_encoder(spec, samples, device)
+
+    def features(ids_B: Tensor) -> Tensor:
+        images_BCHW = samples.images(ids_B) if spec.target == "image" else None
+        if images_BCHW is None:
+            images_BCHW = samples.pixels(samples.take(ids_B)[0].to(device))
+        return encode(images_BCHW, side)
+
+    return features
+
+
+def open_image_encoder(spec: RepaSpec, samples: Samples, device: torch.device) -> Encoder:
+    """Return the encoder that `spec` names, from uint8 images to features on a token grid.
+
+    Raises:
+        UserError: as `open_encoder`.
+    """
+    check_encoder(spec, samples)
+    features = lookup(OPENERS, spec.encoder, "repa.encoder")(spec, device)
+
+    def encoder(images_BCHW: Tensor, side: int) -> Tensor:
+        with torch.no_grad(), torch.autocast(device.type, enabled=False), matrix_products("tf32"):
+            return _on_grid(features(images_BCHW.to(device), side), side)
+
+    return encoder
+
+
+def check_encoder(spec: RepaSpec, samples: Samples) -> None:
+    """Check that the encoder can be opened and has images to see, without opening it.
+
+    Raises:
+        UserError: it cannot, or has none; what to do.
+    """
+    if spec.target == "image" and samples.images(torch.zeros(1, dtype=torch.long)) is None:
+        raise UserError(
+            "repa.target: the published targets are features of the original images, and only"
+            " latents are stored; put images.npy (uint8 [N, 3, height, width], in the order of"
+            " latents.npy) beside them, or say `target: decoded` and name the SD autoencoder's"
+            " folder in TREAD_LAB_AUTOENCODER"
+        )
+    if spec.target == "decoded" and samples.preview:
         raise UserError(
             "repa: the encoder needs images, and these latents have no decoder; name the SD"
             " autoencoder's folder in TREAD_LAB_AUTOENCODER"
         )
-    if spec.encoder == "fashion16-v1":
+    if spec.encoder in SHIPPED:
         return
     where = _where(spec)
     if importlib.util.find_spec("transformers") is None:
@@ -66,10 +111,31 @@ def check_encoder(spec: RepaSpec, *, preview: bool) -> None:
 
 def weights_folder(spec: RepaSpec) -> Path | None:
     """Where the encoder's weights lie on this machine; nothing for shipped ones and hub ids."""
-    if spec.encoder == "fashion16-v1":
+    if spec.encoder in SHIPPED:
         return None
     folder = Path(_where(spec))
     return folder if folder.is_dir() else None
+
+
+def encoder_digest(spec: RepaSpec) -> str:
+    """Return what names the encoder's weights: a digest of their files, else their origin."""
+    folder = weights_folder(spec)
+    if folder is not None:
+        return weights_digest(folder)
+    return spec.encoder if spec.encoder in SHIPPED else _where(spec)
+
+
+def weights_digest(folder: Path) -> str:
+    """Return a digest of names, sizes and both ends of the files of weights in a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.safetensors")):
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
+            digest.update(file.read(_ENDS))
+            file.seek(max(size - _ENDS, 0))
+            digest.update(file.read(_ENDS))
+    return digest.hexdigest()[:16]
 
 
 def _where(spec: RepaSpec) -> str:
@@ -87,7 +153,7 @@ def _on_grid(features_BEHW: Tensor, side: int) -> Tensor:
     return features_BEHW.flatten(2).transpose(1, 2)
 
 
-def _fashion16(device: torch.device) -> Any:
+def _fashion16(spec: RepaSpec, device: torch.device) -> Any:
     """The maps [B, 64, 8, 8] after the third convolution of the embedded images' classifier."""
     convolutions = load_extractor("fashion16-v1").to(device).convolutions[:9]
 
@@ -99,7 +165,9 @@ def _fashion16(device: torch.device) -> Any:
 
 
 def _dinov2(spec: RepaSpec, device: torch.device) -> Any:
-    """DINOv2's patch tokens of images resized to `side` patches of its own size."""
+    """DINOv2's patch tokens of images resized to `side` patches of its own size, as REPA has them:
+    normalised, then enlarged by bicubic interpolation without antialias or clamp; the table of
+    positions is resampled once, with antialias."""
     model = _load(_where(spec)).eval().to(device)
     if model.config.hidden_size != spec.features:
         found = f"has features of width {model.config.hidden_size}, not {spec.features}"
@@ -107,16 +175,47 @@ def _dinov2(spec: RepaSpec, device: torch.device) -> Any:
     mean = torch.tensor(MEAN, device=device)[:, None, None]
     deviation = torch.tensor(DEVIATION, device=device)[:, None, None]
 
+    table_1ND = model.embeddings.position_embeddings.detach()
+
     def features(images_BCHW: Tensor, side: int) -> Tensor:
+        model.embeddings.position_embeddings = nn.Parameter(
+            resampled_positions(table_1ND, side), requires_grad=False
+        )
         size = side * model.config.patch_size
-        options: dict[str, Any] = {"mode": "bicubic", "align_corners": False, "antialias": True}
-        x_BCHW = F.interpolate(images_BCHW.float() / 255, size=(size, size), **options)
-        x_BCHW = (x_BCHW.clamp(0, 1).expand(-1, 3, -1, -1) - mean) / deviation
+        x_BCHW = normalised(images_BCHW, mean, deviation, size)
         tokens_BNE = model(x_BCHW).last_hidden_state[:, -side * side :]
         maps_BEHW: Tensor = tokens_BNE.transpose(1, 2).unflatten(2, (side, side))
         return maps_BEHW
 
     return features
+
+
+def normalised(images_BCHW: Tensor, mean: Tensor, deviation: Tensor, size: int) -> Tensor:
+    """Return uint8 images as the encoder's input [B, 3, size, size]; values may overshoot."""
+    x_BCHW = (images_BCHW.float().expand(-1, 3, -1, -1) / 255 - mean) / deviation
+    return F.interpolate(x_BCHW, size=(size, size), mode="bicubic", align_corners=False)
+
+
+def resampled_positions(table_1ND: Tensor, side: int) -> Tensor:
+    """Return a table of positions for a side x side grid; its first row is the class token's."""
+    first_11D, places_1ND = table_1ND[:, :1], table_1ND[:, 1:]
+    old = math.isqrt(places_1ND.shape[1])
+    if old == side:
+        return table_1ND
+    grid_1DHW = places_1ND.mT.reshape(1, -1, old, old).float()
+    options: dict[str, Any] = {"mode": "bicubic", "align_corners": False, "antialias": True}
+    grid_1DHW = F.interpolate(grid_1DHW, size=(side, side), **options)
+    return torch.cat([first_11D, grid_1DHW.flatten(2).mT.to(first_11D.dtype)], dim=1)
+
+
+OPENERS: dict[str, Callable[[RepaSpec, torch.device], Any]] = {
+    "fashion16-v1": _fashion16,
+    "dinov2-small": _dinov2,
+    "dinov2-base": _dinov2,
+    "dinov2-large": _dinov2,
+    "dinov2-giant": _dinov2,
+}
+SHIPPED = ("fashion16-v1",)  # encoders whose weights are part of this package
 
 
 def _load(where: str) -> Any:

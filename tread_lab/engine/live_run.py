@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 
@@ -19,16 +19,23 @@ from torch import Tensor
 
 from tread_lab.diffusion import build_process
 from tread_lab.engine import checkpoint
-from tread_lab.engine.alignment import Alignment
+from tread_lab.engine.alignment import Alignment, Encoder
 from tread_lab.engine.assemble import data_of, fresh_network, fresh_projector, weights_of
 from tread_lab.engine.batches import Batch, Batches
 from tread_lab.engine.device import check_precision, pins, use
 from tread_lab.engine.ema import Ema
-from tread_lab.engine.encoder import open_encoder
+from tread_lab.engine.encoder import (
+    check_encoder,
+    encoder_digest,
+    open_encoder,
+    open_feature_encoder,
+)
+from tread_lab.engine.features import IMAGES, feature_cache
 from tread_lab.engine.objective import Objective
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
 from tread_lab.records import names
 from tread_lab.records.layout import RunFolder
+from tread_lab.spec.repa import RepaSpec
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
 
@@ -82,6 +89,26 @@ class LiveRun:
             self._clock = _Clock(float(found.facts["seconds"]))
             self._restore_log(found.facts.get("log", "[]"))
         return self.step
+
+    def prepare(self) -> Iterator[None]:
+        """Fill the cache of REPA's features where latents are aligned, with signs of life.
+
+        Embedded images are encoded as they come, which costs less than reading features.
+
+        Raises:
+            UserError: the encoder cannot be opened, or there is no room for its features.
+        """
+        spec, samples = self.spec, self.batches.samples
+        if spec.repa is None or spec.data.source in IMAGES:
+            return
+        check_encoder(spec.repa, samples)
+        side, digest = spec.data.size // spec.model.patch, encoder_digest(spec.repa)
+        cache = feature_cache(self.folder.cache, spec.repa, samples, side=side, encoder=digest)
+        if not cache.complete:
+            encode = open_feature_encoder(spec.repa, samples, self.device, side=side)
+            for _ in cache.fill(encode):
+                yield
+        self.batches.features = cache.take
 
     def _restore_log(self, history: str) -> None:
         """Write again what the log had when the checkpoint was made and has lost since."""
@@ -201,11 +228,22 @@ class LiveRun:
         """What is minimised; with REPA the projector is shared among devices like the network."""
         spec, alignment = self.spec, None
         if spec.repa is not None:
-            encoder = open_encoder(spec.repa, self.batches.samples, self.device)
+            encoder = self._encoder(spec.repa)
             projector = self.accelerator.prepare(self.projector)
             side = spec.data.size // spec.model.patch
             alignment = Alignment(spec.repa, encoder, projector, side=side)
         return Objective(spec, build_process(spec.process), alignment)
+
+    def _encoder(self, repa: RepaSpec) -> Encoder:
+        """The encoder, opened with its first use: a cache of features needs none."""
+        opened: list[Encoder] = []
+
+        def encoder(x_BCHW: Tensor, side: int) -> Tensor:
+            if not opened:
+                opened.append(open_encoder(repa, self.batches.samples, self.device))
+            return opened[0](x_BCHW, side)
+
+        return encoder
 
     def _start_from_parent(self) -> None:
         """The weights of the run that this one goes on from, in network and EMA alike."""

@@ -35,7 +35,7 @@ class Objective:
         loss_B = token_loss(self.spec.loss, outcome, batch.plan, patch=self.spec.model.patch)
         if self.alignment is None:
             return loss_B
-        return loss_B + self.alignment.loss(streams, batch.x_BCHW, batch.plan)
+        return loss_B + self.alignment.loss(streams, batch.x_BCHW, batch.plan, batch.target_BNE)
 
 
 def token_loss(spec: LossSpec, outcome: Outcome, plan: RoutePlan | None, *, patch: int) -> Tensor:

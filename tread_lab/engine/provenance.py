@@ -9,13 +9,12 @@ from pathlib import Path
 
 import tread_lab
 from tread_lab.data.source import open_data
-from tread_lab.engine.encoder import weights_folder
+from tread_lab.engine.encoder import weights_digest, weights_folder
 from tread_lab.spec.run import RunSpec
 
 # The modules that decide results; screens, tables, figures and executors do not.
 _BELOW = ("spec", "draws.py", "routing", "diffusion", "backbones", "data", "sampling", "metrics")
 DECIDES = (*_BELOW, "engine")
-_ENDS = 1 << 20  # bytes at both ends of a file of weights that go into its digest
 
 
 def made_with(spec: RunSpec) -> dict[str, str]:
@@ -33,7 +32,7 @@ def made_with(spec: RunSpec) -> dict[str, str]:
     found[" ".join(["data", *filter(None, parts)])] = open_data(data, "train").fingerprint
     folder = weights_folder(spec.repa) if spec.repa is not None else None
     if spec.repa is not None and folder is not None:
-        found[f"weights {spec.repa.encoder}"] = _weights_digest(folder)
+        found[f"weights {spec.repa.encoder}"] = weights_digest(folder)
     return found
 
 
@@ -59,16 +58,3 @@ def meaning(source: str) -> str:
         if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:]
     return ast.dump(tree)
-
-
-def _weights_digest(folder: Path) -> str:
-    """Names, sizes and both ends of the files of weights in a folder."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.safetensors")):
-        size = path.stat().st_size
-        digest.update(f"{path.name} {size}\n".encode())
-        with path.open("rb") as file:
-            digest.update(file.read(_ENDS))
-            file.seek(max(size - _ENDS, 0))
-            digest.update(file.read(_ENDS))
-    return digest.hexdigest()[:16]

@@ -49,6 +49,8 @@ def train(spec: RunSpec, folder: RunFolder, device: torch.device) -> Iterator[Pr
         saved = run.resume()
         if run.step == spec.train.steps:  # ended after the last checkpoint, before the result
             yield _progress(run)
+        for _ in run.prepare():
+            yield _progress(run)
         try:
             for batch in run.batches.stream(run.step, spec.train.steps):
                 run.optimise(batch, lr=learning_rate(spec.train, run.step))

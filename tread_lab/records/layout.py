@@ -94,6 +94,11 @@ class RunFolder:
         return RunFolder(self.path.parent / _safe(name))
 
     @property
+    def cache(self) -> Path:
+        """What the runs of this lab share and can make again."""
+        return self.path.parent.parent / "cache"
+
+    @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tread_lab.spec.errors import UserError, suggest
 from tread_lab.spec.routes import Position, block_index
+
+# What is done to an image before the encoder and to its features after; another text is another
+# cache of features.
+PREPROCESSING = (
+    "normalised, bicubic to 14 pixels a token, no antialias, no clamp; positions antialiased"
+)
+SHALLOW = 12  # blocks of S and B, where the published alignment is after the fourth
 
 # encoder -> width of its features
 ENCODERS = {
@@ -26,14 +34,19 @@ class RepaSpec:
 
     Attributes:
         encoder: whose features of the clean image are the target.
-        block: h is the residual stream after this block; REPA's "depth 8" is block 7.
+        target: the image that is encoded: the stored `image` as in the published code
+            (`images.npy` beside the latents), or what the autoencoder makes of the latent,
+            `decoded`, where only latents exist.
+        block: h is the residual stream after this block; REPA's "depth 8" is block 7. Left out, it
+            is REPA's: block 3 of S and B (12 blocks), block 7 of L and XL.
         weight: REPA's coefficient.
         hidden: width of the projector.
         path: folder or hub id of a DINOv2, else TREAD_LAB_ENCODER; not part of the signature.
     """
 
     encoder: str = "dinov2-base"
-    block: Position = 7
+    target: Literal["image", "decoded"] = "image"
+    block: Position | None = None
     weight: float = 0.5
     hidden: int = 2048
     path: str | None = None
@@ -58,6 +71,8 @@ class RepaSpec:
         Raises:
             UserError: there is no such block.
         """
+        if self.block is None:
+            return min(3 if depth <= SHALLOW else 7, depth - 1)
         block = block_index(self.block, depth)
         if not 0 <= block < depth:
             raise UserError(f"repa.block: {block} leaves the network: blocks are 0..{depth - 1}")

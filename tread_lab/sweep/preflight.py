@@ -38,7 +38,7 @@ def preflight(tasks: Sequence[Task], device: str | None, *, packed: int = 1) -> 
         check_deviation(spec, opened[spec.data][0])
     for spec in {task.spec.repa: task.spec for task in tasks}.values():
         if spec.repa is not None:
-            check_encoder(spec.repa, preview=previews[spec.data])
+            check_encoder(spec.repa, open_data(spec.data, "train"))
     asked = {
         (task.spec.data, evaluation.metrics): None
         for task in tasks
