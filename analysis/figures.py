@@ -31,6 +31,7 @@ from analysis.placements import panels, placements
 from analysis.rates import draw_rates, published_rates, rates
 from analysis.route_bars import draw_route_bars, published_bars, route_bars
 from analysis.route_grid import draw_route_grid, route_grid
+from analysis.route_spans import draw_route_spans, draw_states, published_spans, route_spans
 from analysis.samples import draw_samples, sample_rows
 from analysis.similarity import Similarity, draw_similarities, similarities
 from analysis.style import COLUMN, PAGE, Figure, figure, save
@@ -142,7 +143,7 @@ def _setting_figures(frame: pd.DataFrame, history: pd.DataFrame) -> Drawn:
 
 
 def _placement_figures(frame: pd.DataFrame, metric: str) -> Drawn:
-    """Heatmap and bars of one metric over the placements."""
+    """Heatmap, spans and bars of one metric over the placements."""
     if _places(frame, metric) < 2:
         return
     end = "" if metric == GAP_HELDOUT else f"-{slug(metric)}"
@@ -154,6 +155,7 @@ def _placement_figures(frame: pd.DataFrame, metric: str) -> Drawn:
         fig, (ax,) = figure(width=width, height=1.1 + 0.22 * len(grid.starts))
         draw_route_grid(grid, ax)
         yield f"route_grid{end}", reading, fig
+    yield f"route_spans{end}", reading, _span_figure(frame, metric)
     fig, axes = figure(width=COLUMN if len(bars.bars) <= 18 else PAGE, height=3.7, rows=2)
     for drawn, title, ax in zip(
         (bars, published_bars()), (_title(frame, bars.measured_as), paper.FIG8_TITLE), axes
@@ -161,6 +163,19 @@ def _placement_figures(frame: pd.DataFrame, metric: str) -> Drawn:
         draw_route_bars(drawn, ax)
         ax.set_title(title)
     yield f"route_bars{end}", f"{reading} {readings.of_agreement(bars)}", fig
+
+
+def _span_figure(frame: pd.DataFrame, metric: str) -> Figure:
+    """The sweep's routes over the blocks beside the published ones."""
+    spans = route_spans(frame, metric)
+    rows = max(len(spans.routes), len(paper.FIG8))
+    fig, axes = figure(width=PAGE, height=0.9 + 0.135 * rows, columns=2)
+    shown = (spans, _title(frame, "")), (published_spans(), paper.FIG8_TITLE)
+    for (drawn, title), ax in zip(shown, axes):
+        draw_route_spans(drawn, ax)
+        ax.set_title(title)
+    draw_states(spans, fig)
+    return fig
 
 
 def _guidance_figures(frame: pd.DataFrame) -> Drawn:

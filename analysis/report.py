@@ -38,7 +38,8 @@ from tread_lab.records.names import (
 ROWS = 60  # of a table; longer ones say how many are left out
 TITLES = {  # figures in the order of the report, by the start of their names
     "route_grid": "Where a route starts and ends",
-    "route_bars": "Placement as the paper draws it",
+    "route_spans": "Placement as the paper draws it: the blocks of each route",
+    "route_bars": "Placement from short to long routes",
     "cells": "All cells of the sweep",
     "selection_rate": "How many tokens are routed",
     "guidance": "Guidance: quality against the cost of an image",
@@ -188,7 +189,7 @@ def _metric(name: str, frame: pd.DataFrame) -> str:
     rest = name.removeprefix(_kind(name)).strip("-")
     known = {slug(m): m for m in (GAP_HELDOUT, HELDOUT_LOSS, *quality_metrics(frame))}
     found = max((s for s in known if rest.startswith(s)), key=len, default="")
-    if not found and _kind(name) in ("route_grid", "route_bars"):
+    if not found and _kind(name) in ("route_grid", "route_spans", "route_bars"):
         found = slug(GAP_HELDOUT)
     others = rest.removeprefix(found).strip("-").replace("-", " ")
     return " ".join(filter(None, (label(known[found]).replace("\n", "") if found else "", others)))

@@ -1,4 +1,4 @@
-"""The paper's own drawing of route placement: bars of the difference to the baseline (Fig. 8)."""
+"""Route placement as bars of the difference to the baseline, Fig. 8's routes from short to long."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ import matplotlib
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -31,6 +32,7 @@ __all__ = [
     "Normalize",
     "Patch",
     "Rectangle",
+    "ScalarMappable",
 ]
 
 MINUS = "\N{MINUS SIGN}"

@@ -18,8 +18,10 @@ from tread_lab.spec import UserError
 
 EVERYTHING = {
     "route_grid",
+    "route_spans",
     "route_bars",
     "route_grid-fd-fashion16-v1-1k",
+    "route_spans-fd-fashion16-v1-1k",
     "route_bars-fd-fashion16-v1-1k",
     "gap_by_length",
     "gap_over_steps",

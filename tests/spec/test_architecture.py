@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tread_lab.spec import ModelSpec, RunSpec, UserError, decode, encode, signature
-from tread_lab.spec.architecture import COUNTED, FAMILIES, SIZES
+from tread_lab.spec.architecture import COUNTED, FAMILIES, SIZES, depth_of
 
 NAMES = [
     *(f"{family}-{size}/{patch}" for family in FAMILIES for size in SIZES for patch in (1, 2)),
@@ -115,3 +115,23 @@ def test_what_a_scan_does_not_read_is_not_in_its_name() -> None:
 def test_the_hidden_width_of_swiglu_keeps_the_parameters() -> None:
     assert decode(ModelSpec, "DiT-XL/2").hidden == 4608
     assert decode(ModelSpec, "LightningDiT-XL/2").hidden == 3072
+
+
+@pytest.mark.parametrize(
+    ("name", "depth"),
+    [
+        ("DiT-S/2", 12),
+        ("DiT-XL/2", 28),
+        ("DiT-12x32/2", 12),
+        ("LightningDiT-L/1+qk_norm", 24),
+        ("RWKV-210M/2", 12),
+    ],
+)
+def test_the_depth_is_read_from_a_name(name: str, depth: int) -> None:
+    assert depth_of(name) == depth
+
+
+def test_a_name_without_a_size_has_no_depth() -> None:
+    for wrong in ("DiT", "DiT-Q/2"):
+        with pytest.raises(UserError):
+            depth_of(wrong)

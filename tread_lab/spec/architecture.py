@@ -65,6 +65,23 @@ def name_of(model: ModelSpec) -> str:
     return f"{family}-{_size(model, family)}/{model.patch}{suffix}"
 
 
+def depth_of(name: str) -> int:
+    """Return B, the number of blocks, of a name that `name_of` gave.
+
+    Raises:
+        UserError: no such family or size.
+    """
+    size = re.fullmatch(r"(\w+-(\w+))/\d+(?:\+\w+)*", name)
+    if size is None:
+        raise UserError(f"unknown model {name!r}")
+    custom = re.fullmatch(r"(\d+)x\d+", size[2])
+    if custom is not None:
+        return int(custom[1])
+    depths = {**{size: shape[0] for size, shape in SIZES.items()}}
+    depths |= {counted.partition("-")[2]: shape[0] for counted, shape in COUNTED.items()}
+    return lookup(depths, size[2], "model")
+
+
 def check_options(model: ModelSpec) -> None:
     """Refuse what the backbone does not have.
 
