@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tread_lab.backbones import DiT, build_backbone, fp32_blocks
+from tread_lab.backbones import DiT, build_backbone
 from tread_lab.engine.assemble import fresh_network
 from tread_lab.routing import Leg, draw_plan
 from tread_lab.spec import ModelSpec, RunSpec, decode
@@ -113,7 +113,7 @@ def test_patches_keep_their_places() -> None:
 
 def test_the_fp32_block_runs_in_fp32_under_bf16() -> None:
     spec = tiny(routes=["1->2"], precision="bf16", fp32_block="j+1")
-    assert fp32_blocks(spec) == {3} and not fp32_blocks(tiny(routes=["1->2"]))
+    assert spec.fp32_blocks == {3} and not tiny(routes=["1->2"]).fp32_blocks
     network, seen = woken(build_backbone(spec)), {}
     for l, block in enumerate(network.blocks):
         hook = lambda module, args, out, l=l: seen.__setitem__(l, out.dtype)  # noqa: E731

@@ -178,9 +178,10 @@ def test_totals_follow_from_the_parts() -> None:
 
 def test_a_route_saves_activation_memory_and_bf16_halves_most_of_it() -> None:
     dense, routed = cost(imagenet("B")), cost(imagenet("B", "2->8"))
-    assert routed.activation_bytes / dense.activation_bytes == pytest.approx((5 + 3.5) / 12)
+    kept = routed.activation_bytes / dense.activation_bytes  # block 9 keeps 80 bytes, others 52
+    assert kept == pytest.approx((4 + 3.5 + 80 / 52) / 12, rel=0.01)
     fp32 = cost(imagenet("B", precision="fp32"))
-    assert dense.activation_bytes / fp32.activation_bytes == pytest.approx(48 / 80)
+    assert dense.activation_bytes / fp32.activation_bytes == pytest.approx(52 / 80, rel=0.01)
 
 
 def test_the_table_says_what_people_ask() -> None:

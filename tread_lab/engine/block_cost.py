@@ -21,7 +21,8 @@ class BlockCost:
         macs: (model, n) -> multiply-accumulates; elementwise work is not counted, a scan's
             recurrence is.
         parameters: model -> trainable parameters.
-        kept: (model, n, low) -> bytes kept for the backward pass, matrix operands of `low` bytes.
+        kept: (model, n, low) -> bytes kept for the backward pass, matrix operands of `low` bytes,
+            under CUDA's rules of autocast: what autograd saves, counted once for each storage.
         quadratic: (model, n) -> the part of `macs` that grows with n^2; some papers leave it out.
     """
 
@@ -76,12 +77,18 @@ def _dit_parameters(model: ModelSpec) -> int:
 
 
 def _dit_kept(model: ModelSpec, n: int, low: int) -> int:
-    """Residual stream and normalised values are fp32 (4 d); two modulated inputs, qkv 3, attention
-    output, two gated outputs (8 d) and the MLP's hidden layer before and after its activation
-    (2 h; SwiGLU 4 h) are low."""
+    """Residual stream, normalised values and gated outputs are fp32 (6 d); two modulated inputs,
+    qkv 3, attention output (6 d) and the MLP's hidden layer before and after its activation (2 h;
+    SwiGLU 4 h) are low. Turned or normalised queries and keys are kept as well, before their norm
+    in fp32. Statistics of the norms and of attention are 16 + 4 heads bytes."""
     d, h = model.width, model.hidden
-    wide = 4 if model.mlp == "swiglu" else 2
-    return n * (4 * d * FP32 + (8 * d + wide * h) * low)
+    wide = {"gelu": 2, "swiglu": 4}[model.mlp]
+    kept = 6 * d * FP32 + (6 * d + wide * h) * low + 16 + 4 * model.heads
+    if model.rope or model.qk_norm:
+        kept += 2 * d * low
+    if model.qk_norm:
+        kept += 16 * model.heads + (2 * d * FP32 + d * low if low < FP32 else 0)
+    return n * kept + 24 * d
 
 
 def _rwkv_macs(model: ModelSpec, n: int) -> int:
@@ -98,10 +105,10 @@ def _rwkv_parameters(model: ModelSpec) -> int:
 
 
 def _rwkv_kept(model: ModelSpec, n: int, low: int) -> int:
-    """Residual, norms and the fp32 operands of Bi-WKV (9 d); mixed inputs, gates and outputs (14 d)
-    and the hidden layer (2 h) are low."""
+    """As counted: residual, norms, the operands of Bi-WKV and the squared hidden layer are fp32
+    (23 d + 2 h); mixed inputs, gates and outputs are low (10 d)."""
     d, h = model.width, model.hidden
-    return n * (9 * d * FP32 + (14 * d + 2 * h) * low)
+    return n * ((23 * d + 2 * h) * FP32 + 10 * d * low + 64) + 24 * d
 
 
 def _mamba_macs(model: ModelSpec, n: int) -> int:
@@ -118,10 +125,12 @@ def _mamba_parameters(model: ModelSpec) -> int:
 
 
 def _mamba_kept(model: ModelSpec, n: int, low: int) -> int:
-    """Residual and norm (2 d) and the scan's operands (8 e + 4 s) are fp32; maps in and out
-    (10 e + 2 d) are low. The states themselves are computed again."""
+    """As counted: 80 bytes for each channel, 89 in half precision, where the fp32 operands of the
+    scan are kept beside their low ones; B and C of both directions (12 s values), and one state in
+    16 tokens. The states between are computed again."""
     d, (e, _, s) = model.width, _scan(model)
-    return n * ((2 * d + 8 * e + 4 * s) * FP32 + (10 * e + 2 * d) * low)
+    scan = s * (12 * FP32 + 2 * e * FP32 // 16)
+    return n * ((89 if low < FP32 else 81) * e + scan + 64) + 24 * d
 
 
 def _matrices(model: ModelSpec) -> int:

@@ -48,7 +48,8 @@ def projector_cost(spec: RunSpec) -> Added:
         return Added()
     d, h, e = spec.model.width, spec.repa.hidden, spec.repa.features
     products = d * h + h * h + h * e
-    return Added(products + h + h + e, macs=lambda n: n * products)
+    kept = (spec.tokens * (d + 3 * e), spec.tokens * (d + 4 * h))
+    return Added(products + h + h + e, macs=lambda n: n * products, activations=kept)
 
 
 def _fusion(spec: RunSpec, c_out: int, attention: bool) -> Added:
@@ -80,7 +81,7 @@ def _decoder(spec: RunSpec, c_out: int, attention: bool) -> Added:
         return 2 * d * d + n * d * e + decoder.depth * block_macs + final_macs
 
     parameters = adapter + e + decoder.depth * block + final
-    kept = (4 * N * e * decoder.depth, (8 * e + 2 * h) * N * decoder.depth)
+    kept = (6 * N * e * decoder.depth, (6 * e + 2 * h) * N * decoder.depth)
     return Added(parameters, N * e, macs, kept)
 
 

@@ -36,8 +36,10 @@ class Cost:
             encoder's own forward pass is not counted.
         images: training images in all, steps x batch.
         dense_images: those of the steps in which the routes are off.
-        activation_bytes: estimate of what the forward pass of one image keeps for the backward
-            pass (fused attention, no recomputation).
+        activation_bytes: what the forward pass of one image keeps for the backward pass, in the
+            steps that keep most (fused attention, no recomputation). A frozen encoder or decoder is
+            not counted.
+        working_bytes: estimate of what one image needs beside it while a block is computed.
         cast_bytes: copies of the weights that a lower precision needs.
         micro_batch: images of one forward pass on one device.
     """
@@ -53,6 +55,7 @@ class Cost:
     images: int
     dense_images: int
     activation_bytes: int
+    working_bytes: int
     cast_bytes: int
     micro_batch: int
 
@@ -86,9 +89,13 @@ class Cost:
     @property
     def memory_bytes(self) -> int:
         """Estimate of a device's peak: checkpoint, gradients, casts and activations of a pass."""
+        return self.memory_at(self.micro_batch)
+
+    def memory_at(self, micro_batch: int) -> int:
+        """The same with another number of images in a pass."""
         gradients = FP32 * (self.parameters + self.helpers)
         state = self.checkpoint_bytes + gradients + self.cast_bytes
-        return state + self.micro_batch * self.activation_bytes
+        return state + micro_batch * (self.activation_bytes + self.working_bytes)
 
 
 def cost(spec: RunSpec, *, learn_sigma: bool = False, attention: bool = True) -> Cost:
@@ -109,7 +116,8 @@ class _Priced:
         train, routed = spec.train, spec.routed_steps
         self._key = (
             *(spec.model, spec.data, spec.routes, spec.bypass, spec.loss, spec.repa),
-            *(train.steps, train.batch, routed, spec.precision, spec.execution.micro_batch),
+            *(train.steps, train.batch, routed, spec.precision, spec.fp32_block),
+            spec.execution.micro_batch,
             *(learn_sigma, attention),
         )
 
@@ -130,6 +138,7 @@ def _cost(priced: _Priced) -> Cost:
     parameters = _parameters(spec, c_out) + added.parameters
     whole = (spec.tokens,) * spec.model.depth
     plain_macs = _forward_macs(spec, whole, c_out, attention)
+    most_tokens = tokens if len(spec.routed_steps) == spec.train.steps else whole
     return Cost(
         parameters=parameters,
         helpers=helper.parameters,
@@ -141,8 +150,10 @@ def _cost(priced: _Priced) -> Cost:
         helper_macs=(helper.macs(spec.tokens), helper.macs(_aligned(spec, tokens))),
         images=spec.train.steps * spec.train.batch,
         dense_images=(spec.train.steps - len(spec.routed_steps)) * spec.train.batch,
-        activation_bytes=sum(block_cost.kept_bytes(spec.model, n, low) for n in tokens)
-        + added.activation_bytes(low),
+        activation_bytes=_kept_by_network(spec, most_tokens, low)
+        + added.activation_bytes(low)
+        + helper.activation_bytes(low),
+        working_bytes=spec.tokens * (4 * spec.model.width * FP32 + 2 * spec.model.hidden * low),
         cast_bytes=0 if low == FP32 else low * (parameters + helper.parameters),
         micro_batch=min(spec.execution.micro_batch or spec.train.batch, spec.train.batch),
     )
@@ -159,6 +170,17 @@ def tokens_per_block(spec: RunSpec) -> tuple[int, ...]:
         for block in route.blocks:
             tokens[block] -= route.routed(spec.tokens)
     return tuple(tokens)
+
+
+def _kept_by_network(spec: RunSpec, tokens: tuple[int, ...], low: int) -> int:
+    """Bytes that all blocks keep, the last norm and its modulated output, and a few images."""
+    d, exact = spec.model.width, spec.fp32_blocks
+    kept = [
+        block_cost.kept_bytes(spec.model, n, FP32 if l in exact else low)
+        for l, n in enumerate(tokens)
+    ]
+    ends = spec.tokens * (2 * d * FP32 + d * low) + 32 * d
+    return sum(kept) + ends + 3 * FP32 * spec.data.channels * spec.data.size**2
 
 
 def _aligned(spec: RunSpec, tokens: tuple[int, ...]) -> int:

@@ -19,6 +19,8 @@ from tread_lab.spec.errors import UserError
 # Dense bf16 peak in FLOP/s by datasheet; MFU is given only where the peak is known.
 PEAK_FLOPS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "H800": 989e12}
 
+CONTEXT = 10**9  # bytes of a GPU for CUDA's context, kernels and library workspaces; an upper guess
+
 
 def pick(name: str | None = None) -> torch.device:
     """Return the named device, else a GPU, else the CPU; a GPU always with its index.
@@ -165,9 +167,9 @@ def _peak_resident() -> int | None:
 
 
 def memory(device: torch.device) -> int:
-    """Bytes that the device has in all: a GPU's own, this machine's for the CPU."""
+    """Bytes for runs: a GPU's own less what CUDA itself takes, this machine's for the CPU."""
     if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
+        return int(torch.cuda.get_device_properties(device).total_memory) - CONTEXT
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

@@ -15,13 +15,14 @@ from tread_lab.spec.bypass import (
     check_bypass,
 )
 from tread_lab.spec.decode import added
-from tread_lab.spec.errors import UserError
+from tread_lab.spec.errors import UserError, lookup
 from tread_lab.spec.loss import LossSpec, PlainLoss
 from tread_lab.spec.repa import RepaSpec
 from tread_lab.spec.routes import RouteSpec, check_selections, resolve_routes
 from tread_lab.spec.sources import resolve_scales
 
 DEEPEST = 10_000  # blocks
+_FP32_AFTER = {"j": 0, "j+1": 1}  # blocks between the end j of a route and the one kept in fp32
 
 
 def _positive(spec: Any, *names: str) -> None:
@@ -367,6 +368,15 @@ class RunSpec:
     def tokens(self) -> int:
         """N, the tokens of one sample."""
         return (self.data.size // self.model.patch) ** 2
+
+    @property
+    def fp32_blocks(self) -> frozenset[int]:
+        """The blocks that stay in fp32: around the end j of every route, after `fp32_block`."""
+        if self.fp32_block == "off":
+            return frozenset()
+        after = lookup(_FP32_AFTER, self.fp32_block, "fp32_block")
+        ends = (route.blocks[-1] + after for route in self.routes)
+        return frozenset(l for l in ends if l < self.model.depth)
 
     @property
     def routed_steps(self) -> range:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import torch
 
 from tread_lab.data.deviation import check_deviation
 from tread_lab.data.source import Samples, open_data
+from tread_lab.engine import room
 from tread_lab.engine.cost import cost
 from tread_lab.engine.device import check_precision, memory, pick
 from tread_lab.engine.encoder import check_encoder
@@ -66,18 +68,22 @@ def check_arithmetic(tasks: Sequence[Task], device: torch.device) -> None:
 
 
 def check_room(tasks: Sequence[Task], device: torch.device, *, packed: int) -> None:
-    """Refuse runs that share a device whose memory does not suffice for so many of the largest.
+    """Refuse a run that does not fit the device, and runs that share it if so many of the largest
+    do not.
 
     Raises:
-        UserError: says how much there is, and how many fit.
+        UserError: says how much there is, and what fits.
     """
-    need, room = max((cost(task.spec).memory_bytes for task in tasks), default=0), memory(device)
-    if packed > 1 and packed * need > room:
-        fit = max(1, room // need)
+    if "RAY_ADDRESS" not in os.environ:  # else a worker asks its own device
+        for spec in {task.spec for task in tasks}:
+            room.check_room(spec, device)
+    need, here = max((cost(task.spec).memory_bytes for task in tasks), default=0), memory(device)
+    if packed > 1 and packed * need > here:
+        fit = max(1, here // need)
         one = "run" if fit == 1 else "runs"
         raise UserError(
             f"{packed} runs at once on one {device.type} device need about"
-            f" {packed * need / 1e9:.1f} GB, and it has {room / 1e9:.1f} GB: room for {fit} {one};"
+            f" {packed * need / 1e9:.1f} GB, and it has {here / 1e9:.1f} GB: room for {fit} {one};"
             " give each run a larger share by --gpus, or fewer runs by --concurrent"
         )
 

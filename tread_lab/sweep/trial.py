@@ -15,6 +15,7 @@ from tread_lab.engine.checkpoint import DamagedCheckpoint, list_checkpoints, loa
 from tread_lab.engine.cost import cost
 from tread_lab.engine.device import PeakMemory, origin, peak_flops, release
 from tread_lab.engine.evaluate import evaluate
+from tread_lab.engine.room import check_room
 from tread_lab.engine.train import Diverged, Progress, train
 from tread_lab.records import names
 from tread_lab.records.layout import Lab, RunFolder
@@ -204,6 +205,7 @@ def _trained(
     folder: RunFolder, spec: RunSpec, device: torch.device, report: Report, course: Course
 ) -> Generator[Report, None, Report]:
     """Train to the end and write the result; returns the last report."""
+    check_room(spec, device)
     folder.write_origin({**origin(device), "started": time.time()})
     progress, memory = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
     try:
