@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.readings import joined, number, routed, span
-from tread_lab.frames import COUNT, HIGH, LOW, cells_frame
+from tread_lab.frames import COUNT, HIGH, LOW, NO_RESULT, cells_frame
 from tread_lab.gaps import Losses, PairedGap, gap_over_images, gap_over_seeds, losses_paths
 from tread_lab.records.layout import Lab
 from tread_lab.records.names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS
@@ -47,7 +47,7 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     Args:
         complete: whether every trial has ended; if not, the answer says that it is provisional.
     """
-    nothing = Answer("", np.nan, np.nan, np.nan, (), 0, "There is no answer yet.", _WAIT)
+    nothing = Answer("", np.nan, np.nan, np.nan, (), 0, *_no_answer(frame))
     if GAP_HELDOUT not in frame:
         return nothing
     cells = cells_frame(frame)
@@ -161,4 +161,11 @@ def _certainty(seeds: int, images: int, cells: int) -> str:
     )
 
 
-_WAIT = "No trial has finished with a paired loss."
+def _no_answer(frame: pd.DataFrame) -> tuple[str, str]:
+    """What stands in place of a finding and of its certainty."""
+    alone = frame[frame["reason"].isin(NO_RESULT.values())]
+    if alone.empty:
+        return "There is no answer yet.", "No trial has finished with a paired loss."
+    reason = str(alone["reason"].iloc[0]).replace("its baseline", "the baseline")
+    trials = "1 trial" if len(alone) == 1 else f"{len(alone)} trials"
+    return "There is nothing to compare with.", f"{trials} completed, but {reason}."

@@ -131,7 +131,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
             found |= _flat(value, f"{prefix}{key}.")
         elif key == "routes" and not prefix:
             found[key] = (
-                " + ".join(f"{r['start']}->{r['end']} at {r['rate']}" for r in value) or "none"
+                " + ".join(f"{r['start']}->{r['end']} s={r['rate']}" for r in value) or "none"
             )
         else:
             found[prefix + key] = str(value)

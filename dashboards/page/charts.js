@@ -99,7 +99,7 @@ export function colourBar({ ends, power, colour, signed }) {
   return s("svg", { width: 164, height: 23, viewBox: "0 0 164 23" }, stops, labels);
 }
 
-function axes({ x, y, width, height, box, log = false, xLabel, yLabel }) {
+function axes({ x, y, width, height, box, log = false, xLabel, yLabel, xUnit = "" }) {
   const [x0, x1] = x, [y0, y1] = y, { left, top, right, bottom } = box;
   const f = log ? Math.log10 : (v) => v;
   const px = (v) => left + ((f(v) - f(x0)) / (f(x1) - f(x0) || 1)) * (width - left - right);
@@ -108,7 +108,7 @@ function axes({ x, y, width, height, box, log = false, xLabel, yLabel }) {
   const line = (a, b, c, d) => s("line", { x1: a, y1: b, x2: c, y2: d, stroke: "#e8ebee" });
   const frame = [
     ys.map((v) => [line(left, py(v), width - right, py(v)), s("text", { x: left - 5, y: py(v) + 3.5, "text-anchor": "end", "font-size": 10 }, number(v))]),
-    xs.map((v) => s("text", { x: px(v), y: height - bottom + 13, "text-anchor": "middle", "font-size": 10 }, number(v))),
+    xs.map((v) => s("text", { x: px(v), y: height - bottom + 13, "text-anchor": "middle", "font-size": 10 }, quantity(v, xUnit))),
     s("text", { x: (left + width - right) / 2, y: height - 2, "text-anchor": "middle", "font-size": 10.5, class: "soft" }, xLabel),
     s("text", { x: left - 4, y: 9, "text-anchor": "start", "font-size": 10.5, class: "soft" }, yLabel),
   ];
@@ -124,7 +124,7 @@ function ticks(low, high, count) {
 function logTicks(low, high) {
   const found = [];
   for (let p = Math.floor(Math.log10(low)); 10 ** p <= high * 1.0001; p++) for (const m of [1, 2, 5]) if (m * 10 ** p >= low * 0.999 && m * 10 ** p <= high * 1.0001) found.push(m * 10 ** p);
-  return found.length > 1 ? found : [low, high];
+  return found.length > 2 ? found : ticks(low, high, 4);
 }
 
 const span = (values, pad) => {
@@ -138,7 +138,7 @@ export function scatter(points, { name, role, label, chosen, choose }) {
   const values = points.value.flatMap((v, k) => [v, points.low[k] ?? v, points.high[k] ?? v]);
   const log = !points.relative;
   const x = log ? [Math.min(...points.cost) / 1.15, Math.max(...points.cost) * 1.15] : span(points.cost, 0.08);
-  const { px, py, frame } = axes({ x, y: span(values, 0.08), width, height, box, log, xLabel: points.relative ? "training FLOPs relative to dense (1 = dense)" : "training FLOPs", yLabel: label });
+  const { px, py, frame } = axes({ x, y: span(values, 0.08), width, height, box, log, xLabel: points.relative ? "training FLOPs relative to dense (1 = dense)" : "training FLOPs", xUnit: log ? "FLOP" : "", yLabel: label });
   const order = points.cost.map((_, k) => k).filter((k) => points.front[k]).sort((a, b) => points.cost[a] - points.cost[b]);
   const steps = order.map((k, n) => (n ? `H${px(points.cost[k])}V${py(points.value[k])}` : `M${px(points.cost[k])} ${py(points.value[k])}`)).join("");
   const marks = points.cost.map((cost, k) => {

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis import paper
+from analysis.answer import answer
 from analysis.gap_and_quality import gap_and_quality
 from analysis.over_training import budgets, over_training
 from analysis.pareto import draw_pareto, pareto, pareto_front
@@ -156,3 +157,14 @@ def test_cells_beside_a_diverged_baseline_are_not_called_unmeasured(tmp_path: Pa
     why = "its baseline diverged: there is nothing to compare with"
     assert frame["reason"].tolist() == ["on purpose", why, why, why]
     assert placements(frame, FD)["state"].tolist() == ["uncompared"] * 3
+
+
+def test_the_answer_says_that_the_baseline_has_no_result(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    dense = (lab.sweep("placement").read_plan() or {})["trials"][0]["run"]
+    lab.run(dense).finish("diverged", step=200, reason="on purpose")
+    found = answer(lab, trials_frame(lab, "placement"))
+    assert found.sentence == "There is nothing to compare with."
+    assert found.certainty == (
+        "3 trials completed, but the baseline diverged: there is nothing to compare with."
+    )

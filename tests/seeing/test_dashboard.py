@@ -145,7 +145,7 @@ def test_a_click_opens_a_cell_and_shift_compares(placed: Lab, page: Page, shoot:
         assert page.js("document.querySelectorAll('#panel .similarity svg').length") == 2
         page.wait("[...document.images].every((image) => image.naturalWidth > 0)")
         assert "routes" in page.text("#panel .differences")
-        assert "2\u21928 at 0.5" in page.text("#panel .differences")
+        assert "2\u21928 s=0.5" in page.text("#panel .differences")
         page.click("#panel details:last-of-type summary")
         assert "rate: 0.5" in page.text("#panel pre.spec")
         page.js("scrollTo(0, 0)")
