@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from tread_lab.cli import main
 from tread_lab.engine.assemble import trained
 from tread_lab.engine.checkpoint import list_checkpoints, load_latest, step_of
 from tread_lab.engine.evaluate import evaluate
@@ -149,3 +150,18 @@ def test_samples_of_a_run_that_is_open_are_not_offered(lab: Lab, tiny: Tiny) -> 
     run(lab, Task(spec, (sampled,)))
     lab.run_of(spec).reopen()
     assert find(lab, samples=True) == []
+
+
+def test_gc_removes_samples_only_where_they_are_asked_for(
+    lab: Lab, tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tiny(steps=4)
+    sampled = decode(SamplesSpec, {"count": 4, "sampler": {"steps": 2, "sigma_max": 10}})
+    run(lab, Task(spec, (sampled,)))
+    path = lab.run_of(spec).evaluation(sampled).path / "samples.npz"
+    assert main(["gc", "--yes", "--root", str(lab.root)]) == 0
+    found = capsys.readouterr()
+    assert "of samples stay; `tread-lab gc --samples`" in " ".join((found.out + found.err).split())
+    assert path.exists()
+    assert main(["gc", "--yes", "--samples", "--root", str(lab.root)]) == 0
+    assert not path.exists() and lab.run_of(spec).evaluation(sampled).done
