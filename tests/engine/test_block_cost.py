@@ -137,8 +137,10 @@ def test_only_attention_grows_with_the_square_of_the_tokens() -> None:
         assert bent == (0 if found.scans else 4 * 64**2 * found.width)
 
 
-def test_activations_grow_with_tokens_and_shrink_with_precision() -> None:
+def test_activations_grow_with_tokens_and_mostly_shrink_in_half() -> None:
     for model in TINY:
         found = decode(ModelSpec, model)
         assert kept_bytes(found, 128, 4) == pytest.approx(2 * kept_bytes(found, 64, 4), rel=0.01)
-        assert kept_bytes(found, 64, 2) < kept_bytes(found, 64, 4)
+        # Mamba's scan keeps its fp32 operands beside the half ones.
+        less = kept_bytes(found, 64, 2) < kept_bytes(found, 64, 4)
+        assert less == (found.backbone != "mamba")
