@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from tread_lab import screen
@@ -35,6 +36,23 @@ def test_an_evaluation_of_10k_images_at_256_is_2_gb() -> None:
     assert disk_need([task, task]).samples == 2 * need.samples
     assert need.total == need.checkpoints + need.samples + need.references
     assert need.largest == need.samples
+
+
+def test_repas_features_of_latents_are_counted_once(tiny: Tiny, tmp_path: Path) -> None:
+    np.save(tmp_path / "latents.npy", np.zeros((100, 4, 8, 8), np.float16))
+    np.save(tmp_path / "labels.npy", np.zeros(100, np.int64))
+    np.save(tmp_path / "heldout_latents.npy", np.zeros((10, 4, 8, 8), np.float16))
+    np.save(tmp_path / "heldout_labels.npy", np.zeros(10, np.int64))
+    data = {"source": "latents", "path": str(tmp_path), "channels": 4, "size": 8}
+    small = {"encoder": "dinov2-small", "block": 1}
+    specs = [tiny(data=data, repa=small), tiny(data=data, repa={**small, "weight": 1.0})]
+    need = disk_need([*map(Task, specs), Task(tiny(data=data)), Task(tiny(repa={"block": 1}))])
+    assert need.targets == 2 * 100 * 16 * 384
+    other = disk_need([Task(specs[0]), Task(tiny(data=data, repa={"block": 1}))])  # dinov2-base
+    assert other.targets == 2 * 100 * 16 * (384 + 768)
+    assert other.total == other.checkpoints + other.targets
+    absent = tiny(data={**data, "path": str(tmp_path / "absent")}, repa=small)
+    assert disk_need([Task(absent)]).targets == 0
 
 
 def test_the_embedded_images_are_counted_as_they_are(tiny: Tiny) -> None:

@@ -25,7 +25,6 @@ from tread_lab.spec.repa import PREPROCESSING, RepaSpec
 CHUNK = (
     64  # samples that are encoded together, whoever asks, so that a feature depends on its sample
 )
-IMAGES = ("fashion16",)  # sources whose samples are images themselves
 _AGAIN = 1.0  # seconds until a cache is looked at again that another process fills
 
 # encode(ids_B) -> features [B, T, E]

@@ -30,7 +30,7 @@ from tread_lab.engine.encoder import (
     open_encoder,
     open_feature_encoder,
 )
-from tread_lab.engine.features import IMAGES, feature_cache
+from tread_lab.engine.features import feature_cache
 from tread_lab.engine.objective import Objective
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
 from tread_lab.records import names
@@ -38,6 +38,7 @@ from tread_lab.records.layout import RunFolder
 from tread_lab.spec.repa import RepaSpec
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
+from tread_lab.spec.sources import stored
 
 
 class LiveRun:
@@ -99,7 +100,7 @@ class LiveRun:
             UserError: the encoder cannot be opened, or there is no room for its features.
         """
         spec, samples = self.spec, self.batches.samples
-        if spec.repa is None or spec.data.source in IMAGES:
+        if spec.repa is None or not stored(spec.data.source).latents:
             return
         check_encoder(spec.repa, samples)
         side, digest = spec.data.size // spec.model.patch, encoder_digest(spec.repa)

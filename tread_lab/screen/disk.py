@@ -23,6 +23,7 @@ def show_disk(need: DiskNeed, lab: Lab) -> None:
         "checkpoints": need.checkpoints,
         "samples": need.samples,
         "features of references": need.references,
+        "REPA's features": need.targets,
     }
     listed = ", ".join(f"{bytes_text(size)} of {what}" for what, size in parts.items() if size)
     left = room(lab)

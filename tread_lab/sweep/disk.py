@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tread_lab.data.source import open_data
 from tread_lab.engine.cost import cost
 from tread_lab.records.layout import Lab
+from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import SamplesSpec
-from tread_lab.spec.run import DataSpec
+from tread_lab.spec.run import DataSpec, RunSpec
 from tread_lab.spec.sources import stored
 from tread_lab.sweep.trial import Task
 
@@ -24,17 +27,19 @@ class DiskNeed:
     """Bytes that runs leave on the disk at most; records and pictures are small beside them.
 
     Attributes:
+        targets: the features that REPA aligns with, where a cache keeps them.
         largest: the largest single file.
     """
 
     checkpoints: int = 0
     samples: int = 0
     references: int = 0
+    targets: int = 0
     largest: int = 0
 
     @property
     def total(self) -> int:
-        return self.checkpoints + self.samples + self.references
+        return self.checkpoints + self.samples + self.references + self.targets
 
 
 def disk_need(tasks: Sequence[Task]) -> DiskNeed:
@@ -52,7 +57,26 @@ def disk_need(tasks: Sequence[Task]) -> DiskNeed:
         if metrics:
             kept = REFERENCES * _feature_bytes(task.spec.data, metrics)
             references[task.spec.data] = max(kept, references.get(task.spec.data, 0))
-    return DiskNeed(checkpoints, samples, sum(references.values()), largest)
+    kinds = {(t.spec.data, t.spec.tokens, repa_images(t.spec)): t.spec for t in tasks}
+    targets = sum(target_bytes(spec) for spec in kinds.values())
+    return DiskNeed(checkpoints, samples, sum(references.values()), targets, largest)
+
+
+def repa_images(spec: RunSpec) -> tuple[str, str] | None:
+    """Return what decides the features of REPA beside the data: encoder and target."""
+    return None if spec.repa is None else (spec.repa.encoder, spec.repa.target)
+
+
+def target_bytes(spec: RunSpec) -> int:
+    """Return the size of a run's cache of REPA's features: fp16, N T E of them.
+
+    Data that cannot be read count as none; the run is refused for that before it starts.
+    """
+    if spec.repa is None or not stored(spec.data.source).latents:
+        return 0
+    with contextlib.suppress(UserError):
+        return 2 * len(open_data(spec.data, "train")) * spec.tokens * spec.repa.features
+    return 0
 
 
 def image_bytes(data: DataSpec) -> int:
