@@ -112,7 +112,7 @@ def _finding(name: str, gap: float, low: float, high: float, dense: float, cells
         return f"Every route that was tried costs quality here. {least}"
     if low > 0:
         return f"{routed(name)} costs quality here: {told}."
-    return f"Best{among} is {routed(name)}, but it cannot be told from dense: {told}."
+    return f"Best{among} is {routed(name)}, but it cannot be distinguished from dense: {told}."
 
 
 def _rivals(tied: tuple[str, ...], cells: int) -> str:
@@ -120,8 +120,7 @@ def _rivals(tied: tuple[str, ...], cells: int) -> str:
         return ""
     if not tied:
         return "Paired with it, every other cell is worse by more than the interval."
-    verb = "is" if len(tied) == 1 else "are"
-    return f"{joined(tied)} {verb} not told apart from it."
+    return f"At 95%, it cannot be distinguished from {joined(tied)}."
 
 
 def _dense(frame: pd.DataFrame, best: pd.Series[Any]) -> float:

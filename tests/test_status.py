@@ -109,4 +109,4 @@ def test_status_needs_neither_torch_nor_pandas_nor_hydra(tmp_path: Path) -> None
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "50 pending" in done.stderr and "... and 10 more" in done.stderr
+    assert "50 pending" in done.stdout and "... and 10 more" in done.stdout

@@ -24,15 +24,15 @@ def as_lines(found: Recommendation) -> list[str]:
         lines += [f"  depth {e.table.depth}: {text}" for text in _about(e, found.metric)]
     if len(found.evidence) == 1:
         lines.append(
-            "  one depth cannot tell a distance from the ends from a share of the depth; written as"
-            " in the paper"
+            "  Only one depth was tried, so B-k and a fixed fraction of the depth fit equally;"
+            " written as in the paper"
         )
     return lines
 
 
 _VERDICTS = {
     "established": "established, no other placement is as good at 95%",
-    "undecided": "the best mean, but others cannot be told from it",
+    "undecided": "the best mean, but others cannot be distinguished from it",
     "insufficient": f"not established, that takes {FEWEST_SEEDS} seeds or more",
 }
 

@@ -139,9 +139,9 @@ def test_from_the_command_line(
     assert main(["sweep", "s.yaml", "--plan"]) == 2
     assert "--extend adds what is new" in capsys.readouterr().err
     assert main(["sweep", "s.yaml", "--plan", "--extend", "--device", "cpu"]) == 0
-    said = capsys.readouterr().err
+    out, said = capsys.readouterr()
     assert "s: adds 1 trial (2->8 s=0.75 seed 0); 3 trials as before" in said
-    assert "4 runs of tiny" in said and len(Lab.at("lab").sweep("s").earlier_plans) == 0
+    assert "4 runs of tiny" in out and len(Lab.at("lab").sweep("s").earlier_plans) == 0
 
 
 def test_the_plan_as_json_is_complete_and_stable(

@@ -47,7 +47,7 @@ def test_training_and_measuring_count_as_much_as_they_take(lab: Lab, tiny: Tiny)
     trained = outlook.training(task.spec) / outlook.work(task)
     assert 0.1 < trained < 0.9
     board = Board([task], [task], outlook)
-    assert board.fraction() == 0 and board.counts() == "0/1 done"
+    assert board.fraction() == 0 and board.counts() == "0/1 ended"
     board.note(report(task, "train", 3))
     assert board.fraction() == pytest.approx(trained / 2)
     board.note(report(task, "train", 6))
@@ -56,7 +56,7 @@ def test_training_and_measuring_count_as_much_as_they_take(lab: Lab, tiny: Tiny)
     board.note(report(task, "evaluate", 6))
     assert board.fraction() == pytest.approx(1)
     board.note(report(task, "completed", 6))
-    assert board.fraction() == 1 and board.counts() == "1/1 done"
+    assert board.fraction() == 1 and board.outlook() == "1/1 ended: 1 completed"
 
 
 def test_what_earlier_sessions_did_is_neither_progress_nor_left(lab: Lab, tiny: Tiny) -> None:

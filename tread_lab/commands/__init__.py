@@ -88,7 +88,7 @@ def evaluate(options: Namespace) -> int:
 
     check_one_device(options)
     show_gpus(options)
-    lab = Lab.at(options.root)
+    lab = Lab.existing(options.root)
     torch.set_num_threads(options.threads)
     device = devices.pick(options.device)
     rows, mistakes = [], Mistakes()
@@ -100,7 +100,7 @@ def evaluate(options: Namespace) -> int:
                 metrics = measure(folder, spec, device, cache=lab.root / "cache")
                 rows.append({"run": folder.name, "evaluation": spec.kind, **metrics})
                 if not options.json:
-                    screen.say(f"{folder.name} {spec.kind}: {screen.metrics_line(metrics)}")
+                    screen.answer(f"{folder.name} {spec.kind}: {screen.metrics_line(metrics)}")
     if options.json:
         print(json.dumps(rows))
     mistakes.settle()
@@ -149,7 +149,7 @@ def _sampler(folder: RunFolder, planned: Sequence[EvaluationSpec]) -> dict[str, 
 
 def status(options: Namespace) -> int:
     """Sweeps of the lab, the trials of one sweep, or one run."""
-    lab = Lab.at(options.root)
+    lab = Lab.existing(options.root)
     if options.name is None:
         screen.show_lab(lab, as_json=options.json)
     elif options.watch:
@@ -165,7 +165,7 @@ def figures(options: Namespace) -> int:
     """Draw every figure that the sweep's records support."""
     from analysis.figures import write_figures
 
-    lab = Lab.at(options.root)
+    lab = Lab.existing(options.root)
     folder = lab.known_sweep(options.name)
     for path in write_figures(lab, folder.name):
         print(path)
@@ -176,7 +176,7 @@ def report(options: Namespace) -> int:
     """Write one self-contained HTML file about a sweep."""
     from analysis.report import write_report
 
-    print(write_report(Lab.at(options.root), options.name, options.output))
+    print(write_report(Lab.existing(options.root), options.name, options.output))
     return 0
 
 
@@ -195,7 +195,7 @@ def recommend(options: Namespace) -> int:
     from tread_lab import advice
     from tread_lab.recommend import recommend as recommended
 
-    lab = Lab.at(options.root)
+    lab = Lab.existing(options.root)
     found = recommended(lab, options.name, metric=options.metric, cheapest=options.cheapest)
     path = Path(options.out or lab.sweep(found.sweep).path / "recommended.yaml").absolute()
     advice.write_experiment(lab, found, path)
@@ -227,7 +227,7 @@ def gc(options: Namespace) -> int:
     """List what nothing needs any more, or remove it."""
     from tread_lab.sweep.garbage import SAMPLES, clear, find
 
-    lab = Lab.at(options.root)
+    lab = Lab.existing(options.root)
     litter = find(lab, samples=True)
     samples = [item for item in litter if item.what == SAMPLES]
     chosen = litter if options.samples else [item for item in litter if item.what != SAMPLES]
@@ -247,12 +247,12 @@ def schema(options: Namespace) -> int:
 
 def sync(options: Namespace) -> int:
     """Make the MLflow store equal to the records."""
-    lab = Lab.at(options.root)
+    lab = Lab.existing(options.root)
     names = [lab.known_sweep(name).name for name in options.names] or lab.sweeps()
     if not names:
         raise UserError(f"no sweep in {lab.root}; `tread-lab sweep` makes one")
     for name in names:
-        screen.say(str(sync_now(lab, name)))
+        screen.answer(str(sync_now(lab, name)))
     return 0
 
 
@@ -260,7 +260,7 @@ def ui(options: Namespace) -> int:
     """Bring the MLflow store up to date and serve its pages until interrupted."""
     from tread_lab.tracking.ui import ui as serve
 
-    lab = Lab.at(options.root)
+    lab = Lab.existing(options.root)
     for name in lab.sweeps():
         sync_if_possible(lab, name)
     serve(lab, host=options.host, port=options.port)

@@ -56,10 +56,12 @@ def sweep(options: Namespace) -> int:
     coming = coming_tasks(plan, lab)
     extends = _say_extension(lab, plan) if options.extend else False
     outlook = forecast(lab, coming, lanes=lanes, device=options.device, executor=options.executor)
-    screen.show_plan(plan, lab, outlook.total(coming), lanes)
-    screen.show_disk(disk_need(coming), lab)
+    screen.show_plan(plan, lab, outlook.total(coming), lanes, asked=options.plan)
+    screen.show_disk(disk_need(coming), lab, asked=options.plan)
     if plan.budget is not None:
-        screen.show_budget(plan, open_budget(lab, plan, outlook.seconds), coming, lanes)
+        screen.show_budget(
+            plan, open_budget(lab, plan, outlook.seconds), coming, lanes, asked=options.plan
+        )
     if options.plan:
         return 0
     return _drive(options, lab, plan, outlook, redraw=extends)

@@ -12,6 +12,7 @@ from tread_lab.frames.columns import (
     own_metrics,
 )
 from tread_lab.frames.history import history_frame
+from tread_lab.frames.ranking import ranked_cells, ranking_key, without_baseline
 from tread_lab.frames.reading import Memory
 from tread_lab.frames.settings import setting_names
 from tread_lab.frames.trials import NO_RESULT, plan_frame, trials_frame
@@ -31,7 +32,10 @@ __all__ = [
     "metric_columns",
     "own_metrics",
     "plan_frame",
+    "ranked_cells",
+    "ranking_key",
     "setting_names",
     "trials_frame",
     "with_delta",
+    "without_baseline",
 ]

@@ -13,6 +13,7 @@ from tread_lab.frames.settings import differences, flat
 from tread_lab.gaps import recorded_gaps
 from tread_lab.records.layout import Lab, SweepFolder
 from tread_lab.records.planned import planned_evaluations
+from tread_lab.records.standing import WITHOUT_RESULT
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.labels import cell_label, with_baseline_cells
 
@@ -20,11 +21,7 @@ FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
 WHOLE = ("route_start", "route_end", "steps_done")
 NO_RESULT = {  # state of a baseline that ended -> what it means for its trials
     state: f"its baseline {text}: there is nothing to compare with"
-    for state, text in (
-        ("diverged", "diverged"),
-        ("failed", "failed"),
-        ("stopped", "was stopped early"),
-    )
+    for state, text in WITHOUT_RESULT.items()
 }
 
 

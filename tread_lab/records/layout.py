@@ -39,6 +39,19 @@ class Lab:
     def at(root: str | os.PathLike[str] | None = None) -> Lab:
         return Lab(Path(root or os.environ.get("TREAD_LAB_ROOT") or "lab").absolute())
 
+    @staticmethod
+    def existing(root: str | os.PathLike[str] | None = None) -> Lab:
+        """The lab at `root`, for commands that read what is there.
+
+        Raises:
+            UserError: there is no such folder.
+        """
+        lab = Lab.at(root)
+        if not lab.root.is_dir():
+            what = "is a file, no lab" if lab.root.exists() else "does not exist"
+            raise UserError(f"{lab.root} {what}; `--root` names the folder of a lab")
+        return lab
+
     @property
     def mlflow_uri(self) -> str:
         """MLFLOW_TRACKING_URI where set, else the SQLite store of this lab."""

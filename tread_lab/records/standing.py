@@ -12,6 +12,14 @@ from tread_lab.records.endings import ENDINGS
 from tread_lab.records.layout import RunFolder
 from tread_lab.records.stopped import Stopped, state_in_sweep
 
+# The state of a baseline that ended without a result, in words.
+WITHOUT_RESULT = {"diverged": "diverged", "failed": "failed", "stopped": "was stopped early"}
+
+
+def alone(label: str, state: str) -> str:
+    """What follows for the trials of a baseline that ended in one of `WITHOUT_RESULT`."""
+    return f"baseline {label} {WITHOUT_RESULT[state]}: its trials have nothing to compare with"
+
 
 @dataclass(frozen=True)
 class Standing:

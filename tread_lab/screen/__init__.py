@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tread_lab.screen.console import metrics_line, say, show_pairs
+    from tread_lab.screen.console import answer, metrics_line, say, show_pairs
     from tread_lab.screen.disk import DiskWatch, show_disk
     from tread_lab.screen.litter import show_litter
     from tread_lab.screen.live import progress, run_progress
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
 
 _PARTS = {
-    "console": ("metrics_line", "say", "show_pairs"),
+    "console": ("answer", "metrics_line", "say", "show_pairs"),
     "disk": ("DiskWatch", "show_disk"),
     "litter": ("show_litter",),
     "plan": ("show_budget", "show_plan"),
@@ -30,6 +30,7 @@ _PARTS = {
 
 __all__ = [
     "DiskWatch",
+    "answer",
     "metrics_line",
     "progress",
     "run_progress",

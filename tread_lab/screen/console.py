@@ -1,4 +1,4 @@
-"""The terminal: one line at a time on stderr, apart from what scripts read on stdout."""
+"""The terminal: answers on stdout, progress and notices on stderr, tables that fit their width."""
 
 from __future__ import annotations
 
@@ -6,15 +6,31 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 ROWS = 40  # longer tables show their head and count the rest
-_width = None if sys.stderr.isatty() else 160  # a log file has room
-out = Console(stderr=True, highlight=False, soft_wrap=True, width=_width)
+_FILE_WIDTH = 160  # a log file has room
+_GAP = 2  # columns of space beside each column of a table
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _FILE_WIDTH
+    return Console(stderr=stderr, highlight=False, soft_wrap=True, width=width)
+
+
+answers, notices = _console(stderr=False), _console(stderr=True)
 
 
 def say(text: str) -> None:
-    """One line for people, apart from what scripts read on stdout."""
-    out.print(text, markup=False)
+    """One line for people on stderr, apart from what a command was asked for."""
+    notices.print(text, markup=False)
+
+
+def answer(text: str) -> None:
+    """One line of what a command was asked for, on stdout."""
+    answers.print(text, markup=False)
 
 
 def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:
@@ -27,3 +43,41 @@ def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:
 def metrics_line(metrics: Mapping[str, float]) -> str:
     """`name value, name value`."""
     return ", ".join(f"{name} {value:.6g}" for name, value in metrics.items()) or "drawn"
+
+
+def fitted(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], *, drop: Sequence[str], width: int
+) -> Table:
+    """A table that `width` holds: columns are dropped in the order of `drop` until the rest fits.
+
+    Where even those that must stay do not fit, every row is stacked, one value a line. Nothing is
+    ever cut in the middle.
+    """
+    wide = {
+        head: max([len(head), *(len(row[k]) for row in rows)]) + _GAP
+        for k, head in enumerate(heads)
+    }
+    kept = list(heads)
+    for head in drop:
+        if sum(wide[name] for name in kept) > width:
+            kept.remove(head)
+    if sum(wide[name] for name in kept) > width:
+        return _stacked(heads, rows, kept)
+    table = Table(box=None, padding=(0, 1))
+    for head in kept:
+        table.add_column(Text(head), no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(text) for head, text in zip(heads, row) if head in kept))
+    if len(kept) < len(heads):
+        table.caption = "not shown: " + ", ".join(head for head in heads if head not in kept)
+        table.caption_justify = "left"
+    return table
+
+
+def _stacked(heads: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[str]) -> Table:
+    """Every row on lines of its own, the first value at the margin."""
+    table = Table(box=None, padding=(0, 1), show_header=False)
+    for row in rows:
+        first, *others = [text for head, text in zip(heads, row) if head in kept and text]
+        table.add_row(Text("\n  ".join([first, *others])))
+    return table

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from tread_lab.records.layout import Lab
-from tread_lab.screen.console import say
+from tread_lab.screen.console import answer, say
 from tread_lab.screen.words import bytes_text
 from tread_lab.sweep.disk import DiskNeed, disk_need, room
 from tread_lab.sweep.execute import Watch
@@ -15,8 +15,12 @@ from tread_lab.sweep.trial import Report, Task
 EVERY = 10.0  # seconds between two looks at the disk
 
 
-def show_disk(need: DiskNeed, lab: Lab) -> None:
-    """Say what the open runs leave on the disk, and whether there is room for it."""
+def show_disk(need: DiskNeed, lab: Lab, *, asked: bool = False) -> None:
+    """Say what the open runs leave on the disk, and whether there is room for it.
+
+    Args:
+        asked: the plan is what the command was asked for, and goes to stdout.
+    """
     if not need.total:
         return
     parts = {
@@ -27,9 +31,10 @@ def show_disk(need: DiskNeed, lab: Lab) -> None:
     }
     listed = ", ".join(f"{bytes_text(size)} of {what}" for what, size in parts.items() if size)
     left = room(lab)
-    say(f"disk: at most {listed}; {bytes_text(left)} free in {lab.root}")
+    line = answer if asked else say
+    line(f"disk: at most {listed}; {bytes_text(left)} free in {lab.root}")
     if left < need.total:
-        say(
+        line(
             f"the disk may not suffice: {bytes_text(need.total)} at most, {bytes_text(left)} free;"
             " `tread-lab gc` lists what can go (--samples: images too), fewer"
             " execution.keep_checkpoints need less, another --root may have more"

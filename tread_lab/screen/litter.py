@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from rich.table import Table
-
-from tread_lab.screen.console import out, say
+from tread_lab.screen.console import answer, answers, fitted
 from tread_lab.screen.words import bytes_text
 from tread_lab.sweep.garbage import Litter
 
@@ -26,18 +24,18 @@ def show_litter(
         print(json.dumps({"litter": rows, "freed": freed}, indent=1))
         return
     if samples_kept:
-        say(
+        answer(
             f"{bytes_text(samples_kept)} of samples stay; `tread-lab gc --samples` offers those of"
             " finished evaluations too (metrics and sheets of samples stay)"
         )
     if not litter:
-        say("nothing to remove")
+        answer("nothing to remove")
         return
-    table = Table("what", "files", "size", box=None)
+    texts = []
     for what in dict.fromkeys(item.what for item in litter):
         sizes = [item.bytes for item in litter if item.what == what]
-        table.add_row(what, str(len(sizes)), bytes_text(sum(sizes)))
-    out.print(table)
+        texts.append([what, str(len(sizes)), bytes_text(sum(sizes))])
+    answers.print(fitted(("what", "files", "size"), texts, drop=["files"], width=answers.width))
     total = bytes_text(sum(item.bytes for item in litter))
     done = f"{bytes_text(freed)} are free now" if freed is not None else ""
-    say(done or f"{total} would be free; `tread-lab gc --yes` removes it")
+    answer(done or f"{total} would be free; `tread-lab gc --yes` removes it")

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from tread_lab.records.layout import Lab
-from tread_lab.screen.console import out, say
-from tread_lab.screen.words import duration
+from tread_lab.screen.console import notices, say
+from tread_lab.screen.words import counts_text, duration
 from tread_lab.spec.labels import run_label, run_labels
 from tread_lab.spec.signature import signature
 from tread_lab.sweep.estimate import Forecast
@@ -49,7 +49,7 @@ def run_progress(todo: Sequence[Task], lab: Lab) -> Iterator[Watch]:
 
 @contextmanager
 def _shown(board: Board) -> Iterator[Watch]:
-    with _bars(board) if out.is_terminal else _lines(board) as refresh:
+    with _bars(board) if notices.is_terminal else _lines(board) as refresh:
 
         def watch(report: Report) -> None:
             board.note(report)
@@ -113,10 +113,15 @@ class Board:
         return duration(self._work_left() * (elapsed + prior) / (done + prior))
 
     def counts(self) -> str:
-        """`3/8 done, 1 failed`."""
+        """`4/8 ended: 3 completed, 1 failed`."""
         ended = Counter(r.phase for r in self._reports.values() if _ended(r))
-        bad = [f"{count} {state}" for state, count in ended.items() if state != "completed"]
-        return ", ".join([f"{ended['completed']}/{self._runs} done", *bad])
+        told = f"{ended.total()}/{self._runs} ended"
+        return f"{told}: {counts_text(ended)}" if ended else told
+
+    def outlook(self) -> str:
+        """`4/8 ended: 3 completed, 1 failed, about 2 min left`; no time where all have ended."""
+        ended = sum(map(_ended, self._reports.values()))
+        return self.counts() if ended == self._runs else f"{self.counts()}, {self.left()} left"
 
     def _progress(self) -> float:
         return sum(done - self._before[run] for run, done in self._done.items())
@@ -145,13 +150,12 @@ class Board:
 @contextmanager
 def _bars(board: Board) -> Iterator[Watch]:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
-    with Progress(*columns, TimeElapsedColumn(), console=out, transient=True) as bars:
+    with Progress(*columns, TimeElapsedColumn(), console=notices, transient=True) as bars:
         overall = bars.add_task("sweep", total=1.0, note="starting workers")
         rows: dict[str, TaskID] = {}
 
         def refresh(report: Report) -> None:
-            note = f"{board.counts()}, {board.left()} left"
-            bars.update(overall, completed=board.fraction(), note=note)
+            bars.update(overall, completed=board.fraction(), note=board.outlook())
             if _ended(report):
                 if report.run in rows:
                     bars.remove_task(rows.pop(report.run))
@@ -176,7 +180,7 @@ def _lines(board: Board) -> Iterator[Watch]:
         elif time.monotonic() - spoken < _QUIET_SECONDS:
             return
         else:
-            say(f"{board.fraction():.0%}, {board.counts()}, about {board.left()} left")
+            say(f"{board.fraction():.0%}, {board.outlook()}")
         spoken = time.monotonic()
 
     yield refresh

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from rich.markup import escape
-from rich.table import Table
+from rich.console import Console
 
 from tread_lab.engine.cost import cost
 from tread_lab.frames import setting_names
 from tread_lab.records import stopped
 from tread_lab.records.layout import Lab
 from tread_lab.records.stopped import state_in_sweep
-from tread_lab.screen.console import ROWS, out, say
+from tread_lab.screen.console import ROWS, answers, fitted, notices
 from tread_lab.screen.words import duration
 from tread_lab.spec.evaluation import SamplesSpec
 from tread_lab.spec.labels import cell_text, run_labels
@@ -25,29 +24,37 @@ from tread_lab.sweep.outlook import search_outlook
 from tread_lab.sweep.plan import Plan
 from tread_lab.sweep.trial import Task
 
+Say = Callable[[str], None]
 _NAMED = 5  # runs that do not fit the budget; the others are counted
 
 
-def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
-    """What will run, what is left out and why, what it will cost."""
+def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int, *, asked: bool = False) -> None:
+    """What will run, what is left out and why, what it will cost.
+
+    Args:
+        asked: the plan is what the command was asked for, and goes to stdout.
+    """
+    out = answers if asked else notices
+    say = _say(out)
     tasks = plan.tasks
     baselines = sum(trial.role == "baseline" for trial in plan.trials)
     say(f"{plan.name}: {plan.question}" if plan.question else plan.name)
     labels = run_labels([*map(vars, plan.trials)])
-    columns = ("run", "trial", "speed-up", "train FLOPs", "state")
-    table = Table(*columns, box=None)
+    heads = ("run", "trial", "speed-up", "train FLOPs", "state")
+    rows = []
     before = stopped.read(lab.sweep(plan.name).stopped_path) if plan.stop_early else {}
     for task in tasks[:ROWS]:
         folder, price = lab.run_of(task.spec), cost(task.spec)
         state = state_in_sweep(folder.state(), folder.name, before)
         prices = f"{price.speedup:.2f}x", f"{price.train_flops:.2e}"
-        table.add_row(folder.name, escape(labels[folder.name]), *prices, state)
-    out.print(table)
+        rows.append([folder.name, labels[folder.name], *prices, state])
+    drop = ("run", "train FLOPs", "speed-up")
+    out.print(fitted(heads, rows, drop=drop, width=out.width))
     if len(tasks) > ROWS:
         say(f"... and {len(tasks) - ROWS} more")
     for hole in plan.holes:
         examples = "; ".join(cell_text(cell) for cell in hole.examples[:2])
-        say(f"{counted(hole.count, 'cell')} left out by {hole.reason} (e.g. {examples})")
+        say(f"{counted(hole.count, 'cell')} not planned: {_why(hole.reason)} (e.g. {examples})")
     for same in plan.duplicates:
         examples = "; ".join(cell_text(cell) for cell in same.examples[:2])
         count = counted(same.count, "cell")
@@ -57,7 +64,7 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int) -> None:
         say(f"every run is sampled {len(samplings)} ways: {'; '.join(samplings)}")
     of_known = ""
     if plan.search is not None:
-        _say_search(plan, lab)
+        _say_search(plan, lab, say)
         of_known = " of runs that are certain"
     shape = _shape([task.spec for task in tasks or plan.possible_tasks])
     say(
@@ -82,8 +89,22 @@ def _span(numbers: Collection[int]) -> str:
     return f"{low}" if low == high else f"{low} to {high}"
 
 
-def show_budget(plan: Plan, budget: Budget, coming: Sequence[Task], lanes: int) -> None:
+def _why(reason: str) -> str:
+    """Why cells are left out; a `where` says what it keeps."""
+    kind, _, expression = reason.partition(": ")
+    return f"`where` keeps only {expression}" if kind == "where" else reason
+
+
+def _say(out: Console) -> Say:
+    """What prints one line on a console."""
+    return lambda text: out.print(text, markup=False)
+
+
+def show_budget(
+    plan: Plan, budget: Budget, coming: Sequence[Task], lanes: int, *, asked: bool = False
+) -> None:
     """What the budget is, what of it is spent, and what will not fit in."""
+    say = _say(answers if asked else notices)
     limits, before = budget.spec, budget.before
     parts = []
     if limits.flops is not None:
@@ -103,7 +124,7 @@ def show_budget(plan: Plan, budget: Budget, coming: Sequence[Task], lanes: int) 
         say(f"the search ends about {counted(len(left), 'run')} early")
 
 
-def _say_search(plan: Plan, lab: Lab) -> None:
+def _say_search(plan: Plan, lab: Lab, say: Say) -> None:
     """How large the space is, how much of it is tried, and what that costs."""
     assert plan.search is not None
     found, spec = search_outlook(plan, lab), plan.search.spec

@@ -1,4 +1,4 @@
-"""The ranking of a sweep's trials, best first, and where to look next."""
+"""The ranking of a sweep's cells, best first, and where to look next."""
 
 from __future__ import annotations
 
@@ -8,20 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.markup import escape
 from rich.table import Table
 
-from tread_lab.frames import COUNT, KEPT, own_metrics, trials_frame
+from tread_lab.frames import (
+    COUNT,
+    KEPT,
+    own_metrics,
+    ranked_cells,
+    ranking_key,
+    trials_frame,
+    without_baseline,
+)
 from tread_lab.records import names
 from tread_lab.records.layout import Lab, SweepFolder
 from tread_lab.records.mixture import made_of, mixtures
-from tread_lab.screen.console import ROWS, out, say
+from tread_lab.screen.console import ROWS, answer, answers, fitted, say
 
 _WIDE = 6  # a table with more columns of results is turned on its side
 
 
 def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
-    """The sweep's trials, best first, each with its gap to the baseline and the interval."""
+    """The sweep's cells, best first, each with its gap to the baseline and the interval."""
     frame = trials_frame(lab, name)
     if frame.empty:
         say(f"no run of {name} has begun")
@@ -32,38 +39,43 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
     own = own_metrics(frame)
     shown = [c for c in frame.columns if c in own and _ranked(c)]
     if len(shown) > _WIDE >= frame["run"].nunique():
-        out.print(_by_setting(frame, shown))
+        answers.print(_by_setting(frame, shown))
         return frame
-    ordered = frame
-    if shown:
-        lower = names.lower_is_better(shown[0])
-        ordered = frame.sort_values(shown[0], ascending=lower, na_position="last", kind="stable")
-    table = Table("cell", "seed", *map(escape, shown), "state", box=None)
-    for column in table.columns:
-        column.no_wrap = True
-    for _, row in ordered.head(ROWS).iterrows():
-        values = [_value(row, column) for column in shown]
-        table.add_row(escape(row["cell"]), str(row["seed"]), *values, _ending(row))
-    out.print(table)
-    if len(frame) > ROWS:
-        say(f"... and {len(frame) - ROWS} more")
+    key = ranking_key(frame)
+    shown = [key, *(c for c in shown if c != key)] if key else shown
+    _show_cells(ranked_cells(frame, key), shown)
+    if key:
+        better = "lower" if names.lower_is_better(key) else "higher"
+        answer(f"ranked by {key}, {better} is better; a row is a cell, its seeds averaged")
     if names.GAP_HELDOUT in frame.columns:
-        say(f"gap: difference to the baseline, paired; lower is better; ± 95% {_interval(frame)}")
+        answer(f"gap: difference to the baseline, paired; ± 95% {_interval(frame)}")
+    for line in without_baseline(frame):
+        answer(line)
     for mixture in mixtures(made_of(lab, frame["run"].unique())):
-        say(f"not one comparison: {mixture}")
+        answer(f"not one comparison: {mixture}")
     return frame
+
+
+def _show_cells(cells: pd.DataFrame, shown: Sequence[str]) -> None:
+    rows = [
+        [row["cell"], str(row["seeds"]), *(_value(row, column) for column in shown), _ending(row)]
+        for _, row in cells.head(ROWS).iterrows()
+    ]
+    heads, drop = ("cell", "seeds", *shown, "state"), ["seeds", *reversed(shown[1:])]
+    answers.print(fitted(heads, rows, drop=drop, width=answers.width))
+    if len(cells) > ROWS:
+        answer(f"... and {len(cells) - ROWS} more")
 
 
 def _by_setting(frame: pd.DataFrame, shown: Sequence[str]) -> Table:
     """Metrics as rows and runs as columns: few runs, sampled in many ways, and what that costs."""
     runs = [row for _, row in frame.drop_duplicates("run").iterrows()]
-    heads = (escape(f"{row['cell']} seed {row['seed']}") for row in runs)
-    table = Table("", *heads, box=None)
-    table.columns[0].no_wrap = True
+    heads = ["", *(f"{row['cell']} seed {row['seed']}" for row in runs)]
+    rows = []
     for column in shown:
         values = [_value(row, column) + _price(row, column) for row in runs]
-        table.add_row(escape(column), *values)
-    return table
+        rows.append([column, *values])
+    return fitted(heads, rows, drop=[], width=answers.width)
 
 
 def _price(row: pd.Series[Any], column: str) -> str:
@@ -73,16 +85,18 @@ def _price(row: pd.Series[Any], column: str) -> str:
 
 
 def _ending(row: pd.Series[Any]) -> str:
-    if row["state"] == "failed":
-        return f"failed: {row['reason']}"[:60]
-    return "baseline" if row["role"] == "baseline" else str(row["state"])
+    state = str(row["state"])
+    if row["role"] == "baseline":
+        state = "baseline" if state == "completed" else f"baseline, {state}"
+    return f"{state}: {row['reason']}"[:80] if row["reason"] else state
 
 
 def _interval(frame: pd.DataFrame) -> str:
     """What the intervals speak of."""
     count = frame[names.GAP_HELDOUT + COUNT].max()
     kept = frame.loc[frame["run"] != frame["baseline"], names.GAP_HELDOUT + KEPT].median()
-    paired = f"; pairing left {kept:.1%} of its variance" if math.isfinite(kept) else ""
+    removed = f"; using equal images and noise removed {1 - kept:.1%} of the variance"
+    paired = removed if math.isfinite(kept) else ""
     return f"over {count:.0f} held-out images of one pair of runs (seeds vary more){paired}"
 
 
@@ -99,7 +113,8 @@ def _value(row: pd.Series[Any], column: str) -> str:
     low, high = row.get(f"{column}:low"), row.get(f"{column}:high")
     if low is None or high is None or not math.isfinite(low):
         return f"{row[column]:.4g}"
-    return f"{row[column]:+.4f} ± {(high - low) / 2:.4f}"
+    sign = "+" if column.startswith("gap/") else ""
+    return f"{row[column]:{sign}.4f} ± {(high - low) / 2:.4f}"
 
 
 def show_places(lab: Lab, folder: SweepFolder, figures: Sequence[Path], *, mlflow: bool) -> None:

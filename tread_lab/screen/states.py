@@ -9,15 +9,14 @@ from collections.abc import Callable, Mapping
 
 from rich.console import RenderableType
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 
 from tread_lab.records import stopped
 from tread_lab.records.layout import TERMINAL, Lab, RunFolder
 from tread_lab.records.mixture import made_of, mixtures
 from tread_lab.records.planned import Tree, count_states, planned_runs, stored_tree
-from tread_lab.records.standing import Standing, standing
-from tread_lab.screen.console import ROWS, out, say, show_pairs
+from tread_lab.records.standing import WITHOUT_RESULT, Standing, alone, standing
+from tread_lab.screen.console import ROWS, answer, answers, fitted, say, show_pairs
 from tread_lab.screen.words import counts_text, duration
 from tread_lab.spec.labels import run_label, run_labels
 from tread_lab.spec.words import counted
@@ -34,10 +33,8 @@ def show_lab(lab: Lab, *, as_json: bool) -> None:
     if not rows:
         say(f"no sweep in {lab.root}; try `tread-lab sweep route_placement.yaml --plan`")
         return
-    table = Table("sweep", "runs", "states", box=None)
-    for name, states in rows.items():
-        table.add_row(name, str(sum(states.values())), counts_text(states))
-    out.print(table)
+    texts = [[name, str(sum(s.values())), counts_text(s)] for name, s in rows.items()]
+    answers.print(fitted(("sweep", "runs", "states"), texts, drop=["runs"], width=answers.width))
 
 
 def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
@@ -49,21 +46,23 @@ def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
         rows = [{"label": labels[r], **standing(lab.run(r), before).tree()} for r in runs]
         print(json.dumps(rows, indent=1))
         return
-    say(f"{name}: {counts_text(_counted(lab, name, runs))}")
-    out.print(_table(lab, name, runs))
+    answer(f"{name}: {counts_text(_counted(lab, name, runs))}")
+    answers.print(_table(lab, name, runs))
     if len(runs) > ROWS:
-        say(f"... and {len(runs) - ROWS} more")
+        answer(f"... and {len(runs) - ROWS} more")
+    for line in _alone(lab, name):
+        answer(line)
     for mixture in mixtures(made_of(lab, runs)):
-        say(f"not one comparison: {mixture}")
+        answer(f"not one comparison: {mixture}")
 
 
 def watch_sweep(lab: Lab, name: str) -> None:
     """The same until every run has ended: a live table, or a line at every change in a log."""
-    if not out.is_terminal:
+    if not answers.is_terminal:
         said = _changes(name)
         _until_ended(lab, name, lambda runs, states: said(states))
         return
-    with Live(console=out, refresh_per_second=4) as live:
+    with Live(console=answers, refresh_per_second=4) as live:
         _until_ended(lab, name, lambda runs, states: live.update(_page(lab, name, runs, states)))
 
 
@@ -92,13 +91,13 @@ def _changes(name: str) -> Callable[[Counter[str]], None]:
         text = f"{name}: {counts_text(states)}"
         if said[-1:] != [text]:
             said.append(text)
-            say(text)
+            answer(text)
 
     return show
 
 
 def _page(lab: Lab, name: str, runs: Mapping[str, Tree], states: Counter[str]) -> RenderableType:
-    table = _table(lab, name, runs, most=max(out.height - 6, 5))
+    table = _table(lab, name, runs, most=max(answers.height - 6, 5))
     table.title, table.title_justify = f"{name}: {counts_text(states)}", "left"
     return table
 
@@ -111,11 +110,22 @@ def _table(lab: Lab, name: str, runs: Mapping[str, Tree], most: int = ROWS) -> T
         order = ("running", "failed", "diverged", "interrupted", "pending", "stopped", "completed")
         found.sort(key=lambda s: order.index(s.state))
     labels = run_labels(stored_tree(lab.sweep(name))["trials"])
-    columns = ("run", "trial", "state", "step", "attempts", "last progress", "why")
-    table = Table(*columns, box=None)
-    for stands in found[:most]:
-        table.add_row(*_row(stands, labels[stands.run], runs[stands.run]["train"]["steps"]))
-    return table
+    heads = ("run", "trial", "state", "step", "attempts", "last progress", "why")
+    rows = [
+        _row(stands, labels[stands.run], runs[stands.run]["train"]["steps"])
+        for stands in found[:most]
+    ]
+    drop = ("attempts", "last progress", "run", "why", "step")
+    return fitted(heads, rows, drop=drop, width=answers.width)
+
+
+def _alone(lab: Lab, name: str) -> list[str]:
+    """A line for every baseline that ended without a result: its trials are compared with none."""
+    trials = stored_tree(lab.sweep(name))["trials"]
+    labels, before = run_labels(trials), stopped.read(lab.sweep(name).stopped_path)
+    baselines = dict.fromkeys(trial["baseline"] for trial in trials if trial["baseline"])
+    states = {run: standing(lab.run(run), before).state for run in baselines}
+    return [alone(labels[run], state) for run, state in states.items() if state in WITHOUT_RESULT]
 
 
 def _row(stands: Standing, label: str, steps: int) -> list[str]:
@@ -123,7 +133,7 @@ def _row(stands: Standing, label: str, steps: int) -> list[str]:
     why = ": ".join(part for part in (stands.kind, stands.reason) if part)
     step = f"{stands.step}/{steps}"
     tries = str(len(stands.attempts) or "")
-    return [stands.run, escape(label), stands.state, step, tries, moved, why[:90]]
+    return [stands.run, label, stands.state, step, tries, moved, why[:90]]
 
 
 def show_unfinished(lab: Lab, name: str) -> bool:

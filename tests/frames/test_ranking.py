@@ -1,0 +1,28 @@
+"""Cells are ranked by the gap; with baselines of several kinds by held-out loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.synthetic import Synthetic, write_sweep
+from tread_lab.frames import ranked_cells, ranking_key, trials_frame
+
+
+def test_the_key_is_the_gap_to_one_kind_of_baseline(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, Synthetic(routes=[(0, 4), (2, 8)], seeds=(0, 1), images=32))
+    frame = trials_frame(lab, "placement")
+    assert ranking_key(frame) == "gap/heldout"
+    cells = ranked_cells(frame, "gap/heldout")
+    assert list(cells["cell"]).count("dense") == 1
+    assert list(cells["gap/heldout"]) == sorted(cells["gap/heldout"])
+
+
+def test_the_key_is_held_out_loss_with_several_kinds(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, Synthetic(routes=[(0, 4)], images=32, budgets=(200, 400)))
+    assert ranking_key(trials_frame(lab, "placement")) == "heldout/loss"
+
+
+def test_nothing_is_ranked_before_anything_is_measured(tmp_path: Path) -> None:
+    states = {None: "pending", (0, 4): "pending"}
+    lab = write_sweep(tmp_path, Synthetic(routes=[(0, 4)], states=states, images=32))
+    assert ranking_key(trials_frame(lab, "placement")) is None
