@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,53 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from tread_lab.records.layout import Lab
 from tread_lab.spec import RunSpec, decode
 
+# What a test's skip reason holds -> what to install, so that it runs.
+MENDS = {
+    "chromium": "apt-get install chromium",
+    "diffusers": "pip install 'tread-lab[latents]'",
+    "transformers": "pip install 'tread-lab[repa]'",
+    "mamba_ssm": "pip install mamba-ssm (needs CUDA)",
+    "cuda": "a machine with a CUDA device",
+    "webdataset": "pip install webdataset",
+    "published weights": "set TREAD_LAB_INCEPTION to the 2015 weights",
+}
+
 MODEL = {"depth": 4, "width": 16, "heads": 2}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say at the end which tests did not run, why, and what to install."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    lines = not_run((report.nodeid.partition("::")[0], _reason(report)) for report in skipped)
+    if lines:
+        terminalreporter.section("tests that did not run", sep="-", yellow=True)
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+def not_run(skipped: Iterable[tuple[str, str]]) -> list[str]:
+    """A line for each reason: how many tests, in which files, and how to mend it.
+
+    Args:
+        skipped: the file and the reason of every test that did not run.
+    """
+    files: dict[str, list[str]] = {}
+    for file, reason in skipped:
+        files.setdefault(reason, []).append(file)
+    return [
+        f"{len(where)} not run: {reason} ({', '.join(dict.fromkeys(where))}){_mend(reason)}"
+        for reason, where in files.items()
+    ]
+
+
+def _mend(reason: str) -> str:
+    found = (mend for word, mend in MENDS.items() if word in reason.lower())
+    return "".join(f"; to run them: {mend}" for mend in [*found][:1])
+
+
+def _reason(report: pytest.TestReport) -> str:
+    told = report.longrepr
+    return str(told[2] if isinstance(told, tuple | list) else told).removeprefix("Skipped: ")
 
 
 @pytest.fixture(autouse=True)

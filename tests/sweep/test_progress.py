@@ -119,3 +119,14 @@ def test_a_run_that_goes_on_from_before_its_last_entry_has_not_lost_what_is_done
     assert board.fraction() == 0
     board.note(report(task, "train", 20))
     assert board.fraction() == pytest.approx(1)
+
+
+def test_measuring_is_reported_before_each_evaluation(lab: Lab, tiny: Tiny) -> None:
+    other = decode(HeldoutSpec, {"images": 16, "levels": 4})
+    task = Task(tiny(steps=2), (HELDOUT, other))
+    done = [
+        len(list(lab.run_of(task.spec).path.glob("evaluations/*/metrics.json")))
+        for step in run_trial(lab, task, torch.device("cpu"))
+        if step.phase == "evaluate"
+    ]
+    assert done == [0, 1]

@@ -150,6 +150,7 @@ def _worked(
     course.measures()
     mistakes: list[UserError] = []
     for spec in task.evaluations if state in MEASURABLE else ():
+        yield replace(report, phase="evaluate", step=report.steps)
         try:
             with every_forward_pass(course.sign):
                 evaluate(folder, spec, device, cache=lab.root / "cache")
@@ -160,7 +161,6 @@ def _worked(
             return (yield from _worked(lab, task, device, course, report))
         except UserError as error:  # the other evaluations may lack nothing
             mistakes.append(error)
-        yield replace(report, phase="evaluate", step=report.steps)
     for mistake in mistakes:
         raise mistake
     return report
