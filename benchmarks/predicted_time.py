@@ -20,8 +20,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from tread_lab import config
 from tread_lab.records.layout import Lab
+from tread_lab.sweep.devices import Devices
 from tread_lab.sweep.estimate import forecast
 from tread_lab.sweep.execute import InlineExecutor
+from tread_lab.sweep.executors import EXECUTORS
 from tread_lab.sweep.plan import Plan, make_plan
 
 AIM = 0.25
@@ -51,8 +53,8 @@ def timed(plan: Plan, executor: str, lanes: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         lab = Lab(Path(folder))
         todo = plan.open_tasks(lab)
-        facts = {"lanes": lanes, "device": None, "executor": executor}
-        before = forecast(lab, todo, **facts)
+        here, start = Devices.here("cpu", slots=lanes), EXECUTORS[executor].start_seconds
+        before = forecast(lab, todo, here, start=start)
         predicted = before.total(todo).seconds
         assert predicted is not None
         started = time.perf_counter()
@@ -63,7 +65,7 @@ def timed(plan: Plan, executor: str, lanes: int) -> dict[str, float]:
         else:
             InlineExecutor().run(lab, todo, lambda report: None)
         measured = time.perf_counter() - started
-    after, spec = forecast(lab, todo, **facts), todo[0].spec
+    after, spec = forecast(lab, todo, here, start=start), todo[0].spec
     load = after.training(spec) / before.training(spec)
     ratio = measured / predicted
     return {"predicted s": predicted, "measured s": measured, "ratio": ratio, "load": load}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tread_lab.spec.errors import UserError
+from tread_lab.sweep.executors import EXECUTORS
 
 EXAMPLES = """examples:
   tread-lab sweep route_placement.yaml --plan        what would run, and what it would cost
@@ -219,7 +220,7 @@ def _cost(command: argparse.ArgumentParser) -> None:
 
 
 def _execution(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--executor", choices=("ray", "inline"), default="ray")
+    command.add_argument("--executor", choices=tuple(EXECUTORS), default="ray")
     command.add_argument("--cpus", type=_positive, default=1, help="CPU cores per run (1)")
     command.add_argument(
         "--gpus",

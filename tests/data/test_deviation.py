@@ -16,6 +16,7 @@ from tread_lab.data.source import open_data
 from tread_lab.engine.train import train
 from tread_lab.records.layout import Lab
 from tread_lab.spec import DataSpec, RunSpec, UserError, decode, encode
+from tread_lab.sweep.devices import Devices
 from tread_lab.sweep.preflight import preflight
 from tread_lab.sweep.trial import Task
 
@@ -73,7 +74,7 @@ def test_tars_written_by_webdataset_train_at_the_deviation_they_hold(
 ) -> None:
     spec = spec_of(official, "shards", decoder_scale=0.18215, deviation=0.93)
     assert sees(spec) == pytest.approx(0.93, rel=0.03)
-    preflight([Task(spec)], "cpu")
+    preflight([Task(spec)], Devices.here("cpu"))
     steps = list(train(spec, Lab(tmp_path / "lab").run_of(spec), torch.device("cpu")))
     assert steps[-1].step == 2
 
@@ -102,7 +103,7 @@ def test_tars_scaled_twice_are_refused_before_training_in_one_line(
     spec = spec_of(tars, "shards", scale=0.18215)
     says = r"deviation of 0\.169, and 0\.93 is expected .* data\.scale=1 data\.decoder_scale=0\.18"
     with pytest.raises(UserError, match=says) as caught:
-        preflight([Task(spec)], "cpu")
+        preflight([Task(spec)], Devices.here("cpu"))
     assert "\n" not in str(caught.value)
     with pytest.raises(UserError, match=says):
         next(iter(train(spec, Lab(tmp_path / "lab").run_of(spec), torch.device("cpu"))))

@@ -12,6 +12,7 @@ from tread_lab.cli import main
 from tread_lab.engine.cost import cost
 from tread_lab.engine.device import memory
 from tread_lab.spec import RunSpec, UserError
+from tread_lab.sweep.devices import DeviceFacts, Devices
 from tread_lab.sweep.preflight import check_room
 from tread_lab.sweep.trial import Task
 
@@ -49,13 +50,11 @@ def _image_bytes() -> float:
     return cost(run_of(load_experiment("tiny", []).run)).activation_bytes
 
 
-def test_a_gpu_given_in_parts(
-    tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_given_in_parts(tiny: Callable[..., RunSpec]) -> None:
     task = Task(tiny())
     need = cost(task.spec).memory_bytes
-    monkeypatch.setattr("tread_lab.sweep.preflight.memory", lambda device: 2 * need)
-    check_room([task], CPU, packed=2)
-    check_room([task], CPU, packed=1)
+    large, small = (DeviceFacts("cuda", "x", ("fp32",), size * need) for size in (9, 2))
+    for packed in (1, 2):
+        check_room([task], Devices((large, small), packed=packed))
     with pytest.raises(UserError, match=r"3 runs at once .* room for 2 runs"):
-        check_room([task], CPU, packed=3)
+        check_room([task], Devices((large, small), packed=3))

@@ -42,6 +42,7 @@ def train(options: Namespace) -> int:
     """Train one run and measure it as its experiment says."""
     from tread_lab import config
     from tread_lab.sweep.again import chosen, take_up
+    from tread_lab.sweep.devices import Devices
     from tread_lab.sweep.disk import disk_need
     from tread_lab.sweep.execute import InlineExecutor, Interrupted
     from tread_lab.sweep.family import with_ancestors
@@ -60,7 +61,7 @@ def train(options: Namespace) -> int:
             take_up(lab, again)
     if not is_complete(lab, task):
         todo = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
-        preflight(todo, options.device)
+        preflight(todo, Devices.here(options.device))
         screen.show_disk(disk_need(todo), lab)
         try:
             with screen.run_progress(todo, lab) as watch:

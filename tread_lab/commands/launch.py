@@ -8,17 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from tread_lab import screen
-from tread_lab.commands.executors import (
-    check_one_device,
-    executor,
-    lanes_of,
-    packed,
-    show_gpus,
-)
+from tread_lab.commands.executors import check_one_device, share_of, show_gpus
 from tread_lab.commands.mirror import live_sync, sync_if_possible
 from tread_lab.commands.parents import written_out
 from tread_lab.records.layout import Lab
-from tread_lab.spec.errors import Unavailable, UserError
+from tread_lab.spec.errors import Unavailable, UserError, lookup
+from tread_lab.sweep.executors import EXECUTORS
 
 INTERRUPTED = 130
 
@@ -26,7 +21,6 @@ INTERRUPTED = 130
 def sweep(options: Namespace) -> int:
     """Plan a sweep, run what is not done, draw and rank."""
     from tread_lab import config
-    from tread_lab.engine import device as devices
     from tread_lab.sweep import plan as plans
     from tread_lab.sweep.budget import open_budget
     from tread_lab.sweep.disk import disk_need
@@ -40,22 +34,25 @@ def sweep(options: Namespace) -> int:
     show_gpus(options)
     limits = [f"budget.{limit}" for limit in options.budget]
     name, spec, experiment = config.load_sweep(options.file, [*options.overrides, *limits])
-    device = devices.pick(options.device)
+    kind, share = lookup(EXECUTORS, options.executor, "--executor"), share_of(options)
+    devices = kind.devices(share)
     lab = Lab.at(options.root)
     spec, experiment = (written_out(part, lab) for part in (spec, experiment))
-    plan = plans.make_plan(options.name or name, spec, experiment, devices.facts(device))
+    if devices.idle_gpus:
+        screen.say(f"{devices.idle_gpus} GPUs of the cluster stay idle: --gpus 1 gives a run one")
+    plan = plans.make_plan(options.name or name, spec, experiment, devices.names())
     if options.json and options.plan:
         print(plans.plan_text(priced_tree(plan)), end="")
         return 0
     plan = settled(lab.sweep(plan.name), plan, extend=options.extend)
     plan = replace(plan, budget=spec.budget, stop_early=spec.stop_early)  # no part of a stored plan
-    check_arithmetic(plan.possible_tasks, device)
-    lanes = lanes_of(options)
+    check_arithmetic(plan.possible_tasks, devices)
+    lanes = devices.slots
     if options.retry_failed is not None:
         _retry_failed(options, lab, plan)
     coming = coming_tasks(plan, lab)
     extends = _say_extension(lab, plan) if options.extend else False
-    outlook = forecast(lab, coming, lanes=lanes, device=options.device, executor=options.executor)
+    outlook = forecast(lab, coming, devices, start=kind.start_seconds)
     screen.show_plan(plan, lab, outlook.total(coming), lanes, asked=options.plan)
     screen.show_disk(disk_need(coming), lab, asked=options.plan)
     if plan.budget is not None:
@@ -64,7 +61,7 @@ def sweep(options: Namespace) -> int:
         )
     if options.plan:
         return 0
-    return _drive(options, lab, plan, outlook, redraw=extends)
+    return _drive(options, lab, plan, outlook, devices, redraw=extends)
 
 
 def _say_extension(lab: Lab, plan: Any) -> bool:
@@ -95,7 +92,9 @@ def _retry_failed(options: Namespace, lab: Lab, plan: Any) -> None:
                 take_up(lab, task)
 
 
-def _drive(options: Namespace, lab: Lab, plan: Any, outlook: Any, *, redraw: bool = False) -> int:
+def _drive(
+    options: Namespace, lab: Lab, plan: Any, outlook: Any, devices: Any, *, redraw: bool = False
+) -> int:
     from tread_lab.sweep.early import Early
     from tread_lab.sweep.execute import Interrupted
     from tread_lab.sweep.outlook import begun_tasks, coming_tasks
@@ -103,10 +102,11 @@ def _drive(options: Namespace, lab: Lab, plan: Any, outlook: Any, *, redraw: boo
     from tread_lab.sweep.preflight import preflight
     from tread_lab.sweep.unmixed import check_unmixed, mixed
 
-    if plan.stop_early is not None and options.executor == "inline":
+    kind = EXECUTORS[options.executor]
+    if plan.stop_early is not None and not kind.side_by_side:
         raise UserError("stop_early: needs trials beside each other: use --executor ray, or null")
     folder, todo = lab.sweep(plan.name), coming_tasks(plan, lab)
-    preflight(todo, options.device, packed=packed(options))
+    preflight(todo, devices)
     if not options.allow_mixed:
         check_unmixed(mixed(lab, begun_tasks(plan, lab), todo))
     with folder.claim():
@@ -119,9 +119,10 @@ def _drive(options: Namespace, lab: Lab, plan: Any, outlook: Any, *, redraw: boo
                     stack.enter_context(live_sync(options, lab, plan.name))
                     watch = stack.enter_context(screen.progress(plan, todo, outlook))
                     stack.callback(feed.close)
-                    executor(options, Early.of(plan, lab)).run(
-                        lab, feed, screen.DiskWatch(lab, todo, watch)
+                    executor = kind.make(
+                        share_of(options), options.hang_timeout, Early.of(plan, lab)
                     )
+                    executor.run(lab, feed, screen.DiskWatch(lab, todo, watch))
         except Interrupted:
             if feed.stop:  # the hours are over: what was asked for is done
                 return _conclude(options, lab, plan.name, changed=True, feed=feed)

@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tread_lab.engine.calibrate import FLOPS, Speed, affordable, calibrate
-from tread_lab.engine.device import pick
 from tread_lab.records.layout import Lab
 from tread_lab.spec.run import RunSpec
+from tread_lab.sweep.devices import Devices
 from tread_lab.sweep.executed import done_share
 from tread_lab.sweep.lanes import makespan
 from tread_lab.sweep.trial import Task
 
 TRIAL_SECONDS = 0.5  # starting a trial in a reused worker, writing its record
-START_SECONDS = {"ray": 10.0, "inline": 0.5}  # workers and their imports
 _MOST_KINDS = 6  # kinds of runs that are calibrated; the others are taken to be like the first
 Kind = tuple[object, ...]
 
@@ -82,18 +81,22 @@ def kind_of(spec: RunSpec) -> Kind:
     return spec.model, spec.precision, spec.train.batch
 
 
-def forecast(
-    lab: Lab, todo: Sequence[Task], *, lanes: int, device: str | None, executor: str
-) -> Forecast:
-    """Calibrate on the first run of each kind, if a step of every one is cheap."""
+def forecast(lab: Lab, todo: Sequence[Task], devices: Devices, *, start: float) -> Forecast:
+    """Calibrate on the first run of each kind, if a step of every one is cheap.
+
+    Nothing is measured for devices of other machines, of which this one's would not tell.
+
+    Args:
+        start: seconds until the first run starts.
+    """
     kinds: dict[Kind, RunSpec] = {}
     for task in todo:
         kinds.setdefault(kind_of(task.spec), task.spec)
     specs = dict(list(kinds.items())[:_MOST_KINDS])
     speeds: list[Speed] = []
-    if all(affordable(spec) for spec in kinds.values()):
+    if devices.local is not None and all(affordable(spec) for spec in kinds.values()):
         import torch
 
         torch.set_num_threads(1)
-        speeds = calibrate(list(specs.values()), pick(device), lanes=min(lanes, len(todo)))
-    return Forecast(lab, dict(zip(specs, speeds)), lanes, START_SECONDS[executor])
+        speeds = calibrate(list(specs.values()), devices.local, lanes=min(devices.slots, len(todo)))
+    return Forecast(lab, dict(zip(specs, speeds)), devices.slots, start)

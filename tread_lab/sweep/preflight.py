@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-
-import torch
 
 from tread_lab.data.deviation import check_deviation
 from tread_lab.data.source import Samples, open_data
 from tread_lab.engine import room
 from tread_lab.engine.cost import cost
-from tread_lab.engine.device import check_precision, memory, pick
 from tread_lab.engine.encoder import check_encoder
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.spec.errors import UserError
 from tread_lab.spec.evaluation import SamplesSpec
 from tread_lab.spec.run import DataSpec
+from tread_lab.sweep.devices import Devices
 from tread_lab.sweep.trial import Task
 
 
-def preflight(tasks: Sequence[Task], device: str | None, *, packed: int = 1) -> None:
-    """Check every distinct requirement of `tasks` once.
-
-    Args:
-        packed: how many of them share one device.
+def preflight(tasks: Sequence[Task], devices: Devices) -> None:
+    """Check every distinct requirement of `tasks` once, on the devices where they will run.
 
     Raises:
         UserError: a device that is not here or cannot do a precision, data that cannot be read or
@@ -32,8 +26,8 @@ def preflight(tasks: Sequence[Task], device: str | None, *, packed: int = 1) -> 
             metrics whose weights or decoder are missing, an encoder that is not here, more runs
             on one device than it has memory for.
     """
-    check_arithmetic(tasks, pick(device))
-    check_room(tasks, pick(device), packed=packed)
+    check_arithmetic(tasks, devices)
+    check_room(tasks, devices)
     opened = {data: _opened(data) for data in dict.fromkeys(task.spec.data for task in tasks)}
     previews = {data: any(part.preview for part in splits) for data, splits in opened.items()}
     for spec in {(task.spec.data, task.spec.process): task.spec for task in tasks}.values():
@@ -51,7 +45,7 @@ def preflight(tasks: Sequence[Task], device: str | None, *, packed: int = 1) -> 
         check_requirements(metrics, data.source, preview=previews[data])
 
 
-def check_arithmetic(tasks: Sequence[Task], device: torch.device) -> None:
+def check_arithmetic(tasks: Sequence[Task], devices: Devices) -> None:
     """Refuse precisions that the device lacks, in training and in sampling.
 
     Raises:
@@ -61,28 +55,29 @@ def check_arithmetic(tasks: Sequence[Task], device: torch.device) -> None:
     samplers = (spec.sampler.precision for spec in evaluations if isinstance(spec, SamplesSpec))
     try:
         for precision in dict.fromkeys([*(task.spec.precision for task in tasks), *samplers]):
-            check_precision(precision, device)
+            devices.check_precision(precision)
     except UserError as error:
         rule = "`where: precision in device.precisions` leaves it out of a sweep"
         raise UserError(f"{error}; {rule}") from None
 
 
-def check_room(tasks: Sequence[Task], device: torch.device, *, packed: int) -> None:
-    """Refuse a run that does not fit the device, and runs that share it if so many of the largest
+def check_room(tasks: Sequence[Task], devices: Devices) -> None:
+    """Refuse a run that does not fit its device, and runs that share it if so many of the largest
     do not.
 
     Raises:
         UserError: says how much there is, and what fits.
     """
-    if "RAY_ADDRESS" not in os.environ:  # else a worker asks its own device
+    if devices.local is not None:  # else a worker asks its own device
         for spec in {task.spec for task in tasks}:
-            room.check_room(spec, device)
-    need, here = max((cost(task.spec).memory_bytes for task in tasks), default=0), memory(device)
+            room.check_room(spec, devices.local)
+    need, here = max((cost(task.spec).memory_bytes for task in tasks), default=0), devices.memory
+    packed = devices.packed
     if packed > 1 and packed * need > here:
         fit = max(1, here // need)
         one = "run" if fit == 1 else "runs"
         raise UserError(
-            f"{packed} runs at once on one {device.type} device need about"
+            f"{packed} runs at once on one {devices.type} device need about"
             f" {packed * need / 1e9:.1f} GB, and it has {here / 1e9:.1f} GB: room for {fit} {one};"
             " give each run a larger share by --gpus, or fewer runs by --concurrent"
         )

@@ -92,7 +92,7 @@ def _addresses() -> dict[Address, float]:
     """Return where the head and this machine's own daemon answer, and how long to wait for each."""
     here = ray.get_runtime_context()
     head, port = here.gcs_address.rsplit(":", 1)
-    own = [node for node in _nodes() if node["NodeID"] == here.get_node_id()]
+    own = [node for node in nodes() if node["NodeID"] == here.get_node_id()]
     daemons = {
         (node["NodeManagerAddress"], int(node["NodeManagerPort"])): OWN_PATIENCE for node in own
     }
@@ -135,16 +135,17 @@ def _kill(pid: int) -> None:
 
 def alive_nodes() -> frozenset[str]:
     """The nodes that are in the cluster now."""
-    return frozenset(node["NodeID"] for node in _nodes() if node["Alive"])
+    return frozenset(node["NodeID"] for node in nodes() if node["Alive"])
 
 
 def whole_device(share: dict[str, float]) -> dict[str, float]:
     """Resources that leave no room for another run: whole GPUs, or all cores of a node."""
     if share["gpu"]:
         return {**share, "gpu": math.ceil(share["gpu"])}
-    cores = [node["Resources"].get("CPU", 0) for node in _nodes() if node["Alive"]]
+    cores = [node["Resources"].get("CPU", 0) for node in nodes() if node["Alive"]]
     return {**share, "cpu": max(cores, default=share["cpu"])}
 
 
-def _nodes() -> list[dict[str, Any]]:
+def nodes() -> list[dict[str, Any]]:
+    """Return the nodes of the cluster, those that have left it too."""
     return list(ray.nodes())  # type: ignore[no-untyped-call]

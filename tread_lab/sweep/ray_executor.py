@@ -16,7 +16,6 @@ import torch
 from ray import tune
 from ray.tune.search import Searcher
 
-from tread_lab.engine.device import pick
 from tread_lab.records.layout import Lab
 from tread_lab.spec.errors import Unavailable, UserError, first_line
 from tread_lab.spec.run import RunSpec
@@ -24,9 +23,11 @@ from tread_lab.spec.signature import signature
 from tread_lab.sweep.attempt import Place
 from tread_lab.sweep.early import Early
 from tread_lab.sweep.execute import Interrupted, Mistakes, Watch, stop_signals
+from tread_lab.sweep.executors import Share
 from tread_lab.sweep.feed import Feed, as_feed
 from tread_lab.sweep.ray_cluster import alive_nodes, cluster, end_attempt, whole_device
 from tread_lab.sweep.ray_judge import GAP, RUNG, Judge
+from tread_lab.sweep.ray_probe import take
 from tread_lab.sweep.ray_trouble import Trouble
 from tread_lab.sweep.trial import DEFERRED, UNDER_WAY, Report, Task, run_trial
 from tread_lab.sweep.vigil import Vigil
@@ -42,7 +43,7 @@ _QUIET = {
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
     "TUNE_WARN_THRESHOLD_S": "1000",
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # workers without GPUs see none
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # `stop_signals` handles SIGINT and SIGTERM alike
 }
@@ -65,7 +66,8 @@ class RayExecutor:
         hang_timeout: float | None = None,
         early: Early | None = None,
     ) -> None:
-        self.device, self.cpus, self.gpus = device, cpus, gpus
+        self.device = Share(device, gpus=gpus).worker_device
+        self.cpus, self.gpus = cpus, gpus
         self.concurrent, self.hang_timeout, self.early = concurrent, hang_timeout, early
 
     def run(self, lab: Lab, work: Sequence[Task] | Feed, watch: Watch) -> None:
@@ -189,7 +191,7 @@ class _Worker(tune.Trainable):
         self,
         config: dict[str, Any],
         lab: Lab,
-        device: str | None,
+        device: str,
         threads: int,
         place: Place,
         early: Early | None,
@@ -212,7 +214,7 @@ class _Worker(tune.Trainable):
         aside = Report(self.lab.run_of(self.task.spec).name, "train", 0, steps, float("nan"))
         try:
             place = replace(self.place, alive=alive_nodes())
-            yield from run_trial(self.lab, self.task, pick(self.device), place)
+            yield from run_trial(self.lab, self.task, take(self.device), place)
         except Unavailable as error:
             yield replace(aside, phase=UNAVAILABLE, note=str(error))
         except UserError as error:
