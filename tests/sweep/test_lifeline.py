@@ -32,7 +32,7 @@ def test_an_address_that_stops_answering_is_lost_and_one_that_answers_is_not() -
     assert f":{next(iter(addresses))[1]} has not answered" in lost[0] and len(lost) == 1
 
 
-def test_a_daemon_of_a_cluster_started_here_that_is_killed_is_noticed_at_once() -> None:
+def test_a_killed_daemon_of_a_local_cluster_is_noticed_at_once() -> None:
     lost: list[str] = []
     told = threading.Event()
     with subprocess.Popen(["sleep", "60"]) as daemon:

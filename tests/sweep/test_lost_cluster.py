@@ -144,9 +144,7 @@ MOMENTS = {
     " next command goes on",
 )
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_daemon_killed_at_any_moment_is_one_line_and_the_next_command_goes_on(
-    moment: str, tmp_path: Path
-) -> None:
+def test_a_daemon_killed_at_any_moment_is_one_line(moment: str, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     (tmp_path / "one.yaml").write_text(SWEEP % 300)
     process, sign = MOMENTS[moment]
