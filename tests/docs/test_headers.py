@@ -14,6 +14,7 @@ import yaml
 from tests.docs.headers import FILES, parameters_when_built, planned, stated, tasks_of
 from tests.docs.pages import PAGES, blocks, commands
 from tread_lab.engine.cost import cost
+from tread_lab.spec import UserError
 
 FINETUNE, REPA = (
     next(path for path in FILES if path.stem == stem) for stem in ("finetune", "repa")
@@ -167,3 +168,9 @@ def test_a_command_of_the_documentation_plans(page: Path, line: str, in_folder: 
         if block.language == "yaml" and (block.title or named):
             Path(block.title or named[1]).write_text(block.text)  # type: ignore[index]
     assert planned(line)
+
+
+def test_the_grid_of_12_blocks_is_refused_at_28_with_the_reason() -> None:
+    line = "tread-lab sweep route_placement.yaml experiment=xl2_imagenet256 data.path=LATENTS"
+    with pytest.raises(UserError, match=r"16 miss where: model\.depth == 12"):
+        tasks_of(line)

@@ -111,7 +111,7 @@ def test_every_selection_has_facts_and_code() -> None:
 
 def test_an_unknown_selection_is_an_error_not_single_tokens() -> None:
     unknown = replace(route("random"), selection="diagonal")  # type: ignore[arg-type]
-    with pytest.raises(KeyError, match="diagonal"):
+    with pytest.raises(UserError, match="selection: unknown 'diagonal'"):
         select(unknown, rank(2))
 
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.spec.routes import RouteSpec, Selection
+from tread_lab.spec.errors import lookup
+from tread_lab.spec.routes import RouteSpec
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def select(route: RouteSpec, rank_BN: Tensor) -> Leg:
         rank_BN: one number in [0, 1) per token; tokens of low rank are routed first, so equal
             ranks at two rates give nested selections.
     """
-    keep_BK, real_BK = SELECTIONS[route.selection](route, rank_BN)
+    keep_BK, real_BK = lookup(SELECTIONS, route.selection, "selection")(route, rank_BN)
     return Leg(route.blocks[0], route.blocks[-1], keep_BK, real_BK)
 
 
@@ -155,7 +156,7 @@ def _bernoulli(route: RouteSpec, rank_BN: Tensor) -> Kept:
     return places_BN[:, :K], kept_BN.gather(1, places_BN[:, :K])
 
 
-SELECTIONS: dict[Selection, Callable[[RouteSpec, Tensor], Kept]] = {
+SELECTIONS: dict[str, Callable[[RouteSpec, Tensor], Kept]] = {
     "random": _random,
     "rows": _rows,
     "structured": _structured,

@@ -67,7 +67,8 @@ def expand(
     make = Trials(base, sweep.baseline)
     settings, holes = _split(sweep, cells, make, facts or {})
     if not settings:
-        raise UserError("where: no cell of the axes is left; loosen it")
+        missed = "; ".join(f"{hole.count} miss {hole.reason}" for hole in holes)
+        raise UserError(f"where: no cell of the axes is left; loosen it ({missed})")
     pairs = [_pair(make, setting, seed) for seed in sweep.seeds for setting in settings]
     baselines = {before.run: before for before, _ in pairs if before is not None}
     twice = _hole("written again", again)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tread_lab.spec.errors import UserError
+from tread_lab.spec.errors import UserError, lookup
 
 Position = int | float | str
 Selection = Literal["random", "rows", "structured", "bernoulli"]
@@ -30,7 +30,7 @@ class SelectionFacts:
     keeps_order: bool = False
 
 
-SELECTIONS: dict[Selection, SelectionFacts] = {
+SELECTIONS: dict[str, SelectionFacts] = {
     "random": SelectionFacts(),
     "rows": SelectionFacts(unit=lambda side: side, keeps_order=True),
     "structured": SelectionFacts(side=2),
@@ -96,7 +96,7 @@ class RouteSpec:
 
     def unit(self, tokens: int) -> int:
         """How many of `tokens` leave together: a row of the square grid, or one."""
-        return SELECTIONS[self.selection].unit(math.isqrt(tokens))
+        return lookup(SELECTIONS, self.selection, "selection").unit(math.isqrt(tokens))
 
     def routed(self, tokens: int) -> int:
         """floor(s U) units of the U that `tokens` make (truncated, as in the official code).
@@ -153,7 +153,11 @@ def check_selections(routes: Sequence[RouteSpec], tokens: int, *, scans: bool) -
         UserError: a scan's order is torn, 2 x 2 windows do not tile the grid, or nothing is routed.
     """
     for k, route in enumerate(routes):
-        where, side, facts = f"routes[{k}]", math.isqrt(tokens), SELECTIONS[route.selection]
+        where, side, facts = (
+            f"routes[{k}]",
+            math.isqrt(tokens),
+            lookup(SELECTIONS, route.selection, "selection"),
+        )
         if scans and not facts.keeps_order:
             raise UserError(
                 f"{where}.selection: {route.selection} tears the rows that a scan reads in order;"
