@@ -156,6 +156,11 @@ def _sweep(command: argparse.ArgumentParser) -> None:
     command.add_argument("--name", help="name of the sweep; the file's where absent")
     command.add_argument("--plan", action="store_true", help="print the plan and stop")
     command.add_argument(
+        "--device-rates",
+        metavar="DEVICE",
+        help="with --plan: times on a device that is not here, by stated rates: H200, H100, A100",
+    )
+    command.add_argument(
         "--extend", action="store_true", help="add what is new in the file to the stored plan"
     )
     command.add_argument(
@@ -214,6 +219,9 @@ def _recommend(command: argparse.ArgumentParser) -> None:
 def _cost(command: argparse.ArgumentParser) -> None:
     command.add_argument("--model", help="e.g. DiT-XL/2; the experiment's where absent")
     command.add_argument("--experiment", help="a base run (b2_imagenet256 with --model)")
+    command.add_argument(
+        "--device-rates", metavar="DEVICE", help="add times by stated rates: H200, H100, A100, cpu"
+    )
     _overrides(command)
     _route(command)
     _json(command)

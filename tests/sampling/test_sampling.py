@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
 from torch import Tensor
 
+from tests.backbones.test_bypass import woken
 from tread_lab.diffusion import EDM
-from tread_lab.sampling.generate import generate
-from tread_lab.sampling.solvers import euler, heun
-from tread_lab.spec import EDMSpec, GuidanceSpec, SamplerSpec
+from tread_lab.sampling.generate import IMAGES_A_CALL, generate
+from tread_lab.sampling.solvers import SOLVERS, euler, heun
+from tread_lab.spec import EDMSpec, GuidanceSpec, RunSpec, SamplerSpec, decode
 
 DATA_STD = 0.5
 
@@ -90,6 +92,55 @@ def test_an_image_depends_on_its_own_seed_alone() -> None:
     x3, y3 = images(2, batch=2, seed=11)  # images 4 and 5 of the first set
     assert torch.allclose(x[4:], x3, atol=1e-6) and torch.equal(y[4:], y3)
     assert len({tuple(image.flatten().tolist()) for image in x}) == 6
+
+
+@torch.no_grad()
+def test_smaller_network_calls_give_the_same_images_bitwise() -> None:
+    spec = decode(RunSpec, {"model": {"depth": 2, "width": 32, "heads": 2}, "precision": "fp32"})
+    tiny = woken(spec)
+
+    def sampled(batch: int | None) -> Tensor:
+        parts = generate(
+            {None: tiny},
+            EDM(EDMSpec()),
+            SamplerSpec(steps=2, sigma_max=10),
+            count=300,
+            shape=(1, 16, 16),
+            classes=10,
+            device=torch.device("cpu"),
+            batch=batch,
+        )
+        return torch.cat([x for x, _ in parts])
+
+    before = sampled(256)
+    assert all(torch.equal(sampled(batch), before) for batch in (128, 64, None))
+
+
+def test_a_cpu_takes_fewer_images_a_call_than_a_gpu() -> None:
+    calls: list[int] = []
+
+    def watched(x: Tensor, t: Tensor, y: Tensor, plan: object) -> Tensor:
+        calls.append(len(x))
+        return x
+
+    sampler = SamplerSpec(steps=1, solver="euler")
+    list(
+        generate(
+            {None: watched},
+            EDM(EDMSpec()),
+            sampler,
+            count=100,
+            shape=(1, 4, 4),
+            classes=10,
+            device=torch.device("cpu"),
+        )
+    )
+    assert calls == [64, 36]
+    assert IMAGES_A_CALL == {"cpu": 64, "cuda": 256}
+
+
+def test_every_solver_of_the_spec_has_code_behind_it() -> None:
+    assert set(SOLVERS) == set(get_args(get_type_hints(SamplerSpec)["solver"]))
 
 
 def test_balanced_labels_take_their_turns() -> None:

@@ -220,8 +220,25 @@ def cost(options: Namespace) -> int:
     if options.json:
         print(json.dumps(costs.report(spec), indent=1))
     else:
-        screen.show_pairs(costs.table(spec))
+        screen.show_pairs([*costs.table(spec), *_times(spec, experiment, options.device_rates)])
     return 0
+
+
+def _times(spec: RunSpec, experiment: Experiment, device: str | None) -> list[tuple[str, str]]:
+    """Rows for `cost --device-rates`: training and every evaluation by the device's rates."""
+    if device is None:
+        return []
+    from tread_lab.engine.rates import rates_named
+    from tread_lab.screen.words import duration
+
+    rates = rates_named(device)
+    rows = [("training time", duration(rates.train_seconds(spec)))]
+    for evaluation in decode_evaluations(experiment.evaluate, experiment.sampler):
+        seconds = {"network": rates.pass_seconds(spec, evaluation)}
+        seconds |= {k: s for k, s in rates.image_seconds(spec, evaluation).items() if s}
+        told = ", ".join(f"{name} {duration(s)}" for name, s in seconds.items())
+        rows.append((evaluation.kind.replace("_", " "), told))
+    return [*rows, (f"rates of {device}", rates.source)]
 
 
 def gc(options: Namespace) -> int:

@@ -31,6 +31,8 @@ def sweep(options: Namespace) -> int:
     from tread_lab.sweep.priced import priced_tree
 
     check_one_device(options)
+    if options.device_rates and not options.plan:
+        raise UserError("--device-rates: forecasts only; add --plan")
     show_gpus(options)
     limits = [f"budget.{limit}" for limit in options.budget]
     name, spec, experiment = config.load_sweep(options.file, [*options.overrides, *limits])
@@ -52,9 +54,10 @@ def sweep(options: Namespace) -> int:
         _retry_failed(options, lab, plan)
     coming = coming_tasks(plan, lab)
     extends = _say_extension(lab, plan) if options.extend else False
-    outlook = forecast(lab, coming, devices, start=kind.start_seconds)
+    outlook = forecast(lab, coming, devices, start=kind.start_seconds, rates=options.device_rates)
     screen.show_plan(plan, lab, outlook.total(coming), lanes, asked=options.plan)
     screen.show_disk(disk_need(coming), lab, asked=options.plan)
+    screen.show_evaluation_time(plan, outlook, asked=options.plan)
     if plan.budget is not None:
         screen.show_budget(
             plan, open_budget(lab, plan, outlook.seconds), coming, lanes, asked=options.plan

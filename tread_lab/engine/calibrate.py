@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import math
 import subprocess
 import sys
 import tempfile
@@ -19,12 +18,10 @@ import torch
 
 from tread_lab.engine.cost import FLOPS_PER_MAC, cost
 from tread_lab.engine.live_run import LiveRun
-from tread_lab.engine.probes import BATCH as PROBED
-from tread_lab.engine.sample_cost import call_macs
+from tread_lab.engine.passes import passes
 from tread_lab.records.layout import RunFolder
-from tread_lab.sampling.generate import BATCH as SAMPLED
 from tread_lab.spec.decode import decode, encode
-from tread_lab.spec.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec
+from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.spec.routes import RouteSpec
 from tread_lab.spec.run import RunSpec
 
@@ -58,7 +55,7 @@ class Speed:
         return sum(self._evaluation(spec, evaluation) for evaluation in evaluations)
 
     def _evaluation(self, spec: RunSpec, evaluation: EvaluationSpec) -> float:
-        calls, flops = _passes(spec, evaluation)
+        calls, flops = passes(spec, evaluation)
         features = 0.0
         if isinstance(evaluation, SamplesSpec) and evaluation.metrics:
             features = evaluation.count * FEATURE_SECONDS
@@ -178,18 +175,3 @@ def _median(action: Callable[[], None], count: int) -> float:
         action()
         seconds.append(time.perf_counter() - started)
     return sorted(seconds[2:])[count // 2]
-
-
-def _passes(spec: RunSpec, evaluation: EvaluationSpec) -> tuple[int, int]:
-    """Network calls of an evaluation, and the FLOPs of all of them."""
-    if isinstance(evaluation, SamplesSpec):
-        macs, branches = call_macs(spec, evaluation.sampler), evaluation.sampler.guidance.branches
-        calls = math.ceil(evaluation.count / SAMPLED) * len(macs) * len(branches)
-        return calls, evaluation.count * FLOPS_PER_MAC * sum(macs)
-    price, images = cost(spec), evaluation.images * evaluation.levels
-    macs_each = price.dense_macs
-    twice = isinstance(evaluation, HeldoutSpec) and bool(spec.routes)
-    if twice:
-        macs_each += price.routed_macs
-    calls = math.ceil(evaluation.images / PROBED) * evaluation.levels * (2 if twice else 1)
-    return calls, images * FLOPS_PER_MAC * macs_each

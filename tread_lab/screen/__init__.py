@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from tread_lab.screen.disk import DiskWatch, show_disk
     from tread_lab.screen.litter import show_litter
     from tread_lab.screen.live import progress, run_progress
-    from tread_lab.screen.plan import show_budget, show_plan
+    from tread_lab.screen.plan import show_budget, show_evaluation_time, show_plan
     from tread_lab.screen.ranking import show_places, show_ranking
     from tread_lab.screen.states import (
         show_lab,
@@ -22,7 +22,7 @@ _PARTS = {
     "console": ("answer", "metrics_line", "say", "show_pairs"),
     "disk": ("DiskWatch", "show_disk"),
     "litter": ("show_litter",),
-    "plan": ("show_budget", "show_plan"),
+    "plan": ("show_budget", "show_evaluation_time", "show_plan"),
     "live": ("progress", "run_progress"),
     "ranking": ("show_places", "show_ranking"),
     "states": ("show_lab", "show_run", "show_sweep", "show_unfinished", "watch_sweep"),
@@ -41,6 +41,7 @@ __all__ = [
     "show_litter",
     "show_pairs",
     "show_places",
+    "show_evaluation_time",
     "show_plan",
     "show_ranking",
     "show_run",

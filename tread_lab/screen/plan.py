@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rich.console import Console
 
@@ -13,13 +13,13 @@ from tread_lab.records.layout import Lab
 from tread_lab.records.stopped import state_in_sweep
 from tread_lab.screen.console import ROWS, answers, fitted, notices
 from tread_lab.screen.words import duration
-from tread_lab.spec.evaluation import SamplesSpec
+from tread_lab.spec.evaluation import SamplesSpec, count_label
 from tread_lab.spec.labels import cell_text, run_labels
 from tread_lab.spec.run import RunSpec
 from tread_lab.spec.signature import signature
 from tread_lab.spec.words import counted
 from tread_lab.sweep.budget import Budget
-from tread_lab.sweep.estimate import Estimate
+from tread_lab.sweep.estimate import Estimate, Forecast
 from tread_lab.sweep.outlook import search_outlook
 from tread_lab.sweep.plan import Plan
 from tread_lab.sweep.trial import Task
@@ -73,6 +73,36 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int, *, asked: bo
         + (f", {counted(plan.parents, 'parent')} to start from" if plan.parents else "")
     )
     say(f"{plan.train_flops:.2e} training FLOPs{of_known}; {_estimate(estimate, lanes)}")
+
+
+def show_evaluation_time(plan: Plan, outlook: Forecast, *, asked: bool = False) -> None:
+    """What an evaluation of images consists of, where they are decoded or seen by Inception.
+
+    Args:
+        asked: the plan is what the command was asked for, and goes to stdout.
+    """
+    say = _say(answers if asked else notices)
+    rates, tasks = outlook.rates, plan.tasks or plan.possible_tasks
+    if rates is None or not tasks:
+        return
+    spec, said = tasks[0].spec, False
+    for evaluation in plan.evaluations:
+        parts = outlook.parts(spec, evaluation)
+        if not isinstance(evaluation, SamplesSpec) or len(parts) == 1:
+            continue
+        once = outlook.references(spec, evaluation)
+        metrics = "+".join(evaluation.metrics) or "samples"
+        say(
+            f"{metrics}@{count_label(evaluation.count)} of one run: {_times(parts)}"
+            + (f"; references once for the lab: {_times(once)}" if once else "")
+        )
+        said = True
+    if said:
+        say(f"rates of {rates.device}, {rates.source}")
+
+
+def _times(parts: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts.items())
 
 
 def _shape(specs: Sequence[RunSpec]) -> str:
@@ -150,4 +180,5 @@ def _estimate(estimate: Estimate, lanes: int) -> str:
     runs = f"{counted(estimate.open_runs, 'run')} open, {lanes} at once"
     if estimate.seconds is None:
         return f"{runs}; time not predicted (a trial step would take long on this device)"
-    return f"{runs}: about {duration(estimate.seconds)}"
+    rates = f" at the stated rates of {estimate.source}" if estimate.source else ""
+    return f"{runs}: about {duration(estimate.seconds)}{rates}"
