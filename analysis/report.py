@@ -30,6 +30,7 @@ from tread_lab.records.names import (
     IMAGES_PER_S,
     MFU,
     PEAK_MEMORY,
+    STEP_SECONDS,
     TRAIN_FLOPS,
     TRAIN_LOSS,
     TRAIN_SECONDS,
@@ -52,6 +53,7 @@ TITLES = {  # figures in the order of the report, by the start of their names
     "similarity": "Similarity of block outputs",
     "samples": "Samples from equal seeds",
 }
+_DISTURBED = 1.2  # factor between a cell's ratio and the median cell's
 
 
 @dataclass(frozen=True)
@@ -121,16 +123,16 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
 def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
     """Speed-ups predicted from FLOPs beside measured ones, one row a cell.
 
-    Both compare a trial with its own baseline. The time is that of the training steps; it is the
-    machine's, with whatever else ran on it.
+    Both compare a trial with its own baseline. The measured one is the ratio of the median seconds
+    a step; a cell far from what its FLOPs predict is marked, because something else ran beside it.
     """
-    if TRAIN_FLOPS not in frame or TRAIN_SECONDS not in frame:
+    if not {TRAIN_FLOPS, TRAIN_SECONDS, STEP_SECONDS} <= set(frame):
         return None
     by_run = frame.drop_duplicates("run").set_index("run")
     baseline = frame["baseline"]
     ratios = {
         f"speed/{name}": baseline.map(by_run[column]).astype(float) / frame[column]
-        for name, column in (("flops", TRAIN_FLOPS), ("time", TRAIN_SECONDS))
+        for name, column in (("flops", TRAIN_FLOPS), ("time", STEP_SECONDS))
     }
     cells = cells_frame(frame.assign(**ratios))
     cells = cells[cells["state"] == "completed"]
@@ -150,7 +152,22 @@ def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
         if column in cells and cells[column].notna().any():
             scale = 1e9 if column == PEAK_MEMORY else 1.0
             texts[head] = [_form(value / scale, form) for value in cells[column]]
+    if "speed-up, measured" in texts:
+        marks = ["", " (disturbed)"]
+        disturbed = is_disturbed(cells["speed/flops"], cells["speed/time"])
+        texts["speed-up, measured"] += [marks[flag] for flag in disturbed]
     return _sheet(texts)
+
+
+def is_disturbed(predicted: pd.Series, measured: pd.Series) -> list[bool]:
+    """Return for each cell whether its measured speed-up is no fact about the cell.
+
+    The ratio of measured to predicted is compared with that of the median cell, since small
+    networks gain less than their FLOPs say: more than a fifth away is a busy machine.
+    """
+    ratio = measured / predicted
+    away = ratio / ratio.median()
+    return [bool(value < 1 / _DISTURBED or value > _DISTURBED) for value in away]
 
 
 def _figures(lab: Lab, frame: pd.DataFrame, history: pd.DataFrame) -> Iterator[ShownFigure]:

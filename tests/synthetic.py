@@ -192,6 +192,7 @@ def _write_run(
     costs = {
         names.TRAIN_FLOPS: 1e12 * (12 - 0.5 * length) * sweep.steps / 400,
         names.TRAIN_SECONDS: (60.0 - 2 * length) * sweep.steps / 400,
+        names.STEP_SECONDS: (0.15 - 0.005 * length),
         names.IMAGES_PER_S: 400.0 + 20 * length,
     }
     run.finish("completed", step=steps, metrics=costs)
@@ -206,7 +207,7 @@ def _write_log(
         for step in range(sweep.log_every, steps + 1, sweep.log_every):
             gap = 0.0 if route is None else train_gap(route) * step / sweep.steps
             loss = 0.2 + 0.5 * np.exp(-step / 80) + noise[step - 1] + gap
-            log(step, **{names.TRAIN_LOSS: loss, names.IMAGES_PER_S: 400.0})
+            log(step, **{names.TRAIN_LOSS: loss, names.TRAIN_IMAGES_PER_S: 400.0})
 
 
 def _write_evaluation(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from analysis.report import contents, write_report
+from analysis.report import contents, is_disturbed, write_report
 from tests.synthetic import small, write_sweep
 
 pytestmark = pytest.mark.slow  # every figure is drawn
@@ -33,3 +34,10 @@ def test_every_kind_of_figure_has_its_place(
     lab = write_sweep(tmp_path, small(routes=((2, 8),), **sweep))
     path = write_report(lab, "placement")
     assert title in path.read_text(encoding="utf-8")
+
+
+def test_a_cell_far_from_its_predicted_speed_up_is_disturbed() -> None:
+    predicted = pd.Series([1.0, 1.44, 1.52, 1.27])
+    measured = pd.Series([1.0, 1.40, 0.72, 1.20])
+    assert is_disturbed(predicted, measured) == [False, False, True, False]
+    assert not any(is_disturbed(predicted, 0.8 * predicted))

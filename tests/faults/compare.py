@@ -14,7 +14,7 @@ from tread_lab.records.layout import Lab, RunFolder
 from tread_lab.records.locks import is_held
 from tread_lab.records.log import read_entries
 
-CLOCKED = (names.IMAGES_PER_S,)  # differs from one machine to the next
+CLOCKED = (names.TRAIN_IMAGES_PER_S,)  # differs from one machine to the next
 
 
 @dataclass(frozen=True)

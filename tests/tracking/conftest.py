@@ -94,7 +94,7 @@ class Sweeps:
         run.write_origin({"code": "abc1234-dirty", "device": "cpu"})
         with run.log() as log:
             for step in range(first, last + 1, 5):
-                values = {"train/loss": 1 / step, "throughput/images_per_s": 100 + clock}
+                values = {"train/loss": 1 / step, "train/images_per_s": 100 + clock}
                 log(step, **values)
         return run
 

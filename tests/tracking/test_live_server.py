@@ -83,6 +83,6 @@ def test_a_server_killed_and_started_again(lab: Lab, sweeps: Sweeps, tmp_path: P
     keys = store.rows("SELECT run_uuid, key, step FROM metrics")
     assert len(keys) == len(set(keys))
     logged = sum(len(lab.run_of(spec).entries()) for spec in specs)
-    curves = "key IN ('train/loss', 'throughput/images_per_s')"
+    curves = "key IN ('train/loss', 'train/images_per_s')"
     assert store.rows(f"SELECT count(*) FROM metrics WHERE {curves}") == [(logged,)]
     assert list((tmp_path / "artifacts").rglob("grid.png"))

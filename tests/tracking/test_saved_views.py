@@ -52,7 +52,7 @@ def test_cells_are_compared_by_bars_a_map_and_curves() -> None:
         "fd:fashion16-v1:1k": "BAR",
         "placement": "CONTOUR",
         "train/loss": "LINE",
-        "throughput/images_per_s": "LINE",
+        "train/images_per_s": "LINE",
         "gap/train": "BAR",
     }
     group = {"mode": "tag", "groupByData": "cell"}

@@ -175,7 +175,8 @@ class LiveRun:
         self.loss, self._window = float(losses.double().mean()), []
         lr = self.optimizer.param_groups[0]["lr"]
         rate = len(losses) * self.spec.train.batch / self._clock.lap()
-        values = {names.TRAIN_LOSS: self.loss, names.LEARNING_RATE: lr, names.IMAGES_PER_S: rate}
+        values = {names.TRAIN_LOSS: self.loss, names.LEARNING_RATE: lr}
+        values[names.TRAIN_IMAGES_PER_S] = rate
         if self._gradient_norm is not None and math.isfinite(norm := float(self._gradient_norm)):
             values[names.GRADIENT_NORM] = norm
         if self.scaler.enabled:

@@ -28,6 +28,7 @@ GAP_HELDOUT = "gap/heldout"  # dense forward of the model - dense baseline
 GAP_ROUTE = "gap/route"  # routed forward - dense forward of the same model
 SIMILARITY = "similarity/adjacent"  # mean cosine between neighbouring blocks
 IMAGES_PER_S = "throughput/images_per_s"
+TRAIN_IMAGES_PER_S = "train/images_per_s"
 STEP_SECONDS = "throughput/step_seconds"
 TRAIN_FLOPS = "cost/train_flops"  # executed: 3 x forward, routes counted
 FAMILY_FLOPS = "cost/family_flops"  # the same, with those of the runs it descends from
@@ -84,6 +85,7 @@ METRIC_KINDS: dict[str, MetricKind] = {
     "is_shuffled": MetricKind("quality", "higher", label="IS, shuffled"),
     "precision": MetricKind("quality", "higher"),
     "recall": MetricKind("quality", "higher"),
+    TRAIN_IMAGES_PER_S: MetricKind(label="images per second"),
     IMAGES_PER_S: MetricKind("cost", "higher", label="images per second", unit="images/s"),
     STEP_SECONDS: MetricKind("cost", "lower", label="seconds a step", unit="s"),
     TRAIN_FLOPS: MetricKind("cost", "lower", label="training FLOPs", unit="FLOP"),

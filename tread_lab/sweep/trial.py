@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from tread_lab.engine.train import Diverged, Progress, train
 from tread_lab.records import names
 from tread_lab.records.layout import Lab, RunFolder
 from tread_lab.records.locks import Busy
+from tread_lab.records.log import Entry
 from tread_lab.spec.errors import Unavailable, UserError
 from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.spec.guidance import check_guidance
@@ -218,7 +220,7 @@ def _trained(
     except Diverged as diverged:
         folder.finish("diverged", kind="diverged", step=progress.step, reason=str(diverged))
         return report
-    metrics = _costs(spec, device, progress.seconds / progress.step, memory.bytes())
+    metrics = _costs(folder, spec, device, progress.seconds / progress.step, memory.bytes())
     if spec.precision == "fp16":
         metrics[names.OVERFLOWS] = progress.overflows
     folder.finish("completed", step=progress.step, metrics=metrics)
@@ -226,15 +228,24 @@ def _trained(
 
 
 def _costs(
-    spec: RunSpec, device: torch.device, step_seconds: float, peak_memory: int | None
+    folder: RunFolder,
+    spec: RunSpec,
+    device: torch.device,
+    mean_seconds: float,
+    peak_memory: int | None,
 ) -> dict[str, float]:
-    """What the run cost, under the names of the record."""
+    """Return what the run cost, under the names of the record.
+
+    Args:
+        mean_seconds: the training time of all steps over their number.
+    """
+    step_seconds = median_step_seconds(folder.entries(), spec.train.batch) or mean_seconds
     flops, peak = cost(spec).train_flops, peak_flops(device)
     before = sum(cost(parent).train_flops for parent in spec.ancestors)
     values: dict[str, float] = {
         names.TRAIN_FLOPS: flops,
         names.FAMILY_FLOPS: before + flops,
-        names.TRAIN_SECONDS: step_seconds * spec.train.steps,
+        names.TRAIN_SECONDS: mean_seconds * spec.train.steps,
         names.STEP_SECONDS: step_seconds,
         names.IMAGES_PER_S: spec.train.batch / step_seconds,
     }
@@ -243,3 +254,13 @@ def _costs(
     if peak is not None:
         values[names.MFU] = flops / spec.train.steps / step_seconds / peak
     return values
+
+
+def median_step_seconds(entries: Iterable[Entry], batch: int) -> float | None:
+    """Return the median of the logged seconds a step, or None before the second entry.
+
+    The first entry is left out, because it holds the warm-up; a median forgets the moments in
+    which something else ran on the machine.
+    """
+    speeds = [entry.value for entry in entries if entry.key == names.TRAIN_IMAGES_PER_S][1:]
+    return batch / statistics.median(speeds) if speeds else None

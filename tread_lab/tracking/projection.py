@@ -104,7 +104,9 @@ class Projection:
             UserError: a part of the record cannot be read.
         """
         run, spec = self._lab.run(trial.run), trial.spec()
-        logged = first_entries(read_entries(run.log_path))
+        measured_once = (run.result() or {}).get("metrics", {})  # one value, not a curve beside it
+        entries = first_entries(read_entries(run.log_path))
+        logged = [entry for entry in entries if entry.key not in measured_once]
         times = [entry.time for entry in logged]
         started = min([*times[:1], _started(run)])
         last = max(times, default=started)

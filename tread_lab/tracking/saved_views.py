@@ -15,6 +15,7 @@ from tread_lab.records.names import (
     HELDOUT_LOSS,
     IMAGES_PER_S,
     STEP_SECONDS,
+    TRAIN_IMAGES_PER_S,
     TRAIN_LOSS,
     metric_kind,
 )
@@ -30,6 +31,7 @@ ONCE = (
     "similarity/",
     "cost/",
     STEP_SECONDS,
+    IMAGES_PER_S,
 )  # measured at the end, so bars and no curves
 
 
@@ -96,7 +98,7 @@ class SavedViews:
             axes["z"] = (headlines[0], "METRIC")
             options = {f"{axis}axis": {"key": k, "type": t} for axis, (k, t) in axes.items()}
             charts.append(_chart("CONTOUR", RESULT, "placement", **options))
-        for name in (TRAIN_LOSS, IMAGES_PER_S):
+        for name in (TRAIN_LOSS, TRAIN_IMAGES_PER_S):
             charts.append(_chart("LINE", TRAINING, name, metricKey=name, **LINE))
         for name in sorted(self.metrics):
             if name.startswith(ONCE) and name not in headlines:
