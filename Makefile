@@ -17,7 +17,7 @@ test: check
 figures: setup
 	for sweep in $(SWEEPS); do \
 	  $(BIN)/tread-lab sweep $$sweep.yaml && $(BIN)/tread-lab figures $$sweep || exit; done
-	$(BIN)/python -m analysis.execute
+	$(BIN)/python -m tread_lab.analysis.notebooks.execute
 
 faults: setup
 	$(BIN)/python tests/faults/table.py

@@ -22,13 +22,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from analysis.route_grid import draw_route_grid, route_grid
-from analysis.style import figure, show
-from dashboards.app import DashboardServer
 from tests.browser import browser, find_chromium
 from tests.synthetic import Synthetic, write_sweep
+from tread_lab.analysis.figures.route_grid import draw_route_grid, route_grid
+from tread_lab.analysis.figures.style import figure, show
+from tread_lab.dashboards.app import DashboardServer
 from tread_lab.frames import cells_frame, trials_frame
-from tread_lab.records.layout import Lab
+from tread_lab.records.lab import Lab
 
 PLACES = tuple((i, j) for i in range(12) for j in range(i, 12))
 RATES = (0.25, 0.5, 0.75)
@@ -60,8 +60,10 @@ def timed(say: str, work: Callable[[], Any]) -> Any:
 
 def import_seconds() -> None:
     """Every module of the analysis, in a fresh interpreter."""
-    modules = [p.stem for p in (Path(__file__).parents[1] / "analysis").glob("*.py")]
-    code = "; ".join(f"import analysis.{m}" for m in modules if m != "__init__")
+    folder = Path(__file__).parents[1] / "analysis"
+    modules = [p.relative_to(folder).with_suffix("") for p in folder.rglob("*.py")]
+    names = [".".join(m.parts) for m in modules if m.name != "__init__"]
+    code = "; ".join(f"import tread_lab.analysis.{name}" for name in names)
     command = [sys.executable, "-c", code]
     timed("import of all of analysis", lambda: subprocess.run(command, check=True))
 

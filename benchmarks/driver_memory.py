@@ -20,12 +20,12 @@ from unittest import mock
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from tread_lab import config
-from tread_lab.records.layout import Lab
-from tread_lab.spec import RunSpec, decode
-from tread_lab.sweep import ray_executor
-from tread_lab.sweep.ray_executor import RayExecutor
-from tread_lab.sweep.trial import Report, Task
+from tread_lab.config import load
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec, decode
+from tread_lab.sweep.execution import ray_executor
+from tread_lab.sweep.execution.ray_executor import RayExecutor
+from tread_lab.sweep.trial.trial import Report, Task
 
 LIMIT = 30.0  # kB a trial, aimed at
 
@@ -51,7 +51,7 @@ def resident() -> float:
 
 def measure(count: int) -> dict[str, float]:
     """Memory in MB after a tenth, half and all of `count` trials, and kB a trial in between."""
-    base = config.load_experiment("tiny", ["train.steps=1"])
+    base = load.load_experiment("tiny", ["train.steps=1"])
     work = [Task(decode(RunSpec, {**base.run, "seed": seed})) for seed in range(count)]
     marks = {count // 10: 0.0, count // 2: 0.0, count: 0.0}
     ended = 0

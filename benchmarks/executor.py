@@ -21,17 +21,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import ray
 from ray import tune
 
-from tread_lab import config
-from tread_lab.records.layout import Lab
-from tread_lab.spec import HeldoutSpec, RunSpec, decode
-from tread_lab.sweep.ray_cluster import cluster
-from tread_lab.sweep.ray_executor import RayExecutor
-from tread_lab.sweep.trial import Report, Task, run_trial
+from tread_lab.config import load
+from tread_lab.records.lab import Lab
+from tread_lab.specs import HeldoutSpec, RunSpec, decode
+from tread_lab.sweep.execution.ray_cluster import cluster
+from tread_lab.sweep.execution.ray_executor import RayExecutor
+from tread_lab.sweep.trial.trial import Report, Task, run_trial
 
 
 def tasks(count: int, steps: int, *, depth: int = 12) -> list[Task]:
     """Distinct runs of `steps` steps, one seed each."""
-    base = config.load_experiment("tiny", [f"train.steps={steps}", f"model.depth={depth}"])
+    base = load.load_experiment("tiny", [f"train.steps={steps}", f"model.depth={depth}"])
     specs = [decode(RunSpec, {**base.run, "seed": seed}) for seed in range(count)]
     return [Task(spec, (HeldoutSpec(images=8, levels=1),)) for spec in specs]
 

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tread_lab import config
-from tread_lab.gaps import Losses, gap_over_images
-from tread_lab.records.layout import Lab
-from tread_lab.resampling import pairing_kept
-from tread_lab.spec import HeldoutSpec, RunSpec, decode
-from tread_lab.sweep.execute import InlineExecutor
-from tread_lab.sweep.trial import Task
+from tread_lab.compare.gaps import Losses, gap_over_images
+from tread_lab.compare.intervals import pairing_kept
+from tread_lab.config import load
+from tread_lab.records.lab import Lab
+from tread_lab.specs import HeldoutSpec, RunSpec, decode
+from tread_lab.sweep.execution.executor import InlineExecutor
+from tread_lab.sweep.trial.trial import Task
 
 MEASURED = HeldoutSpec(images=512)
 SAMPLES, SIZE = 4000, 64
@@ -31,7 +31,7 @@ SAMPLES, SIZE = 4000, 64
 
 def losses(lab: Lab, routes: list[str], seeds: int, steps: int) -> list[Losses]:
     """Held-out losses of one run per seed, trained here or found in the lab."""
-    base = config.load_experiment("tiny", [f"train.steps={steps}"])
+    base = load.load_experiment("tiny", [f"train.steps={steps}"])
     specs = [decode(RunSpec, {**base.run, "routes": routes, "seed": s}) for s in range(seeds)]
     InlineExecutor().run(lab, [Task(spec, (MEASURED,)) for spec in specs], lambda report: None)
     folders = (lab.run_of(spec).evaluation(MEASURED).path for spec in specs)

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tread_lab.config import load_experiment
-from tread_lab.records.layout import Lab
-from tread_lab.records.planned import planned_runs
-from tread_lab.spec import decode
-from tread_lab.spec.sweep import SweepSpec
-from tread_lab.sweep.plan import load_plan, make_plan, store_plan
+from tread_lab.config.load import load_experiment
+from tread_lab.records.lab import Lab
+from tread_lab.records.plan import planned_runs
+from tread_lab.specs import decode
+from tread_lab.specs.sweep import SweepSpec
+from tread_lab.sweep.plan.plan import load_plan, make_plan, store_plan
 
 RESULT = '{"state": "completed", "step": 1000, "metrics": {"cost/train_flops": 1e12}}'
 SWEEP = {

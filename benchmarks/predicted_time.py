@@ -18,13 +18,13 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from tread_lab import config
-from tread_lab.records.layout import Lab
-from tread_lab.sweep.devices import Devices
-from tread_lab.sweep.estimate import forecast
-from tread_lab.sweep.execute import InlineExecutor
-from tread_lab.sweep.executors import EXECUTORS
-from tread_lab.sweep.plan import Plan, make_plan
+from tread_lab.config import load as config
+from tread_lab.records.lab import Lab
+from tread_lab.sweep.execution.executor import InlineExecutor
+from tread_lab.sweep.execution.executors import EXECUTORS
+from tread_lab.sweep.plan.devices import Devices
+from tread_lab.sweep.plan.forecast import forecast
+from tread_lab.sweep.plan.plan import Plan, make_plan
 
 AIM = 0.25
 SHAPES = {
@@ -59,7 +59,7 @@ def timed(plan: Plan, executor: str, lanes: int) -> dict[str, float]:
         assert predicted is not None
         started = time.perf_counter()
         if executor == "ray":
-            from tread_lab.sweep.ray_executor import RayExecutor
+            from tread_lab.sweep.execution.ray_executor import RayExecutor
 
             RayExecutor().run(lab, todo, lambda report: None)
         else:

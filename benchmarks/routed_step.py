@@ -21,11 +21,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from tread_lab.engine.cost import cost
+from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import peak_flops, pick
 from tread_lab.engine.live_run import LiveRun
-from tread_lab.records.layout import RunFolder
-from tread_lab.spec import RunSpec, decode
+from tread_lab.records.lab import RunFolder
+from tread_lab.specs import RunSpec, decode
 
 # name -> (model, images a step on a CPU, on a GPU). The published sizes run with patch 1 on
 # the embedded 16x16 images: 256 tokens, as DiT-*/2 has on ImageNet-256 latents.

@@ -5,7 +5,7 @@
 
 Searches are answered from `placement_grid.json`, the gaps of every placement 0 <= i <= j <= 11 of
 the tiny network, each with several seeds, recorded by `placement_grid.yaml`. A search succeeds if
-the best cell it tried is in the best set of the whole grid (`tread_lab.best_set`: with 95%
+the best cell it tried is in the best set of the whole grid (`tread_lab.compare.best_set`: with 95%
 confidence the truly best cell is in it) before a third of the grid's training FLOPs is spent.
 """
 
@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from tread_lab.best_set import BestSet, best_over_seeds
-from tread_lab.spec.search import SearchSpec
-from tread_lab.spec.search_space import Space
-from tread_lab.sweep.search import Known, propose
+from tread_lab.compare.best_set import BestSet, best_over_seeds
+from tread_lab.specs.search import SearchSpec
+from tread_lab.specs.search_space import Space
+from tread_lab.sweep.search.sampler import Known, propose
 
 TABLE = Path(__file__).parent / "placement_grid.json"
 GOAL = "gap/heldout"
@@ -122,7 +122,7 @@ def compare(grid: Grid, samplers: list[str], studies: int, **settings: Any) -> d
 def record(lab_root: Path, path: Path = TABLE) -> None:
     """Write the table from every sweep of a lab; each sweep holds some seeds of the grid."""
     from tread_lab.frames import trials_frame
-    from tread_lab.records.layout import Lab
+    from tread_lab.records.lab import Lab
 
     lab = Lab(lab_root.absolute())
     gaps: dict[int, dict[tuple[int, int], float]] = {}

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from dashboards import cell, views
-from dashboards.live import MEASURING, LiveLab, progress
-from tread_lab.records.layout import Lab
-from tread_lab.spec.errors import UserError
+from tread_lab.dashboards import cell, views
+from tread_lab.dashboards.live import MEASURING, LiveLab, progress
+from tread_lab.records.lab import Lab
+from tread_lab.specs.errors import UserError
 
 PAGE = Path(__file__).parent / "page"
 KINDS = {

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from analysis.similarity import read_similarity
-from dashboards.views import Tree, cells_of, choices, numbers
+from tread_lab.analysis.figures.similarity import read_similarity
+from tread_lab.dashboards.views import Tree, cells_of, choices, numbers
 from tread_lab.frames import COUNT, HIGH, LOW
-from tread_lab.records.layout import Lab, RunFolder
-from tread_lab.records.names import TRAIN_LOSS, metric_kind
-from tread_lab.spec.errors import UserError
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.metric_names import TRAIN_LOSS, metric_kind
+from tread_lab.specs.errors import UserError
 
 POINTS = 400  # of a curve; longer ones are thinned out
 NOT_TOLD = ("seed", "execution.")  # fields of a spec that are no difference between cells

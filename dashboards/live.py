@@ -11,13 +11,13 @@ from typing import Any
 import pandas as pd
 
 from tread_lab.frames import Memory, plan_frame
-from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.locks import is_held
 from tread_lab.records.log import Entry, read_entries
-from tread_lab.records.names import TRAIN_LOSS
-from tread_lab.records.planned import planned_evaluations
-from tread_lab.spec.errors import UserError
-from tread_lab.spec.labels import cell_label, with_baseline_cells
+from tread_lab.records.metric_names import TRAIN_LOSS
+from tread_lab.records.plan import planned_evaluations
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.labels import cell_label, with_baseline_cells
 
 FIRST_WAIT = 0.8  # seconds that the first answer waits for the records before it goes without them
 PAUSE = 1.0  # seconds between two readings at least

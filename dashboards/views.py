@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.pareto import pareto
+from tread_lab.analysis.figures.pareto import pareto
 from tread_lab.frames import (
     COUNT,
     HIGH,
@@ -22,7 +22,7 @@ from tread_lab.frames import (
     with_delta,
 )
 from tread_lab.frames.columns import plain
-from tread_lab.records.names import (
+from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     GAP_ROUTE,
     GAP_TRAIN,
@@ -30,7 +30,7 @@ from tread_lab.records.names import (
     TRAIN_FLOPS,
     metric_kind,
 )
-from tread_lab.spec.labels import ROUTE_AXES, place_label
+from tread_lab.specs.labels import ROUTE_AXES, place_label
 
 Tree = dict[str, Any]
 GAPS = {

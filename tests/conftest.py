@@ -12,8 +12,8 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from tread_lab.records.layout import Lab
-from tread_lab.spec import RunSpec, decode
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec, decode
 
 # What a test's skip reason holds -> what to install, so that it runs.
 MENDS = {

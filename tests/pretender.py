@@ -6,10 +6,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tread_lab.records.layout import Lab
-from tread_lab.spec import RunSpec
-from tread_lab.sweep.feed import Feed, as_feed
-from tread_lab.sweep.trial import Task
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec
+from tread_lab.sweep.search.queue import Feed, as_feed
+from tread_lab.sweep.trial.trial import Task
 
 
 def loss_of(spec: RunSpec) -> float:

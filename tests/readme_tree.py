@@ -28,7 +28,9 @@ def _lines(folder: Path, depth: int) -> Iterator[str]:
     modules = sorted(p for p in folder.glob("*.py") if p.name != "__init__.py")
     for module in modules:
         yield _line(module.name, module, depth + 1)
-    for inner in sorted(p.parent for p in folder.glob("*/__init__.py")):
+    for inner in sorted(
+        p.parent for p in folder.glob("*/__init__.py") if not p.parent.is_symlink()
+    ):
         yield from _lines(inner, depth + 1)
 
 

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tread_lab.records import names
+from tread_lab.records import metric_names
 from tread_lab.records.durable import write_json
-from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.log import LogWriter
-from tread_lab.spec import (
+from tread_lab.specs import (
     EvaluationSpec,
     GuidanceSpec,
     HeldoutSpec,
@@ -33,7 +33,7 @@ from tread_lab.spec import (
     encode,
     signature,
 )
-from tread_lab.spec.evaluation import decode_evaluations
+from tread_lab.specs.evaluation import decode_evaluations
 
 Array = NDArray[np.float64]
 Route = tuple[int, int]
@@ -190,10 +190,10 @@ def _write_run(
         _write_evaluation(run, spec, sweep, route, seed)
     length = 0 if route is None else route[1] - route[0] + 1
     costs = {
-        names.TRAIN_FLOPS: 1e12 * (12 - 0.5 * length) * sweep.steps / 400,
-        names.TRAIN_SECONDS: (60.0 - 2 * length) * sweep.steps / 400,
-        names.STEP_SECONDS: (0.15 - 0.005 * length),
-        names.IMAGES_PER_S: 400.0 + 20 * length,
+        metric_names.TRAIN_FLOPS: 1e12 * (12 - 0.5 * length) * sweep.steps / 400,
+        metric_names.TRAIN_SECONDS: (60.0 - 2 * length) * sweep.steps / 400,
+        metric_names.STEP_SECONDS: (0.15 - 0.005 * length),
+        metric_names.IMAGES_PER_S: 400.0 + 20 * length,
     }
     run.finish("completed", step=steps, metrics=costs)
 
@@ -207,7 +207,7 @@ def _write_log(
         for step in range(sweep.log_every, steps + 1, sweep.log_every):
             gap = 0.0 if route is None else train_gap(route) * step / sweep.steps
             loss = 0.2 + 0.5 * np.exp(-step / 80) + noise[step - 1] + gap
-            log(step, **{names.TRAIN_LOSS: loss, names.TRAIN_IMAGES_PER_S: 400.0})
+            log(step, **{metric_names.TRAIN_LOSS: loss, metric_names.TRAIN_IMAGES_PER_S: 400.0})
 
 
 def _write_evaluation(
@@ -220,9 +220,9 @@ def _write_evaluation(
     if isinstance(spec, HeldoutSpec):
         losses = held_out_losses(sweep, route, seed)
         np.savez(folder.path / "losses.npz", **losses)  # type: ignore[arg-type]
-        metrics = {names.HELDOUT_LOSS: float(losses["dense"].mean())}
+        metrics = {metric_names.HELDOUT_LOSS: float(losses["dense"].mean())}
         if route is not None:
-            metrics[names.HELDOUT_ROUTED] = float(losses["routed"].mean())
+            metrics[metric_names.HELDOUT_ROUTED] = float(losses["routed"].mean())
     elif isinstance(spec, SimilaritySpec):
         mean = similarity_matrix(route)
         np.savez(
@@ -231,7 +231,7 @@ def _write_evaluation(
             per_level=np.stack([mean] * 2),
             level=[0.1, 1],
         )
-        metrics = {names.SIMILARITY: float(np.diag(mean, 1).mean())}
+        metrics = {metric_names.SIMILARITY: float(np.diag(mean, 1).mean())}
     else:
         weight = spec.sampler.guidance.weight
         base = {1.0: 4.4, 2.0: 1.8}[weight] + 0.2 * seed + late_gap(sweep.steps)
@@ -242,7 +242,7 @@ def _write_evaluation(
             np.savez(folder.path / "samples.npz", arr_0=images, arr_1=labels)
             Image.fromarray(np.hstack(list(images[..., 0]))).save(folder.path / "grid.png")
         if sweep.unguided:
-            costs = {names.SAMPLE_FLOPS: 1e9 * weight * (1.0 if route is None else 0.7)}
+            costs = {metric_names.SAMPLE_FLOPS: 1e9 * weight * (1.0 if route is None else 0.7)}
     folder.write(spec, metrics, **costs)
 
 

@@ -18,12 +18,12 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tread_lab import config
-from tread_lab.spec import UserError, axes, encode
-from tread_lab.spec.expansion import expand
-from tread_lab.spec.expression import evaluate
-from tread_lab.spec.known import all_fields
-from tread_lab.spec.sweep import Experiment
+from tread_lab.config import load as config
+from tread_lab.specs import UserError, axes, encode
+from tread_lab.specs.expansion import expand
+from tread_lab.specs.expression import evaluate
+from tread_lab.specs.field_names import all_fields
+from tread_lab.specs.sweep import Experiment
 
 EXAMPLES = int(os.environ.get("TREAD_LAB_EXAMPLES", "150"))
 SECONDS = 20.0  # of processor time that no file may take

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dashboards.app import DashboardServer, Pages
 from tread_lab.cli import main
+from tread_lab.dashboards.app import DashboardServer, Pages
 from tread_lab.frames import trials_frame
-from tread_lab.records.layout import Lab
+from tread_lab.records.lab import Lab
 from tread_lab.records.log import read_entries
-from tread_lab.spec import RunSpec, UserError
+from tread_lab.specs import RunSpec, UserError
 
 SOURCES = sorted(
     path

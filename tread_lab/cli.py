@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from tread_lab.spec.errors import UserError
-from tread_lab.sweep.executors import EXECUTORS
+from tread_lab.specs.errors import UserError
+from tread_lab.sweep.execution.executors import EXECUTORS
 
 EXAMPLES = """examples:
   tread-lab sweep route_placement.yaml --plan        what would run, and what it would cost

@@ -7,7 +7,7 @@ import pytest
 
 from tests.synthetic import Synthetic, write_sweep
 from tread_lab.frames import trials_frame
-from tread_lab.records.layout import Lab
+from tread_lab.records.lab import Lab
 
 ENDINGS = {(0, 10): "diverged", (7, 8): "failed", (1, 8): "stopped", (0, 3): "pending"}
 

@@ -13,9 +13,9 @@ from tread_lab.backbones import build_backbone
 from tread_lab.backbones.fusion import Fusion
 from tread_lab.backbones.masked import MaskDecoder
 from tread_lab.engine.assemble import fresh_network
-from tread_lab.engine.cost import cost
+from tread_lab.engine.cost.training import cost
 from tread_lab.routing import Leg, RoutePlan, draw_plan
-from tread_lab.spec import RunSpec, decode, encode, signature
+from tread_lab.specs import RunSpec, decode, encode, signature
 
 MODEL = {"depth": 6, "width": 32, "heads": 2}
 MODERN = {"norm": "rms", "mlp": "swiglu", "rope": True, "qk_norm": True}

@@ -8,7 +8,7 @@ from torch import Tensor
 from tread_lab.backbones import DiT, build_backbone
 from tread_lab.engine.assemble import fresh_network
 from tread_lab.routing import Leg, draw_plan
-from tread_lab.spec import ModelSpec, RunSpec, decode
+from tread_lab.specs import ModelSpec, RunSpec, decode
 
 PUBLISHED = {
     "x_embedder.proj.weight",

@@ -14,9 +14,9 @@ from tread_lab.backbones import build_backbone
 from tread_lab.backbones.dit import PatchEmbedder
 from tread_lab.backbones.parts import Attention
 from tread_lab.engine.live_run import LiveRun
-from tread_lab.records.layout import RunFolder
+from tread_lab.records.lab import RunFolder
 from tread_lab.routing import draw_plan
-from tread_lab.spec import RunSpec, decode
+from tread_lab.specs import RunSpec, decode
 
 MODELS = ("DiT-4x32x2/2", "LightningDiT-4x32x2/2", "RWKV-4x32/2", "Mamba-4x32x4/2")
 

@@ -7,16 +7,16 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from tread_lab.backbones import BACKBONES, build_backbone, fp32_blocks
+from tread_lab.backbones import BACKBONES, build_backbone
 from tread_lab.backbones.bypass import RE_ENTRIES
 from tread_lab.backbones.dit import ZEROED
 from tread_lab.backbones.masked import ADAPTERS
 from tread_lab.backbones.parts import MLPS, NORMS
-from tread_lab.engine.block_cost import BLOCK_COSTS, block_macs
-from tread_lab.engine.bypass_cost import BYPASS_COSTS, bypass_cost
-from tread_lab.spec import ModelSpec, RunSpec, UserError, decode
-from tread_lab.spec.architecture import FAMILIES, SCANS
-from tread_lab.spec.bypass import MaskBypass
+from tread_lab.engine.cost.blocks import BLOCK_COSTS, block_macs
+from tread_lab.engine.cost.bypasses import BYPASS_COSTS, bypass_cost
+from tread_lab.specs import ModelSpec, RunSpec, UserError, decode
+from tread_lab.specs.architecture import FAMILIES, SCANS
+from tread_lab.specs.bypass import MaskBypass
 
 
 def spec(**model: Any) -> RunSpec:
@@ -46,7 +46,7 @@ def test_a_bypass_and_an_fp32_block_without_code_are_refused() -> None:
     run = spec()
     object.__setattr__(run, "fp32_block", "j-1")
     with pytest.raises(UserError, match="fp32_block: unknown 'j-1'"):
-        fp32_blocks(run)
+        run.fp32_blocks  # noqa: B018
     object.__setattr__(run, "bypass", dataclasses.replace(run.bypass, kind="routes"))
     for make in (build_backbone, lambda run: bypass_cost(run, 4)):
         with pytest.raises(UserError, match="unknown"):

@@ -13,9 +13,9 @@ from torch import Tensor
 from tread_lab.backbones.dit import DiT
 from tread_lab.backbones.parts import sincos_positions
 from tread_lab.backbones.published import load_published
-from tread_lab.config import load_experiment
-from tread_lab.engine.cost import cost
-from tread_lab.spec import ModelSpec, RunSpec, UserError, decode, encode
+from tread_lab.config.load import load_experiment
+from tread_lab.engine.cost.training import cost
+from tread_lab.specs import ModelSpec, RunSpec, UserError, decode, encode
 
 DEPTH, D, PATCH, SIDE, C, CLASSES = 3, 48, 2, 4, 4, 7
 MODEL = decode(ModelSpec, f"DiT-{DEPTH}x{D}x4/{PATCH}")

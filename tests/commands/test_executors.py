@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tread_lab.commands.executors import show_gpus
-from tread_lab.spec import UserError
+from tread_lab.specs import UserError
 
 
 @pytest.fixture(autouse=True)

@@ -17,9 +17,9 @@ from tread_lab import draws
 from tread_lab.backbones import build_backbone
 from tread_lab.backbones.dit import DiT
 from tread_lab.engine.assemble import fresh_network
-from tread_lab.engine.cost import cost
+from tread_lab.engine.cost.training import cost
 from tread_lab.routing import Leg, draw_plan
-from tread_lab.spec import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
+from tread_lab.specs import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
 
 B, SIDE, CLASSES = 3, 8, 5
 START, END = 1, 2  # of 4 blocks

@@ -14,7 +14,7 @@ from torch import Tensor
 from tread_lab.diffusion import Network, Process, build_process
 from tread_lab.sampling.generate import generate
 from tread_lab.sampling.solvers import SOLVERS
-from tread_lab.spec import EDMSpec, FlowSpec, SamplerSpec
+from tread_lab.specs import EDMSpec, FlowSpec, SamplerSpec
 
 MU, S = 0.2, 0.3  # data x ~ N(MU, S^2), every element on its own
 SHAPE = (1, 4, 4)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from dashboards.app import DashboardServer, serve
 from tests.seeing.conftest import served
 from tests.synthetic import small, write_sweep
-from tread_lab.records.layout import Lab
-from tread_lab.spec.errors import UserError
+from tread_lab.dashboards.app import DashboardServer, serve
+from tread_lab.records.lab import Lab
+from tread_lab.specs.errors import UserError
 
 
 def get(url: str) -> tuple[int, str, dict[str, Any]]:
@@ -33,7 +33,7 @@ def test_an_exception_is_a_500_with_one_line_of_json(
     def broken(*_: Any, **__: Any) -> Any:
         raise KeyError("no such\nrun")
 
-    monkeypatch.setattr("dashboards.views.overview", broken)
+    monkeypatch.setattr("tread_lab.dashboards.views.overview", broken)
     with served(lab) as url:
         status, kind, tree = get(f"{url}api/sweeps/placement")
         assert (status, kind) == (500, "application/json")

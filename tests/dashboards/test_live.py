@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from dashboards.app import Pages
-from dashboards.live import LiveSweep, Snapshot
 from tests.synthetic import small, write_sweep
-from tread_lab.records.asked import Asked, append
+from tread_lab.dashboards.app import Pages
+from tread_lab.dashboards.live import LiveSweep, Snapshot
 from tread_lab.records.durable import write_json
-from tread_lab.records.layout import Lab
+from tread_lab.records.lab import Lab
+from tread_lab.records.suggestions import Asked, append
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dashboards import views
 from tests.synthetic import FD, Synthetic, small, write_sweep
+from tread_lab.dashboards import views
 from tread_lab.frames import trials_frame
-from tread_lab.records.layout import Lab
+from tread_lab.records.lab import Lab
 
 
 @pytest.fixture

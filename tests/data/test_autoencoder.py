@@ -12,7 +12,7 @@ import torch
 
 from tread_lab.data import open_data, source
 from tread_lab.data.autoencoder import Autoencoder, levels
-from tread_lab.spec import DataSpec, UserError
+from tread_lab.specs import DataSpec, UserError
 
 
 def test_levels_are_the_nearest_of_256_and_clamped() -> None:

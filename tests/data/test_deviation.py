@@ -14,11 +14,11 @@ from tests.data.conftest import npy
 from tread_lab.data.deviation import check_deviation, measure_deviation
 from tread_lab.data.source import open_data
 from tread_lab.engine.train import train
-from tread_lab.records.layout import Lab
-from tread_lab.spec import DataSpec, RunSpec, UserError, decode, encode
-from tread_lab.sweep.devices import Devices
-from tread_lab.sweep.preflight import preflight
-from tread_lab.sweep.trial import Task
+from tread_lab.records.lab import Lab
+from tread_lab.specs import DataSpec, RunSpec, UserError, decode, encode
+from tread_lab.sweep.plan.devices import Devices
+from tread_lab.sweep.plan.preflight import preflight
+from tread_lab.sweep.trial.trial import Task
 
 OFFICIAL = 0.93  # deviation of SD latents times 0.18215
 ENCODED = 0.93 / 0.18215  # as the encoder gives them

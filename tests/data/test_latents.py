@@ -11,7 +11,7 @@ import torch
 
 from tread_lab.data import Samples, open_data
 from tread_lab.data.split import Split
-from tread_lab.spec import DataSpec, UserError
+from tread_lab.specs import DataSpec, UserError
 
 
 def _open(path: Path, split: Split = "train", **changes: Any) -> Samples:

@@ -17,7 +17,7 @@ from tests.data.conftest import Member, npy
 from tread_lab.data import Samples, open_data
 from tread_lab.data import shards as module
 from tread_lab.data.split import Split
-from tread_lab.spec import DataSpec, UserError
+from tread_lab.specs import DataSpec, UserError
 
 WriteTar = Callable[[Path, list[Member]], None]
 

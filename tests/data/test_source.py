@@ -7,8 +7,8 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from tread_lab.data import open_data, source
-from tread_lab.spec import DataSpec, UserError
-from tread_lab.spec.sources import SOURCES
+from tread_lab.specs import DataSpec, UserError
+from tread_lab.specs.sources import SOURCES
 
 
 def test_the_default_spec_opens_the_embedded_images() -> None:

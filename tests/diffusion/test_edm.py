@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.diffusion import EDM
-from tread_lab.spec import EDMSpec, SamplerSpec
+from tread_lab.specs import EDMSpec, SamplerSpec
 
 edm = EDM(EDMSpec())
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.diffusion import EDM, Flow, build_process
-from tread_lab.spec import (
+from tread_lab.specs import (
     EDMSpec,
     FlowSpec,
     ModelSpec,

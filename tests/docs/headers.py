@@ -21,17 +21,17 @@ from typing import Any
 import torch
 
 from tests.docs.pages import ROOT
-from tread_lab import config
 from tread_lab.backbones import build_backbone
 from tread_lab.cli import parse
 from tread_lab.commands import _run_spec
-from tread_lab.engine.cost import cost
-from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec, count_label, decode_evaluations
-from tread_lab.spec.guidance import in_short
-from tread_lab.spec.run import RunSpec
-from tread_lab.sweep.family import with_ancestors
-from tread_lab.sweep.plan import make_plan
-from tread_lab.sweep.trial import Task
+from tread_lab.config import load
+from tread_lab.engine.cost.training import cost
+from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, count_label, decode_evaluations
+from tread_lab.specs.guidance import in_short
+from tread_lab.specs.run import RunSpec
+from tread_lab.sweep.plan.plan import make_plan
+from tread_lab.sweep.trial.family import with_ancestors
+from tread_lab.sweep.trial.trial import Task
 
 FILES = sorted([*ROOT.glob("sweeps/*.yaml"), *ROOT.glob("experiments/*.yaml")])
 EMBEDDED = "fashion16"
@@ -81,12 +81,12 @@ def tasks_of(line: str) -> tuple[int, list[Task]]:
     """Return how many runs a command makes, and every run that it may choose from."""
     options = parse(shlex.split(line.removeprefix("tread-lab ")))
     if options.command == "train":
-        experiment = config.load_experiment(options.experiment, options.overrides)
+        experiment = load.load_experiment(options.experiment, options.overrides)
         measured = decode_evaluations(experiment.evaluate, experiment.sampler)
         train = list(with_ancestors([Task(_run_spec(experiment, options), measured)]))
         return len(train), train
     assert options.command == "sweep", line
-    name, sweep, experiment = config.load_sweep(options.file, options.overrides)
+    name, sweep, experiment = load.load_sweep(options.file, options.overrides)
     device = {"type": "cpu", "precisions": CPU}
     if "data.path" in line:
         device = {"type": "cuda", "precisions": GPU}

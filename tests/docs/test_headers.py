@@ -13,8 +13,8 @@ import yaml
 
 from tests.docs.headers import FILES, parameters_when_built, planned, stated, tasks_of
 from tests.docs.pages import PAGES, blocks, commands
-from tread_lab.engine.cost import cost
-from tread_lab.spec import UserError
+from tread_lab.engine.cost.training import cost
+from tread_lab.specs import UserError
 
 FINETUNE, REPA = (
     next(path for path in FILES if path.stem == stem) for stem in ("finetune", "repa")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.paper_tables import all_published
 from tests.docs.pages import DOCS, PAGES, ROOT, Block, blocks, commands
-from tread_lab import config
+from tread_lab.analysis.tables.paper_tables import all_published
 from tread_lab.cli import parse
+from tread_lab.config import load
 
 COMMANDS = [
     (page.name, line)
@@ -28,7 +28,7 @@ COMMANDS = [
 def test_a_command_parses(page: str, line: str) -> None:
     options = parse(shlex.split(line.removeprefix("tread-lab ")))
     if options.command == "sweep" and options.file in {p.name for p in ROOT.glob("sweeps/*")}:
-        config.load_sweep(options.file, [o for o in options.overrides if ".yaml" not in o])
+        load.load_sweep(options.file, [o for o in options.overrides if ".yaml" not in o])
 
 
 def test_other_commands_are_known_programs() -> None:
@@ -50,7 +50,7 @@ def test_whole_sweep_files_load(page: Path, in_folder: Path) -> None:
         named = re.match(r"# (\w+\.yaml)\n", block.text)
         if block.language == "yaml" and named:
             Path(named[1]).write_text(block.text)
-            config.load_sweep(named[1])
+            load.load_sweep(named[1])
 
 
 def test_the_index_names_every_page() -> None:
@@ -68,7 +68,7 @@ def test_every_picture_is_used_and_small() -> None:
 
 def test_published_numbers_are_those_in_the_code() -> None:
     page = DOCS / "published.md"
-    told = "python -m analysis.paper_tables > docs/published.md"
+    told = "python -m tread_lab.analysis.tables.paper_tables > docs/published.md"
     assert page.read_text(encoding="utf-8") == all_published(), f"run: {told}"
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.docs.pages import DOCS, ROOT, Block, commands, section
 from tests.tracking.test_ui import free_port
 from tread_lab.frames import trials_frame
-from tread_lab.records.layout import Lab
+from tread_lab.records.lab import Lab
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import DOCS, Block, blocks
-from tread_lab.config import load_sweep
-from tread_lab.spec.expansion import expand
+from tread_lab.config.load import load_sweep
+from tread_lab.specs.expansion import expand
 
 EXAMPLES = [b for b in blocks(DOCS / "sweep_grammar.md") if "experiment: tiny" in b.text]
 

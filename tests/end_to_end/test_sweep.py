@@ -15,8 +15,8 @@ import torch
 
 from tread_lab.engine.checkpoint import load_latest
 from tread_lab.frames import trials_frame
-from tread_lab.records import names
-from tread_lab.records.layout import Lab
+from tread_lab.records import metric_names
+from tread_lab.records.lab import Lab
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,7 @@ def test_it_leaves_records_figures_and_a_ranking(swept: Path) -> None:
     assert list(frame["role"]) == ["baseline", "trial", "trial"]
     assert (frame["state"] == "completed").all()
     assert list(frame["route"]) == ["dense", "0->1", "1->2"]
-    for column in (names.HELDOUT_LOSS, "fd[fashion16-v1]@100", names.TRAIN_FLOPS):
+    for column in (metric_names.HELDOUT_LOSS, "fd[fashion16-v1]@100", metric_names.TRAIN_FLOPS):
         assert frame[column].notna().all() and frame[column].nunique() > 1
     gaps = frame[frame["role"] == "trial"]
     assert (gaps["gap/heldout:low"] < gaps["gap/heldout"]).all()
@@ -109,7 +109,7 @@ def test_without_ray_the_results_are_the_same_bitwise(swept: Path, tmp_path: Pat
     assert tread_lab(tmp_path, *inline, HOME=str(tmp_path)).returncode == 0
     a, b = (Lab(folder / "lab") for folder in (swept, tmp_path))
     assert equal(weights(a), weights(b))
-    columns = [names.HELDOUT_LOSS, names.GAP_HELDOUT, "fd[fashion16-v1]@100"]
+    columns = [metric_names.HELDOUT_LOSS, metric_names.GAP_HELDOUT, "fd[fashion16-v1]@100"]
     first, second = (trials_frame(lab, "small")[columns] for lab in (a, b))
     assert first.equals(second)
 

@@ -13,8 +13,8 @@ import torch
 
 from tread_lab.cli import main
 from tread_lab.engine.train import train
-from tread_lab.records.layout import Lab
-from tread_lab.spec import RunSpec
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec
 
 SWEEP = """experiment: tiny
 axes: {route: {start: 0..2, end: 5}}
@@ -166,8 +166,8 @@ def test_a_store_that_is_not_mlflows(
 def test_another_plan_under_the_same_name(
     in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tread_lab.config import load_sweep
-    from tread_lab.sweep.plan import make_plan, store_plan
+    from tread_lab.config.load import load_sweep
+    from tread_lab.sweep.plan.plan import make_plan, store_plan
 
     name, sweep, experiment = load_sweep("route_placement", ["train.steps=10"])
     store_plan(Lab.at("lab").sweep(name), make_plan(name, sweep, experiment))

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from tread_lab.engine.train import Progress, train
-from tread_lab.records.layout import RunFolder
-from tread_lab.spec import RunSpec, decode
+from tread_lab.records.lab import RunFolder
+from tread_lab.specs import RunSpec, decode
 
 CPU = torch.device("cpu")
 

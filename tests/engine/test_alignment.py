@@ -16,12 +16,12 @@ from tread_lab.data import open_data
 from tread_lab.engine import checkpoint
 from tread_lab.engine.alignment import Alignment, Projector
 from tread_lab.engine.assemble import data_of, fresh_network, fresh_projector, trained
-from tread_lab.engine.cost import cost
+from tread_lab.engine.cost.training import cost
 from tread_lab.engine.encoder import OPENERS, normalised, open_encoder, resampled_positions
 from tread_lab.engine.train import train
-from tread_lab.records.layout import RunFolder
+from tread_lab.records.lab import RunFolder
 from tread_lab.routing import draw_plan, walk
-from tread_lab.spec import (
+from tread_lab.specs import (
     DataSpec,
     RepaSpec,
     RouteSpec,
@@ -31,7 +31,7 @@ from tread_lab.spec import (
     encode,
     signature,
 )
-from tread_lab.spec.repa import ENCODERS
+from tread_lab.specs.repa import ENCODERS
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunSpec]

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from tread_lab.engine.live_run import LiveRun
-from tread_lab.records.layout import RunFolder
-from tread_lab.spec import RunSpec, decode
+from tread_lab.records.lab import RunFolder
+from tread_lab.specs import RunSpec, decode
 
 CPU = torch.device("cpu")
 MODELS = ("DiT-4x32x2/2", "LightningDiT-4x32x2/2", "RWKV-4x32/2", "Mamba-4x32x4/2")

@@ -12,7 +12,7 @@ from tests.engine.runs import small_run, train_until
 from tread_lab.backbones import build_backbone
 from tread_lab.engine.assemble import trained
 from tread_lab.engine.checkpoint import load_latest
-from tread_lab.records.layout import RunFolder
+from tread_lab.records.lab import RunFolder
 
 CPU = torch.device("cpu")
 DIT = {"depth": 3, "width": 16, "heads": 2}

@@ -15,9 +15,9 @@ from tread_lab.cli import main
 from tread_lab.engine import device as devices
 from tread_lab.engine import live_run
 from tread_lab.engine.device import PeakMemory, pick, release, use
-from tread_lab.records.layout import Lab
-from tread_lab.spec import RunSpec, UserError
-from tread_lab.sweep.trial import Task, run_trial
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec, UserError
+from tread_lab.sweep.trial.trial import Task, run_trial
 
 GPU_1 = torch.device("cuda", 1)
 

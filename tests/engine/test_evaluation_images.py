@@ -18,8 +18,8 @@ from tread_lab.data.embedded import Fashion16
 from tread_lab.engine import evaluate as evaluations
 from tread_lab.engine.evaluate import _all_images, _shown, evaluate
 from tread_lab.metrics import requirements
-from tread_lab.records.layout import Lab, RunFolder
-from tread_lab.spec import SamplesSpec, UserError, decode
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.specs import SamplesSpec, UserError, decode
 
 FEW = {"count": 100, "sampler": {"steps": 1, "sigma_max": 10}}
 

@@ -16,9 +16,9 @@ from tread_lab.engine import checkpoint, features, live_run
 from tread_lab.engine.features import FeatureCache, feature_cache
 from tread_lab.engine.train import train
 from tread_lab.records.durable import DiskFull
-from tread_lab.records.layout import RunFolder
-from tread_lab.spec import RepaSpec, RunSpec, UserError, decode
-from tread_lab.spec.run import DataSpec
+from tread_lab.records.lab import RunFolder
+from tread_lab.specs import RepaSpec, RunSpec, UserError, decode
+from tread_lab.specs.run import DataSpec
 
 N, T, E = 150, 4, 3  # three chunks of 64, 64, 22
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.engine.runs import CPU, small_run, train_until
+from tread_lab.engine.cost.sampling import sample_flops
 from tread_lab.engine.evaluate import evaluate
-from tread_lab.engine.sample_cost import sample_flops
-from tread_lab.records import names
-from tread_lab.records.layout import RunFolder
-from tread_lab.spec import SamplesSpec, UserError, decode
+from tread_lab.records import metric_names
+from tread_lab.records.lab import RunFolder
+from tread_lab.specs import SamplesSpec, UserError, decode
 
 RUN = small_run(
     execution={"keep_steps": [2]},
@@ -54,7 +54,7 @@ def test_every_method_draws_other_images_and_records_its_cost(folder: RunFolder)
     for name, guidance in METHODS.items():
         pictures[name], record = drawn(folder, guidance)
         spec = decode(SamplesSpec, {k: v for k, v in record["spec"].items() if k != "kind"})
-        assert record[names.SAMPLE_FLOPS] == sample_flops(RUN, spec.sampler) > 0
+        assert record[metric_names.SAMPLE_FLOPS] == sample_flops(RUN, spec.sampler) > 0
         assert record["step"] == 6
     assert {path: path.stat().st_mtime_ns for path in folder.checkpoints.iterdir()} == before
     assert len({images.tobytes() for images in pictures.values()}) == len(METHODS)

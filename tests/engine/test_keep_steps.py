@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.runs import small_run, train_until
 from tread_lab.engine.checkpoint import list_checkpoints, load_step
-from tread_lab.spec import UserError, signature
+from tread_lab.specs import UserError, signature
 
 
 def steps_on_disk(folder: Path) -> list[int]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from tread_lab.diffusion import EDM, Flow, Outcome
 from tread_lab.engine.objective import patches, token_loss
 from tread_lab.routing import RoutePlan, draw_plan
-from tread_lab.spec import EDMSpec, EnsembleLoss, FlowSpec, PlainLoss, RouteSpec
+from tread_lab.specs import EDMSpec, EnsembleLoss, FlowSpec, PlainLoss, RouteSpec
 
 B, C, SIDE, P = 3, 2, 8, 2
 N = (SIDE // P) ** 2

@@ -17,10 +17,10 @@ from tread_lab.engine.device import check_precision, precisions
 from tread_lab.engine.ema import Ema
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.engine.precision import PRECISIONS, LossScaler, autocast, matrix_products
-from tread_lab.records import names
-from tread_lab.records.layout import RunFolder
-from tread_lab.spec import RunSpec, UserError, signature
-from tread_lab.spec.evaluation import SamplerSpec
+from tread_lab.records import metric_names
+from tread_lab.records.lab import RunFolder
+from tread_lab.specs import RunSpec, UserError, signature
+from tread_lab.specs.evaluation import SamplerSpec
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -192,9 +192,9 @@ def test_training_goes_on_after_overflows_and_counts_them(live: LiveRun) -> None
     assert 0 < skipped < 25
     assert not torch.equal(live.trainable["blocks.0.mlp.fc1.bias"], before)
     logged = {e.key: e.value for e in live.folder.entries()}
-    assert logged[names.OVERFLOWS] == skipped
+    assert logged[metric_names.OVERFLOWS] == skipped
     assert 0 < logged["train/gradient_norm"] < 100  # without the scale, which is above 2^5
-    assert logged[names.TRAIN_LOSS] == pytest.approx(live.loss) and live.loss < 10
+    assert logged[metric_names.TRAIN_LOSS] == pytest.approx(live.loss) and live.loss < 10
 
 
 @needs_fp16

@@ -8,7 +8,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from tread_lab.engine.schedule import SCHEDULES, learning_rate
-from tread_lab.spec import TrainSpec, UserError
+from tread_lab.specs import TrainSpec, UserError
 
 
 def test_every_schedule_of_the_spec_has_a_formula() -> None:

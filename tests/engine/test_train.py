@@ -16,9 +16,9 @@ from tread_lab.engine.batches import Batches
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.engine.schedule import learning_rate
 from tread_lab.engine.train import Diverged, train
-from tread_lab.records import names
-from tread_lab.records.layout import Lab, RunFolder
-from tread_lab.spec import RunSpec, TrainSpec
+from tread_lab.records import metric_names
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.specs import RunSpec, TrainSpec
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunSpec]
@@ -40,7 +40,7 @@ def state(folder: RunFolder) -> dict[str, torch.Tensor]:
 
 
 def losses(folder: RunFolder) -> list[tuple[int, float]]:
-    return [(e.step, e.value) for e in folder.entries() if e.key == names.TRAIN_LOSS]
+    return [(e.step, e.value) for e in folder.entries() if e.key == metric_names.TRAIN_LOSS]
 
 
 @pytest.mark.parametrize("stops", [(1,), (7,), (10,), (3, 4, 6)])

@@ -8,7 +8,7 @@ from torch import Tensor
 from tread_lab.data import open_data
 from tread_lab.engine.train_extractor import accuracy, train
 from tread_lab.metrics.extractor import Extractor
-from tread_lab.spec import DataSpec
+from tread_lab.specs import DataSpec
 
 
 class First:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tests.tracking.conftest import Store
 from tread_lab.engine.checkpoint import load_latest
-from tread_lab.records import names
-from tread_lab.records.layout import Lab, RunFolder
+from tread_lab.records import metric_names
+from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.locks import is_held
 from tread_lab.records.log import read_entries
 
-CLOCKED = (names.TRAIN_IMAGES_PER_S,)  # differs from one machine to the next
+CLOCKED = (metric_names.TRAIN_IMAGES_PER_S,)  # differs from one machine to the next
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def _run(folder: RunFolder) -> Run:
     return Run(
         state=folder.state(),
         step=int(result.get("step", -1)),
-        flops=result.get("metrics", {}).get(names.TRAIN_FLOPS),
+        flops=result.get("metrics", {}).get(metric_names.TRAIN_FLOPS),
         logged=repr(logged),
         measured=repr(sorted(measured.items())),
         weights=_weights(folder),
@@ -73,7 +73,9 @@ def specs(lab: Lab) -> list[Path]:
 def seconds(lab: Lab) -> dict[str, float]:
     """Run -> how long it was trained, all attempts together."""
     results = {path.parent.name: lab.run(path.parent.name).result() for path in specs(lab)}
-    return {run: found["metrics"][names.TRAIN_SECONDS] for run, found in results.items() if found}
+    return {
+        run: found["metrics"][metric_names.TRAIN_SECONDS] for run, found in results.items() if found
+    }
 
 
 @dataclass

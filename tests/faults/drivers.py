@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tread_lab.records.layout import Lab
+from tread_lab.records.lab import Lab
 
 ROOT = Path(__file__).parents[2]
 DONE, FAILED, MISTAKE, STOPPED, KILLED = 0, 1, 2, 130, -signal.SIGKILL

@@ -11,7 +11,7 @@ from tests.faults.drivers import KILLED, STOPPED, Place
 
 pytestmark = pytest.mark.slow
 WINDOW = "tread_lab.engine.live_run:LiveRun.log_window"
-RESULT = "tread_lab.records.layout:RunFolder.finish"
+RESULT = "tread_lab.records.lab:RunFolder.finish"
 INTERVAL = 6 // 3 * 3  # log lines of one checkpoint interval: two windows of three values
 
 

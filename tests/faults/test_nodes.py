@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.faults.compare import outcome
-from tread_lab.records.layout import Lab
-from tread_lab.spec import RunSpec
-from tread_lab.sweep.execute import InlineExecutor
-from tread_lab.sweep.trial import Report, Task
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec
+from tread_lab.sweep.execution.executor import InlineExecutor
+from tread_lab.sweep.trial.trial import Report, Task
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_run_moves_from_a_lost_node_to_another(
     lab: Lab, tiny: Callable[..., RunSpec], cluster: Any, tmp_path: Path
 ) -> None:
-    from tread_lab.sweep.ray_executor import RayExecutor
+    from tread_lab.sweep.execution.ray_executor import RayExecutor
 
     spec = tiny(steps=600, execution={"checkpoint_every": 10})
     folder, left = lab.run_of(spec), list[str]()

@@ -13,7 +13,7 @@ from tests.faults.compare import Run, attempts, check_quiet, check_store, outcom
 from tests.faults.drivers import CRASHED, DONE, KILLED, MISTAKE, Place
 from tread_lab.engine.checkpoint import list_checkpoints
 from tread_lab.records.log import read_entries
-from tread_lab.spec import signature
+from tread_lab.specs import signature
 
 pytestmark = pytest.mark.slow
 WINDOW = "tread_lab.engine.live_run:LiveRun.log_window"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tread_lab.spec.errors import UserError
+from tread_lab.specs.errors import UserError
 
 
 def die(place: str, *, nth: int = 1, after: bool = False) -> None:
@@ -62,8 +62,8 @@ def gate(place: str, *, path: str, nth: int = 1) -> None:
 
 def without_extras() -> None:
     """No prediction of the time and no figures: most faults are about neither."""
-    wrap("tread_lab.sweep.estimate:affordable", lambda *args: False)
-    wrap("analysis.figures:write_figures", lambda *args, **options: [])
+    wrap("tread_lab.sweep.plan.forecast:affordable", lambda *args: False)
+    wrap("tread_lab.analysis.figures.catalogue:write_figures", lambda *args, **options: [])
 
 
 def limit_memory(gigabytes: float) -> None:

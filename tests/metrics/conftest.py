@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 
 from tread_lab.data import open_data
 from tread_lab.data.split import Split
-from tread_lab.spec import DataSpec
+from tread_lab.specs import DataSpec
 
 
 class Images(Dataset[Tensor]):

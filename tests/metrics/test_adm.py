@@ -10,7 +10,7 @@ import torch
 
 from tread_lab.metrics.adm import read_moments, read_samples, write_samples
 from tread_lab.metrics.frechet import Moments, frechet
-from tread_lab.spec import UserError
+from tread_lab.specs import UserError
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from tread_lab.data import open_data
 from tread_lab.metrics import extractor
 from tread_lab.metrics.extractor import load_extractor, weights_path
-from tread_lab.spec import DataSpec, UserError
+from tread_lab.specs import DataSpec, UserError
 
 
 def test_its_weights_say_what_they_were_made_from_and_it_is_what_is_shipped() -> None:

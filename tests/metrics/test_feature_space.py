@@ -12,9 +12,9 @@ from tread_lab.metrics.feature_space import (
     check_metrics,
     extractor_for,
 )
-from tread_lab.records.names import sample_metric
-from tread_lab.spec import UserError
-from tread_lab.spec.metrics import METRICS
+from tread_lab.records.metric_names import sample_metric
+from tread_lab.specs import UserError
+from tread_lab.specs.metrics import METRICS
 
 
 def test_fid_and_is_mean_inception_whatever_the_data() -> None:

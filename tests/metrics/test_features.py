@@ -16,9 +16,9 @@ from tests.metrics.conftest import Images
 from tread_lab.metrics import features as door
 from tread_lab.metrics.features import MEASURES, Reference, evenly, features
 from tread_lab.metrics.features import score as scored
-from tread_lab.records.names import METRIC_KINDS
-from tread_lab.spec import UserError
-from tread_lab.spec.metrics import METRICS
+from tread_lab.records.metric_names import METRIC_KINDS
+from tread_lab.specs import UserError
+from tread_lab.specs.metrics import METRICS
 
 OWN = "fashion16-v1"
 ALL = ("fd", "kid", "precision", "recall")

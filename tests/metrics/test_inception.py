@@ -16,7 +16,7 @@ from torch_fidelity import feature_extractor_inceptionv3 as theirs
 from tread_lab.metrics import features as door
 from tread_lab.metrics import inception
 from tread_lab.metrics.features import Reference, score
-from tread_lab.spec import UserError
+from tread_lab.specs import UserError
 
 
 @pytest.fixture(autouse=True)

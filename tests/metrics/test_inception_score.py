@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from torch_fidelity.metric_isc import isc_features_to_metric
 
 from tread_lab.metrics.inception_score import inception_score
-from tread_lab.records.layout import EvaluationFolder
-from tread_lab.records.names import lower_is_better, sample_metric
-from tread_lab.spec import SamplesSpec, decode
-from tread_lab.spec.decode import encode
-from tread_lab.spec.signature import signature
+from tread_lab.records.lab import EvaluationFolder
+from tread_lab.records.metric_names import lower_is_better, sample_metric
+from tread_lab.specs import SamplesSpec, decode
+from tread_lab.specs.decode import encode
+from tread_lab.specs.signature import signature
 
 
 def logits(count: int, classes: int = 100) -> NDArray[np.float32]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tread_lab.records.durable import read_json, replacing, write_json
-from tread_lab.records.layout import Lab
-from tread_lab.spec.errors import UserError
+from tread_lab.records.lab import Lab
+from tread_lab.specs.errors import UserError
 
 
 def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:

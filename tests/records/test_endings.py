@@ -11,7 +11,7 @@ import torch
 from tread_lab.cli import _parser
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.endings import ENDINGS, FAILURES, kind_of
-from tread_lab.spec.errors import UserError
+from tread_lab.specs.errors import UserError
 
 
 def test_every_kind_says_all_that_follows_from_it() -> None:

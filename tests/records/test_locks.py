@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from tread_lab.records import locks
-from tread_lab.records.layout import Lab
+from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy, NoLocks, exclusive, is_held
-from tread_lab.spec.errors import Unavailable
+from tread_lab.specs.errors import Unavailable
 
 OWNER = """
 import os, sys, time, types, pathlib

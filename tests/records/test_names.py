@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tread_lab.records import names
-from tread_lab.spec.evaluation import METRICS
+from tread_lab.records import metric_names
+from tread_lab.specs.evaluation import METRICS
 
 NATURES = {
     "heldout/loss": ("quality", 1),
@@ -31,16 +31,18 @@ NATURES = {
 
 @pytest.mark.parametrize("name", NATURES)
 def test_a_column_has_the_nature_of_its_metric(name: str) -> None:
-    kind = names.metric_kind(name)
+    kind = metric_names.metric_kind(name)
     assert (kind.nature, kind.sign) == NATURES[name]
 
 
 def test_every_measure_of_samples_has_an_entry() -> None:
-    assert set(METRICS) <= names.METRIC_KINDS.keys()
+    assert set(METRICS) <= metric_names.METRIC_KINDS.keys()
 
 
 def test_every_name_of_a_metric_has_an_entry() -> None:
     declared = {
-        value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)
+        value
+        for name, value in vars(metric_names).items()
+        if name.isupper() and isinstance(value, str)
     }
-    assert declared <= names.METRIC_KINDS.keys()
+    assert declared <= metric_names.METRIC_KINDS.keys()

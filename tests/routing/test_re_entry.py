@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tread_lab.routing import Leg, Return, draw_plan, walk
-from tread_lab.spec import ReEntrySpec, RouteSpec, UserError, decode
+from tread_lab.specs import ReEntrySpec, RouteSpec, UserError, decode
 
 B, N, D, DEPTH = 3, 16, 8, 10
 Route = tuple[int, int]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tread_lab import draws
 from tread_lab.routing import draw_plan, select, walk
 from tread_lab.routing.transport import merge, send
-from tread_lab.spec.routes import RouteSpec
+from tread_lab.specs.routes import RouteSpec
 
 B, N, D = 4, 64, 8
 

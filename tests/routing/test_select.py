@@ -16,8 +16,8 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.routing import Leg, draw_plan, select
-from tread_lab.spec import ModelSpec, RouteSpec, RunSpec, UserError, decode
-from tread_lab.spec import routes as routes_spec
+from tread_lab.specs import ModelSpec, RouteSpec, RunSpec, UserError, decode
+from tread_lab.specs import routes as routes_spec
 
 select_module = import_module("tread_lab.routing.select")  # its package names a function so
 EXACT = ("random", "rows", "structured")

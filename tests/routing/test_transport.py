@@ -9,7 +9,7 @@ from torch import Tensor
 from tread_lab import draws
 from tread_lab.routing import Leg, select, walk
 from tread_lab.routing.transport import merge, send
-from tread_lab.spec import RouteSpec
+from tread_lab.specs import RouteSpec
 
 N = 16
 

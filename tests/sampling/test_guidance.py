@@ -16,8 +16,8 @@ from tread_lab.diffusion import build_process
 from tread_lab.routing.select import RoutePlan
 from tread_lab.sampling.generate import generate
 from tread_lab.sampling.guidance import Branch, Denoiser, guided, predictions
-from tread_lab.spec import EDMSpec, FlowSpec, GuidanceSpec, RunSpec, SamplerSpec, decode
-from tread_lab.spec.guidance import routes_taken
+from tread_lab.specs import EDMSpec, FlowSpec, GuidanceSpec, RunSpec, SamplerSpec, decode
+from tread_lab.specs.guidance import routes_taken
 
 CLASSES, CHANNELS, SIDE = 10, 4, 8
 RUN = decode(

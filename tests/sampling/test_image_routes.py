@@ -7,7 +7,7 @@ import torch
 
 from tread_lab.routing.select import RoutePlan
 from tread_lab.sampling.image_routes import ImageRoutes
-from tread_lab.spec import RouteSpec
+from tread_lab.specs import RouteSpec
 
 CPU, N = torch.device("cpu"), 64
 ROUTES = (RouteSpec(start=1, end=3), RouteSpec(start=5, end=6))

@@ -13,13 +13,13 @@ from tread_lab import draws
 from tread_lab.data import open_data
 from tread_lab.diffusion import EDM
 from tread_lab.engine.batches import Batches
+from tread_lab.engine.cost.sampling import call_macs
 from tread_lab.engine.objective import token_loss
-from tread_lab.engine.sample_cost import call_macs
 from tread_lab.sampling.generate import PLANS, generate
-from tread_lab.spec import EDMSpec, GuidanceSpec, RunSpec, SamplerSpec, UserError, decode, encode
-from tread_lab.spec.guidance import BranchSpec, check_guidance, routes_taken
-from tread_lab.spec.loss import EnsembleLoss
-from tread_lab.spec.signature import signature
+from tread_lab.specs import EDMSpec, GuidanceSpec, RunSpec, SamplerSpec, UserError, decode, encode
+from tread_lab.specs.guidance import BranchSpec, check_guidance, routes_taken
+from tread_lab.specs.loss import EnsembleLoss
+from tread_lab.specs.signature import signature
 
 PDG = {"weight": 3, "weak": {"path": "dropped"}}
 SPRINT: dict[str, Any] = {"model": MODEL, "routes": ["2->B-3"], "bypass": "sprint"}

@@ -14,7 +14,7 @@ from tests.backbones.test_bypass import woken
 from tread_lab.diffusion import EDM
 from tread_lab.sampling.generate import IMAGES_A_CALL, generate
 from tread_lab.sampling.solvers import SOLVERS, euler, heun
-from tread_lab.spec import EDMSpec, GuidanceSpec, RunSpec, SamplerSpec, decode
+from tread_lab.specs import EDMSpec, GuidanceSpec, RunSpec, SamplerSpec, decode
 
 DATA_STD = 0.5
 

@@ -7,11 +7,11 @@ import torch
 
 from tread_lab.backbones import build_backbone
 from tread_lab.diffusion import build_process
-from tread_lab.engine.sample_cost import sample_flops
+from tread_lab.engine.cost.sampling import sample_flops
 from tread_lab.sampling.guidance import Branch, predictions
 from tread_lab.sampling.image_routes import ImageRoutes
-from tread_lab.spec import DataSpec, RunSpec, SamplerSpec, UserError, decode
-from tread_lab.spec.guidance import routes_taken
+from tread_lab.specs import DataSpec, RunSpec, SamplerSpec, UserError, decode
+from tread_lab.specs.guidance import routes_taken
 
 DATA = DataSpec(source="latents", channels=2, size=8, classes=5)
 SELECTIONS = [("DiT-4x16x2/1", s) for s in ("random", "rows", "structured", "bernoulli")]

@@ -59,7 +59,7 @@ def test_a_root_that_is_no_lab_is_one_line_and_exit_code_2(
 def test_a_diverged_baseline_is_said_in_status_and_ranking(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tread_lab.records.layout import Lab
+    from tread_lab.records.lab import Lab
     from tread_lab.screen.ranking import show_ranking
 
     said = "baseline dense seed 0 diverged: its trials have nothing to compare with"

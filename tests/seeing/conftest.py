@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from dashboards.app import DashboardServer
 from tests.browser import Page, browser, find_chromium
 from tests.synthetic import Synthetic, write_sweep
-from tread_lab.records.layout import Lab
+from tread_lab.dashboards.app import DashboardServer
+from tread_lab.records.lab import Lab
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 MOST = 200_000  # bytes of a picture

@@ -16,7 +16,7 @@ from tests.analysis.conftest import ENDINGS
 from tests.browser import Page
 from tests.seeing.conftest import Shoot, needs_chromium, served
 from tests.synthetic import Synthetic, write_sweep
-from tread_lab.records.layout import Lab
+from tread_lab.records.lab import Lab
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
@@ -251,7 +251,7 @@ def test_an_error_of_the_server_is_shown_as_what_it_is(
     def broken(*_: object) -> None:
         raise KeyError("a run")
 
-    monkeypatch.setattr("dashboards.views.overview", broken)
+    monkeypatch.setattr("tread_lab.dashboards.views.overview", broken)
     with served(placed) as url:
         page.open(f"{url}#sweep=route_placement")
         page.wait("document.querySelector('#live').className === 'off'")

@@ -14,7 +14,7 @@ import pytest
 from tests.browser import Page
 from tests.seeing.conftest import Shoot, needs_chromium
 from tests.tracking.test_ui import free_port
-from tread_lab.records.layout import Lab
+from tread_lab.records.lab import Lab
 from tread_lab.tracking.store import EXPERIMENT
 from tread_lab.tracking.ui import QUIET, ui_command
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.report import write_report
 from tests.analysis.conftest import ENDINGS
 from tests.browser import Page
 from tests.seeing.conftest import Shoot, needs_chromium
 from tests.synthetic import Synthetic, write_sweep
-from tread_lab.records.layout import Lab
+from tread_lab.analysis.report.report import write_report
+from tread_lab.records.lab import Lab
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 

@@ -10,13 +10,13 @@ import pytest
 from tests.engine.runs import small_run
 from tread_lab import screen
 from tread_lab.frames import trials_frame
-from tread_lab.records.layout import Lab
-from tread_lab.spec import UserError, decode, encode
-from tread_lab.spec.sweep import Experiment, SweepSpec
-from tread_lab.sweep.estimate import Forecast
-from tread_lab.sweep.execute import InlineExecutor
-from tread_lab.sweep.plan import Plan, make_plan, store_plan
-from tread_lab.sweep.trial import Report
+from tread_lab.records.lab import Lab
+from tread_lab.specs import UserError, decode, encode
+from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.sweep.execution.executor import InlineExecutor
+from tread_lab.sweep.plan.forecast import Forecast
+from tread_lab.sweep.plan.plan import Plan, make_plan, store_plan
+from tread_lab.sweep.trial.trial import Report
 
 BASE = Experiment(name="small", run=encode(small_run()), sampler={"steps": 2, "sigma_max": 10})
 DRAWN = {"samples": {"count": 4, "sampler": {"guidance": {"routes": ["1->1"]}}}}

@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 
 from tread_lab.records.durable import write_json
-from tread_lab.records.layout import Lab, RunFolder
-from tread_lab.spec import (
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.specs import (
     GuidanceSpec,
     HeldoutSpec,
     RunSpec,

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.tracking.conftest import HELDOUT, SAMPLES, SIMILARITY, Sweeps, spec_of
-from tread_lab.spec import EvaluationSpec
+from tread_lab.specs import EvaluationSpec
 from tread_lab.tracking.artifacts import has_pictures, picture_key, preview, run_files
 
 PLANNED = (HELDOUT, SIMILARITY, SAMPLES)

@@ -17,7 +17,7 @@ import pytest
 from tests.tracking.conftest import Store, Sweeps
 from tests.tracking.test_tracker import eventually
 from tests.tracking.test_ui import free_port
-from tread_lab.records.layout import Lab
+from tread_lab.records.lab import Lab
 from tread_lab.tracking.tracker import LiveSync
 
 

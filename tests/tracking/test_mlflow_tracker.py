@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from tests.tracking.conftest import FD, GUIDED, HELDOUT, SAMPLES, Store, Sweeps
-from tread_lab.gaps import run_gaps
-from tread_lab.records.layout import Lab
-from tread_lab.spec import UserError, signature
+from tread_lab.compare.gaps import run_gaps
+from tread_lab.records.lab import Lab
+from tread_lab.specs import UserError, signature
 
 Sync = Callable[..., Any]
 
@@ -543,7 +543,7 @@ def test_six_starters_on_a_fresh_store_agree(lab: Lab, sweeps: Sweeps) -> None:
     sweeps.complete()
     code = (
         "import sys; from pathlib import Path;"
-        "from tread_lab.records.layout import Lab;"
+        "from tread_lab.records.lab import Lab;"
         "from tread_lab.tracking.mlflow_tracker import MlflowTracker;"
         "lab = Lab(Path(sys.argv[1])); print(MlflowTracker(lab, lab.mlflow_uri).sync('placement'))"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tread_lab.gaps import gap_over_seeds
+from tread_lab.compare.gaps import gap_over_seeds
 from tread_lab.tracking.ranking import Shown, as_csv, as_markdown, ranking
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.tracking.conftest import Store
-from tread_lab.records.layout import Lab
+from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
-from tread_lab.spec import UserError
+from tread_lab.specs import UserError
 from tread_lab.tracking.store import (
     check_store,
     explained,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.tracking.conftest import Store
-from tread_lab.records.layout import Lab
-from tread_lab.spec import UserError
+from tread_lab.records.lab import Lab
+from tread_lab.specs import UserError
 from tread_lab.tracking.ui import ui, ui_command
 
 

@@ -6,8 +6,8 @@ from tread_lab.backbones.bypass import build_re_entry
 from tread_lab.backbones.dit import DiT
 from tread_lab.backbones.mamba import DiffusionMamba
 from tread_lab.backbones.rwkv import DiffusionRWKV
-from tread_lab.spec.errors import lookup
-from tread_lab.spec.run import RunSpec
+from tread_lab.specs.errors import lookup
+from tread_lab.specs.run import RunSpec
 
 BACKBONES: dict[str, type[DiT]] = {
     "dit": DiT,

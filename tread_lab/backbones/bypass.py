@@ -9,9 +9,9 @@ import torch
 from tread_lab.backbones.fusion import Fusion
 from tread_lab.backbones.masked import MaskDecoder
 from tread_lab.routing.re_entry import ReEntry, Return
-from tread_lab.spec.bypass import MaskBypass, RouteBypass, SprintBypass
-from tread_lab.spec.errors import lookup
-from tread_lab.spec.run import RunSpec
+from tread_lab.specs.bypass import MaskBypass, RouteBypass, SprintBypass
+from tread_lab.specs.errors import lookup
+from tread_lab.specs.run import RunSpec
 
 
 def build_re_entry(spec: RunSpec) -> ReEntry:

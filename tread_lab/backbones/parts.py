@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tread_lab.spec.errors import lookup
+from tread_lab.specs.errors import lookup
 
 
 class SelfInitialised(nn.Module):

@@ -12,14 +12,14 @@ from tread_lab.commands.executors import check_one_device, show_gpus
 from tread_lab.commands.launch import INTERRUPTED, sweep
 from tread_lab.commands.mirror import sync_if_possible, sync_now
 from tread_lab.commands.parents import written_out
-from tread_lab.records.layout import Lab, RunFolder
-from tread_lab.spec.decode import encode
-from tread_lab.spec.errors import UserError
-from tread_lab.spec.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
-from tread_lab.spec.run import RunSpec
-from tread_lab.spec.signature import signature
-from tread_lab.spec.sweep import Experiment
-from tread_lab.spec.then import run_of
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.specs.decode import encode
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
+from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import signature
+from tread_lab.specs.sweep import Experiment
+from tread_lab.specs.then import run_of
 
 __all__ = [
     "cost",
@@ -40,19 +40,19 @@ __all__ = [
 
 def train(options: Namespace) -> int:
     """Train one run and measure it as its experiment says."""
-    from tread_lab import config
-    from tread_lab.sweep.again import chosen, take_up
-    from tread_lab.sweep.devices import Devices
-    from tread_lab.sweep.disk import disk_need
-    from tread_lab.sweep.execute import InlineExecutor, Interrupted
-    from tread_lab.sweep.family import with_ancestors
-    from tread_lab.sweep.preflight import preflight
-    from tread_lab.sweep.trial import Task, is_complete
+    from tread_lab.config import load
+    from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
+    from tread_lab.sweep.plan.devices import Devices
+    from tread_lab.sweep.plan.disk import disk_need
+    from tread_lab.sweep.plan.preflight import preflight
+    from tread_lab.sweep.trial.family import with_ancestors
+    from tread_lab.sweep.trial.retry_failed import chosen, take_up
+    from tread_lab.sweep.trial.trial import Task, is_complete
 
     check_one_device(options)
     show_gpus(options)
     lab = Lab.at(options.root)
-    experiment = config.load_experiment(options.experiment, options.overrides)
+    experiment = load.load_experiment(options.experiment, options.overrides)
     spec = _run_spec(written_out(experiment, lab), options)
     task = Task(spec, decode_evaluations(experiment.evaluate, experiment.sampler))
     folder = lab.run_of(spec)
@@ -85,7 +85,7 @@ def evaluate(options: Namespace) -> int:
     from tread_lab.engine import device as devices
     from tread_lab.engine.evaluate import check_measurable, open_evaluations
     from tread_lab.engine.evaluate import evaluate as measure
-    from tread_lab.sweep.execute import Mistakes
+    from tread_lab.sweep.execution.executor import Mistakes
 
     check_one_device(options)
     show_gpus(options)
@@ -110,8 +110,8 @@ def evaluate(options: Namespace) -> int:
 
 def _to_measure(lab: Lab, options: Namespace) -> list[tuple[RunFolder, tuple[EvaluationSpec, ...]]]:
     """Runs that have finished training, with the evaluations asked for."""
-    from tread_lab.sweep.outlook import begun_tasks
-    from tread_lab.sweep.plan import load_plan
+    from tread_lab.sweep.plan.open_tasks import begun_tasks
+    from tread_lab.sweep.plan.plan import load_plan
 
     planned: tuple[EvaluationSpec, ...] = ()
     own: dict[str, tuple[EvaluationSpec, ...]] = {}  # a parent is only trained
@@ -164,7 +164,7 @@ def status(options: Namespace) -> int:
 
 def figures(options: Namespace) -> int:
     """Draw every figure that the sweep's records support."""
-    from analysis.figures import write_figures
+    from tread_lab.analysis.figures.catalogue import write_figures
 
     lab = Lab.existing(options.root)
     folder = lab.known_sweep(options.name)
@@ -175,7 +175,7 @@ def figures(options: Namespace) -> int:
 
 def report(options: Namespace) -> int:
     """Write one self-contained HTML file about a sweep."""
-    from analysis.report import write_report
+    from tread_lab.analysis.report.report import write_report
 
     print(write_report(Lab.existing(options.root), options.name, options.output))
     return 0
@@ -183,7 +183,7 @@ def report(options: Namespace) -> int:
 
 def dashboard(options: Namespace) -> int:
     """Serve the dashboard of this lab until interrupted."""
-    from dashboards.app import serve
+    from tread_lab.dashboards.app import serve
 
     serve(Lab.at(options.root), host=options.host, port=options.port, say=screen.say)
     return 0
@@ -193,34 +193,34 @@ def recommend(options: Namespace) -> int:
     """The rule that a placement sweep supports, how sure it is, and an experiment that uses it."""
     from pathlib import Path
 
-    from tread_lab import advice
-    from tread_lab.recommend import recommend as recommended
+    from tread_lab.analysis.recommend import wording
+    from tread_lab.analysis.recommend.recommendation import recommend as recommended
 
     lab = Lab.existing(options.root)
     found = recommended(lab, options.name, metric=options.metric, cheapest=options.cheapest)
     path = Path(options.out or lab.sweep(found.sweep).path / "recommended.yaml").absolute()
-    advice.write_experiment(lab, found, path)
+    wording.write_experiment(lab, found, path)
     if options.json:
-        print(json.dumps({**advice.as_tree(found), "experiment": str(path)}, indent=1))
+        print(json.dumps({**wording.as_tree(found), "experiment": str(path)}, indent=1))
         return 0
-    for line in (*advice.as_lines(found), f"experiment: {path} (`tread-lab train {path}`)"):
+    for line in (*wording.as_lines(found), f"experiment: {path} (`tread-lab train {path}`)"):
         print(line)
     return 0
 
 
 def cost(options: Namespace) -> int:
     """Exact cost of a model under its routes; nothing is built."""
-    from tread_lab import config
-    from tread_lab.engine import cost as costs
+    from tread_lab.config import load
+    from tread_lab.engine.cost import training
 
     name = options.experiment or ("b2_imagenet256" if options.model else "tiny")
     overrides = [*options.overrides, *([f"model={options.model}"] if options.model else [])]
-    experiment = written_out(config.load_experiment(name, overrides), Lab.at())
+    experiment = written_out(load.load_experiment(name, overrides), Lab.at())
     spec = _run_spec(experiment, options)
     if options.json:
-        print(json.dumps(costs.report(spec), indent=1))
+        print(json.dumps(training.report(spec), indent=1))
     else:
-        screen.show_pairs([*costs.table(spec), *_times(spec, experiment, options.device_rates)])
+        screen.show_pairs([*training.table(spec), *_times(spec, experiment, options.device_rates)])
     return 0
 
 
@@ -228,8 +228,8 @@ def _times(spec: RunSpec, experiment: Experiment, device: str | None) -> list[tu
     """Rows for `cost --device-rates`: training and every evaluation by the device's rates."""
     if device is None:
         return []
-    from tread_lab.engine.rates import rates_named
-    from tread_lab.screen.words import duration
+    from tread_lab.engine.cost.rates import rates_named
+    from tread_lab.screen.units import duration
 
     rates = rates_named(device)
     rows = [("training time", duration(rates.train_seconds(spec)))]
@@ -243,7 +243,7 @@ def _times(spec: RunSpec, experiment: Experiment, device: str | None) -> list[tu
 
 def gc(options: Namespace) -> int:
     """List what nothing needs any more, or remove it."""
-    from tread_lab.sweep.garbage import SAMPLES, clear, find
+    from tread_lab.sweep.gc import SAMPLES, clear, find
 
     lab = Lab.existing(options.root)
     litter = find(lab, samples=True)
@@ -257,7 +257,7 @@ def gc(options: Namespace) -> int:
 
 def schema(options: Namespace) -> int:
     """Print the JSON schema of sweep or experiment files."""
-    from tread_lab.spec.schema import schema_text
+    from tread_lab.specs.schema import schema_text
 
     print(schema_text(options.kind), end="")
     return 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 
-from tread_lab.spec.errors import UserError
-from tread_lab.sweep.executors import Share
+from tread_lab.specs.errors import UserError
+from tread_lab.sweep.execution.executors import Share
 
 # What a launcher of several processes sets -> its values where there is one process alone.
 _ONE_PROCESS = {

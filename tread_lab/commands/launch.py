@@ -11,31 +11,31 @@ from tread_lab import screen
 from tread_lab.commands.executors import check_one_device, share_of, show_gpus
 from tread_lab.commands.mirror import live_sync, sync_if_possible
 from tread_lab.commands.parents import written_out
-from tread_lab.records.layout import Lab
-from tread_lab.spec.errors import Unavailable, UserError, lookup
-from tread_lab.sweep.executors import EXECUTORS
+from tread_lab.records.lab import Lab
+from tread_lab.specs.errors import Unavailable, UserError, lookup
+from tread_lab.sweep.execution.executors import EXECUTORS
 
 INTERRUPTED = 130
 
 
 def sweep(options: Namespace) -> int:
     """Plan a sweep, run what is not done, draw and rank."""
-    from tread_lab import config
-    from tread_lab.sweep import plan as plans
-    from tread_lab.sweep.budget import open_budget
-    from tread_lab.sweep.disk import disk_need
-    from tread_lab.sweep.estimate import forecast
-    from tread_lab.sweep.extension import settled
-    from tread_lab.sweep.outlook import coming_tasks
-    from tread_lab.sweep.preflight import check_arithmetic
-    from tread_lab.sweep.priced import priced_tree
+    from tread_lab.config import load
+    from tread_lab.sweep.plan import plan as plans
+    from tread_lab.sweep.plan.disk import disk_need
+    from tread_lab.sweep.plan.extension import settled
+    from tread_lab.sweep.plan.forecast import forecast
+    from tread_lab.sweep.plan.open_tasks import coming_tasks
+    from tread_lab.sweep.plan.plan_json import priced_tree
+    from tread_lab.sweep.plan.preflight import check_arithmetic
+    from tread_lab.sweep.search.budget import open_budget
 
     check_one_device(options)
     if options.device_rates and not options.plan:
         raise UserError("--device-rates: forecasts only; add --plan")
     show_gpus(options)
     limits = [f"budget.{limit}" for limit in options.budget]
-    name, spec, experiment = config.load_sweep(options.file, [*options.overrides, *limits])
+    name, spec, experiment = load.load_sweep(options.file, [*options.overrides, *limits])
     kind, share = lookup(EXECUTORS, options.executor, "--executor"), share_of(options)
     devices = kind.devices(share)
     lab = Lab.at(options.root)
@@ -69,8 +69,8 @@ def sweep(options: Namespace) -> int:
 
 def _say_extension(lab: Lab, plan: Any) -> bool:
     """Say what is added to the stored plan; whether anything is."""
-    from tread_lab.sweep.extension import what_is_added
-    from tread_lab.sweep.plan import load_plan
+    from tread_lab.sweep.plan.extension import what_is_added
+    from tread_lab.sweep.plan.plan import load_plan
 
     folder = lab.sweep(plan.name)
     if not folder.plan_path.exists():
@@ -82,7 +82,7 @@ def _say_extension(lab: Lab, plan: Any) -> bool:
 
 def _retry_failed(options: Namespace, lab: Lab, plan: Any) -> None:
     """Say which failed runs are taken up again, and unless only the plan is asked for, do it."""
-    from tread_lab.sweep.again import chosen, failed_kind, take_up
+    from tread_lab.sweep.trial.retry_failed import chosen, failed_kind, take_up
 
     kinds = [kind for kind in options.retry_failed.split(",") if kind]
     tasks = chosen(lab, plan.possible_tasks, kinds)
@@ -98,12 +98,12 @@ def _retry_failed(options: Namespace, lab: Lab, plan: Any) -> None:
 def _drive(
     options: Namespace, lab: Lab, plan: Any, outlook: Any, devices: Any, *, redraw: bool = False
 ) -> int:
-    from tread_lab.sweep.early import Early
-    from tread_lab.sweep.execute import Interrupted
-    from tread_lab.sweep.outlook import begun_tasks, coming_tasks
-    from tread_lab.sweep.plan import store_plan
-    from tread_lab.sweep.preflight import preflight
-    from tread_lab.sweep.unmixed import check_unmixed, mixed
+    from tread_lab.sweep.execution.early_stopping import Early
+    from tread_lab.sweep.execution.executor import Interrupted
+    from tread_lab.sweep.plan.open_tasks import begun_tasks, coming_tasks
+    from tread_lab.sweep.plan.plan import store_plan
+    from tread_lab.sweep.plan.preflight import preflight
+    from tread_lab.sweep.plan.same_provenance import check_unmixed, mixed
 
     kind = EXECUTORS[options.executor]
     if plan.stop_early is not None and not kind.side_by_side:
@@ -144,10 +144,10 @@ def _drive(
 
 def _feed(lab: Lab, plan: Any, outlook: Any) -> Any:
     """Where the executor gets its tasks: the open ones or a search, within the budget."""
-    from tread_lab.records.spent import Stopwatch
-    from tread_lab.spec.budget import BudgetSpec
-    from tread_lab.sweep.budget import BudgetedFeed, open_budget
-    from tread_lab.sweep.feed import ListFeed
+    from tread_lab.records.time_spent import Stopwatch
+    from tread_lab.specs.budget import BudgetSpec
+    from tread_lab.sweep.search.budget import BudgetedFeed, open_budget
+    from tread_lab.sweep.search.queue import ListFeed
 
     plan = replace(plan, budget=plan.budget or BudgetSpec())
     budget = open_budget(lab, plan, outlook.seconds)
@@ -156,7 +156,7 @@ def _feed(lab: Lab, plan: Any, outlook: Any) -> Any:
         return BudgetedFeed(
             ListFeed(plan.open_tasks(lab), after=plan.baselines_first), budget, watch
         )
-    from tread_lab.sweep.search_feed import SearchFeed
+    from tread_lab.sweep.search.search_queue import SearchFeed
 
     feed = SearchFeed(lab, plan, fits=lambda tasks: budget.fits(tasks, watch.seconds / 3600))
     return BudgetedFeed(feed, budget, watch)
@@ -164,7 +164,7 @@ def _feed(lab: Lab, plan: Any, outlook: Any) -> Any:
 
 def _conclude(options: Namespace, lab: Lab, name: str, *, changed: bool, feed: Any) -> int:
     """Figures, MLflow, table; the exit code says whether every run has a result."""
-    from analysis.figures import write_figures
+    from tread_lab.analysis.figures.catalogue import write_figures
 
     folder = lab.sweep(name)
     figures = write_figures(lab, name) if changed or not folder.figures.exists() else []

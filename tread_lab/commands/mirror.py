@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tread_lab import screen
-from tread_lab.records.layout import Lab
-from tread_lab.spec.errors import UserError
+from tread_lab.records.lab import Lab
+from tread_lab.specs.errors import UserError
 
 
 def live_sync(options: Namespace, lab: Lab, name: str) -> AbstractContextManager[Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tread_lab.records.layout import Lab
+from tread_lab.records.lab import Lab
 from tread_lab.records.parents import with_parents
-from tread_lab.spec.decode import decode
+from tread_lab.specs.decode import decode
 
 
 def written_out(part: Any, lab: Lab) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tread_lab.spec.errors import UserError
+from tread_lab.specs.errors import UserError
 
 VARIABLE = "TREAD_LAB_AUTOENCODER"
 # Bytes that the activations of one decoding call may take; of a decoder of 8x8 latents with 256

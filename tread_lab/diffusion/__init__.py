@@ -6,8 +6,8 @@ from typing import Any
 from tread_lab.diffusion.edm import EDM
 from tread_lab.diffusion.flow import Flow
 from tread_lab.diffusion.process import Network, Outcome, Process
-from tread_lab.spec.errors import lookup
-from tread_lab.spec.run import ProcessSpec
+from tread_lab.specs.errors import lookup
+from tread_lab.specs.run import ProcessSpec
 
 PROCESSES: dict[str, Callable[[Any], Process]] = {"edm": EDM, "flow": Flow}
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from tread_lab.diffusion.process import Network, Outcome
-from tread_lab.spec.evaluation import SamplerSpec
-from tread_lab.spec.run import EDMSpec
+from tread_lab.specs.evaluation import SamplerSpec
+from tread_lab.specs.run import EDMSpec
 
 
 class EDM:

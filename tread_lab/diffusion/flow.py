@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tread_lab.diffusion.process import Network, Outcome
-from tread_lab.spec.evaluation import SamplerSpec
-from tread_lab.spec.run import FlowSpec
+from tread_lab.specs.evaluation import SamplerSpec
+from tread_lab.specs.run import FlowSpec
 
 
 class Flow:

@@ -21,9 +21,9 @@ from tread_lab.engine.checkpoint import (
     load_step,
 )
 from tread_lab.engine.device import use
-from tread_lab.records.layout import RunFolder
-from tread_lab.spec.errors import UserError
-from tread_lab.spec.run import RunSpec
+from tread_lab.records.lab import RunFolder
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.run import RunSpec
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from torch import Tensor
 from tread_lab import draws
 from tread_lab.data.source import Samples
 from tread_lab.routing.select import RoutePlan, dense_plan, draw_plan
-from tread_lab.spec.bypass import SprintBypass
-from tread_lab.spec.run import RunSpec
+from tread_lab.specs.bypass import SprintBypass
+from tread_lab.specs.run import RunSpec
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tread_lab.records.durable import replacing
-from tread_lab.spec.errors import UserError
+from tread_lab.specs.errors import UserError
 
 _NAME = re.compile(r"step-(\d{8})-([0-9a-f]{16})\.safetensors")
 

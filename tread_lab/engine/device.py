@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tread_lab.spec.errors import UserError
+from tread_lab.specs.errors import UserError
 
 # Dense bf16 peak in FLOP/s by datasheet; MFU is given only where the peak is known.
 PEAK_FLOPS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "H800": 989e12}

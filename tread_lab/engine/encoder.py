@@ -20,8 +20,8 @@ from tread_lab.data.source import Samples
 from tread_lab.engine.alignment import Encoder
 from tread_lab.engine.precision import matrix_products
 from tread_lab.metrics.extractor import load_extractor
-from tread_lab.spec.errors import UserError, lookup
-from tread_lab.spec.repa import RepaSpec
+from tread_lab.specs.errors import UserError, lookup
+from tread_lab.specs.repa import RepaSpec
 
 _ENDS = 1 << 20  # bytes at both ends of a file of weights that go into its digest
 VARIABLE = "TREAD_LAB_ENCODER"

@@ -16,22 +16,22 @@ from torch import Tensor
 
 from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.assemble import Trained, data_of, trained
+from tread_lab.engine.cost.sampling import sample_flops
 from tread_lab.engine.device import check_precision
 from tread_lab.engine.precision import autocast, matrix_products
 from tread_lab.engine.probes import heldout_losses, layer_similarity
-from tread_lab.engine.sample_cost import sample_flops
 from tread_lab.metrics.feature_space import by_extractor
 from tread_lab.metrics.requirements import check_requirements
-from tread_lab.records import names
+from tread_lab.records import metric_names
 from tread_lab.records.durable import replacing
-from tread_lab.records.layout import EvaluationFolder, RunFolder
+from tread_lab.records.lab import EvaluationFolder, RunFolder
 from tread_lab.routing.select import RoutePlan
 from tread_lab.sampling.generate import generate
 from tread_lab.sampling.guidance import Denoiser
-from tread_lab.spec.errors import UserError
-from tread_lab.spec.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec, SimilaritySpec
-from tread_lab.spec.guidance import routes_taken
-from tread_lab.spec.run import RunSpec
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec, SimilaritySpec
+from tread_lab.specs.guidance import routes_taken
+from tread_lab.specs.run import RunSpec
 
 REFERENCES = 200  # images of the data set that are decoded and described at once
 
@@ -96,11 +96,13 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
 def _heldout(model: Trained, spec: HeldoutSpec, place: EvaluationFolder) -> dict[str, float]:
     losses = heldout_losses(model, data_of(model.spec, "heldout"), spec.images, spec.levels)
     arrays = {"dense": losses.dense_ML, "level": losses.level_ML}
-    metrics = {names.HELDOUT_LOSS: float(losses.dense_ML.mean(dtype=np.float64))}
+    metrics = {metric_names.HELDOUT_LOSS: float(losses.dense_ML.mean(dtype=np.float64))}
     if losses.routed_ML is not None:
         arrays["routed"] = losses.routed_ML
-        metrics[names.HELDOUT_ROUTED] = float(losses.routed_ML.mean(dtype=np.float64))
-        metrics[names.GAP_ROUTE] = metrics[names.HELDOUT_ROUTED] - metrics[names.HELDOUT_LOSS]
+        metrics[metric_names.HELDOUT_ROUTED] = float(losses.routed_ML.mean(dtype=np.float64))
+        metrics[metric_names.GAP_ROUTE] = (
+            metrics[metric_names.HELDOUT_ROUTED] - metrics[metric_names.HELDOUT_LOSS]
+        )
     _write_arrays(place.path / "losses.npz", arrays)
     return metrics
 
@@ -111,7 +113,7 @@ def _similarity(model: Trained, spec: SimilaritySpec, place: EvaluationFolder) -
     mean = per_level.mean(axis=0)
     arrays = {"mean": mean, "per_level": per_level, "level": level}
     _write_arrays(place.path / "similarity.npz", arrays)
-    return {names.SIMILARITY: float(np.diagonal(mean, offset=1).mean())}
+    return {metric_names.SIMILARITY: float(np.diagonal(mean, offset=1).mean())}
 
 
 PROBES: dict[type, Callable[[Trained, Any, EvaluationFolder], dict[str, float]]] = {
@@ -139,7 +141,7 @@ def _samples(
     _write_arrays(place.path / "samples.npz", arrays)
     _write_grid(place.path / "grid.png", images_BCHW[:64])
     flops = sample_flops(model.spec, spec.sampler)
-    facts: dict[str, float] = {"step": model.step, names.SAMPLE_FLOPS: flops}
+    facts: dict[str, float] = {"step": model.step, metric_names.SAMPLE_FLOPS: flops}
     return _scores(images_BCHW, spec.metrics, model, reference, cache), facts
 
 

@@ -33,12 +33,12 @@ from tread_lab.engine.encoder import (
 from tread_lab.engine.features import feature_cache
 from tread_lab.engine.objective import Objective
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
-from tread_lab.records import names
-from tread_lab.records.layout import RunFolder
-from tread_lab.spec.repa import RepaSpec
-from tread_lab.spec.run import RunSpec
-from tread_lab.spec.signature import signature
-from tread_lab.spec.sources import stored
+from tread_lab.records import metric_names
+from tread_lab.records.lab import RunFolder
+from tread_lab.specs.repa import RepaSpec
+from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import signature
+from tread_lab.specs.sources import stored
 
 
 class LiveRun:
@@ -175,13 +175,13 @@ class LiveRun:
         self.loss, self._window = float(losses.double().mean()), []
         lr = self.optimizer.param_groups[0]["lr"]
         rate = len(losses) * self.spec.train.batch / self._clock.lap()
-        values = {names.TRAIN_LOSS: self.loss, names.LEARNING_RATE: lr}
-        values[names.TRAIN_IMAGES_PER_S] = rate
+        values = {metric_names.TRAIN_LOSS: self.loss, metric_names.LEARNING_RATE: lr}
+        values[metric_names.TRAIN_IMAGES_PER_S] = rate
         if self._gradient_norm is not None and math.isfinite(norm := float(self._gradient_norm)):
-            values[names.GRADIENT_NORM] = norm
+            values[metric_names.GRADIENT_NORM] = norm
         if self.scaler.enabled:
             self.overflows = int(self.scaler.overflows)
-            values[names.OVERFLOWS] = self.overflows
+            values[metric_names.OVERFLOWS] = self.overflows
         if self._writer is not None:
             self._writer(self.step, **values)
 

@@ -11,8 +11,8 @@ from tread_lab.diffusion import Outcome, Process
 from tread_lab.engine.alignment import Alignment
 from tread_lab.engine.batches import Batch
 from tread_lab.routing.select import Leg, RoutePlan
-from tread_lab.spec.loss import EnsembleLoss, LossSpec
-from tread_lab.spec.run import RunSpec
+from tread_lab.specs.loss import EnsembleLoss, LossSpec
+from tread_lab.specs.run import RunSpec
 
 
 class Objective:

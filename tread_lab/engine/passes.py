@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from tread_lab.engine.cost import FLOPS_PER_MAC, cost
+from tread_lab.engine.cost.sampling import call_macs
+from tread_lab.engine.cost.training import FLOPS_PER_MAC, cost
 from tread_lab.engine.probes import BATCH as PROBED
-from tread_lab.engine.sample_cost import call_macs
 from tread_lab.sampling.generate import IMAGES_A_CALL
-from tread_lab.spec.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec
-from tread_lab.spec.run import RunSpec
+from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec
+from tread_lab.specs.run import RunSpec
 
 
 def passes(spec: RunSpec, evaluation: EvaluationSpec) -> tuple[int, int]:

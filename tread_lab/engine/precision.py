@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tread_lab.spec.errors import lookup
+from tread_lab.specs.errors import lookup
 
 
 @dataclass(frozen=True)

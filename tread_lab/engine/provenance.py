@@ -10,10 +10,10 @@ from pathlib import Path
 import tread_lab
 from tread_lab.data.source import open_data
 from tread_lab.engine.encoder import weights_digest, weights_folder
-from tread_lab.spec.run import RunSpec
+from tread_lab.specs.run import RunSpec
 
 # The modules that decide results; screens, tables, figures and executors do not.
-_BELOW = ("spec", "draws.py", "routing", "diffusion", "backbones", "data", "sampling", "metrics")
+_BELOW = ("specs", "draws.py", "routing", "diffusion", "backbones", "data", "sampling", "metrics")
 DECIDES = (*_BELOW, "engine")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from tread_lab.spec.errors import lookup
-from tread_lab.spec.run import TrainSpec
+from tread_lab.specs.errors import lookup
+from tread_lab.specs.run import TrainSpec
 
 # name -> factor on the learning rate, given the share of all steps that is done
 SCHEDULES: Mapping[str, Callable[[float], float]] = {

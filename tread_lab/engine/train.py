@@ -11,8 +11,8 @@ import torch
 from tread_lab.data.deviation import check_deviation
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.engine.schedule import learning_rate
-from tread_lab.records.layout import RunFolder
-from tread_lab.spec.run import RunSpec
+from tread_lab.records.lab import RunFolder
+from tread_lab.specs.run import RunSpec
 
 
 @dataclass(frozen=True)

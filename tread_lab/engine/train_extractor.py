@@ -17,7 +17,7 @@ from tread_lab.data import Samples, open_data
 from tread_lab.draws import generator, permutation
 from tread_lab.metrics.extractor import Extractor, weights_path
 from tread_lab.records.durable import replacing
-from tread_lab.spec import DataSpec
+from tread_lab.specs import DataSpec
 
 NAME = "fashion16-v1"
 LEARNING_RATE = 3e-3

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tread_lab.compare.gaps import half_width
 from tread_lab.frames.columns import (
     COUNT,
     HIGH,
@@ -17,7 +18,6 @@ from tread_lab.frames.columns import (
     is_metric,
     metric_columns,
 )
-from tread_lab.gaps import half_width
 
 # From the least to the most remarkable: a cell has the last state in which one of its seeds is.
 STATES = ("completed", "pending", "interrupted", "running", "stopped", "diverged", "failed")

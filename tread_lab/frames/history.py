@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from tread_lab.frames.reading import read_plan
-from tread_lab.records.layout import Lab, SweepFolder
+from tread_lab.records.lab import Lab, SweepFolder
 
 
 def history_frame(

@@ -6,8 +6,8 @@ import pandas as pd
 
 from tread_lab.frames.cells import cells_frame
 from tread_lab.frames.columns import own_metrics
-from tread_lab.records.names import GAP_HELDOUT, HELDOUT_LOSS, lower_is_better
-from tread_lab.records.standing import WITHOUT_RESULT, alone
+from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, lower_is_better
+from tread_lab.records.status import WITHOUT_RESULT, alone
 
 
 def ranking_key(frame: pd.DataFrame) -> str | None:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records import stopped
-from tread_lab.records.layout import EvaluationFolder, Lab, RunFolder, SweepFolder
-from tread_lab.records.names import parameters
-from tread_lab.records.planned import planned_evaluations
-from tread_lab.records.stopped import Stopped, state_in_sweep
-from tread_lab.spec.decode import decode_field
-from tread_lab.spec.errors import UserError
-from tread_lab.spec.run import RunSpec
+from tread_lab.records import stopped_early
+from tread_lab.records.lab import EvaluationFolder, Lab, RunFolder, SweepFolder
+from tread_lab.records.metric_names import parameters
+from tread_lab.records.plan import planned_evaluations
+from tread_lab.records.stopped_early import Stopped, state_in_sweep
+from tread_lab.specs.decode import decode_field
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.run import RunSpec
 
 _Stamp = tuple[int, int]  # of result.json and of the folder of evaluations, in nanoseconds
 
@@ -77,7 +77,7 @@ def read_plan(lab: Lab, sweep: str | SweepFolder) -> dict[str, Any]:
 
 def read_records(lab: Lab, plan: dict[str, Any], memory: Memory) -> dict[str, Record]:
     """Every run of the plan read once, however many trials share it."""
-    before = stopped.read(lab.sweep(plan["name"]).stopped_path)
+    before = stopped_early.read(lab.sweep(plan["name"]).stopped_path)
     names = [trial["run"] for trial in plan["trials"]]
     baselines = [trial["baseline"] for trial in plan["trials"] if trial["baseline"]]
     planned = planned_evaluations(plan)

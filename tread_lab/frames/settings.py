@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tread_lab.spec.decode import decode, encode
-from tread_lab.spec.guidance import GuidanceSpec, in_short
-from tread_lab.spec.labels import value_text
+from tread_lab.specs.decode import decode, encode
+from tread_lab.specs.guidance import GuidanceSpec, in_short
+from tread_lab.specs.labels import value_text
 
 
 def setting_names(specs: Sequence[Any]) -> list[str]:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pandas as pd
 
+from tread_lab.compare.gaps import recorded_gaps
 from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW, metric_columns, plain
 from tread_lab.frames.reading import Memory, Record, numbers, read_plan, read_records
 from tread_lab.frames.settings import differences, flat
-from tread_lab.gaps import recorded_gaps
-from tread_lab.records.layout import Lab, SweepFolder
-from tread_lab.records.planned import planned_evaluations
-from tread_lab.records.standing import WITHOUT_RESULT
-from tread_lab.spec.errors import UserError
-from tread_lab.spec.labels import cell_label, with_baseline_cells
+from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.records.plan import planned_evaluations
+from tread_lab.records.status import WITHOUT_RESULT
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.labels import cell_label, with_baseline_cells
 
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
 WHOLE = ("route_start", "route_end", "steps_done")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tread_lab.metrics.frechet import Moments
 from tread_lab.records.durable import replacing
-from tread_lab.spec.errors import UserError
+from tread_lab.specs.errors import UserError
 
 # numpy's ways of not reading a file; TypeError: an .npy that calls itself .npz
 UNREADABLE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from tread_lab.spec.errors import UserError
+from tread_lab.specs.errors import UserError
 
 WIDTHS = (32, 64, 64, 128)
 STRIDES = (1, 2, 1, 2)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tread_lab.spec.errors import UserError, suggest
-from tread_lab.spec.metrics import metric as facts_of
+from tread_lab.specs.errors import UserError, suggest
+from tread_lab.specs.metrics import metric as facts_of
 
 INCEPTION = "inception"
 OWN = {"fashion16": "fashion16-v1"}  # data source -> the extractor made from it

@@ -30,9 +30,9 @@ from tread_lab.metrics.feature_space import EXTRACTORS, INCEPTION, OWN, check_me
 from tread_lab.metrics.inception import SHA256, inception_weights, sha256
 from tread_lab.metrics.inception_score import inception_score
 from tread_lab.records.durable import replacing
-from tread_lab.records.names import sample_metric
-from tread_lab.spec.errors import UserError
-from tread_lab.spec.metrics import METRICS
+from tread_lab.records.metric_names import sample_metric
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.metrics import METRICS
 
 MOST_NEIGHBOURS = 10_000  # references that precision and recall look at, as the ADM evaluator does
 BATCH = 100

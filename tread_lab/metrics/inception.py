@@ -7,7 +7,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from tread_lab.spec.errors import UserError
+from tread_lab.specs.errors import UserError
 
 VARIABLE = "TREAD_LAB_INCEPTION"
 FILE = "pt_inception-2015-12-05-6726825d.pth"  # as pytorch-fid and torch-fidelity publish it

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tread_lab.metrics.extractor import weights_path
 from tread_lab.metrics.feature_space import INCEPTION, by_extractor
 from tread_lab.metrics.inception import inception_weights
-from tread_lab.spec.errors import UserError
+from tread_lab.specs.errors import UserError
 
 
 def check_requirements(metrics: Sequence[str], source: str, *, preview: bool) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.sealed import json_text, json_tree
-from tread_lab.spec.errors import Unavailable, UserError
+from tread_lab.records.checksums import json_text, json_tree
+from tread_lab.specs.errors import Unavailable, UserError
 
 
 @contextlib.contextmanager

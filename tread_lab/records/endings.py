@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tread_lab.records.durable import DiskFull
-from tread_lab.spec.errors import UserError
+from tread_lab.specs.errors import UserError
 
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from tread_lab.records.checksums import checksum
 from tread_lab.records.durable import disk_error
-from tread_lab.records.sealed import checksum
 
 
 def sealed(tree: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from tread_lab.records.durable import disk_error
-from tread_lab.spec.errors import Unavailable, UserError
+from tread_lab.specs.errors import Unavailable, UserError
 
 HEARTBEAT = 5.0  # seconds between two signs of life in a lock that is held
 WATCHED = 2.5 * HEARTBEAT  # seconds that another node's lock is watched before it is taken over

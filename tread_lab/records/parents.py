@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tread_lab.records.layout import Lab
-from tread_lab.spec.decode import encode
+from tread_lab.records.lab import Lab
+from tread_lab.specs.decode import encode
 
 
 def with_parents(tree: Any, lab: Lab) -> Any:

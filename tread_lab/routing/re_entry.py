@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tread_lab.routing.select import Leg
 from tread_lab.routing.transport import merge
-from tread_lab.spec.bypass import ReEntrySpec
+from tread_lab.specs.bypass import ReEntrySpec
 
 Span = tuple[int, int]
 

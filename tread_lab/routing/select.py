@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.spec.errors import lookup
-from tread_lab.spec.routes import RouteSpec
+from tread_lab.specs.errors import lookup
+from tread_lab.specs.routes import RouteSpec
 
 
 @dataclass(frozen=True)

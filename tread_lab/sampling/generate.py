@@ -16,8 +16,8 @@ from tread_lab.routing.select import RoutePlan
 from tread_lab.sampling.guidance import Branch, Denoiser, Term, acting, guided
 from tread_lab.sampling.image_routes import ImageRoutes
 from tread_lab.sampling.solvers import SOLVERS
-from tread_lab.spec.evaluation import SamplerSpec
-from tread_lab.spec.routes import RouteSpec
+from tread_lab.specs.evaluation import SamplerSpec
+from tread_lab.specs.routes import RouteSpec
 
 # Images of one network call by type of device. Smaller calls stay in a core's cache, larger ones
 # fill a GPU; on a CPU in fp32 the images are bitwise the same.

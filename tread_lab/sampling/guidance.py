@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tread_lab.diffusion.process import Process
 from tread_lab.routing.select import Leg, RoutePlan
-from tread_lab.spec.guidance import BranchSpec, GuidanceSpec
+from tread_lab.specs.guidance import BranchSpec, GuidanceSpec
 
 # denoiser(x_BCHW, t_B, y_B, plan) -> raw output
 Denoiser = Callable[[Tensor, Tensor, Tensor, RoutePlan | None], Tensor]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.routing.select import Leg, RoutePlan, select
-from tread_lab.spec.routes import RouteSpec
+from tread_lab.specs.routes import RouteSpec
 
 
 class ImageRoutes:

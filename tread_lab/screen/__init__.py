@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tread_lab.screen.console import answer, metrics_line, say, show_pairs
     from tread_lab.screen.disk import DiskWatch, show_disk
-    from tread_lab.screen.litter import show_litter
-    from tread_lab.screen.live import progress, run_progress
+    from tread_lab.screen.gc import show_litter
+    from tread_lab.screen.live_progress import progress, run_progress
     from tread_lab.screen.plan import show_budget, show_evaluation_time, show_plan
     from tread_lab.screen.ranking import show_places, show_ranking
-    from tread_lab.screen.states import (
+    from tread_lab.screen.status import (
         show_lab,
         show_run,
         show_sweep,
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 _PARTS = {
     "console": ("answer", "metrics_line", "say", "show_pairs"),
     "disk": ("DiskWatch", "show_disk"),
-    "litter": ("show_litter",),
+    "gc": ("show_litter",),
     "plan": ("show_budget", "show_evaluation_time", "show_plan"),
-    "live": ("progress", "run_progress"),
+    "live_progress": ("progress", "run_progress"),
     "ranking": ("show_places", "show_ranking"),
-    "states": ("show_lab", "show_run", "show_sweep", "show_unfinished", "watch_sweep"),
+    "status": ("show_lab", "show_run", "show_sweep", "show_unfinished", "watch_sweep"),
 }
 
 __all__ = [

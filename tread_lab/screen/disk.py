@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from tread_lab.records.layout import Lab
+from tread_lab.records.lab import Lab
 from tread_lab.screen.console import answer, say
-from tread_lab.screen.words import bytes_text
-from tread_lab.sweep.disk import DiskNeed, disk_need, room
-from tread_lab.sweep.execute import Watch
-from tread_lab.sweep.trial import Report, Task
+from tread_lab.screen.units import bytes_text
+from tread_lab.sweep.execution.executor import Watch
+from tread_lab.sweep.plan.disk import DiskNeed, disk_need, room
+from tread_lab.sweep.trial.trial import Report, Task
 
 EVERY = 10.0  # seconds between two looks at the disk
 

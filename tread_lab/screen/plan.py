@@ -6,23 +6,23 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rich.console import Console
 
-from tread_lab.engine.cost import cost
+from tread_lab.engine.cost.training import cost
 from tread_lab.frames import setting_names
-from tread_lab.records import stopped
-from tread_lab.records.layout import Lab
-from tread_lab.records.stopped import state_in_sweep
+from tread_lab.records import stopped_early
+from tread_lab.records.lab import Lab
+from tread_lab.records.stopped_early import state_in_sweep
 from tread_lab.screen.console import ROWS, answers, fitted, notices
-from tread_lab.screen.words import duration
-from tread_lab.spec.evaluation import SamplesSpec, count_label
-from tread_lab.spec.labels import cell_text, run_labels
-from tread_lab.spec.run import RunSpec
-from tread_lab.spec.signature import signature
-from tread_lab.spec.words import counted
-from tread_lab.sweep.budget import Budget
-from tread_lab.sweep.estimate import Estimate, Forecast
-from tread_lab.sweep.outlook import search_outlook
-from tread_lab.sweep.plan import Plan
-from tread_lab.sweep.trial import Task
+from tread_lab.screen.units import duration
+from tread_lab.specs.evaluation import SamplesSpec, count_label
+from tread_lab.specs.labels import cell_text, run_labels
+from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import signature
+from tread_lab.specs.wording import counted
+from tread_lab.sweep.plan.forecast import Estimate, Forecast
+from tread_lab.sweep.plan.open_tasks import search_outlook
+from tread_lab.sweep.plan.plan import Plan
+from tread_lab.sweep.search.budget import Budget
+from tread_lab.sweep.trial.trial import Task
 
 Say = Callable[[str], None]
 _NAMED = 5  # runs that do not fit the budget; the others are counted
@@ -42,7 +42,7 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int, *, asked: bo
     labels = run_labels([*map(vars, plan.trials)])
     heads = ("run", "trial", "speed-up", "train FLOPs", "state")
     rows = []
-    before = stopped.read(lab.sweep(plan.name).stopped_path) if plan.stop_early else {}
+    before = stopped_early.read(lab.sweep(plan.name).stopped_path) if plan.stop_early else {}
     for task in tasks[:ROWS]:
         folder, price = lab.run_of(task.spec), cost(task.spec)
         state = state_in_sweep(folder.state(), folder.name, before)

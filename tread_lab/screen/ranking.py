@@ -19,9 +19,9 @@ from tread_lab.frames import (
     trials_frame,
     without_baseline,
 )
-from tread_lab.records import names
-from tread_lab.records.layout import Lab, SweepFolder
-from tread_lab.records.mixture import made_of, mixtures
+from tread_lab.records import metric_names
+from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.records.provenance import made_of, mixtures
 from tread_lab.screen.console import ROWS, answer, answers, fitted, say
 
 _WIDE = 6  # a table with more columns of results is turned on its side
@@ -45,9 +45,9 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
     shown = [key, *(c for c in shown if c != key)] if key else shown
     _show_cells(ranked_cells(frame, key), shown)
     if key:
-        better = "lower" if names.lower_is_better(key) else "higher"
+        better = "lower" if metric_names.lower_is_better(key) else "higher"
         answer(f"ranked by {key}, {better} is better; a row is a cell, its seeds averaged")
-    if names.GAP_HELDOUT in frame.columns:
+    if metric_names.GAP_HELDOUT in frame.columns:
         answer(f"gap: difference to the baseline, paired; ± 95% {_interval(frame)}")
     for line in without_baseline(frame):
         answer(line)
@@ -80,7 +80,7 @@ def _by_setting(frame: pd.DataFrame, shown: Sequence[str]) -> Table:
 
 def _price(row: pd.Series[Any], column: str) -> str:
     """FLOPs of one image, beside a metric of samples."""
-    flops = row.get(" ".join([names.SAMPLE_FLOPS, *column.split(" ")[1:]]), math.nan)
+    flops = row.get(" ".join([metric_names.SAMPLE_FLOPS, *column.split(" ")[1:]]), math.nan)
     return f"  {flops / 1e9:.3g} GFLOP" if "@" in column and math.isfinite(flops) else ""
 
 
@@ -93,8 +93,8 @@ def _ending(row: pd.Series[Any]) -> str:
 
 def _interval(frame: pd.DataFrame) -> str:
     """What the intervals speak of."""
-    count = frame[names.GAP_HELDOUT + COUNT].max()
-    kept = frame.loc[frame["run"] != frame["baseline"], names.GAP_HELDOUT + KEPT].median()
+    count = frame[metric_names.GAP_HELDOUT + COUNT].max()
+    kept = frame.loc[frame["run"] != frame["baseline"], metric_names.GAP_HELDOUT + KEPT].median()
     removed = f"; using equal images and noise removed {1 - kept:.1%} of the variance"
     paired = removed if math.isfinite(kept) else ""
     return f"over {count:.0f} held-out images of one pair of runs (seeds vary more){paired}"
@@ -104,7 +104,10 @@ def _ranked(column: str) -> bool:
     """Columns of the ranking: held-out loss, its gap, and the metrics of samples."""
     if ":" in column:
         return False
-    return column in (names.HELDOUT_LOSS, names.GAP_HELDOUT, names.GAP_TRAIN) or "@" in column
+    return (
+        column in (metric_names.HELDOUT_LOSS, metric_names.GAP_HELDOUT, metric_names.GAP_TRAIN)
+        or "@" in column
+    )
 
 
 def _value(row: pd.Series[Any], column: str) -> str:

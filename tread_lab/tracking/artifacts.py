@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tread_lab.records.layout import EvaluationFolder, RunFolder
-from tread_lab.spec.evaluation import EvaluationSpec
-from tread_lab.tracking.metric_names import evaluation_spec, folder_name
+from tread_lab.records.lab import EvaluationFolder, RunFolder
+from tread_lab.specs.evaluation import EvaluationSpec
+from tread_lab.tracking.mlflow_names import evaluation_spec, folder_name
 
 File = Path | str | bytes
 THUMBNAIL = 256  # pixels, as MLflow's own

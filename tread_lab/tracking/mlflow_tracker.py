@@ -29,12 +29,11 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 from tread_lab.records.durable import replacing
-from tread_lab.records.layout import Lab, SweepFolder
+from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.locks import is_held
-from tread_lab.spec.errors import UserError
+from tread_lab.specs.errors import UserError
 from tread_lab.tracking.artifacts import File
 from tread_lab.tracking.authored import FACTS, NAME, SHARED, Authored
-from tread_lab.tracking.parent import Parent, written
 from tread_lab.tracking.projection import Number, Projection, View
 from tread_lab.tracking.ranking import Shown, common_metrics, ranking
 from tread_lab.tracking.saved_views import SavedViews
@@ -48,8 +47,9 @@ from tread_lab.tracking.store import (
     one_writer,
     sqlite_path,
 )
+from tread_lab.tracking.sweep_run import Parent, written
 from tread_lab.tracking.tracker import SyncReport
-from tread_lab.tracking.trials import Trial, trials_of
+from tread_lab.tracking.trial_names import Trial, trials_of
 
 _OWN_TAGS = ("sweep", "lab", "trial", "sent", "authored")
 SWEEP, LAB, TRIAL, SENT, AUTHORED = (f"tread_lab.{name}" for name in _OWN_TAGS)

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tread_lab.gaps import run_gaps
-from tread_lab.records import stopped
-from tread_lab.records.layout import TERMINAL, Lab, RunFolder
+from tread_lab.compare.gaps import run_gaps
+from tread_lab.records import stopped_early
+from tread_lab.records.lab import TERMINAL, Lab, RunFolder
 from tread_lab.records.log import Entry, read_entries
-from tread_lab.records.names import parameters
-from tread_lab.records.stopped import state_in_sweep
-from tread_lab.spec.errors import UserError
-from tread_lab.spec.evaluation import EvaluationSpec
-from tread_lab.spec.run import RunSpec
-from tread_lab.spec.signature import signature
+from tread_lab.records.metric_names import parameters
+from tread_lab.records.stopped_early import state_in_sweep
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation import EvaluationSpec
+from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import signature
 from tread_lab.tracking.artifacts import File, has_pictures, picture_key, run_files
-from tread_lab.tracking.metric_names import difference, evaluation_spec, to_mlflow
-from tread_lab.tracking.trials import Trial
+from tread_lab.tracking.mlflow_names import difference, evaluation_spec, to_mlflow
+from tread_lab.tracking.trial_names import Trial
 
 FORMAT = 1  # of what is shown; another number sends everything once more
 STATUS = {
@@ -75,7 +75,7 @@ class Projection:
         self._lab = lab
         self._planned = [evaluation_spec(tree) for tree in plan["evaluate"]]
         self._baselines: dict[str, list[Any]] = {}
-        self._stopped = stopped.read(lab.sweep(plan["name"]).stopped_path)
+        self._stopped = stopped_early.read(lab.sweep(plan["name"]).stopped_path)
 
     def pictures(self) -> list[str]:
         """Keys of the pictures that the planned evaluations make."""

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tread_lab.gaps import PairedGap, gap_over_seeds
-from tread_lab.records.names import GAP_HELDOUT
-from tread_lab.tracking.metric_names import from_mlflow
+from tread_lab.compare.gaps import PairedGap, gap_over_seeds
+from tread_lab.records.metric_names import GAP_HELDOUT
+from tread_lab.tracking.mlflow_names import from_mlflow
 
 SHOWN = 12  # rows of the table in a note
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tread_lab.records.names import (
+from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     HELDOUT_LOSS,
     IMAGES_PER_S,
@@ -19,7 +19,7 @@ from tread_lab.records.names import (
     TRAIN_LOSS,
     metric_kind,
 )
-from tread_lab.tracking.metric_names import from_mlflow
+from tread_lab.tracking.mlflow_names import from_mlflow
 
 TAG = "mlflow.sharedViewState."  # as MLflow 3.17 keeps views; another version passes over them
 AXES = ("route_start", "route_end", "route_length", "selection_rate")

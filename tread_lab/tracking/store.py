@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tread_lab.records.durable import disk_error, write_text
-from tread_lab.records.layout import Lab
+from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy, exclusive
-from tread_lab.spec.errors import UserError, first_line
+from tread_lab.specs.errors import UserError, first_line
 
 EXPERIMENT = "tread-lab"
 OTHER_STORE = "set MLFLOW_TRACKING_URI to another store, or unset it to use the lab's own"

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from tread_lab.records.layout import Lab
-from tread_lab.spec.errors import UserError
+from tread_lab.records.lab import Lab
+from tread_lab.specs.errors import UserError
 from tread_lab.tracking.store import EXPERIMENT, check_store, read_sqlite, shown, sqlite_path
 
 QUIET: Mapping[str, str] = {

@@ -1,0 +1,1 @@
+"""The figures of a sweep: numbers first, then their drawing."""

@@ -1,0 +1,152 @@
+"""The placement heatmap: difference to the dense baseline for every start and end of a route."""
+
+# S starts, E ends
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tread_lab.analysis.figures.placements import placements
+from tread_lab.analysis.figures.style import (
+    BLACK,
+    DIFFERENCES,
+    GREY,
+    MINUS,
+    STATE_LOOKS,
+    Axes,
+    Patch,
+    Rectangle,
+    centred,
+    ink_on,
+    label,
+    power_of_ten,
+    signed,
+    state_legend,
+    times,
+)
+from tread_lab.frames import delta_column
+from tread_lab.records.metric_names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, metric_kind
+
+BASELINE_OF = {GAP_HELDOUT: HELDOUT_LOSS, GAP_TRAIN: HELDOUT_LOSS}
+
+
+@dataclass(frozen=True)
+class RouteGrid:
+    """Differences to the baseline over (start, end), both ends inclusive.
+
+    Attributes:
+        metric: the column shown; a difference, so the baseline is 0.
+        starts, ends: block numbers of rows and columns.
+        values, low, high: [S, E]; NaN where there is no number.
+        states: [S, E]; `completed` where there is one, `` where no such route was planned.
+        baseline: the dense baseline's own value: of the metric, or of the loss for a loss gap.
+        best: the route with the best value; `None` where no value of the metric is better.
+    """
+
+    metric: str
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    values: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    states: NDArray[np.str_]
+    baseline: float
+    best: tuple[int, int] | None
+
+
+def route_grid(frame: pd.DataFrame, metric: str = "gap/heldout") -> RouteGrid:
+    """The grid of one metric from the rows of `trials_frame`.
+
+    Raises:
+        UserError: no such metric, or several cells share a route (see `placements`).
+    """
+    places = placements(frame, metric)
+    starts = tuple(range(places["start"].min(), places["start"].max() + 1)) if len(places) else ()
+    ends = tuple(range(places["end"].min(), places["end"].max() + 1)) if len(places) else ()
+    shape = (len(starts), len(ends))
+    values, low, high = (np.full(shape, np.nan) for _ in range(3))
+    states = np.full(shape, "", dtype="<U16")
+    for place in places.to_dict("records"):
+        at = (place["start"] - starts[0], place["end"] - ends[0])
+        values[at], low[at], high[at] = place["value"], place["low"], place["high"]
+        states[at] = place["state"]
+    best = None
+    sign = metric_kind(metric).sign
+    if np.isfinite(values).any() and sign:
+        row, column = np.unravel_index(np.nanargmin(sign * values), shape)
+        best = (starts[row], ends[column])
+    dense = frame.loc[frame["role"] == "baseline", BASELINE_OF.get(metric, metric)]
+    baseline = float(dense.mean()) if dense.notna().any() else np.nan
+    return RouteGrid(delta_column(metric), starts, ends, values, low, high, states, baseline, best)
+
+
+def draw_route_grid(grid: RouteGrid, ax: Axes) -> None:
+    """Values in cells, the best outlined; cells without a number are hatched and lettered."""
+    power = power_of_ten(grid.values)
+    norm = centred(grid.values)
+    colours = DIFFERENCES[metric_kind(grid.metric).sign]
+    image = ax.imshow(grid.values, cmap=colours, norm=norm, aspect="auto")
+    texts = np.reshape(signed(grid.values.ravel() / 10.0**power), grid.values.shape)
+    for (row, column), value in np.ndenumerate(grid.values):
+        state = str(grid.states[row, column])
+        if np.isfinite(value):
+            _cell(ax, row, column, edge="white", width=0.8)
+            ink = ink_on(colours(norm(value)))
+            text = str(texts[row, column])
+            ax.text(column, row, text, ha="center", va="center", color=ink, fontsize=5.5)
+        elif state:
+            _draw_state(ax, row, column, state)
+    if grid.best is not None:
+        best = grid.best[0] - grid.starts[0], grid.best[1] - grid.ends[0]
+        _cell(ax, *best, edge=BLACK, width=1.3)
+    _label_axes(ax, grid)
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, aspect=28)
+    bar.outline.set_visible(False)
+    bar.ax.yaxis.set_major_formatter(lambda v, _: f"{v / 10.0**power:g}".replace("-", MINUS))
+    bar.set_label(label(grid.metric) + times(power))
+    best_mark = [Patch(fc="none", ec=BLACK, lw=1.3, label="best")] if grid.best else []
+    handles = [*best_mark, *state_legend(dict.fromkeys(grid.states.flat))]
+    if handles:
+        columns = len(handles) if len(handles) <= 3 else 2
+        ax.figure.legend(handles=handles, loc="outside lower center", ncols=columns)
+
+
+def _label_axes(ax: Axes, grid: RouteGrid) -> None:
+    ax.set_xticks(range(len(grid.ends)), [str(end) for end in grid.ends])
+    ax.set_yticks(range(len(grid.starts)), [str(start) for start in grid.starts])
+    ax.set_xlabel("last block skipped, $j$")
+    ax.set_ylabel("first block skipped, $i$")
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    if np.isfinite(grid.baseline):
+        name = label(BASELINE_OF.get(grid.metric, grid.metric.removeprefix("delta/")))
+        ax.set_title(f"dense baseline: {name.replace(chr(10), '')} = {grid.baseline:.4g}")
+
+
+def _draw_state(ax: Axes, row: int, column: int, state: str) -> None:
+    look = STATE_LOOKS[state]
+    _cell(ax, row, column, edge=GREY, width=0.5, hatch=look.hatch, inset=0.04)
+    plate = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+    ax.text(column, row, look.letter, ha="center", va="center", fontsize=6.5, bbox=plate)
+
+
+def _cell(
+    ax: Axes,
+    row: int,
+    column: int,
+    *,
+    edge: str,
+    width: float,
+    hatch: str | None = None,
+    inset: float = 0.0,
+) -> None:
+    """Outline one cell."""
+    corner, side = (column - 0.5 + inset, row - 0.5 + inset), 1 - 2 * inset
+    box = Rectangle(
+        corner, side, side, fill=False, edgecolor=edge, linewidth=width, hatch=hatch, clip_on=False
+    )
+    ax.add_patch(box)

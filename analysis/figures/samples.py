@@ -1,0 +1,177 @@
+"""Generated images side by side: a row a run, a column a seed, so that only the network differs."""
+
+# R rows, K columns, H height, W width, C channels
+
+from __future__ import annotations
+
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tread_lab.analysis.figures.style import STATE_LOOKS, Axes, arrow
+from tread_lab.frames import cells_frame
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.metric_names import GAP_HELDOUT, metric_kind
+
+Images = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class SampleRow:
+    """The images of one run, [K, H, W, C]; none with a state where there are none."""
+
+    name: str
+    run: str
+    images: Images | None
+    state: str = "completed"
+
+
+@dataclass(frozen=True)
+class SampleRows:
+    """Rows that share their columns.
+
+    Attributes:
+        rows: the baseline first, then trials from best to worst, then those without images.
+        seeds: [K], of the initial noise.
+        labels: [K], the class that was asked for.
+        drawn: how the images were drawn: `guidance w = 2, heun 6 steps`.
+    """
+
+    rows: tuple[SampleRow, ...]
+    seeds: tuple[int, ...]
+    labels: tuple[int, ...]
+    drawn: str
+
+
+def sample_rows(
+    lab: Lab, frame: pd.DataFrame, *, columns: int = 12, rows: int = 8, metric: str = GAP_HELDOUT
+) -> SampleRows | None:
+    """Images of equal seeds and labels from one evaluation that most runs have.
+
+    Of several, the most guided one. Every cell is shown by its first seed. Of more cells than
+    `rows`, the best and the worst are kept, and one of every kind of ending. Nothing if no run has
+    samples.
+    """
+    cells = _ordered(frame, metric)
+    folders = {run: lab.run(run) for run in cells["run"]}
+    evaluation, spec = _evaluation(folders.values())
+    if evaluation is None:
+        return None
+    found = []
+    labels: tuple[int, ...] = ()
+    for run, name, state in zip(cells["run"], cells["name"], cells["state"]):
+        images, asked = _images(folders[run].path / "evaluations" / evaluation, columns)
+        if images is None:
+            state = "unmeasured" if state == "completed" else state
+        elif not labels:
+            labels = asked
+        elif asked != labels:
+            images, state = None, "unmeasured"  # other labels: not the same columns
+        found.append(SampleRow(str(name), run, images, str(state)))
+    if not labels:
+        return None
+    kept = _kept(found, rows)
+    first = int(spec["sampler"]["seed"])
+    seeds = tuple(range(first, first + len(labels)))
+    return SampleRows(tuple(kept), seeds, labels, _drawn(spec))
+
+
+def sheet(rows: SampleRows, *, gap: int = 1) -> Images:
+    """All images on one white sheet, [height, width, C]; a row without images stays white."""
+    shapes = [row.images.shape for row in rows.rows if row.images is not None]
+    K, H, W, C = shapes[0]
+    drawn = np.full((len(rows.rows) * (H + gap), K * (W + gap), C), 255, dtype=np.uint8)
+    for r, row in enumerate(rows.rows):
+        for k in range(K if row.images is not None else 0):
+            assert row.images is not None
+            top, left = r * (H + gap), k * (W + gap)
+            drawn[top : top + H, left : left + W] = row.images[k]
+    return drawn
+
+
+def draw_samples(rows: SampleRows, ax: Axes) -> None:
+    """The sheet with a name at every row; rows without images say why."""
+    drawn = sheet(rows)
+    grey = drawn.shape[-1] == 1
+    ax.imshow(drawn[..., 0] if grey else drawn[..., :3], cmap="gray", vmin=0, vmax=255)
+    height, width = drawn.shape[0] / len(rows.rows), drawn.shape[1]
+    for r, row in enumerate(rows.rows):
+        middle = (r + 0.5) * height - 0.5
+        ax.text(-0.01 * width, middle, arrow(row.name), ha="right", va="center", fontsize=6.5)
+        if row.images is None:
+            look = STATE_LOOKS[row.state]
+            box = ax.axhspan(r * height, (r + 1) * height - 2, fc="white", ec="#BBBBBB", lw=0.4)
+            box.set_hatch(look.hatch)
+            plate = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
+            told = f"{look.letter}  {look.text}"
+            ax.text(width / 2, middle, told, ha="center", va="center", fontsize=6.5, bbox=plate)
+    ax.set_title(f"equal seeds and labels in each column; {rows.drawn}")
+    ax.set_axis_off()
+
+
+def _ordered(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """One row a cell: baselines, then completed trials from best to worst, then the others."""
+    cells = cells_frame(frame)
+    first = frame.drop_duplicates(["role", "cell"])
+    cells = cells.merge(first[["role", "cell", "run"]], on=["role", "cell"], how="left")
+    cells.attrs["axes"] = frame.attrs.get("axes", [])
+    cells["name"] = cells["cell"]
+    sign = metric_kind(metric).sign or 1
+    quality = sign * cells[metric] if metric in cells else pd.Series(0.0, index=cells.index)
+    return cells.assign(
+        quality=quality.where(cells["state"] == "completed"),
+        trial=cells["role"] != "baseline",
+        open=cells["state"] != "completed",
+    ).sort_values(["trial", "open", "quality"], kind="stable")
+
+
+def _evaluation(runs: Any) -> tuple[str | None, dict[str, Any]]:
+    """The evaluation of samples that most runs have; the most guided of equals."""
+    specs: dict[str, dict[str, Any]] = {}
+    having: Counter[str] = Counter()
+    for run in runs:
+        for folder in run.evaluations() if isinstance(run, RunFolder) else ():
+            tree = folder.read() or {}
+            if tree.get("spec", {}).get("kind") == "samples":
+                specs[folder.path.name] = tree["spec"]
+                having[folder.path.name] += 1
+    if not having:
+        return None, {}
+    best = max(having, key=lambda name: (having[name], _weight(specs[name]), name))
+    return best, specs[best]
+
+
+def _weight(spec: dict[str, Any]) -> float:
+    return float(spec["sampler"].get("guidance", {}).get("weight", 1.0))
+
+
+def _images(folder: Path, columns: int) -> tuple[Images | None, tuple[int, ...]]:
+    try:
+        with np.load(folder / "samples.npz", allow_pickle=False) as file:
+            images, labels = file["arr_0"][:columns], file["arr_1"][:columns]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None, ()
+    return np.asarray(images, dtype=np.uint8), tuple(int(label) for label in labels)
+
+
+def _kept(found: Sequence[SampleRow], rows: int) -> list[SampleRow]:
+    shown = [row for row in found if row.images is not None]
+    endings = list({row.state: row for row in found if row.images is None}.values())
+    room = max(2, rows - len(endings))
+    if len(shown) > room:
+        shown = [*shown[: room - room // 3], *shown[-(room // 3) :]]
+    return [*shown, *endings]
+
+
+def _drawn(spec: dict[str, Any]) -> str:
+    sampler = spec["sampler"]
+    weight = _weight(spec)
+    guidance = "without guidance" if weight == 1 else f"guidance $w$ = {weight:g}"
+    return f"{guidance}, {sampler['solver'].capitalize()}, {sampler['steps']} steps"

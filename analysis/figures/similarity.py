@@ -1,0 +1,151 @@
+"""Cosine similarity between the outputs of all blocks, dense beside routed (Fig. 4)."""
+
+# B blocks, L noise levels
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tread_lab.analysis.figures.style import BLACK, SEQUENTIAL, Axes, Normalize, Rectangle
+from tread_lab.records.lab import EvaluationFolder, Lab, RunFolder
+
+Array = NDArray[np.float64]
+Route = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """The similarity matrix of one run.
+
+    Attributes:
+        run: its signature.
+        routes: (i, j) of its routes, both ends inclusive; none for a dense run.
+        mean: [B, B], mean cosine of the outputs of two blocks over images, levels and tokens.
+        per_level, level: [L, B, B] and [L], the same at each noise level.
+    """
+
+    run: str
+    routes: tuple[Route, ...]
+    mean: Array
+    per_level: Array
+    level: Array
+
+    @property
+    def name(self) -> str:
+        """`dense`, or `route 2->8`."""
+        texts = " + ".join(f"{start}$\\to${end}" for start, end in self.routes)
+        return f"route {texts}" if texts else "dense"
+
+
+@dataclass(frozen=True)
+class WindowNumbers:
+    """What a route is expected to change, in three means of the matrix.
+
+    Attributes:
+        inside: pairs within the window [i-1..j]: the blocks that routed tokens jump, and the one
+            whose output they carry.
+        crossing: pairs of a block in the window and one after it.
+        adjacent: neighbouring blocks of the whole network.
+    """
+
+    inside: float
+    crossing: float
+    adjacent: float
+
+
+def read_similarity(run: RunFolder) -> Similarity | None:
+    """The recorded matrix of a run, the one over most images; nothing if there is none."""
+    folders = [f for f in run.evaluations() if (f.path / "similarity.npz").exists()]
+    if not folders:
+        return None
+    folder = max(folders, key=_images)
+    try:
+        with np.load(folder.path / "similarity.npz", allow_pickle=False) as file:
+            mean, per_level, level = (
+                np.asarray(file[name], dtype=np.float64) for name in ("mean", "per_level", "level")
+            )
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    routes = tuple((route.blocks[0], route.blocks[-1]) for route in run.spec().routes)
+    return Similarity(run.name, routes, mean, per_level, level)
+
+
+def similarities(lab: Lab, frame: pd.DataFrame) -> list[Similarity]:
+    """The matrices of all completed runs of a frame, dense ones first; one seed a route."""
+    completed = frame[frame["state"] == "completed"].drop_duplicates(["role", "cell"])
+    ordered = completed.sort_values(["route_length", "route_start"], kind="stable")
+    found = (read_similarity(lab.run(run)) for run in ordered["run"].drop_duplicates())
+    return [matrix for matrix in found if matrix is not None]
+
+
+def window(route: Route, blocks: int) -> slice:
+    """The blocks [i-1..j] that a route draws together; [0..j] for a route from the start."""
+    start, end = route
+    return slice(max(start - 1, 0), min(end, blocks - 1) + 1)
+
+
+def window_numbers(mean: Array, route: Route) -> WindowNumbers:
+    """The three means of a [B, B] matrix, of a routed or a dense model, for one route's window."""
+    B = len(mean)
+    inside = window(route, B)
+    square = mean[inside, inside]
+    pairs = square[np.triu_indices(len(square), k=1)]
+    crossing = mean[inside, inside.stop :]
+    return WindowNumbers(
+        inside=float(pairs.mean()) if pairs.size else float("nan"),
+        crossing=float(crossing.mean()) if crossing.size else float("nan"),
+        adjacent=float(np.diagonal(mean, offset=1).mean()),
+    )
+
+
+def draw_similarity(matrix: Similarity, ax: Axes, *, norm: Normalize, route: Route | None) -> None:
+    """One matrix, block 0 at the top left, with a route's frame: dashed on a dense model."""
+    ax.imshow(matrix.mean, cmap=SEQUENTIAL, norm=norm)
+    B = len(matrix.mean)
+    ticks = range(0, B, 2 if B <= 16 else 4)
+    ax.set_xticks(ticks)
+    ax.set_yticks(ticks)
+    ax.tick_params(length=0, pad=1.5)
+    ax.spines[:].set_visible(False)
+    frames = matrix.routes or ((route,) if route else ())
+    style = "-" if matrix.routes else (0, (2.5, 1.5))
+    for start, end in frames:
+        side = end - start + 1
+        corner = (start - 0.5, start - 0.5)
+        for colour, width in (("white", 2.2), (BLACK, 1.0)):
+            solid = "-" if colour == "white" else style
+            box = Rectangle(
+                corner, side, side, fill=False, edgecolor=colour, linewidth=width, linestyle=solid
+            )
+            ax.add_patch(box)
+
+
+def draw_similarities(
+    matrices: Sequence[Similarity], axes: Sequence[Axes], *, route: Route | None
+) -> None:
+    """Matrices side by side on one colour scale; with a route, its two means below each."""
+    low = min(float(matrix.mean.min()) for matrix in matrices)
+    norm = Normalize(np.floor(10 * low) / 10, 1.0)
+    for matrix, ax in zip(matrices, axes):
+        draw_similarity(matrix, ax, norm=norm, route=route)
+        ax.set_title(matrix.name)
+        if route is not None:
+            found = window_numbers(matrix.mean, route)
+            ax.set_xlabel(f"inside {found.inside:.2f}, across {found.crossing:.2f}", fontsize=6.5)
+    used = list(axes[: len(matrices)])
+    bar = used[0].figure.colorbar(
+        used[-1].images[0], ax=list(axes), pad=0.02, aspect=25, shrink=0.8
+    )
+    bar.outline.set_visible(False)
+    bar.set_label("cosine similarity")
+
+
+def _images(folder: EvaluationFolder) -> int:
+    tree = folder.read() or {}
+    return int(tree.get("spec", {}).get("images", 0))

@@ -1,0 +1,255 @@
+"""One look for all figures: sizes, colours for every eye, states told apart by hatch and letter."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.patheffects import withStroke
+from numpy.typing import NDArray
+
+from tread_lab.records.durable import replacing
+from tread_lab.records.metric_names import metric_kind
+
+__all__ = [
+    "Axes",
+    "Figure",
+    "Line2D",
+    "Normalize",
+    "Patch",
+    "Rectangle",
+    "ScalarMappable",
+]
+
+MINUS = "\N{MINUS SIGN}"
+COLUMN, PAGE = 3.3, 6.9  # widths of a printed column and page, inches
+
+# Okabe and Ito's palette, told apart by every kind of colour vision.
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+SKY, YELLOW, BLACK, GREY = "#56B4E9", "#E69F00", "#000000", "#8C8C8C"
+CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, BLACK)
+
+PURPLE = "#762A83"
+BETTER_TO_WORSE = LinearSegmentedColormap.from_list("better_to_worse", [BLUE, "#F7F7F7", ORANGE])
+LESS_TO_MORE = LinearSegmentedColormap.from_list("less_to_more", [PURPLE, "#F7F7F7", "#1B7837"])
+DIFFERENCES = {1: BETTER_TO_WORSE, -1: BETTER_TO_WORSE.reversed(), 0: LESS_TO_MORE}  # by sign
+SEQUENTIAL: Colormap = matplotlib.colormaps["viridis"]
+
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 7,
+    "axes.titlesize": 7.5,
+    "axes.labelsize": 7.5,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
+    "legend.fontsize": 6.5,
+    "legend.frameon": False,
+    "legend.handlelength": 1.4,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": cycler(color=CYCLE),
+    "axes.titlelocation": "left",
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "lines.linewidth": 1.1,
+    "lines.markersize": 3.5,
+    "errorbar.capsize": 1.5,
+    "hatch.linewidth": 0.5,
+    "image.interpolation": "nearest",
+    "pdf.fonttype": 42,
+    "figure.dpi": 150,
+    "figure.constrained_layout.use": True,
+}
+
+
+@dataclass(frozen=True)
+class StateLook:
+    """How a trial without a number looks: a letter, a hatch and what the legend says."""
+
+    letter: str
+    hatch: str
+    text: str
+
+
+STATE_LOOKS = {
+    "failed": StateLook("F", "/////", "failed"),
+    "diverged": StateLook("D", "xxxxx", "diverged"),
+    "stopped": StateLook("S", "-----", "stopped early"),
+    "running": StateLook("\u2026", ".....", "not finished"),
+    "interrupted": StateLook("\u2026", ".....", "not finished"),
+    "pending": StateLook("\u2026", ".....", "not finished"),
+    "unmeasured": StateLook("?", "", "not measured"),
+    "uncompared": StateLook("B", "/////", "its baseline has no result"),
+}
+
+
+def figure(
+    *, width: float = COLUMN, height: float = 2.4, rows: int = 1, columns: int = 1
+) -> tuple[Figure, list[Axes]]:
+    """An empty figure in the house style and its axes, row by row; sizes in inches."""
+    matplotlib.rcParams.update(STYLE)
+    fig = Figure(figsize=(width, height))
+    axes = fig.subplots(rows, columns, squeeze=False)
+    return fig, list(axes.flat)
+
+
+def save(fig: Figure, folder: Path, name: str) -> list[Path]:
+    """Write `name`.png (300 dots an inch) and `name`.pdf, each whole or not at all.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    paths = []
+    for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
+        path = folder / f"{name}.{kind}"
+        with replacing(path) as temporary:
+            fig.savefig(temporary, format=kind, dpi=300, metadata=metadata)
+        paths.append(path)
+    return paths
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawn figure as notebooks and pages show it; small, so that it can be stored with them."""
+
+    png: bytes
+
+    def __repr__(self) -> str:
+        return f"a picture of {len(self.png) / 1000:.0f} kB"
+
+    def _repr_png_(self) -> bytes:
+        return self.png
+
+
+def show(fig: Figure, *, dpi: int = 144) -> Picture:
+    """The figure as a picture; what a notebook's cell ends with."""
+    return Picture(as_bytes(fig, "png", dpi=dpi))
+
+
+def as_bytes(fig: Figure, kind: str, *, dpi: int = 144, name: str = "figure") -> bytes:
+    """The figure as `png` or `svg`, the same bytes every time; letters in an SVG are outlines."""
+    buffer = io.BytesIO()
+    metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+    with matplotlib.rc_context({"svg.hashsalt": name}):
+        fig.savefig(buffer, format=kind, dpi=dpi, metadata=metadata)
+    return buffer.getvalue()
+
+
+def centred(values: NDArray[np.float64]) -> Normalize:
+    """Colours for differences: white is zero, both signs reach equally far."""
+    reach = _largest(values) or 1.0
+    return TwoSlopeNorm(0.0, -reach, reach)
+
+
+def power_of_ten(values: NDArray[np.float64]) -> int:
+    """The multiple k of 3 for which the largest of values / 10^k lies in 1..1000; 0 from 0.5 on."""
+    top = _largest(values)
+    return 0 if top == 0 or 0.5 <= top < 1000 else 3 * math.floor(math.log10(top) / 3)
+
+
+def times(power: int) -> str:
+    """What an axis label adds for values divided by 10^power: ` (x 10^-3)`, nothing for 0."""
+    return rf" ($\times 10^{{{power}}}$)" if power else ""
+
+
+def signed(values: NDArray[np.float64]) -> list[str]:
+    """Differences with their sign, as many digits as the largest warrants; blank where NaN."""
+    top = _largest(values)
+    digits = 2 if top < 1 else 1 if top < 100 else 0
+    texts = (f"{value:+.{digits}f}" if np.isfinite(value) else "" for value in values)
+    return [text.replace("-", MINUS) for text in texts]
+
+
+def column_numbers(values: Iterable[float], *, digits: int = 4, signed: bool = False) -> list[str]:
+    """Numbers of one column with equally many decimals: `7.000`, `7.400`, `7.450`.
+
+    The largest has `digits` digits; from 1e5 on each stands alone. Blank where NaN.
+    """
+    found = np.array(list(values), dtype=float)
+    top, sign = _largest(found), "+" if signed else ""
+    decimals = max(0, digits - 1 - math.floor(math.log10(top))) if top else 0
+    form = f"{sign}.{decimals}f" if top < 1e5 else f"{sign}.{digits}g"
+    return [f"{v:{form}}".replace("-", MINUS) if np.isfinite(v) else "" for v in found]
+
+
+def difference_colour(metric: str, value: float) -> str:
+    """Blue for better than the baseline, orange for worse, grey where no value is better."""
+    sign = metric_kind(metric).sign
+    return GREY if sign == 0 else BLUE if sign * value < 0 else ORANGE
+
+
+def halo(text: Any) -> None:
+    """White around the letters, so that a line behind them does not strike them through."""
+    text.set_path_effects([withStroke(linewidth=1.8, foreground="white")])
+
+
+def label(metric: str) -> str:
+    """What an axis calls a metric column."""
+    if metric.startswith("delta/"):
+        return f"Δ {label(metric.removeprefix('delta/'))}"
+    metric, _, told = metric.partition(" ")
+    if told:
+        return f"{label(metric)}, {told}"
+    known = metric_kind(metric).label
+    stem = re.split(r"[\[@]", metric, maxsplit=1)[0]
+    if known and stem == metric:
+        return known
+    name, at, rest = metric.partition("@")
+    name = known + name[len(stem) :] if known else name
+    long = len(name) + len(rest) > 20
+    return f"{name}\n@{rest}" if at and long else name + at + rest
+
+
+def _largest(values: NDArray[np.float64]) -> float:
+    finite = np.abs(values[np.isfinite(values)])
+    return float(finite.max()) if finite.size else 0.0
+
+
+def state_legend(states: Iterable[str]) -> list[Patch]:
+    """One legend entry for every look among `states`."""
+    looks = {STATE_LOOKS[s].text: STATE_LOOKS[s] for s in states if s in STATE_LOOKS}
+    return [
+        Patch(fc="white", ec=GREY, lw=0.5, hatch=look.hatch, label=f"{look.letter} {text}")
+        for text, look in looks.items()
+    ]
+
+
+def mark_state(ax: Axes, x: float, state: str) -> None:
+    """A hatched plate with the state's letter at the lower edge, where there is no number."""
+    look = STATE_LOOKS[state]
+    plate = {"fc": "white", "ec": GREY, "lw": 0.5, "hatch": look.hatch, "pad": 2.5}
+    below = ax.get_xaxis_transform()
+    ax.text(x, 0.05, "  ", transform=below, ha="center", va="center", fontsize=6.5, bbox=plate)
+    inner = {"fc": "white", "ec": "none", "pad": 0.6}
+    ax.text(
+        x, 0.05, look.letter, transform=below, ha="center", va="center", fontsize=6.5, bbox=inner
+    )
+
+
+def arrow(text: str) -> str:
+    """A route as figures write it: `2->8` with a real arrow."""
+    return text.replace("->", r"$\to$")
+
+
+def ink_on(colour: Sequence[float]) -> str:
+    """Black or white, whichever has more contrast on an RGB(A) colour (WCAG 2, 1.4.3)."""
+    light = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in colour[:3]]
+    luminance = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2]
+    return "white" if 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 else BLACK

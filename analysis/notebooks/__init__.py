@@ -1,0 +1,1 @@
+"""The notebooks of the paper's figures, and what runs them."""

@@ -1,0 +1,1 @@
+"""From a placement sweep to a rule for routes, and how sure it is."""

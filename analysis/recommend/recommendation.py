@@ -1,0 +1,177 @@
+"""From a placement sweep to a rule for routes, and how sure it is."""
+
+# S seeds, M images
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tread_lab.analysis.recommend.placement_rule import PLACE, Rule, Table, best_rule, tables_of
+from tread_lab.compare.best_set import (
+    BestSet,
+    Ranks,
+    best_over_images,
+    best_over_seeds,
+    ranks,
+    seeds_needed,
+)
+from tread_lab.compare.gaps import Losses, PairedGap, gap_over_images, gap_over_seeds, losses_paths
+from tread_lab.compare.intervals import pairing_kept
+from tread_lab.frames import trials_frame
+from tread_lab.records import metric_names
+from tread_lab.records.lab import Lab
+from tread_lab.specs.errors import UserError
+
+Array = NDArray[np.float64]
+Verdict = Literal["established", "undecided", "insufficient"]
+Unit = Literal["seeds", "images"]
+FEWEST_SEEDS = 3  # for a claim
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one table says of the placement that a rule means there.
+
+    Attributes:
+        table, best: the placements, and the set that cannot be told from the best.
+        unit: what the set is taken over; a set over `images` speaks of one trained run each.
+        chosen: column of the rule's placement.
+        ranks: how firm the order is; absent for one seed.
+        gap: the chosen placement's difference to the baseline.
+        runner_up: the next placement, in order of means.
+        seeds: how many would separate the chosen placement from that one; nothing if over 200.
+        pairing: variance over seeds that pairing with the baseline leaves, as a share.
+    """
+
+    table: Table
+    best: BestSet
+    unit: Unit
+    chosen: int
+    ranks: Ranks | None
+    gap: PairedGap
+    runner_up: int
+    seeds: int | None
+    pairing: float | None
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A rule, the evidence at every depth, and what it amounts to.
+
+    `established`: three seeds or more, alone in the best set at every depth. `undecided`: others
+    cannot be told from it. `insufficient`: fewer than three seeds, so nothing is claimed.
+    """
+
+    sweep: str
+    metric: str
+    rule: Rule
+    evidence: tuple[Evidence, ...]
+    verdict: Verdict
+
+
+def recommend(
+    lab: Lab, sweep: str, *, metric: str = metric_names.GAP_HELDOUT, cheapest: bool = False
+) -> Recommendation:
+    """The rule that a placement sweep supports.
+
+    Args:
+        metric: what decides, as a difference to the dense baseline of the same seed.
+        cheapest: of the placements that cannot be told from the best take that with the fewest
+            training FLOPs instead of the one with the best mean.
+
+    Raises:
+        UserError: the sweep varies something else, or fewer than two placements are measured.
+    """
+    folder = lab.known_sweep(sweep)
+    frame, plan = trials_frame(lab, folder), folder.read_plan() or {}
+    depths = {trial["run"]: trial["spec"]["model"]["depth"] for trial in plan["trials"]}
+    tables = tables_of(frame, depths, metric)
+    sets = [_best(lab, frame, table, metric) for table in tables]
+    rule = best_rule(tables, [best for best, _ in sets], cheapest=cheapest)
+    evidence = tuple(
+        _evidence(lab, frame, table, best, unit, rule) for table, (best, unit) in zip(tables, sets)
+    )
+    return Recommendation(folder.name, metric, rule, evidence, _verdict(evidence))
+
+
+def _best(lab: Lab, frame: pd.DataFrame, table: Table, metric: str) -> tuple[BestSet, Unit]:
+    if len(table.values_SK) > 1:
+        return best_over_seeds(table.values_SK), "seeds"
+    if metric != metric_names.GAP_HELDOUT:
+        raise UserError(f"one seed does not say how {metric} spreads; add seeds to the sweep")
+    return best_over_images(_image_gaps(lab, frame, table.runs_K)), "images"
+
+
+def _image_gaps(lab: Lab, frame: pd.DataFrame, runs_K: Sequence[str]) -> Array:
+    """[K, M]: dense losses less those of the baseline, image by image, all of one evaluation."""
+    baselines = frame.drop_duplicates("run").set_index("run")["baseline"]
+    ours, theirs = (
+        [losses_paths(lab.run(str(run))) for run in runs]
+        for runs in (runs_K, [baselines[run] for run in runs_K])
+    )
+    common = set.intersection(*(set(paths) for paths in (*ours, *theirs)))
+    if not common:
+        raise UserError("no held-out evaluation is common to all cells; `tread-lab evaluate` one")
+    first = min(common)
+    a, b = ([Losses.read(paths[first]).dense.mean(1) for paths in side] for side in (ours, theirs))
+    gaps: Array = np.asarray(a) - np.asarray(b)
+    return gaps
+
+
+def _evidence(
+    lab: Lab,
+    frame: pd.DataFrame,
+    table: Table,
+    best: BestSet,
+    unit: Literal["seeds", "images"],
+    rule: Rule,
+) -> Evidence:
+    chosen, S = table.places.index(rule.at(table.depth)), len(table.values_SK)
+    runner_up = next(k for k in best.order if k != chosen)
+    apart = abs(float(best.means_K[runner_up] - best.means_K[chosen]))
+    cells = len(table.places)
+    return Evidence(
+        table=table,
+        best=best,
+        unit=unit,
+        chosen=chosen,
+        ranks=ranks(table.values_SK) if S > 1 else None,
+        gap=_gap(lab, frame, table, chosen),
+        runner_up=runner_up,
+        seeds=seeds_needed(apart, best.deviation, cells=cells) if S > 1 else None,
+        pairing=_pairing(frame, table) if S > 1 else None,
+    )
+
+
+def _gap(lab: Lab, frame: pd.DataFrame, table: Table, chosen: int) -> PairedGap:
+    """The chosen placement against its baseline, over seeds, else over images."""
+    if len(table.values_SK) > 1:
+        return gap_over_seeds([float(v) for v in table.sign * table.values_SK[:, chosen]])
+    gap_M = _image_gaps(lab, frame, table.runs_K)[chosen]
+    return gap_over_images(gap_M[:, None], np.zeros((len(gap_M), 1)))
+
+
+def _pairing(frame: pd.DataFrame, table: Table) -> float | None:
+    """What pairing leaves of the held-out loss's variance over seeds, over all placements."""
+    if metric_names.HELDOUT_LOSS not in frame:
+        return None
+    losses = frame.drop_duplicates("run").set_index("run")[metric_names.HELDOUT_LOSS].astype(float)
+    rows = frame[frame["role"] == "trial"].drop_duplicates("run")
+    rows = rows[pd.MultiIndex.from_frame(rows[PLACE]).isin(list(table.places))]
+    rows = rows.assign(theirs=rows["baseline"].map(losses))
+    ours = rows.pivot_table(index="seed", columns=PLACE, values=metric_names.HELDOUT_LOSS)
+    theirs = rows.pivot_table(index="seed", columns=PLACE, values="theirs")
+    return pairing_kept(ours.to_numpy(), theirs.to_numpy())
+
+
+def _verdict(evidence: tuple[Evidence, ...]) -> Verdict:
+    if any(e.unit == "images" or len(e.table.values_SK) < FEWEST_SEEDS for e in evidence):
+        return "insufficient"
+    alone = all(e.best.size == 1 and e.best.members_K[e.chosen] for e in evidence)
+    return "established" if alone else "undecided"

@@ -1,0 +1,134 @@
+"""A recommendation in words, as a tree for scripts, and as an experiment that uses its rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from tread_lab.analysis.recommend.recommendation import FEWEST_SEEDS, Evidence, Recommendation
+from tread_lab.records.durable import write_text
+from tread_lab.records.lab import Lab
+from tread_lab.specs.errors import UserError
+
+_MOST_SHOWN = 6
+
+
+def as_lines(found: Recommendation) -> list[str]:
+    """The recommendation for people, the verdict first."""
+    lines = [f"route {found.rule}: {_VERDICTS[found.verdict]}"]
+    for e in found.evidence:
+        lines += [f"  depth {e.table.depth}: {text}" for text in _about(e, found.metric)]
+    if len(found.evidence) == 1:
+        lines.append(
+            "  Only one depth was tried, so B-k and a fixed fraction of the depth fit equally;"
+            " written as in the paper"
+        )
+    return lines
+
+
+_VERDICTS = {
+    "established": "established, no other placement is as good at 95%",
+    "undecided": "the best mean, but others cannot be distinguished from it",
+    "insufficient": f"not established, that takes {FEWEST_SEEDS} seeds or more",
+}
+
+
+def _about(e: Evidence, metric: str) -> Iterator[str]:
+    """What one depth says, sentence by sentence."""
+    table, S = e.table, len(e.table.values_SK)
+    half, over = (e.gap.high - e.gap.low) / 2, f"{e.gap.n} {e.gap.unit}"
+    yield f"{metric} {e.gap.mean:+.4g} ± {half:.2g} against the baseline (95% over {over})"
+    members = [_show(table.places[k]) for k in e.best.order if e.best.members_K[k]]
+    basis = f"{S} seeds" if e.unit == "seeds" else "the images of one seed (other seeds may differ)"
+    more = len(members) - _MOST_SHOWN
+    shown = ", ".join(members[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    yield f"best set of {len(table.places)} placements over {basis}: {shown}"
+    if e.ranks is not None:
+        low, high = e.ranks.low_K[e.chosen], e.ranks.high_K[e.chosen]
+        yield (
+            f"rank {low}" + (f" to {high}" if high > low else "") + f", first in"
+            f" {e.ranks.first_K[e.chosen]:.0%} of resamples; seeds agree with W ="
+            f" {e.ranks.concordance:.2f} (1: the same order in each)"
+        )
+        needed = f"{e.seeds} seeds" if e.seeds else "more than 200 seeds"
+        yield f"{needed} would tell it from {_show(table.places[e.runner_up])} (80% power)"
+    if e.pairing is not None:
+        yield f"pairing with the baseline leaves {e.pairing:.0%} of the variance over seeds"
+    if (cheap := _cheapest(e)) != e.chosen:
+        share = table.flops_K[cheap] / table.flops_K[e.chosen]
+        yield f"cheapest of the set: {_show(table.places[cheap])}, {share:.2f} of its FLOPs"
+    if table.unfinished:
+        yield f"{table.unfinished} placements are left out: a seed of theirs has no number"
+
+
+def _cheapest(e: Evidence) -> int:
+    """The member of the best set with the fewest FLOPs; the chosen one where they are not known."""
+    members_K = np.flatnonzero(e.best.members_K)
+    flops = e.table.flops_K[members_K]
+    return int(members_K[np.argmin(flops)]) if np.isfinite(flops).all() else e.chosen
+
+
+def _show(place: tuple[int, int, float]) -> str:
+    return f"{place[0]}->{place[1]} at {place[2]:g}"
+
+
+def as_tree(found: Recommendation) -> dict[str, Any]:
+    """The recommendation for scripts."""
+    rule = found.rule
+    return {
+        "sweep": found.sweep,
+        "metric": found.metric,
+        "verdict": found.verdict,
+        "rule": {"start": rule.start, "end": rule.end, "rate": rule.rate},
+        "evidence": [
+            {
+                "depth": e.table.depth,
+                "seeds": len(e.table.values_SK),
+                "unit": e.unit,
+                "chosen": _show(e.table.places[e.chosen]),
+                "gap": [e.gap.mean, e.gap.low, e.gap.high],
+                "best_set": [_show(e.table.places[k]) for k in e.best.order if e.best.members_K[k]],
+                "placements": len(e.table.places),
+                "seeds_needed": e.seeds,
+                "first_share": None if e.ranks is None else float(e.ranks.first_K[e.chosen]),
+                "concordance": None if e.ranks is None else e.ranks.concordance,
+                "pairing": e.pairing,
+            }
+            for e in found.evidence
+        ],
+    }
+
+
+def write_experiment(lab: Lab, found: Recommendation, path: Path) -> None:
+    """An experiment that uses the rule: the sweep's own run with these routes.
+
+    Raises:
+        UserError: the file exists and was not written by a recommendation.
+    """
+    mark = f"recommended by the sweep {found.sweep}"
+    if path.exists() and mark not in path.read_text(encoding="utf-8"):
+        raise UserError(f"{path} is something else; choose another file with --out")
+    plan = lab.known_sweep(found.sweep).read_plan() or {}
+    run = found.evidence[0].table.runs_K[found.evidence[0].chosen]
+    tree = dict(next(trial["spec"] for trial in plan["trials"] if trial["run"] == run))
+    rule = found.rule
+    tree["routes"] = [{"start": rule.start, "end": rule.end, "rate": rule.rate}]
+    stem = path.stem
+    head = [
+        f"# What does the route {rule} do, {mark}?",
+        f"#   tread-lab train {stem}",
+        *(f"# {line}" for line in as_lines(found)),
+    ]
+    experiment = plan["sweep"].get("experiment", {})
+    evaluate = [{e["kind"]: {k: v for k, v in e.items() if k != "kind"}} for e in plan["evaluate"]]
+    body = {
+        "question": f"What does the route {rule} do?",
+        **{key: value for key, value in tree.items() if key != "seed"},
+        **({"sampler": experiment["sampler"]} if experiment.get("sampler") else {}),
+        "evaluate": evaluate,
+    }
+    write_text(path, "\n".join(head) + "\n" + yaml.safe_dump(body, sort_keys=False))

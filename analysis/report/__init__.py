@@ -1,0 +1,1 @@
+"""One HTML file about a sweep: question, answer, figures, cost and recipe."""

@@ -1,0 +1,170 @@
+"""The answer of a sweep and its certainty: best cell, rivals, and what the interval holds for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tread_lab.analysis.report.readings import joined, number, routed, span
+from tread_lab.compare.gaps import Losses, PairedGap, gap_over_images, gap_over_seeds, losses_paths
+from tread_lab.frames import COUNT, HIGH, LOW, NO_RESULT, cells_frame
+from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS
+from tread_lab.specs.errors import UserError
+
+RIVALS = 30  # the nearest cells that the best one is paired with
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a sweep answers.
+
+    Attributes:
+        best: name of the best cell; empty before any cell has a number.
+        gap, low, high: its `gap/heldout` and the interval's ends.
+        tied: cells whose paired difference to the best one has an interval with zero in it.
+        seeds: completed seeds behind the best cell.
+        sentence: the finding.
+        certainty: what the finding may be trusted for, and what it may not.
+    """
+
+    best: str
+    gap: float
+    low: float
+    high: float
+    tied: tuple[str, ...]
+    seeds: int
+    sentence: str
+    certainty: str
+
+
+def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
+    """The answer from the rows of `trials_frame`, by paired held-out loss.
+
+    Args:
+        complete: whether every trial has ended; if not, the answer says that it is provisional.
+    """
+    nothing = Answer("", np.nan, np.nan, np.nan, (), 0, *_no_answer(frame))
+    if GAP_HELDOUT not in frame:
+        return nothing
+    cells = cells_frame(frame)
+    done = cells[
+        (cells["role"] == "trial") & (cells["state"] == "completed") & cells[GAP_HELDOUT].notna()
+    ]
+    if done.empty:
+        return nothing
+    best = done.iloc[int(done[GAP_HELDOUT].to_numpy().argmin())]
+    gap, low, high = (float(best[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
+    rivals = done.drop(index=best.name).nsmallest(RIVALS, GAP_HELDOUT)
+    tied = tuple(
+        str(rival["cell"])
+        for _, rival in rivals.iterrows()
+        if not _ahead(lab, frame, str(best["cell"]), str(rival["cell"]))
+    )
+    seeds, images = int(best["completed"]), int(best[GAP_HELDOUT + COUNT])
+    sentence = _finding(str(best["cell"]), gap, low, high, _dense(frame, best), len(done))
+    parts = [sentence, _rivals(tied, len(done)), _price(frame, str(best["cell"]))]
+    certainty = _certainty(seeds, images, len(done))
+    if not complete:
+        certainty = "Provisional: the sweep has not finished. " + certainty
+    told = " ".join(filter(None, parts))
+    return Answer(str(best["cell"]), gap, low, high, tied, seeds, told, certainty)
+
+
+def paired_difference(lab: Lab, frame: pd.DataFrame, cell: str, other: str) -> PairedGap | None:
+    """`cell` less `other` in held-out loss: over their common seeds, or over images of one seed.
+
+    Nothing where the two cannot be paired.
+    """
+    trials = frame[(frame["role"] == "trial") & (frame["state"] == "completed")]
+    ours, theirs = (trials[trials["cell"] == c].set_index("seed") for c in (cell, other))
+    seeds = ours.index.intersection(theirs.index)
+    if len(seeds) > 1:
+        return gap_over_seeds(list(ours.loc[seeds, GAP_HELDOUT] - theirs.loc[seeds, GAP_HELDOUT]))
+    if len(seeds) == 0:
+        return None
+    paths = [losses_paths(lab.run(str(rows.loc[seeds[0], "run"]))) for rows in (ours, theirs)]
+    common = sorted(paths[0].keys() & paths[1].keys())
+    try:
+        a, b = (Losses.read(path[common[0]]) for path in paths) if common else (None, None)
+        return gap_over_images(a.dense, b.dense) if a and b else None
+    except UserError:
+        return None
+
+
+def _ahead(lab: Lab, frame: pd.DataFrame, best: str, rival: str) -> bool:
+    """Whether the best cell is better than a rival by more than their paired interval."""
+    difference = paired_difference(lab, frame, best, rival)
+    return difference is not None and difference.high < 0
+
+
+def _finding(name: str, gap: float, low: float, high: float, dense: float, cells: int) -> str:
+    share = f", {number(100 * abs(gap) / dense)}% of its {number(dense)}" if dense > 0 else ""
+    told = f"held-out loss {span(gap, low, high)} against dense training{share}"
+    among = f" of {cells}" if cells > 1 else ""
+    if high < 0:
+        return f"Best{among} is {routed(name)}, and better than dense: {told}."
+    if low > 0 and cells > 1:
+        least = f"Least{among}: {routed(name)}, {told}."
+        return f"Every route that was tried costs quality here. {least}"
+    if low > 0:
+        return f"{routed(name)} costs quality here: {told}."
+    return f"Best{among} is {routed(name)}, but it cannot be distinguished from dense: {told}."
+
+
+def _rivals(tied: tuple[str, ...], cells: int) -> str:
+    if cells < 2:
+        return ""
+    if not tied:
+        return "Paired with it, every other cell is worse by more than the interval."
+    return f"At 95%, it cannot be distinguished from {joined(tied)}."
+
+
+def _dense(frame: pd.DataFrame, best: pd.Series[Any]) -> float:
+    """The held-out loss of the runs that a cell is compared with; 0 where it was not recorded."""
+    if HELDOUT_LOSS not in frame:
+        return 0.0
+    trials = frame[(frame["cell"] == best["cell"]) & (frame["role"] == "trial")]
+    losses = frame.loc[frame["run"].isin(trials["baseline"]), HELDOUT_LOSS]
+    return float(losses.mean()) if losses.notna().any() else 0.0
+
+
+def _price(frame: pd.DataFrame, cell: str) -> str:
+    """What the best cell costs beside its baseline."""
+    if TRAIN_FLOPS not in frame:
+        return ""
+    flops = frame.drop_duplicates("run").set_index("run")[TRAIN_FLOPS]
+    rows = frame[(frame["cell"] == cell) & (frame["role"] == "trial")]
+    ratio = float((rows[TRAIN_FLOPS] / rows["baseline"].map(flops)).mean())
+    return f"It spends {number(ratio)} of the dense training FLOPs." if np.isfinite(ratio) else ""
+
+
+def _certainty(seeds: int, images: int, cells: int) -> str:
+    chosen = (
+        f" The best of {cells} was chosen by the same numbers, which flatters it a little."
+        if cells > 2
+        else ""
+    )
+    if seeds > 1:
+        return (
+            f"The interval is over {seeds} seeds, each paired with its own baseline, so it also"
+            f" speaks for seeds that were not run.{chosen}"
+        )
+    return (
+        f"One seed: the interval is over {images} held-out images of one pair of runs. It says how"
+        " well these two networks were compared, not what another seed would give. This is an"
+        f" observation; at least seeds=[0,1,2] would make it a finding.{chosen}"
+    )
+
+
+def _no_answer(frame: pd.DataFrame) -> tuple[str, str]:
+    """What stands in place of a finding and of its certainty."""
+    alone = frame[frame["reason"].isin(NO_RESULT.values())]
+    if alone.empty:
+        return "There is no answer yet.", "No trial has finished with a paired loss."
+    reason = str(alone["reason"].iloc[0]).replace("its baseline", "the baseline")
+    trials = "1 trial" if len(alone) == 1 else f"{len(alone)} trials"
+    return "There is nothing to compare with.", f"{trials} completed, but {reason}."

@@ -1,0 +1,290 @@
+"""One file to send to a colleague: a sweep's question, answer, figures, cost, holes and recipe."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tread_lab.analysis.figures.catalogue import all_figures, quality_metrics, slug
+from tread_lab.analysis.figures.style import MINUS, as_bytes, label
+from tread_lab.analysis.report.answer import answer
+from tread_lab.analysis.report.page import render
+from tread_lab.analysis.report.readings import number, routed
+from tread_lab.analysis.report.reproduce import setups, sweep_file
+from tread_lab.analysis.tables.ranking import formatted, ranking
+from tread_lab.frames import cells_frame, history_frame, trials_frame
+from tread_lab.records.durable import write_text
+from tread_lab.records.lab import TERMINAL, Lab
+from tread_lab.records.metric_names import (
+    GAP_HELDOUT,
+    HELDOUT_LOSS,
+    IMAGES_PER_S,
+    MFU,
+    PEAK_MEMORY,
+    STEP_SECONDS,
+    TRAIN_FLOPS,
+    TRAIN_LOSS,
+    TRAIN_SECONDS,
+)
+from tread_lab.records.provenance import made_of, mixtures
+
+ROWS = 60  # of a table; longer ones say how many are left out
+TITLES = {  # figures in the order of the report, by the start of their names
+    "route_grid": "Where a route starts and ends",
+    "route_spans": "Placement as the paper draws it: the blocks of each route",
+    "route_bars": "Placement from short to long routes",
+    "cells": "All cells of the sweep",
+    "selection_rate": "How many tokens are routed",
+    "guidance": "Guidance: quality against the cost of an image",
+    "pareto": "Quality against training FLOPs",
+    "time_to_equal": "Time to equal quality",
+    "over_training": "Quality over training",
+    "gap_over_steps": "Loss gap over training",
+    "gap_by_length": "Loss gap against the route's length",
+    "gap_and_quality": "Loss gap and quality of samples",
+    "similarity": "Similarity of block outputs",
+    "samples": "Samples from equal seeds",
+}
+_DISTURBED = 1.2  # factor between a cell's ratio and the median cell's
+
+
+@dataclass(frozen=True)
+class ShownFigure:
+    """A figure inside the page: title, metric, what it says, picture and width in inches."""
+
+    name: str
+    title: str
+    metric: str
+    reading: str
+    picture: str
+    width: float
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table inside the page; columns of numbers stand to the right, `more` rows are left out."""
+
+    heads: list[str]
+    rows: list[list[str]]
+    numeric: list[bool]
+    more: int = 0
+
+
+def write_report(lab: Lab, sweep: str, path: Path | None = None) -> Path:
+    """Write the report of a sweep, finished or not, and give its path.
+
+    Args:
+        path: where to; `report.html` beside the sweep's plan where absent.
+
+    Raises:
+        UserError: no such sweep, or the file cannot be written.
+    """
+    folder = lab.known_sweep(sweep)
+    path = folder.path / "report.html" if path is None else path
+    write_text(path, render(contents(lab, folder.name)))
+    return path
+
+
+def contents(lab: Lab, sweep: str) -> dict[str, Any]:
+    """Everything that the page shows."""
+    folder = lab.known_sweep(sweep)
+    plan = folder.read_plan() or {}
+    frame = trials_frame(lab, folder)
+    history = history_frame(lab, folder, keys=[TRAIN_LOSS])
+    runs = frame.drop_duplicates("run")
+    states = runs["state"].value_counts()
+    done = bool(runs["state"].isin(TERMINAL).all())
+    return {
+        "name": folder.name,
+        "question": plan.get("question") or f"The sweep {folder.name}",
+        "answer": answer(lab, frame, complete=done),
+        "facts": _facts(frame, runs, plan),
+        "states": [(str(state), int(count)) for state, count in states.items()],
+        "figures": list(_figures(lab, frame, history)),
+        "ranking": _ranking(frame),
+        "cost": cost_sheet(frame),
+        "holes": plan.get("holes") or [],
+        "endings": _endings(frame),
+        "file": sweep_file(plan) if plan.get("sweep") else "",
+        "setups": setups(lab, runs["run"]),
+        "mixtures": [str(mixture) for mixture in mixtures(made_of(lab, runs["run"]))],
+        "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M"),
+    }
+
+
+def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
+    """Speed-ups predicted from FLOPs beside measured ones, one row a cell.
+
+    Both compare a trial with its own baseline. The measured one is the ratio of the median seconds
+    a step; a cell far from what its FLOPs predict is marked, because something else ran beside it.
+    """
+    if not {TRAIN_FLOPS, TRAIN_SECONDS, STEP_SECONDS} <= set(frame):
+        return None
+    by_run = frame.drop_duplicates("run").set_index("run")
+    baseline = frame["baseline"]
+    ratios = {
+        f"speed/{name}": baseline.map(by_run[column]).astype(float) / frame[column]
+        for name, column in (("flops", TRAIN_FLOPS), ("time", STEP_SECONDS))
+    }
+    cells = cells_frame(frame.assign(**ratios))
+    cells = cells[cells["state"] == "completed"]
+    if cells.empty:
+        return None
+    texts = pd.DataFrame({"cell": cells["cell"].map(routed)})
+    columns = {
+        "training FLOPs": (TRAIN_FLOPS, "{:.3g}"),
+        "speed-up, FLOPs": ("speed/flops", "{:.2f}\N{MULTIPLICATION SIGN}"),
+        "speed-up, measured": ("speed/time", "{:.2f}\N{MULTIPLICATION SIGN}"),
+        "seconds": (TRAIN_SECONDS, "{:.0f}"),
+        "images / s": (IMAGES_PER_S, "{:.0f}"),
+        "peak memory, GB": (PEAK_MEMORY, "{:.2f}"),
+        "MFU": (MFU, "{:.1%}"),
+    }
+    for head, (column, form) in columns.items():
+        if column in cells and cells[column].notna().any():
+            scale = 1e9 if column == PEAK_MEMORY else 1.0
+            texts[head] = [_form(value / scale, form) for value in cells[column]]
+    if "speed-up, measured" in texts:
+        marks = ["", " (disturbed)"]
+        disturbed = is_disturbed(cells["speed/flops"], cells["speed/time"])
+        texts["speed-up, measured"] += [marks[flag] for flag in disturbed]
+    return _sheet(texts)
+
+
+def is_disturbed(predicted: pd.Series, measured: pd.Series) -> list[bool]:
+    """Return for each cell whether its measured speed-up is no fact about the cell.
+
+    The ratio of measured to predicted is compared with that of the median cell, since small
+    networks gain less than their FLOPs say: more than a fifth away is a busy machine.
+    """
+    ratio = measured / predicted
+    away = ratio / ratio.median()
+    return [bool(value < 1 / _DISTURBED or value > _DISTURBED) for value in away]
+
+
+def _figures(lab: Lab, frame: pd.DataFrame, history: pd.DataFrame) -> Iterator[ShownFigure]:
+    """The figures in the order of TITLES; samples as dots, everything else as outlines."""
+    drawn = [
+        ShownFigure(
+            name,
+            TITLES[_kind(name)],
+            _metric(name, frame),
+            reading,
+            _picture(fig, name),
+            round(float(fig.get_size_inches()[0]), 2),
+        )
+        for name, reading, fig in all_figures(lab, frame, history)
+        if not name.startswith("similarity_all")
+    ]
+    order = list(TITLES)
+    yield from sorted(drawn, key=lambda shown: order.index(_kind(shown.name)))
+
+
+def _picture(fig: Any, name: str) -> str:
+    """A data address; an SVG where it is the smaller."""
+    kinds = ["png"] if name == "samples" else ["svg", "png"]
+    found = [(kind, as_bytes(fig, kind, dpi=200, name=name)) for kind in kinds]
+    kind, content = found[0] if len(found[0][1]) < 400_000 or len(found) == 1 else found[1]
+    media = {"png": "image/png", "svg": "image/svg+xml"}[kind]
+    return f"data:{media};base64,{base64.b64encode(content).decode()}"
+
+
+def _kind(name: str) -> str:
+    return next(kind for kind in TITLES if name.startswith(kind))
+
+
+def _metric(name: str, frame: pd.DataFrame) -> str:
+    """The metric that the name of a figure ends with, or what else tells it from its like."""
+    rest = name.removeprefix(_kind(name)).strip("-")
+    known = {slug(m): m for m in (GAP_HELDOUT, HELDOUT_LOSS, *quality_metrics(frame))}
+    found = max((s for s in known if rest.startswith(s)), key=len, default="")
+    if not found and _kind(name) in ("route_grid", "route_spans", "route_bars"):
+        found = slug(GAP_HELDOUT)
+    others = rest.removeprefix(found).strip("-").replace("-", " ")
+    return " ".join(filter(None, (label(known[found]).replace("\n", "") if found else "", others)))
+
+
+def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: dict[str, Any]) -> list[tuple[str, str]]:
+    """The first numbers a reader looks for."""
+    spec = plan["trials"][0]["spec"]
+    train = spec["train"]
+    completed = int((runs["state"] == "completed").sum())
+    facts = [
+        ("network", f"{frame['model'].iloc[0]} on {spec['data']['source']}"),
+        ("training", f"{train['steps']:,} steps of {train['batch']}, {spec['precision']}"),
+        ("runs", f"{completed} of {len(runs)} completed"),
+        ("seeds", str(frame["seed"].nunique())),
+    ]
+    if "train.steps" in frame.columns:
+        steps = sorted(frame["train.steps"].dropna().unique())
+        facts[1] = ("training", f"{', '.join(f'{s:,}' for s in steps)} steps of {train['batch']}")
+    if TRAIN_FLOPS in runs:
+        facts.append(("training FLOPs", number(float(runs[TRAIN_FLOPS].sum()))))
+    if TRAIN_SECONDS in runs:
+        facts.append(("training time", _duration(float(runs[TRAIN_SECONDS].sum()))))
+    return facts
+
+
+def _ranking(frame: pd.DataFrame) -> Sheet | None:
+    quality = quality_metrics(frame)
+    if not quality:
+        return None
+    texts = formatted(ranking(frame, quality[0], beside=quality[1:4]), quality[0])
+    return _sheet(texts.map(lambda text: routed(str(text))))
+
+
+def _endings(frame: pd.DataFrame) -> Sheet | None:
+    """Every trial without a number, with its reason."""
+    rows = frame[~frame["state"].isin(["completed"]) | (frame["reason"] != "")]
+    if rows.empty:
+        return None
+    texts = pd.DataFrame(
+        {
+            "trial": rows["cell"],
+            "seed": rows["seed"].astype(str),
+            "run": rows["run"],
+            "state": rows["state"],
+            "step": rows["steps_done"].map(lambda s: "" if pd.isna(s) else str(s)),
+            "reason": rows["reason"],
+        }
+    )
+    return _sheet(texts)
+
+
+def _sheet(texts: pd.DataFrame) -> Sheet:
+    rows = [[_minus(str(cell)) for cell in row] for row in texts.to_numpy().tolist()]
+    numeric = [
+        all(re.match(r"[+\u2212]?\d|$", row[k]) for row in rows) for k in range(len(texts.T))
+    ]
+    return Sheet([_power(str(c)) for c in texts.columns], rows[:ROWS], numeric, len(rows[ROWS:]))
+
+
+def _minus(text: str) -> str:
+    """Signs of numbers as they are printed."""
+    return re.sub(r"(?<![\w.])-(?=\d)", MINUS, text)
+
+
+def _power(head: str) -> str:
+    """`gap (1e-3)` as `gap (x 10^-3)` with real signs and digits."""
+    raised = str.maketrans(
+        "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
+    )
+    return re.sub(r"1e(-?\d+)", lambda m: f"\u00d7 10{m[1].translate(raised)}", head)
+
+
+def _form(value: float, form: str) -> str:
+    return "" if np.isnan(value) else form.format(value)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,1 @@
+"""Tables: a sweep's ranking, and the paper's published numbers."""

@@ -1,0 +1,233 @@
+"""The paper's tables as texts: published numbers with their source, and a sweep's own like them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tread_lab.analysis.figures.curves import known_metric
+from tread_lab.analysis.figures.style import MINUS, column_numbers, label
+from tread_lab.analysis.tables import published
+from tread_lab.analysis.tables.ranking import to_latex, to_markdown
+from tread_lab.engine.cost.training import cost
+from tread_lab.frames import HIGH, LOW, cells_frame, delta_column, with_delta
+from tread_lab.specs.architecture import SIZES
+from tread_lab.specs.decode import decode
+from tread_lab.specs.run import RunSpec
+
+DAGGER = "\N{DAGGER}"  # on a difference of two recipes
+HEADS = {
+    "parameters_M": "parameters, M",
+    "fid_dense": "FID, dense",
+    "fid_tread": "FID, TREAD",
+    "fid": "FID",
+    "selection_rate": "selection rate",
+    "printed_in": "printed in",
+    "recipe_dense": "recipe, dense",
+    "recipe_tread": "recipe, TREAD",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table ready to be shown.
+
+    Attributes:
+        name, caption, note: `Table 5`, what it is, and what to know before comparing.
+        source: where the numbers come from.
+        texts: the cells, as people read them.
+    """
+
+    name: str
+    caption: str
+    note: str
+    source: str
+    texts: pd.DataFrame
+
+    def __repr__(self) -> str:
+        return self.markdown
+
+    @property
+    def markdown(self) -> str:
+        """Heading, table, source and note."""
+        lines = [f"**{self.name}.** {self.caption}", "", to_markdown(self.texts)]
+        return "\n".join([*lines, f"Source: {self.source}. {self.note}".strip(), ""])
+
+    @property
+    def latex(self) -> str:
+        """A booktabs tabular under a comment with the source."""
+        return f"% {self.name}: {self.caption} Source: {self.source}.\n{to_latex(self.texts)}"
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown
+
+
+def published_table(name: str) -> Table:
+    """One of `published.TABLES`, such as `Table 5`."""
+    make = published.TABLES[name]
+    frame = make()
+    caption, _, note = (inspect.getdoc(make) or "").partition("\n")
+    return Table(name, caption, " ".join(note.split()), frame.attrs["source"], _texts(frame))
+
+
+def comparison(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """One row a trial's cell beside its own baseline: dense, routed, difference and its interval.
+
+    The layout of Tables 2, 4, 5 and 6 for whatever a sweep varies: models, data, rates, rules.
+
+    Raises:
+        UserError: no such metric.
+    """
+    known_metric(frame, metric)
+    values = frame.drop_duplicates("run").set_index("run")[metric]
+    column = delta_column(metric)
+    trials = with_delta(frame, metric)
+    dense = trials["baseline"].map(values).astype(float)
+    trials = trials.assign(**{"dense/value": dense}, own=trials["run"] == trials["baseline"])
+    cells = cells_frame(trials[trials["role"] == "trial"])
+    done = cells["state"] == "completed"
+    nothing = pd.Series(np.nan, index=cells.index)
+    ends = [cells.get(column + end, nothing).where(done) for end in (LOW, HIGH)]
+    return pd.DataFrame(
+        {
+            "cell": cells["cell"],
+            "model": cells["model"],
+            "dense": cells["dense/value"].where(done),
+            "routed": cells[metric].where(done),
+            "difference": cells[column].where(done),
+            "low": ends[0],
+            "high": ends[1],
+            "seeds": cells["completed"],
+            "state": cells["state"],
+            "own": cells["own"],
+        }
+    )
+
+
+def comparison_table(frame: pd.DataFrame, metric: str) -> Table:
+    """`comparison` as texts; a cell without a number says why."""
+    rows = comparison(frame, metric)
+    name = label(metric).replace("\n", "")
+    texts = pd.DataFrame({"cell": rows["cell"]})
+    if rows["model"].nunique() > 1:
+        texts.insert(0, "model", rows["model"])
+    size = len(rows)
+    values = column_numbers([*rows["dense"], *rows["routed"]])
+    changes = column_numbers(
+        [*rows["difference"], *rows["low"], *rows["high"]], digits=3, signed=True
+    )
+    texts[f"{name}, dense"] = values[:size]
+    states = rows["state"].replace("completed", "not measured")
+    texts["routed"] = [v or s for v, s in zip(values[size:], states)]
+    texts["difference"] = [
+        v + f" [{a}, {b}]" * bool(a)
+        for v, a, b in zip(changes[:size], changes[size : 2 * size], changes[2 * size :])
+    ]
+    texts["seeds"] = rows["seeds"].astype(str)
+    return Table(
+        "This sweep", f"{name}, dense against routed.", "", "the runs of this sweep", texts
+    )
+
+
+def sizes() -> pd.DataFrame:
+    """The published sizes as tread-lab builds them: shape, route 2->B-4, parameters, FLOPs.
+
+    Parameters are the trainable ones with 4 output channels (no learned variance), in millions; a
+    route adds none. Forward cost in GMAC on 256 tokens, dense and routed at s = 0.5.
+    """
+    rows = []
+    for size, (depth, width, heads) in SIZES.items():
+        tree = _at_imagenet(size)
+        dense = cost(decode(RunSpec, tree))
+        route = decode(RunSpec, {**tree, "routes": ["2->B-4"]})
+        price = cost(route)
+        assert price.parameters == dense.parameters
+        rows.append(
+            {
+                "size": size,
+                "width": width,
+                "heads": heads,
+                "layers": depth,
+                "route": str(route.routes[0]),
+                "parameters_M": dense.parameters / 1e6,
+                "dense_gmac": dense.dense_macs / 1e9,
+                "routed_gmac": price.routed_macs / 1e9,
+                "speed_up": price.speedup,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def parameters() -> pd.DataFrame:
+    """Trainable parameters of DiT-XL/2 with each thing beside it, as tread-lab builds them.
+
+    A route adds none, a mask decoder (MaskDiT) and a fusion (SPRINT) do; SD-DiT is not built here.
+    """
+    kinds: dict[str, dict[str, Any]] = {
+        "DiT": {},
+        "DiT + TREAD": {"routes": ["2->B-4"]},
+        "MaskDiT": {"routes": ["0->B-1"], "bypass": "mask"},
+        "SPRINT": {"routes": ["2->B-3"], "bypass": "sprint"},
+    }
+    built = {
+        name: cost(decode(RunSpec, {**_at_imagenet("XL"), **tree})).parameters
+        for name, tree in kinds.items()
+    }
+    return pd.DataFrame({"model": built.keys(), "parameters_M": [n / 1e6 for n in built.values()]})
+
+
+def _at_imagenet(size: str) -> dict[str, Any]:
+    """A published size on latents of ImageNet-256."""
+    data = {"source": "latents", "channels": 4, "size": 32, "classes": 1000}
+    return {"model": f"DiT-{size}/2", "data": data}
+
+
+def all_published() -> str:
+    """Every published table and the speed-up factors in Markdown: the page docs/published.md."""
+    recipes = "".join(f"- **{name}**: {text}.\n" for name, text in published.RECIPES.items())
+    tables = [published_table(name).markdown for name in published.TABLES]
+    factors = published.speed_ups()
+    head = "**Speed-ups as printed.** All are time to equal FID, not ratios of step times."
+    more = ["", head, "", to_markdown(_texts(factors)), f"Source: {factors.attrs['source']}.", ""]
+    return "# Published numbers\n\n" + _PREFACE + recipes + "\n" + "\n".join([*tables, *more])
+
+
+def _texts(frame: pd.DataFrame) -> pd.DataFrame:
+    texts = pd.DataFrame({HEADS.get(c, c): _column(c, frame[c]) for c in frame.columns})
+    if {"fid_dense", "fid_tread"} <= set(frame.columns):
+        change = frame["fid_tread"] - frame["fid_dense"]
+        place = list(texts.columns).index("FID, TREAD") + 1
+        marks = published.mixed(frame).map({True: DAGGER, False: ""})
+        texts.insert(place, "difference", [_two(v) + mark for v, mark in zip(change, marks)])
+    return texts
+
+
+def _column(name: str, values: pd.Series[float]) -> Sequence[str]:
+    if name.startswith("fid"):
+        return [f"{value:.2f}" for value in values]
+    return [f"{v:g}" if isinstance(v, float) else str(v) for v in values]
+
+
+def _two(value: float) -> str:
+    return f"{value:+.2f}".replace("-", MINUS)
+
+
+_PREFACE = (
+    "Numbers of the TREAD papers as tread-lab holds them (`analysis/tables/published.py`), to\n"
+    "compare with runs of the same model, data, budget and metric only. FID means\n"
+    "Inception-2015 features and 50,000 samples unless said; tread-lab's own `fid` is taken\n"
+    "against held-out images instead ([metrics](metrics.md)). This page is made by\n"
+    "`python -m tread_lab.analysis.tables.paper_tables`.\n\n"
+    "Every FID has its recipe beside it. **Only numbers of one recipe compare**: a difference\n"
+    f"with a dagger ({DAGGER}) mixes routing with a change of process or sampler, or may do so\n"
+    "where one of the two is not stated.\n\n"
+)
+
+
+if __name__ == "__main__":
+    print(all_published(), end="")

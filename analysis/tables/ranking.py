@@ -1,0 +1,162 @@
+"""The ranking of a sweep's cells as a data frame, as Markdown and as LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from tread_lab.analysis.figures.style import column_numbers, power_of_ten
+from tread_lab.frames import COUNT, HIGH, LOW, UNIT, cells_frame
+from tread_lab.records.metric_names import GAP_HELDOUT, TRAIN_FLOPS, metric_kind
+from tread_lab.specs.errors import UserError, suggest
+
+OF_DENSE = "cost/of_dense"
+
+
+def ranking(
+    frame: pd.DataFrame,
+    metric: str = GAP_HELDOUT,
+    *,
+    gap: str = GAP_HELDOUT,
+    beside: Sequence[str] = (),
+) -> pd.DataFrame:
+    """One row a cell, best first by `metric`; cells that did not complete follow without numbers.
+
+    By a metric of which no value is better the least comes first, and none has a rank.
+
+    Columns: rank, route, the other axes, value (of `metric`), gap, gap_low, gap_high, n, unit (of
+    the gap's interval), flops (training FLOPs over the baseline's), the metrics `beside`, state,
+    reason. A baseline is ranked among the trials; its gap is 0 by definition.
+
+    Raises:
+        UserError: no such metric.
+    """
+    if metric not in frame:
+        known = [c for c in frame.columns if ("/" in c or "@" in c) and ":" not in c]
+        raise UserError(f"no metric {metric!r} in this sweep{suggest(metric, known)}")
+    if TRAIN_FLOPS in frame:
+        frame = frame.assign(**{OF_DENSE: _of_dense(frame)})
+    cells = cells_frame(frame)
+    done = cells["state"] == "completed"
+    axes = [a for a in frame.attrs.get("axes", ()) if a not in ("start", "end", "route", "routes")]
+    table = cells[["route", *axes]].copy()
+    if table.duplicated().any():
+        table.insert(0, "cell", cells["cell"])
+    table["value"] = cells[metric].where(done)
+    if gap in cells:
+        for name, column in (("gap", gap), ("gap_low", gap + LOW), ("gap_high", gap + HIGH)):
+            table[name] = cells[column].where(done)
+        table["n"], table["unit"] = cells[gap + COUNT], cells[gap + UNIT]
+        baselines = (cells["role"] == "baseline") & done
+        table.loc[baselines, "gap"] = 0.0
+        if metric == gap:
+            table.loc[baselines, "value"] = 0.0
+    if TRAIN_FLOPS in cells:
+        table["flops"] = cells[OF_DENSE].where(done)
+    for other in beside:
+        table[other] = cells[other].where(done)
+    table["state"], table["reason"] = cells["state"], cells["reason"]
+    return _ranked(table, metric_kind(metric).sign)
+
+
+def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The ranking as people read it: texts only, the gap with its interval in one column."""
+    texts = pd.DataFrame(
+        {"rank": table["rank"].map(lambda rank: "" if pd.isna(rank) else str(rank))}
+    )
+    for column in table.columns[1:]:
+        if column == "value" and metric != GAP_HELDOUT:
+            texts[metric] = column_numbers(table["value"])
+        elif column == "gap":
+            power = f" (1e{_power(table)})" if _power(table) else ""
+            texts["gap" + power] = _intervals(table)
+        elif column == "flops":
+            texts["FLOPs / dense"] = table["flops"].map(lambda x: "" if pd.isna(x) else f"{x:.2f}")
+        elif column == "unit":
+            texts["interval over"] = [_over(n, unit) for n, unit in zip(table["n"], table["unit"])]
+        elif "@" in column or "/" in column:
+            texts[column] = column_numbers(table[column])
+        elif column not in ("value", "gap_low", "gap_high", "n", "reason"):
+            texts[column] = table[column].map(lambda x: "" if pd.isna(x) else str(x))
+    reasons = table["reason"].where(table["reason"] == "", ": " + table["reason"])
+    texts["state"] = (table["state"] + reasons).to_numpy()
+    return texts
+
+
+def to_markdown(texts: pd.DataFrame) -> str:
+    """A table of texts in GitHub's Markdown."""
+    rows = [
+        list(texts.columns),
+        ["---"] * len(texts.columns),
+        *texts.astype(str).to_numpy().tolist(),
+    ]
+    escaped = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    return "\n".join("| " + " | ".join(row) + " |" for row in escaped) + "\n"
+
+
+def to_latex(texts: pd.DataFrame) -> str:
+    """The same as a booktabs tabular."""
+    head = " & ".join(map(_latex, texts.columns))
+    body = [" & ".join(map(_latex, row)) + r" \\" for row in texts.astype(str).to_numpy().tolist()]
+    lines = [
+        rf"\begin{{tabular}}{{{'l' * len(texts.columns)}}}",
+        r"\toprule",
+        head + r" \\",
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _of_dense(frame: pd.DataFrame) -> pd.Series[float]:
+    """Training FLOPs of each trial over those of its own baseline; 1 for a baseline."""
+    flops = frame.drop_duplicates("run").set_index("run")[TRAIN_FLOPS]
+    ratio = frame[TRAIN_FLOPS] / frame["baseline"].map(flops).astype(float)
+    return ratio.where(frame["role"] == "trial", frame[TRAIN_FLOPS] / frame[TRAIN_FLOPS])
+
+
+def _ranked(table: pd.DataFrame, sign: int) -> pd.DataFrame:
+    ascending = sign >= 0
+    table = table.sort_values("value", ascending=ascending, kind="stable", na_position="last")
+    table = table.reset_index(drop=True)
+    ranked = table["value"] if sign else table["value"] * np.nan
+    rank = ranked.rank(method="min", ascending=ascending).astype("Int64")
+    table.insert(0, "rank", rank)
+    return table
+
+
+def _power(table: pd.DataFrame) -> int:
+    return power_of_ten(table["gap"].to_numpy(float))
+
+
+def _intervals(table: pd.DataFrame) -> list[str]:
+    """`+1.2 [+0.9, +1.5]` in units of 10^k, as the column's head says."""
+    scale = 10.0 ** _power(table)
+    texts = []
+    for gap, low, high in zip(table["gap"], table["gap_low"], table["gap_high"]):
+        text = "" if pd.isna(gap) else f"{gap / scale:+.2f}"
+        texts.append(text if pd.isna(low) else f"{text} [{low / scale:+.2f}, {high / scale:+.2f}]")
+    return texts
+
+
+def _over(n: int, unit: str) -> str:
+    return {"seeds": f"{n} seeds", "images": "images, 1 seed"}.get(unit, "")
+
+
+def _latex(text: str) -> str:
+    return text.translate(_LATEX).replace("->", r"$\to$")
+
+
+_LATEX = str.maketrans(
+    {
+        **{plain: "\\" + plain for plain in "&%_#${}"},
+        "\\": r"\textbackslash{}",
+        "^": r"\textasciicircum{}",
+        "~": r"\textasciitilde{}",
+        "\n": " ",
+    }
+)

@@ -1,0 +1,174 @@
+"""Numbers under the figures of rates, budgets, time to equal quality, Pareto fronts and samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.analysis.conftest import ENDINGS
+from tests.synthetic import (
+    FD,
+    fd_gap,
+    heldout_gap,
+    late_gap,
+    sample_images,
+    small,
+    train_gap,
+    write_sweep,
+)
+from tread_lab.analysis.figures.gap_and_quality import gap_and_quality
+from tread_lab.analysis.figures.over_training import budgets, over_training
+from tread_lab.analysis.figures.pareto import draw_pareto, pareto, pareto_front
+from tread_lab.analysis.figures.placements import placements
+from tread_lab.analysis.figures.rates import draw_rates, published_rates, rates
+from tread_lab.analysis.figures.samples import sample_rows, sheet
+from tread_lab.analysis.figures.style import figure
+from tread_lab.analysis.figures.time_to_equal import (
+    cost_to_reach,
+    published_time_to_equal,
+    time_to_equal,
+)
+from tread_lab.analysis.report.answer import answer
+from tread_lab.analysis.tables import published
+from tread_lab.frames import trials_frame
+from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import TRAIN_FLOPS
+from tread_lab.specs.errors import UserError
+
+
+def test_rates_start_at_the_baseline_and_have_the_true_gaps(seeds_frame: pd.DataFrame) -> None:
+    found = rates(seeds_frame)
+    assert [curve.name for curve in found.curves] == ["0->4", "0->8", "2->8", "4->8"]
+    for curve in found.curves:
+        start, end = map(int, curve.name.split("->"))
+        assert list(curve.rate) == [0, 0.5, 0.75] and curve.value[0] == 0
+        if curve.name != "4->8":  # one of its seeds failed
+            assert curve.value[1:] == pytest.approx(heldout_gap((start, end)))
+            assert (curve.low[1:] < curve.value[1:]).all()
+    failed = next(curve for curve in found.curves if curve.name == "4->8")
+    assert np.isnan(failed.value[1:]).all() and set(failed.states[1:]) == {"failed"}
+    assert found.best == ("2->8", 0.5) and found.measured_as == "95% over 3 seeds"
+
+
+def test_published_rates_are_table_5() -> None:
+    (curve,) = published_rates().curves
+    assert list(curve.value) == pytest.approx([0, -16.97, -22.13, 5.82])
+    _, (ax,) = figure()
+    draw_rates(published_rates(), ax)
+    drawn = np.concatenate([np.ravel(line.get_ydata()) for line in ax.lines])
+    assert set(np.round(curve.value, 2)) <= set(np.round(drawn, 2))
+
+
+def test_quality_over_training_without_and_with_guidance(budget_frame: pd.DataFrame) -> None:
+    assert budgets(budget_frame)
+    panels = over_training(budget_frame, FD).panels
+    assert [title for title, _ in panels] == ["with guidance, $w$ = 2", "without guidance"]
+    for (_, panel), base in zip(panels, (1.8, 4.4)):
+        dense, *routed = panel.curves
+        assert dense.dense and list(dense.x) == [100, 200, 400]
+        truth = [base + 0.1 + late_gap(steps) for steps in (100, 200, 400)]  # two seeds, .2 apart
+        assert dense.value == pytest.approx(truth)
+        best = next(curve for curve in routed if curve.name == "2->8 s=0.5")
+        assert best.value - dense.value == pytest.approx(fd_gap((2, 8)))
+        lost = next(curve for curve in routed if curve.name == "0->4 s=0.5")
+        assert np.isnan(lost.value).all() and set(lost.states) == {"failed"}
+
+
+def test_time_to_equal_is_a_ratio_of_costs_at_equal_quality(budget_frame: pd.DataFrame) -> None:
+    metric = over_training(budget_frame, FD).panels[0][1].metric
+    found = time_to_equal(budget_frame, metric, cost=TRAIN_FLOPS)
+    dense = next(curve for curve in found.curves if curve.dense)
+    (factor,) = [f for f in found.factors if f.name == "2->8 s=0.5"]
+    assert factor.level == pytest.approx(max(dense.value.min(), dense.value.min() + fd_gap((2, 8))))
+    assert factor.value == pytest.approx(factor.dense_cost / factor.cost)
+    assert factor.dense_cost == pytest.approx(cost_to_reach(dense.cost, dense.value, factor.level))
+
+
+def test_the_cost_to_reach_a_value_is_read_between_points_by_its_logarithm() -> None:
+    cost, value = np.array([1.0, 100.0]), np.array([3.0, 1.0])
+    assert cost_to_reach(cost, value, 2.0) == pytest.approx(10)
+    assert cost_to_reach(cost, value, 3.5) == 1 and np.isnan(cost_to_reach(cost, value, 0.5))
+    assert cost_to_reach(cost, -value, -2.0, lower=False) == pytest.approx(10)
+
+
+def test_published_factors_are_the_printed_ones() -> None:
+    found = published_time_to_equal()
+    assert [round(f.value) for f in found.factors] == [14, 37]
+    printed = set(published.speed_ups()["factor"])
+    assert {"14", "37"} <= printed
+
+
+def test_a_front_is_what_no_other_beats() -> None:
+    cost = np.array([1.0, 2.0, 2.0, 3.0, 4.0])
+    value = np.array([5.0, 4.0, 3.0, 3.0, 1.0])
+    assert list(pareto_front(cost, value)) == [True, False, True, False, True]
+    assert list(pareto_front(cost, -value, lower=False)) == [True, False, True, False, True]
+
+
+def test_pareto_has_every_completed_cell_and_names_the_others(paper_frame: pd.DataFrame) -> None:
+    points = pareto(paper_frame)
+    assert len(points.value) == 17 - len(ENDINGS)
+    told = {state: len(names) for state, names in points.endings.items()}
+    assert told == {"diverged": 1, "failed": 1, "stopped": 1, "pending": 1}
+    for name, cost, value in zip(points.names, points.cost, points.value):
+        if name == "dense":
+            assert (cost, value) == (1, 0)
+        else:
+            i, j = map(int, name.removesuffix(" s=0.5").split("->"))
+            assert cost == pytest.approx((12 - 0.5 * (j - i + 1)) / 12)
+            assert value == pytest.approx(heldout_gap((i, j)))
+    _, (ax,) = figure()
+    draw_pareto(points, ax)
+    named = {text.get_text().replace(r"$\to$", "->") for text in ax.texts}
+    assert "dense" in named and named <= set(points.names)
+
+
+def test_gap_and_quality_pair_the_same_routes(paper_frame: pd.DataFrame) -> None:
+    found = gap_and_quality(paper_frame, FD)
+    assert len(found.routes) == 16 - len(ENDINGS)
+    for route, gap, value in zip(found.routes, found.gap, found.value):
+        assert gap == pytest.approx(train_gap(route)) and value == pytest.approx(fd_gap(route))
+
+
+def test_samples_share_columns_and_keep_an_ending_of_every_kind(
+    paper_lab: Lab, paper_frame: pd.DataFrame
+) -> None:
+    rows = sample_rows(paper_lab, paper_frame)
+    assert rows is not None and rows.rows[0].name == "dense"
+    assert {row.state for row in rows.rows if row.images is None} == set(ENDINGS.values())
+    assert len(rows.seeds) == len(rows.labels) == 12 and rows.seeds[0] == 100_000
+    for row in rows.rows:
+        if row.images is not None and row.name != "dense":
+            i, j = map(int, row.name.removesuffix(" s=0.5").split("->"))
+            assert np.array_equal(row.images, sample_images((i, j))[:12])
+    assert sheet(rows).shape == (len(rows.rows) * 7, 12 * 7, 1)
+
+
+@pytest.mark.parametrize("metric", ["gap/train", "similarity/adjacent", "cost/train_seconds"])
+def test_what_is_no_quality_has_no_front(paper_frame: pd.DataFrame, metric: str) -> None:
+    with pytest.raises(UserError, match="is no measure of quality, so it has no Pareto front"):
+        pareto(paper_frame, metric)
+
+
+def test_cells_beside_a_diverged_baseline_are_not_called_unmeasured(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    dense = (lab.sweep("placement").read_plan() or {})["trials"][0]["run"]
+    lab.run(dense).finish("diverged", step=200, reason="on purpose")
+    frame = trials_frame(lab, "placement")
+    why = "its baseline diverged: there is nothing to compare with"
+    assert frame["reason"].tolist() == ["on purpose", why, why, why]
+    assert placements(frame, FD)["state"].tolist() == ["uncompared"] * 3
+
+
+def test_the_answer_says_that_the_baseline_has_no_result(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    dense = (lab.sweep("placement").read_plan() or {})["trials"][0]["run"]
+    lab.run(dense).finish("diverged", step=200, reason="on purpose")
+    found = answer(lab, trials_frame(lab, "placement"))
+    assert found.sentence == "There is nothing to compare with."
+    assert found.certainty == (
+        "3 trials completed, but the baseline diverged: there is nothing to compare with."
+    )

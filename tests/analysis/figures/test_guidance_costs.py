@@ -1,0 +1,74 @@
+"""The figure of guidance shows every setting at its cost, told apart by method and cell."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.synthetic import FD, tiny_spec
+from tread_lab.analysis.figures.catalogue import write_figures
+from tread_lab.analysis.figures.guidance_costs import draw_guidance_costs, guidance_costs
+from tread_lab.analysis.figures.style import figure
+from tread_lab.frames import trials_frame
+from tread_lab.records import metric_names
+from tread_lab.records.durable import write_json
+from tread_lab.records.lab import Lab
+from tread_lab.specs import encode, signature
+from tread_lab.specs.evaluation import decode_evaluations
+
+SETTINGS = (1, 1.5, 2, {"weight": 2, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}})
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """A dense and a routed run of two seeds, FD and cost known for every guidance."""
+    found = Lab(tmp_path_factory.mktemp("guidance"))
+    items = [
+        {"samples": {"metrics": ["fd"], "count": 1000, "sampler": {"guidance": setting}}}
+        for setting in SETTINGS
+    ]
+    evaluations, trials = decode_evaluations(items), []
+    for seed in (0, 1):
+        for route in (None, (2, 8)):
+            spec = tiny_spec(route, seed=seed)
+            role, cell = ("trial", {"start": 2, "end": 8}) if route else ("baseline", {})
+            trial = {"run": signature(spec), "role": role, "cell": cell, "seed": seed}
+            trials.append({**trial, "baseline": None, "spec": encode(spec)})
+            for number, evaluation in enumerate(evaluations):
+                metrics, cost = (
+                    {FD: 10.0 * number + seed},
+                    {metric_names.SAMPLE_FLOPS: 1e9 * number},
+                )
+                found.run_of(spec).evaluation(evaluation).write(evaluation, metrics, **cost)
+            found.run_of(spec).finish("completed", step=400, metrics={})
+    plan = {"format": 1, "name": "g", "evaluate": encode(evaluations), "trials": trials}
+    write_json(found.sweep("g").plan_path, plan)
+    return found
+
+
+def test_every_setting_is_a_point_at_its_cost(lab: Lab) -> None:
+    costs = guidance_costs(trials_frame(lab, "g"), FD)
+    assert costs.cells == ["dense", "2->8 s=0.5"]
+    assert costs.methods == ["none", "CFG", "SG"]
+    dense = [p for p in costs.points if p.cell == "dense"]
+    assert [p.weight for p in dense] == [1, 1.5, 2, 2]
+    assert [p.flops for p in dense] == [0, 1e9, 2e9, 3e9]
+    assert [p.value for p in dense] == [0.5, 10.5, 20.5, 30.5]  # the mean over two seeds
+
+
+def test_the_points_are_drawn_where_they_are(lab: Lab) -> None:
+    costs = guidance_costs(trials_frame(lab, "g"), FD)
+    _, axes = figure(columns=2)
+    draw_guidance_costs(costs, axes)
+    for ax, cell in zip(axes, costs.cells):
+        drawn = {(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in ax.lines}
+        assert drawn == {(p.flops / 1e9, p.value) for p in costs.points if p.cell == cell}
+
+
+def test_the_figure_is_written_for_a_guidance_sweep_alone(lab: Lab, paper_lab: Lab) -> None:
+    written = {path.name for path in write_figures(lab, "g")}
+    assert "guidance-fd-fashion16-v1-1k.png" in written
+    assert not any(p.name.startswith("guidance") for p in write_figures(paper_lab, "placement"))
+
+
+def test_a_metric_without_settings_has_no_points(paper_lab: Lab) -> None:
+    assert guidance_costs(trials_frame(paper_lab, "placement"), FD).points == ()

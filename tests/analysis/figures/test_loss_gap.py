@@ -1,0 +1,95 @@
+"""Gaps against length and over steps equal the truth that was written into the records."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.analysis.conftest import ENDINGS
+from tests.synthetic import PAPER_PLACEMENTS, train_gap
+from tread_lab.analysis.figures.loss_gap import (
+    draw_gap_by_length,
+    draw_gap_over_steps,
+    gap_by_length,
+    gap_over_steps,
+)
+from tread_lab.analysis.figures.style import figure
+from tread_lab.frames import history_frame
+from tread_lab.records.lab import Lab
+
+
+@pytest.fixture(scope="module")
+def history(paper_lab: Lab) -> pd.DataFrame:
+    return history_frame(paper_lab, "placement")
+
+
+def test_gap_against_length_is_the_truth(paper_frame: pd.DataFrame) -> None:
+    gaps = gap_by_length(paper_frame)
+    routes = list(zip(gaps.start, gaps.end))
+    assert set(routes) == set(PAPER_PLACEMENTS) - set(ENDINGS)
+    assert gaps.value == pytest.approx([train_gap(route) for route in routes])
+    assert list(gaps.length) == [end - start + 1 for start, end in routes] == sorted(gaps.length)
+    assert gaps.rank_correlation == pytest.approx(1.0, abs=0.01)  # ties differ by rounding
+    assert np.all((gaps.low < gaps.value) & (gaps.value < gaps.high))
+
+
+def test_gap_over_steps_is_free_of_the_noise_that_both_runs_share(
+    paper_frame: pd.DataFrame, history: pd.DataFrame
+) -> None:
+    gaps = gap_over_steps(paper_frame, history, halflife=1e-6)  # no smoothing
+    assert set(gaps.names) == {f"{i}->{j} s=0.5" for i, j in set(PAPER_PLACEMENTS) - set(ENDINGS)}
+    assert list(gaps.length) == sorted(gaps.length)
+    for name, steps, values in zip(gaps.names, gaps.steps, gaps.gaps):
+        start, end = map(int, name.removesuffix(" s=0.5").split("->"))
+        assert list(steps) == list(range(20, 401, 20))
+        assert values == pytest.approx(train_gap((start, end)) * steps / 400, abs=1e-12)
+
+
+def test_smoothing_is_an_exponential_mean_of_the_half_life(
+    paper_frame: pd.DataFrame, history: pd.DataFrame
+) -> None:
+    raw = gap_over_steps(paper_frame, history, halflife=1e-6).gaps[0]
+    smooth = gap_over_steps(paper_frame, history, halflife=2.0).gaps[0]
+    weights = 0.5 ** (np.arange(len(raw))[::-1] / 2.0)
+    assert smooth[-1] == pytest.approx(np.average(raw, weights=weights))
+
+
+def test_only_steps_that_both_runs_logged_are_compared(
+    paper_frame: pd.DataFrame, history: pd.DataFrame
+) -> None:
+    trial = paper_frame[paper_frame["route"] == "2->8"]["run"].iloc[0]
+    short = history[(history["run"] != trial) | (history["step"] <= 200)]
+    gaps = gap_over_steps(paper_frame, short)
+    assert gaps.steps[gaps.names.index("2->8 s=0.5")].max() == 200
+
+
+def test_seeds_are_averaged_and_a_baseline_without_a_log_gives_no_curve(
+    paper_frame: pd.DataFrame, history: pd.DataFrame
+) -> None:
+    baseline = paper_frame[paper_frame["role"] == "baseline"]["run"].iloc[0]
+    assert gap_over_steps(paper_frame, history[history["run"] != baseline]).names == ()
+
+
+def test_drawings_hold_what_was_computed(paper_frame: pd.DataFrame, history: pd.DataFrame) -> None:
+    _, (left, right) = figure(columns=2)
+    draw_gap_by_length(gap_by_length(paper_frame), left)
+    points = [line for line in left.lines if line.get_marker() in "os^"]
+    assert sum(len(line.get_xdata()) for line in points) == 12
+    curves = gap_over_steps(paper_frame, history)
+    draw_gap_over_steps(curves, right)
+    assert len(right.lines) == 1 + len(curves.names)
+    last = [line.get_ydata()[-1] * 1e-3 for line in right.lines[1:]]
+    assert last == pytest.approx([values[-1] for values in curves.gaps])
+
+
+def test_both_families_are_moved_aside_and_none_is_blue_or_orange(
+    paper_frame: pd.DataFrame,
+) -> None:
+    gaps = gap_by_length(paper_frame)
+    _, (ax,) = figure()
+    draw_gap_by_length(gaps, ax)
+    lines = [line for line in ax.get_lines() if line.get_label() in ("0$\\to j$", "$i\\to$8")]
+    shifts = [{round(float(x) - round(float(x)), 2) for x in line.get_xdata()} for line in lines]
+    assert shifts == [{-0.08}, {0.08}]
+    assert {line.get_color() for line in lines} == {"#009E73", "#CC79A7"}

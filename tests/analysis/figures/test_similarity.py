@@ -1,0 +1,80 @@
+"""Matrices come back as written, and a route's window shows in three numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.patches import Rectangle
+
+from tests.synthetic import similarity_matrix, tiny_spec
+from tread_lab.analysis.figures.similarity import (
+    draw_similarities,
+    read_similarity,
+    similarities,
+    window,
+    window_numbers,
+)
+from tread_lab.analysis.figures.style import figure
+from tread_lab.records.lab import Lab
+
+
+def test_a_recorded_matrix_is_read_with_its_routes(paper_lab: Lab) -> None:
+    found = read_similarity(paper_lab.run_of(tiny_spec((2, 8))))
+    assert found is not None and found.routes == ((2, 8),)
+    assert np.array_equal(found.mean, similarity_matrix((2, 8)))
+    assert found.per_level.shape == (2, 12, 12) and list(found.level) == [0.1, 1.0]
+
+
+def test_a_run_without_one_has_none(paper_lab: Lab) -> None:
+    assert read_similarity(paper_lab.run_of(tiny_spec((7, 8)))) is None
+
+
+def test_the_window_takes_in_the_block_before_the_route() -> None:
+    assert window((2, 8), 12) == slice(1, 9)
+    assert window((0, 8), 12) == slice(0, 9)
+    assert window((5, 11), 12) == slice(4, 12)
+
+
+def test_numbers_of_a_matrix_with_known_blocks() -> None:
+    matrix = np.full((6, 6), 0.2)
+    matrix[1:4, 1:4] = 0.9
+    np.fill_diagonal(matrix, 1.0)
+    found = window_numbers(matrix, (2, 3))
+    assert found.inside == pytest.approx(0.9)
+    assert found.crossing == pytest.approx(0.2)
+    assert found.adjacent == pytest.approx((0.2 + 0.9 + 0.9 + 0.2 + 0.2) / 5)
+
+
+def test_a_route_to_the_last_block_has_nothing_to_cross() -> None:
+    assert np.isnan(window_numbers(similarity_matrix((5, 11)), (5, 11)).crossing)
+
+
+def test_routed_models_are_drawn_together_inside_their_window() -> None:
+    for route in ((0, 8), (3, 8)):
+        routed = window_numbers(similarity_matrix(route), route)
+        dense = window_numbers(similarity_matrix(None), route)
+        assert routed.inside == pytest.approx(0.97) and routed.inside > dense.inside
+        assert routed.inside > routed.crossing
+
+
+def test_all_completed_runs_dense_first(paper_lab: Lab, paper_frame: pd.DataFrame) -> None:
+    found = similarities(paper_lab, paper_frame)
+    assert len(found) == 13 and found[0].routes == ()
+    lengths = [matrix.routes[0][1] - matrix.routes[0][0] for matrix in found[1:]]
+    assert lengths == sorted(lengths)
+
+
+def test_the_routes_frame_is_solid_on_routed_and_dashed_on_dense(
+    paper_lab: Lab, paper_frame: pd.DataFrame
+) -> None:
+    found = similarities(paper_lab, paper_frame)
+    pair = [found[0], next(matrix for matrix in found if matrix.routes == ((2, 8),))]
+    _, axes = figure(columns=2)
+    draw_similarities(pair, axes, route=(2, 8))
+    for ax, style in zip(axes, ((0, (2.5, 1.5)), "-")):
+        frame = [patch for patch in ax.patches if isinstance(patch, Rectangle)][-1]
+        assert (frame.get_x(), frame.get_y(), frame.get_width()) == (1.5, 1.5, 7)
+        assert frame.get_linestyle() == style
+    assert axes[0].images[0].norm is axes[1].images[0].norm  # one scale for both
+    assert axes[1].get_xlabel().startswith("inside 0.97")

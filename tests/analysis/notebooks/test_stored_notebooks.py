@@ -1,0 +1,43 @@
+"""Stored notebooks open with a question, ran in order, tell nothing of the machine."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.notebooks.test_execute import PATHS, shown, stored
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+class TestStored:
+    """What lies in the repository."""
+
+    def test_it_opens_with_a_question_and_has_few_lines(self, path: Path) -> None:
+        cells = stored(path)
+        assert cells[0]["cell_type"] == "markdown"
+        title = "".join(cells[0]["source"]).splitlines()[0]
+        assert title.startswith("# ") and title.endswith("?")
+        lines = [line for cell in cells[1:] for line in "".join(cell["source"]).splitlines()]
+        assert len(lines) < 45 and max(map(len, lines)) <= 100
+
+    def test_every_cell_ran_in_order_and_none_failed(self, path: Path) -> None:
+        code = [cell for cell in stored(path) if cell["cell_type"] == "code"]
+        assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+        outputs = [out for cell in code for out in cell["outputs"]]
+        assert not [out for out in outputs if out["output_type"] == "error"]
+        assert not [out for out in outputs if out.get("name") == "stderr"]
+        assert "".join(code[-1]["outputs"][0]["text"]).strip()
+
+    def test_nothing_of_the_machine_is_in_it(self, path: Path) -> None:
+        content = path.read_text(encoding="utf-8")
+        text = re.sub(r'"image/png": "[^"]*"', "", content)
+        for strange in (r"/(home|root|tmp|work|Users|var)/", r"0x[0-9a-f]{8}", r"Traceback"):
+            assert not re.search(strange, text), strange
+        assert len(content) < 400_000
+
+    def test_its_pictures_are_whole(self, path: Path) -> None:
+        for picture in shown(stored(path), "image/png"):
+            assert base64.b64decode(picture).startswith(b"\x89PNG")

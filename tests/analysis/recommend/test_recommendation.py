@@ -1,0 +1,144 @@
+"""A placement sweep becomes a rule in the depth, as sure as its seeds allow and no surer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.synthetic import PAPER_PLACEMENTS, Synthetic, write_sweep
+from tread_lab.analysis.recommend.placement_rule import Rule, Table, best_rule
+from tread_lab.analysis.recommend.recommendation import recommend
+from tread_lab.analysis.recommend.wording import as_lines, as_tree, write_experiment
+from tread_lab.cli import main
+from tread_lab.compare.best_set import best_over_seeds
+from tread_lab.config import load
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec, UserError, decode
+
+
+def swept(root: Path, *, seeds: int, noise: float = 0.0, **changes) -> Lab:
+    """The paper's placements; each run's gap is moved by its own noise."""
+    options = {"routes": PAPER_PLACEMENTS, "history": False, "similarity": False, **changes}
+    lab = write_sweep(root, Synthetic(seeds=range(seeds), **options))
+    rng = np.random.default_rng(0)
+    for trial in lab.sweep("placement").read_plan()["trials"]:
+        if trial["role"] == "trial":
+            for path in lab.run(trial["run"]).path.glob("evaluations/*/losses.npz"):
+                with np.load(path) as file:
+                    arrays = dict(file)
+                arrays["dense"] += noise * rng.normal()
+                np.savez(path, **arrays)
+    return lab
+
+
+def test_three_clear_seeds_establish_the_papers_rule(tmp_path: Path) -> None:
+    found = recommend(swept(tmp_path, seeds=3, noise=1e-4), "placement")
+    assert found.rule == Rule(2, "B-4", 0.5) and found.verdict == "established"
+    (evidence,) = found.evidence
+    assert evidence.unit == "seeds" and evidence.best.size == 1 and evidence.seeds == 2
+    assert evidence.gap.low <= -0.0015 <= evidence.gap.high and evidence.gap.n == 3
+
+
+def test_noisy_seeds_leave_it_undecided_and_say_how_many_more(tmp_path: Path) -> None:
+    found = recommend(swept(tmp_path, seeds=3, noise=4e-3), "placement")
+    (evidence,) = found.evidence
+    assert found.verdict == "undecided" and evidence.best.size > 1
+    assert evidence.seeds is None or evidence.seeds > 3
+    assert any("would tell it from" in line for line in as_lines(found))
+    assert len(as_tree(found)["evidence"][0]["best_set"]) == evidence.best.size
+
+
+@pytest.mark.parametrize(("seeds", "unit"), [(1, "images"), (2, "seeds")])
+def test_one_or_two_seeds_establish_nothing(tmp_path: Path, seeds: int, unit: str) -> None:
+    found = recommend(swept(tmp_path, seeds=seeds), "placement")
+    assert found.rule == Rule(2, "B-4", 0.5) and found.verdict == "insufficient"
+    assert found.evidence[0].unit == unit and "not established" in as_lines(found)[0]
+    assert found.evidence[0].seeds == (None if seeds == 1 else 2)
+
+
+def test_the_cheapest_of_the_best_set_can_be_asked_for(tmp_path: Path) -> None:
+    lab = swept(tmp_path, seeds=3, noise=4e-3)
+    best, cheap = recommend(lab, "placement"), recommend(lab, "placement", cheapest=True)
+    lengths = [end - start for start, end, _ in (f.rule.at(12) for f in (best, cheap))]
+    assert lengths[1] >= lengths[0]
+    (e,) = cheap.evidence
+    assert e.best.members_K[e.chosen]
+    assert e.table.flops_K[e.chosen] == e.table.flops_K[e.best.members_K].min()
+
+
+def test_unfinished_placements_are_left_out_and_counted(tmp_path: Path) -> None:
+    lab = swept(tmp_path, seeds=3, states={((2, 8), 1): "failed", (0, 5): "pending"})
+    found = recommend(lab, "placement")
+    assert found.evidence[0].table.unfinished == 2 and found.rule.at(12) != (2, 8, 0.5)
+    assert any("2 placements are left out" in line for line in as_lines(found))
+
+
+def test_another_metric_may_decide(tmp_path: Path) -> None:
+    found = recommend(swept(tmp_path, seeds=3), "placement", metric="fd[fashion16-v1]@1k")
+    assert found.rule == Rule(2, "B-4", 0.5)
+
+
+def test_the_experiment_is_the_sweeps_run_with_the_rule(tmp_path: Path) -> None:
+    lab = swept(tmp_path, seeds=3)
+    found, path = recommend(lab, "placement"), tmp_path / "mine.yaml"
+    write_experiment(lab, found, path)
+    write_experiment(lab, found, path)  # its own file is replaced
+    text = path.read_text()
+    assert text.startswith("# What does") and "established" in text and "tread-lab train" in text
+    for depth, route in ((12, "2->8"), (24, "2->20")):
+        experiment = load.load_experiment(str(path), [f"model.depth={depth}"])
+        spec = decode(RunSpec, experiment.run)
+        assert str(spec.routes[0]) == route and spec.train.steps == 400
+    assert experiment.evaluate
+    other = tmp_path / "other.yaml"
+    other.write_text("question: mine")
+    with pytest.raises(UserError, match="--out"):
+        write_experiment(lab, found, other)
+
+
+def table(depth: int, best: tuple[int, int]) -> Table:
+    """All placements of a depth, their values the distance to the best one, three seeds alike."""
+    places = [(i, j, 0.5) for i in range(depth - 1) for j in range(i, depth - 1)]
+    values = np.array([abs(i - best[0]) + abs(j - best[1]) for i, j, _ in places], dtype=float)
+    noise = np.random.default_rng(depth).normal(scale=0.01, size=(3, len(places)))
+    return Table(depth, tuple(places), values + noise, 1.0, -values, ("",) * len(places), 0)
+
+
+@pytest.mark.parametrize(
+    ("bests", "rule"),
+    [
+        (((2, 8), (2, 20)), Rule(2, "B-4", 0.5)),
+        (((2, 8), (4, 16)), Rule("2/12", "8/12", 0.5)),
+        (((2, 8), (2, 8)), Rule(2, 8, 0.5)),
+        (((2, 8), (4, 20)), Rule("2/12", "B-4", 0.5)),
+    ],
+)
+def test_two_depths_tell_a_distance_from_a_share(bests: tuple, rule: Rule) -> None:
+    tables = [table(depth, best) for depth, best in zip((12, 24), bests)]
+    sets = [best_over_seeds(t.values_SK) for t in tables]
+    assert best_rule(tables, sets, cheapest=False) == rule
+
+
+def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    swept(tmp_path, seeds=3, noise=1e-4)
+    assert main(["recommend", "placement", "--root", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("route 2->B-4 at rate 0.5: established")
+    assert (tmp_path / "sweeps/placement/recommended.yaml").exists()
+    assert main(["recommend", "placement", "--root", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rule"] == {"start": 2, "end": "B-4", "rate": 0.5}
+
+
+def test_a_sweep_that_varies_something_else_is_refused(tmp_path: Path) -> None:
+    lab = swept(tmp_path, seeds=2)
+    path = lab.sweep("placement").plan_path
+    plan = json.loads(path.read_text())
+    for k, trial in enumerate(plan["trials"]):
+        if trial["role"] == "trial":
+            trial["cell"]["train.lr"] = k
+    path.write_text(json.dumps(plan))
+    with pytest.raises(UserError, match=r"also varies train\.lr"):
+        recommend(lab, "placement")

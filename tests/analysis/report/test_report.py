@@ -1,0 +1,43 @@
+"""The report holds every kind of figure a sweep can have, and its numbers are the records'."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tests.synthetic import small, write_sweep
+from tread_lab.analysis.report.report import contents, is_disturbed, write_report
+
+pytestmark = pytest.mark.slow  # every figure is drawn
+
+
+def test_states_and_endings_are_told(tmp_path: Path) -> None:
+    states = {(0, 4): "failed", (5, 8): "diverged"}
+    told = contents(write_sweep(tmp_path, small(states=states)), "placement")
+    assert dict(told["states"]) == {"completed": 2, "failed": 1, "diverged": 1}
+    assert [row[-1] for row in told["endings"].rows] == ["failed on purpose", "diverged on purpose"]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "title"),
+    [
+        ({"rates": (0.25, 0.5)}, "All cells of the sweep"),
+        ({"unguided": True}, "Guidance: quality against the cost of an image"),
+    ],
+)
+def test_every_kind_of_figure_has_its_place(
+    sweep: dict[str, Any], title: str, tmp_path: Path
+) -> None:
+    lab = write_sweep(tmp_path, small(routes=((2, 8),), **sweep))
+    path = write_report(lab, "placement")
+    assert title in path.read_text(encoding="utf-8")
+
+
+def test_a_cell_far_from_its_predicted_speed_up_is_disturbed() -> None:
+    predicted = pd.Series([1.0, 1.44, 1.52, 1.27])
+    measured = pd.Series([1.0, 1.40, 0.72, 1.20])
+    assert is_disturbed(predicted, measured) == [False, False, True, False]
+    assert not any(is_disturbed(predicted, 0.8 * predicted))

@@ -1,0 +1,85 @@
+"""The ranking sorts by the metric, shows gaps with intervals and hides no failure."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from tests.analysis.conftest import ENDINGS
+from tests.synthetic import FD, heldout_gap
+from tread_lab.analysis.figures.style import column_numbers
+from tread_lab.analysis.tables.ranking import formatted, ranking, to_latex, to_markdown
+from tread_lab.specs import UserError
+
+
+def test_best_first_and_every_cell_in_it(paper_frame: pd.DataFrame) -> None:
+    table = ranking(paper_frame)
+    assert len(table) == 17
+    assert list(table["route"][:3]) == ["2->8", "dense", "3->8"]
+    done = table[table["state"] == "completed"]
+    assert done["value"].is_monotonic_increasing
+    assert list(done["rank"])[:3] == [1, 2, 3]
+    assert table["gap"].iloc[0] == pytest.approx(heldout_gap((2, 8)))
+    assert table["gap_low"].iloc[0] < table["gap"].iloc[0] < table["gap_high"].iloc[0]
+
+
+def test_what_did_not_complete_is_listed_without_rank_or_number(paper_frame: pd.DataFrame) -> None:
+    tail = ranking(paper_frame).tail(len(ENDINGS))
+    assert set(tail["state"]) == set(ENDINGS.values())
+    assert tail[["rank", "value", "gap", "flops"]].isna().all(axis=None)
+
+
+def test_another_metric_sorts_and_the_gap_stays_beside_it(paper_frame: pd.DataFrame) -> None:
+    table = ranking(paper_frame, FD)
+    assert table["value"].iloc[0] == pytest.approx(1.5)
+    assert table["gap"].iloc[0] == pytest.approx(heldout_gap((2, 8)))
+    assert FD in formatted(table, FD).columns
+
+
+def test_more_is_better_where_it_is(paper_frame: pd.DataFrame) -> None:
+    table = ranking(paper_frame, "throughput/images_per_s")
+    assert table["value"].dropna().is_monotonic_decreasing
+
+
+def test_cost_is_told_against_the_baseline(paper_frame: pd.DataFrame) -> None:
+    table = ranking(paper_frame).set_index("route")
+    assert table.loc["dense", "flops"] == 1.0
+    assert table.loc["2->8", "flops"] == pytest.approx(8.5 / 12)
+
+
+def test_seeds_and_rates_have_their_own_rows(seeds_frame: pd.DataFrame) -> None:
+    table = ranking(seeds_frame)
+    assert len(table) == 1 + 8
+    assert set(table.loc[table["state"] == "completed", "unit"]) == {"", "seeds"}
+    texts = formatted(table, "gap/heldout")
+    assert "3 seeds" in set(texts["interval over"])
+
+
+def test_markdown_and_latex_hold_the_same_rows(paper_frame: pd.DataFrame) -> None:
+    texts = formatted(ranking(paper_frame), "gap/heldout")
+    markdown, latex = to_markdown(texts), to_latex(texts)
+    assert markdown.splitlines()[2].startswith("| 1 | 2->8 | 0.5 | -1.50 [")
+    assert len(markdown.splitlines()) == 19
+    assert r"1 & 2$\to$8 & 0.5 & -1.50 [" in latex
+    assert latex.count(r"\\") == 18 and "failed: failed on purpose" in latex
+
+
+def test_texts_from_records_cannot_break_a_table() -> None:
+    texts = pd.DataFrame({"state": ["failed: a|b\nc", r"50% of \x_1 & more #2"]})
+    assert to_markdown(texts).splitlines()[2] == r"| failed: a\|b c |"
+    assert r"50\% of \textbackslash{}x\_1 \& more \#2" in to_latex(texts)
+
+
+def test_an_unknown_metric_is_refused(paper_frame: pd.DataFrame) -> None:
+    with pytest.raises(UserError, match="no metric 'fid@50k'"):
+        ranking(paper_frame, "fid@50k")
+
+
+def test_numbers_of_a_column_have_equally_many_decimals() -> None:
+    assert column_numbers([7.0, 7.4, 7.45, float("nan")]) == ["7.000", "7.400", "7.450", ""]
+    assert column_numbers([-0.5, 12.25], digits=3, signed=True) == ["\u22120.5", "+12.2"]
+
+
+def test_a_metric_without_a_better_ranks_nothing(paper_frame: pd.DataFrame) -> None:
+    assert ranking(paper_frame, "gap/train")["rank"].isna().all()
+    assert ranking(paper_frame, FD)["rank"].notna().any()

@@ -1,0 +1,113 @@
+"""The best set holds the true best as often as it says; power and ranks agree with simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tread_lab.compare.best_set import (
+    best_over_images,
+    best_over_seeds,
+    dunnett_quantile,
+    power,
+    ranks,
+    residual_deviation,
+    seeds_needed,
+)
+from tread_lab.specs import UserError
+
+
+def layout(rng: np.random.Generator, cells: np.ndarray, *, seeds: int) -> np.ndarray:
+    """Values of known cell means with large seed effects and residuals of deviation 1."""
+    return 5 * rng.normal(size=(seeds, 1)) + cells + rng.normal(size=(seeds, len(cells)))
+
+
+def test_dunnetts_quantile_is_the_t_quantile_for_one_comparison() -> None:
+    assert dunnett_quantile(1, 10) == pytest.approx(stats.t.ppf(0.95, 10), abs=1e-4)
+    assert dunnett_quantile(1, 2) == pytest.approx(stats.t.ppf(0.95, 2), abs=2e-3)
+
+
+@pytest.mark.parametrize(("k", "freedom", "tabled"), [(2, 10, 2.15), (3, 20, 2.19), (9, 20, 2.60)])
+def test_dunnetts_quantile_is_the_tabled_one(k: int, freedom: int, tabled: float) -> None:
+    assert dunnett_quantile(k, freedom) == pytest.approx(tabled, abs=0.006)
+
+
+@pytest.mark.parametrize(("seeds", "cells"), [(2, 16), (3, 16), (3, 40), (5, 6)])
+def test_the_set_holds_the_best_95_times_in_100_in_the_hardest_case(seeds: int, cells: int) -> None:
+    rng, rounds = np.random.default_rng(cells), 2000  # hardest: all cells are equal
+    values = (layout(rng, np.zeros(cells), seeds=seeds) for _ in range(rounds))
+    hits = sum(best_over_seeds(v).members_K[rng.integers(cells)] for v in values)
+    assert 0.93 <= hits / rounds <= 0.97
+
+
+def test_unequal_noise_costs_a_few_percent_at_most() -> None:
+    rng, rounds, noise = np.random.default_rng(4), 1500, np.linspace(1, 3, 16)
+    values = (5 * rng.normal(size=(3, 1)) + noise * rng.normal(size=(3, 16)) for _ in range(rounds))
+    hits = sum(best_over_seeds(v).members_K[rng.integers(16)] for v in values)
+    assert 0.91 <= hits / rounds <= 0.97
+
+
+def test_over_images_the_set_holds_the_best_of_these_networks() -> None:
+    rng, rounds, cells, images = np.random.default_rng(5), 500, 8, 128
+    hits = 0
+    for _ in range(rounds):  # neighbours alike, images of very different difficulty
+        own = rng.normal(size=(cells, images)).cumsum(axis=0) / 3
+        losses = 3 * rng.normal(size=(1, images)) + own
+        found = best_over_images(losses, resamples=400, seed=int(rng.integers(1 << 30)))
+        hits += found.members_K[rng.integers(cells)]
+    assert 0.93 <= hits / rounds <= 0.97
+
+
+def test_a_clear_winner_stands_alone_and_its_bounds_say_by_how_much() -> None:
+    found = best_over_seeds(layout(np.random.default_rng(6), np.array([9.0, 0, 20, 30]), seeds=4))
+    assert found.best == 1 and found.size == 1 and found.order == [1, 0, 2, 3]
+    assert found.low_K[1] < -5 < 0 == found.high_K[1]
+    assert found.low_K[0] == 0 < found.high_K[0]
+
+
+def test_bounds_on_the_distance_to_the_best_hold_together() -> None:
+    rng, cells, rounds, hits = np.random.default_rng(7), np.arange(8.0) / 2, 1000, 0
+    truth = cells - np.where(np.arange(8) == 0, cells[1], 0)
+    for _ in range(rounds):
+        found = best_over_seeds(layout(rng, cells, seeds=3))
+        hits += bool(((found.low_K <= truth) & (truth <= found.high_K)).all())
+    assert hits / rounds >= 0.94
+
+
+def test_the_shift_of_a_seed_changes_nothing() -> None:
+    values = layout(np.random.default_rng(8), np.arange(5.0), seeds=3)
+    moved = values + np.array([[0.0], [100.0], [-7.0]])
+    assert residual_deviation(moved) == pytest.approx(residual_deviation(values))
+    assert (best_over_seeds(moved).members_K == best_over_seeds(values).members_K).all()
+
+
+@pytest.mark.parametrize(("difference", "seeds"), [(2.0, 3), (3.0, 3), (2.0, 6)])
+def test_power_is_how_often_simulation_separates_two_cells(difference: float, seeds: int) -> None:
+    rng, rounds, apart = np.random.default_rng(9), 1500, np.full(10, 50.0)
+    apart[:2] = 0, difference
+    values = (layout(rng, apart, seeds=seeds) for _ in range(rounds))
+    shut_out = sum(not best_over_seeds(v).members_K[1] for v in values) / rounds
+    assert power(difference, 1.0, cells=10, seeds=seeds) == pytest.approx(shut_out, abs=0.04)
+
+
+def test_seeds_needed_is_the_least_with_that_power() -> None:
+    n = seeds_needed(1.0, 1.0, cells=16)
+    assert n is not None and power(1.0, 1.0, cells=16, seeds=n) >= 0.8
+    assert power(1.0, 1.0, cells=16, seeds=n - 1) < 0.8
+    assert seeds_needed(1e-3, 1.0, cells=16) is None
+    assert seeds_needed(1.0, 0.0, cells=16) == 2
+
+
+def test_ranks_are_firm_where_cells_are_far_apart() -> None:
+    far = ranks(layout(np.random.default_rng(10), 20.0 * np.arange(6), seeds=3))
+    assert (far.low_K == far.high_K).all() and list(far.low_K) == [1, 2, 3, 4, 5, 6]
+    assert far.concordance == pytest.approx(1.0) and far.first_K[0] == 1.0
+    near = ranks(layout(np.random.default_rng(11), np.zeros(6), seeds=3))
+    assert (near.high_K - near.low_K >= 2).all() and near.concordance < 0.8
+    assert near.first_K.sum() == pytest.approx(1.0)
+
+
+def test_one_seed_is_refused() -> None:
+    with pytest.raises(UserError, match="two seeds"):
+        best_over_seeds(np.zeros((1, 5)))

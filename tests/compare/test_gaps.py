@@ -1,0 +1,191 @@
+"""Paired gaps equal the truth, intervals the textbook's, and only like is paired with like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tests.synthetic import Synthetic, heldout_gap, small, tiny_spec, train_gap, write_sweep
+from tread_lab.compare.gaps import (
+    Losses,
+    gap_over_images,
+    gap_over_seeds,
+    gaps_per_level,
+    loss_gaps,
+    run_gaps,
+)
+from tread_lab.records.lab import Lab
+from tread_lab.specs import HeldoutSpec, RunSpec, UserError, signature
+
+BASELINE, TRIAL = signature(tiny_spec(None)), signature(tiny_spec((2, 8)))
+
+
+def pair(
+    rng: np.random.Generator, *, gap: float, rho: float = 0.95, images: int = 64
+) -> tuple[np.ndarray, np.ndarray]:
+    """Losses of two runs whose correlation over images is `rho`, at equal variance."""
+    shared = np.sqrt(rho) * rng.normal(size=(images, 1))
+    own = np.sqrt(1 - rho) * rng.normal(size=(2, images, 1))
+    return shared + own[0] + gap, shared + own[1]
+
+
+def test_interval_over_images_is_the_paired_t_interval() -> None:
+    rng = np.random.default_rng(0)
+    trial, baseline = rng.normal(size=(2, 40, 8))
+    gap = gap_over_images(trial, baseline)
+    reference = stats.ttest_rel(trial.mean(axis=1), baseline.mean(axis=1))
+    interval = reference.confidence_interval(0.95)
+    assert (gap.low, gap.high) == pytest.approx((interval.low, interval.high))
+    assert gap.mean == pytest.approx(float(trial.mean() - baseline.mean()))
+    assert (gap.n, gap.unit) == (40, "images")
+
+
+def test_interval_over_seeds_is_the_t_interval_of_their_gaps() -> None:
+    means = [0.011, 0.014, 0.009]
+    gap = gap_over_seeds(means)
+    interval = stats.ttest_1samp(means, 0).confidence_interval(0.95)
+    assert (gap.low, gap.high) == pytest.approx((interval.low, interval.high))
+    assert (gap.n, gap.unit) == (3, "seeds")
+
+
+def test_one_seed_has_no_interval_over_seeds() -> None:
+    with pytest.raises(UserError, match="at least 2 seeds, got 1"):
+        gap_over_seeds([0.01])
+
+
+def test_intervals_cover_the_true_gap_as_often_as_they_promise() -> None:
+    rng = np.random.default_rng(1)
+    covered = 0
+    for _ in range(2000):
+        gap = gap_over_images(*pair(rng, gap=0.1, images=12))
+        covered += gap.low <= 0.1 <= gap.high
+    assert 0.93 <= covered / 2000 <= 0.97
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.8, 0.98])
+def test_pairing_keeps_one_minus_rho_of_the_variance(rho: float) -> None:
+    trial, baseline = pair(np.random.default_rng(2), gap=0.3, rho=rho, images=20_000)
+    assert gap_over_images(trial, baseline).kept == pytest.approx(1 - rho, rel=0.05)
+    paired = gap_over_images(trial, baseline)
+    unpaired = np.sqrt(trial.var() + baseline.var()) / np.sqrt(20_000) * 1.96
+    assert (paired.high - paired.low) / 2 == pytest.approx(unpaired * (1 - rho) ** 0.5, rel=0.05)
+
+
+def test_gaps_per_level_place_the_difference_and_average_to_the_whole() -> None:
+    baseline = np.random.default_rng(3).normal(size=(16, 4))
+    trial = baseline + np.array([0.0, 0.0, 0.8, 0.0])
+    levels = gaps_per_level(trial, baseline)
+    assert [gap.mean for gap in levels] == pytest.approx([0, 0, 0.8, 0])
+    assert np.mean([gap.mean for gap in levels]) == pytest.approx(
+        gap_over_images(trial, baseline).mean
+    )
+
+
+def test_run_gaps_are_the_true_ones(tmp_path: Path) -> None:
+    gaps = run_gaps(write_sweep(tmp_path, small()), TRIAL, BASELINE)
+    heldout, train = heldout_gap((2, 8)), train_gap((2, 8))
+    assert gaps["gap/heldout"].mean == pytest.approx(heldout)
+    assert gaps["gap/train"].mean == pytest.approx(train)
+    assert gaps["gap/route"].mean == pytest.approx(train - heldout)
+    assert all(gap.low < gap.mean < gap.high and gap.n == 32 for gap in gaps.values())
+
+
+def test_a_run_against_itself_has_no_gap(tmp_path: Path) -> None:
+    gaps = run_gaps(write_sweep(tmp_path, small()), BASELINE, BASELINE)
+    assert set(gaps) == {"gap/train", "gap/heldout"}  # nothing is routed
+    assert {(gap.mean, gap.low, gap.high) for gap in gaps.values()} == {(0.0, 0.0, 0.0)}
+
+
+def test_runs_that_are_not_evaluated_have_no_gaps(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(states={(2, 8): "pending"}))
+    assert run_gaps(lab, TRIAL, BASELINE) == {}
+    other = signature(tiny_spec((0, 4)))
+    assert set(run_gaps(lab, other, TRIAL)) == {"gap/route"}
+
+
+def evaluated(lab: Lab, spec: RunSpec, evaluation: HeldoutSpec, **losses: np.ndarray) -> str:
+    """A run with these losses under `evaluation`."""
+    folder = lab.run_of(spec).evaluation(evaluation)
+    folder.path.mkdir(parents=True)
+    np.savez(folder.path / "losses.npz", **losses)
+    folder.write(evaluation, {})
+    return signature(spec)
+
+
+def test_different_evaluations_are_never_paired(tmp_path: Path) -> None:
+    lab, ones = Lab(tmp_path), np.ones((8, 2))
+    a = evaluated(lab, tiny_spec((2, 8)), HeldoutSpec(images=8, levels=2), dense=ones, level=ones)
+    b = evaluated(lab, tiny_spec(None), HeldoutSpec(images=9, levels=2), dense=ones, level=ones)
+    assert run_gaps(lab, a, b) == {}
+
+
+def test_the_planned_evaluation_is_taken_else_the_largest_shared_one(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    for images, gap in ((8, 0.1), (16, 0.2)):
+        spec, ones = HeldoutSpec(images=images, levels=2), np.ones((images, 2))
+        evaluated(lab, tiny_spec((2, 8)), spec, dense=ones + gap, level=ones)
+        evaluated(lab, tiny_spec(None), spec, dense=ones, level=ones)
+    assert run_gaps(lab, TRIAL, BASELINE)["gap/heldout"].mean == pytest.approx(0.2)
+    named = signature(HeldoutSpec(images=8, levels=2))
+    gaps = run_gaps(lab, TRIAL, BASELINE, planned=[named])
+    assert gaps["gap/heldout"].mean == pytest.approx(0.1)
+    gaps = run_gaps(lab, TRIAL, BASELINE, planned=["another"])
+    assert gaps["gap/heldout"].mean == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("level", "images", "message"),
+    [(1.1, 8, "noise levels differ"), (1.0, 7, "cannot be paired")],
+)
+def test_other_levels_or_images_under_one_name_are_refused(
+    tmp_path: Path, level: float, images: int, message: str
+) -> None:
+    lab, spec, ones = Lab(tmp_path), HeldoutSpec(images=8, levels=2), np.ones((8, 2))
+    shape = np.ones((images, 2))
+    a = evaluated(lab, tiny_spec((2, 8)), spec, dense=shape, level=shape * level)
+    b = evaluated(lab, tiny_spec(None), spec, dense=ones, level=ones)
+    with pytest.raises(UserError, match=message) as error:
+        run_gaps(lab, a, b)
+    assert a in str(error.value) and b in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a zip at all", None])
+def test_damaged_losses_are_one_clear_line(tmp_path: Path, damage: bytes | None) -> None:
+    lab = write_sweep(tmp_path, small())
+    path = next(lab.run(TRIAL).path.glob("evaluations/*/losses.npz"))
+    path.write_bytes(path.read_bytes()[:200] if damage is None else damage)
+    with pytest.raises(UserError, match="evaluate again"):
+        run_gaps(lab, TRIAL, BASELINE)
+
+
+def test_a_replaced_file_is_read_again(tmp_path: Path) -> None:
+    sweep = small()
+    lab = write_sweep(tmp_path, sweep)
+    before = run_gaps(lab, TRIAL, BASELINE)["gap/heldout"]
+    path = next(lab.run(TRIAL).path.glob("evaluations/*/losses.npz"))
+    with np.load(path) as file:
+        arrays = dict(file)
+    np.savez(path, **{**arrays, "dense": arrays["dense"] + 1})
+    assert run_gaps(lab, TRIAL, BASELINE)["gap/heldout"].mean == pytest.approx(before.mean + 1)
+
+
+def test_losses_that_are_not_finite_give_no_gap() -> None:
+    ones = np.ones((4, 2))
+    broken = np.where(np.eye(4, 2) > 0, np.inf, ones)
+    gaps = loss_gaps(Losses(ones, broken, ones), Losses(ones, None, ones))
+    assert set(gaps) == {"gap/heldout"}
+
+
+def test_shift_of_one_seed_moves_its_own_gap_alone(tmp_path: Path) -> None:
+    sweep = Synthetic(
+        routes=((2, 8),), seeds=(0, 1), seed_shift={1: 0.5}, history=False, similarity=False
+    )
+    lab = write_sweep(tmp_path, sweep)
+    means = [
+        run_gaps(lab, signature(tiny_spec((2, 8), seed=s)), signature(tiny_spec(None, seed=s)))
+        for s in (0, 1)
+    ]
+    assert means[1]["gap/heldout"].mean - means[0]["gap/heldout"].mean == pytest.approx(0.5)

@@ -1,0 +1,100 @@
+"""Claims about what stands beside the backbone: its cost as published, and as torch counts it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from tread_lab.backbones import build_backbone
+from tread_lab.engine.assemble import fresh_projector
+from tread_lab.engine.cost.sampling import call_macs
+from tread_lab.engine.cost.training import cost, table
+from tread_lab.routing import RoutePlan, draw_plan
+from tread_lab.specs import RunSpec, SamplerSpec, decode
+
+MODEL = {"depth": 6, "width": 32, "heads": 2}
+KINDS: dict[str, dict[str, Any]] = {
+    "dense": {},
+    "route": {"routes": ["1->4"]},
+    "mask": {"routes": ["0->B-1"], "bypass": {"kind": "mask", "depth": 2, "width": 16, "heads": 2}},
+    "sprint": {"routes": [{"start": 2, "end": "B-3", "rate": 0.75}], "bypass": "sprint"},
+}
+
+
+def small(kind: str, **more: Any) -> RunSpec:
+    return decode(RunSpec, {"model": MODEL, "precision": "fp32", **KINDS[kind], **more})
+
+
+def xl(**fields: Any) -> RunSpec:
+    data = {"source": "latents", "channels": 4, "size": 32, "classes": 1000}
+    return decode(RunSpec, {"model": "DiT-XL/2", "data": data, **fields})
+
+
+def counted(spec: RunSpec, plan: RoutePlan | None) -> int:
+    """MACs of one image's forward pass as torch counts them while it runs."""
+    network = build_backbone(spec).eval()
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        network(torch.randn(1, 1, 16, 16), torch.rand(1), torch.zeros(1).long(), plan)
+    return counter.get_total_flops() // 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_macs_are_those_that_torch_counts_dense_and_routed(kind: str) -> None:
+    spec = small(kind)
+    assert cost(spec).dense_macs == counted(spec, None)
+    plan = draw_plan(spec.routes, (1, spec.tokens), "cost")
+    assert cost(spec).routed_macs == counted(spec, plan)
+
+
+def test_sizes_of_dit_with_tread_and_maskdit_are_the_published_ones() -> None:
+    """TREAD, table S7: 675M, 675M, 730M."""
+    mask = {"routes": ["0->B-1"], "bypass": "mask"}
+    sizes = [cost(xl(**f)).parameters / 1e6 for f in ({}, {"routes": ["2->24"]}, mask)]
+    assert [round(size) for size in sizes] == [675, 675, 730]
+
+
+def test_masking_computes_its_decoder_on_all_places() -> None:
+    routed, masked = (
+        cost(xl(routes=[route], bypass=bypass))
+        for route, bypass in (("0->B-1", "route"), ("0->B-1", "mask"))
+    )
+    assert routed.tokens == masked.tokens == (128,) * 28
+    decoder = masked.routed_macs - routed.routed_macs
+    assert decoder == masked.dense_macs - masked.plain_macs - 128 * 1152 * 512
+    assert masked.speedup == masked.plain_macs / masked.routed_macs < routed.speedup
+
+
+def test_steps_without_routes_are_paid_densely() -> None:
+    always, half, never = (
+        cost(small("route", routes_until=until, train={"steps": 100})) for until in (None, 0.5, 0)
+    )
+    assert half.dense_images == 50 * 256
+    assert half.train_flops * 2 == always.train_flops + never.train_flops
+    assert never.train_flops == cost(small("dense", train={"steps": 100})).train_flops
+
+
+def test_a_projector_is_paid_for_the_tokens_it_sees_and_kept_out_of_the_network() -> None:
+    repa = {"encoder": "fashion16-v1", "hidden": 24}
+    inside, before = (small("route", repa={**repa, "block": block}) for block in (2, 0))
+    plain, projector = cost(small("route")), fresh_projector(inside)
+    products = 32 * 24 + 24 * 24 + 24 * 64
+    assert cost(inside).helpers == sum(p.numel() for p in projector.parameters())
+    assert cost(inside).parameters == plain.parameters
+    assert cost(inside).train_flops_per_image == plain.train_flops_per_image + 6 * 32 * products
+    assert cost(before).train_flops_per_image == plain.train_flops_per_image + 6 * 64 * products
+    assert cost(inside).checkpoint_bytes == plain.checkpoint_bytes + 12 * cost(inside).helpers
+
+
+def test_the_table_names_the_bypass() -> None:
+    assert dict(table(small("sprint")))["bypass"] == "sprint"
+    assert "bypass" not in dict(table(small("route")))
+
+
+@pytest.mark.parametrize("kind", ["mask", "sprint"])
+def test_a_dense_call_of_the_sampler_pays_for_what_stands_beside_the_backbone(kind: str) -> None:
+    spec = small(kind)
+    (call,) = call_macs(spec, SamplerSpec(solver="euler", steps=1))
+    assert call == cost(spec).dense_macs > cost(spec).plain_macs

@@ -1,0 +1,32 @@
+"""Calibration in several processes: one that is killed costs accuracy, not the command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from tread_lab.engine.cost import calibration
+from tread_lab.engine.cost.calibration import Speed, calibrate
+from tread_lab.specs import RunSpec
+
+
+def test_a_killed_process_of_the_calibration_is_survived(
+    tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speed = Speed(1.0, 2.0, 3.0, 4.0)
+
+    class Killed(subprocess.Popen[str]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            os.kill(self.pid, signal.SIGKILL)
+            self.wait()
+
+    monkeypatch.setattr(calibration.subprocess, "Popen", Killed)
+    monkeypatch.setattr(calibration, "measure", lambda spec, device: speed)
+    assert calibrate([tiny()] * 100, torch.device("cpu"), lanes=2) == [speed] * 100

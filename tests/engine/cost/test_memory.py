@@ -1,0 +1,117 @@
+"""Claims about memory: the count is autograd's, and a run that does not fit learns what would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.engine.runs import CPU, small_run
+from tread_lab.engine.cost import memory
+from tread_lab.engine.cost.memory import check_room, fitting_micro_batch
+from tread_lab.engine.cost.training import cost
+from tread_lab.engine.live_run import LiveRun
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.specs import RunSpec, UserError, decode
+from tread_lab.sweep.trial.trial import Task, run_trial
+
+LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 32, "classes": 1000}
+GPU = torch.device("cuda", 0)
+# MB of an image that autograd saves in a training pass, each storage once, weights not counted:
+# counted with torch's fake CUDA tensors under CUDA's autocast and its flash attention.
+COUNTED = [
+    ("DiT-S/2", "bf16", (), 62.563),
+    ("DiT-S/2", "fp32", (), 95.884),
+    ("DiT-B/2", "bf16", (), 125.050),
+    ("DiT-B/2", "bf16", ("1->2",), 121.116),
+    ("DiT-B/2", "fp32", ("1->2",), 176.725),
+    ("DiT-XL/2", "bf16", (), 433.538),
+    ("DiT-XL/2", "bf16", ("1->2",), 427.641),
+    ("DiT-XL/2", "fp32", (), 665.935),
+    ("LightningDiT-B/2", "bf16", (), 147.044),
+    ("LightningDiT-B/2", "fp32", (), 235.697),
+    ("RWKV-12x384/2", "bf16", (), 171.625),
+    ("RWKV-12x384/2", "fp32", (), 195.509),
+    ("Mamba-12x384/2", "bf16", (), 232.592),
+    ("Mamba-12x384/2", "fp32", (), 212.521),
+]
+
+
+def latents(model: Any, precision: str, routes: Any = (), **more: Any) -> RunSpec:
+    routes = [{"start": 1, "end": 2, "selection": "rows"}] if routes else []
+    tree = {"model": model, "data": LATENTS, "precision": precision, "routes": routes, **more}
+    return decode(RunSpec, tree)
+
+
+@pytest.mark.parametrize(("model", "precision", "routes", "counted"), COUNTED)
+def test_activations_are_those_that_autograd_keeps_on_a_gpu(
+    model: str, precision: str, routes: tuple[str, ...], counted: float
+) -> None:
+    found = cost(latents(model, precision, routes))
+    assert found.activation_bytes / 1e6 == pytest.approx(counted, rel=0.02)
+    assert 1.0 < (found.activation_bytes + found.working_bytes) / 1e6 / counted < 1.07
+
+
+@pytest.mark.parametrize("routes", [[], ["1->1"]])
+def test_activations_are_those_that_autograd_keeps_here(routes: list[str], tmp_path: Path) -> None:
+    model = {"depth": 4, "width": 64, "heads": 2, "patch": 2}
+    spec = small_run(model=model, routes=routes)
+    saved: dict[int, Tensor] = {}
+    with LiveRun(spec, RunFolder(tmp_path), CPU) as run:
+        weights = {p.untyped_storage().data_ptr() for p in run.network.parameters()}
+
+        def keep(tensor: Tensor) -> Tensor:
+            saved.setdefault(tensor.untyped_storage().data_ptr(), tensor)
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            run.objective(run.model, run.batches.at(0))
+    kept = sum(t.untyped_storage().nbytes() for at, t in saved.items() if at not in weights)
+    assert kept / 8 == pytest.approx(cost(spec).activation_bytes, rel=0.03)
+
+
+def test_a_run_that_is_dense_for_a_while_needs_the_dense_memory() -> None:
+    dense, late = latents("DiT-B/2", "bf16"), latents("DiT-B/2", "bf16", ["1"], routes_from=10)
+    assert cost(late).activation_bytes >= cost(dense).activation_bytes
+
+
+def test_a_run_too_large_for_a_gpu_is_told_a_micro_batch_that_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = latents("DiT-XL/2", "bf16")
+    assert cost(spec).memory_bytes / 1e9 == pytest.approx(128, abs=2)
+    monkeypatch.setattr(memory, "memory", lambda device: 84_000_000_000)
+    monkeypatch.setattr(memory, "name", lambda device: "H100")
+    with pytest.raises(UserError) as caught:
+        check_room(spec, GPU)
+    line = str(caught.value)
+    assert line.startswith("DiT-XL/2 dense needs about 128.")
+    assert "at 256 images a pass, and cuda:0 (H100) has 84.0 GB; execution.micro_batch=128 " in line
+    cut = latents("DiT-XL/2", "bf16", execution={"micro_batch": 128})
+    check_room(cut, GPU)
+
+
+def test_a_run_that_fits_with_no_micro_batch_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = latents("DiT-XL/2", "bf16")
+    assert fitting_micro_batch(cost(spec), 256, 10_000_000_000) == 0
+    monkeypatch.setattr(memory, "memory", lambda device: 10_000_000_000)
+    with pytest.raises(UserError, match=r"has 10.0 GB; one image a pass needs .*larger device$"):
+        check_room(spec, CPU)
+
+
+def test_every_run_is_checked_on_the_device_that_trains_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[torch.device] = []
+
+    def small(device: torch.device) -> int:
+        asked.append(device)
+        return 1000
+
+    monkeypatch.setattr(memory, "memory", small)
+    with pytest.raises(UserError, match="larger device"):
+        list(run_trial(lab, Task(small_run()), CPU))
+    assert asked == [CPU]

@@ -1,0 +1,112 @@
+"""Time of an evaluation of images, part by part, on a device that may not be here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.engine.cost.test_training import imagenet
+from tread_lab import cli
+from tread_lab.engine.cost.images import ImageWork, decoder_macs, image_work
+from tread_lab.engine.cost.rates import RATES, rates_named, rates_of
+from tread_lab.records.lab import Lab
+from tread_lab.specs import HeldoutSpec, RunSpec, SamplerSpec, SamplesSpec, UserError, decode
+from tread_lab.sweep.plan.forecast import Forecast
+from tread_lab.sweep.trial.trial import Task
+
+S2 = imagenet("S", "2->8")
+FID = SamplesSpec(metrics=("fid",), count=10_000, sampler=SamplerSpec(precision="bf16"))
+
+
+def test_the_sd_decoder_costs_062_teraflops_an_image() -> None:
+    middle = 18 * 512**2 * 32**2 * 2 + 4 * 512**2 * 32**2 + 2 * 512 * 32**4
+    one = 3 * 18 * 512**2 * 32**2 + 9 * 512**2 * 64**2
+    two = 3 * 18 * 512**2 * 64**2 + 9 * 512**2 * 128**2
+    three = (9 * 512 * 256 + 9 * 256**2 + 512 * 256 + 2 * 18 * 256**2) * 128**2
+    four = (9 * 256 * 128 + 9 * 128**2 + 256 * 128 + 2 * 18 * 128**2) * 256**2
+    ends = 9 * 4 * 512 * 32**2 + 9 * 128 * 3 * 256**2
+    expected = middle + one + two + three + 9 * 256**2 * 256**2 + four + ends
+    assert decoder_macs(32) == expected
+    assert 2 * expected == pytest.approx(0.62e12, rel=0.005)
+    assert decoder_macs(64) > 4 * expected
+
+
+def test_fid_decodes_and_describes_images_and_references() -> None:
+    decode_one = 2 * decoder_macs(32)
+    assert image_work(S2, FID) == ImageWork(
+        10_000 * decode_one, 10_000 * 11.4e9, 10_000 * decode_one, 10_000 * 11.4e9
+    )
+    score = SamplesSpec(metrics=("is",), count=100)
+    assert image_work(S2, score) == ImageWork(100 * decode_one, 100 * 11.4e9, 0, 0)
+    grid = SamplesSpec(count=64)
+    assert image_work(S2, grid) == ImageWork(64 * decode_one, 0, 0, 0)
+    assert image_work(S2, HeldoutSpec()) == ImageWork()
+    tiny = decode(RunSpec, {"model": {"depth": 4, "width": 16, "heads": 2}})
+    assert image_work(tiny, SamplesSpec(metrics=("fd",), count=1000)) == ImageWork()
+
+
+def test_fid_of_10k_has_four_parts_on_a_cpu_and_an_h200() -> None:
+    for device, sampling, decoding, features in (
+        ("H200", 0.3 * 989e12, 0.3 * 494.5e12, 0.3 * 67e12),
+        ("cpu", 1.9e10, 1.15e11, 5.2e10),
+    ):
+        rates = RATES[device]
+        parts = rates.image_seconds(S2, FID)
+        assert rates.pass_seconds(S2, FID) == pytest.approx(1e4 * 79 * 2 * 6.056e9 / sampling, 0.01)
+        assert parts["decoding"] == parts["decoding of references"]
+        assert parts["decoding"] == pytest.approx(1e4 * 0.622e12 / decoding, rel=0.01)
+        assert parts["features"] == parts["features of references"]
+        assert parts["features"] == pytest.approx(1e4 * 11.4e9 / features, rel=0.01)
+
+
+def test_every_rate_says_where_it_comes_from() -> None:
+    assert {name: rates.source.split()[0] for name, rates in RATES.items()} == {
+        "cpu": "measured",
+        "A100": "stated:",
+        "H100": "stated:",
+        "H200": "stated:",
+        "H800": "stated:",
+    }
+    for rates in RATES.values():
+        assert set(rates.training) == set(rates.sampling) == {"fp32", "tf32", "bf16", "fp16"}
+
+
+def test_an_unknown_device_has_a_near_miss() -> None:
+    with pytest.raises(UserError, match="did you mean 'H200'"):
+        rates_named("H20")
+    assert rates_of("cpu", "x86_64 x1 threads") is RATES["cpu"]
+    assert rates_of("cuda", "NVIDIA H200") is RATES["H200"]
+    assert rates_of("cuda", "NVIDIA GeForce") is None
+
+
+def test_the_forecast_counts_references_once_for_all_runs(tmp_path: Path) -> None:
+    tasks = [Task(imagenet("S", "2->8", seed=seed), (FID,)) for seed in (0, 1)]
+    forecast = Forecast(Lab.at(tmp_path), rates=RATES["H200"])
+    one, two = (forecast.total(tasks[:n]).seconds or 0.0 for n in (1, 2))
+    parts = RATES["H200"].image_seconds(S2, FID)
+    references = parts["decoding of references"] + parts["features of references"]
+    each = RATES["H200"].train_seconds(S2) + RATES["H200"].pass_seconds(S2, FID)
+    each += parts["decoding"] + parts["features"] + 0.5
+    assert [one, two] == pytest.approx([each + references, 2 * each + references])
+    assert forecast.seconds(tasks[0]) is None  # stated rates bind no budget
+
+
+def test_the_plan_of_imagenet_prints_the_parts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["sweep", "selection_rate", "experiment=s2_imagenet256", "--root", str(tmp_path)]
+    assert cli.main([*command, "--plan", "--device-rates", "H200"]) == 0
+    captured = capsys.readouterr()
+    said = " ".join((captured.out + captured.err).split())
+    assert "fid@10k of one run: sampling 32 s, decoding 42 s, features 6 s" in said
+    assert "references once for the lab: decoding 42 s, features 6 s" in said
+    assert "at the stated rates of H200" in said
+    assert cli.main([*command, "--device-rates", "H200"]) == 2
+    assert "add --plan" in capsys.readouterr().err
+
+
+def test_cost_adds_the_times_of_a_device(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["cost", "--experiment", "s2_imagenet256", "--device-rates", "A100"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "training time" in said and "decoding of references" in said

@@ -1,0 +1,212 @@
+"""Parameters, MACs and speed-ups equal the published numbers and their exact arithmetic."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tread_lab.backbones import build_backbone
+from tread_lab.engine.cost.training import block_macs, block_parameters, cost, report, table
+from tread_lab.specs import DataSpec, ModelSpec, RouteSpec, RunSpec, TrainSpec, decode
+from tread_lab.specs.run import ExecutionSpec
+
+RECOMMENDED = {"S": "2->8", "B": "2->8", "L": "2->20", "XL": "2->24"}  # i = 2, j = B - 4
+
+
+def imagenet(
+    size: str, *routes: str, rate: float = 0.5, side: int = 32, **fields: object
+) -> RunSpec:
+    """DiT-`size`/2 on latents of ImageNet; 32 pixels a side are 256 tokens."""
+    return RunSpec(
+        model=decode(ModelSpec, f"DiT-{size}/2"),
+        data=DataSpec(source="latents", channels=4, size=side, classes=1000),
+        routes=tuple(
+            decode(RouteSpec, {**RouteSpec.from_shorthand(route), "rate": rate}) for route in routes
+        ),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "trainable", "with_positions", "learn_sigma"),
+    [
+        ("S", 32_858_896, 32_957_200, 32_963_360),
+        ("B", 130_303_504, 130_500_112, 130_512_416),
+        ("L", 457_824_272, 458_086_416, 458_102_816),
+        ("XL", 674_816_272, 675_111_184, 675_129_632),
+    ],
+)
+def test_parameters_are_the_published_ones(
+    size: str, trainable: int, with_positions: int, learn_sigma: int
+) -> None:
+    dense = report(imagenet(size))
+    assert dense["parameters"] == trainable
+    assert dense["parameters_with_positions"] == with_positions
+    assert dense["learn_sigma"]["parameters_with_positions"] == learn_sigma
+
+
+@pytest.mark.parametrize("size", RECOMMENDED)
+def test_routing_adds_no_parameter(size: str) -> None:
+    routed, dense = cost(imagenet(size, RECOMMENDED[size])), cost(imagenet(size))
+    assert routed.parameters == dense.parameters
+    assert routed.checkpoint_bytes == dense.checkpoint_bytes
+    assert routed.dense_macs == dense.dense_macs == dense.routed_macs
+
+
+@pytest.mark.parametrize(
+    ("size", "gmacs", "paper"),
+    [("S", 6.056, 6.06), ("B", 23.005, 23.01), ("L", 80.698, 80.71), ("XL", 118.621, 118.64)],
+)
+def test_forward_macs_are_the_gflops_of_the_dit_paper(
+    size: str, gmacs: float, paper: float
+) -> None:
+    macs = report(imagenet(size))["learn_sigma"]["dense_macs"]
+    assert round(macs / 1e9, 3) == gmacs
+    assert macs / 1e9 == pytest.approx(paper, rel=1e-3)
+
+
+def test_forward_macs_at_512_pixels() -> None:
+    assert round(cost(imagenet("XL", side=64)).dense_macs / 1e9, 1) == 524.5
+
+
+@pytest.mark.parametrize(
+    ("size", "tokens", "expected"),
+    [
+        ("S", 256, (1.185, 1.440, 1.810)),
+        ("S", 1024, (1.219, 1.507, 1.890)),
+        ("S", 4096, (1.275, 1.626, 2.030)),
+        ("B", 256, (1.178, 1.426, 1.793)),
+        ("B", 1024, (1.198, 1.466, 1.842)),
+        ("B", 4096, (1.246, 1.563, 1.956)),
+        ("L", 256, (1.255, 1.675, 2.491)),
+        ("L", 1024, (1.280, 1.736, 2.595)),
+        ("L", 4096, (1.346, 1.905, 2.882)),
+        ("XL", 256, (1.267, 1.716, 2.634)),
+        ("XL", 1024, (1.291, 1.776, 2.744)),
+        ("XL", 4096, (1.356, 1.950, 3.061)),
+    ],
+)
+def test_speed_up_at_three_rates_and_three_resolutions(
+    size: str, tokens: int, expected: tuple[float, ...]
+) -> None:
+    found = []
+    for rate in (0.25, 0.5, 0.75):
+        at = report(imagenet(size, RECOMMENDED[size], rate=rate))["resolutions"]
+        found += [round(row["speedup"], 3) for row in at if row["tokens"] == tokens]
+    assert tuple(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("length", "speedup"),
+    list(
+        enumerate((1.093, 1.147, 1.206, 1.271, 1.344, 1.426, 1.518, 1.623, 1.744, 1.885), start=2)
+    ),
+)
+def test_speed_up_by_route_length_wherever_the_route_lies(length: int, speedup: float) -> None:
+    for start in range(12 - length):
+        route = f"{start}->{start + length - 1}"
+        assert round(cost(imagenet("B", route)).speedup, 3) == speedup
+
+
+def test_speed_up_of_the_other_published_placements() -> None:
+    assert round(cost(imagenet("XL", "0->10", "13->21")).speedup, 3) == 1.569  # two routes, 2025-01
+    assert round(cost(imagenet("XL", "4->18")).speedup, 3) == 1.374  # "relative" placement
+    assert round(cost(imagenet("XL", "5->19")).speedup, 3) == 1.374
+
+
+@pytest.mark.parametrize(
+    ("size", "dense", "routed"),
+    [
+        ("S", 0.0363, 0.0252),
+        ("B", 0.1380, 0.0968),
+        ("L", 0.4842, 0.2891),
+        ("XL", 0.7117, 0.4148),
+    ],
+)
+def test_training_teraflops_per_image(size: str, dense: float, routed: float) -> None:
+    found = report(imagenet(size, RECOMMENDED[size]))
+    assert round(found["train_flops_per_image_dense"] / 1e12, 4) == dense
+    assert round(found["train_flops_per_image"] / 1e12, 4) == routed
+
+
+def test_both_ends_are_inclusive_as_the_published_flops_show() -> None:
+    """Early TREAD and sparse guidance count 12 n d^2 a block and leave out attention's 2 n^2 d."""
+
+    def without_attention(spec: RunSpec) -> float:
+        found = cost(spec)
+        quadratic = sum(2 * n * n * spec.model.width for n in found.tokens)
+        return (found.routed_macs - quadratic) / 1e9
+
+    close = functools.partial(pytest.approx, rel=1e-3)  # exclusive ends: 15.46 and 103.36
+    assert without_attention(imagenet("B")) == close(21.81)
+    assert without_attention(imagenet("B", "0->4", "6->9")) == close(13.65)
+    assert without_attention(imagenet("XL")) == close(114.42)
+    branches = [imagenet("XL", "2->24", rate=rate) for rate in (0.5, 0.9)]
+    assert sum(map(without_attention, branches)) == close(97.67)
+
+
+def test_executed_tokens_block_by_block() -> None:
+    assert cost(imagenet("S", "2->8")).tokens == (256, 256, *[128] * 7, 256, 256, 256)
+    assert cost(imagenet("S", "2->8", rate=0.3)).tokens[2] == 256 - 76  # floor(76.8)
+    assert cost(imagenet("S", "5->5")).tokens.count(128) == 1
+    assert cost(imagenet("S")).tokens == (256,) * 12
+
+
+def test_formulas_with_the_published_mlp_ratio_and_another() -> None:
+    for n, d in ((64, 32), (128, 1152)):
+        assert block_macs(n, d) == 12 * n * d**2 + 2 * n**2 * d + 6 * d**2
+        assert block_parameters(d) == 18 * d**2 + 15 * d
+        assert block_macs(n, d, mlp_ratio=2) == block_macs(n, d) - 4 * n * d**2
+        assert block_parameters(d, mlp_ratio=2) == block_parameters(d) - 4 * d**2 - 2 * d
+
+
+def test_totals_follow_from_the_parts() -> None:
+    spec = imagenet(
+        "S", "2->8", train=TrainSpec(steps=10, batch=32), execution=ExecutionSpec(micro_batch=8)
+    )
+    found = cost(spec)
+    assert found.train_flops == 320 * 6 * found.routed_macs
+    assert found.weights_bytes == 4 * (32_858_896 + 256 * 384)
+    assert found.checkpoint_bytes == found.weights_bytes + 12 * 32_858_896
+    assert found.micro_batch == 8
+    assert found.memory_bytes > found.checkpoint_bytes + 8 * found.activation_bytes
+
+
+def test_a_route_saves_activation_memory_and_bf16_halves_most_of_it() -> None:
+    dense, routed = cost(imagenet("B")), cost(imagenet("B", "2->8"))
+    kept = routed.activation_bytes / dense.activation_bytes  # block 9 keeps 80 bytes, others 52
+    assert kept == pytest.approx((4 + 3.5 + 80 / 52) / 12, rel=0.01)
+    fp32 = cost(imagenet("B", precision="fp32"))
+    assert dense.activation_bytes / fp32.activation_bytes == pytest.approx(52 / 80, rel=0.01)
+
+
+def test_the_table_says_what_people_ask() -> None:
+    rows = dict(table(imagenet("XL", "2->24")))
+    assert rows["routes"] == "2->24 at rate 0.5"
+    assert rows["tokens per block"] == "2 x 256, 23 x 128, 3 x 256"
+    assert rows["speed-up at 4,096 tokens"] == "1.950x at most"
+    assert rows["checkpoint"] == "10.8 GB"
+
+
+def test_counting_needs_neither_torch_nor_numpy() -> None:
+    check = (
+        "import sys, tread_lab.engine.cost.training\n"
+        "print('torch' in sys.modules, 'numpy' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize("size", RECOMMENDED)
+def test_the_counted_parameters_are_those_of_the_network(size: str) -> None:
+    spec = imagenet(size, RECOMMENDED[size])
+    with torch.device("meta"):
+        network = build_backbone(spec)
+    trained = sum(p.numel() for p in network.parameters() if p.requires_grad)
+    stored = sum(values.numel() for values in network.state_dict().values())
+    assert trained == cost(spec).parameters
+    assert 4 * stored == cost(spec).weights_bytes

@@ -1,0 +1,222 @@
+"""A sweep's frame equals what its records say, and only completed runs have numbers."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.synthetic import (
+    FD,
+    PAPER_PLACEMENTS,
+    Synthetic,
+    fd_gap,
+    heldout_gap,
+    small,
+    tiny_spec,
+    train_gap,
+    write_sweep,
+)
+from tread_lab.analysis.figures.route_grid import route_grid
+from tread_lab.frames import (
+    cells_frame,
+    history_frame,
+    metric_columns,
+    trials_frame,
+    with_delta,
+)
+from tread_lab.records.durable import read_json, write_json
+from tread_lab.records.lab import Lab
+from tread_lab.specs import SamplesSpec, UserError, signature
+from tread_lab.specs.evaluation import GuidanceSpec, SamplerSpec
+
+STATES = {(0, 4): "failed", (5, 8): "pending"}
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Three placements of which one failed and one has not started, two seeds."""
+    return write_sweep(tmp_path_factory.mktemp("mixed"), small(states=STATES, seeds=(0, 1)))
+
+
+def row(frame: pd.DataFrame, route: tuple[int, int], seed: int = 0) -> pd.Series:
+    at = (frame["route"] == f"{route[0]}->{route[1]}") & (frame["seed"] == seed)
+    return frame[at].iloc[0]
+
+
+def test_rows_are_the_plans_trials_in_order(mixed: Lab) -> None:
+    frame = trials_frame(mixed, "placement")
+    plan = mixed.sweep("placement").read_plan()
+    assert plan is not None
+    assert list(frame["run"]) == [trial["run"] for trial in plan["trials"]]
+    assert list(frame["role"][:3]) == ["baseline", "baseline", "trial"]
+    first = ["run", "role", "seed", "state", "reason", "baseline", "cell", "start", "end", "rate"]
+    assert list(frame.columns[:10]) == first
+    assert frame.attrs["axes"] == ["start", "end", "rate"]
+
+
+def test_axes_and_parameters_stand_in_the_row(mixed: Lab) -> None:
+    found = row(trials_frame(mixed, "placement"), (2, 8), seed=1)
+    assert (found["start"], found["end"], found["rate"]) == (2, 8, 0.5)
+    assert (found["route_start"], found["route_end"], found["route_length"]) == (2, 8, 7)
+    assert (found["selection_rate"], found["precision"]) == (0.5, "fp32")
+    assert found["model"] == "DiT-12x32/2"
+    assert found["cell"] == "2->8 s=0.5"
+
+
+def test_gaps_are_the_true_ones_with_their_intervals(mixed: Lab) -> None:
+    found = row(trials_frame(mixed, "placement"), (2, 8))
+    assert found["gap/heldout"] == pytest.approx(heldout_gap((2, 8)))
+    assert found["gap/train"] == pytest.approx(train_gap((2, 8)))
+    assert found["gap/heldout:low"] < found["gap/heldout"] < found["gap/heldout:high"]
+    assert found["gap/heldout:n"] == 32
+    assert found["cost/train_flops"] == pytest.approx(8.5e12)
+
+
+def test_only_completed_runs_have_numbers(mixed: Lab) -> None:
+    frame = trials_frame(mixed, "placement")
+    for route, state in STATES.items():
+        found = row(frame, route)
+        assert found["state"] == state
+        assert found[metric_columns(frame)].isna().all()
+    assert row(frame, (0, 4))["reason"] == "failed on purpose"
+    assert frame.loc[frame["state"] == "completed", "heldout/loss"].notna().all()
+
+
+@pytest.mark.parametrize("state", ["diverged", "stopped", "interrupted"])
+def test_a_run_that_was_evaluated_before_it_broke_shows_no_numbers(
+    tmp_path: Path, state: str
+) -> None:
+    lab = write_sweep(tmp_path, small())
+    run = lab.run_of(tiny_spec((2, 8)))
+    run.reopen()
+    run.log_path.touch()
+    if state != "interrupted":
+        run.finish(state, step=7)
+    frame = trials_frame(lab, "placement")
+    assert row(frame, (2, 8))["state"] == state
+    assert row(frame, (2, 8))[metric_columns(frame)].isna().all()
+
+
+def test_a_sweep_before_its_first_run_is_all_pending(tmp_path: Path) -> None:
+    states = {None: "pending", **dict.fromkeys(PAPER_PLACEMENTS, "pending")}
+    frame = trials_frame(write_sweep(tmp_path, Synthetic(states=states)), "placement")
+    assert len(frame) == 17
+    assert set(frame["state"]) == {"pending"}
+    assert metric_columns(frame) == []
+    assert len(cells_frame(frame)) == 17
+
+
+def test_without_its_baseline_a_trial_has_no_gap_to_it(tmp_path: Path) -> None:
+    frame = trials_frame(write_sweep(tmp_path, small(states={None: "failed"})), "placement")
+    found = row(frame, (2, 8))
+    assert np.isnan(found.get("gap/heldout", np.nan))
+    assert found["gap/route"] == pytest.approx(train_gap((2, 8)) - heldout_gap((2, 8)))
+
+
+def test_damaged_losses_are_a_reason_not_a_crash(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    path = next(lab.run_of(tiny_spec((2, 8))).path.glob("evaluations/*/losses.npz"))
+    path.write_bytes(b"")
+    frame = trials_frame(lab, "placement")
+    assert "evaluate again" in row(frame, (2, 8))["reason"]
+    assert np.isnan(row(frame, (2, 8))["gap/heldout"])
+    assert row(frame, (5, 8))["gap/heldout"] == pytest.approx(heldout_gap((5, 8)))
+
+
+def test_one_metric_with_two_guidances_is_two_columns(tmp_path: Path) -> None:
+    found = row(
+        trials_frame(write_sweep(tmp_path, small(unguided=True)), "placement"), (2, 8), seed=0
+    )
+    assert found[f"{FD} w=1"] == pytest.approx(4.4 + fd_gap((2, 8)))
+    assert found[f"{FD} w=2"] == pytest.approx(1.8 + fd_gap((2, 8)))
+    assert FD not in found
+
+
+def test_an_evaluation_of_another_sweep_leaves_the_planned_name_alone(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    sampler = SamplerSpec(guidance=GuidanceSpec(weight=3.5))
+    other = SamplesSpec(metrics=("fd",), count=1000, sampler=sampler)
+    lab.run_of(tiny_spec((2, 8))).evaluation(other).write(other, {FD: 9.0})
+    found = row(trials_frame(lab, "placement"), (2, 8))
+    assert found[FD] == pytest.approx(1.8 + fd_gap((2, 8)))
+    assert found[f"{FD} w=3.5"] == 9.0
+
+
+def test_trials_that_share_a_run_share_its_numbers(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    path = lab.sweep("placement").plan_path
+    plan = read_json(path)
+    twin = {**plan["trials"][-1], "cell": {"start": 5, "end": 8, "rate": 0.5, "name": "twin"}}
+    write_json(path, {**plan, "trials": [*plan["trials"], twin]})
+    frame = trials_frame(lab, "placement")
+    assert frame["run"].iloc[-1] == frame["run"].iloc[-2]
+    assert frame["gap/heldout"].iloc[-1] == frame["gap/heldout"].iloc[-2]
+
+
+def test_with_delta_pairs_each_seed_with_its_own_baseline(mixed: Lab) -> None:
+    frame = with_delta(trials_frame(mixed, "placement"), FD)
+    for seed in (0, 1):  # baselines of the two seeds are 0.2 apart
+        assert row(frame, (2, 8), seed)[f"delta/{FD}"] == pytest.approx(fd_gap((2, 8)))
+    assert with_delta(frame, "gap/train") is frame
+
+
+def test_cells_bring_seeds_together(tmp_path: Path) -> None:
+    shift = {0: 0.001, 1: -0.0015, 2: 0.0005}
+    sweep = small(seeds=(0, 1, 2), seed_shift=shift, states={((5, 8), 1): "failed"})
+    cells = cells_frame(trials_frame(write_sweep(tmp_path, sweep), "placement"))
+    assert len(cells) == 4  # baseline and three placements
+    found = cells[cells["route"] == "2->8"].iloc[0]
+    assert found["gap/heldout"] == pytest.approx(heldout_gap((2, 8)))
+    assert (found["gap/heldout:n"], found["gap/heldout:unit"]) == (3, "seeds")
+    half = 4.302652729911275 * np.std(list(shift.values()), ddof=1) / 3**0.5
+    assert found["gap/heldout:high"] - found["gap/heldout"] == pytest.approx(half)
+    broken = cells[cells["route"] == "5->8"].iloc[0]
+    assert (broken["state"], broken["seeds"], broken["completed"]) == ("failed", 3, 2)
+
+
+def test_one_seed_keeps_its_interval_over_images(tmp_path: Path) -> None:
+    trials = trials_frame(write_sweep(tmp_path, small()), "placement")
+    found = cells_frame(trials)[lambda cells: cells["route"] == "2->8"].iloc[0]
+    assert (found["gap/heldout:unit"], found["gap/heldout:n"]) == ("images", 32)
+    assert found["gap/heldout:low"] == row(trials, (2, 8))["gap/heldout:low"]
+    assert np.isnan(found[f"{FD}:low"]) and found[f"{FD}:unit"] == ""
+
+
+def test_history_holds_every_logged_value_of_every_run_once(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(history=True, seeds=(0, 1)))
+    history = history_frame(lab, "placement", keys=["train/loss"])
+    assert list(history.columns) == ["run", "step", "key", "value"]
+    assert set(history["key"]) == {"train/loss"}
+    assert len(history) == 8 * 20  # eight runs, a value every 20 of 400 steps
+    assert not history.duplicated(["run", "step"]).any()
+    entries = lab.run_of(tiny_spec((2, 8))).entries()
+    last = [entry.value for entry in entries if entry.key == "train/loss"][-1]
+    assert history[history["run"] == signature(tiny_spec((2, 8)))]["value"].iloc[-1] == last
+    assert set(history_frame(lab, "placement")["key"]) > {"train/loss"}
+
+
+def test_an_unknown_sweep_names_what_there_is(mixed: Lab) -> None:
+    with pytest.raises(UserError, match="did you mean 'placement'"):
+        trials_frame(mixed, "placment")
+
+
+def test_two_thousand_runs_are_read_quickly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as context:
+        context.setattr(os, "fsync", lambda descriptor: None)
+        routes = [(start, end) for start in range(8) for end in range(max(2, start + 1), 11)]
+        sweep = small(routes=routes, seeds=range(40), images=64)
+        lab = write_sweep(tmp_path, sweep)
+    started = time.perf_counter()
+    frame = trials_frame(lab, "placement")
+    grid = route_grid(frame)
+    seconds = time.perf_counter() - started
+    assert len(frame) == 40 * (1 + len(routes)) > 2000
+    assert grid.values[2, 8 - 2] == pytest.approx(heldout_gap((2, 8)))
+    assert seconds < 10  # about 1.5 on a quiet core

@@ -1,0 +1,112 @@
+"""Claims about plans of many trials: runs are signed once, `status` decodes and imports little."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tread_lab.config.load import load_experiment
+from tread_lab.engine.cost import training
+from tread_lab.records.lab import Lab
+from tread_lab.records.plan import count_states, planned_runs
+from tread_lab.specs import RunSpec, decode, encode, signature
+from tread_lab.specs import trials as expanded
+from tread_lab.specs.sweep import SweepSpec
+from tread_lab.sweep.plan.plan import Plan, load_plan, make_plan, store_plan
+
+THEN = {"routes": [], "train": {"steps": 10, "warmup": 0}}
+
+
+def plan(**sweep: Any) -> Plan:
+    return make_plan(
+        "s", decode(SweepSpec, {"experiment": "tiny", **sweep}), load_experiment("tiny")
+    )
+
+
+def placements(**more: Any) -> Plan:
+    return plan(axes={"route": {"start": "0..3", "end": "4..9"}, **more}, seeds=[0, 1])
+
+
+def test_every_distinct_run_is_signed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    signed: list[RunSpec] = []
+
+    def counted(spec: RunSpec) -> str:
+        signed.append(spec)
+        return signature(spec)
+
+    monkeypatch.setattr(expanded, "signature", counted)
+    found = placements(rate=[0, 0.5])
+    runs = {trial.run for trial in found.trials}
+    assert len(found.trials) == 2 + 2 * 48 and len(runs) == 2 + 2 * 24
+    assert len(signed) <= len(runs) + 2 * 24  # a rate of 0 is the dense run in another tree
+    assert found.tasks is found.tasks
+
+
+def test_parts_made_once_change_no_run() -> None:
+    for trial in placements(precision=["fp32", "bf16"]).trials:
+        alone = decode(RunSpec, encode(trial.spec))
+        assert alone == trial.spec and signature(alone) == trial.run == signature(encode(alone))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"train": {"steps": 7}},
+        {"train": {"batch": 8}},
+        {"model": {"depth": 10, "width": 32, "heads": 2}},
+        {"precision": "bf16"},
+        {"routes": ["2->7"]},
+        {"routes_until": 0.5},
+        {"bypass": "sprint"},
+        {"loss": "ensemble"},
+        {"execution": {"micro_batch": 4}},
+        {"data": {"classes": 5}},
+        {"seed": 3, "train": {"steps": 1000, "batch": 16, "lr": 1e-5}},
+    ],
+)
+def test_costs_that_are_remembered_are_the_costs(changes: dict[str, Any]) -> None:
+    model = {"depth": 12, "width": 32, "heads": 2}
+    base = {"model": model, "train": {"steps": 1000, "batch": 16}, "routes": ["2->8"]}
+    training.cost(decode(RunSpec, base))
+    spec = decode(RunSpec, {**base, **changes})
+    remembered = training.cost(spec)
+    training._cost.cache_clear()
+    assert training.cost(spec) == remembered
+
+
+def test_the_runs_of_a_stored_plan_are_its_tasks_in_order(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    family = plan(
+        fixed={"routes": ["2->8"]}, variants={"finetune": {"none": {}, "some": {"then": THEN}}}
+    )
+    store_plan(lab.sweep("s"), family)
+    runs = planned_runs(lab.sweep("s"))
+    assert list(runs) == [signature(task.spec) for task in family.tasks]
+    assert all(decode(RunSpec, runs[signature(t.spec)]) == t.spec for t in family.tasks)
+    assert load_plan(lab.sweep("s")).trials == family.trials
+    lab.run_of(family.tasks[0].spec).finish("completed", step=10)
+    assert count_states(lab, runs) == {"pending": 3, "completed": 1}
+
+
+def test_a_plan_has_a_line_for_every_trial(tmp_path: Path) -> None:
+    found = placements()
+    store_plan(Lab(tmp_path).sweep("s"), found)
+    lines = Lab(tmp_path).sweep("s").plan_path.read_text().splitlines()
+    assert sum('"role"' in line for line in lines) == len(found.trials)
+
+
+def test_status_needs_neither_torch_nor_pandas_nor_hydra(tmp_path: Path) -> None:
+    store_plan(Lab(tmp_path).sweep("s"), placements())
+    heavy = "{'torch', 'pandas', 'hydra', 'mlflow', 'ray'} & set(sys.modules)"
+    code = (
+        "import sys; from tread_lab.cli import main;"
+        f"code = main(['status', 's', '--root', {str(tmp_path)!r}]); assert not {heavy}, {heavy};"
+        "sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "50 pending" in done.stdout and "... and 10 more" in done.stdout

@@ -1,0 +1,137 @@
+"""Names of architectures: there and back, near misses, and options that a backbone lacks."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tread_lab.specs import ModelSpec, RunSpec, UserError, decode, encode, signature
+from tread_lab.specs.architecture import COUNTED, FAMILIES, SIZES, depth_of
+
+NAMES = [
+    *(f"{family}-{size}/{patch}" for family in FAMILIES for size in SIZES for patch in (1, 2)),
+    *(f"{name}/2" for name in COUNTED),
+]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "RWKV-12x32/2", "Mamba-3x64/1"])
+def test_a_name_is_the_name_of_what_it_means(name: str) -> None:
+    model = decode(ModelSpec, name)
+    assert model.name == name
+    assert decode(ModelSpec, encode(model)) == model
+
+
+def test_a_custom_size_names_its_heads_where_there_is_attention() -> None:
+    model = decode(ModelSpec, "DiT-12x32x2/2")
+    assert (model.depth, model.width, model.heads, model.patch) == (12, 32, 2, 2)
+    assert model.name == "DiT-12x32/2"
+    for wrong in ("DiT-12x32/2", "RWKV-12x32x2/2"):
+        with pytest.raises(UserError, match="unknown model"):
+            decode(ModelSpec, wrong)
+
+
+def test_a_custom_mamba_may_name_its_state() -> None:
+    assert decode(ModelSpec, "Mamba-12x32x4/2").state == 4
+    assert decode(ModelSpec, "Mamba-12x32/2").state == 16
+
+
+def test_lightning_is_dit_with_three_options_and_no_qk_norm() -> None:
+    options: dict[str, Any] = {"norm": "rms", "mlp": "swiglu", "rope": True, "qk_norm": False}
+    dit = decode(ModelSpec, "DiT-XL/1")
+    assert dataclasses.replace(dit, **options) == decode(ModelSpec, "LightningDiT-XL/1")
+    some = dataclasses.replace(dit, rope=True, norm="rms")
+    assert some.name == "DiT-XL/1+norm+rope"
+
+
+def test_qk_norm_is_switched_on_by_name_and_has_another_signature() -> None:
+    plain, normed = (decode(ModelSpec, f"LightningDiT-B/1{o}") for o in ("", "+qk_norm"))
+    assert normed == dataclasses.replace(plain, qk_norm=True)
+    assert (plain.name, normed.name) == ("LightningDiT-B/1", "LightningDiT-B/1+qk_norm")
+    assert signature(RunSpec(model=plain)) != signature(RunSpec(model=normed))
+    with pytest.raises(UserError, match="did you mean 'qk_norm'"):
+        decode(ModelSpec, "LightningDiT-B/1+qknorm")
+
+
+def test_models_without_qk_norm_keep_the_signature_they_had() -> None:
+    dit = RunSpec(model=decode(ModelSpec, "DiT-S/2"))
+    assert signature(dit.model) == "42825fdd0e946760"
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("LightningDiT-XXL/1", "LightningDiT-XL/1"),
+        ("RWKV-210/2", "RWKV-210M/2"),
+        ("DIT-B/2", "DiT-B/2"),
+    ],
+)
+def test_a_near_miss_is_suggested(name: str, near: str) -> None:
+    with pytest.raises(UserError, match=f"did you mean '{near}'"):
+        decode(ModelSpec, name)
+
+
+def test_a_far_miss_shows_how_to_write_one() -> None:
+    with pytest.raises(UserError, match=r"write e\.g\. DiT-B/2, RWKV-S/2 or Mamba-12x32/2"):
+        decode(ModelSpec, "transformer")
+
+
+@pytest.mark.parametrize(
+    "option", [{"norm": "rms"}, {"mlp": "swiglu"}, {"rope": True}, {"qk_norm": True}]
+)
+@pytest.mark.parametrize("backbone", ["rwkv", "mamba"])
+def test_options_of_another_backbone_are_refused(backbone: str, option: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=f"is an option of dit; {backbone} has none"):
+        decode(ModelSpec, {"backbone": backbone, "depth": 2, "width": 32, **option})
+
+
+def test_a_state_is_an_option_of_mamba() -> None:
+    with pytest.raises(UserError, match="state: 8 is an option of mamba; rwkv has none"):
+        decode(ModelSpec, {"backbone": "rwkv", "depth": 2, "width": 32, "state": 8})
+
+
+def test_attention_needs_heads_that_fit() -> None:
+    with pytest.raises(UserError, match="missing key 'heads'"):
+        decode(ModelSpec, {"depth": 2, "width": 32})
+    with pytest.raises(UserError, match="3 does not divide the width 32"):
+        decode(ModelSpec, {"depth": 2, "width": 32, "heads": 3})
+    with pytest.raises(UserError, match="rope: a head of 2 is not a multiple of 4"):
+        decode(ModelSpec, {"depth": 2, "width": 32, "heads": 16, "rope": True})
+
+
+def test_what_a_scan_does_not_read_is_not_in_its_name() -> None:
+    """An axis over backbones may leave `heads` in place; equal runs share a signature."""
+
+    def named(**fields: Any) -> str:
+        model = decode(ModelSpec, {"depth": 2, "width": 32, **fields})
+        return signature(RunSpec(model=model))
+
+    assert named(backbone="rwkv", heads=2) == named(backbone="rwkv")
+    assert named(backbone="mamba", heads=2, mlp_ratio=2) == named(backbone="mamba")
+    assert named(backbone="rwkv", mlp_ratio=2) != named(backbone="rwkv")
+
+
+def test_the_hidden_width_of_swiglu_keeps_the_parameters() -> None:
+    assert decode(ModelSpec, "DiT-XL/2").hidden == 4608
+    assert decode(ModelSpec, "LightningDiT-XL/2").hidden == 3072
+
+
+@pytest.mark.parametrize(
+    ("name", "depth"),
+    [
+        ("DiT-S/2", 12),
+        ("DiT-XL/2", 28),
+        ("DiT-12x32/2", 12),
+        ("LightningDiT-L/1+qk_norm", 24),
+        ("RWKV-210M/2", 12),
+    ],
+)
+def test_the_depth_is_read_from_a_name(name: str, depth: int) -> None:
+    assert depth_of(name) == depth
+
+
+def test_a_name_without_a_size_has_no_depth() -> None:
+    for wrong in ("DiT", "DiT-Q/2"):
+        with pytest.raises(UserError):
+            depth_of(wrong)

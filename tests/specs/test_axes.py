@@ -1,0 +1,153 @@
+"""Claims about axes: what varies together, listed trials, values that are computed, near misses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tread_lab.specs import UserError, decode
+from tread_lab.specs.expansion import Expansion, expand
+from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.specs.trials import Trial
+
+RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": {"steps": 10}}
+TINY = Experiment(name="tiny", run=RUN, evaluate=("heldout_loss",))
+
+
+def expansion(**sweep: Any) -> Expansion:
+    return expand(decode(SweepSpec, {"experiment": "tiny", **sweep}), TINY)
+
+
+def cells(**sweep: Any) -> list[dict[str, Any]]:
+    return [trial.cell for trial in trials(**sweep)]
+
+
+def trials(**sweep: Any) -> list[Trial]:
+    return [trial for trial in expansion(**sweep).trials if trial.role == "trial"]
+
+
+def test_zipped_axes_vary_together_and_cross_the_others() -> None:
+    found = trials(
+        fixed={"routes": ["2->8"]},
+        axes={
+            "rate": [0.25, 0.5],
+            "zip": {"model.depth": [12, 24], "train": {"lr": [1e-3, 5e-4], "batch": "7..8"}},
+        },
+    )
+    seen = [
+        (t.cell["rate"], t.spec.model.depth, t.spec.train.lr, t.spec.train.batch) for t in found
+    ]
+    assert seen == [
+        (rate, *together) for rate in (0.25, 0.5) for together in ((12, 1e-3, 7), (24, 5e-4, 8))
+    ]
+
+
+def test_several_zips_cross_and_a_zip_may_stand_below_a_field() -> None:
+    both = [{"train.lr": [1e-3, 2e-3], "train.steps": [8, 9]}, {"model.depth": [12, 14]}]
+    assert len(cells(axes={"zip": both})) == 4
+    assert cells(axes={"route": {"zip": {"start": [0, 2], "end": [3, 8]}, "rate": [0.5]}}) == [
+        {"start": 0, "end": 3, "rate": 0.5},
+        {"start": 2, "end": 8, "rate": 0.5},
+    ]
+
+
+def test_listed_trials_stand_alone_or_beside_axes_and_meet_the_same_rules() -> None:
+    listed = [{"route": "2->8"}, {"route": {"start": 0, "end": 3}, "train": {"ema": 0.9}}, {}]
+    assert cells(trials=listed) == [
+        {"route": "2->8"},
+        {"start": 0, "end": 3, "train.ema": 0.9},
+        {},
+    ]
+    beside = expansion(
+        axes={"route": {"start": "0..1", "end": [8]}}, trials=listed[:2], where="start < 2"
+    )
+    assert [t.cell.get("start") for t in beside.trials[2:]] == [0, 1, 0]
+    assert [hole.count for hole in beside.holes] == [1]
+
+
+def test_an_axis_or_a_trial_may_name_variants() -> None:
+    variants = {"method": {"a": {"routes": ["2->8"]}, "b": {"routes": ["0->3"]}}}
+    grids = [{"method": ["a"], "train.steps": [5, 6]}, {"method": ["b"], "train.steps": [7]}]
+    assert cells(variants=variants, axes=grids) == [
+        {"method": "a", "train.steps": 5},
+        {"method": "a", "train.steps": 6},
+        {"method": "b", "train.steps": 7},
+    ]
+    (extra,) = cells(variants=variants, trials=[{"method": "b", "rate": 0.25}])[2:]
+    assert extra == {"method": "b", "rate": 0.25}
+
+
+def test_a_value_may_be_computed_from_others_and_the_depth() -> None:
+    found = trials(
+        axes={
+            "model.depth": [12, 24],
+            "route": {"start": [2, 3], "end": "=start + B//2"},
+            "train.lr": "=6e-3 * (1 - rate)",
+        },
+        fixed={"train": {"warmup": "=train.steps // 5"}},
+    )
+    routes = [(t.spec.model.depth, str(t.spec.routes[0])) for t in found]
+    assert routes == [(12, "2->8"), (12, "3->9"), (24, "2->14"), (24, "3->15")]
+    assert {t.spec.train.lr for t in found} == {3e-3} and found[0].cell["train.lr"] == 3e-3
+    assert found[0].cell["end"] == 8 and {t.spec.train.warmup for t in found} == {2}
+
+
+def test_computed_values_are_found_everywhere_and_may_build_on_each_other() -> None:
+    found = expansion(
+        variants={"how": {"short": {"then": {"train": {"steps": "=train.steps // 2"}}}}},
+        axes={"rate": ["=N / 128", 0.25], "train.steps": ["=train.batch * 2"]},
+        fixed={"routes": [{"start": 2, "end": "=min(B - 4, 9)"}], "train.batch": "=B + 4"},
+        baseline={"routes": [], "train.lr": "=rate / 100"},
+    )
+    trial = found.trials[-1].spec
+    assert (trial.train.batch, trial.train.steps, trial.routes[0].end) == (16, 16, 8)
+    assert trial.init_from is not None and trial.init_from.run.train.steps == 32
+    assert sorted(t.spec.train.lr for t in found.trials if t.role == "baseline") == [2.5e-3, 5e-3]
+    assert found.trials[-2].spec.routes[0].rate == 0.5
+
+
+def test_a_rule_may_use_fields_that_nothing_sets_and_the_tokens() -> None:
+    found = expansion(
+        axes={"route": {"start": [0, 2], "end": [8]}},
+        where=["train.lr * N < 1", "precision == 'bf16'", "routes_from == start"],
+    )
+    assert [t.cell["start"] for t in found.trials if t.role == "trial"] == [0]
+
+
+def test_seeds_may_be_a_range() -> None:
+    assert decode(SweepSpec, {"experiment": "tiny", "seeds": "0..3"}).seeds == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("sweep", "said"),
+    [
+        ({"axes": {"trian.lr": [1]}}, "axes.trian.lr: no such field, did you mean 'train.lr'?"),
+        ({"axes": {"train": {"step": [1]}}}, "axes.train.step: no such field"),
+        ({"axes": {"route": {"strat": [1]}}}, "did you mean 'route.start'?"),
+        ({"trials": [{"depth": 3}]}, "trials.depth: no such field, did you mean 'model.depth'?"),
+        ({"trials": [3]}, "trials[0]: expected a mapping"),
+        ({"axes": {"seed": [1]}}, "axes.seed: write `seeds: [0, 1]`"),
+        (
+            {"axes": {"zip": {"train.lr": [1, 2], "train.steps": [1]}}},
+            "axes.zip: axes that vary together have equally many values; train.lr has 2",
+        ),
+        ({"axes": {"zip": [3]}}, "axes.zip: expected axes that vary together, got 3"),
+        ({"axes": {"route": {"start": "0..9", "end": "=strat+1"}}}, "did you mean 'start'?"),
+        ({"axes": {"train.lr": "=train.lr / 2"}}, "a circle"),
+        ({"axes": {"train.lr": "=1 +"}}, "'1 +' is not an expression"),
+        ({"axes": {"train.lr": "=1e308 * 10"}}, "too large"),
+        ({"axes": {"rate": [0]}, "where": "seed > 1"}, "'seed' is no name here"),
+        ({"axes": {"rate": [0]}, "where": "train.step > 1"}, "did you mean 'train.steps'?"),
+        ({"axes": {f"train.{n}": "1..99" for n in ("lr", "eps", "clip")}}, "axes: 970,299 cells"),
+        ({"axes": {"train.steps": "1..99999999"}}, "99,999,999 cells"),
+        ({"variants": {"m": {"a": {}}}, "axes": {"m": ["b"]}}, "axes.m: no variant 'b'"),
+        ({"variants": {"m": {}}}, "variants.m: has no values"),
+        ({"seeds": [-1]}, "seeds: must not be negative"),
+        ({"seeds": ["a"]}, "seeds[0]: expected a whole number"),
+    ],
+)
+def test_mistakes_are_one_line_with_their_place(sweep: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=r"^[^\n]*$") as error:
+        expansion(**sweep)
+    assert said in str(error.value)

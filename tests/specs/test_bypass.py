@@ -1,0 +1,82 @@
+"""Claims about bypass, loss and route steps in a spec: one run, one spec, one name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tread_lab.specs import RunSpec, UserError, decode, encode, signature
+
+MODEL = {"depth": 12, "width": 32, "heads": 2}
+MASK = {"kind": "mask", "depth": 2, "width": 16, "heads": 2}
+
+
+def run(**fields: Any) -> RunSpec:
+    return decode(RunSpec, {"model": MODEL, "train": {"steps": 100}, **fields})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"bypass": "sprint"},
+        {"bypass": MASK, "loss": {"kind": "ensemble"}},
+        {"bypass": {"re_entry": "v1_sum"}},
+        {"routes_until": 0.5},
+        {"bypass": MASK, "routes": [{"start": 0, "end": "B-1", "rate": 0}]},
+    ],
+)
+def test_without_routes_there_is_nothing_to_get_around(fields: dict[str, Any]) -> None:
+    assert run(**{"routes": [], **fields}) == run()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"bypass": "sprint"},
+        {"bypass": {"kind": "sprint", "path_drop": 0.2}},
+        {"bypass": {"re_entry": "v1_code"}},
+        {"loss": "ensemble"},
+        {"loss": {"kind": "ensemble", "form": "code"}},
+        {"routes_until": 50},
+        {"routes_from": 50},
+        {"repa": {"block": 3}},
+    ],
+)
+def test_what_changes_the_science_changes_the_name(fields: dict[str, Any]) -> None:
+    assert signature(run(routes=["2->8"], **fields)) != signature(run(routes=["2->8"]))
+    again = decode(RunSpec, encode(run(routes=["2->8"], **fields)))
+    assert again == run(routes=["2->8"], **fields)
+
+
+def test_where_the_encoder_lies_does_not() -> None:
+    here, there = (run(repa={"block": 3, "path": path}) for path in ("here", "there"))
+    assert signature(here) == signature(there)
+
+
+def test_steps_of_routes_are_numbers_or_fractions() -> None:
+    assert run(routes=["2->8"], routes_until=0.75).routed_steps == range(75)
+    assert run(routes=["2->8"], routes_from=10, routes_until=20).routed_steps == range(10, 20)
+    assert run(routes=["2->8"], routes_until=100) == run(routes=["2->8"], routes_until=1.0)
+    assert run(routes=["2->8"], routes_until=500) == run(routes=["2->8"])
+    assert run(routes=["2->8"], routes_until=0).routed_steps == range(0)
+    assert len(run().routed_steps) == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"bypass": MASK, "routes": ["2->8"]}, r"mask covers the whole network.*0->B-1"),
+        ({"bypass": "sprint", "routes": ["0->2", "4->6"]}, "sprint needs exactly one route"),
+        ({"bypass": "sprnt", "routes": ["2->8"]}, "did you mean 'sprint'"),
+        ({"bypass": {"re_entry": "v2"}}, "bypass.re_entry: unknown re-entry 'v2'"),
+        ({"loss": {"kind": "ensemble", "weight": -1}}, "loss: weight: must not be negative"),
+        ({"routes_until": -1}, "routes_until"),
+        ({"routes_until": 1.5}, "routes_until"),
+        ({"repa": {"block": 12}}, "repa.block: 12 leaves the network"),
+        ({"bypass": {"kind": "mask", "width": 30}}, "bypass: width"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_place(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        run(**fields)

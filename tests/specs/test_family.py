@@ -1,0 +1,122 @@
+"""Claims about families: `then` makes a child named after its parent; variants are an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tread_lab.specs import RunSpec, UserError, decode, encode, signature
+from tread_lab.specs.expansion import expand
+from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.specs.then import run_of
+
+MODEL = {"depth": 12, "width": 32, "heads": 2}
+RUN = {"model": MODEL, "train": {"steps": 100, "batch": 16, "lr": 6e-3}}
+THEN = {"routes": [], "train": {"steps": 10, "lr": 1e-3}}
+
+
+def expansion(**sweep: Any):
+    experiment = Experiment(name="tiny", run=RUN, evaluate=("heldout_loss",))
+    return expand(decode(SweepSpec, {"experiment": "tiny", **sweep}), experiment)
+
+
+def test_then_is_a_run_that_starts_from_the_run_before() -> None:
+    child = run_of({**RUN, "routes": ["2->8"], "then": THEN})
+    parent = run_of({**RUN, "routes": ["2->8"]})
+    assert child.init_from is not None and child.init_from.run == parent
+    assert child.routes == () and child.train.steps == 10 and child.train.lr == 1e-3
+    assert child.train.batch == 16  # what `then` does not name stays
+    assert child.ancestors == (parent,)
+
+
+def test_then_may_go_on_again() -> None:
+    grandchild = run_of({**RUN, "routes": ["2->8"], "then": {**THEN, "then": {"seed": 1}}})
+    assert [spec.train.steps for spec in grandchild.ancestors] == [100, 10]
+    assert [bool(spec.routes) for spec in grandchild.ancestors] == [True, False]
+    assert grandchild.seed == 1 and grandchild.ancestors[0].seed == 0
+
+
+def test_then_may_take_the_raw_weights() -> None:
+    child = run_of({**RUN, "then": {"init_from": {"weights": "model"}}})
+    assert child.init_from is not None and child.init_from.weights == "model"
+    assert signature(child) != signature(run_of({**RUN, "then": {}}))
+
+
+def test_the_childs_name_includes_the_parents_and_nothing_of_its_execution() -> None:
+    def child(**parent: Any) -> str:
+        start = {"run": encode(decode(RunSpec, {**RUN, **parent}))}
+        return signature(decode(RunSpec, {**RUN, "init_from": start}))
+
+    assert child() != signature(decode(RunSpec, RUN))
+    assert child(seed=1) != child() != child(train={"steps": 50})
+    assert child(execution={"log_every": 7}, data={"path": "elsewhere"}) == child()
+    again = decode(RunSpec, {**RUN, "init_from": {"run": encode(decode(RunSpec, RUN))}})
+    assert decode(RunSpec, encode(again)) == again
+
+
+@pytest.mark.parametrize(
+    ("parent", "child"),
+    [
+        ({}, {"model": {**MODEL, "depth": 11}}),
+        ({}, {"data": {"classes": 9}}),
+        ({"routes": ["2->9"], "bypass": "sprint"}, {"routes": []}),
+        ({"routes": ["2->9"], "bypass": "sprint"}, {"routes": ["1->9"]}),
+        ({}, {"routes": ["0->B-1"], "bypass": "mask"}),
+    ],
+)
+def test_weights_of_another_network_are_refused(
+    parent: dict[str, Any], child: dict[str, Any]
+) -> None:
+    with pytest.raises(UserError, match="another network"):
+        run_of({**RUN, **parent, "then": child})
+
+
+@pytest.mark.parametrize("bypass", ["sprint", "mask"])
+def test_with_the_routes_off_masking_and_sprint_go_on_densely(bypass: str) -> None:
+    routes = ["2->9"] if bypass == "sprint" else ["0->B-1"]
+    child = run_of({**RUN, "routes": routes, "bypass": bypass, "then": {"routes_until": 0}})
+    assert len(child.routed_steps) == 0 and child.bypass.kind == bypass
+
+
+def test_variants_are_an_axis_of_named_settings() -> None:
+    found = expansion(
+        variants={"method": {"a": {"routes": ["2->8"]}, "b": {"routes": ["0->4", "6->9"]}}},
+        axes={"rate": [0.25, 0.5]},
+    )
+    trials = [t for t in found.trials if t.role == "trial"]
+    cells = [("a", 0.25), ("a", 0.5), ("b", 0.25), ("b", 0.5)]
+    assert [(t.cell["method"], t.cell["rate"]) for t in trials] == cells
+    assert [[r.rate for r in t.spec.routes] for t in trials] == [
+        [0.25],
+        [0.5],
+        [0.25] * 2,
+        [0.5] * 2,
+    ]
+
+
+def test_a_finetune_family_shares_its_parent_and_is_compared_at_equal_steps() -> None:
+    found = expansion(
+        fixed={"routes": ["2->8"]},
+        variants={
+            "finetune": {"none": {}, "some": {"then": THEN}, "more": {"then": {"routes": []}}}
+        },
+    )
+    trials = {t.cell["finetune"]: t for t in found.trials if t.role == "trial"}
+    for name in ("some", "more"):
+        child = trials[name]
+        assert child.spec.init_from is not None
+        assert signature(child.spec.init_from.run) == trials["none"].run
+        baseline = next(t for t in found.trials if t.run == child.baseline).spec
+        assert baseline.train == child.spec.train and baseline.init_from is not None
+        assert baseline.init_from.run.routes == ()
+    assert len({t.run for t in found.trials}) == 6
+
+
+def test_mistakes_in_variants_and_then_are_said_with_their_place() -> None:
+    with pytest.raises(UserError, match=r"variants\.method"):
+        expansion(variants={"method": ["a", "b"]})
+    with pytest.raises(UserError, match="unknown key 'rotes', did you mean 'routes'"):
+        expansion(variants={"method": {"a": {"then": {"rotes": []}}}})
+    with pytest.raises(UserError, match="then: expected fields"):
+        run_of({**RUN, "then": 3})

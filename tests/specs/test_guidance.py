@@ -1,0 +1,120 @@
+"""Guidance is written as methods are known, resolved to two branches, and signed by its effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tread_lab.specs import GuidanceSpec, RunSpec, SamplesSpec, UserError, decode, encode, signature
+from tread_lab.specs.guidance import RateSpec, check_guidance, routes_taken
+
+SG = {"weight": 1.5, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
+
+
+def guidance(tree: Any) -> GuidanceSpec:
+    return decode(GuidanceSpec, tree, "guidance")
+
+
+def run(*routes: str, **changes: Any) -> RunSpec:
+    model = {"depth": 12, "width": 8, "heads": 1}
+    return decode(RunSpec, {"model": model, "routes": list(routes), **changes})
+
+
+@pytest.mark.parametrize(
+    ("tree", "method", "labels"),
+    [
+        (2.0, "CFG", ("class", "none")),
+        ({"weight": 2.0}, "CFG", ("class", "none")),
+        (1.0, "", ("class",)),
+        (SG, "SG(0.5/0.9)", ("class", "class")),
+        ({**SG, "weak": {"rate": 0.9, "label": "none"}}, "CFG+SG(0.5/0.9)", ("class", "none")),
+        ({"weight": 2, "weak": {"step": 200}}, "AG(200)", ("class", "class")),
+        (
+            {"weight": 1.3, "strong": {"rate": "0->0.6"}, "weak": {"rate": "0.6->0", "step": 50}},
+            "AG(50)+SG(0->0.6/0.6->0)",
+            ("class", "class"),
+        ),
+        ({"weight": 1, "strong": {"rate": 0.5}}, "routed(0.5)", ("class",)),
+        ({"strong": {"label": "none", "step": 3}}, "unconditional+step(3)", ("none",)),
+    ],
+)
+def test_methods_by_what_the_weak_branch_lacks(
+    tree: Any, method: str, labels: tuple[str, ...]
+) -> None:
+    spec = guidance(tree)
+    assert spec.method == method
+    assert tuple(branch.label for branch in spec.branches) == labels
+    assert guidance(encode(spec)) == spec
+
+
+def test_equal_sums_are_equal_specs_and_all_else_is_signed() -> None:
+    def signed(tree: Any) -> str:
+        return signature(decode(SamplesSpec, {"sampler": {"guidance": tree}}))
+
+    alone = {signed(t) for t in (1, {**SG, "weight": 1, "strong": {}}, {"interval": [0.1, 1]})}
+    assert len(alone) == 1
+    assert signed({"weight": 2, "routes": ["2->8"]}) == signed(2)
+    changes: list[dict[str, Any]] = [
+        {},
+        {"weight": 1.6},
+        {"strong": {"rate": 0.4}},
+        {"weak": {"rate": 0.8}},
+        {"weak": {"rate": 0.9, "label": "none"}},
+        {"weak": {"rate": 0.9, "step": 5}},
+        {"interval": [0.1, 1.0]},
+        {"channels": "first3"},
+        {"routes": ["2->8"]},
+    ]
+    assert len({signed({**SG, **change}) for change in changes}) == len(changes)
+
+
+def test_a_rate_over_sampling() -> None:
+    cosine = decode(RateSpec, "0.6->0")
+    assert [cosine.at(p) for p in (0, 0.5, 1)] == pytest.approx([0.6, 0.3, 0])
+    assert cosine.at(0.25) == pytest.approx(0.6 * (1 + 0.5**0.5) / 2)
+    inverse = decode(RateSpec, "0->0.6")
+    for p in (0.1, 0.4, 0.8):
+        assert cosine.at(p) + inverse.at(p) == pytest.approx(0.6)
+    assert decode(RateSpec, 0.5).at(0.3) == 0.5
+    assert [str(r) for r in (cosine, decode(RateSpec, 0.5))] == ["0.6->0", "0.5"]
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ({"wieght": 2}, "unknown key 'wieght', did you mean 'weight'?"),
+        ("two", "guidance.weight: expected a number, got 'two'"),
+        ({"weak": {"rate": 1.0}}, "guidance.weak.rate: 1.0 is outside [0, 1)"),
+        ({"weak": {"rate": "0.6-0"}}, "guidance.weak.rate: '0.6-0' is not a rate; write 0.5"),
+        ({"weak": {"label": "null"}}, "guidance.weak.label: 'null' is not one of class, none"),
+        ({"weight": 2, "interval": [2, 1]}, "guidance: interval: [2.0, 1.0] ends before it starts"),
+        ({"channels": "3"}, "guidance.channels: '3' is not one of all, first3"),
+    ],
+)
+def test_mistakes_are_one_line_with_their_path(tree: Any, said: str) -> None:
+    with pytest.raises(UserError, match=r"^[^\n]*$") as error:
+        guidance(tree)
+    assert said in str(error.value)
+
+
+def test_a_rate_takes_the_runs_own_routes_or_those_given() -> None:
+    own, given = guidance(SG), guidance({**SG, "routes": ["1->B-2"]})
+    assert [str(r) for r in routes_taken(run("2->8"), own)] == ["2->8"]
+    assert [str(r) for r in routes_taken(run("2->8"), given)] == ["1->10"]
+    assert [str(r) for r in routes_taken(run(), given)] == ["1->10"]
+    assert routes_taken(run("2->8"), guidance(2)) == ()
+    with pytest.raises(UserError, match=r"trained without routes; say where to route"):
+        routes_taken(run(), own)
+
+
+def test_a_checkpoint_that_will_not_be_kept_is_refused_before_training() -> None:
+    spec = guidance({"weight": 2, "weak": {"step": 50}})
+    with pytest.raises(
+        UserError, match=r"no checkpoint of step 50 is kept; .*execution.keep_steps"
+    ):
+        check_guidance(run(), spec)
+    check_guidance(run(execution={"keep_steps": [50]}), spec)
+    check_guidance(run(train={"steps": 50}), spec)
+    with pytest.raises(UserError, match=r"step 50 lies beyond the 49 steps of training$"):
+        check_guidance(run(train={"steps": 49}, execution={"keep_steps": [50]}), spec)

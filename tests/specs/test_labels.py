@@ -1,0 +1,112 @@
+"""One label for a cell: its routes, their rate, and every other axis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tread_lab.config.load import load_experiment, load_sweep
+from tread_lab.specs import RunSpec, decode, encode, signature
+from tread_lab.specs.expansion import expand
+from tread_lab.specs.labels import cell_label, run_label, run_labels, trial_label, without_axis
+from tread_lab.specs.sweep import SweepSpec
+
+MODEL = {"depth": 6, "width": 16, "heads": 2}
+SHIPPED = sorted(path.stem for path in Path("sweeps").glob("*.yaml"))
+DEVICE = {"device": {"precisions": ["fp32", "tf32", "bf16", "fp16"]}}
+
+
+def trial(cell: dict[str, Any], role: str = "trial", seed: int = 0, **spec: Any) -> dict[str, Any]:
+    built = decode(RunSpec, {"model": MODEL, "seed": seed, **spec})
+    facts = {"run": signature(built), "role": role, "cell": cell, "seed": seed, "baseline": None}
+    return {**facts, "spec": encode(built)}
+
+
+def planned(**sweep: Any) -> list[dict[str, Any]]:
+    tree = decode(SweepSpec, {"experiment": "tiny", **sweep})
+    return [*map(vars, expand(tree, load_experiment("tiny")).trials)]
+
+
+def route(written: str, rate: float) -> dict[str, Any]:
+    start, _, end = written.partition("->")
+    return {"start": int(start), "end": int(end), "rate": rate}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "label"),
+    [
+        ([], "dense seed 0"),
+        ([("1->4", 0.5)], "1->4 s=0.5 seed 0"),
+        ([("0->1", 0.25), ("3->4", 0.25)], "0->1 + 3->4 s=0.25 seed 0"),
+        ([("0->1", 0.25), ("3->4", 0.5)], "0->1 s=0.25 + 3->4 s=0.5 seed 0"),
+    ],
+)
+def test_routes_as_the_paper_writes_them(pairs: list[tuple[str, float]], label: str) -> None:
+    assert trial_label(trial({}, routes=[route(*pair) for pair in pairs])) == label
+
+
+def test_a_cell_of_rate_zero_keeps_its_place() -> None:
+    assert cell_label(trial({"start": 1, "end": 4, "rate": 0.0})) == "1->4 s=0"
+    assert cell_label(trial({"route": "1->4", "rate": 0})) == "1->4 s=0"
+
+
+def test_every_other_axis_is_told() -> None:
+    cell = {"start": 1, "end": 4, "precision": "bf16", "train.steps": 100}
+    assert cell_label(trial(cell, routes=["1->4"])) == "1->4 s=0.5 precision=bf16 steps=100"
+
+
+def test_axes_of_one_short_name_are_told_in_full() -> None:
+    cell = {"train.steps": 10, "then.train.steps": 5}
+    assert cell_label(trial(cell)) == "dense train.steps=10 then.train.steps=5"
+
+
+def test_a_baseline_with_a_route_says_so() -> None:
+    tree = trial({}, "baseline", routes=[route("1->4", 0.5)])
+    assert trial_label(tree) == "baseline 1->4 s=0.5 seed 0"
+
+
+def test_baselines_are_told_apart_by_what_they_serve() -> None:
+    found = run_labels(planned(axes={"precision": ["fp32", "bf16"], "route": ["2->8", "2->6"]}))
+    assert sorted(found.values()) == [
+        "2->6 s=0.5 precision=bf16 seed 0",
+        "2->6 s=0.5 precision=fp32 seed 0",
+        "2->8 s=0.5 precision=bf16 seed 0",
+        "2->8 s=0.5 precision=fp32 seed 0",
+        "dense precision=bf16 seed 0",
+        "dense precision=fp32 seed 0",
+    ]
+
+
+def test_a_run_and_its_parent_are_told_apart() -> None:
+    then = {"routes": [], "train": {"steps": 10, "warmup": 0}}
+    variants = {"finetune": {"short": {"then": then}}}
+    found = run_labels(planned(fixed={"routes": ["2->8"]}, variants=variants, baseline=None))
+    labels = ["2->8 s=0.5 seed 0", "2->8 s=0.5 then dense finetune=short seed 0"]
+    assert sorted(found.values()) == labels
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_no_two_runs_of_a_shipped_sweep_share_a_label(name: str) -> None:
+    _, spec, experiment = load_sweep(f"{name}.yaml", [])
+    labels = run_labels([*map(vars, expand(spec, experiment, DEVICE).trials)])
+    assert len(set(labels.values())) == len(labels)
+
+
+@pytest.mark.parametrize(
+    ("axis", "label"),
+    [
+        ("rate", "2->8 steps=9"),
+        ("train.steps", "2->8 s=0.5"),
+        ("selection_rate", "2->8 steps=9"),
+    ],
+)
+def test_a_curve_is_called_without_its_axis(axis: str, label: str) -> None:
+    assert without_axis("2->8 s=0.5 steps=9", axis) == label
+
+
+def test_a_single_run_tells_its_bypass_and_loss() -> None:
+    sprint = decode(RunSpec, {"model": MODEL, "routes": ["2->3"], "bypass": "sprint"})
+    assert run_label(sprint) == f"2->3 s=0.5 {sprint.bypass} seed 0"
+    assert run_label(decode(RunSpec, {"model": MODEL})) == "dense seed 0"

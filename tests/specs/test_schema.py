@@ -1,0 +1,68 @@
+"""The JSON schemas are those of the dataclasses, and shipped files meet them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from tests.readme_tree import ROOT
+from tread_lab.specs.schema import KINDS, schema_text
+
+FILES = {"sweep": ROOT / "sweeps", "experiment": ROOT / "experiments"}
+CHECKS = {
+    kind: jsonschema.Draft202012Validator(yaml.safe_load(schema_text(kind))) for kind in KINDS
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_written_schema_is_the_one_of_the_dataclasses(kind: str) -> None:
+    path = ROOT / "docs/schema" / f"{kind}.json"
+    assert path.read_text() == schema_text(kind), f"run: tread-lab schema {kind} > {path}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shipped_files_meet_it(kind: str) -> None:
+    for path in FILES[kind].glob("*.yaml"):
+        tree = yaml.safe_load(path.read_text())
+        errors = [e.message for e in CHECKS[kind].iter_errors(_numbers(tree))]
+        assert not errors, (path.name, errors)
+
+
+def _numbers(tree: Any) -> Any:
+    """`6e-3`, which plain PyYAML reads as a text, as the number that editors and we read."""
+    if isinstance(tree, dict):
+        return {str(key): _numbers(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_numbers(item) for item in tree]
+    try:
+        return float(tree) if isinstance(tree, str) and "e-" in tree else tree
+    except ValueError:
+        return tree
+
+
+@pytest.mark.parametrize(
+    ("kind", "tree"),
+    [
+        ("sweep", {"experiment": "tiny", "axis": {}}),
+        ("sweep", {"axes": {}}),
+        ("sweep", {"experiment": "tiny", "fixed": {"tran": {"steps": 3}}}),
+        ("sweep", {"experiment": "tiny", "fixed": {"train": {"step": 3}}}),
+        ("sweep", {"experiment": "tiny", "seeds": [0.5]}),
+        ("sweep", {"experiment": "tiny", "baseline": [1]}),
+        ("experiment", {"precision": "fp8"}),
+        ("experiment", {"train": {"betas": [0.9]}}),
+        ("experiment", {"model": {"depth": 3}}),
+    ],
+)
+def test_a_mistake_does_not(kind: str, tree: dict[str, Any]) -> None:
+    assert not CHECKS[kind].is_valid(tree)
+
+
+def test_what_the_fields_mean_is_said() -> None:
+    sweep = yaml.safe_load(schema_text("sweep"))
+    assert sweep["properties"]["seeds"]["description"].startswith("every cell and its baseline")
+    assert "rounded" not in str(sweep["$defs"]["RouteSpec"]["properties"]["rate"])
+    assert "fraction of the N tokens" in str(sweep["$defs"]["RouteSpec"]["properties"]["rate"])

@@ -1,0 +1,58 @@
+"""A search block is strict, and the box its samplers move in has no holes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tread_lab.specs import UserError, decode
+from tread_lab.specs.search import SearchSpec
+from tread_lab.specs.search_space import Space
+
+TRIANGLE = [
+    {"start": i, "end": j, "rate": 0.5, "selection": s}
+    for i in range(6)
+    for j in range(i, 6)
+    for s in ("rows", "random")
+]
+shares = st.floats(0, 1)
+
+
+@given(shares, shares, st.sampled_from(["rows", "random"]))
+def test_every_point_of_the_box_is_a_cell(start: float, end: float, selection: str) -> None:
+    space = Space(TRIANGLE)
+    number = space.number_at({"start": start, "end": end, "selection": selection})
+    assert space.cells[number]["selection"] == selection
+
+
+def test_the_middle_of_a_cells_share_is_that_cell() -> None:
+    space = Space(TRIANGLE)
+    assert [space.number_at(space.point(n)) for n in range(len(space))] == list(range(len(space)))
+    assert [space.number_of(cell) for cell in TRIANGLE] == list(range(len(space)))
+    assert space.axes == ("start", "end", "selection")  # a constant axis has no coordinate
+
+
+def test_near_cells_are_near() -> None:
+    space = Space(TRIANGLE)
+    point = space.point(space.number_of(TRIANGLE[0]) or 0)
+    found = space.nearest(point, [n for n in range(len(space)) if n != 0])
+    assert space.cells[found] == {"start": 0, "end": 1, "rate": 0.5, "selection": "rows"}
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"sampler": "tpo"}, "search.sampler"),
+        ({"trails": 3}, "did you mean 'trials'"),
+        ({"trials": 0}, "search: trials: must be positive"),
+        ({"sampler": "nsgaii"}, "nsgaii weighs several"),
+        ({"objectives": ["gap/heldout", "gap/heldout"]}, "must be distinct"),
+    ],
+)
+def test_a_mistake_is_named(tree: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match="search") as raised:
+        decode(SearchSpec, tree, "search")
+    assert message.removeprefix("search: ") in str(raised.value)

@@ -1,0 +1,98 @@
+"""Claims about signatures: what decides the result, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from tread_lab.config.load import load_experiment
+from tread_lab.specs import DataSpec, RunSpec, decode, signature
+from tread_lab.specs.decode import added, encode
+
+BASE = {"model": "DiT-S/2", "routes": ["2->8"]}
+
+
+def sign(**changes: object) -> str:
+    return signature(decode(RunSpec, {**BASE, **changes}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"routes": []},
+        {"routes": [{"start": 2, "end": 8, "rate": 0.25}]},
+        {"train": {"lr": 2e-4}},
+        {"precision": "fp32"},
+        {"fp32_block": "j"},
+        {"model": "DiT-S/4"},
+    ],
+)
+def test_what_changes_the_science_changes_the_name(change: dict) -> None:
+    assert sign(**change) != sign()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"execution": {"workers": 4, "log_every": 7, "micro_batch": 3}},
+        {"data": {"path": "elsewhere"}},
+        {"routes": [{"start": 2, "end": "B-4", "rate": 0.5}]},
+        {"model": {"depth": 12, "width": 384, "heads": 6, "patch": 2}},
+    ],
+)
+def test_what_does_not_keeps_it(change: dict) -> None:
+    assert sign(**change) == sign()
+
+
+def test_the_name_is_the_same_in_another_process() -> None:
+    code = f"from tread_lab.specs import *; print(signature(decode(RunSpec, {BASE!r})))"
+    for salt in ("0", "1"):
+        env = {**os.environ, "PYTHONHASHSEED": salt}
+        out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+        assert out.stdout.strip() == sign()
+
+
+@dataclass(frozen=True)
+class Old:
+    lr: float = 0.1
+
+
+@dataclass(frozen=True)
+class New:
+    lr: float = 0.1
+    clip: float = added(0.0)
+
+
+def test_an_added_field_keeps_old_names_at_its_default_alone() -> None:
+    assert signature(New()) == signature(Old()) and encode(New()) == {"lr": 0.1}
+    assert signature(New(clip=1.0)) != signature(Old())
+    assert decode(New, encode(New(clip=1.0))) == New(clip=1.0)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        ([], "9f19b73bb3a88673"),  # packed arrays: as ever
+        (["data.scale=0.18215"], "9f19b73bb3a88673"),
+        (["data.deviation=0.9"], "9f19b73bb3a88673"),
+        (["data.source=shards", "data.scale=0.18215"], "0083b0a2242b3728"),  # scaled twice: old
+        (["data.source=shards"], "0c7b7c0eeda5f70a"),  # tars as they are: new
+    ],
+)
+def test_runs_keep_their_names_where_the_network_sees_the_same(
+    overrides: list[str], name: str
+) -> None:
+    found = load_experiment("s2_imagenet256", overrides)
+    assert signature(decode(RunSpec, found.run)) == name
+
+
+def test_a_record_of_tars_scaled_twice_reads_as_what_it_was() -> None:
+    old = {"source": "shards", "channels": 4, "size": 32, "classes": 1000, "scale": 0.18215}
+    assert decode(DataSpec, old).scales == (0.18215, 0.18215)
+    assert encode(decode(DataSpec, old)) == {**old, "path": None}
+    assert decode(DataSpec, {**old, "scale": 1.0}).scales == (1.0, 1.0)

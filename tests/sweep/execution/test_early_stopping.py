@@ -1,0 +1,162 @@
+"""Early stopping: judged by paired losses, shown as stopped, taken up where all is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pretender import Pretender
+from tread_lab.frames import cells_frame, trials_frame
+from tread_lab.records import stopped_early
+from tread_lab.records.lab import Lab
+from tread_lab.records.stopped_early import Stopped
+from tread_lab.specs import RunSpec, UserError, decode, encode
+from tread_lab.specs.stop_early import StopEarlySpec
+from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.sweep.execution.early_stopping import Early
+from tread_lab.sweep.plan.plan import Plan, make_plan, store_plan
+from tread_lab.sweep.search.queue import ListFeed
+
+Tiny = Callable[..., RunSpec]
+ENDS = "0..7"
+
+
+def planned(tiny: Tiny, name: str = "halved", **more: Any) -> Plan:
+    tree = {
+        "experiment": "tiny",
+        "axes": {"route": {"start": 0, "end": ENDS}},
+        "evaluate": [{"heldout_loss": {"images": 8, "levels": 2}}],
+        "stop_early": {"kind": "asha", "grace": 10, "reduction": 2},
+        **more,
+    }
+    run = encode(tiny(steps=60, model={"depth": 8, "width": 16, "heads": 2}))
+    return make_plan(name, decode(SweepSpec, tree), Experiment(name="tiny", run=run))
+
+
+def logged(lab: Lab, run: str, slope: float, steps: int = 60) -> None:
+    with lab.run(run).log() as log:
+        for step in range(5, steps + 1, 5):
+            log(step, **{"train/loss": 1.0 + slope * step / 60})
+
+
+def test_rungs_are_steps() -> None:
+    assert StopEarlySpec(grace=10, reduction=3).rungs(90) == (10, 30)
+    assert StopEarlySpec().rungs(900) == (100, 300)
+    assert StopEarlySpec(kind="median", grace=25).rungs(90) == (25, 50, 75)
+    assert decode(StopEarlySpec, "median", "stop_early").kind == "median"
+    with pytest.raises(UserError, match=r"stop_early\.kind"):
+        decode(StopEarlySpec, "hyperband", "stop_early")
+
+
+def test_a_trial_is_judged_by_its_loss_less_its_baselines(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny)
+    baseline, first = plan.trials[0].run, plan.trials[1].run
+    early = Early.of(plan, lab)
+    assert early is not None and early.rungs(first) == (10, 20, 40)
+    assert early.rungs(baseline) == ()
+    logged(lab, baseline, 0.1)
+    assert early.gap(first, 20) is None  # it has logged nothing
+    logged(lab, first, 0.4)
+    assert early.gap(first, 20) == pytest.approx(0.3 * (15 + 20) / 2 / 60)
+
+
+def test_baselines_come_first(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny)
+    feed = ListFeed(plan.open_tasks(lab), after=plan.baselines_first)
+    dense = feed.next()
+    assert dense is not None and not dense.spec.routes and feed.next() is None
+    feed.ended(dense)
+    assert feed.next() is not None
+
+
+def test_what_was_stopped_is_a_row_that_says_so_and_never_a_number(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny)
+    store_plan(lab.sweep("halved"), plan)
+    for task in plan.tasks[:-1]:
+        Pretender(lab).finish(task)
+    last = plan.trials[-1].run
+    logged(lab, last, 0.4, steps=20)  # a log, no result: taken for interrupted by anybody else
+    stopped_early.append(lab.sweep("halved").stopped_path, Stopped(last, 20, "asha at step 20"))
+    row = trials_frame(lab, "halved").iloc[-1]
+    assert (row["state"], row["reason"], row["steps_done"]) == ("stopped", "asha at step 20", 20)
+    assert row["heldout/loss"] != row["heldout/loss"]
+    assert cells_frame(trials_frame(lab, "halved")).iloc[-1]["completed"] == 0
+    assert plan.open_tasks(lab) == []
+
+
+def test_a_sweep_that_needs_all_of_it_takes_it_up(lab: Lab, tiny: Tiny) -> None:
+    plan, whole = planned(tiny), planned(tiny, "whole", stop_early=None)
+    for named in (plan, whole):
+        store_plan(lab.sweep(named.name), named)
+    last = plan.tasks[-1]
+    logged(lab, plan.trials[-1].run, 0.4, steps=20)
+    stopped_early.append(lab.sweep("halved").stopped_path, Stopped(plan.trials[-1].run, 20, "asha"))
+    assert last not in plan.open_tasks(lab) and last in whole.open_tasks(lab)
+    assert planned(tiny, stop_early=None).open_tasks(lab)[-1] == last
+    assert trials_frame(lab, "whole").iloc[-1]["state"] == "interrupted"
+    Pretender(lab).finish(last)
+    for name in ("halved", "whole"):
+        assert trials_frame(lab, name).iloc[-1]["state"] == "completed"
+
+
+@pytest.mark.parametrize("kind", ["asha", "median"])
+def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, tiny: Tiny, kind: str) -> None:
+    from tread_lab.sweep.execution.ray_early_stopping import Judge, Past
+    from tread_lab.sweep.execution.ray_errors import Trouble
+
+    plan = planned(tiny, stop_early={"kind": kind, "grace": 10, "reduction": 2})
+    early = Early.of(plan, lab)
+    assert early is not None
+    logged(lab, plan.trials[0].run, 0.0)
+    for number, task in enumerate(plan.tasks[1:6]):
+        Pretender(lab).finish(task)
+        logged(lab, lab.run_of(task.spec).name, 0.1 * number)
+    judge, new = Judge(early, Trouble()), Past("new")
+    judge.on_trial_add(None, new)
+    run = plan.trials[-1].run
+    assert judge.on_trial_result(None, new, {"run": run}) == "CONTINUE"
+    good = {"run": run, "rung": 10, "rung_gap": -1.0}
+    assert judge.on_trial_result(None, new, good) == "CONTINUE"
+    bad = Past("bad")
+    judge.on_trial_add(None, bad)
+    verdict = judge.on_trial_result(None, bad, {"run": run, "rung": 10, "rung_gap": 9.0})
+    assert verdict == "STOP"
+    assert stopped_early.read(lab.sweep("halved").stopped_path)[run].step == 10
+
+
+SWEEP = """
+experiment: tiny
+fixed:
+  model: {depth: 4, width: 16, heads: 2}
+  train: {steps: 60, batch: 8}
+  execution: {log_every: 5, checkpoint_every: 50}
+axes: {route: {start: 0..1, end: [1, 2, 3]}}
+where: start <= end
+stop_early: {kind: asha, grace: 10, reduction: 2}
+evaluate: [{heldout_loss: {images: 8, levels: 2}}]
+"""
+
+
+@pytest.mark.slow
+def test_on_ray_bad_trials_end_early_with_a_checkpoint(in_folder: Path) -> None:
+    from tread_lab.cli import main
+
+    Path("halved.yaml").write_text(SWEEP)
+    command = ["sweep", "halved.yaml", "--no-mlflow", "--concurrent", "1"]
+    assert main(command) == 0
+    lab = Lab(in_folder / "lab")
+    frame = trials_frame(lab, "halved")
+    assert set(frame["state"]) == {"completed", "stopped"}
+    assert frame["state"].iloc[0] == "completed"
+    for _, row in frame[frame["state"] == "stopped"].iterrows():
+        folder = lab.run(row["run"])
+        assert folder.result() is None and row["steps_done"] in (10, 20, 40)
+        assert list(folder.checkpoints.glob(f"*{row['steps_done']}*"))
+    before = {path.name: len(lab.run(path.name).origin()) for path in (lab.root / "runs").iterdir()}
+    assert main(command) == 0
+    assert all(len(lab.run(name).origin()) == count for name, count in before.items())
+    assert main([*command, "stop_early=null", "--executor", "inline"]) == 0
+    assert set(trials_frame(lab, "halved")["state"]) == {"completed"}

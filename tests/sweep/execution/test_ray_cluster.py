@@ -1,0 +1,194 @@
+"""A driver without its cluster, and a cluster without its driver: neither stays behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.faults.compare import outcome
+from tread_lab.records.lab import Lab
+
+pytestmark = pytest.mark.slow
+
+DRIVER = """
+from tread_lab.cli import run
+run()
+"""
+SWEEP = """
+experiment: tiny
+fixed:
+  model: {depth: 4, width: 16}
+  train: {steps: %d, batch: 8}
+  execution: {log_every: 5, checkpoint_every: 50}
+axes: {route: {start: 0..0, end: 2..2}}
+baseline: null
+"""
+DAEMONS = ("gcs_server", "raylet")
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+    """A driver in a session of its own."""
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            DRIVER,
+            "sweep",
+            "one.yaml",
+            "--no-mlflow",
+            "--device=cpu",
+            *options,
+        ],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@contextmanager
+def driving(folder: Path, steps: int) -> Iterator[subprocess.Popen[str]]:
+    """A driver whose only run is training."""
+    pytest.importorskip("ray")
+    (folder / "one.yaml").write_text(SWEEP % steps)
+    with start(folder) as driver:
+        try:
+            logs = (folder / "lab").glob
+            wait_until(lambda: any(logs("runs/*/log.jsonl")) or driver.poll() is not None, 280)
+            assert driver.poll() is None, driver.stderr and driver.stderr.read()
+            yield driver
+        finally:
+            driver.kill()
+            for pid in offspring(driver.pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "waited too long"
+        time.sleep(0.1)
+
+
+def offspring(driver: int) -> dict[int, str]:
+    """The processes of a driver's local cluster that live, by name; all are of its session."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, _, session = (path / "stat").read_text().rpartition(")")[2].split()[:4]
+            name = (path / "cmdline").read_bytes().split(b"\0")[0].decode()
+        except OSError:
+            continue
+        if int(session) == driver and state != "Z" and int(path.name) != driver:
+            found[int(path.name)] = name.rpartition("/")[2].rstrip()
+    return found
+
+
+def working(driver: int) -> dict[int, str]:
+    """Those that hold a device or train: Ray's idle agents take longer to notice."""
+    return {pid: name for pid, name in offspring(driver).items() if not name.endswith("Agent")}
+
+
+@pytest.mark.fault(
+    9,
+    done="SIGKILL of all daemons of the Ray cluster while a trial trains",
+    survived="the driver ends with one line and exit code 3; the trial is interrupted, not failed;"
+    " the same command on a fresh cluster completes it, bitwise as if nothing had happened",
+)
+def test_a_lost_cluster_ends_the_driver_and_a_fresh_one_takes_its_run_up(tmp_path: Path) -> None:
+    with driving(tmp_path, steps=2000) as driver:
+        daemons = {pid: n for pid, n in offspring(driver.pid).items() if n in DAEMONS}
+        assert set(daemons.values()) == set(DAEMONS)
+        for pid in daemons:
+            os.kill(pid, signal.SIGKILL)
+        _, errors = driver.communicate(timeout=60)
+        wait_until(lambda: not working(driver.pid), 30)
+    assert driver.returncode == 3, errors
+    assert "tread-lab: the Ray cluster is lost" in errors and "Traceback" not in errors
+    (path,) = (tmp_path / "lab" / "runs").iterdir()
+    lab = Lab(tmp_path / "lab")
+    assert lab.run(path.name).state() == "interrupted"
+    calm = shutil.copytree(tmp_path, tmp_path / "calm", ignore=shutil.ignore_patterns("lab"))
+    for again in (start(tmp_path), start(calm, "--executor=inline")):
+        _, errors = again.communicate(timeout=200)
+        assert again.returncode == 0, errors
+    assert [a.ended for a in lab.run(path.name).attempts.read()] == ["lost", "completed"]
+    assert outcome(lab) == outcome(Lab(calm / "lab"))
+
+
+# name -> what is killed, once this is there in the lab
+MOMENTS = {
+    "the raylet as it starts": (b"raylet/raylet", "sweeps/*"),
+    "the raylet before the first trial": (b"raylet/raylet", "ray/*"),
+    "the raylet in the middle": (b"raylet/raylet", "runs/*/log.jsonl"),
+    "the gcs in the middle": (b"gcs/gcs_server", "runs/*/log.jsonl"),
+}
+
+
+@pytest.mark.fault(
+    9,
+    done="SIGKILL of the raylet alone as it starts, before the first trial and in the middle, and"
+    " of the gcs alone in the middle",
+    survived="one line and exit code 3 without a dump of Ray's, within a minute of the kill; the"
+    " next command goes on",
+)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_daemon_killed_at_any_moment_is_one_line(moment: str, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    (tmp_path / "one.yaml").write_text(SWEEP % 300)
+    process, sign = MOMENTS[moment]
+    with start(tmp_path) as driver:
+        try:
+            kill_at(driver, process, lambda: any((tmp_path / "lab").glob(sign)))
+            out, errors = driver.communicate(timeout=60)
+            wait_until(lambda: not working(driver.pid), 30)
+        finally:
+            driver.kill()
+            for pid in offspring(driver.pid):
+                os.kill(pid, signal.SIGKILL)
+    assert driver.returncode == 3, errors
+    assert "Traceback" not in errors and "ERROR" not in errors and out == "", (out, errors)
+    assert sum(line.startswith("tread-lab: ") for line in errors.splitlines()) == 1, errors
+    assert len(errors.splitlines()) < 15, errors
+    again = start(tmp_path, "--executor=inline")
+    _, errors = again.communicate(timeout=120)
+    assert again.returncode == 0, errors
+
+
+def kill_at(driver: subprocess.Popen[str], process: bytes, moment: Callable[[], bool]) -> None:
+    """SIGKILL a process of a driver's session, known by its command line, once it is time."""
+    found: list[int] = []
+
+    def seen() -> bool:
+        assert driver.poll() is None, driver.stderr and driver.stderr.read()
+        found[:] = [pid for pid in offspring(driver.pid) if process in _command(pid)]
+        return bool(found) and moment()
+
+    wait_until(seen, 120)
+    os.kill(found[0], signal.SIGKILL)
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.mark.skipif("TREAD_LAB_LONG" not in os.environ, reason="half a minute; TREAD_LAB_LONG=1")
+def test_a_cluster_whose_driver_is_killed_ends_too(tmp_path: Path) -> None:
+    with driving(tmp_path, steps=100000) as driver:
+        assert len(offspring(driver.pid)) >= 3
+        os.kill(driver.pid, signal.SIGKILL)
+        wait_until(lambda: not working(driver.pid), 30)

@@ -1,0 +1,109 @@
+"""Claims about the devices where runs will run: who is asked, and that no GPU is used unasked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tread_lab.cli import parse
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs.errors import Unavailable
+from tread_lab.sweep.execution.executors import EXECUTORS, Share
+from tread_lab.sweep.plan.devices import DeviceFacts, Devices
+from tread_lab.sweep.plan.forecast import forecast
+from tread_lab.sweep.plan.preflight import check_arithmetic
+from tread_lab.sweep.trial.trial import Task
+
+NEW = DeviceFacts("cuda", "H200", ("fp32", "tf32", "bf16", "fp16"), 141)
+OLD = DeviceFacts("cuda", "V100", ("fp32", "fp16"), 16)
+
+
+def test_a_run_may_meet_any_device_so_the_poorest_decides(tiny: Callable[..., RunSpec]) -> None:
+    devices = Devices((NEW, OLD))
+    assert devices.names() == {"device": {"type": "cuda", "precisions": ["fp32", "fp16"]}}
+    assert devices.memory == 16
+    with pytest.raises(UserError, match=r"cuda \(V100\) has no bf16; choose one of fp32, fp16"):
+        check_arithmetic([Task(tiny(precision="bf16"))], devices)
+    check_arithmetic([Task(tiny(precision="bf16"))], Devices((NEW,)))
+
+
+def test_the_speed_of_this_machine_says_nothing_of_another(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    found = forecast(lab, [Task(tiny())], Devices((NEW,)), start=1.0)
+    assert found.total([Task(tiny())]).seconds is None
+
+
+def test_a_worker_without_a_share_of_a_gpu_uses_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution.ray_executor import RayExecutor
+    from tread_lab.sweep.execution.ray_probe import take
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert RayExecutor().device == "cpu"
+    assert take(RayExecutor().device).type == "cpu"
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+    assert RayExecutor(gpus=0.5).device == "cuda"
+
+
+@pytest.mark.parametrize(("device", "gpus"), [("cpu", 1.0), ("cuda", 0.0)])
+def test_a_device_and_a_share_that_contradict_each_other(device: str, gpus: float) -> None:
+    with pytest.raises(UserError, match=f"--device {device}: .*--gpus"):
+        Share(device, gpus=gpus)
+
+
+def test_a_share_fits_as_often_as_its_scarcest_part() -> None:
+    assert Share(cpus=4).slots(cpus=10, gpus=8) == 2
+    assert Share(cpus=1, gpus=0.5).slots(cpus=16, gpus=2) == 4
+    assert Share(cpus=8, gpus=0.5).slots(cpus=16, gpus=2) == 2
+    assert Share(gpus=1).slots(cpus=16, gpus=0) == 0
+    assert [Share(gpus=gpus).packed(3) for gpus in (0.0, 0.25, 1.0)] == [3, 4, 1]
+
+
+def test_an_executor_is_one_of_a_table() -> None:
+    facts = {name: (kind.start_seconds, kind.side_by_side) for name, kind in EXECUTORS.items()}
+    assert facts == {"ray": (10.0, True), "inline": (0.5, False)}
+    with pytest.raises(UserError, match="invalid choice: 'slurm'"):
+        parse(["sweep", "x.yaml", "--executor", "slurm"])
+    names = {
+        name: type(kind.make(Share("cpu"), None, None)).__name__ for name, kind in EXECUTORS.items()
+    }
+    assert names == {"ray": "RayExecutor", "inline": "InlineExecutor"}
+
+
+@pytest.mark.slow
+def test_on_a_cluster_its_nodes_are_asked_and_a_broken_gpu_is_named(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    from tread_lab.sweep.execution.ray_executor import RayExecutor
+    from tread_lab.sweep.execution.ray_probe import cluster_devices
+
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        node = found.add_node(num_cpus=1, num_gpus=1)  # pretended: this machine may have none
+        monkeypatch.setenv("RAY_ADDRESS", found.address)
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        devices = cluster_devices(Share())
+        assert (devices.type, devices.slots, devices.packed) == ("cpu", 2, 1)
+        assert (devices.local, devices.idle_gpus) == (None, 1)
+        named = rf"node \S+ \({node.node_id[:12]}\) offers GPUs to Ray, and CUDA does not work"
+        with pytest.raises(UserError, match="no node of the cluster has 4 CPU cores and 1 GPU"):
+            cluster_devices(Share(cpus=4, gpus=1))
+        if not torch.cuda.is_available():
+            with pytest.raises(Unavailable, match=named):
+                cluster_devices(Share(gpus=1))
+            task = Task(tiny(steps=3))
+            with pytest.raises(Unavailable, match=named):
+                RayExecutor(gpus=1).run(lab, [task], lambda report: None)
+            assert lab.run_of(task.spec).attempts.read() == []
+    finally:
+        found.shutdown()

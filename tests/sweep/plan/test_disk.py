@@ -1,0 +1,101 @@
+"""Predicted disk holds samples and references; a lab that fills is said once."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tread_lab import screen
+from tread_lab.cli import main
+from tread_lab.config.load import load_experiment
+from tread_lab.records.lab import Lab
+from tread_lab.specs import DataSpec, RunSpec, decode
+from tread_lab.specs.evaluation import SamplesSpec, decode_evaluations
+from tread_lab.sweep.plan.disk import disk_need, image_bytes, room
+from tread_lab.sweep.trial.trial import Report, Task
+
+Tiny = Callable[..., RunSpec]
+
+
+def leave(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+
+
+def test_an_evaluation_of_10k_images_at_256_is_2_gb() -> None:
+    found = load_experiment("s2_imagenet256")
+    task = Task(decode(RunSpec, found.run), decode_evaluations(found.evaluate, found.sampler))
+    need = disk_need([task])
+    assert need.samples == 10_000 * 3 * 256 * 256 == 1_966_080_000
+    assert need.references == 10_000 * 2048 * 4
+    assert disk_need([task, task]).references == need.references
+    assert disk_need([task, task]).samples == 2 * need.samples
+    assert need.total == need.checkpoints + need.samples + need.references
+    assert need.largest == need.samples
+
+
+def test_repas_features_of_latents_are_counted_once(tiny: Tiny, tmp_path: Path) -> None:
+    np.save(tmp_path / "latents.npy", np.zeros((100, 4, 8, 8), np.float16))
+    np.save(tmp_path / "labels.npy", np.zeros(100, np.int64))
+    np.save(tmp_path / "heldout_latents.npy", np.zeros((10, 4, 8, 8), np.float16))
+    np.save(tmp_path / "heldout_labels.npy", np.zeros(10, np.int64))
+    data = {"source": "latents", "path": str(tmp_path), "channels": 4, "size": 8}
+    small = {"encoder": "dinov2-small", "block": 1}
+    specs = [tiny(data=data, repa=small), tiny(data=data, repa={**small, "weight": 1.0})]
+    need = disk_need([*map(Task, specs), Task(tiny(data=data)), Task(tiny(repa={"block": 1}))])
+    assert need.targets == 2 * 100 * 16 * 384
+    other = disk_need([Task(specs[0]), Task(tiny(data=data, repa={"block": 1}))])  # dinov2-base
+    assert other.targets == 2 * 100 * 16 * (384 + 768)
+    assert other.total == other.checkpoints + other.targets
+    absent = tiny(data={**data, "path": str(tmp_path / "absent")}, repa=small)
+    assert disk_need([Task(absent)]).targets == 0
+
+
+def test_the_embedded_images_are_counted_as_they_are(tiny: Tiny) -> None:
+    assert image_bytes(DataSpec()) == 16 * 16
+    spec = decode(SamplesSpec, {"metrics": ["fd"], "count": 1000})
+    need = disk_need([Task(tiny(), (spec,))])
+    assert (need.samples, need.references) == (256_000, 10_000 * 128 * 8)
+    assert disk_need([Task(tiny())]).samples == 0
+
+
+def test_the_plan_shows_the_disk_and_the_room_beside_it(
+    in_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (in_folder / "s.yaml").write_text("experiment: tiny\naxes: {route: ['2->8']}\n")
+    leave(monkeypatch, 3_000_000_000)
+    assert main(["sweep", "s.yaml", "--plan", "--root", "lab", "--device", "cpu"]) == 0
+    found = capsys.readouterr()
+    text = " ".join((found.out + found.err).split())
+    assert "of samples" in text and "3 GB free in" in text and "may not suffice" not in text
+    leave(monkeypatch, 100_000)
+    assert main(["sweep", "s.yaml", "--plan", "--root", "lab", "--device", "cpu"]) == 0
+    found = capsys.readouterr()
+    assert "the disk may not suffice" in " ".join((found.out + found.err).split())
+
+
+def test_a_disk_that_fills_is_said_once_not_for_every_run(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    passed: list[Report] = []
+    monkeypatch.setattr("tread_lab.screen.disk.say", said.append)
+    monkeypatch.setattr("tread_lab.screen.disk.EVERY", 0.0)
+    watch = screen.DiskWatch(lab, [Task(tiny())], passed.append)
+    report = Report("run", "train", 1, 2, 0.5)
+    leave(monkeypatch, 10**12)
+    watch(report)
+    assert said == []
+    leave(monkeypatch, 1000)
+    for _ in range(3):
+        watch(report)
+    assert len(passed) == 4 and len(said) == 1
+    assert said[0].startswith("1 kB are left on the disk of") and "tread-lab gc" in said[0]
+
+
+def test_the_room_is_that_of_the_folder_where_the_lab_will_be(tmp_path: Path) -> None:
+    assert room(Lab(tmp_path / "not" / "yet")) > 0

@@ -1,0 +1,170 @@
+"""Claims about an edited sweep file: it is refused, or what is new is added, nothing lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tread_lab.cli import main
+from tread_lab.config.load import load_experiment
+from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.specs import UserError, decode
+from tread_lab.specs.sweep import SweepSpec
+from tread_lab.sweep.plan.extension import extended, settled, what_is_added
+from tread_lab.sweep.plan.plan import Plan, check_plan, load_plan, make_plan, store_plan
+
+FIRST: dict[str, Any] = {"axes": {"route": ["2->8"], "rate": [0.25, 0.5]}, "evaluate": ["fd@1k"]}
+WIDER = {**FIRST, "axes": {"route": ["2->8"], "rate": [0.25, 0.5, 0.75]}}
+OTHER = {**FIRST, "axes": {"route": ["2->8"], "rate": [0.75]}}
+
+
+def plan(sweep: dict[str, Any]) -> Plan:
+    spec = decode(SweepSpec, {"experiment": "tiny", **sweep})
+    return make_plan("s", spec, load_experiment("tiny"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> SweepFolder:
+    folder = Lab(tmp_path).sweep("s")
+    store_plan(folder, plan(FIRST))
+    return folder
+
+
+def rates(found: Plan) -> list[Any]:
+    return [trial.cell.get("rate", trial.role) for trial in found.trials]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (WIDER, "axes.rate was [0.25, 0.5], is [0.25, 0.5, 0.75]; 1 trial new (e.g. 2->8"),
+        (OTHER, "1 trial new (e.g. 2->8 s=0.75 seed 0), 2 trials gone (e.g. "),
+        ({**FIRST, "evaluate": ["fd@2k"]}, "measures fd@2000 too; no longer fd@1000"),
+        ({**FIRST, "fixed": {"train": {"steps": 9}}}, "sweep.fixed.train.steps was nothing, is 9"),
+    ],
+)
+def test_an_edited_file_is_refused_in_one_line_that_says_what_differs(
+    folder: SweepFolder, changes: dict[str, Any], said: str
+) -> None:
+    before = folder.plan_path.read_bytes()
+    with pytest.raises(UserError, match=r"^[^\n]*$") as error:
+        settled(folder, plan(changes))
+    assert said in str(error.value)
+    assert "--extend" in str(error.value) and "--name" in str(error.value)
+    with pytest.raises(UserError):
+        store_plan(folder, plan(changes))
+    assert folder.plan_path.read_bytes() == before
+
+
+def test_the_same_file_and_another_question_are_no_edit(folder: SweepFolder) -> None:
+    asked = plan({**FIRST, "question": "What now?"})
+    assert settled(folder, asked) is asked
+    check_plan(folder, asked)
+
+
+def test_extending_adds_what_is_new_and_keeps_the_earlier_plan(folder: SweepFolder) -> None:
+    before, text = load_plan(folder), folder.plan_path.read_text()
+    both = settled(folder, plan(OTHER), extend=True)
+    assert rates(both) == ["baseline", 0.25, 0.5, 0.75]
+    assert both.trials[:3] == before.trials and both.evaluations == before.evaluations
+    assert "1 trial (2->8 s=0.75 seed 0)" in what_is_added(before, both)
+    store_plan(folder, both)
+    assert [path.name for path in folder.earlier_plans] == ["0001.json"]
+    assert folder.earlier_plans[0].read_text() == text
+    assert rates(load_plan(folder)) == rates(both)
+    tree = folder.read_stored_plan() or {}
+    assert tree["created"] == json.loads(text)["created"] and len(tree["extended"]) == 1
+
+
+def test_afterwards_the_edited_file_and_the_first_one_are_both_the_extended_sweep(
+    folder: SweepFolder,
+) -> None:
+    store_plan(folder, settled(folder, plan(OTHER), extend=True))
+    for sweep in (FIRST, OTHER):
+        again = settled(folder, plan(sweep))
+        assert rates(again) == ["baseline", 0.25, 0.5, 0.75]
+        store_plan(folder, again)
+    assert settled(folder, plan(OTHER), extend=True).trials == load_plan(folder).trials
+    assert len(folder.earlier_plans) == 1
+    with pytest.raises(UserError, match="planned with other settings"):
+        settled(folder, plan({**FIRST, "seeds": [0, 1]}))
+    more = settled(folder, plan({**FIRST, "seeds": [0, 1]}), extend=True)
+    store_plan(folder, more)
+    assert len(more.trials) == 4 + 3 and len(folder.earlier_plans) == 2
+    assert [trial.role for trial in more.trials[:2]] == ["baseline", "baseline"]
+
+
+def test_an_evaluation_of_the_same_images_measures_only_what_is_new(folder: SweepFolder) -> None:
+    both = settled(folder, plan({**FIRST, "evaluate": ["fd@1k", "kid@1k", "fd@2k"]}), extend=True)
+    measured = [(spec.metrics, spec.count) for spec in both.evaluations]  # type: ignore[union-attr]
+    assert measured == [(("fd",), 1000), (("kid",), 1000), (("fd",), 2000)]
+    assert "kid@1000 for every run" in what_is_added(load_plan(folder), both)
+
+
+def test_a_kill_between_the_copy_and_the_new_plan_costs_nothing(folder: SweepFolder) -> None:
+    both = settled(folder, plan(WIDER), extend=True)
+    folder.keep_plan()
+    store_plan(folder, both)
+    assert len(folder.earlier_plans) == 1
+
+
+def test_a_plan_that_was_extended_in_the_meantime_is_not_overwritten(folder: SweepFolder) -> None:
+    late = settled(folder, plan(WIDER), extend=True)
+    store_plan(folder, settled(folder, plan({**FIRST, "seeds": [0, 1]}), extend=True))
+    with pytest.raises(UserError, match="planned with other settings"):
+        store_plan(folder, late)
+
+
+def test_a_search_is_not_extended(folder: SweepFolder) -> None:
+    axes = {"route": {"start": "0..3", "end": "6..9"}}
+    with pytest.raises(UserError, match="a search is not extended"):
+        settled(folder, plan({"axes": axes, "search": {"trials": 3}}), extend=True)
+
+
+def test_what_the_earlier_file_had_alone_is_noted(folder: SweepFolder) -> None:
+    assert "earlier" not in extended(load_plan(folder), plan(WIDER)).tree
+    assert len(extended(load_plan(folder), plan(OTHER)).tree["earlier"]) == 1
+
+
+def test_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store_plan(Lab.at("lab").sweep("s"), plan(FIRST))
+    text = json.dumps({"experiment": "tiny", **WIDER})
+    Path("s.yaml").write_text(text)
+    assert main(["sweep", "s.yaml", "--plan"]) == 2
+    assert "--extend adds what is new" in capsys.readouterr().err
+    assert main(["sweep", "s.yaml", "--plan", "--extend", "--device", "cpu"]) == 0
+    out, said = capsys.readouterr()
+    assert "s: adds 1 trial (2->8 s=0.75 seed 0); 3 trials as before" in said
+    assert "4 runs of tiny" in out and len(Lab.at("lab").sweep("s").earlier_plans) == 0
+
+
+def test_the_plan_as_json_is_complete_and_stable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sweep = {**WIDER, "where": "rate < 0.6", "trials": [{"route": "2->8", "rate": 0}]}
+    Path("s.yaml").write_text(json.dumps({"experiment": "tiny", **sweep}))
+    texts = []
+    for _ in range(2):
+        assert main(["sweep", "s.yaml", "--plan", "--json", "--device", "cpu"]) == 0
+        texts.append(capsys.readouterr().out)
+    tree = json.loads(texts[0])
+    assert texts[0] == texts[1]
+    assert tree["counts"] == {
+        "trials": 3,
+        "baselines": 1,
+        "parents": 0,
+        "runs": 3,
+        "evaluations": 1,
+        "holes": 1,
+        "duplicates": 1,
+    }
+    assert tree["duplicates"][0]["reason"] == "the run of a baseline"
+    assert sum(run["train_flops"] for run in tree["runs"].values()) == tree["cost"]["train_flops"]
+    assert set(tree["runs"]) == {trial["run"] for trial in tree["trials"]}

@@ -1,0 +1,160 @@
+"""A budget is kept: what does not fit is not started, and a larger one goes on where it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.pretender import Pretender
+from tread_lab.engine.cost.training import cost
+from tread_lab.records import suggestions
+from tread_lab.records.lab import Lab
+from tread_lab.records.time_spent import Stopwatch, seconds_spent
+from tread_lab.specs import RunSpec, UserError, decode, encode
+from tread_lab.specs.budget import BudgetSpec
+from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
+from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.slots import makespan, starts
+from tread_lab.sweep.search.budget import BudgetedFeed, open_budget
+from tread_lab.sweep.search.queue import ListFeed
+from tread_lab.sweep.search.search_queue import SearchFeed
+from tread_lab.sweep.trial.trial import Report
+
+Tiny = Callable[..., RunSpec]
+LONG = 100.0  # seconds of a run, as far as the budget knows
+
+
+def planned(tiny: Tiny, **more: Any) -> Plan:
+    tree = {
+        "experiment": "tiny",
+        "axes": {"route": {"start": 0, "end": "0..5"}},
+        "evaluate": [{"heldout_loss": {"images": 8, "levels": 2}}],
+        **more,
+    }
+    run = encode(tiny(model={"depth": 8, "width": 16, "heads": 2}))
+    return make_plan("budgeted", decode(SweepSpec, tree), Experiment(name="tiny", run=run))
+
+
+def carried_out(lab: Lab, plan: Plan, seconds: float | None = None) -> tuple[list[str], Any]:
+    """The routes of what was carried out, and the feed."""
+    folder, done = lab.sweep("budgeted"), Pretender(lab)
+    budget = open_budget(lab, plan, lambda task: seconds)
+    watch = Stopwatch(folder.spent_path)
+    if plan.search is None:
+        feed = BudgetedFeed(ListFeed(plan.open_tasks(lab)), budget, watch)
+    else:
+        fits = SearchFeed(lab, plan, fits=lambda t: budget.fits(t, watch.seconds / 3600))
+        feed = BudgetedFeed(fits, budget, watch)
+    done.run(feed)
+    return [str(task.spec.routes[0]) if task.spec.routes else "dense" for task in done.done], feed
+
+
+def test_flops_are_spent_in_the_order_of_the_plan(lab: Lab, tiny: Tiny) -> None:
+    flops = [cost(task.spec).train_flops for task in planned(tiny).tasks]
+    plan = planned(tiny, budget={"flops": sum(flops[:4]) + 1})
+    budget = open_budget(lab, plan, lambda task: None)
+    fitting, left = budget.split(plan.open_tasks(lab), 2)
+    assert len(fitting) == 4 and len(left) == 3
+    done, feed = carried_out(lab, plan)
+    assert done == ["dense", "0->0", "0->1", "0->2"]
+    assert feed.exhausted and feed.left.startswith("3 runs left")
+
+
+def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab, tiny: Tiny) -> None:
+    assert len(carried_out(lab, planned(tiny, budget={"trials": 2}))[0]) == 3
+    assert carried_out(lab, planned(tiny, budget={"trials": 2}))[0] == []
+    again, feed = carried_out(lab, planned(tiny, budget={"trials": 5}))
+    assert len(again) == 3 and feed.exhausted
+    rest, feed = carried_out(lab, planned(tiny, budget={}))
+    assert len(rest) == 1 and not feed.exhausted
+
+
+def test_a_run_that_will_not_end_within_the_hours_is_not_started(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny, budget={"hours": 250 / 3600})
+    budget = open_budget(lab, plan, lambda task: LONG)
+    assert [len(part) for part in budget.split(plan.open_tasks(lab), 1)] == [2, 5]
+    budget = open_budget(lab, plan, lambda task: LONG)
+    assert [len(part) for part in budget.split(plan.open_tasks(lab), 2)] == [4, 3]
+
+
+def test_when_the_hours_are_over_all_stops(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny, budget={"hours": 1.0})
+    path = lab.sweep("budgeted").spent_path
+    earlier = Stopwatch(path)
+    earlier._started -= 3000
+    earlier.note(now=True)
+    assert seconds_spent(path) == pytest.approx(3000, abs=5)
+    watch = Stopwatch(path)
+    budget = open_budget(lab, plan, lambda task: LONG)
+    feed = BudgetedFeed(ListFeed(plan.open_tasks(lab)), budget, watch)
+    assert feed.next() is not None and not feed.stop
+    watch._started -= 601
+    assert feed.stop and feed.next() is None and feed.exhausted and feed.finished
+    assert seconds_spent(path) == pytest.approx(3601, abs=5)
+
+
+def test_a_search_asks_for_no_cell_that_does_not_fit(lab: Lab, tiny: Tiny) -> None:
+    search = {"trials": 6, "startup": 3, "objectives": ["heldout/loss"]}
+    plan = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 5})
+    done, feed = carried_out(lab, plan)
+    assert len(done) == 2 + 4 and feed.exhausted  # the third cell has two runs and one may start
+    assert len(suggestions.read(lab.sweep("budgeted").asked_path)) == 2
+    more = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 12})
+    done, feed = carried_out(lab, more)
+    assert len(done) == 8 and not feed.exhausted
+
+
+def test_lanes_take_runs_in_order() -> None:
+    assert starts([3.0, 1.0, 1.0, 2.0], 2) == [0.0, 0.0, 1.0, 2.0]
+    assert makespan([3.0, 1.0, 1.0, 2.0], 2) == 4.0
+    assert makespan([], 2) == 0.0
+
+
+@pytest.mark.parametrize("tree", [{"hours": 0}, {"flop": 1e9}, {"trials": -1}])
+def test_a_mistake_is_named(tree: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"budget"):
+        decode(BudgetSpec, tree, "budget")
+
+
+def test_a_run_in_progress_ends_with_a_checkpoint_when_the_hours_are_over(
+    lab: Lab, tiny: Tiny
+) -> None:
+    plan = planned(tiny, budget={"hours": 1.0})
+    watch = Stopwatch(lab.sweep("budgeted").spent_path)
+    budget = open_budget(lab, plan, lambda task: 1.0)
+    feed = BudgetedFeed(ListFeed(plan.open_tasks(lab)), budget, watch)
+
+    def late(report: Report) -> None:
+        if report.step == 7:
+            watch._started -= 3600
+
+    with pytest.raises(Interrupted):
+        InlineExecutor().run(lab, feed, late)
+    first = lab.run_of(plan.tasks[0].spec)
+    assert first.result() is None and first.state() == "interrupted"
+    assert list(first.checkpoints.glob("*7*")) and feed.exhausted
+    assert len(list((lab.root / "runs").iterdir())) == 1
+
+
+def test_hours_that_end_while_the_last_run_is_under_way_leave_something_undone(
+    lab: Lab, tiny: Tiny
+) -> None:
+    plan = planned(tiny, budget={"hours": 1})
+    watch = Stopwatch(lab.sweep("budgeted").spent_path)
+    tasks = plan.open_tasks(lab)[:1]
+    feed = BudgetedFeed(ListFeed(tasks), open_budget(lab, plan, lambda task: None), watch)
+    task = feed.next()
+    assert task is not None and feed.feed.finished and not feed.exhausted
+    watch.before = 3601.0
+    assert feed.stop and feed.exhausted and feed.left.startswith("1 run left")
+
+
+def test_a_trial_that_failed_before_its_first_entry_has_been_started(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny, budget={"trials": 2})
+    folder = lab.run_of(plan.trials[1].spec)
+    folder.create(plan.trials[1].spec)
+    folder.attempts.close(folder.attempts.open(), "exception")
+    assert open_budget(lab, plan, lambda task: None).before.trials == 1

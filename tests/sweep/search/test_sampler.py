@@ -1,0 +1,237 @@
+"""A search: what it asks for depends on its seed and results alone, and survives what stops it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from tests.pretender import Pretender
+from tread_lab.frames import trials_frame
+from tread_lab.records import stopped_early, suggestions
+from tread_lab.records.lab import Lab
+from tread_lab.records.stopped_early import Stopped
+from tread_lab.specs import RunSpec, UserError, decode, encode
+from tread_lab.specs.search import SearchSpec
+from tread_lab.specs.search_space import Space
+from tread_lab.specs.stop_early import StopEarlySpec
+from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.sweep.plan.open_tasks import search_outlook
+from tread_lab.sweep.plan.plan import Plan, check_plan, load_plan, make_plan, store_plan
+from tread_lab.sweep.search.sampler import Known, propose
+from tread_lab.sweep.search.search_queue import SearchFeed
+
+CELLS = [{"start": i, "end": j} for i in range(8) for j in range(i, 8)]
+
+
+def planned(tiny: Callable[..., RunSpec], *, evaluate: Any = None, **search: Any) -> Plan:
+    tree = {
+        "experiment": "tiny",
+        "axes": {"route": {"start": "0..7", "end": "0..7"}},
+        "where": "start <= end",
+        "seeds": [0, 1],
+        "search": {"trials": 6, "startup": 3, "objectives": ["heldout/loss"], **search},
+        "evaluate": evaluate or [{"heldout_loss": {"images": 8, "levels": 2}}],
+    }
+    run = encode(tiny(model={"depth": 8, "width": 16, "heads": 2}))
+    return make_plan("searched", decode(SweepSpec, tree), Experiment(name="tiny", run=run))
+
+
+def cells(lab: Lab) -> list[dict[str, Any]]:
+    return [entry.cell for entry in suggestions.read(lab.sweep("searched").asked_path)]
+
+
+def searched(lab: Lab, plan: Plan, **pretender: Any) -> Pretender:
+    store_plan(lab.sweep(plan.name), plan)
+    done = Pretender(lab, **pretender)
+    done.run(SearchFeed(lab, plan))
+    return done
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "nsgaii"])
+def test_no_cell_is_asked_for_twice_until_none_is_left(sampler: str) -> None:
+    space, known = Space(CELLS[:12]), list[Known]()
+    goals = ["heldout/loss", "cost/train_flops"]
+    spec = SearchSpec(sampler=sampler, startup=3, objectives=tuple(goals))  # type: ignore[arg-type]
+    while (found := propose(spec, goals, space, known)) is not None:
+        cell, notes = found
+        known.append(Known(cell, "told", (float(cell % 5), float(cell)), notes))
+    assert sorted(entry.cell for entry in known) == list(range(12))
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+def test_it_finds_the_best_cell_in_less_than_half_the_space(sampler: str) -> None:
+    space, goals = Space(CELLS), ["heldout/loss"]
+    spec = SearchSpec(sampler=sampler, startup=6)  # type: ignore[arg-type]
+    known: list[Known] = []
+    while len(known) < len(CELLS) // 2:
+        found = propose(spec, goals, space, known)
+        assert found is not None
+        cell = space.cells[found[0]]
+        loss = (cell["start"] - 2) ** 2 + (cell["end"] - 5) ** 2
+        known.append(Known(found[0], "told", (float(loss),)))
+        if loss == 0:
+            return
+    pytest.fail(f"best not found: {[entry.values for entry in known]}")
+
+
+FD = {"samples": {"metrics": ["fd"], "count": 1000}}
+TWICE = [{"samples": {**FD["samples"], "sampler": {"guidance": w}}} for w in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("objective", "evaluate", "said"),
+    [
+        ("heldout/los", None, r"no evaluation measures 'heldout/los', did you mean 'heldout/loss'"),
+        ("gap/heldout", [FD], r"no evaluation measures 'gap/heldout'.*cost/train_flops"),
+        ("fd@5k", [FD], r"no evaluation measures 'fd@5k'.*fd\[fashion16-v1\]@1k"),
+        ("fd@1k", TWICE, r"2 evaluations measure fd\[fashion16-v1\]@1k"),
+    ],
+)
+def test_an_objective_that_nothing_measures_is_refused_before_anything_runs(
+    objective: str, evaluate: Any, said: str, tiny: Callable[..., RunSpec]
+) -> None:
+    with pytest.raises(UserError, match=rf"^search\.objectives: {said}"):
+        planned(tiny, objectives=[objective], evaluate=evaluate)
+
+
+def test_an_objective_may_be_written_as_in_the_list_of_evaluations(
+    tiny: Callable[..., RunSpec],
+) -> None:
+    plan = planned(tiny, objectives=["fd@1k", "cost/train_flops"], evaluate=[FD])
+    assert plan.search is not None
+    assert plan.search.objectives == ("fd[fashion16-v1]@1k", "cost/train_flops")
+
+
+def test_a_trial_stopped_early_is_the_same_while_its_worker_still_holds_it(
+    lab: Lab, tiny: Any
+) -> None:
+    plan = replace(planned(tiny, parallel=1), stop_early=StopEarlySpec(kind="asha"))
+    store_plan(lab.sweep(plan.name), plan)
+    pretender, feed = Pretender(lab), SearchFeed(lab, plan)
+    while not (task := feed.next()).spec.routes:  # type: ignore[union-attr]
+        pretender.finish(task)  # type: ignore[arg-type]
+        feed.ended(task)  # type: ignore[arg-type]
+    other = feed.next()
+    assert task is not None and other is not None
+    for ended in (task, other):
+        folder = lab.run_of(ended.spec)
+        folder.create(ended.spec)
+        stopped_early.append(lab.sweep(plan.name).stopped_path, Stopped(folder.name, 5, "made up"))
+    with lab.run_of(task.spec).claim():
+        feed.ended(task)
+        feed.ended(other)
+    assert [cell.known.state for cell in feed.cells] == ["bad"]
+    assert [cell.known.state for cell in SearchFeed(lab, plan).cells] == ["bad"]
+
+
+def test_the_same_trials_come_whatever_ends_first(lab: Lab, tiny: Any, tmp_path: Any) -> None:
+    plan = planned(tiny, parallel=3, trials=8)
+    first = searched(lab, plan)
+    assert len(first.done) == 2 + 2 * 8  # baselines and cells, a run for each seed
+    assert [bool(task.spec.routes) for task in first.done[:3]] == [False, False, True]
+    for number in range(2):
+        other = Lab(tmp_path / str(number))
+        searched(other, plan, places=6, order=random.Random(number))
+        assert cells(other) == cells(lab)
+
+
+def test_what_was_cut_off_goes_on_with_the_same_trials(lab: Lab, tiny: Any, tmp_path: Any) -> None:
+    plan, whole = planned(tiny, trials=8), Lab(tmp_path / "whole")
+    searched(whole, plan)
+    searched(lab, plan, most=7, places=2)
+    before = cells(lab)
+    assert 0 < len(before) < 8
+    folder = lab.sweep("searched")
+    folder.study_path.write_bytes(b"not a database")
+    with folder.asked_path.open("a") as file:
+        file.write('{"number": 9, "cell"')  # torn in the middle of a write
+    again = searched(lab, plan)
+    assert cells(lab) == cells(whole)
+    assert len(again.done) == 2 + 2 * 8 - 7  # nothing that had ended was carried out again
+    assert len({task.spec for task in again.done}) == len(again.done)
+
+
+def test_optuna_reads_the_study_and_it_is_made_anew_when_lost(lab: Lab, tiny: Any) -> None:
+    plan = planned(tiny)
+    searched(lab, plan)
+    folder = lab.sweep("searched")
+    for lost in (False, True):
+        if lost:
+            folder.study_path.unlink()
+            SearchFeed(lab, plan)
+        study = optuna.load_study(study_name="searched", storage=f"sqlite:///{folder.study_path}")
+        assert [t.params for t in study.trials] == cells(lab)
+        assert {t.state for t in study.trials} == {TrialState.COMPLETE}
+        assert study.metric_names == ["heldout/loss"]
+        assert study.best_value == pytest.approx(min(t.value for t in study.trials))
+        first = study.trials[0]
+        assert first.distributions["end"].to_internal_repr(7) == 7.0
+        assert set(first.user_attrs) == {"cell", "runs", "train_flops"}
+        assert len(first.user_attrs["runs"]) == 2 and first.user_attrs["train_flops"] > 0
+        study._storage.remove_session()
+
+
+def test_a_run_that_exists_is_an_answer_at_once(lab: Lab, tiny: Any, tmp_path: Any) -> None:
+    plan, elsewhere = planned(tiny), Lab(tmp_path / "other")
+    for task in searched(elsewhere, plan).done:
+        Pretender(lab).finish(task)
+    assert searched(lab, plan).done == []
+    assert cells(lab) == cells(elsewhere)
+
+
+def test_a_diverged_cell_counts_as_bad_not_as_a_number(lab: Lab, tiny: Any) -> None:
+    plan = planned(tiny)
+    diverging = searched(lab, plan, diverges=f"{cells_of_first(plan)}")
+    folder = lab.sweep("searched")
+    study = optuna.load_study(study_name="searched", storage=f"sqlite:///{folder.study_path}")
+    assert study.trials[0].state == TrialState.PRUNED and study.trials[0].values is None
+    assert len(diverging.done) == 14 and len(cells(lab)) == 6
+    study._storage.remove_session()
+
+
+def cells_of_first(plan: Plan) -> str:
+    assert plan.search is not None
+    found = propose(plan.search.spec, ["heldout/loss"], Space(plan.search.cells), [])
+    assert found is not None
+    return "{start}->{end}".format(**plan.search.cells[found[0]])
+
+
+def test_the_plan_stays_as_it_was_and_shows_what_was_asked(lab: Lab, tiny: Any) -> None:
+    plan = planned(tiny)
+    store_plan(lab.sweep("searched"), plan)
+    before = lab.sweep("searched").plan_path.read_bytes()
+    searched(lab, plan)
+    assert lab.sweep("searched").plan_path.read_bytes() == before
+    assert len(load_plan(lab.sweep("searched")).tasks) == 2 + 2 * 6
+    frame = trials_frame(lab, "searched")
+    assert list(frame["role"]) == ["baseline"] * 2 + ["trial"] * 12
+    assert (frame["state"] == "completed").all()
+
+
+def test_the_stored_plan_lists_the_cells_of_the_space(lab: Lab, tiny: Any) -> None:
+    plan = planned(tiny)
+    store_plan(lab.sweep("searched"), plan)
+    tree = lab.sweep("searched").read_stored_plan() or {}
+    assert plan.search is not None
+    assert tree["space"] == [dict(cell) for cell in plan.search.cells]
+    assert len(tree["space"]) == tree["search"]["space"]["cells"]
+
+
+def test_more_trials_go_on_and_other_settings_are_refused(lab: Lab, tiny: Any) -> None:
+    searched(lab, planned(tiny))
+    more = searched(lab, planned(tiny, trials=8))
+    assert len(more.done) == 2 * 2 and len(cells(lab)) == 8
+    with pytest.raises(UserError, match="planned with other"):
+        check_plan(lab.sweep("searched"), planned(tiny, seed=1))
+
+
+def test_the_price_is_known_at_the_mean_and_at_worst(lab: Lab, tiny: Any) -> None:
+    found = search_outlook(planned(tiny), lab)
+    assert (found.asked, found.trials, found.cells) == (0, 6, 36)
+    assert 0 < found.mean_flops < found.worst_flops

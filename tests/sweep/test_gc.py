@@ -1,0 +1,167 @@
+"""Claims about `gc`: it frees what nothing needs, and nothing that anything needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tread_lab.cli import main
+from tread_lab.engine.assemble import trained
+from tread_lab.engine.checkpoint import list_checkpoints, load_latest, step_of
+from tread_lab.engine.evaluate import evaluate
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.specs import RunSpec, decode, encode
+from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
+from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.sweep import gc
+from tread_lab.sweep.execution.executor import InlineExecutor
+from tread_lab.sweep.gc import clear, find
+from tread_lab.sweep.plan.plan import Plan, make_plan, store_plan
+from tread_lab.sweep.trial.trial import Task, is_complete
+
+Tiny = Callable[..., RunSpec]
+CPU = torch.device("cpu")
+KEEPS = {"checkpoint_every": 5, "keep_checkpoints": 3, "keep_steps": [5]}
+
+
+@pytest.fixture(autouse=True)
+def _own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+
+
+def run(lab: Lab, *tasks: Task) -> None:
+    InlineExecutor(device="cpu").run(lab, tasks, lambda report: None)
+
+
+def steps(folder: RunFolder) -> list[int]:
+    return [step_of(path) for path in list_checkpoints(folder.checkpoints)]
+
+
+def planned(lab: Lab, spec: RunSpec) -> Plan:
+    sweep = {"experiment": "tiny", "evaluate": [{"heldout_loss": {"images": 8, "levels": 2}}]}
+    tree = decode(SweepSpec, {**sweep, "axes": {"route": ["1->2"]}, "baseline": None})
+    plan = make_plan("s", tree, Experiment(name="tiny", run=encode(spec)))
+    store_plan(lab.sweep("s"), plan)
+    return plan
+
+
+def test_a_finished_run_keeps_its_last_and_its_kept_weights_and_can_still_do_everything(
+    lab: Lab, tiny: Tiny
+) -> None:
+    spec = tiny(steps=20, execution=KEEPS)
+    folder = lab.run_of(spec)
+    run(lab, Task(spec))
+    assert steps(folder) == [20, 15, 10, 5]
+    before = load_latest(folder.checkpoints)
+    litter = find(lab)
+    assert steps(folder) == [20, 15, 10, 5]  # looking changes nothing
+    kinds = sorted((item.what, step_of(item.path)) for item in litter)
+    assert kinds == [
+        ("earlier checkpoints", 10),
+        ("earlier checkpoints", 15),
+        ("optimizer state", 5),
+        ("optimizer state", 20),
+    ]
+    disk = sum(path.stat().st_size for path in folder.checkpoints.iterdir())
+    freed = clear(lab, litter)
+    assert disk - sum(p.stat().st_size for p in folder.checkpoints.iterdir()) == freed > disk / 2
+    after = load_latest(folder.checkpoints)
+    assert steps(folder) == [20, 5] and before is not None and after is not None
+    for part in ("model", "ema"):
+        kept, old = after.part(part), before.part(part)
+        assert kept.keys() == old.keys() and all(torch.equal(kept[n], old[n]) for n in kept)
+    assert after.facts == before.facts and find(lab) == []
+    assert trained(folder, CPU, step=5).step == 5
+    evaluate(folder, decode(HeldoutSpec, {"images": 8, "levels": 2}), CPU)
+    child = decode(RunSpec, {**encode(tiny(steps=4)), "init_from": {"run": encode(spec)}})
+    run(lab, Task(child))
+    assert lab.run_of(child).state() == "completed"
+    assert is_complete(lab, Task(spec)) and len(folder.attempts.read()) == 1
+
+
+def test_a_run_that_is_not_measured_as_planned_keeps_everything(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(lab, tiny(steps=20, execution=KEEPS))
+    (task,) = plan.tasks
+    run(lab, Task(task.spec))
+    assert find(lab) == []
+    run(lab, task)
+    assert len(find(lab)) == 4
+
+
+@pytest.mark.parametrize("state", ["interrupted", "failed", "running"])
+def test_what_may_go_on_keeps_everything(lab: Lab, tiny: Tiny, state: str) -> None:
+    spec = tiny(steps=20, execution=KEEPS)
+    folder = lab.run_of(spec)
+    run(lab, Task(spec))
+    litter = find(lab)
+    if state == "running":
+        with folder.claim():
+            assert find(lab) == [] and clear(lab, litter) == 0
+    else:
+        folder.reopen()
+        if state == "failed":
+            folder.finish("failed", kind="exception")
+        assert find(lab) == [] and clear(lab, litter) == 0
+    assert steps(folder) == [20, 15, 10, 5]
+
+
+def test_what_killed_processes_were_writing_goes(lab: Lab, tiny: Tiny, tmp_path: Path) -> None:
+    spec = tiny(steps=4)
+    folder = lab.run_of(spec)
+    run(lab, Task(spec))
+    clear(lab, find(lab))
+    orphans = [folder.path / ".result.json.abc", folder.checkpoints / ".staging.safetensors.x1"]
+    orphans += [folder.checkpoints / "staging.safetensors"]
+    scratch = tmp_path / "tmp" / "tread-lab-xyz" / "session_2026-01-01_00-00-00_1_999999999"
+    scratch.mkdir(parents=True)
+    (lab.root / "ray" / "old").mkdir(parents=True)
+    files: list[Any] = [*orphans, scratch / "log", lab.root / "ray" / "old" / "x"]
+    for path in files:
+        path.write_text("half")
+    found = find(lab)
+    assert sorted(item.what for item in found) == ["scratch"] * 2 + ["unfinished files"] * 3
+    assert clear(lab, found) == 4 * len(files)
+    assert not any(path.exists() for path in files) and folder.state() == "completed"
+
+
+def test_samples_of_finished_evaluations_go_and_their_metrics_stay(lab: Lab, tiny: Tiny) -> None:
+    spec = tiny(steps=4)
+    folder = lab.run_of(spec)
+    sampled = decode(SamplesSpec, {"count": 4, "sampler": {"steps": 2, "sigma_max": 10}})
+    run(lab, Task(spec, (sampled,)))
+    clear(lab, find(lab))
+    place = folder.evaluation(sampled)
+    size, record = (place.path / "samples.npz").stat().st_size, place.read()
+    assert find(lab) == []  # only where they are asked for
+    (item,) = find(lab, samples=True)
+    assert (item.what, item.path, item.bytes) == ("samples", place.path / "samples.npz", size)
+    assert clear(lab, [item]) == size and not item.path.exists()
+    assert place.done and place.read() == record and (place.path / "grid.png").exists()
+    assert is_complete(lab, Task(spec, (sampled,))) and find(lab, samples=True) == []
+
+
+def test_samples_of_a_run_that_is_open_are_not_offered(lab: Lab, tiny: Tiny) -> None:
+    spec = tiny(steps=4)
+    sampled = decode(SamplesSpec, {"count": 4, "sampler": {"steps": 2, "sigma_max": 10}})
+    run(lab, Task(spec, (sampled,)))
+    lab.run_of(spec).reopen()
+    assert find(lab, samples=True) == []
+
+
+def test_gc_removes_samples_only_where_they_are_asked_for(
+    lab: Lab, tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tiny(steps=4)
+    sampled = decode(SamplesSpec, {"count": 4, "sampler": {"steps": 2, "sigma_max": 10}})
+    run(lab, Task(spec, (sampled,)))
+    path = lab.run_of(spec).evaluation(sampled).path / "samples.npz"
+    assert main(["gc", "--yes", "--root", str(lab.root)]) == 0
+    found = capsys.readouterr()
+    assert "of samples stay; `tread-lab gc --samples`" in " ".join((found.out + found.err).split())
+    assert path.exists()
+    assert main(["gc", "--yes", "--samples", "--root", str(lab.root)]) == 0
+    assert not path.exists() and lab.run_of(spec).evaluation(sampled).done

@@ -1,0 +1,314 @@
+"""Claims about attempts: each is on record; the record alone decides whether another follows."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.faults.compare import outcome
+from tread_lab.engine import live_run
+from tread_lab.records.attempts import Attempt
+from tread_lab.records.durable import DiskFull
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.specs import RunSpec, UserError, decode
+from tread_lab.specs.evaluation import HeldoutSpec
+from tread_lab.sweep.execution.executor import InlineExecutor
+from tread_lab.sweep.trial import trial
+from tread_lab.sweep.trial.attempt import Place, settled
+from tread_lab.sweep.trial.retry import verdict
+from tread_lab.sweep.trial.trial import Report, Task, run_trial
+
+Tiny = Callable[..., RunSpec]
+CPU = torch.device("cpu")
+MODEL = {"depth": 4, "width": 16, "heads": 2}
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, *errors: BaseException | None) -> None:
+    """Training meets these errors, one an attempt, after its third step; then none."""
+    left, train = list(errors), trial.train
+
+    def broken(*arguments: Any) -> Iterator[Any]:
+        error = left.pop(0) if left else None
+        for progress in train(*arguments):
+            if error is not None and progress.step >= 3:
+                raise error
+            yield progress
+
+    monkeypatch.setattr(trial, "train", broken)
+
+
+def run(lab: Lab, *tasks: Task) -> list[Report]:
+    reports: list[Report] = []
+    InlineExecutor(device="cpu").run(lab, tasks, reports.append)
+    return reports
+
+
+def endings(folder: RunFolder) -> list[str]:
+    return [attempt.ended for attempt in folder.attempts.read()]
+
+
+def ended(*kinds: str, **facts: Any) -> list[Attempt]:
+    return [Attempt(n=n, ended=kind, **facts) for n, kind in enumerate(kinds, 1)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "tries"), [("exception", 2), ("oom", 2), ("died", 3), ("hung", 2)]
+)
+def test_a_kind_is_tried_so_often(kind: str, tries: int) -> None:
+    assert verdict(ended(*[kind] * (tries - 1))).last is None
+    exhausted = verdict(ended(*[kind] * tries)).last
+    assert exhausted is not None and exhausted.n == tries
+    assert verdict(ended(*[kind] * tries, forgiven=True)).last is None
+
+
+@pytest.mark.parametrize(
+    "kind", ["lost", "orphaned", "interrupted", "disk", "mistake", "completed", "diverged"]
+)
+def test_what_is_not_the_runs_doing_never_counts(kind: str) -> None:
+    assert verdict(ended(*[kind] * 50)).last is None
+
+
+def test_an_ending_without_an_entry_is_an_error_and_not_a_run_without_end() -> None:
+    with pytest.raises(UserError, match="attempt has ended: unknown 'oomm', did you mean 'oom'"):
+        verdict(ended("oomm"))
+
+
+def test_after_a_lack_of_memory_the_run_asks_for_a_whole_device() -> None:
+    assert not verdict(ended("exception")).whole_device
+    assert verdict(ended("oom")).whole_device
+    assert verdict(ended("oom", "died", "exception")).whole_device
+
+
+def test_one_exception_is_mended_by_another_attempt(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, RuntimeError("once"))
+    assert run(lab, Task(tiny(steps=6)))[-1].phase == "completed"
+    assert endings(lab.run_of(tiny(steps=6))) == ["exception", "completed"]
+
+
+def test_the_same_exception_again_fails_the_run_with_its_traceback_and_others_go_on(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, *[RuntimeError("always")] * 2)
+    bad, good = tiny(steps=6), tiny(steps=6, seed=1)
+    reports = run(lab, Task(bad), Task(good))
+    result = lab.run_of(bad).result() or {}
+    assert (result["state"], result["kind"]) == ("failed", "exception")
+    assert result["reason"] == "RuntimeError: always" and "in broken" in result["traceback"]
+    assert [r.phase for r in reports if r.phase != "train"] == ["failed", "completed"]
+    assert run(lab, Task(bad))[-1].phase == "failed"
+    assert endings(lab.run_of(bad)) == ["exception", "exception"]
+
+
+def test_a_lack_of_memory_is_tried_once_more_on_a_whole_device(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, *[torch.OutOfMemoryError("CUDA out of memory")] * 2)
+    task, packed = Task(tiny(steps=6)), Place(whole=False)
+    with pytest.raises(torch.OutOfMemoryError):
+        list(run_trial(lab, task, CPU, packed))
+    assert [r.phase for r in run_trial(lab, task, CPU, packed)] == [trial.DEFERRED]
+    with pytest.raises(torch.OutOfMemoryError):
+        list(run_trial(lab, task, CPU, Place(whole=True)))
+    assert [r.phase for r in run_trial(lab, task, CPU, packed)][-1] == "failed"
+    assert (lab.run_of(task.spec).result() or {})["kind"] == "oom"
+
+
+def test_a_failed_attempts_network_is_freed_before_the_next_begins(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a lack of memory would meet the retry, too."""
+    networks: list[weakref.ref[torch.nn.Module]] = []
+    alive: list[int] = []
+    fresh = live_run.fresh_network
+
+    def noted(spec: RunSpec) -> torch.nn.Module:
+        alive.append(sum(network() is not None for network in networks))
+        network = fresh(spec)
+        networks.append(weakref.ref(network))
+        return network
+
+    def full(self: live_run.LiveRun, batch: Any, *, lr: float) -> None:
+        if len(networks) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        optimise(self, batch, lr=lr)
+
+    optimise = live_run.LiveRun.optimise
+    monkeypatch.setattr(live_run, "fresh_network", noted)
+    monkeypatch.setattr(live_run.LiveRun, "optimise", full)
+    assert run(lab, Task(tiny(steps=6)))[-1].phase == "completed"
+    assert endings(lab.run_of(tiny(steps=6))) == ["oom", "completed"]
+    assert alive == [0, 0]
+
+
+def test_a_lack_of_memory_on_the_cpu_is_recognised(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(RuntimeError) as found:
+        torch.empty(1 << 60)
+    failing(monkeypatch, found.value)
+    run(lab, Task(tiny(steps=6)))
+    assert endings(lab.run_of(tiny(steps=6))) == ["oom", "completed"]
+
+
+def test_a_diverged_run_is_a_result_and_is_not_tried_again(lab: Lab, tiny: Tiny) -> None:
+    spec = tiny(steps=20, train={"lr": 1e30, "warmup": 0})
+    assert run(lab, Task(spec))[-1].phase == "diverged"
+    run(lab, Task(spec))
+    assert endings(lab.run_of(spec)) == ["diverged"]
+
+
+def test_an_interruption_is_no_try(lab: Lab, tiny: Tiny) -> None:
+    task = Task(tiny(steps=6))
+    for _ in range(4):
+        reports = run_trial(lab, task, CPU)
+        next(reports)
+        reports.close()  # type: ignore[attr-defined]
+    assert run(lab, task)[-1].phase == "completed"
+    assert endings(lab.run_of(task.spec)) == ["interrupted"] * 4 + ["completed"]
+
+
+def test_a_full_disk_ends_the_session_and_fails_nothing(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
+    tasks = [Task(tiny(steps=6, seed=seed)) for seed in (0, 1)]
+    with pytest.raises(DiskFull, match="No space left on device; make room"):
+        run(lab, *tasks)
+    assert [lab.run_of(task.spec).result() for task in tasks] == [None, None]
+    assert [r.phase for r in run(lab, *tasks) if r.phase != "train"] == ["completed"] * 2
+    assert endings(lab.run_of(tasks[0].spec)) == ["disk", "completed"]
+
+
+def test_a_mistake_of_one_task_lets_the_others_go_on_and_is_said_at_the_end(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, UserError("data.path: nothing there"))
+    tasks = [Task(tiny(steps=6, seed=seed)) for seed in (0, 1)]
+    with pytest.raises(UserError, match="nothing there"):
+        run(lab, *tasks)
+    states = [lab.run_of(task.spec).state() for task in tasks]
+    assert states == ["interrupted", "completed"]
+
+
+def test_what_fails_while_measuring_leaves_the_training_result(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Task(tiny(steps=6), (decode(HeldoutSpec, {"images": 8, "levels": 2}),))
+    with monkeypatch.context() as patch:
+        patch.setattr(trial, "evaluate", lambda *a, **k: 1 / 0)
+        last = run(lab, task)[-1]
+    folder = lab.run_of(task.spec)
+    assert (last.phase, folder.state()) == ("completed", "completed")
+    assert "ZeroDivisionError" in last.note and not trial.is_complete(lab, task)
+    assert [a.phase for a in folder.attempts.read()] == ["evaluate"] * 2
+    later = Place(driver="another")
+    assert [r.phase for r in run_trial(lab, task, CPU, later)] == ["evaluate", "completed"]
+    assert trial.is_complete(lab, task) and len(folder.origin()) == 1
+
+
+KILLED = """
+import os, signal, sys, torch
+from pathlib import Path
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec, decode
+from tread_lab.sweep.trial.attempt import Place
+from tread_lab.sweep.trial.trial import Task, run_trial
+lab = Lab(Path(sys.argv[1]))
+spec = lab.run(sys.argv[2]).spec()
+for report in run_trial(lab, Task(spec), torch.device("cpu"), Place(driver=sys.argv[3], node="n1")):
+    if report.step == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_process_leaves_an_open_attempt_whose_end_the_next_one_finds_out(
+    lab: Lab, tiny: Tiny
+) -> None:
+    spec = tiny(steps=6)
+    folder = lab.run_of(spec)
+    folder.create(spec)
+    command = [sys.executable, "-c", KILLED, str(lab.root), folder.name, "driver"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert endings(folder) == [""]
+    same, other = Place(driver="driver"), Place(driver="other")
+    gone = Place(driver="driver", alive=frozenset({"n2"}))
+    record = folder.attempts.path.read_text()
+    for place, kind in ((same, "died"), (other, "orphaned"), (gone, "lost")):
+        folder.attempts.path.write_text(record)
+        assert [attempt.ended for attempt in settled(folder, place)] == [kind]
+    folder.attempts.path.write_text(record)
+    folder.stack_dump(1).parent.mkdir(exist_ok=True)
+    folder.stack_dump(1).write_text("Timeout!")
+    assert [attempt.ended for attempt in settled(folder, other)] == ["hung"]
+    assert run(lab, Task(spec))[-1].phase == "completed"
+
+
+def test_a_run_that_another_process_works_on_is_waited_for_and_then_taken(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "_AGAIN", 0.01)
+    task = Task(tiny(steps=6))
+    reports = run_trial(lab, task, CPU)
+    with lab.run_of(task.spec).claim():
+        assert "in use by another process" in next(reports).note
+        assert next(reports).phase == "train"
+    assert list(reports)[-1].phase == "completed"
+    with lab.run_of(task.spec).claim():
+        second = run_trial(lab, task, CPU)
+        next(second)
+    assert [report.phase for report in second] == ["completed"]
+    assert endings(lab.run_of(task.spec)) == ["completed"]
+
+
+@pytest.mark.fault(
+    4,
+    done="SIGKILL of a Ray worker in mid-step, beside a trial that always raises",
+    survived="another worker takes the trial up at its last checkpoint; losses and weights equal"
+    " those of a trial that nobody killed, bitwise",
+)
+@pytest.mark.slow
+def test_on_ray_a_killed_worker_is_replaced_and_a_hopeless_run_fails_beside_the_others(
+    lab: Lab, tiny: Tiny, tmp_path: Path
+) -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution.ray_executor import RayExecutor
+
+    good, killed = tiny(steps=6), tiny(steps=2000, seed=1, execution={"checkpoint_every": 50})
+    hopeless, other = tiny(steps=6, seed=2), tiny(steps=6, model={**MODEL, "width": 32})
+    run(lab, Task(other))
+    shutil.copytree(lab.run_of(other).checkpoints, lab.run_of(hopeless).checkpoints)
+    shots: list[int] = []
+    lock = threading.Lock()  # a live display has such, which nobody can pickle
+
+    def watch(report: Report) -> None:
+        folder = lab.run_of(killed)
+        if report.run == folder.name and report.step > 50 and not shots and not lock.locked():
+            shots.append(folder.attempts.read()[-1].pid)
+            os.kill(shots[0], signal.SIGKILL)
+
+    tasks = [Task(spec) for spec in (good, killed, hopeless)]
+    RayExecutor(device="cpu", concurrent=2).run(lab, tasks, watch)
+    assert [lab.run_of(t.spec).state() for t in tasks] == ["completed", "completed", "failed"]
+    assert endings(lab.run_of(killed)) == ["died", "completed"]
+    calm = Lab(tmp_path / "calm")
+    run(calm, Task(killed))
+    assert outcome(calm).items() <= outcome(lab).items()
+    assert endings(lab.run_of(hopeless)) == ["exception"] * 2
+    result = lab.run_of(hopeless).result() or {}
+    assert "size mismatch" in result["reason"] and "load_state_dict" in result["traceback"]

@@ -1,0 +1,235 @@
+"""Claims about families of runs: parents first, once, shared; what has no parent fails, named."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tread_lab.engine import checkpoint
+from tread_lab.engine.assemble import data_of
+from tread_lab.engine.batches import Batches
+from tread_lab.engine.cost.training import cost
+from tread_lab.engine.live_run import LiveRun
+from tread_lab.records import metric_names
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.parents import with_parents
+from tread_lab.specs import RunSpec, UserError, decode, encode, signature
+from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.sweep.execution.executor import InlineExecutor
+from tread_lab.sweep.plan.plan import Plan, load_plan, make_plan, store_plan
+from tread_lab.sweep.search.queue import ListFeed
+from tread_lab.sweep.trial.attempt import Place
+from tread_lab.sweep.trial.family import with_ancestors
+from tread_lab.sweep.trial.trial import DEFERRED, Report, Task, run_trial
+
+CPU = torch.device("cpu")
+Tiny = Callable[..., RunSpec]
+
+
+def child_of(parent: RunSpec, **changes: Any) -> RunSpec:
+    return decode(RunSpec, {**encode(parent), "init_from": {"run": encode(parent)}, **changes})
+
+
+def family_plan(spec: RunSpec) -> Plan:
+    """A routed run, and two runs that go on from it; the routed run itself is no trial."""
+    then = {"routes": [], "train": {"steps": 4, "lr": 1e-3, "warmup": 0}}
+    longer = {**then, "train": {**then["train"], "steps": 6}}
+    sweep = {
+        "experiment": "tiny",
+        "baseline": None,
+        "variants": {"finetune": {"short": {"then": then}, "long": {"then": longer}}},
+        "evaluate": [{"heldout_loss": {"images": 8, "levels": 2}}],
+    }
+    return make_plan("family", decode(SweepSpec, sweep), Experiment(name="tiny", run=encode(spec)))
+
+
+def weights(folder: RunFolder, part: str) -> dict[str, Tensor]:
+    found = checkpoint.load_latest(folder.checkpoints)
+    assert found is not None
+    return found.part(part)
+
+
+def test_the_plan_shows_the_parent_as_a_task_of_its_own_before_its_children(tiny: Tiny) -> None:
+    plan = family_plan(tiny(routes=["1->2"]))
+    parent, short, long = plan.tasks
+    assert [trial.spec for trial in plan.trials] == [short.spec, long.spec]
+    assert parent.spec == tiny(routes=["1->2"]) and parent.evaluations == ()
+    assert short.spec.ancestors == long.spec.ancestors == (parent.spec,)
+    flops = [cost(task.spec).train_flops for task in plan.tasks]
+    assert plan.train_flops == sum(flops)
+
+
+def test_a_parent_that_is_a_trial_keeps_its_evaluations(tiny: Tiny) -> None:
+    parent = tiny(routes=["1->2"])
+    other = Task(tiny(seed=1), ("evaluation",))  # type: ignore[arg-type]
+    tasks = [Task(child_of(parent), other.evaluations), other, Task(parent, other.evaluations)]
+    ordered = with_ancestors(tasks)
+    assert [task.spec for task in ordered] == [parent, child_of(parent), other.spec]
+    assert all(task.evaluations == other.evaluations for task in ordered)
+
+
+def test_nobody_is_handed_out_before_its_parent_has_ended(tiny: Tiny) -> None:
+    parent = tiny()
+    child = child_of(parent)
+    grandchild, other = child_of(child), tiny(seed=1)
+    feed = ListFeed([Task(s) for s in (grandchild, child, other, parent)])
+    first, second = feed.next(), feed.next()
+    assert first == Task(other) and second == Task(parent)
+    assert feed.next() is None and not feed.finished
+    feed.ended(Task(parent))
+    assert feed.next() == Task(child) and feed.next() is None
+    feed.ended(Task(child))
+    assert feed.next() == Task(grandchild) and feed.finished
+
+
+def test_a_parent_that_is_no_task_holds_nobody_back(tiny: Tiny) -> None:
+    assert ListFeed([Task(child_of(tiny()))]).next() is not None
+
+
+@contextmanager
+def inline() -> Iterator[Any]:
+    yield InlineExecutor()
+
+
+@contextmanager
+def on_ray() -> Iterator[Any]:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution.ray_executor import RayExecutor
+
+    yield RayExecutor(concurrent=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", [inline, on_ray])
+def test_the_parent_is_trained_once_for_all_its_children(
+    lab: Lab, tiny: Tiny, executor: Callable[[], Any]
+) -> None:
+    plan = family_plan(tiny(routes=["1->2"], steps=10))
+    store_plan(lab.sweep("family"), plan)
+    reports: list[Report] = []
+    with executor() as run:
+        run.run(lab, plan.open_tasks(lab), reports.append)
+    parent, *children = plan.tasks
+    folders = [lab.run_of(task.spec) for task in plan.tasks]
+    assert [folder.state() for folder in folders] == ["completed"] * 3
+    assert [len(folder.origin()) for folder in folders] == [1, 1, 1]
+    ended = [r.run for r in reports if r.phase == "completed"]
+    assert ended[0] == signature(parent.spec)
+    metrics = (folders[1].result() or {})["metrics"]
+    parts = [cost(spec).train_flops for spec in (parent.spec, children[0].spec)]
+    assert metrics[metric_names.TRAIN_FLOPS] == parts[1] and metrics[
+        metric_names.FAMILY_FLOPS
+    ] == sum(parts)
+    assert load_plan(lab.sweep("family")).open_tasks(lab) == []
+
+
+def test_a_child_starts_from_its_parents_ema_or_raw_weights(lab: Lab, tiny: Tiny) -> None:
+    parent = tiny(routes=["1->2"])
+    for _ in run_trial(lab, Task(parent), CPU):
+        pass
+    for part in ("ema", "model"):
+        child = child_of(parent, init_from={"run": encode(parent), "weights": part})
+        with LiveRun(child, lab.run_of(child), CPU) as run:
+            assert run.resume() == 0
+            expected = weights(lab.run_of(parent), part)
+            found = run.network.state_dict()
+            assert all(torch.equal(found[name], expected[name]) for name in run.ema.weights)
+            assert all(torch.equal(run.ema.weights[n], expected[n]) for n in run.ema.weights)
+
+
+def test_a_child_has_draws_of_its_own_that_siblings_share(tiny: Tiny) -> None:
+    parent, dense = tiny(routes=["1->2"]), tiny()
+    child, sibling = child_of(parent, train={"steps": 9, "batch": 8}), child_of(dense)
+    first, second, third = (
+        Batches(spec, data_of(spec, "train")).at(0) for spec in (parent, child, sibling)
+    )
+    assert not torch.equal(first.noise_BCHW, second.noise_BCHW)
+    assert torch.equal(second.noise_BCHW, third.noise_BCHW)
+    assert torch.equal(second.x_BCHW, third.x_BCHW)
+
+
+def test_routes_are_on_in_their_steps_only(tiny: Tiny) -> None:
+    spec = tiny(steps=20, routes=["1->2"], routes_from=5, routes_until=0.5)
+    batches = Batches(spec, data_of(spec, "train"))
+    assert [step for step in range(20) if batches.at(step).plan is not None] == list(range(5, 10))
+    always = Batches(tiny(steps=20, routes=["1->2"]), data_of(spec, "train"))
+    mine, theirs = batches.at(7).plan, always.at(7).plan
+    assert mine is not None and theirs is not None
+    assert torch.equal(mine[0].keep_BK, theirs[0].keep_BK)
+
+
+def test_routes_switched_off_from_the_start_are_dense_training(tmp_path: Path, tiny: Tiny) -> None:
+    from tread_lab.engine.train import train
+
+    states = []
+    for k, spec in enumerate((tiny(routes=["1->2"], routes_until=0), tiny())):
+        folder = RunFolder(tmp_path / str(k))
+        list(train(spec, folder, CPU))
+        states.append(weights(folder, "model"))
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_an_absent_parent_is_trained_first_under_its_own_claim(lab: Lab, tiny: Tiny) -> None:
+    parent = tiny(steps=6)
+    *_, last = run_trial(lab, Task(child_of(parent)), CPU)
+    assert last.phase == "completed" and lab.run_of(parent).state() == "completed"
+
+
+def test_the_child_of_a_run_that_went_wrong_has_failed_and_says_why(lab: Lab, tiny: Tiny) -> None:
+    parent = tiny()
+    lab.run_of(parent).create(parent)
+    lab.run_of(parent).finish("diverged", step=3)
+    child = child_of(parent)
+    *_, last = run_trial(lab, Task(child), CPU)
+    result = lab.run_of(child).result()
+    assert last.phase == "failed" and result is not None
+    assert "starts from" in result["reason"] and "diverged" in result["reason"]
+    assert not list(lab.run_of(child).checkpoints.glob("*"))
+
+
+def test_a_parent_may_be_named_by_the_start_of_its_signature(lab: Lab, tiny: Tiny) -> None:
+    parent = tiny()
+    lab.run_of(parent).create(parent)
+    name = signature(parent)
+    tree = {"variants": {"a": {"init_from": {"run": name[:6], "weights": "model"}}}}
+    found = with_parents(tree, lab)["variants"]["a"]["init_from"]
+    assert found == {"run": encode(parent), "weights": "model"}
+    assert with_parents({"init_from": name[:6]}, lab)["init_from"] == {"run": encode(parent)}
+    with pytest.raises(UserError, match="no run 'ffff'"):
+        with_parents({"init_from": {"run": "ffff"}}, lab)
+
+
+def test_a_child_waits_with_its_parent_for_a_whole_device(lab: Lab, tiny: Tiny) -> None:
+    parent = tiny(steps=6)
+    folder = lab.run_of(parent)
+    folder.create(parent)
+    folder.attempts.close(folder.attempts.open(), "oom")
+    child = Task(child_of(parent, seed=3))
+    reports = list(run_trial(lab, child, CPU, Place(whole=False)))
+    assert [report.phase for report in reports] == [DEFERRED]
+    assert reports[0].run == signature(child.spec)
+    assert [r.phase for r in run_trial(lab, child, CPU, Place(whole=True))][-1] == "completed"
+
+
+def test_a_parent_whose_last_weights_are_damaged_is_trained_again(lab: Lab, tiny: Tiny) -> None:
+    parent = tiny(steps=6, execution={"checkpoint_every": 2})
+    calm, child = Lab(lab.root / "calm"), Task(child_of(parent, seed=3))
+    for place in (calm, lab):
+        InlineExecutor(device="cpu").run(place, [Task(parent)], lambda report: None)
+    last, *_ = checkpoint.list_checkpoints(lab.run_of(parent).checkpoints)
+    last.write_bytes(last.read_bytes()[:-50])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it says which file is damaged
+        for place in (calm, lab):
+            InlineExecutor(device="cpu").run(place, [child], lambda report: None)
+    assert lab.run_of(child.spec).state() == lab.run_of(parent).state() == "completed"
+    for spec in (parent, child.spec):
+        mine, theirs = (weights(place.run_of(spec), "model") for place in (lab, calm))
+        assert all(torch.equal(mine[name], theirs[name]) for name in theirs)

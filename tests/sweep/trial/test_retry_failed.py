@@ -1,0 +1,66 @@
+"""Claims about `--retry-failed` and what is seen of failures: only the failed, and all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tread_lab.records.lab import Lab
+from tread_lab.records.status import standing
+from tread_lab.specs import RunSpec, UserError, decode, encode
+from tread_lab.sweep.trial.retry_failed import chosen, take_up
+from tread_lab.sweep.trial.trial import Task
+
+Tiny = Callable[..., RunSpec]
+
+
+def ended(lab: Lab, spec: RunSpec, state: str, **facts: Any) -> Task:
+    folder = lab.run_of(spec)
+    folder.create(spec)
+    folder.attempts.close(folder.attempts.open(pid=1), facts.get("kind", "completed"))
+    folder.finish(state, **facts)
+    return Task(spec)
+
+
+@pytest.fixture
+def tasks(lab: Lab, tiny: Tiny) -> list[Task]:
+    """completed, diverged, exception, oom, the child of the oom."""
+    parent = tiny(seed=3)
+    child = decode(RunSpec, {**encode(parent), "init_from": {"run": encode(parent)}})
+    lab.run_of(child).create(child)
+    lab.run_of(child).finish("failed", kind="parent", reason="its parent")
+    return [
+        ended(lab, tiny(seed=0), "completed"),
+        ended(lab, tiny(seed=1), "diverged", kind="diverged"),
+        ended(lab, tiny(seed=2), "failed", kind="exception", reason="RuntimeError: x\nmore"),
+        ended(lab, parent, "failed", kind="oom", reason="too large"),
+        Task(child),
+    ]
+
+
+def test_only_the_failed_are_taken_up_and_their_record_stays(lab: Lab, tasks: list[Task]) -> None:
+    assert chosen(lab, tasks) == tasks[2:]
+    for task in chosen(lab, tasks):
+        take_up(lab, task)
+    states = [lab.run_of(task.spec).result() for task in tasks]
+    assert [result is None for result in states] == [False, False, True, True, True]
+    (attempt,) = lab.run_of(tasks[3].spec).attempts.read()
+    assert attempt.ended == "oom" and attempt.forgiven
+
+
+def test_of_a_kind_with_the_runs_that_failed_for_them(lab: Lab, tasks: list[Task]) -> None:
+    assert chosen(lab, tasks, ["oom"]) == [tasks[3], tasks[4]]
+    assert chosen(lab, tasks, ["exception"]) == [tasks[2]]
+    assert chosen(lab, tasks, ["hung"]) == []
+    with pytest.raises(UserError, match="no kind of failure 'ooom', did you mean 'oom'"):
+        chosen(lab, tasks, ["ooom"])
+
+
+def test_a_standing_tells_kind_reason_and_attempts(lab: Lab, tasks: list[Task], tiny: Tiny) -> None:
+    stands = standing(lab.run_of(tasks[2].spec))
+    assert (stands.state, stands.kind, stands.reason) == ("failed", "exception", "RuntimeError: x")
+    assert len(stands.attempts) == 1 and stands.moved is not None
+    fresh = standing(lab.run_of(tiny(seed=9)))
+    assert (fresh.state, fresh.kind, fresh.attempts, fresh.moved) == ("pending", "", (), None)

@@ -1,0 +1,1 @@
+"""Statistics on results: paired gaps, their intervals, and the set of best cells."""

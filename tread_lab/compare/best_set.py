@@ -1,0 +1,207 @@
+"""Which cells are best or not distinguishable from the best, with what power, how firm the ranks.
+
+The model is the additive two-way layout y_sk = seed_s + cell_k + e_sk: cells are compared within
+seeds (all share draws and baseline), and the residual deviation is pooled over all of them, which
+is what makes three seeds worth something. Lower is better throughout.
+"""
+
+# S seeds, K cells, M images, R resamples
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import gammaincinv, nctdtr, ndtr
+
+from tread_lab.specs.errors import UserError
+
+Array = NDArray[np.float64]
+CONFIDENCE = 0.95
+POWER = 0.8  # the usual promise of a planned experiment
+MOST_SEEDS = 200
+RESAMPLES = 4000
+_NODES = 80
+_FAR = 100.0  # standard errors; beyond, the quadrature of the noncentral t gives up
+
+
+@dataclass(frozen=True)
+class BestSet:
+    """The best cell and those that cannot be told from it.
+
+    Attributes:
+        means_K: mean of every cell.
+        best: the cell with the lowest mean.
+        members_K: whether a cell is in the set. With 95% confidence the truly best cell is.
+        low_K, high_K: simultaneous 95% bounds on each cell's value minus the best *other* one's.
+        deviation: residual deviation of one value, or NaN for a set over images.
+    """
+
+    means_K: Array
+    best: int
+    members_K: NDArray[np.bool_]
+    low_K: Array
+    high_K: Array
+    deviation: float
+
+    @property
+    def size(self) -> int:
+        return int(self.members_K.sum())
+
+    @property
+    def order(self) -> list[int]:
+        """Cells from the best mean to the worst."""
+        return [int(k) for k in np.argsort(self.means_K, kind="stable")]
+
+
+def best_over_seeds(values_SK: Array) -> BestSet:
+    """Multiple comparisons with the best over two or more seeds.
+
+    Hsu's constrained intervals (Annals of Statistics 12:1136, 1984) in a block design: cell i stays
+    in the set unless mean_i - min_{j != i} mean_j > d s sqrt(2/S), with Dunnett's one-sided d for
+    K - 1 comparisons and (S-1)(K-1) degrees of freedom. The set is Gupta's subset (Technometrics
+    7:225, 1965), so no second correction for having picked the best from the same data is due.
+
+    Raises:
+        UserError: fewer than two seeds or two cells.
+    """
+    S, K = _shape(values_SK)
+    means_K, deviation = values_SK.mean(axis=0), residual_deviation(values_SK)
+    width = dunnett_quantile(K - 1, (S - 1) * (K - 1)) * deviation * np.sqrt(2 / S)
+    return _set(means_K, _over_best_other(means_K), width, deviation)
+
+
+def best_over_images(losses_KM: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> BestSet:
+    """The same for one seed, over images alone: **of these trained networks**, not of the cells.
+
+    Neighbouring cells are correlated and unequally noisy, so there is no pooled model: cell i stays
+    unless the largest (mean_i - mean_j) / se_ij passes the 95% quantile that the resampled images
+    give it when all cells are equal.
+    """
+    K, M = losses_KM.shape
+    if K < 2 or M < 2:
+        raise UserError(f"a best set needs two cells and two images, got {losses_KM.shape}")
+    means_K = losses_KM.mean(axis=1)
+    rng = np.random.default_rng(seed)
+    draws_RM = rng.multinomial(M, np.full(M, 1 / M), size=resamples) / M
+    noise_RK = draws_RM @ losses_KM.T - means_K
+    members_K, width_K = np.empty(K, dtype=bool), np.empty(K)
+    for i in range(K):
+        others = np.arange(K) != i
+        apart_JM = losses_KM[i] - losses_KM[others]
+        error_J = np.maximum(apart_JM.std(axis=1, ddof=1), 1e-300) / np.sqrt(M)
+        noise_R = ((noise_RK[:, [i]] - noise_RK[:, others]) / error_J).max(axis=1)
+        critical = float(np.quantile(noise_R, CONFIDENCE))
+        gap_J = means_K[i] - means_K[others]
+        members_K[i] = bool((gap_J <= critical * error_J).all())
+        width_K[i] = critical * error_J[int(np.argmax(gap_J))]
+    over_K = _over_best_other(means_K)
+    found = _set(means_K, over_K, width_K, float("nan"))
+    return BestSet(means_K, found.best, members_K, found.low_K, found.high_K, found.deviation)
+
+
+def residual_deviation(values_SK: Array) -> float:
+    """s of the two-way layout: what is left of the values after cells and seeds."""
+    S, K = _shape(values_SK)
+    rows, columns = values_SK.mean(axis=1, keepdims=True), values_SK.mean(axis=0, keepdims=True)
+    residual = values_SK - rows - columns + values_SK.mean()
+    return float(np.sqrt((residual**2).sum() / ((S - 1) * (K - 1))))
+
+
+def power(difference: float, deviation: float, *, cells: int, seeds: int) -> float:
+    """Chance that a cell worse than the best by `difference` is shut out of the set."""
+    freedom = (seeds - 1) * (cells - 1)
+    apart = difference / (deviation * np.sqrt(2 / seeds)) if deviation > 0 else np.inf
+    missed = nctdtr(freedom, min(apart, _FAR), dunnett_quantile(cells - 1, freedom))
+    return float(1 - missed)
+
+
+def seeds_needed(difference: float, deviation: float, *, cells: int) -> int | None:
+    """Seeds that separate two cells `difference` apart with 80% power; nothing beyond 200."""
+    low, high = 2, MOST_SEEDS
+    if power(difference, deviation, cells=cells, seeds=high) < POWER:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        enough = power(difference, deviation, cells=cells, seeds=middle) >= POWER
+        low, high = (low, middle) if enough else (middle + 1, high)
+    return low
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """How firm an order is: [K] each, ranks from 1.
+
+    Attributes:
+        low_K, high_K: the ranks that hold a cell in 95% of resamples.
+        first_K: share of resamples in which it came first.
+        concordance: Kendall's W over seeds: 1 if all seeds order the cells alike, 0 if at random.
+    """
+
+    low_K: NDArray[np.int64]
+    high_K: NDArray[np.int64]
+    first_K: Array
+    concordance: float
+
+
+def ranks(values_SK: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> Ranks:
+    """Ranks when the residuals of the two-way layout are drawn anew; two seeds are enough."""
+    S, K = _shape(values_SK)
+    columns = values_SK.mean(axis=0)
+    residual = values_SK - values_SK.mean(axis=1, keepdims=True) - columns + values_SK.mean()
+    residual *= np.sqrt(S * K / ((S - 1) * (K - 1)))
+    rng = np.random.default_rng(seed)
+    drawn_RK = rng.choice(residual.ravel(), size=(resamples, S, K)).mean(axis=1)
+    ranks_RK = np.argsort(np.argsort(columns + drawn_RK, axis=1), axis=1) + 1
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(ranks_RK, [tail, 1 - tail], axis=0, method="nearest")
+    first = (ranks_RK == 1).mean(axis=0)
+    return Ranks(low.astype(np.int64), high.astype(np.int64), first, _concordance(values_SK))
+
+
+def _concordance(values_SK: Array) -> float:
+    """W = 12 sum_k (R_k - mean R)^2 / (S^2 (K^3 - K)), R_k the sum of a cell's ranks."""
+    S, K = values_SK.shape
+    sums = (np.argsort(np.argsort(values_SK, axis=1), axis=1) + 1).sum(axis=0)
+    return float(12 * ((sums - sums.mean()) ** 2).sum() / (S**2 * (K**3 - K)))
+
+
+@functools.lru_cache(maxsize=4096)
+def dunnett_quantile(comparisons: int, freedom: int, level: float = CONFIDENCE) -> float:
+    """d with P(max_k (Z_k - Z_0) / (sqrt(2) s) <= d) = level; comparisons with one, one-sided.
+
+    The expectation of Phi(sqrt(2) d s + z)^k over z normal and s^2 chi-square / freedom, by
+    quadrature (Dunnett, JASA 50:1096, 1955).
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+    weights = weights / weights.sum()
+    at, share = np.polynomial.legendre.leggauss(_NODES)
+    scale = np.sqrt(2 * gammaincinv(freedom / 2, (at + 1) / 2) / freedom)
+
+    def miss(d: float) -> float:
+        inner = ndtr(np.sqrt(2) * d * scale[:, None] + nodes[None, :]) ** comparisons
+        return float(share @ (inner @ weights) / 2 - level)
+
+    return float(brentq(miss, 0.0, 200.0, xtol=1e-6))
+
+
+def _over_best_other(means_K: Array) -> Array:
+    """mean_i - min_{j != i} mean_j."""
+    first, second = np.partition(means_K, 1)[:2]
+    return np.asarray(means_K - np.where(means_K == first, second, first))
+
+
+def _set(means_K: Array, over_K: Array, width: Array | float, deviation: float) -> BestSet:
+    """Hsu's constrained bounds: they never exclude zero on the side that says nothing."""
+    low, high = np.minimum(over_K - width, 0.0), np.maximum(over_K + width, 0.0)
+    members = np.asarray(over_K <= width)
+    return BestSet(means_K, int(np.argmin(means_K)), members, low, high, deviation)
+
+
+def _shape(values_SK: Array) -> tuple[int, int]:
+    if values_SK.ndim != 2 or min(values_SK.shape) < 2:
+        raise UserError(f"a best set needs two seeds and two cells at least, got {values_SK.shape}")
+    return values_SK.shape[0], values_SK.shape[1]

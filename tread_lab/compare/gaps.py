@@ -1,0 +1,245 @@
+"""Loss gaps between runs, paired image by image or seed by seed, each with its interval."""
+
+# M images, L noise levels
+
+from __future__ import annotations
+
+import functools
+import math
+import zipfile
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.metric_names import GAP_HELDOUT, GAP_ROUTE, GAP_TRAIN
+from tread_lab.specs.errors import UserError
+
+Array = NDArray[np.float64]
+CONFIDENCE = 0.95
+SAME_LEVEL = 1e-6  # relative: levels of equal specs differ by rounding between machines at most
+
+
+@dataclass(frozen=True)
+class PairedGap:
+    """A mean difference with its t-interval.
+
+    Attributes:
+        mean, low, high: the gap and the ends of its 95% interval; negative is better than baseline.
+        n, unit: over how many images or seeds the interval is taken. An interval over images says
+            how well this one pair of runs was measured; one over seeds also holds for other seeds.
+        kept: the share of an unpaired gap's variance that pairing over images left; 0.05 is a
+            variance twenty times smaller. NaN over seeds.
+    """
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    unit: Literal["images", "seeds"]
+    kept: float = math.nan
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The held-out losses of one run under one evaluation, [M, L] each.
+
+    Attributes:
+        dense: dense forward.
+        routed: forward under the training routes; absent for a run without routes.
+        level: the noise level of every image's every forward.
+    """
+
+    dense: Array
+    routed: Array | None
+    level: Array
+
+    @property
+    def trained(self) -> Array:
+        """The loss under the forward that was trained: routed, or dense without routes."""
+        return self.dense if self.routed is None else self.routed
+
+    @staticmethod
+    def read(path: Path) -> Losses:
+        """Raises UserError: the file is absent, damaged or its arrays do not fit each other."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: np.asarray(file[name], dtype=np.float64) for name in file.files}
+            found = Losses(arrays["dense"], arrays.get("routed"), arrays["level"])
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise UserError(f"{path} is no record of losses ({error}); evaluate again") from None
+        shapes = {found.dense.shape, found.level.shape, found.trained.shape}
+        if len(shapes) > 1 or found.dense.ndim != 2 or len(found.dense) < 2:
+            raise UserError(f"{path}: arrays of images x levels expected, got {shapes}")
+        return found
+
+
+def gap_over_images(loss_ML: Array, baseline_ML: Array) -> PairedGap:
+    """Mean over images of the paired difference, averaged over levels within each image.
+
+    Both arrays hold the same images, levels and noises in the same places, so that what the two
+    runs share cancels before the spread is taken.
+    """
+    _same_shape(loss_ML, baseline_ML)
+    a, b = loss_ML.mean(axis=1), baseline_ML.mean(axis=1)
+    return replace(_t_interval(a - b, "images"), kept=_variance_kept(a, b))
+
+
+def gap_over_seeds(gaps: Sequence[PairedGap] | Sequence[float]) -> PairedGap:
+    """Mean of per-seed gaps, its interval taken over seeds.
+
+    Raises:
+        UserError: fewer than two seeds; one seed has only an interval over images.
+    """
+    means = [gap.mean if isinstance(gap, PairedGap) else gap for gap in gaps]
+    if len(means) < 2:
+        raise UserError(f"an interval over seeds needs at least 2 seeds, got {len(means)}")
+    return _t_interval(np.asarray(means, dtype=np.float64), "seeds")
+
+
+def gaps_per_level(loss_ML: Array, baseline_ML: Array) -> list[PairedGap]:
+    """The paired gap within each noise level, its interval over images."""
+    _same_shape(loss_ML, baseline_ML)
+    return [_t_interval(column, "images") for column in (loss_ML - baseline_ML).T]
+
+
+def _variance_kept(a: Array, b: Array) -> float:
+    """Variance of the paired difference over that of unpaired losses: 1 - rho at equal variances.
+
+    rho is the correlation of the two runs' losses image by image; 0.05 means that pairing shrank
+    the variance of the gap twenty times.
+    """
+    apart = a.var(ddof=1) + b.var(ddof=1)
+    return float((a - b).var(ddof=1) / apart) if apart > 0 else 0.0
+
+
+def loss_gaps(losses: Losses, baseline: Losses) -> dict[str, PairedGap]:
+    """`gap/train`, `gap/heldout` and, for a routed run, `gap/route`, over images.
+
+    G_train = routed forward - baseline's dense forward (the gap of training curves),
+    G_heldout = dense forward - baseline's dense forward, G_route = routed - dense of the same run.
+    A gap whose losses are not finite is left out.
+
+    Raises:
+        UserError: the two were not taken on the same images at the same noise levels.
+    """
+    _same_levels(losses, baseline)
+    pairs = {
+        GAP_TRAIN: (losses.trained, baseline.dense),
+        GAP_HELDOUT: (losses.dense, baseline.dense),
+    }
+    return {**_finite_gaps(pairs), **route_gap(losses)}
+
+
+def route_gap(losses: Losses) -> dict[str, PairedGap]:
+    """`gap/route` of one run, which needs no baseline; empty for a run without routes."""
+    return _finite_gaps({} if losses.routed is None else {GAP_ROUTE: (losses.routed, losses.dense)})
+
+
+def run_gaps(
+    lab: Lab, trial_run: str, baseline_run: str, *, planned: Collection[str] = ()
+) -> dict[str, PairedGap]:
+    """The gaps of one run to another from their recorded losses.
+
+    Without an evaluation that both runs have, only `gap/route`, which needs no baseline, is left.
+
+    Args:
+        trial_run, baseline_run: signatures of the two runs.
+        planned: signatures of evaluations; the largest of them that both runs have is taken, else
+            the largest of all.
+
+    Raises:
+        UserError: damaged losses, or the same evaluation was taken on other images or levels.
+    """
+    trial, baseline = (losses_paths(lab.run(name)) for name in (trial_run, baseline_run))
+    try:
+        return recorded_gaps(trial, baseline, planned)
+    except UserError as error:
+        raise UserError(f"runs {trial_run} and {baseline_run} cannot be paired: {error}") from None
+
+
+def losses_paths(run: RunFolder) -> dict[str, Path]:
+    """Evaluation signature -> file of its losses, of every finished held-out evaluation."""
+    found = {folder.path.name: folder.path / "losses.npz" for folder in run.evaluations()}
+    return {name: path for name, path in found.items() if path.exists()}
+
+
+def recorded_gaps(
+    trial: dict[str, Path], baseline: dict[str, Path], planned: Collection[str] = ()
+) -> dict[str, PairedGap]:
+    """`run_gaps` of two sets of losses; only those of one evaluation signature are ever paired.
+
+    `planned` evaluations come first, so that what another sweep measures changes no gap.
+    """
+    candidates = {name: path for name, path in trial.items() if name in baseline} or trial
+    candidates = {n: path for n, path in candidates.items() if n in planned} or candidates
+    if not candidates:
+        return {}
+    best = next(iter(candidates))
+    if len(candidates) > 1:
+        best = max(candidates, key=lambda name: _losses(*_stamped(candidates[name])).dense.size)
+    other = _stamped(baseline[best]) if best in baseline else None
+    return _gaps_of_files(_stamped(candidates[best]), other)
+
+
+Stamped = tuple[Path, int]  # a file as it was at a time: a changed one is read again
+
+
+def _stamped(path: Path) -> Stamped:
+    try:
+        return path, path.stat().st_mtime_ns
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}; evaluate again") from None
+
+
+@functools.lru_cache(maxsize=100_000)
+def _gaps_of_files(trial: Stamped, baseline: Stamped | None) -> dict[str, PairedGap]:
+    losses = Losses.read(trial[0])
+    return route_gap(losses) if baseline is None else loss_gaps(losses, _losses(*baseline))
+
+
+@functools.lru_cache(maxsize=16)  # a baseline is met again by each of its trials
+def _losses(path: Path, _stamp: int) -> Losses:
+    return Losses.read(path)
+
+
+def _finite_gaps(pairs: dict[str, tuple[Array, Array]]) -> dict[str, PairedGap]:
+    return {
+        name: gap_over_images(loss, baseline)
+        for name, (loss, baseline) in pairs.items()
+        if np.isfinite(loss).all() and np.isfinite(baseline).all()
+    }
+
+
+def _same_shape(loss_ML: Array, baseline_ML: Array) -> None:
+    if loss_ML.shape != baseline_ML.shape or loss_ML.ndim != 2:
+        raise UserError(f"losses of {loss_ML.shape} and {baseline_ML.shape} cannot be paired")
+
+
+def _same_levels(losses: Losses, baseline: Losses) -> None:
+    _same_shape(losses.dense, baseline.dense)
+    same = np.array_equal(losses.level, baseline.level)
+    if not same and not np.allclose(losses.level, baseline.level, rtol=SAME_LEVEL, atol=0):
+        raise UserError("their noise levels differ; evaluate both again with the same spec")
+
+
+def half_width(deviation: Array, n: NDArray[np.int64]) -> Array:
+    """Half of the t-interval of a mean: t(n - 1) deviation / sqrt(n); NaN below two values."""
+    n = np.where(n > 1, n, 2)
+    return np.asarray(stdtrit(n - 1, (1 + CONFIDENCE) / 2) * deviation / np.sqrt(n))
+
+
+def _t_interval(values: Array, unit: Literal["images", "seeds"]) -> PairedGap:
+    mean = float(values.mean())
+    half = _t_quantile(len(values) - 1) * float(values.std(ddof=1)) / len(values) ** 0.5
+    return PairedGap(mean, mean - half, mean + half, len(values), unit)
+
+
+@functools.cache
+def _t_quantile(freedom: int) -> float:
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))

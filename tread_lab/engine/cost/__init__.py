@@ -1,0 +1,1 @@
+"""What runs and images cost: parameters, MACs, FLOPs, memory and time under routes."""

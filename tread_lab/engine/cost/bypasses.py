@@ -1,0 +1,96 @@
+"""What stands beside the backbone costs: mask decoder, fusion, and the projector of REPA."""
+
+# N tokens of an image, d width, e width of the decoder, h hidden width, p patch, c channels
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tread_lab.specs.bypass import MaskBypass, SprintBypass
+from tread_lab.specs.errors import lookup
+from tread_lab.specs.run import RunSpec
+
+
+@dataclass(frozen=True)
+class Added:
+    """What a part adds to the plain network.
+
+    Attributes:
+        parameters, positions: trained values, and those of fixed tables.
+        macs: tokens that ran the route's blocks -> MACs of one image's forward pass.
+        activations: values of the residual width, and of what matrix products read and write, that
+            one image keeps for the backward pass.
+    """
+
+    parameters: int = 0
+    positions: int = 0
+    macs: Callable[[int], int] = lambda n: 0
+    activations: tuple[int, int] = (0, 0)
+
+    def activation_bytes(self, low: int) -> int:
+        """Bytes of the activations, where matrix products work on `low` bytes a value."""
+        return 4 * self.activations[0] + low * self.activations[1]
+
+
+def bypass_cost(spec: RunSpec, c_out: int, *, attention: bool = True) -> Added:
+    """What the bypass of `spec` adds: nothing for a route.
+
+    Args:
+        attention: count the 2 N^2 e of a decoder's attention.
+    """
+    return lookup(BYPASS_COSTS, spec.bypass.kind, "bypass")(spec, c_out, attention)
+
+
+def projector_cost(spec: RunSpec) -> Added:
+    """REPA's projector: d h + h h + h e for each aligned token."""
+    if spec.repa is None:
+        return Added()
+    d, h, e = spec.model.width, spec.repa.hidden, spec.repa.features
+    products = d * h + h * h + h * e
+    kept = (spec.tokens * (d + 3 * e), spec.tokens * (d + 4 * h))
+    return Added(products + h + h + e, macs=lambda n: n * products, activations=kept)
+
+
+def _fusion(spec: RunSpec, c_out: int, attention: bool) -> Added:
+    """W [deep; shallow] + b on all places, 2 d^2 each, and a mask token if it is learned."""
+    bypass = spec.bypass
+    assert isinstance(bypass, SprintBypass)
+    N, d = spec.tokens, spec.model.width
+    token = d if bypass.mask_token == "learned" else 0
+    fixed = d - token
+    return Added(2 * d * d + d + token, fixed, lambda n: N * 2 * d * d, (0, 2 * N * d))
+
+
+def _decoder(spec: RunSpec, c_out: int, attention: bool) -> Added:
+    """Adapter on the kept tokens, `depth` blocks on all places, and a final layer of width e
+    instead of d; modulations are conditioned by width d."""
+    decoder = spec.bypass
+    assert isinstance(decoder, MaskBypass)
+    N, d, e, p = spec.tokens, spec.model.width, decoder.width, spec.model.patch
+    h, out = int(e * spec.model.mlp_ratio), p * p * c_out
+    adapter = (2 * d * d + 2 * d) + (d * e + e)
+    block = (4 * e * e + 4 * e) + (2 * e * h + h + e) + (6 * d * e + 6 * e)
+    final = (2 * d * e + 2 * e) + (e + 1) * out - (2 * d * d + 2 * d) - (d + 1) * out
+    final -= d if spec.model.norm == "rms" else 0  # the decoder's last norm has no parameters
+    quadratic = 2 * N * N * e if attention else 0
+    block_macs = N * (4 * e * e + 2 * e * h) + quadratic + 6 * d * e
+    final_macs = 2 * d * e + N * e * out - 2 * d * d - N * d * out
+
+    def macs(n: int) -> int:
+        return 2 * d * d + n * d * e + decoder.depth * block_macs + final_macs
+
+    parameters = adapter + e + decoder.depth * block + final
+    kept = (6 * N * e * decoder.depth, (6 * e + 2 * h) * N * decoder.depth)
+    return Added(parameters, N * e, macs, kept)
+
+
+def _nothing(spec: RunSpec, c_out: int, attention: bool) -> Added:
+    return Added()
+
+
+BYPASS_COSTS: dict[str, Callable[[RunSpec, int, bool], Added]] = {
+    "route": _nothing,
+    "mask": _decoder,
+    "sprint": _fusion,
+}

@@ -1,0 +1,327 @@
+"""Where everything lies: the lab folder, its runs and sweeps, and the files of one run."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tread_lab.records import suggestions
+from tread_lab.records.attempts import Attempts
+from tread_lab.records.checksums import yaml_body, yaml_text
+from tread_lab.records.durable import read_json, write_json, write_text
+from tread_lab.records.file_checksums import changed, marks
+from tread_lab.records.locks import exclusive, is_held
+from tread_lab.records.log import Entry, LogWriter, latest, read_entries
+from tread_lab.records.suggestions import with_asked
+from tread_lab.specs.decode import decode, encode
+from tread_lab.specs.errors import UserError, suggest
+from tread_lab.specs.evaluation import EvaluationSpec
+from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import signature
+
+TERMINAL = ("completed", "diverged", "failed", "stopped")
+
+
+@dataclass(frozen=True)
+class Lab:
+    """The folder that holds every run and sweep; `--root` or TREAD_LAB_ROOT, else `./lab`."""
+
+    root: Path
+
+    @staticmethod
+    def at(root: str | os.PathLike[str] | None = None) -> Lab:
+        return Lab(Path(root or os.environ.get("TREAD_LAB_ROOT") or "lab").absolute())
+
+    @staticmethod
+    def existing(root: str | os.PathLike[str] | None = None) -> Lab:
+        """The lab at `root`, for commands that read what is there.
+
+        Raises:
+            UserError: there is no such folder.
+        """
+        lab = Lab.at(root)
+        if not lab.root.is_dir():
+            what = "is a file, no lab" if lab.root.exists() else "does not exist"
+            raise UserError(f"{lab.root} {what}; `--root` names the folder of a lab")
+        return lab
+
+    @property
+    def mlflow_uri(self) -> str:
+        """MLFLOW_TRACKING_URI where set, else the SQLite store of this lab."""
+        return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{self.root / 'mlflow.db'}"
+
+    def run(self, name: str) -> RunFolder:
+        """The folder of the run with signature `name`, whether it exists or not."""
+        return RunFolder(self.root / "runs" / _safe(name))
+
+    def run_of(self, spec: RunSpec) -> RunFolder:
+        return self.run(signature(spec))
+
+    def sweep(self, name: str) -> SweepFolder:
+        """The folder of the sweep `name`, whether it exists or not."""
+        return SweepFolder(self.root / "sweeps" / _safe(name))
+
+    def known_sweep(self, name: str) -> SweepFolder:
+        """The folder of a sweep that was planned before.
+
+        Raises:
+            UserError: there is no such sweep; names what there is.
+        """
+        folder = self.sweep(Path(name).stem if name.endswith((".yaml", ".yml")) else name)
+        if not folder.plan_path.exists():
+            raise UserError(f"no sweep {name!r} in {self.root}{suggest(name, self.sweeps())}")
+        return folder
+
+    def known_run(self, name: str) -> RunFolder:
+        """The folder of a run that was started before; an unambiguous prefix is enough."""
+        runs = [p.name for p in sorted((self.root / "runs").glob(f"{_safe(name)}*"))]
+        if len(runs) != 1:
+            what = "no run" if not runs else f"{len(runs)} runs match"
+            raise UserError(f"{what} {name!r} in {self.root}; `tread-lab status` lists them")
+        return self.run(runs[0])
+
+    def sweeps(self) -> list[str]:
+        """The names of all planned sweeps."""
+        return sorted(path.parent.name for path in self.root.glob("sweeps/*/plan.json"))
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The record of one run: spec, origin, attempts, log, checkpoints, evaluations, result."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def sibling(self, name: str) -> RunFolder:
+        """Another run of the same lab."""
+        return RunFolder(self.path.parent / _safe(name))
+
+    @property
+    def cache(self) -> Path:
+        """What the runs of this lab share and can make again."""
+        return self.path.parent.parent / "cache"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def log_path(self) -> Path:
+        return self.path / "log.jsonl"
+
+    def claim(self) -> AbstractContextManager[None]:
+        """Be the only process that writes this run; freed when the process ends."""
+        return exclusive(self.path / ".claim", f"run {self.name}")
+
+    def create(self, spec: RunSpec) -> None:
+        """Write the resolved spec, once; again where the file is damaged."""
+        if self._spec_body() is None:
+            body = yaml.safe_dump(encode(spec), sort_keys=False)
+            write_text(self.path / "spec.yaml", yaml_text(body))
+
+    def spec(self) -> RunSpec:
+        body = self._spec_body()
+        try:
+            tree = yaml.safe_load(body) if body else None
+        except yaml.YAMLError:
+            tree = None
+        if tree is None:
+            lost = "the command that made the run writes it again"
+            raise UserError(f"run {self.name} has no readable spec.yaml in {self.path}; {lost}")
+        return decode(RunSpec, tree)
+
+    def _spec_body(self) -> str | None:
+        """The text of the spec, or nothing if it is absent or damaged."""
+        try:
+            return yaml_body((self.path / "spec.yaml").read_text(encoding="utf-8")) or None
+        except (OSError, ValueError):
+            return None
+
+    @property
+    def attempts(self) -> Attempts:
+        return Attempts(self.path / "attempts.jsonl")
+
+    def stack_dump(self, attempt: int) -> Path:
+        """Where every thread of an attempt stood when it was ended for making no progress."""
+        return self.path / "stacks" / f"attempt-{attempt}.txt"
+
+    @property
+    def pulse(self) -> Path:
+        """Touched at signs of life while an attempt goes on."""
+        return self.path / ".pulse"
+
+    def log(self) -> LogWriter:
+        return LogWriter(self.log_path)
+
+    def entries(self) -> list[Entry]:
+        """One entry per (key, step), in order of steps."""
+        return latest(read_entries(self.log_path))
+
+    def write_origin(self, attempt: dict[str, Any]) -> None:
+        """Add where and with what this attempt runs; earlier attempts stay."""
+        write_json(self.path / "origin.json", [*self.origin(), attempt])
+
+    def origin(self) -> list[dict[str, Any]]:
+        return read_json(self.path / "origin.json") or []
+
+    def finish(self, state: str, **facts: Any) -> None:
+        """Record the terminal state; written last."""
+        assert state in TERMINAL
+        tree = {"state": state, **facts, "files": marks(self._kept())}
+        write_json(self.path / "result.json", tree)
+
+    def _kept(self) -> list[Path]:
+        return [self.path / "spec.yaml", self.log_path]
+
+    def damaged(self) -> list[str]:
+        """The files that are not as they were when the run ended."""
+        return changed(self.path, (self.result() or {}).get("files", {}))
+
+    def reopen(self) -> None:
+        """Forget the terminal state, so that the run is taken up again."""
+        (self.path / "result.json").unlink(missing_ok=True)
+
+    def result(self) -> dict[str, Any] | None:
+        """The terminal state and its facts, or nothing while there is none."""
+        result = read_json(self.path / "result.json")
+        return result if isinstance(result, dict) and result.get("state") in TERMINAL else None
+
+    def step(self) -> int:
+        """Optimizer steps that are on record."""
+        result = self.result() or {}
+        if "step" in result:
+            return int(result["step"])
+        entries = self.entries()
+        return entries[-1].step if entries else 0
+
+    def state(self) -> str:
+        """pending | running | interrupted, or the terminal state."""
+        result = self.result()
+        if result is not None:
+            return str(result["state"])
+        if is_held(self.path / ".claim"):
+            return "running"
+        return "interrupted" if self.log_path.exists() else "pending"
+
+    def evaluation(self, spec: EvaluationSpec) -> EvaluationFolder:
+        return EvaluationFolder(self.path / "evaluations" / signature(spec))
+
+    def evaluations(self) -> Iterator[EvaluationFolder]:
+        for path in sorted(self.path.glob("evaluations/*/metrics.json")):
+            yield EvaluationFolder(path.parent)
+
+
+@dataclass(frozen=True)
+class EvaluationFolder:
+    """One evaluation of a run: its spec, its numbers (written last), its arrays and pictures."""
+
+    path: Path
+
+    def write(self, spec: EvaluationSpec, metrics: dict[str, float], **facts: Any) -> None:
+        arrays = marks(path for path in self.path.glob("[!.]*") if path.name != "metrics.json")
+        tree = {"spec": encode(spec), "metrics": metrics, **facts, "files": arrays}
+        write_json(self.path / "metrics.json", tree)
+
+    def read(self) -> dict[str, Any] | None:
+        """`{spec, metrics, ...}`, or nothing while the evaluation is not complete."""
+        tree = read_json(self.path / "metrics.json")
+        return _renamed(tree) if isinstance(tree, dict) and "metrics" in tree else None
+
+    @property
+    def done(self) -> bool:
+        """Whether it is complete and its files are as they were written."""
+        tree = self.read()
+        return tree is not None and not changed(self.path, tree.get("files", {}))
+
+
+@dataclass(frozen=True)
+class SweepFolder:
+    """One sweep: its immutable plan and what is made from its runs."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def plan_path(self) -> Path:
+        return self.path / "plan.json"
+
+    @property
+    def figures(self) -> Path:
+        return self.path / "figures"
+
+    @property
+    def asked_path(self) -> Path:
+        return self.path / "asked.jsonl"
+
+    @property
+    def spent_path(self) -> Path:
+        return self.path / "spent.jsonl"
+
+    @property
+    def stopped_path(self) -> Path:
+        return self.path / "stopped.jsonl"
+
+    @property
+    def study_path(self) -> Path:
+        return self.path / "study.db"
+
+    def claim(self) -> AbstractContextManager[None]:
+        """Be the only driver of this sweep; freed when the process ends."""
+        return exclusive(self.path / ".claim", f"sweep {self.name}")
+
+    @property
+    def driven(self) -> bool:
+        """Whether a driver is at work on it."""
+        return is_held(self.path / ".claim")
+
+    @property
+    def earlier_plans(self) -> list[Path]:
+        """The plans that were extended, the first one first."""
+        return sorted(self.path.glob("plans/[0-9]*.json"))
+
+    def keep_plan(self) -> None:
+        """Put a copy of the plan beside it, unless it is the last one that was kept."""
+        text, kept = self.plan_path.read_text(encoding="utf-8"), self.earlier_plans
+        if not kept or kept[-1].read_text(encoding="utf-8") != text:
+            write_text(self.path / "plans" / f"{len(kept) + 1:04d}.json", text)
+
+    def read_plan(self) -> dict[str, Any] | None:
+        """The plan with the trials that a search has asked for so far."""
+        tree = self.read_stored_plan()
+        return None if tree is None else with_asked(tree, suggestions.read(self.asked_path))
+
+    def read_stored_plan(self) -> dict[str, Any] | None:
+        """The plan as it was written once."""
+        tree = read_json(self.plan_path)
+        if tree is None and self.plan_path.exists():
+            raise UserError(f"{self.plan_path} is damaged; restore it or choose another --name")
+        return tree if isinstance(tree, dict) else None
+
+
+def _renamed(tree: dict[str, Any]) -> dict[str, Any]:
+    """A record with the names of today: an earlier version called torch-fidelity's score `is`."""
+    spec = tree.get("spec") or {}
+    if "is" not in (spec.get("metrics") or ()) or "inception_score" in spec:
+        return tree
+    metrics = {re.sub(r"^is@", "is_shuffled@", name): x for name, x in tree["metrics"].items()}
+    return {**tree, "metrics": metrics}
+
+
+def _safe(name: str) -> str:
+    """A name that cannot leave its folder."""
+    if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name):
+        raise UserError(f"{name!r} is not a name; use letters, digits, '-', '_' and '.'")
+    return name

@@ -1,0 +1,149 @@
+"""Metric and parameter names, fixed in one place for logs, MLflow, tables and figures.
+
+`METRIC_KINDS` says of every metric what its numbers mean: titles, legends, colours, fronts and
+rankings follow from it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from tread_lab.specs.bypass import RouteBypass
+from tread_lab.specs.evaluation import count_label
+from tread_lab.specs.loss import PlainLoss
+from tread_lab.specs.metrics import METRICS
+from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import signature
+
+TRAIN_LOSS = "train/loss"  # mean over the steps since the entry before
+LEARNING_RATE = "train/lr"
+GRADIENT_NORM = "train/gradient_norm"
+OVERFLOWS = "train/overflows"  # steps that fp16 skipped so far
+HELDOUT_LOSS = "heldout/loss"  # dense forward, EMA weights
+HELDOUT_ROUTED = "heldout/loss_routed"  # forward under the training routes
+GAP_TRAIN = "gap/train"  # routed forward of the model - dense baseline
+GAP_HELDOUT = "gap/heldout"  # dense forward of the model - dense baseline
+GAP_ROUTE = "gap/route"  # routed forward - dense forward of the same model
+SIMILARITY = "similarity/adjacent"  # mean cosine between neighbouring blocks
+IMAGES_PER_S = "throughput/images_per_s"
+TRAIN_IMAGES_PER_S = "train/images_per_s"
+STEP_SECONDS = "throughput/step_seconds"
+TRAIN_FLOPS = "cost/train_flops"  # executed: 3 x forward, routes counted
+FAMILY_FLOPS = "cost/family_flops"  # the same, with those of the runs it descends from
+SAMPLE_FLOPS = "cost/sample_flops"  # one image: all calls of the solver, guidance and routes
+TRAIN_SECONDS = "cost/train_seconds"
+MFU = "cost/mfu"
+PEAK_MEMORY = "cost/peak_memory_bytes"
+
+
+@dataclass(frozen=True)
+class MetricKind:
+    """What the numbers of a metric mean.
+
+    Attributes:
+        nature: `quality` of a model, `cost`, or `neither`, of which no value is better.
+        better: `lower`, `higher`, or empty where no value is better.
+        compared: `difference` where the value less the dense baseline's makes sense; `gap` where
+            the value is a difference already; `value` where the baseline has no such number.
+        label: what axes call it; empty for the name itself.
+        unit: of its values; empty for a number without one.
+    """
+
+    nature: Literal["quality", "cost", "neither"] = "neither"
+    better: Literal["lower", "higher", ""] = ""
+    compared: Literal["difference", "gap", "value"] = "difference"
+    label: str = ""
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        assert (self.nature == "neither") == (self.better == "")
+
+    @property
+    def sign(self) -> int:
+        """What a value is multiplied by so that less is better; 0 where no value is better."""
+        return {"lower": 1, "higher": -1, "": 0}[self.better]
+
+
+METRIC_KINDS: dict[str, MetricKind] = {
+    TRAIN_LOSS: MetricKind(label="training loss"),
+    LEARNING_RATE: MetricKind(),
+    GRADIENT_NORM: MetricKind(),
+    OVERFLOWS: MetricKind(),
+    HELDOUT_LOSS: MetricKind("quality", "lower", label="held-out loss"),
+    HELDOUT_ROUTED: MetricKind(compared="value", label="held-out loss, routed"),
+    GAP_HELDOUT: MetricKind("quality", "lower", "gap", label="Δ held-out loss"),
+    GAP_TRAIN: MetricKind(compared="gap", label="Δ held-out loss, routed"),
+    GAP_ROUTE: MetricKind(compared="gap", label="routed less dense loss"),
+    SIMILARITY: MetricKind(label="similarity of neighbouring blocks"),
+    "fid": MetricKind("quality", "lower", label="FID"),
+    "fd": MetricKind("quality", "lower", label="FD"),
+    "sfid": MetricKind("quality", "lower", label="sFID"),
+    "kid": MetricKind("quality", "lower", label="KID"),
+    "is": MetricKind("quality", "higher", label="IS"),
+    "is_shuffled": MetricKind("quality", "higher", label="IS, shuffled"),
+    "precision": MetricKind("quality", "higher"),
+    "recall": MetricKind("quality", "higher"),
+    TRAIN_IMAGES_PER_S: MetricKind(label="images per second"),
+    IMAGES_PER_S: MetricKind("cost", "higher", label="images per second", unit="images/s"),
+    STEP_SECONDS: MetricKind("cost", "lower", label="seconds a step", unit="s"),
+    TRAIN_FLOPS: MetricKind("cost", "lower", label="training FLOPs", unit="FLOP"),
+    FAMILY_FLOPS: MetricKind("cost", "lower", label="training FLOPs with parents", unit="FLOP"),
+    SAMPLE_FLOPS: MetricKind("cost", "lower", label="FLOPs an image", unit="FLOP"),
+    TRAIN_SECONDS: MetricKind("cost", "lower", label="training seconds", unit="s"),
+    MFU: MetricKind("cost", "higher", label="MFU"),
+    PEAK_MEMORY: MetricKind("cost", "lower", label="peak memory", unit="byte"),
+}
+
+
+def metric_kind(name: str) -> MetricKind:
+    """The entry of a column such as `fd[x]@1k w=2` or `delta/fid@10k`, or of its MLflow name.
+
+    A metric that `METRIC_KINDS` does not know is neither quality nor cost until it is added there.
+    """
+    stem = re.split(r"[\[@: ]", name.removeprefix("delta/"), maxsplit=1)[0]
+    return METRIC_KINDS.get(stem.lower(), MetricKind())
+
+
+def sample_metric(metric: str, extractor: str, count: int) -> str:
+    """`fid@10k` for Inception-2015 features, any other feature space by name: `fd[x]@1k`.
+
+    `extractor` is `inception` for the 2015 Inception weights.
+    """
+    plain = METRICS[metric].features == "inception" or extractor == "inception"
+    return (
+        f"{metric}@{count_label(count)}" if plain else f"{metric}[{extractor}]@{count_label(count)}"
+    )
+
+
+def lower_is_better(name: str) -> bool:
+    """Whether a metric sorts from its least value; also one of which no value is better."""
+    return metric_kind(name).better != "higher"
+
+
+def parameters(spec: RunSpec) -> dict[str, str | int | float]:
+    """The flat parameters people filter and sort by; a dense run has empty route columns, and what
+    is as in the paper (bypass, loss, no parent) is empty."""
+    routes = spec.routes
+    return {
+        "model": spec.model.name,
+        "route": " + ".join(map(str, routes)) or "dense",
+        "route_start": int(routes[0].start) if routes else "",
+        "route_end": int(routes[0].end) if routes else "",
+        "route_length": sum(len(route.blocks) for route in routes),
+        "selection_rate": routes[0].rate if routes else 0.0,
+        "bypass": "" if spec.bypass == RouteBypass() else str(spec.bypass),
+        "loss": _loss(spec),
+        "starts_from": signature(spec.init_from.run) if spec.init_from else "",
+        "process": spec.process.kind,
+        "precision": spec.precision,
+        "fp32_block": spec.fp32_block,
+        "seed": spec.seed,
+    }
+
+
+def _loss(spec: RunSpec) -> str:
+    """What is minimised, where it is more than the plain loss."""
+    parts = [] if spec.loss == PlainLoss() else [str(spec.loss)]
+    return " + ".join([*parts, *([str(spec.repa)] if spec.repa else [])])

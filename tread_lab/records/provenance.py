@@ -1,0 +1,60 @@
+"""Whether runs were made with the same code, data and weights, and how to say if they were not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tread_lab.records.lab import Lab
+
+NOW = "now"  # stands for the runs that are still to be made
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Something that was not the same for all runs.
+
+    Attributes:
+        what: `code`, `data ...` or `weights ...`.
+        runs: digest -> the runs it was seen in; a run may stand at several.
+    """
+
+    what: str
+    runs: Mapping[str, tuple[str, ...]]
+
+    @property
+    def within(self) -> list[str]:
+        """Runs that saw several: it changed between their attempts."""
+        seen = [run for runs in self.runs.values() for run in runs]
+        return sorted({run for run in seen if seen.count(run) > 1})
+
+    def __str__(self) -> str:
+        parts = []
+        for digest, runs in self.runs.items():
+            past = sum(run != NOW for run in runs)
+            who = [f"{past} run{'s' * (past != 1)}"] if past else []
+            who += ["what is to be run now"] if NOW in runs else []
+            parts.append(f"{digest[:8]} in {' and '.join(who)}")
+        changed = f"; it changed within {len(self.within)} of them" if self.within else ""
+        return f"{self.what} differs: {', '.join(parts)}{changed}"
+
+
+def made_of(lab: Lab, runs: Iterable[str]) -> dict[str, list[Mapping[str, str]]]:
+    """What every attempt at these runs was made with."""
+    return {run: [attempt.made_with for attempt in lab.run(run).attempts.read()] for run in runs}
+
+
+def mixtures(made: Mapping[str, Iterable[Mapping[str, str]]]) -> list[Mixture]:
+    """What differs among all attempts at the runs; records without digests say nothing."""
+    seen: dict[str, dict[str, list[str]]] = {}
+    for run, attempts in made.items():
+        for facts in attempts:
+            for what, digest in facts.items():
+                runs = seen.setdefault(what, {}).setdefault(digest, [])
+                if run not in runs:
+                    runs.append(run)
+    return [
+        Mixture(what, {digest: tuple(runs) for digest, runs in found.items()})
+        for what, found in sorted(seen.items())
+        if len(found) > 1
+    ]

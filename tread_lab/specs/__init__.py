@@ -1,0 +1,58 @@
+"""What a run, an evaluation and a sweep are: frozen data, strict decoding, signatures."""
+
+from tread_lab.specs.bypass import MaskBypass, ReEntrySpec, RouteBypass, SprintBypass
+from tread_lab.specs.decode import decode, encode
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation import (
+    EvaluationSpec,
+    HeldoutSpec,
+    SamplerSpec,
+    SamplesSpec,
+    SimilaritySpec,
+)
+from tread_lab.specs.guidance import BranchSpec, GuidanceSpec, RateSpec
+from tread_lab.specs.loss import EnsembleLoss, PlainLoss
+from tread_lab.specs.repa import RepaSpec
+from tread_lab.specs.routes import RouteSpec
+from tread_lab.specs.run import (
+    DataSpec,
+    EDMSpec,
+    FlowSpec,
+    InitSpec,
+    ModelSpec,
+    ProcessSpec,
+    RunSpec,
+    TrainSpec,
+)
+from tread_lab.specs.signature import signature
+
+__all__ = [
+    "BranchSpec",
+    "DataSpec",
+    "EDMSpec",
+    "EnsembleLoss",
+    "EvaluationSpec",
+    "FlowSpec",
+    "GuidanceSpec",
+    "HeldoutSpec",
+    "InitSpec",
+    "MaskBypass",
+    "ModelSpec",
+    "PlainLoss",
+    "ProcessSpec",
+    "RateSpec",
+    "ReEntrySpec",
+    "RepaSpec",
+    "RouteBypass",
+    "RouteSpec",
+    "RunSpec",
+    "SamplerSpec",
+    "SamplesSpec",
+    "SimilaritySpec",
+    "SprintBypass",
+    "TrainSpec",
+    "UserError",
+    "decode",
+    "encode",
+    "signature",
+]

@@ -1,0 +1,158 @@
+"""How tokens get around a route: by the identity or v1's sum, by a mask decoder, or by fusion."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tread_lab.specs.decode import added
+from tread_lab.specs.errors import UserError, suggest
+from tread_lab.specs.routes import RouteSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReEntrySpec:
+    """What a routed token is after its route: x_T and x_D_last, each times its flag, summed.
+
+    The flags and their names are those of the first TREAD code. By name: `identity` (ICCV 2025: the
+    token as it entered the route), `v1_sum` (arXiv 2501.04765v1: the sum with the input embedding),
+    `v1_code` (the first code, which adds the one term twice where a route starts at block 0 and
+    both terms are the same: 2 x, a quirk).
+
+    Attributes:
+        x_T: the input embedding x_t, patches with positions.
+        x_D_last: the representation just before the route.
+        coinciding: how often both terms count for a route from block 0, where they are one.
+    """
+
+    x_T: bool = False
+    x_D_last: bool = True
+    coinciding: Literal["once", "twice"] = "once"
+
+    def __post_init__(self) -> None:
+        if not (self.x_T or self.x_D_last):
+            raise UserError("x_T, x_D_last: both are false, so routed tokens would be zero")
+        if not (self.x_T and self.x_D_last):
+            object.__setattr__(self, "coinciding", "once")
+
+    @staticmethod
+    def from_shorthand(value: Any) -> dict[str, Any]:
+        """`identity`, `v1_sum` or `v1_code`."""
+        if value not in RE_ENTRIES:
+            raise UserError(f"unknown re-entry {value!r}{suggest(str(value), RE_ENTRIES)}")
+        return dict(RE_ENTRIES[value])
+
+    def __str__(self) -> str:
+        mine = {"x_T": self.x_T, "x_D_last": self.x_D_last, "coinciding": self.coinciding}
+        return next((name for name, tree in RE_ENTRIES.items() if tree == mine), "x_T")
+
+
+RE_ENTRIES: dict[str, dict[str, Any]] = {
+    "identity": {"x_T": False, "x_D_last": True, "coinciding": "once"},
+    "v1_sum": {"x_T": True, "x_D_last": True, "coinciding": "once"},
+    "v1_code": {"x_T": True, "x_D_last": True, "coinciding": "twice"},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteBypass:
+    """TREAD: routed tokens come back as they were; no parameter, no decoder."""
+
+    kind: Literal["route"] = "route"
+    re_entry: ReEntrySpec = field(default_factory=ReEntrySpec)
+
+    def __str__(self) -> str:
+        return "route" if self.re_entry == ReEntrySpec() else f"route {self.re_entry}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskBypass:
+    """MaskDiT (Zheng et al. 2024): all blocks see the kept tokens, a light decoder all places.
+
+    The route is the whole network, 0->B-1; its tokens are masked. The decoder is part of the
+    sampled network. MaskDiT trains it with `loss: {kind: ensemble, form: code}`.
+
+    Attributes:
+        depth, width, heads: the decoder; 8 blocks of width 512 beside XL.
+        adapter: what the map from the encoder's width to the decoder's starts as: `zero` as in the
+            published code, so that at first the decoder sees mask tokens and positions alone, or
+            `xavier`.
+    """
+
+    kind: Literal["mask"] = "mask"
+    depth: int = 8
+    width: int = 512
+    heads: int = 16
+    adapter: Literal["zero", "xavier"] = "zero"
+
+    def __post_init__(self) -> None:
+        for name in ("depth", "width", "heads"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name}: must be positive, got {getattr(self, name)}")
+        if self.width % self.heads or self.width % 4:
+            raise UserError(f"width: {self.width} is no multiple of 4 and of heads {self.heads}")
+
+    def __str__(self) -> str:
+        return f"mask {self.depth}x{self.width}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SprintBypass:
+    """SPRINT (Park et al. 2025): mask tokens stand in for routed ones, then both paths are fused.
+
+    x = W [deep; shallow] + b at the end of the one route, in dense passes too, where `shallow` is
+    what entered the route. The published network routes 2->B-3: dense 2 / sparse / dense 2.
+
+    Attributes:
+        path_drop: share of training samples whose deep path is all mask tokens (path-drop
+            guidance needs it).
+        dense_path_drop: the same in steps without routes, as in the dense finetune; `path_drop`
+            where absent, as in the published code. It is `None` in a run without such steps.
+        mask_token: `learned` as the paper says; the published code leaves it `frozen` at its
+            random start.
+    """
+
+    kind: Literal["sprint"] = "sprint"
+    path_drop: float = 0.1
+    mask_token: Literal["learned", "frozen"] = "learned"
+    dense_path_drop: float | None = added(None)
+
+    def __post_init__(self) -> None:
+        for name in ("path_drop", "dense_path_drop"):
+            share = getattr(self, name)
+            if share is not None and not 0 <= share < 1:
+                raise UserError(f"{name}: {share} is outside [0, 1)")
+
+    def resolved(self, *, dense_steps: bool) -> SprintBypass:
+        """The same with `dense_path_drop` written out where it has an effect.
+
+        Args:
+            dense_steps: whether the run has steps without routes.
+        """
+        share = self.path_drop if self.dense_path_drop is None else self.dense_path_drop
+        written = dense_steps and (share > 0 or self.path_drop > 0)
+        return dataclasses.replace(self, dense_path_drop=share if written else None)
+
+    def __str__(self) -> str:
+        return "sprint"
+
+
+BypassSpec = RouteBypass | MaskBypass | SprintBypass
+
+
+def check_bypass(bypass: BypassSpec, routes: Sequence[RouteSpec], depth: int) -> None:
+    """Whether the resolved routes are ones that this bypass can have.
+
+    Raises:
+        UserError: masking over a part of the network, or several routes where one is needed.
+    """
+    if isinstance(bypass, RouteBypass):
+        return
+    if len(routes) != 1:
+        raise UserError(f"bypass: {bypass.kind} needs exactly one route, got {len(routes)}")
+    if isinstance(bypass, MaskBypass) and len(routes[0].blocks) != depth:
+        raise UserError(
+            f"bypass: mask covers the whole network, write routes: [0->B-1], not {routes[0]}"
+        )

@@ -1,0 +1,211 @@
+"""Guidance at inference: a strong and a weak branch, the weight between them, and where it acts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tread_lab.specs.bypass import SprintBypass
+from tread_lab.specs.decode import added
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes
+from tread_lab.specs.run import RunSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateSpec:
+    """A selection rate over sampling: `0.5` is constant, `0.6->0` a cosine from noise to data.
+
+    Attributes:
+        first: rate of the first network call, at pure noise.
+        last: rate of the last network call.
+    """
+
+    first: float = 0.0
+    last: float = 0.0
+
+    def __post_init__(self) -> None:
+        for rate in (self.first, self.last):
+            if not 0 <= rate < 1:
+                raise UserError(f"{rate} is outside [0, 1): at 1 no token would be left")
+
+    @staticmethod
+    def from_shorthand(value: Any) -> dict[str, Any]:
+        ends = value.split("->") if isinstance(value, str) else [value]
+        try:
+            rates = [float(end) for end in ends]
+        except (TypeError, ValueError):
+            rates = []
+        if len(rates) not in (1, 2) or isinstance(value, bool):
+            raise UserError(f"{value!r} is not a rate; write 0.5, or 0.6->0 for a cosine")
+        return {"first": rates[0], "last": rates[-1]}
+
+    def at(self, progress: float) -> float:
+        """The rate when `progress` in [0, 1] of the sampling is done (SG: cosine decay)."""
+        return self.last + (self.first - self.last) * (1 + math.cos(math.pi * progress)) / 2
+
+    @property
+    def zero(self) -> bool:
+        """Whether no token is ever routed."""
+        return self.first == self.last == 0
+
+    def __str__(self) -> str:
+        return f"{self.first:g}" if self.first == self.last else f"{self.first:g}->{self.last:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BranchSpec:
+    """One branch of the sum.
+
+    Attributes:
+        label: `class` sees the image's class, `none` the null class.
+        rate: selection rate of the routes that this branch takes.
+        path: `dropped` puts mask tokens in the place of all that SPRINT's deep blocks would give,
+            and does not run these blocks.
+        step: an earlier checkpoint of the same run; its last where absent.
+    """
+
+    label: Literal["class", "none"] | None = None
+    rate: RateSpec = field(default_factory=RateSpec)
+    step: int | None = None
+    path: Literal["full", "dropped"] = added("full")
+
+    def __post_init__(self) -> None:
+        if self.path == "dropped" and not self.rate.zero:
+            raise UserError(f"path: dropped leaves no tokens for the rate {self.rate}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuidanceSpec:
+    """w D_strong + (1 - w) D_weak; `2.0` alone is classifier-free guidance with that weight.
+
+    What the weak branch lacks names the method: its class (CFG, Ho & Salimans 2022), tokens
+    (sparse guidance, SG), training (autoguidance, Karras et al. 2024), SPRINT's deep path and its
+    class (path-drop guidance, PDG: `{weight: 3, weak: {path: dropped}}`), or several of them.
+
+    Attributes:
+        weight: w; 1 is the strong branch alone.
+        strong: sees the class, dense, last checkpoint, where nothing else is said.
+        weak: without a label of its own it drops the class if nothing else makes it weaker, and
+            keeps it if its rate or its checkpoint does: sparse guidance has two conditional
+            branches, `label: none` makes it CFG and sparse guidance in one. A branch without its
+            deep path drops the class too, as SPRINT's code does; `label: class` keeps it.
+        interval: noise levels (lowest, highest) within which guidance acts, everywhere if absent;
+            outside, the strong branch stands alone.
+        channels: which channels are guided: all, or the first three as in the original DiT; the
+            others are those of the strong branch.
+        routes: where routed tokens skip; the run's own routes where absent. Their rates have no
+            effect, those of the branches do.
+    """
+
+    weight: float = 1.0
+    strong: BranchSpec = field(default_factory=BranchSpec)
+    weak: BranchSpec = field(default_factory=BranchSpec)
+    interval: tuple[float, float] | None = None
+    channels: Literal["all", "first3"] = "all"
+    routes: tuple[RouteSpec, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Write out what is implied, and forget what has no effect: equal sums are equal specs."""
+        if self.interval is not None and self.interval[0] > self.interval[1]:
+            raise UserError(f"interval: {list(self.interval)} ends before it starts")
+        strong, weak = self.strong, self.weak
+        if self.weight == 1:
+            weak = BranchSpec()
+            self._set(interval=None, channels="all")
+        lacking = [(branch.rate, branch.step) for branch in (strong, weak)]
+        alike = lacking[0] == lacking[1] or self.weight == 1
+        unlabelled = alike or weak.path == "dropped"
+        weak = dataclasses.replace(weak, label=weak.label or ("none" if unlabelled else "class"))
+        self._set(strong=dataclasses.replace(strong, label=strong.label or "class"), weak=weak)
+        dense = self.strong.rate.zero and self.weak.rate.zero
+        routes = () if dense else tuple(dataclasses.replace(r, rate=0.5) for r in self.routes)
+        self._set(routes=routes)
+
+    def _set(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    @staticmethod
+    def from_shorthand(value: Any) -> dict[str, Any]:
+        return {"weight": value}
+
+    @property
+    def branches(self) -> tuple[BranchSpec, ...]:
+        """The branches that are computed at all."""
+        return (self.strong,) if self.weight == 1 else (self.strong, self.weak)
+
+    @property
+    def method(self) -> str:
+        """What is combined, in a few letters: `CFG`, `SG(0.5/0.9)`, `CFG+AG(200)`, or nothing."""
+        strong, weak = self.strong, self.weak
+        parts = ["unconditional"] if strong.label == "none" else []
+        parts += [f"step({strong.step})"] if strong.step is not None else []
+        parts += ["path dropped"] if strong.path == "dropped" else []
+        if self.weight == 1:
+            parts += [] if strong.rate.zero else [f"routed({strong.rate})"]
+            return "+".join(parts)
+        pdg = weak.path != strong.path
+        parts += ["CFG"] if weak.label != strong.label and not pdg else []
+        parts += [f"PDG{'' if weak.label != strong.label else '(class)'}"] if pdg else []
+        parts += [f"AG({weak.step or 'last'})"] if weak.step != strong.step else []
+        sparse = not (strong.rate.zero and weak.rate.zero)
+        parts += [f"SG({strong.rate}/{weak.rate})"] if sparse else []
+        return "+".join(parts)
+
+
+def in_short(guidance: GuidanceSpec) -> dict[str, Any]:
+    """What people tell guidances apart by: w, method, interval, channels, routes; None if usual."""
+    channels = None if guidance.channels == "all" else guidance.channels
+    routes = "+".join(map(str, guidance.routes)) or None
+    where = {"interval": guidance.interval, "channels": channels, "routes": routes}
+    return {"w": guidance.weight, "method": guidance.method, **where}
+
+
+def routes_taken(run: RunSpec, guidance: GuidanceSpec) -> tuple[RouteSpec, ...]:
+    """The routes at inference, none where no branch has a rate or drops its path.
+
+    Raises:
+        UserError: there is a rate but no route to apply it to, a selection the network lacks, or a
+            path to drop in a network that has only one.
+    """
+    if any(branch.path == "dropped" for branch in guidance.branches):
+        if not isinstance(run.bypass, SprintBypass):
+            raise UserError(
+                "guidance: path: dropped needs a network of two paths; this run has no"
+                " `bypass: sprint`"
+            )
+        return run.routes
+    if all(branch.rate.zero for branch in guidance.branches):
+        return ()
+    routes = resolve_routes(guidance.routes, run.model.depth) or run.routes
+    if not routes:
+        raise UserError(
+            "guidance.routes: a branch has a selection rate, but this run was trained without"
+            ' routes; say where to route, e.g. guidance: {routes: ["2->B-4"]}'
+        )
+    try:
+        check_selections(routes, run.tokens, scans=run.model.scans)
+    except UserError as error:
+        raise error.at("guidance") from None
+    return routes
+
+
+def check_guidance(run: RunSpec, guidance: GuidanceSpec) -> None:
+    """Refuse what an evaluation of `run` will lack, before it is trained.
+
+    Raises:
+        UserError: no route for a rate, or a checkpoint that will not be kept.
+    """
+    routes_taken(run, guidance)
+    last, kept = run.train.steps, run.execution.keep_steps
+    for step in (branch.step for branch in guidance.branches if branch.step is not None):
+        if step > last:
+            raise UserError(f"guidance: step {step} lies beyond the {last} steps of training")
+        if step != last and step not in kept:
+            raise UserError(
+                f"guidance: no checkpoint of step {step} is kept; add it to execution.keep_steps,"
+                f" which is {list(kept)}"
+            )

@@ -1,0 +1,194 @@
+"""Labels: the one place that names cells, trials and runs: `2->8 s=0.5 precision=bf16 seed 0`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tread_lab.specs.bypass import RouteBypass
+from tread_lab.specs.loss import PlainLoss
+from tread_lab.specs.routes import RouteSpec
+from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import signature
+
+# role, run, cell, seed, spec (a RunSpec, or its tree) and baseline of one trial of a plan
+Trial = Mapping[str, Any]
+Spec = RunSpec | Mapping[str, Any]
+
+ROUTE_AXES = ("start", "end", "route", "routes", "rate")  # axes that a route and its rate tell
+
+
+def axis_label(key: str) -> str:
+    """The short name of an axis: `route.start` is `start`."""
+    return key.removeprefix("route.")
+
+
+def cell_text(cell: Mapping[str, Any]) -> str:
+    """`start=3, end=2`: axis values as a sweep file writes them, of a cell that need be no run."""
+    return ", ".join(f"{axis_label(k)}={v}" for k, v in cell.items()) or "the base run"
+
+
+def cell_label(trial: Trial) -> str:
+    """The label that the seeds of a cell share: `2->8 s=0.5 precision=fp32`, `dense`.
+
+    It tells the routes, their rate, and every other axis of the cell.
+    """
+    routed = _lineage(trial["spec"])
+    if routed == "dense" and trial["role"] != "baseline":
+        routed = _rate_zero(trial["cell"]) or routed
+    label = " ".join([routed, *_settings(trial["cell"])])
+    return f"baseline {label}" if trial["role"] == "baseline" and "->" in routed else label
+
+
+def place_label(cell: Mapping[str, Any]) -> str:
+    """The label of a cell that no trial has: `2->8 s=0.5`, from its axis values alone."""
+    if not {"start", "end"} <= set(cell):
+        return " ".join(f"{key}={value_text(value)}" for key, value in cell.items())
+    rate = f" s={value_text(cell['rate'])}" if "rate" in cell else ""
+    return " ".join([f"{cell['start']}->{cell['end']}{rate}", *_settings(cell)])
+
+
+def trial_label(trial: Trial) -> str:
+    """`2->8 s=0.5 seed 0`."""
+    return f"{cell_label(trial)} seed {trial['seed']}"
+
+
+def run_label(spec: RunSpec) -> str:
+    """The label of a run outside any sweep: `2->8 s=0.5 sprint seed 0`."""
+    parts = [_lineage(spec)]
+    parts += [] if spec.bypass == RouteBypass() else [str(spec.bypass)]
+    parts += [] if spec.loss == PlainLoss() else [f"loss {spec.loss}"]
+    parts += [str(spec.repa)] if spec.repa else []
+    return " ".join([*parts, f"seed {spec.seed}"])
+
+
+def run_labels(trials: Sequence[Trial]) -> dict[str, str]:
+    """The label of every run of a plan, that of the first trial which has it.
+
+    Runs that trials start from have the axis values in which such runs differ.
+    """
+    found: dict[str, str] = {}
+    for trial in with_baseline_cells({"trials": list(trials)})["trials"]:
+        if trial["run"] not in found:
+            found[trial["run"]] = trial_label(trial)
+    for name, parent in _parents(trials).items():
+        if name not in found:
+            found[name] = trial_label(parent)
+    return found
+
+
+def with_baseline_cells(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan; several baselines get the axis values that all trials they serve have in common.
+
+    A sweep over precisions has a dense run in each: these are cells, not seeds of one.
+    """
+    own = _served_cells((trial["baseline"], trial["cell"]) for trial in plan["trials"])
+    trials = [{**t, "cell": t["cell"] or own.get(t["run"], {})} for t in plan["trials"]]
+    return {**plan, "trials": trials}
+
+
+def without_axis(label: str, axis: str) -> str:
+    """A cell's label without what it tells of one numeric axis."""
+    short = "s" if axis in ("rate", "selection_rate") else re.escape(axis.rpartition(".")[2])
+    long = re.escape(axis)
+    return re.sub(rf" (?:{short}|{long})=\S+", "", label)
+
+
+def value_text(value: Any) -> str:
+    """A value as labels show it: numbers in short, lists and mappings as compact JSON."""
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, separators=(",", ":"))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _settings(cell: Mapping[str, Any]) -> list[str]:
+    """`precision=fp32` of every axis but the route's; in full where two short names are one."""
+    axes = [axis for axis in cell if axis not in ROUTE_AXES and axis != "selection"]
+    count = Counter(axis.rpartition(".")[2] for axis in axes)
+    short = {axis: axis.rpartition(".")[2] for axis in axes}
+    names = {axis: name if count[name] == 1 else axis for axis, name in short.items()}
+    return [f"{names[axis]}={value_text(cell[axis])}" for axis in axes]
+
+
+def _lineage(spec: Spec) -> str:
+    """The routes of a run, after those of the run it starts from: `2->8 s=0.5 then dense`."""
+    steps = [_routes_label(_routes(one)) for _, one in _ancestors(spec)]
+    steps.append(_routes_label(_routes(spec)))
+    distinct = [step for k, step in enumerate(steps) if k == 0 or step != steps[k - 1]]
+    return " then ".join(distinct)
+
+
+def _routes_label(routes: Sequence[RouteSpec]) -> str:
+    """`2->8 s=0.5`, `2->8 by rows s=0.5`, `0->1 s=0.25 + 3->4 s=0.5`, or `dense`."""
+    named = [f"{r}{'' if r.selection == 'random' else f' by {r.selection}'}" for r in routes]
+    rates = {route.rate for route in routes}
+    if len(rates) == 1:
+        return f"{' + '.join(named)} s={rates.pop():g}"
+    both = (f"{name} s={route.rate:g}" for name, route in zip(named, routes))
+    return " + ".join(both) or "dense"
+
+
+def _rate_zero(cell: Mapping[str, Any]) -> str:
+    """The place of a cell whose rate of 0 leaves no route: `2->8 s=0`."""
+    if {"start", "end"} <= set(cell):
+        return f"{cell['start']}->{cell['end']} s=0"
+    written = cell.get("route", cell.get("routes"))
+    return f"{written} s=0" if isinstance(written, str) else ""
+
+
+def _routes(spec: Spec) -> Sequence[RouteSpec]:
+    if isinstance(spec, RunSpec):
+        return spec.routes
+    return [RouteSpec(**route) for route in spec.get("routes") or ()]
+
+
+def _parent(spec: Spec) -> Spec | None:
+    start = spec.init_from if isinstance(spec, RunSpec) else spec.get("init_from")
+    if start is None or isinstance(start, Mapping):
+        return start["run"] if start else None
+    parent: RunSpec = start.run
+    return parent
+
+
+def _ancestors(spec: Spec) -> Iterator[tuple[str, Spec]]:
+    """The runs that a run descends from, the eldest first, each with its name."""
+    parent = _parent(spec)
+    if parent is not None:
+        yield from _ancestors(parent)
+        yield signature(parent), parent
+
+
+def _parents(trials: Sequence[Trial]) -> dict[str, Trial]:
+    """Runs that trials start from, by name, as trials with the axis values that differ in them."""
+    served = [(name, spec, trial) for trial in trials for name, spec in _ancestors(trial["spec"])]
+    own = _served_cells((name, trial["cell"]) for name, _, trial in served)
+    return {
+        name: {"role": "parent", "cell": own.get(name, {}), "seed": trial["seed"], "spec": spec}
+        for name, spec, trial in served
+    }
+
+
+def _served_cells(
+    served: Iterable[tuple[str | None, Mapping[str, Any]]],
+) -> dict[str, dict[str, Any]]:
+    """Run -> the axis values that the cells it serves share, of axes in which such runs differ."""
+    cells: dict[str, list[Mapping[str, Any]]] = {}
+    for run, cell in served:
+        if run is not None:
+            cells.setdefault(run, []).append(cell)
+    shared = {
+        run: {a: v for a, v in own[0].items() if all(cell.get(a) == v for cell in own)}
+        for run, own in cells.items()
+    }
+    axes = dict.fromkeys(axis for cell in shared.values() for axis in cell)
+    told = [
+        a for a in axes if a not in ROUTE_AXES and _varies(cell.get(a) for cell in shared.values())
+    ]
+    return {run: {a: cell[a] for a in told if a in cell} for run, cell in shared.items()}
+
+
+def _varies(values: Iterable[Any]) -> bool:
+    return len({repr(value) for value in values}) > 1

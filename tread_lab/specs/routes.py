@@ -1,0 +1,189 @@
+"""A route r(i->j) and its selection rate: how it is written, resolved and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tread_lab.specs.errors import UserError, lookup
+
+Position = int | float | str
+Selection = Literal["random", "rows", "structured", "bernoulli"]
+
+
+@dataclass(frozen=True)
+class SelectionFacts:
+    """What a selection asks of the token grid.
+
+    Attributes:
+        unit: number of tokens that leave together, given the side of the square grid.
+        side: the side of the grid must be a multiple of this.
+        keeps_order: whether a scan, which reads its tokens row by row, may use it.
+    """
+
+    unit: Callable[[int], int] = lambda side: 1
+    side: int = 1
+    keeps_order: bool = False
+
+
+SELECTIONS: dict[str, SelectionFacts] = {
+    "random": SelectionFacts(),
+    "rows": SelectionFacts(unit=lambda side: side, keeps_order=True),
+    "structured": SelectionFacts(side=2),
+    "bernoulli": SelectionFacts(),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteSpec:
+    """Tokens routed around blocks `start`..`end`, **both inclusive** (TREAD eq. 5 of SG).
+
+    A position is a block number (`2`), counted from the depth B (`B-4`), or a fraction of the
+    depth (`1/6`, `0.25`): block floor(fraction * B + 1/2), that is, rounded half up.
+
+    Attributes:
+        start: i, the first block that routed tokens skip.
+        end: j, the last block that routed tokens skip.
+        rate: s in [0, 1), the fraction of the N tokens that is routed: floor(s N) of them.
+        selection: what is drawn, uniformly and for every sample anew: `random` tokens, whole `rows`
+            of the token grid (scans need them), equally many tokens of every 2 x 2 window
+            (`structured`, SPRINT's: 1 of 4 stays at .75, 2 at .5; at a rate that is no quarter
+            windows differ by one token), or each token with probability s (`bernoulli`, as SG's
+            text has it: numbers vary).
+    """
+
+    start: Position
+    end: Position
+    rate: float = 0.5
+    selection: Selection = "random"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rate < 1:
+            raise UserError(f"rate: {self.rate} is outside [0, 1): at 1 no token would be left")
+
+    @staticmethod
+    def from_shorthand(value: Any) -> dict[str, Any]:
+        """`2->8` is short for `{start: 2, end: 8}`; `2->8 by rows` says the selection too."""
+        written = re.sub(r"\s+", " ", value).strip() if isinstance(value, str) else ""
+        start, arrow, rest = written.partition("->")
+        end, _, selection = rest.partition(" by ")
+        if not (start.strip() and arrow and end.strip()) or len(written) > 100:
+            raise UserError(f"{value!r} is not a route; write '2->8' or {{start: 2, end: B-4}}")
+        ends = {"start": _number(start.strip()), "end": _number(end.strip())}
+        return {**ends, "selection": selection.strip()} if selection else ends
+
+    def resolved(self, depth: int) -> RouteSpec:
+        """The same route with block numbers, checked against a network of `depth` blocks."""
+        start, end = block_index(self.start, depth), block_index(self.end, depth)
+        if not 0 <= start < depth or not 0 <= end < depth:
+            raise UserError(
+                f"route {start}->{end} leaves the network: blocks are 0..{depth - 1} (B={depth})"
+            )
+        if start > end:
+            raise UserError(f"route {start}->{end} starts after its end; both ends are inclusive")
+        same = (type(self.start), type(self.end)) == (int, int)
+        return self if same else dataclasses.replace(self, start=start, end=end)
+
+    @property
+    def blocks(self) -> range:
+        """The blocks that routed tokens skip; the route must be resolved."""
+        assert isinstance(self.start, int) and isinstance(self.end, int)
+        return range(self.start, self.end + 1)
+
+    def unit(self, tokens: int) -> int:
+        """How many of `tokens` leave together: a row of the square grid, or one."""
+        return lookup(SELECTIONS, self.selection, "selection").unit(math.isqrt(tokens))
+
+    def routed(self, tokens: int) -> int:
+        """floor(s U) units of the U that `tokens` make (truncated, as in the official code).
+
+        For `bernoulli` it is the number expected, floored; the numbers drawn vary around it.
+        """
+        unit = self.unit(tokens)
+        return unit * int(tokens // unit * self.rate + 1e-9)
+
+    def __str__(self) -> str:
+        return f"{self.start}->{self.end}"
+
+
+def block_index(position: Position, depth: int) -> int:
+    """The block number that a written position means in a network of `depth` blocks."""
+    value = _number(position)
+    if not isinstance(value, int | float | str):
+        raise UserError(f"{position!r} is not a position; write 2, B-4, 1/6 or 0.25")
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return int(value * depth + 0.5)
+    match = re.fullmatch(r"B ?- ?(\d{1,9})", value)
+    if match is None:
+        raise UserError(f"{position!r} is not a position; write 2, B-4, 1/6 or 0.25")
+    return depth - int(match[1])
+
+
+def resolve_routes(routes: Sequence[RouteSpec], depth: int) -> tuple[RouteSpec, ...]:
+    """Routes with block numbers, in order and disjoint; routes of rate 0 are dense and fall away.
+
+    Raises:
+        UserError: a route out of range, out of order or overlapping the one before it.
+    """
+    resolved: list[RouteSpec] = []
+    for k, route in enumerate(routes):
+        try:
+            route = route.resolved(depth)
+        except UserError as error:
+            raise error.at(f"routes[{k}]") from None
+        if resolved and route.blocks[0] <= resolved[-1].blocks[-1]:
+            raise UserError(
+                f"routes[{k}]: {route} must start after {resolved[-1]} has ended;"
+                " list routes in order, without overlap"
+            )
+        resolved.append(route)
+    return tuple(route for route in resolved if route.rate > 0)
+
+
+def check_selections(routes: Sequence[RouteSpec], tokens: int, *, scans: bool) -> None:
+    """Refuse selections that the network or its grid of `tokens` cannot have.
+
+    Raises:
+        UserError: a scan's order is torn, 2 x 2 windows do not tile the grid, or nothing is routed.
+    """
+    for k, route in enumerate(routes):
+        where, side, facts = (
+            f"routes[{k}]",
+            math.isqrt(tokens),
+            lookup(SELECTIONS, route.selection, "selection"),
+        )
+        if scans and not facts.keeps_order:
+            raise UserError(
+                f"{where}.selection: {route.selection} tears the rows that a scan reads in order;"
+                " write selection: rows, or `2->8 by rows`"
+            )
+        if side % facts.side:
+            raise UserError(
+                f"{where}.selection: {route.selection} needs a grid whose side is a multiple of"
+                f" {facts.side}, this one has {side} x {side} tokens"
+            )
+        if route.routed(tokens) == 0:
+            least, how = route.unit(tokens) / tokens, f"{tokens} tokens by {route.selection}"
+            raise UserError(
+                f"{where}.rate: {route.rate:g} routes nothing of {how}; at least {least:g} does"
+            )
+
+
+def _number(text: Position) -> Position:
+    """`3` -> 3, `0.25` and `1/4` -> 0.25 (a fraction of the depth), anything else unchanged."""
+    if isinstance(text, float) and not 0 <= text <= 1:
+        raise UserError(f"{text} is not a position; a fraction of the depth lies in [0, 1]")
+    if not isinstance(text, str):
+        return text
+    if re.fullmatch(r"-?\d{1,9}", text):
+        return int(text)
+    if re.fullmatch(r"0?\.\d{1,18}", text):
+        return float(text)
+    match = re.fullmatch(r"(\d{1,9}) ?/ ?([1-9]\d{,8})", text)
+    return _number(int(match[1]) / int(match[2])) if match else text

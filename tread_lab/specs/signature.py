@@ -1,0 +1,83 @@
+"""The signature of a spec: a hash of what decides the result, and the one list of what does not."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from typing import Any, cast
+
+from tread_lab.specs.decode import defaults_of_added, encode
+
+# Dotted paths left out of every signature: they change where and how a run is executed, never what
+# is learned. The device count belongs to the executor and is in no spec at all.
+NOT_SCIENCE = ("execution", "data.path", "data.deviation", "repa.path")
+
+_MEMO = "_canonical"  # beside the fields of a frozen spec, which cannot change under it
+
+
+def signature(*specs: Any) -> str:
+    """16 hexadecimal digits naming the given specs; equal specs, equal names, on any machine."""
+    text = ",".join(_spec_text(spec) for spec in specs)
+    return hashlib.sha256(f"[{text}]".encode()).hexdigest()[:16]
+
+
+def _spec_text(spec: Any) -> str:
+    """Canonical JSON of a spec or of its plain tree, without what is not science."""
+    if dataclasses.is_dataclass(spec) and not isinstance(spec, type):
+        return _text(spec, NOT_SCIENCE)
+    if not isinstance(spec, dict):
+        return _json(encode(spec))
+    tree = dict(spec)
+    for dotted in NOT_SCIENCE:
+        head, _, leaf = dotted.partition(".")
+        if not leaf:
+            tree.pop(head, None)
+        elif isinstance(tree.get(head), dict):
+            tree[head] = {key: value for key, value in tree[head].items() if key != leaf}
+    if isinstance(start := tree.get("init_from"), dict):
+        tree["init_from"] = {**start, "run": signature(start["run"])}
+    return _json(encode(tree))
+
+
+def _text(value: Any, left_out: tuple[str, ...] = ()) -> str:
+    """The JSON of a value, kept with every dataclass in it: specs share most of their parts.
+
+    Args:
+        left_out: dotted fields below this value.
+    """
+    if type(value) is int:
+        return str(value)
+    if not hasattr(value, "__dataclass_fields__"):
+        if isinstance(value, tuple) and value:
+            return f"[{','.join(map(_text, value))}]"
+        return _json(encode(value))
+    found = vars(value).get(_MEMO)
+    if found is None or found[0] != left_out:
+        names = _members(cast(Any, type(value)), left_out)
+        silent = defaults_of_added(cast(Any, type(value)))
+        counted = [n for n in names if n[0] not in silent or getattr(value, n[0]) != silent[n[0]]]
+        members = ",".join([_member(value, name, below) for name, below in counted])
+        found = left_out, f"{{{members}}}"
+        object.__setattr__(value, _MEMO, found)
+    return str(found[1])
+
+
+@functools.cache
+def _members(cls: Any, left_out: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
+    """The fields of a dataclass that count, in order, each with what is left out below it."""
+    below = [dotted.partition(".") for dotted in left_out]
+    dropped = {head for head, _, leaf in below if not leaf}
+    names = sorted(f.name for f in dataclasses.fields(cls) if f.name not in dropped)
+    return [(name, tuple(leaf for head, _, leaf in below if head == name)) for name in names]
+
+
+def _member(value: Any, name: str, left_out: tuple[str, ...]) -> str:
+    item = getattr(value, name)
+    if name == "init_from" and item is not None:
+        item = {"run": signature(item.run), "weights": item.weights}
+    return f'"{name}":{_text(item, left_out)}'
+
+
+_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode

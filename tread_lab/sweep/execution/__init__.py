@@ -1,0 +1,1 @@
+"""What carries tasks out: in this process or on Ray, with early stopping and heartbeats."""

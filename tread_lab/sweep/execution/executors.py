@@ -1,0 +1,125 @@
+"""Executors: one table from the name of each to what makes it and to the devices that it uses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tread_lab.specs.errors import UserError
+
+if TYPE_CHECKING:  # the command line lists the names at once
+    from tread_lab.sweep.execution.early_stopping import Early
+    from tread_lab.sweep.execution.executor import Executor
+    from tread_lab.sweep.plan.devices import Devices
+
+
+@dataclass(frozen=True)
+class Share:
+    """What each run gets of a machine.
+
+    Attributes:
+        device: as the user named it; `None` for a GPU if runs have a share of one, else the CPU.
+        concurrent: most runs at once.
+    """
+
+    device: str | None = None
+    cpus: int = 1
+    gpus: float = 0.0
+    concurrent: int | None = None
+
+    def __post_init__(self) -> None:
+        named = (self.device or "").partition(":")[0]
+        if self.gpus and named not in ("", "cuda"):
+            raise UserError(f"--device {self.device}: has no use for --gpus {self.gpus:g}")
+        if not self.gpus and named == "cuda":
+            raise UserError(f"--device {self.device}: needs a GPU, and --gpus is 0")
+
+    @property
+    def worker_device(self) -> str:
+        """The device of a worker that others give it: no GPU that is not part of the share."""
+        return "cuda" if self.gpus else self.device or "cpu"
+
+    def slots(self, cpus: float, gpus: float) -> int:
+        """Return how many runs fit on a machine with so many of each at once."""
+        return int(min(cpus / self.cpus, gpus / self.gpus if self.gpus else cpus / self.cpus))
+
+    def packed(self, slots: int) -> int:
+        """Return how many runs share one device, if `slots` of them go on one machine."""
+        return max(1, int(1 / self.gpus)) if self.gpus else slots
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutorKind:
+    """What belongs to one executor.
+
+    Attributes:
+        make: the executor for a share, the seconds of `--hang-timeout`, and early stopping.
+        devices: where its runs will run.
+        start_seconds: predicted time until the first run starts.
+        side_by_side: whether runs go beside each other, which early stopping needs.
+    """
+
+    make: Callable[[Share, float | None, Early | None], Executor]
+    devices: Callable[[Share], Devices]
+    start_seconds: float
+    side_by_side: bool
+
+
+def _ray(share: Share, hang_timeout: float | None, early: Early | None) -> Executor:
+    from tread_lab.sweep.execution.ray_executor import RayExecutor
+
+    return RayExecutor(
+        device=share.device,
+        cpus=share.cpus,
+        gpus=share.gpus,
+        concurrent=share.concurrent,
+        hang_timeout=hang_timeout,
+        early=early,
+    )
+
+
+def _inline(share: Share, hang_timeout: float | None, early: Early | None) -> Executor:
+    from tread_lab.sweep.execution.executor import InlineExecutor
+
+    assert early is None
+    return InlineExecutor(device=share.device, threads=share.cpus, hang_timeout=hang_timeout)
+
+
+def _ray_devices(share: Share) -> Devices:
+    """Devices of the cluster at RAY_ADDRESS, which is asked, else of this machine.
+
+    Raises:
+        UserError: a run is to have more than there is.
+        Unavailable: the cluster does not answer.
+    """
+    if "RAY_ADDRESS" in os.environ:
+        from tread_lab.sweep.execution.ray_probe import cluster_devices
+
+        return cluster_devices(share)
+    import torch
+
+    from tread_lab.sweep.plan.devices import Devices
+
+    cpus, gpus = os.cpu_count() or 1, torch.cuda.device_count() if share.gpus else 0
+    for what, asked, have in (("cpus", share.cpus, cpus), ("gpus", share.gpus, gpus)):
+        if asked > have:
+            raise UserError(f"--{what}: {asked:g} for a run, and this machine has {have}")
+    slots = share.slots(cpus, gpus)
+    slots = min(slots, share.concurrent or slots)
+    return Devices.here(share.worker_device, slots=slots, packed=min(slots, share.packed(slots)))
+
+
+def _inline_devices(share: Share) -> Devices:
+    from tread_lab.sweep.plan.devices import Devices
+
+    return Devices.here(share.device)
+
+
+EXECUTORS: Mapping[str, ExecutorKind] = {
+    "ray": ExecutorKind(make=_ray, devices=_ray_devices, start_seconds=10.0, side_by_side=True),
+    "inline": ExecutorKind(
+        make=_inline, devices=_inline_devices, start_seconds=0.5, side_by_side=False
+    ),
+}

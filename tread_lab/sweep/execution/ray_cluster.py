@@ -1,0 +1,158 @@
+"""The Ray cluster of a driver: started here or joined, watched, its nodes and its processes."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from tread_lab.records.attempts import Attempt
+from tread_lab.specs.errors import Unavailable, first_line
+from tread_lab.sweep.execution.cluster_heartbeat import (
+    OWN_PATIENCE,
+    PATIENCE,
+    Address,
+    leave,
+    lifeline,
+    watched,
+)
+from tread_lab.sweep.gc import SCRATCH
+
+_DAEMONS = ("raylet", "gcs_server")  # without which a cluster is lost
+
+
+@contextmanager
+def cluster() -> Iterator[None]:
+    """Ray for the block: the cluster at RAY_ADDRESS, else workers of this machine."""
+    if ray.is_initialized():
+        yield
+        return
+    address = os.environ.get("RAY_ADDRESS")
+    with _joined(address) if address else _started():
+        yield
+
+
+@contextmanager
+def _joined(address: str) -> Iterator[None]:
+    """A part of somebody's cluster, watched by knocking at its doors."""
+    try:
+        _init(address)
+        with lifeline(_addresses(), leave):
+            yield
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def _started() -> Iterator[None]:
+    """A cluster of this machine, whose daemons are children of this process and watched as such."""
+    # Ray's sockets need a short path, so this is not below the lab.
+    scratch = tempfile.mkdtemp(prefix=SCRATCH, dir="/tmp")
+    try:
+        with watched(_ended_daemon, _cluster_lost):
+            _init(None, include_dashboard=False, _temp_dir=scratch)
+            yield
+    finally:
+        ray.shutdown()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _init(address: str | None, **options: Any) -> None:
+    """Call `ray.init`; whatever it raises, bare `Exception` among it, becomes one line."""
+    ray._private.worker.print_to_stdstream = _print_but_dumps  # type: ignore[assignment]
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
+    except Exception as error:
+        raise _no_ray(address, error) from error
+
+
+_print: Any = ray._private.worker.print_to_stdstream
+
+
+def _print_but_dumps(batch: Mapping[str, Any], *arguments: Any, **options: Any) -> None:
+    """Print what Ray has to say, but not the last state of a raylet that was killed: 60 lines."""
+    if not any(line.startswith("Raylet is terminated") for line in batch["lines"]):
+        _print(batch, *arguments, **options)
+
+
+def _no_ray(address: str | None, error: Exception) -> Unavailable:
+    """The one line a cluster that does not start or does not let us in becomes."""
+    reason = first_line(error.__cause__ or error)[:200]
+    if address is None:
+        remedy = "`--executor inline` needs no Ray; or try again when the machine is less busy"
+        return Unavailable(f"Ray did not start on this machine: {reason}; {remedy}")
+    remedy = "is it there, and does it want RAY_AUTH_MODE=token?"
+    return Unavailable(f"cannot join the Ray cluster at {address}: {reason}; {remedy}")
+
+
+def _addresses() -> dict[Address, float]:
+    """Return where the head and this machine's own daemon answer, and how long to wait for each."""
+    here = ray.get_runtime_context()
+    head, port = here.gcs_address.rsplit(":", 1)
+    own = [node for node in nodes() if node["NodeID"] == here.get_node_id()]
+    daemons = {
+        (node["NodeManagerAddress"], int(node["NodeManagerPort"])): OWN_PATIENCE for node in own
+    }
+    return {**daemons, (head, int(port)): PATIENCE}
+
+
+def _ended_daemon() -> str:
+    """The name of a daemon of the cluster started here that has ended; empty while all live."""
+    node: Any = ray._private.worker._global_node
+    if node is None:  # not started yet, or shut down
+        return ""
+    return next((name for name, _ in node.dead_processes() if name in _DAEMONS), "")
+
+
+def _cluster_lost(message: str) -> None:
+    """Leave, and take along what is left of a cluster that this process has started."""
+    started: Any = ray._private.worker._global_node
+    leave(message, lambda: started.kill_all_processes(check_alive=False, allow_graceful=False))
+
+
+def end_attempt(attempt: Attempt) -> None:
+    """Kill the process of an attempt on whatever node it runs; nobody waits for it."""
+    if attempt.node == ray.get_runtime_context().get_node_id():
+        _kill(attempt.pid)
+        return
+    there = NodeAffinitySchedulingStrategy(attempt.node, soft=False)
+    task = ray.remote(num_cpus=0)(_kill)
+    task.options(scheduling_strategy=there).remote(attempt.pid)
+
+
+def _kill(pid: int) -> None:
+    """Kill a worker of Ray, and nobody who has its number now."""
+    try:
+        title = Path(f"/proc/{pid}/cmdline").read_bytes()
+        if title.startswith(b"ray::"):
+            os.kill(pid, signal.SIGKILL)
+    except OSError:
+        return
+
+
+def alive_nodes() -> frozenset[str]:
+    """The nodes that are in the cluster now."""
+    return frozenset(node["NodeID"] for node in nodes() if node["Alive"])
+
+
+def whole_device(share: dict[str, float]) -> dict[str, float]:
+    """Resources that leave no room for another run: whole GPUs, or all cores of a node."""
+    if share["gpu"]:
+        return {**share, "gpu": math.ceil(share["gpu"])}
+    cores = [node["Resources"].get("CPU", 0) for node in nodes() if node["Alive"]]
+    return {**share, "cpu": max(cores, default=share["cpu"])}
+
+
+def nodes() -> list[dict[str, Any]]:
+    """Return the nodes of the cluster, those that have left it too."""
+    return list(ray.nodes())  # type: ignore[no-untyped-call]

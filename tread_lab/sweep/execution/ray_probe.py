@@ -1,0 +1,124 @@
+"""Asks the nodes of a Ray cluster that fit a run what their devices are and can do."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import Any
+
+import ray
+import torch
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from tread_lab.engine.device import pick
+from tread_lab.specs.errors import Unavailable, UserError, first_line
+from tread_lab.sweep.execution.executors import Share
+from tread_lab.sweep.execution.ray_cluster import cluster, nodes
+from tread_lab.sweep.plan.devices import DeviceFacts, Devices
+
+_PATIENCE = 120.0  # seconds for a worker to start and import torch
+Node = dict[str, Any]
+
+
+def cluster_devices(share: Share) -> Devices:
+    """Return the devices of the nodes that a run fits on; one node of each kind is asked.
+
+    Raises:
+        UserError: no node has what a run is to get.
+        Unavailable: a node offers GPUs that do not work, or does not answer.
+    """
+    with cluster():
+        alive = [node for node in nodes() if node["Alive"]]
+        slots = [share.slots(_has(node, "CPU"), _has(node, "GPU")) for node in alive]
+        fits = [node for node, count in zip(alive, slots) if count]
+        if not fits:
+            have = "; ".join(f"{said(node)} has {_offer(node)}" for node in alive)
+            raise UserError(
+                f"no node of the cluster has {share.cpus} CPU cores and {share.gpus:g} GPU for a"
+                f" run: {have}; see --cpus and --gpus"
+            )
+        one_of_each = {_kind(node): node for node in fits}.values()
+        found = [facts for node in one_of_each for facts in _ask(node, share.worker_device)]
+    at_once = min(sum(slots), share.concurrent or sum(slots))
+    return Devices(
+        tuple(dict.fromkeys(found)),
+        slots=at_once,
+        packed=min(at_once, share.packed(max(slots))),
+        idle_gpus=0 if share.gpus else int(sum(_has(node, "GPU") for node in alive)),
+    )
+
+
+def take(device: str) -> torch.device:
+    """Return the device of this worker, in which no other one is visible from now on.
+
+    Raises:
+        Unavailable: it was promised a GPU, and none works; names the node.
+    """
+    if not device.startswith("cuda"):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray hides no GPU from a worker that has none
+        return pick(device)
+    try:
+        found = pick(device)
+        torch.zeros(1, device=found)
+        return found
+    except (UserError, RuntimeError, AssertionError) as error:
+        node = f"{platform.node()} ({ray.get_runtime_context().get_node_id()[:12]})"
+        raise broken_gpu(node, error) from error
+
+
+def broken_gpu(node: str, error: Exception) -> Unavailable:
+    """Return the one line about a node whose GPUs do not work."""
+    return Unavailable(
+        f"node {node} offers GPUs to Ray, and CUDA does not work there"
+        f" ({first_line(error)}); mend or remove it, then run the same command again"
+    )
+
+
+def _ask(node: Node, device: str) -> list[DeviceFacts]:
+    there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+    # A process of its own: a GPU that was asked keeps memory for the process that did.
+    task = ray.remote(num_cpus=0, max_calls=1, max_retries=0)(_facts)
+    try:
+        answer: list[DeviceFacts] = ray.get(
+            task.options(scheduling_strategy=there).remote(device), timeout=_PATIENCE
+        )
+        return answer
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause if isinstance(error.cause, Exception) else error
+        if not device.startswith("cuda"):
+            raise cause from error
+        raise broken_gpu(said(node), cause) from error
+    except ray.exceptions.RayError as error:
+        raise Unavailable(
+            f"node {said(node)} does not answer ({first_line(error)}); mend or remove it, then run"
+            " the same command again"
+        ) from error
+
+
+def _facts(device: str) -> list[DeviceFacts]:
+    """The devices of this type on the node of this process."""
+    if not device.startswith("cuda"):
+        return [DeviceFacts.of(pick(device))]
+    if not os.environ.get("CUDA_VISIBLE_DEVICES", "all"):
+        del os.environ["CUDA_VISIBLE_DEVICES"]  # Ray may hide GPUs from a task that reserves none
+    pick("cuda")
+    return [DeviceFacts.of(torch.device("cuda", n)) for n in range(torch.cuda.device_count())]
+
+
+def _has(node: Node, resource: str) -> float:
+    return float(node["Resources"].get(resource, 0))
+
+
+def _kind(node: Node) -> tuple[Any, ...]:
+    """What nodes with equal devices have in common."""
+    types = sorted(name for name in node["Resources"] if name.startswith("accelerator_type:"))
+    return (*types, _has(node, "CPU"), _has(node, "GPU"))
+
+
+def _offer(node: Node) -> str:
+    return f"{_has(node, 'CPU'):g} CPU cores and {_has(node, 'GPU'):g} GPUs"
+
+
+def said(node: Node) -> str:
+    """Return how a line names a node."""
+    return f"{node['NodeManagerHostname']} ({node['NodeID'][:12]})"

@@ -1,0 +1,88 @@
+"""What a plan has that an earlier one has not, and the other way round, in one line for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tread_lab.specs.labels import trial_label
+from tread_lab.specs.wording import counted
+
+Tree = Mapping[str, Any]
+_FIELDS = 2  # that are named; the rest are counted
+_ABSENT = object()
+
+
+def difference(before: Tree, after: Tree) -> str:
+    """`experiment.run.train.steps was 10, is 11; 17 trials new, 17 gone`, from two plans' trees."""
+    parts = [*_fields(before["sweep"], after["sweep"])]
+    new, gone = _trials(before, after), _trials(after, before)
+    if new or gone:
+        parts.append(f"{_counted(new, 'new')}, {_counted(gone, 'gone')}")
+    for evaluations, what in ((_measured(before, after), "too"), (_measured(after, before), "no")):
+        if evaluations:
+            names = ", ".join(evaluations)
+            parts.append(f"measures {names} too" if what == "too" else f"no longer {names}")
+    return "; ".join(parts) or "the same trials in another order"
+
+
+def new_trials(before: Sequence[Tree], after: Sequence[Tree]) -> list[Tree]:
+    """Trials of `after` whose run, compared with the same baseline, is not in `before`."""
+    known = {(t["role"], t["run"], t["baseline"]) for t in before}
+    return [t for t in after if (t["role"], t["run"], t["baseline"]) not in known]
+
+
+def in_short(trials: Sequence[Tree]) -> str:
+    """Two of the trials, by cell and seed."""
+    return "; ".join(map(trial_label, trials[:2]))
+
+
+def evaluation_name(spec: Tree) -> str:
+    """`heldout_loss`, or `fd+kid@1000` for samples."""
+    if spec["kind"] != "samples":
+        return str(spec["kind"])
+    return f"{'+'.join(spec['metrics']) or 'samples'}@{spec['count']}"
+
+
+def _trials(before: Tree, after: Tree) -> list[Tree]:
+    found = new_trials(before["trials"], after["trials"])
+    return [trial for trial in found if trial["role"] == "trial"]
+
+
+def _counted(trials: Sequence[Tree], what: str) -> str:
+    examples = f" (e.g. {in_short(trials[:1])})" if trials else ""
+    return f"{counted(len(trials), 'trial')} {what}{examples}"
+
+
+def _measured(before: Tree, after: Tree) -> list[str]:
+    known = list(before["evaluate"])
+    names = [evaluation_name(spec) for spec in after["evaluate"] if spec not in known]
+    return list(dict.fromkeys(names))
+
+
+def _fields(before: Tree, after: Tree) -> Iterator[str]:
+    """The fields of the two sweep files, and of their experiments, that differ."""
+    old, new = dict(_flat(before, "")), dict(_flat(after, ""))
+    names = [
+        name
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name, _ABSENT) != new.get(name, _ABSENT)
+        and not name.startswith(("sweep.question", "earlier"))
+    ]
+    for name in names[:_FIELDS]:
+        yield f"{name} was {_shown(old, name)}, is {_shown(new, name)}"
+    if len(names) > _FIELDS:
+        yield f"{len(names) - _FIELDS} fields more"
+
+
+def _flat(tree: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(tree, Mapping) and tree:
+        for key, value in tree.items():
+            yield from _flat(value, f"{prefix}.{key}" if prefix else str(key))
+    elif tree not in (None, {}, [], ()):
+        yield prefix, list(tree) if isinstance(tree, tuple) else tree
+
+
+def _shown(values: Mapping[str, Any], name: str) -> str:
+    text = repr(values[name]) if name in values else "nothing"
+    return text if len(text) <= 40 else f"{text[:37]}..."

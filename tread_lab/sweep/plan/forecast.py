@@ -1,0 +1,150 @@
+"""Forecast of the remaining time: from a short calibration on this device, or from stated rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tread_lab.engine.cost.calibration import FLOPS, Speed, affordable, calibrate
+from tread_lab.engine.cost.rates import Rates, rates_named, rates_of
+from tread_lab.records.lab import Lab
+from tread_lab.specs.evaluation import EvaluationSpec
+from tread_lab.specs.run import RunSpec
+from tread_lab.sweep.plan.devices import Devices
+from tread_lab.sweep.plan.slots import makespan
+from tread_lab.sweep.trial.progress import done_share
+from tread_lab.sweep.trial.trial import Task
+
+TRIAL_SECONDS = 0.5  # starting a trial in a reused worker, writing its record
+_MOST_KINDS = 6  # kinds of runs that are calibrated; the others are taken to be like the first
+Kind = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Predicted wall seconds of the open runs; `None` where neither times nor rates are known.
+
+    Attributes:
+        source: what the prediction rests on where nothing was timed here.
+    """
+
+    seconds: float | None
+    open_runs: int
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Predicts how long things take.
+
+    Attributes:
+        speeds: by kind of run, as measured; none where measuring would cost too much.
+        rates: of the device, as stated; they serve where nothing was measured, and for decoding and
+            features always. Without either, work is told in FLOPs, which says how far things are
+            but not how long they take.
+    """
+
+    lab: Lab
+    speeds: Mapping[Kind, Speed] = field(default_factory=dict)
+    lanes: int = 1
+    start: float = 0.0
+    rates: Rates | None = None
+
+    def training(self, spec: RunSpec) -> float:
+        """Seconds of all training steps, or their FLOPs."""
+        if self.rates is not None and not self.speeds:
+            return self.rates.train_seconds(spec)
+        return self._speed(spec).train_seconds(spec)
+
+    def work(self, task: Task) -> float:
+        """Seconds of a whole run and its evaluations, or their FLOPs."""
+        return self.training(task.spec) + self.measuring(task)
+
+    def measuring(self, task: Task, *, still: bool = False) -> float:
+        """Seconds of the evaluations, or their FLOPs; `still`: of those that are not done."""
+        folder = self.lab.run_of(task.spec)
+        specs = [e for e in task.evaluations if not still or not folder.evaluation(e).done]
+        return sum(sum(self.parts(task.spec, spec).values()) for spec in specs)
+
+    def parts(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
+        """Seconds of one evaluation by kind of work; or the FLOPs of the network's passes.
+
+        References are left out: `references` has them.
+        """
+        if self.rates is None:
+            return {"sampling": self._speed(spec).evaluate_seconds(spec, [evaluation])}
+        images = self.rates.image_seconds(spec, evaluation)
+        shown = {name: s for name, s in images.items() if s and "references" not in name}
+        if self.speeds:
+            return {"sampling": self._speed(spec).evaluate_seconds(spec, [evaluation]), **shown}
+        return {"sampling": self.rates.pass_seconds(spec, evaluation), **shown}
+
+    def references(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
+        """Seconds of decoding and describing the data set's images, once for a lab."""
+        images = {} if self.rates is None else self.rates.image_seconds(spec, evaluation)
+        ending = " of references"
+        return {n.removesuffix(ending): s for n, s in images.items() if s and n.endswith(ending)}
+
+    def seconds(self, task: Task) -> float | None:
+        """What is left of one run on its lane as measured; `None` where nothing was timed here."""
+        return self._left(task) if self.speeds else None
+
+    def _left(self, task: Task) -> float:
+        left = 1 - done_share(self.lab, task)
+        measuring = self.measuring(task, still=True)
+        return left * self.training(task.spec) + measuring + TRIAL_SECONDS
+
+    def total(self, todo: Sequence[Task]) -> Estimate:
+        """Wall time of all, the last one included."""
+        if not todo:
+            return Estimate(0.0, 0)
+        if not self.speeds and self.rates is None:
+            return Estimate(None, len(todo))
+        once: dict[object, float] = {}
+        for task in todo:
+            for evaluation in task.evaluations:
+                found = sum(self.references(task.spec, evaluation).values())
+                once[task.spec.data] = max(found, once.get(task.spec.data, 0.0))
+        seconds = makespan([self._left(task) for task in todo], self.lanes) + self.start
+        source = "" if self.speeds or self.rates is None else self.rates.device
+        return Estimate(seconds + sum(once.values()), len(todo), source)
+
+    def _speed(self, spec: RunSpec) -> Speed:
+        if not self.speeds:
+            return FLOPS
+        return self.speeds.get(kind_of(spec)) or next(iter(self.speeds.values()))
+
+
+def kind_of(spec: RunSpec) -> Kind:
+    """What decides how long a FLOP takes."""
+    return spec.model, spec.precision, spec.train.batch
+
+
+def forecast(
+    lab: Lab, todo: Sequence[Task], devices: Devices, *, start: float, rates: str | None = None
+) -> Forecast:
+    """Calibrate on the first run of each kind, if a step of every one is cheap.
+
+    Nothing is measured for devices of other machines, of which this one's would not tell.
+
+    Args:
+        start: seconds until the first run starts.
+        rates: a device that is not here, whose stated rates are taken instead.
+
+    Raises:
+        UserError: no rates are stated for it.
+    """
+    if rates is not None:
+        return Forecast(lab, {}, devices.slots, start, rates_named(rates))
+    kinds: dict[Kind, RunSpec] = {}
+    for task in todo:
+        kinds.setdefault(kind_of(task.spec), task.spec)
+    specs = dict(list(kinds.items())[:_MOST_KINDS])
+    speeds: list[Speed] = []
+    if devices.local is not None and all(affordable(spec) for spec in kinds.values()):
+        import torch
+
+        torch.set_num_threads(1)
+        speeds = calibrate(list(specs.values()), devices.local, lanes=min(devices.slots, len(todo)))
+    stated = rates_of(devices.type, devices.kinds[0].name)
+    return Forecast(lab, dict(zip(specs, speeds)), devices.slots, start, stated)

@@ -1,0 +1,42 @@
+"""What `sweep --plan --json` prints: the plan with its counts and with what each run costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from tread_lab.engine.cost.training import cost
+from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import signature
+from tread_lab.sweep.plan.plan import Plan, to_tree
+
+
+def priced_tree(plan: Plan) -> dict[str, Any]:
+    """The plan as `--plan --json` prints it: `plan.json` with counts and costs, nothing measured.
+
+    The same file gives the same bytes, whatever has run and wherever it is asked.
+    """
+    specs = {signature(task.spec): task.spec for task in plan.tasks}
+    roles = Counter(trial.role for trial in plan.trials)
+    counts = {
+        "trials": roles["trial"],
+        "baselines": roles["baseline"],
+        "parents": plan.parents,
+        "runs": len(specs),
+        "evaluations": len(plan.evaluations),
+        "holes": sum(hole.count for hole in plan.holes),
+        "duplicates": sum(same.count for same in plan.duplicates),
+    }
+    costs = {"train_flops": plan.train_flops, "disk_bytes": plan.disk_bytes}
+    runs = {run: _price(spec) for run, spec in specs.items()}
+    return {**to_tree(plan), "counts": counts, "cost": costs, "runs": runs}
+
+
+def _price(spec: RunSpec) -> dict[str, float]:
+    price = cost(spec)
+    return {
+        "parameters": price.parameters,
+        "train_flops": price.train_flops,
+        "speedup": round(price.speedup, 4),
+        "checkpoint_bytes": price.checkpoint_bytes,
+    }

@@ -1,0 +1,88 @@
+"""What can be known to fail is refused before anything is written: device, data, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tread_lab.data.deviation import check_deviation
+from tread_lab.data.source import Samples, open_data
+from tread_lab.engine.cost import memory
+from tread_lab.engine.cost.training import cost
+from tread_lab.engine.encoder import check_encoder
+from tread_lab.metrics.requirements import check_requirements
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation import SamplesSpec
+from tread_lab.specs.run import DataSpec
+from tread_lab.sweep.plan.devices import Devices
+from tread_lab.sweep.trial.trial import Task
+
+
+def preflight(tasks: Sequence[Task], devices: Devices) -> None:
+    """Check every distinct requirement of `tasks` once, on the devices where they will run.
+
+    Raises:
+        UserError: a device that is not here or cannot do a precision, data that cannot be read or
+            are scaled wrongly,
+            metrics whose weights or decoder are missing, an encoder that is not here, more runs
+            on one device than it has memory for.
+    """
+    check_arithmetic(tasks, devices)
+    check_room(tasks, devices)
+    opened = {data: _opened(data) for data in dict.fromkeys(task.spec.data for task in tasks)}
+    previews = {data: any(part.preview for part in splits) for data, splits in opened.items()}
+    for spec in {(task.spec.data, task.spec.process): task.spec for task in tasks}.values():
+        check_deviation(spec, opened[spec.data][0])
+    for spec in {task.spec.repa: task.spec for task in tasks}.values():
+        if spec.repa is not None:
+            check_encoder(spec.repa, open_data(spec.data, "train"))
+    asked = {
+        (task.spec.data, evaluation.metrics): None
+        for task in tasks
+        for evaluation in task.evaluations
+        if isinstance(evaluation, SamplesSpec)
+    }
+    for data, metrics in asked:
+        check_requirements(metrics, data.source, preview=previews[data])
+
+
+def check_arithmetic(tasks: Sequence[Task], devices: Devices) -> None:
+    """Refuse precisions that the device lacks, in training and in sampling.
+
+    Raises:
+        UserError: names the first one, and how a sweep leaves it out.
+    """
+    evaluations = (evaluation for task in tasks for evaluation in task.evaluations)
+    samplers = (spec.sampler.precision for spec in evaluations if isinstance(spec, SamplesSpec))
+    try:
+        for precision in dict.fromkeys([*(task.spec.precision for task in tasks), *samplers]):
+            devices.check_precision(precision)
+    except UserError as error:
+        rule = "`where: precision in device.precisions` leaves it out of a sweep"
+        raise UserError(f"{error}; {rule}") from None
+
+
+def check_room(tasks: Sequence[Task], devices: Devices) -> None:
+    """Refuse a run that does not fit its device, and runs that share it if so many of the largest
+    do not.
+
+    Raises:
+        UserError: says how much there is, and what fits.
+    """
+    if devices.local is not None:  # else a worker asks its own device
+        for spec in {task.spec for task in tasks}:
+            memory.check_room(spec, devices.local)
+    need, here = max((cost(task.spec).memory_bytes for task in tasks), default=0), devices.memory
+    packed = devices.packed
+    if packed > 1 and packed * need > here:
+        fit = max(1, here // need)
+        one = "run" if fit == 1 else "runs"
+        raise UserError(
+            f"{packed} runs at once on one {devices.type} device need about"
+            f" {packed * need / 1e9:.1f} GB, and it has {here / 1e9:.1f} GB: room for {fit} {one};"
+            " give each run a larger share by --gpus, or fewer runs by --concurrent"
+        )
+
+
+def _opened(data: DataSpec) -> tuple[Samples, Samples]:
+    """The training and the held-out samples, which can be read."""
+    return open_data(data, "train"), open_data(data, "heldout")

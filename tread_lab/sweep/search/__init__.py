@@ -1,0 +1,1 @@
+"""Which task comes next: queues, budgets, and a sampler that chooses cells."""

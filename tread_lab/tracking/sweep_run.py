@@ -1,0 +1,128 @@
+"""What MLflow shows of a whole sweep: its state, its question, and how its cells compare."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from tread_lab.records.lab import TERMINAL, SweepFolder
+from tread_lab.specs.wording import counted
+from tread_lab.tracking.artifacts import File, preview
+from tread_lab.tracking.projection import FORMAT, file_mark
+from tread_lab.tracking.ranking import Ranked, as_csv, as_markdown
+
+LONGEST_NOTE = 7_500  # characters; MLflow takes 8,000
+HOLES_SHOWN = 5
+FIGURES_SHOWN = 8
+FOLDERS = ("previews", "figures")  # small and full size
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The row of a sweep.
+
+    Attributes:
+        states: the state of every trial, in the order of the plan.
+        driven: whether somebody runs the sweep and will go on doing so.
+        ranked: its cells from best to worst.
+        ended: when the last of its runs ended, in milliseconds; 0 before that.
+        run_id: MLflow's name of this row.
+        link: where MLflow's page compares the cells.
+    """
+
+    sweep: SweepFolder
+    plan: Mapping[str, Any]
+    states: Sequence[str]
+    driven: bool
+    ranked: Sequence[Ranked]
+    ended: int
+    run_id: str
+    link: str
+
+    @property
+    def status(self) -> str:
+        """MLflow's word; a diverged trial is a result, a failed one is not."""
+        if all(state in TERMINAL for state in self.states):
+            return "FAILED" if "failed" in self.states else "FINISHED"
+        if self.driven or "running" in self.states:
+            return "RUNNING"
+        return "SCHEDULED" if set(self.states) <= {"pending"} else "KILLED"
+
+    @property
+    def stamp(self) -> str:
+        """A fingerprint of all that is shown."""
+        facts = [FORMAT, self.status, self.note(), file_mark(self.sweep.plan_path)]
+        facts += [file_mark(path) for path in figures(self.sweep)]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+    def progress(self) -> str:
+        """`17 trials: 15 completed, 2 failed`."""
+        counts = ", ".join(f"{count} {state}" for state, count in Counter(self.states).items())
+        return f"{counted(len(self.states), 'trial')}: {counts}"
+
+    def tags(self) -> dict[str, str]:
+        return {
+            "role": "sweep",
+            "progress": self.progress(),
+            "mlflow.note.content": self.note(),
+            "mlflow.source.name": f"tread-lab sweep {self.sweep.name}",
+            "mlflow.source.type": "LOCAL",
+        }
+
+    def note(self) -> str:
+        """Markdown, shown on top of the run's page."""
+        parts = [f"**{self.plan['question'] or self.sweep.name}**"]
+        parts.append(f"{self.progress()}. [Compare the cells]({self.link})")
+        parts += [
+            f"Not run: {counted(hole['count'], 'cell')}, {hole['reason']}" for hole in self._holes()
+        ]
+        if self.ranked:
+            parts.append(as_markdown(self.ranked))
+        parts.append(READING.format(name=self.sweep.name))
+        for path in figures(self.sweep)[:FIGURES_SHOWN]:
+            small, large = (self._address(f"{folder}/{path.name}") for folder in FOLDERS)
+            parts.append(f"[![{path.stem}]({small})]({large})")
+        return "\n\n".join(parts)[:LONGEST_NOTE]
+
+    def files(self) -> dict[str, File]:
+        files: dict[str, File] = {"plan.json": self.sweep.plan_path}
+        if self.ranked:
+            files["ranking.csv"] = as_csv(self.ranked)
+        for path in figures(self.sweep):
+            previews, full = (f"{folder}/{path.name}" for folder in FOLDERS)
+            files[full] = path
+            small = preview(path)
+            if small is not None:
+                files[previews] = small
+        return files
+
+    def _address(self, place: str) -> str:
+        """Where MLflow's pages find an artifact of this run."""
+        return f"get-artifact?path={quote(place, safe='')}&run_uuid={self.run_id}"
+
+    def _holes(self) -> Sequence[Mapping[str, Any]]:
+        holes: Sequence[Mapping[str, Any]] = self.plan["holes"]
+        return holes[:HOLES_SHOWN]
+
+
+def figures(sweep: SweepFolder) -> list[Path]:
+    """The pictures made of a sweep."""
+    return sorted(sweep.figures.glob("*.png"))
+
+
+def written(sweep: SweepFolder, plan: Mapping[str, Any]) -> int:
+    """When the plan was written, in milliseconds."""
+    seconds = plan.get("created") or sweep.plan_path.stat().st_mtime
+    return round(seconds * 1000)
+
+
+READING = """\
+Negative gaps are better: `gap/heldout` is the paired difference of the held-out loss to the
+baseline of the same seed, on the same images and noises, with its 95% interval beside it. To
+average over seeds, group the runs by the tag `cell`; `tread-lab status {name}` lists the trials."""
