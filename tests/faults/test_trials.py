@@ -92,7 +92,7 @@ def test_a_loss_that_is_not_finite(place: Place) -> None:
     " the others go on",
 )
 def test_out_of_memory(place: Place) -> None:
-    place.write(CASES % "{train: {batch: 100000000}}")
+    place.write(CASES % "{train: {batch: 20000}}")
     limit = "limit_memory(0.5)"
     assert place.sweep(prelude=limit).wait() == FAILED
     fine, bad = cases(place)
