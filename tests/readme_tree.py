@@ -1,26 +1,76 @@
-"""The README's tree, made from the first sentence of each module; run it to bring it up to date."""
+"""The generated parts of docs/architecture.md: floors, doors and tree; run it to renew them."""
 
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("tread_lab", "analysis", "dashboards")
-BEGIN, END = "<!-- tree -->\n```\n", "```\n<!-- /tree -->"
+PAGE = ROOT / "docs/architecture.md"
+PACKAGE = ROOT / "tread_lab"
 _WIDTH = 28
 
 
 def caption(path: Path) -> str:
-    """The first paragraph of a module's docstring, one sentence."""
+    """Return the first paragraph of a module's docstring, which is one sentence."""
     text = ast.get_docstring(ast.parse(path.read_text())) or ""
     return " ".join(text.split("\n\n")[0].split()).removesuffix(".")
 
 
 def tree() -> str:
-    """One line for every package and module, with its caption."""
-    return "".join(f"{line}\n" for package in PACKAGES for line in _lines(ROOT / package, 0))
+    """Return one line for every package and module, with its caption."""
+    lines = "".join(f"{line}\n" for line in _lines(PACKAGE, 0))
+    return f"```\n{lines}```\n"
+
+
+def floors() -> str:
+    """Return the layers of the import contract as a table, the highest floor first."""
+    layers = _contracts("layers")[0]["layers"]
+    rows = ((len(layers) - k, layer.split(" | ")) for k, layer in enumerate(layers))
+    named = ((floor, " ".join(f"`{_short(name)}`" for name in names)) for floor, names in rows)
+    return _table(("floor", "packages"), named)
+
+
+def doors() -> str:
+    """Return the modules that may import each heavy package, as a table."""
+    rows = (
+        (
+            " ".join(f"`{name}`" for name in contract["protected_modules"]),
+            " ".join(f"`{_short(name)}`" for name in contract["allowed_importers"]),
+        )
+        for contract in _contracts("protected")
+    )
+    return _table(("package", "imported by"), rows)
+
+
+GENERATED = {"floors": floors, "doors": doors, "tree": tree}  # the marker of each part
+
+
+def written(page: str) -> str:
+    """Return the page with its generated parts as the code has them now."""
+    for name, part in GENERATED.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        head, rest = page.split(begin)
+        page = head + begin + part() + end + rest.split(end)[1]
+    return page
+
+
+def _contracts(kind: str) -> list[dict[str, Any]]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    return [contract for contract in contracts if contract["type"] == kind]
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("tread_lab.")
+
+
+def _table(heads: tuple[str, str], rows: Iterator[tuple[object, str]]) -> str:
+    lines = [heads, ("---", "---"), *rows]
+    return "".join(f"| {left} | {right} |\n" for left, right in lines)
 
 
 def _lines(folder: Path, depth: int) -> Iterator[str]:
@@ -28,9 +78,7 @@ def _lines(folder: Path, depth: int) -> Iterator[str]:
     modules = sorted(p for p in folder.glob("*.py") if p.name != "__init__.py")
     for module in modules:
         yield _line(module.name, module, depth + 1)
-    for inner in sorted(
-        p.parent for p in folder.glob("*/__init__.py") if not p.parent.is_symlink()
-    ):
+    for inner in sorted(p.parent for p in folder.glob("*/__init__.py")):
         yield from _lines(inner, depth + 1)
 
 
@@ -38,12 +86,5 @@ def _line(name: str, path: Path, depth: int) -> str:
     return f"{'  ' * depth + name:<{_WIDTH}} {caption(path)}"
 
 
-def written(readme: str) -> str:
-    """The README with the tree as it is now."""
-    before, rest = readme.split(BEGIN)
-    return before + BEGIN + tree() + END + rest.split(END)[1]
-
-
 if __name__ == "__main__":
-    path = ROOT / "README.md"
-    path.write_text(written(path.read_text()))
+    PAGE.write_text(written(PAGE.read_text()))

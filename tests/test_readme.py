@@ -1,16 +1,42 @@
-"""The README keeps its promises: its tree is the code's, its links lead somewhere."""
+"""README and architecture page are true: the tree is the code's, links and paths exist."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from tests.readme_tree import PACKAGES, ROOT, caption, written
+from tests.readme_tree import PAGE, ROOT, caption, written
+
+PACKAGES = ("tread_lab", "analysis", "dashboards")  # the last two are linked into the first
 
 
 def test_the_tree_is_the_code() -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert readme == written(readme), "run: python tests/readme_tree.py"
+    page = PAGE.read_text()
+    assert page == written(page), "run: python tests/readme_tree.py"
+
+
+def test_the_generated_parts_hold_floors_doors_and_modules() -> None:
+    page = PAGE.read_text()
+    assert "| 1 | `specs` |" in page
+    assert "| `optuna` | `sweep.search." in page
+    assert "\n  draws.py  " in page
+
+
+def test_every_path_and_table_of_where_to_find_what_exists() -> None:
+    text = PAGE.read_text().split("## Floors")[0]
+    rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == 20
+    paths = [path for row in rows for path in re.findall(r"`([\w/.]+)`", row) if "_" in path]
+    for path in (path for path in paths if "/" in path):
+        assert (ROOT / path).exists(), path
+    for row in rows:
+        for name, file in re.findall(r"`(\w+)`(?: in| of|\) in) `([\w/.]+\.py)`", row):
+            assert name in (ROOT / file).read_text(), (name, file)
+
+
+def test_the_readme_is_a_page_of_at_most_150_lines() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 150
 
 
 def test_every_module_opens_with_one_sentence() -> None:
