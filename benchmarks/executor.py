@@ -99,7 +99,7 @@ def efficiency(count: int, steps: int) -> dict[str, float]:
 
 
 def _useful(lab: Lab, task: Task) -> float:
-    folder = lab.run_of(task.spec)
+    folder = lab.run(task.run)
     result = folder.result() or {}
     measuring = sum((e.read() or {}).get("seconds", 0.0) for e in folder.evaluations())
     return float(result["metrics"]["cost/train_seconds"] + measuring)

@@ -45,7 +45,7 @@ class Pretender:
             feed.ended(task)
 
     def finish(self, task: Task) -> None:
-        folder = self.lab.run_of(task.spec)
+        folder = self.lab.run(task.run)
         folder.create(task.spec)
         self.done.append(task)
         if task.spec.routes and str(task.spec.routes[0]).startswith(self.diverges or "never"):

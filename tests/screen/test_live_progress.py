@@ -14,7 +14,6 @@ from tread_lab.screen import live_progress
 from tread_lab.screen.live_progress import Board
 from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import HeldoutSpec
-from tread_lab.specs.signature import signature
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.forecast import Forecast, kind_of
 from tread_lab.sweep.trial.trial import Report, Task, run_trial
@@ -32,7 +31,7 @@ class Clock:
 
 
 def report(task: Task, phase: str, step: int) -> Report:
-    return Report(signature(task.spec), phase, step, task.spec.train.steps, 0.5)
+    return Report(task.run, phase, step, task.spec.train.steps, 0.5)
 
 
 def seconds_per_step(lab: Lab, *tasks: Task) -> Forecast:
@@ -125,7 +124,7 @@ def test_measuring_is_reported_before_each_evaluation(lab: Lab, tiny: Tiny) -> N
     other = decode(HeldoutSpec, {"images": 16, "levels": 4})
     task = Task(tiny(steps=2), (HELDOUT, other))
     done = [
-        len(list(lab.run_of(task.spec).path.glob("evaluations/*/metrics.json")))
+        len(list(lab.run(task.run).path.glob("evaluations/*/metrics.json")))
         for step in run_trial(lab, task, torch.device("cpu"))
         if step.phase == "evaluate"
     ]

@@ -85,8 +85,8 @@ def test_the_runs_of_a_stored_plan_are_its_tasks_in_order(tmp_path: Path) -> Non
     )
     store_plan(lab.sweep("s"), family)
     runs = planned_runs(lab.sweep("s"))
-    assert list(runs) == [signature(task.spec) for task in family.tasks]
-    assert all(decode(RunSpec, runs[signature(t.spec)]) == t.spec for t in family.tasks)
+    assert list(runs) == [task.run for task in family.tasks]
+    assert all(decode(RunSpec, runs[t.run]) == t.spec for t in family.tasks)
     assert load_plan(lab.sweep("s")).trials == family.trials
     lab.run_of(family.tasks[0].spec).finish("completed", step=10)
     assert count_states(lab, runs) == {"pending": 3, "completed": 1}

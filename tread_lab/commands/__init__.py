@@ -17,7 +17,6 @@ from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import signature
 from tread_lab.specs.sweep import Experiment
 from tread_lab.specs.then import run_of
 
@@ -117,7 +116,7 @@ def _to_measure(lab: Lab, options: Namespace) -> list[tuple[RunFolder, tuple[Eva
     own: dict[str, tuple[EvaluationSpec, ...]] = {}  # a parent is only trained
     if options.name in lab.sweeps():
         plan = load_plan(lab.sweep(options.name))
-        own = {signature(t.spec): t.evaluations for t in begun_tasks(plan, lab)}
+        own = {t.run: t.evaluations for t in begun_tasks(plan, lab)}
         folders, planned = [lab.run(name) for name in own], plan.evaluations
     else:
         folders = [lab.known_run(options.name)]

@@ -86,7 +86,7 @@ def _retry_failed(options: Namespace, lab: Lab, plan: Any) -> None:
 
     kinds = [kind for kind in options.retry_failed.split(",") if kind]
     tasks = chosen(lab, plan.possible_tasks, kinds)
-    folders = [lab.run_of(task.spec) for task in tasks]
+    folders = [lab.run(task.run) for task in tasks]
     told = ", ".join(f"{folder.name} ({failed_kind(folder)})" for folder in folders)
     screen.say(f"running {len(tasks)} failed runs again: {told}" if tasks else "no run has failed")
     if not options.plan:

@@ -14,7 +14,6 @@ from tread_lab.records.lab import Lab
 from tread_lab.screen.console import notices, say
 from tread_lab.screen.units import counts_text, duration
 from tread_lab.specs.labels import run_label, run_labels
-from tread_lab.specs.signature import signature
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.trial.progress import done_share
@@ -74,8 +73,8 @@ class Board:
     ) -> None:
         self._labels = labels or {}
         self._outlook, self._lab, self._runs = outlook, outlook.lab, len(todo)
-        self._tasks = {signature(task.spec): task for task in (*possible, *todo)}
-        self._before = {signature(task.spec): self._done_before(task) for task in todo}
+        self._tasks = {task.run: task for task in (*possible, *todo)}
+        self._before = {task.run: self._done_before(task) for task in todo}
         self._total = sum(outlook.work(task) for task in todo) - sum(self._before.values())
         self._done: dict[str, float] = {}
         self._reports: dict[str, Report] = {}

@@ -16,7 +16,6 @@ from tread_lab.screen.units import duration
 from tread_lab.specs.evaluation import SamplesSpec, count_label
 from tread_lab.specs.labels import cell_text, run_labels
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import signature
 from tread_lab.specs.wording import counted
 from tread_lab.sweep.plan.forecast import Estimate, Forecast
 from tread_lab.sweep.plan.open_tasks import search_outlook
@@ -44,7 +43,7 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int, *, asked: bo
     rows = []
     before = stopped_early.read(lab.sweep(plan.name).stopped_path) if plan.stop_early else {}
     for task in tasks[:ROWS]:
-        folder, price = lab.run_of(task.spec), cost(task.spec)
+        folder, price = lab.run(task.run), cost(task.spec)
         state = state_in_sweep(folder.state(), folder.name, before)
         prices = f"{price.speedup:.2f}x", f"{price.train_flops:.2e}"
         rows.append([folder.name, labels[folder.name], *prices, state])
@@ -147,7 +146,7 @@ def show_budget(
     say(f"budget: {', '.join(parts)}: {len(fitting)} of {len(coming)} open runs fit")
     if left and plan.search is None:
         labels = run_labels([*map(vars, plan.trials)])
-        named = "; ".join(labels[signature(task.spec)] for task in left[:_NAMED])
+        named = "; ".join(labels[task.run] for task in left[:_NAMED])
         more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
         say(f"not started, in the order of the plan: {named}{more}")
     elif left:

@@ -142,9 +142,9 @@ def show_unfinished(lab: Lab, name: str) -> bool:
     from tread_lab.sweep.trial.trial import is_complete
 
     tasks = load_plan(lab.sweep(name)).tasks
-    failed = [s for t in tasks if (s := standing(lab.run_of(t.spec))).state == "failed"]
-    ended = [task for task in tasks if lab.run_of(task.spec).result() is not None]
-    lacking = [lab.run_of(task.spec) for task in ended if not is_complete(lab, task)]
+    failed = [s for t in tasks if (s := standing(lab.run(t.run))).state == "failed"]
+    ended = [task for task in tasks if lab.run(task.run).result() is not None]
+    lacking = [lab.run(task.run) for task in ended if not is_complete(lab, task)]
     if failed:
         kinds = counts_text(Counter(stands.kind for stands in failed))
         say(f"{counted(len(failed), 'run')} failed ({kinds}); --retry-failed runs them again")

@@ -86,7 +86,7 @@ def _planned(lab: Lab) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name in lab.sweeps():
         for task in load_plan(lab.sweep(name)).tasks:
-            wanted = found.setdefault(signature(task.spec), set())
+            wanted = found.setdefault(task.run, set())
             wanted |= {signature(spec) for spec in task.evaluations}
     return found
 

@@ -113,7 +113,7 @@ def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, tiny: Tiny, kin
     logged(lab, plan.trials[0].run, 0.0)
     for number, task in enumerate(plan.tasks[1:6]):
         Pretender(lab).finish(task)
-        logged(lab, lab.run_of(task.spec).name, 0.1 * number)
+        logged(lab, task.run, 0.1 * number)
     judge, new = Judge(early, Trouble()), Past("new")
     judge.on_trial_add(None, new)
     run = plan.trials[-1].run

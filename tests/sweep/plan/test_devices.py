@@ -104,6 +104,6 @@ def test_on_a_cluster_its_nodes_are_asked_and_a_broken_gpu_is_named(
             task = Task(tiny(steps=3))
             with pytest.raises(Unavailable, match=named):
                 RayExecutor(gpus=1).run(lab, [task], lambda report: None)
-            assert lab.run_of(task.spec).attempts.read() == []
+            assert lab.run(task.run).attempts.read() == []
     finally:
         found.shutdown()

@@ -62,7 +62,7 @@ def test_changed_code_is_refused_between_runs_and_told_when_forced(
     with pytest.raises(UserError, match=r"code differs: .* in 1 run, another in what is to be run"):
         check_unmixed(mixed(lab, tasks, tasks[1:]))
     run(lab, tasks[1])
-    (found,) = mixtures(made_of(lab, (lab.run_of(task.spec).name for task in tasks)))
+    (found,) = mixtures(made_of(lab, (task.run for task in tasks)))
     assert found.what == "code" and found.within == []
 
 
@@ -71,12 +71,12 @@ def test_changed_code_between_the_attempts_of_a_run_is_told(
 ) -> None:
     task = Task(tiny(steps=4))
     monkeypatch.setattr(attempt, "made_with", lambda spec: {"code": "a"})
-    reports = attempt.attempt(lab.run_of(task.spec), task.spec, attempt.Place())
+    reports = attempt.attempt(lab.run(task.run), task.spec, attempt.Place())
     with pytest.raises(KeyboardInterrupt), reports:
         raise KeyboardInterrupt
     monkeypatch.setattr(attempt, "made_with", lambda spec: {"code": "b"})
     run(lab, task)
-    name = lab.run_of(task.spec).name
+    name = task.run
     (found,) = mixtures(made_of(lab, [name]))
     assert found.within == [name] and "it changed within 1 of them" in str(found)
 

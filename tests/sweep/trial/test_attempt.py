@@ -124,7 +124,7 @@ def test_a_lack_of_memory_is_tried_once_more_on_a_whole_device(
     with pytest.raises(torch.OutOfMemoryError):
         list(run_trial(lab, task, CPU, Place(whole=True)))
     assert [r.phase for r in run_trial(lab, task, CPU, packed)][-1] == "failed"
-    assert (lab.run_of(task.spec).result() or {})["kind"] == "oom"
+    assert (lab.run(task.run).result() or {})["kind"] == "oom"
 
 
 def test_a_failed_attempts_network_is_freed_before_the_next_begins(
@@ -178,7 +178,7 @@ def test_an_interruption_is_no_try(lab: Lab, tiny: Tiny) -> None:
         next(reports)
         reports.close()  # type: ignore[attr-defined]
     assert run(lab, task)[-1].phase == "completed"
-    assert endings(lab.run_of(task.spec)) == ["interrupted"] * 4 + ["completed"]
+    assert endings(lab.run(task.run)) == ["interrupted"] * 4 + ["completed"]
 
 
 def test_a_full_disk_ends_the_session_and_fails_nothing(
@@ -188,7 +188,7 @@ def test_a_full_disk_ends_the_session_and_fails_nothing(
     tasks = [Task(tiny(steps=6, seed=seed)) for seed in (0, 1)]
     with pytest.raises(DiskFull, match="No space left on device; make room"):
         run(lab, *tasks)
-    assert [lab.run_of(task.spec).result() for task in tasks] == [None, None]
+    assert [lab.run(task.run).result() for task in tasks] == [None, None]
     assert [r.phase for r in run(lab, *tasks) if r.phase != "train"] == ["completed"] * 2
     assert endings(lab.run_of(tasks[0].spec)) == ["disk", "completed"]
 
@@ -200,7 +200,7 @@ def test_a_mistake_of_one_task_lets_the_others_go_on_and_is_said_at_the_end(
     tasks = [Task(tiny(steps=6, seed=seed)) for seed in (0, 1)]
     with pytest.raises(UserError, match="nothing there"):
         run(lab, *tasks)
-    states = [lab.run_of(task.spec).state() for task in tasks]
+    states = [lab.run(task.run).state() for task in tasks]
     assert states == ["interrupted", "completed"]
 
 
@@ -211,7 +211,7 @@ def test_what_fails_while_measuring_leaves_the_training_result(
     with monkeypatch.context() as patch:
         patch.setattr(trial, "evaluate", lambda *a, **k: 1 / 0)
         last = run(lab, task)[-1]
-    folder = lab.run_of(task.spec)
+    folder = lab.run(task.run)
     assert (last.phase, folder.state()) == ("completed", "completed")
     assert "ZeroDivisionError" in last.note and not trial.is_complete(lab, task)
     assert [a.phase for a in folder.attempts.read()] == ["evaluate"] * 2
@@ -265,15 +265,15 @@ def test_a_run_that_another_process_works_on_is_waited_for_and_then_taken(
     monkeypatch.setattr(trial, "_AGAIN", 0.01)
     task = Task(tiny(steps=6))
     reports = run_trial(lab, task, CPU)
-    with lab.run_of(task.spec).claim():
+    with lab.run(task.run).claim():
         assert "in use by another process" in next(reports).note
         assert next(reports).phase == "train"
     assert list(reports)[-1].phase == "completed"
-    with lab.run_of(task.spec).claim():
+    with lab.run(task.run).claim():
         second = run_trial(lab, task, CPU)
         next(second)
     assert [report.phase for report in second] == ["completed"]
-    assert endings(lab.run_of(task.spec)) == ["completed"]
+    assert endings(lab.run(task.run)) == ["completed"]
 
 
 @pytest.mark.fault(
@@ -304,7 +304,7 @@ def test_on_ray_a_killed_worker_is_replaced_and_a_hopeless_run_fails_beside_the_
 
     tasks = [Task(spec) for spec in (good, killed, hopeless)]
     RayExecutor(device="cpu", concurrent=2).run(lab, tasks, watch)
-    assert [lab.run_of(t.spec).state() for t in tasks] == ["completed", "completed", "failed"]
+    assert [lab.run(t.run).state() for t in tasks] == ["completed", "completed", "failed"]
     assert endings(lab.run_of(killed)) == ["died", "completed"]
     calm = Lab(tmp_path / "calm")
     run(calm, Task(killed))

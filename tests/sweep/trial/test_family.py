@@ -117,7 +117,7 @@ def test_the_parent_is_trained_once_for_all_its_children(
     with executor() as run:
         run.run(lab, plan.open_tasks(lab), reports.append)
     parent, *children = plan.tasks
-    folders = [lab.run_of(task.spec) for task in plan.tasks]
+    folders = [lab.run(task.run) for task in plan.tasks]
     assert [folder.state() for folder in folders] == ["completed"] * 3
     assert [len(folder.origin()) for folder in folders] == [1, 1, 1]
     ended = [r.run for r in reports if r.phase == "completed"]

@@ -44,7 +44,7 @@ def test_only_the_failed_are_taken_up_and_their_record_stays(lab: Lab, tasks: li
     assert chosen(lab, tasks) == tasks[2:]
     for task in chosen(lab, tasks):
         take_up(lab, task)
-    states = [lab.run_of(task.spec).result() for task in tasks]
+    states = [lab.run(task.run).result() for task in tasks]
     assert [result is None for result in states] == [False, False, True, True, True]
     (attempt,) = lab.run_of(tasks[3].spec).attempts.read()
     assert attempt.ended == "oom" and attempt.forgiven

@@ -14,7 +14,6 @@ import torch
 from tread_lab.engine.device import pick
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, UserError, first_line
-from tread_lab.specs.signature import signature
 from tread_lab.sweep.search.queue import Feed, as_feed
 from tread_lab.sweep.trial.attempt import Place
 from tread_lab.sweep.trial.trial import UNDER_WAY, Report, Task, run_trial
@@ -84,7 +83,7 @@ class InlineExecutor:
             except Exception as error:
                 # As text: the traceback would keep the failed run, and its memory, alive.
                 last = f"{type(error).__name__}: {first_line(error)}"
-        name = signature(task.spec)
+        name = task.run
         raise RuntimeError(f"run {name}: no attempt comes to an end; the last one: {last}")
 
 

@@ -62,7 +62,7 @@ class Forecast:
 
     def measuring(self, task: Task, *, still: bool = False) -> float:
         """Seconds of the evaluations, or their FLOPs; `still`: of those that are not done."""
-        folder = self.lab.run_of(task.spec)
+        folder = self.lab.run(task.run)
         specs = [e for e in task.evaluations if not still or not folder.evaluation(e).done]
         return sum(sum(self.parts(task.spec, spec).values()) for spec in specs)
 

@@ -24,7 +24,6 @@ from tread_lab.specs.evaluation import EvaluationSpec, decode_evaluations
 from tread_lab.specs.expansion import Expansion, Hole, Trial, expand
 from tread_lab.specs.search import SearchSpec
 from tread_lab.specs.shared import SharedParts
-from tread_lab.specs.signature import signature
 from tread_lab.specs.stop_early import StopEarlySpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.difference import difference
@@ -115,7 +114,7 @@ class Plan:
     def open_of(self, lab: Lab, tasks: Iterable[Task]) -> list[Task]:
         """Those of `tasks` with something left to do; what this sweep has stopped early has not."""
         before = stopped_early.read(lab.sweep(self.name).stopped_path) if self.stop_early else {}
-        return [t for t in tasks if signature(t.spec) not in before and not is_complete(lab, t)]
+        return [t for t in tasks if t.run not in before and not is_complete(lab, t)]
 
     @property
     def train_flops(self) -> int:

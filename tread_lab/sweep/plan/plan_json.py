@@ -7,7 +7,6 @@ from typing import Any
 
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import signature
 from tread_lab.sweep.plan.plan import Plan, to_tree
 
 
@@ -16,7 +15,7 @@ def priced_tree(plan: Plan) -> dict[str, Any]:
 
     The same file gives the same bytes, whatever has run and wherever it is asked.
     """
-    specs = {signature(task.spec): task.spec for task in plan.tasks}
+    specs = {task.run: task.spec for task in plan.tasks}
     roles = Counter(trial.role for trial in plan.trials)
     counts = {
         "trials": roles["trial"],

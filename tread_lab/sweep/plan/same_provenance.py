@@ -16,7 +16,7 @@ def mixed(lab: Lab, tasks: Sequence[Task], todo: Sequence[Task]) -> list[Mixture
     if not todo:
         return []
     distinct = {(task.spec.data, task.spec.repa): task.spec for task in todo}
-    made = made_of(lab, (lab.run_of(task.spec).name for task in tasks))
+    made = made_of(lab, (task.run for task in tasks))
     return mixtures({**made, NOW: [made_with(spec) for spec in distinct.values()]})
 
 

@@ -9,7 +9,6 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.time_spent import Stopwatch, seconds_spent
 from tread_lab.specs.budget import BudgetSpec
-from tread_lab.specs.signature import signature
 from tread_lab.sweep.plan.open_tasks import begun_tasks
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.slots import starts
@@ -40,8 +39,8 @@ def open_budget(lab: Lab, plan: Plan, seconds: Seconds) -> Budget:
 
 def spent(lab: Lab, name: str, tasks: Sequence[Task], trials: frozenset[str]) -> Spent:
     """Read what has been spent on `tasks`, of which `trials` are no baselines."""
-    done = {signature(task.spec): done_share(lab, task) for task in tasks}
-    flops = sum(cost(task.spec).train_flops * done[signature(task.spec)] for task in tasks)
+    done = {task.run: done_share(lab, task) for task in tasks}
+    flops = sum(cost(task.spec).train_flops * done[task.run] for task in tasks)
     started = sum(_started(lab, run, done) for run in trials & done.keys())
     return Spent(flops, seconds_spent(lab.sweep(name).spent_path) / 3600, started)
 
@@ -86,8 +85,8 @@ class Budget:
 
     def _price(self, tasks: Sequence[Task]) -> tuple[float, int]:
         """FLOPs still to execute, and trials not yet started."""
-        done = {signature(task.spec): done_share(self.lab, task) for task in tasks}
-        left = sum(cost(t.spec).train_flops * (1 - done[signature(t.spec)]) for t in tasks)
+        done = {task.run: done_share(self.lab, task) for task in tasks}
+        left = sum(cost(t.spec).train_flops * (1 - done[t.run]) for t in tasks)
         mine = self.trials & done.keys()
         return left, sum(not _started(self.lab, run, done) for run in mine)
 

@@ -62,7 +62,7 @@ class ListFeed:
     def add(self, tasks: Sequence[Task]) -> None:
         """Further tasks at the end; one that is open already is not doubled."""
         for task in tasks:
-            name = signature(task.spec)
+            name = task.run
             if name not in self._open:
                 self._waiting[name] = task
                 self._open.add(name)
@@ -92,7 +92,7 @@ class ListFeed:
         return not any(signature(parent) in self._open for parent in task.spec.ancestors)
 
     def ended(self, task: Task) -> None:
-        self._open.discard(signature(task.spec))
+        self._open.discard(task.run)
 
 
 def as_feed(work: Sequence[Task] | Feed) -> Feed:

@@ -13,7 +13,6 @@ from tread_lab.specs.decode import encode
 from tread_lab.specs.expansion import Trial
 from tread_lab.specs.search import SearchSpec
 from tread_lab.specs.search_space import Space
-from tread_lab.specs.signature import signature
 from tread_lab.specs.wording import counted
 from tread_lab.sweep.plan.goals import cell_values
 from tread_lab.sweep.plan.plan import Plan, Searched
@@ -86,11 +85,11 @@ class SearchFeed:
         while (task := self._queue.next()) is None and self._may_ask():
             self._ask()
         if task is not None:
-            self._running.add(signature(task.spec))
+            self._running.add(task.run)
         return task
 
     def ended(self, task: Task) -> None:
-        name = signature(task.spec)
+        name = task.run
         self._queue.ended(task)
         self._running.discard(name)
         self._ended.add(name)
@@ -153,7 +152,7 @@ class SearchFeed:
 
     def _outcome(self, cell: _Cell) -> Known:
         known = cell.known
-        open_runs = {signature(task.spec) for task in self._open(cell.trials)}
+        open_runs = {task.run for task in self._open(cell.trials)}
         if open_runs - self._ended:
             return known
         before = stopped_early.read(self.folder.stopped_path)

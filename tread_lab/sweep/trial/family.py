@@ -13,7 +13,7 @@ def with_ancestors(tasks: Iterable[Task]) -> tuple[Task, ...]:
 
     A parent that is a task itself keeps its evaluations; any other is only trained.
     """
-    asked = {signature(task.spec): task for task in tasks}
+    asked = {task.run: task for task in tasks}
     found: dict[str, Task] = {}
     for name, task in asked.items():
         for parent in task.spec.ancestors:

@@ -8,7 +8,7 @@ from tread_lab.sweep.trial.trial import Task
 
 def done_share(lab: Lab, task: Task) -> float:
     """The share of a run's training steps that has been executed, from 0 to 1."""
-    folder = lab.run_of(task.spec)
+    folder = lab.run(task.run)
     if folder.state() == "completed":
         return 1.0
     return folder.step() / task.spec.train.steps

@@ -30,10 +30,10 @@ def chosen(lab: Lab, tasks: Sequence[Task], kinds: Collection[str] = ()) -> list
             raise UserError(f"--retry-failed: no kind of failure {kind!r}{suggest(kind, FAILURES)}")
     found: dict[str, Task] = {}
     for task in tasks:  # parents stand before their children
-        why = failed_kind(lab.run_of(task.spec))
+        why = failed_kind(lab.run(task.run))
         follows = any(signature(parent) in found for parent in task.spec.ancestors)
         if why is not None and (not kinds or why in kinds or (why == PARENT and follows)):
-            found[signature(task.spec)] = task
+            found[task.run] = task
     return list(found.values())
 
 
@@ -43,7 +43,7 @@ def take_up(lab: Lab, task: Task) -> None:
     Raises:
         Busy: another process works on it.
     """
-    folder = lab.run_of(task.spec)
+    folder = lab.run(task.run)
     with folder.claim():
         folder.attempts.forgive()
         folder.reopen()

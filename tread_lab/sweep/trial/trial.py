@@ -8,6 +8,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 
@@ -26,6 +27,7 @@ from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.guidance import check_guidance
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import signature
 from tread_lab.sweep.trial.attempt import Course, Place, attempt, settled
 from tread_lab.sweep.trial.retry import Verdict, verdict
 from tread_lab.sweep.trial.watchdog import every_forward_pass
@@ -52,6 +54,11 @@ class Task:
             if isinstance(evaluation, SamplesSpec):
                 check_guidance(self.spec, evaluation.sampler.guidance)
 
+    @cached_property
+    def run(self) -> str:
+        """The name of the run: the signature of its spec."""
+        return signature(self.spec)
+
 
 @dataclass(frozen=True)
 class Report:
@@ -74,7 +81,7 @@ class Report:
 
 def is_complete(lab: Lab, task: Task) -> bool:
     """Whether nothing is left to do: the run has ended, and is measured if it can be."""
-    folder = lab.run_of(task.spec)
+    folder = lab.run(task.run)
     result = folder.result()
     if result is None or _mendable(folder):
         return False
@@ -101,7 +108,7 @@ def run_trial(
     Raises:
         DiskFull: nothing was lost, and there is no room to go on.
     """
-    folder, place = lab.run_of(task.spec), place or Place()
+    folder, place = lab.run(task.run), place or Place()
     report = Report(folder.name, "train", 0, task.spec.train.steps, float("nan"))
     with ExitStack() as held:
         yield from _claimed(folder, held, report)
@@ -143,7 +150,7 @@ def _worked(
     lab: Lab, task: Task, device: torch.device, course: Course, report: Report
 ) -> Generator[Report, None, Report]:
     """Train, then measure; returns the last report."""
-    folder = lab.run_of(task.spec)
+    folder = lab.run(task.run)
     release(device)  # of a run before it, or of the attempt that this one repeats
     if folder.result() is None:
         report = yield from _trained(folder, task.spec, device, report, course)
@@ -186,7 +193,7 @@ def _parent_first(
     """
     assert task.spec.init_from is not None
     parent = lab.run_of(task.spec.init_from.run)
-    begun = bool(list_checkpoints(lab.run_of(task.spec).checkpoints))
+    begun = bool(list_checkpoints(lab.run(task.run).checkpoints))
     if not begun and has_lost_its_end(parent, load_latest(parent.checkpoints)):
         with contextlib.suppress(Busy), parent.claim():
             parent.reopen()
@@ -199,7 +206,7 @@ def _parent_first(
     state = (parent.result() or {})["state"]
     if state not in MEASURABLE:
         reason = f"run {parent.name}, which it starts from, has {state}"
-        lab.run_of(task.spec).finish("failed", kind="parent", reason=reason)
+        lab.run(task.run).finish("failed", kind="parent", reason=reason)
     return False
 
 
