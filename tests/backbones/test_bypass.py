@@ -14,7 +14,7 @@ from tread_lab.backbones.fusion import Fusion
 from tread_lab.backbones.masked import MaskDecoder
 from tread_lab.engine.assemble import fresh_network
 from tread_lab.engine.cost.training import cost
-from tread_lab.routing import Leg, RoutePlan, draw_plan
+from tread_lab.routing import Leg, Routing, draw_routing
 from tread_lab.specs import RunSpec, decode, encode, signature
 
 MODEL = {"depth": 6, "width": 32, "heads": 2}
@@ -54,13 +54,13 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
     return torch.randn(3, 1, 16, 16), torch.rand(3), torch.tensor([0, 5, 10])
 
 
-def plan_of(spec: RunSpec, **more: Any) -> RoutePlan:
-    plan = draw_plan(spec.routes, (3, spec.tokens), "bypass", **more)
-    assert plan is not None
-    return plan
+def routing_of(spec: RunSpec, **more: Any) -> Routing:
+    routing = draw_routing(spec.routes, (3, spec.tokens), "bypass", **more)
+    assert routing is not None
+    return routing
 
 
-def whole(spec: RunSpec) -> RoutePlan:
+def whole(spec: RunSpec) -> Routing:
     keep_BN = torch.arange(spec.tokens).expand(3, -1)
     return tuple(Leg(r.blocks[0], r.blocks[-1], keep_BN) for r in spec.routes)
 
@@ -69,8 +69,10 @@ def whole(spec: RunSpec) -> RoutePlan:
 def test_a_plan_that_keeps_every_token_is_the_dense_pass(kind: str) -> None:
     spec = spec_of(kind)
     network = woken(spec)
-    assert torch.allclose(network(*batch(), plan=whole(spec)), network(*batch()), atol=1e-6)
-    assert not torch.allclose(network(*batch(), plan=plan_of(spec)), network(*batch()), atol=1e-3)
+    assert torch.allclose(network(*batch(), routing=whole(spec)), network(*batch()), atol=1e-6)
+    assert not torch.allclose(
+        network(*batch(), routing=routing_of(spec)), network(*batch()), atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -114,29 +116,29 @@ def test_fusion_agrees_with_a_reference_and_masks_what_was_routed() -> None:
 
 def test_a_dropped_path_makes_the_deep_blocks_count_for_nothing() -> None:
     spec = spec_of("sprint")
-    network, (leg,) = woken(spec), plan_of(spec, path_drop=0.999999)
+    network, (leg,) = woken(spec), routing_of(spec, path_drop=0.999999)
     assert leg.dropped_B is not None and bool(leg.dropped_B.all())
-    before = network(*batch(), plan=(leg,))
+    before = network(*batch(), routing=(leg,))
     for block in list(network.blocks)[2:4]:
         for parameter in block.parameters():
             nn.init.normal_(parameter)
-    assert torch.equal(network(*batch(), plan=(leg,)), before)
+    assert torch.equal(network(*batch(), routing=(leg,)), before)
     assert not torch.equal(network(*batch()), before)
 
 
 def test_a_plan_that_keeps_nothing_is_the_dropped_path_and_runs_no_deep_block() -> None:
     spec = spec_of("sprint")
-    network, (leg,) = woken(spec), plan_of(spec, path_drop=0.999999)
-    dropped = network(*batch(), plan=(leg,))
+    network, (leg,) = woken(spec), routing_of(spec, path_drop=0.999999)
+    dropped = network(*batch(), routing=(leg,))
     for block in list(network.blocks)[2:4]:
         block.forward = None  # type: ignore[assignment, method-assign]
     nothing = Leg(leg.start, leg.end, torch.empty(3, 0, dtype=torch.long))
-    assert torch.equal(network(*batch(), plan=(nothing,)), dropped)
+    assert torch.equal(network(*batch(), routing=(nothing,)), dropped)
 
 
 def test_masked_tokens_reach_the_output_through_the_mask_token_alone() -> None:
     spec = spec_of("mask")
-    network, (leg,) = woken(spec), plan_of(spec)
+    network, (leg,) = woken(spec), routing_of(spec)
     x, t, y = batch()
     masked = leg.mask(spec.tokens).view(3, 1, 8, 8).repeat_interleave(2, 2).repeat_interleave(2, 3)
     changed = x + masked * torch.randn_like(x)
@@ -183,7 +185,7 @@ def test_a_learned_mask_token_learns_and_a_frozen_one_does_not() -> None:
     for kind in ("learned", "frozen"):
         spec = spec_of("sprint", bypass={"kind": "sprint", "mask_token": kind})
         network = woken(spec)
-        network(*batch(), plan=plan_of(spec)).square().mean().backward()
+        network(*batch(), routing=routing_of(spec)).square().mean().backward()
         assert (network.re_enter.mask_token.grad is not None) == (kind == "learned")
 
 
@@ -196,7 +198,7 @@ def test_under_bf16_the_residual_stream_stays_fp32(kind: str) -> None:
         dtypes[l] = x_BND.dtype
 
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        out = network(*batch(), plan_of(spec), observe)
+        out = network(*batch(), routing_of(spec), observe)
     assert torch.isfinite(out).all()
     assert dtypes == dict.fromkeys(range(6), torch.float32)
 
@@ -204,8 +206,8 @@ def test_under_bf16_the_residual_stream_stays_fp32(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_trained_parameter_gets_a_gradient_dense_and_routed(kind: str) -> None:
     spec = spec_of(kind)
-    for plan in (None, plan_of(spec)):
+    for routing in (None, routing_of(spec)):
         network = woken(spec)
-        network(*batch(), plan=plan).square().mean().backward()
+        network(*batch(), routing=routing).square().mean().backward()
         trained = [n for n, p in network.named_parameters() if p.requires_grad and p.grad is None]
         assert trained == []

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tread_lab.backbones import DiT, build_backbone
+from tread_lab.backbones import build_backbone
+from tread_lab.backbones.dit import DiT
 from tread_lab.engine.assemble import fresh_network
-from tread_lab.routing import Leg, draw_plan
+from tread_lab.routing import Leg, draw_routing
 from tread_lab.specs import ModelSpec, RunSpec, decode
 
 PUBLISHED = {
@@ -87,11 +88,11 @@ def test_a_route_changes_the_output_and_every_sample_walks_alone() -> None:
     spec = tiny(routes=["1->2"])
     network = woken(build_backbone(spec)).eval()
     x, t, y = batch(spec)
-    plan = draw_plan(spec.routes, (3, 64), 0)
-    out = network(x, t, y, plan)
+    routing = draw_routing(spec.routes, (3, 64), 0)
+    out = network(x, t, y, routing)
     assert not torch.allclose(out, network(x, t, y), atol=1e-4)
-    assert plan is not None
-    alone = tuple(Leg(leg.start, leg.end, leg.keep_BK[:1]) for leg in plan)
+    assert routing is not None
+    alone = tuple(Leg(leg.start, leg.end, leg.keep_BK[:1]) for leg in routing)
     first = network(x[:1], t[:1], y[:1], alone)
     assert torch.allclose(out[:1], first, atol=1e-5)
 
@@ -120,5 +121,5 @@ def test_the_fp32_block_runs_in_fp32_under_bf16() -> None:
         block.attn.qkv.register_forward_hook(hook)
     x, t, y = batch(spec)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        network(x, t, y, draw_plan(spec.routes, (3, 64), 0))
+        network(x, t, y, draw_routing(spec.routes, (3, 64), 0))
     assert [seen[l] for l in range(4)] == [torch.bfloat16] * 3 + [torch.float32]

@@ -15,7 +15,7 @@ from tread_lab.backbones.dit import PatchEmbedder
 from tread_lab.backbones.parts import Attention
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.records.lab import RunFolder
-from tread_lab.routing import draw_plan
+from tread_lab.routing import draw_routing
 from tread_lab.specs import RunSpec, decode
 
 MODELS = ("DiT-4x32x2/2", "LightningDiT-4x32x2/2", "RWKV-4x32/2", "Mamba-4x32x4/2")
@@ -40,8 +40,8 @@ def test_every_block_reads_and_writes_a_contiguous_stream(
         )
     x = torch.randn(3, 1, 16, 16)
     assert network.x_embedder(x).is_contiguous()
-    plan = draw_plan(spec.routes, (3, spec.tokens), "layout")
-    network(x, torch.rand(3), torch.tensor([0, 5, 10]), plan)
+    routing = draw_routing(spec.routes, (3, spec.tokens), "layout")
+    network(x, torch.rand(3), torch.tensor([0, 5, 10]), routing)
     assert layouts == [(True, True)] * 4
 
 

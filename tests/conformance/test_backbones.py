@@ -18,7 +18,7 @@ from tread_lab.backbones import build_backbone
 from tread_lab.backbones.dit import DiT
 from tread_lab.engine.assemble import fresh_network
 from tread_lab.engine.cost.training import cost
-from tread_lab.routing import Leg, draw_plan
+from tread_lab.routing import Leg, draw_routing
 from tread_lab.specs import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
 
 B, SIDE, CLASSES = 3, 8, 5
@@ -96,9 +96,9 @@ class TestBackbone:
 
     @pytest.fixture
     def leg(self, spec: RunSpec) -> Leg:
-        plan = draw_plan(spec.routes, (B, spec.tokens), "plan")
-        assert plan is not None
-        return plan[0]
+        routing = draw_routing(spec.routes, (B, spec.tokens), "plan")
+        assert routing is not None
+        return routing[0]
 
     @pytest.fixture
     def network(self, spec: RunSpec) -> DiT:

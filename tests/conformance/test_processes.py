@@ -94,7 +94,7 @@ class ProcessConformance:
         network = self.network()
         sampler = SamplerSpec(solver="heun", steps=40)
         batches = generate(
-            {None: lambda x, t, y, plan: network(x, t)},
+            {None: lambda x, t, y, routing: network(x, t)},
             self.process,
             sampler,
             count=1000,

@@ -20,7 +20,7 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.engine.encoder import OPENERS, normalised, open_encoder, resampled_positions
 from tread_lab.engine.train import train
 from tread_lab.records.lab import RunFolder
-from tread_lab.routing import draw_plan, walk
+from tread_lab.routing import draw_routing, walk
 from tread_lab.specs import (
     DataSpec,
     RepaSpec,
@@ -56,9 +56,9 @@ def test_the_loss_is_the_mean_cosine_over_tokens_that_ran_the_block(
     torch.manual_seed(0)
     x, c, projector = torch.randn(B, N, D), torch.zeros(B, D), Projector(D, 7, E)
     route = RouteSpec(start=1, end=3, rate=0.5, selection=selection).resolved(6)
-    plan = draw_plan([route], (B, N), "repa")
-    assert plan is not None
-    leg = plan[0]
+    routing = draw_routing([route], (B, N), "repa")
+    assert routing is not None
+    leg = routing[0]
     real_BK = torch.ones_like(leg.keep_BK) if leg.real_BK is None else leg.real_BK
     ran: dict[int, Tensor] = {}
 
@@ -70,9 +70,9 @@ def test_the_loss_is_the_mean_cosine_over_tokens_that_ran_the_block(
         return run
 
     streams: dict[int, Tensor] = {}
-    walk([block_of(l) for l in range(6)], x, c, plan=plan, observe=streams.__setitem__)
+    walk([block_of(l) for l in range(6)], x, c, routing=routing, observe=streams.__setitem__)
     spec = RepaSpec(encoder="fashion16-v1", block=block, weight=0.5)
-    found = Alignment(spec, features, projector, side=4).loss(streams, x, plan).detach()
+    found = Alignment(spec, features, projector, side=4).loss(streams, x, routing).detach()
     for b in range(B):
         places = leg.keep_BK[b, real_BK[b].bool()].tolist() if 1 <= block <= 3 else range(N)
         cosines = [
@@ -87,15 +87,15 @@ def test_routed_tokens_of_the_block_have_no_say(tiny: Tiny) -> None:
     network, projector = fresh_network(spec), fresh_projector(spec)
     samples = data_of(spec, "train")
     x, y = samples.take(torch.arange(4))
-    plan = draw_plan(spec.routes, (4, spec.tokens), "repa")
-    assert plan is not None and spec.repa is not None
+    routing = draw_routing(spec.routes, (4, spec.tokens), "repa")
+    assert routing is not None and spec.repa is not None
     aligned = Alignment(spec.repa, open_encoder(spec.repa, samples, CPU), projector, side=8)
     streams: dict[int, Tensor] = {}
-    network(x, torch.zeros(4), y, plan, streams.__setitem__)
-    streams[2] = torch.where(plan[0].mask(spec.tokens).bool()[..., None], 7.0, streams[2])
-    spoiled = aligned.loss(streams, x, plan)
-    network(x, torch.zeros(4), y, plan, streams.__setitem__)
-    assert torch.equal(aligned.loss(streams, x, plan), spoiled)
+    network(x, torch.zeros(4), y, routing, streams.__setitem__)
+    streams[2] = torch.where(routing[0].mask(spec.tokens).bool()[..., None], 7.0, streams[2])
+    spoiled = aligned.loss(streams, x, routing)
+    network(x, torch.zeros(4), y, routing, streams.__setitem__)
+    assert torch.equal(aligned.loss(streams, x, routing), spoiled)
 
 
 def test_the_projector_is_trained_resumed_and_not_sampled(tmp_path: Path, tiny: Tiny) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tread_lab.diffusion import EDM, Flow, Outcome
 from tread_lab.engine.objective import patches, token_loss
-from tread_lab.routing import RoutePlan, draw_plan
+from tread_lab.routing import Routing, draw_routing
 from tread_lab.specs import EDMSpec, EnsembleLoss, FlowSpec, PlainLoss, RouteSpec
 
 B, C, SIDE, P = 3, 2, 8, 2
@@ -27,11 +27,11 @@ def outcome() -> Outcome:
     return EDM(EDMSpec()).outcome(lambda z, t: torch.tanh(z), x, noise, level)
 
 
-def plan_of(*routes: tuple[int, int]) -> RoutePlan:
+def routing_of(*routes: tuple[int, int]) -> Routing:
     specs = [RouteSpec(start=i, end=j, rate=0.4).resolved(12) for i, j in routes]
-    plan = draw_plan(specs, (B, N), "objective")
-    assert plan is not None
-    return plan
+    routing = draw_routing(specs, (B, N), "objective")
+    assert routing is not None
+    return routing
 
 
 def patch(x_CHW: Tensor, n: int) -> Tensor:
@@ -39,12 +39,12 @@ def patch(x_CHW: Tensor, n: int) -> Tensor:
     return x_CHW[:, row * P : (row + 1) * P, column * P : (column + 1) * P].reshape(-1)
 
 
-def reference(seen: Outcome, plan: RoutePlan, form: str, weight: float, noise: str) -> Tensor:
+def reference(seen: Outcome, routing: Routing, form: str, weight: float, noise: str) -> Tensor:
     """Sample by sample, route by route, patch by patch, as paper and first code say it."""
     losses = []
     for b in range(B):
         sigma_weight, total = float(seen.weight_B[b]), 0.0
-        for leg in plan:
+        for leg in routing:
             kept = set(leg.keep_BK[b].tolist())
             dsm, mae = [], []
             for n in range(N):
@@ -63,7 +63,7 @@ def reference(seen: Outcome, plan: RoutePlan, form: str, weight: float, noise: s
                 total += (sum(dsm) + weight * sum(mae)) / N
             else:
                 total += sum(dsm) / len(dsm) + weight * sum(mae) / len(mae)
-        losses.append(total / len(plan))
+        losses.append(total / len(routing))
     return torch.tensor(losses)
 
 
@@ -74,35 +74,35 @@ def reference(seen: Outcome, plan: RoutePlan, form: str, weight: float, noise: s
 def test_the_ensemble_agrees_with_a_reference(
     routes: tuple[tuple[int, int], ...], form: str, weight: float, noise: str
 ) -> None:
-    seen, plan = outcome(), plan_of(*routes)
+    seen, routing = outcome(), routing_of(*routes)
     spec = EnsembleLoss(form=form, weight=weight, noise_weight=noise)  # type: ignore[arg-type]
-    found = token_loss(spec, seen, plan, patch=P)
-    assert torch.allclose(found, reference(seen, plan, form, weight, noise), rtol=1e-5)
+    found = token_loss(spec, seen, routing, patch=P)
+    assert torch.allclose(found, reference(seen, routing, form, weight, noise), rtol=1e-5)
 
 
 def test_plain_is_the_process_own_loss_over_all_tokens() -> None:
     seen = outcome()
     expected = seen.weight_B * (seen.denoised_BCHW - seen.clean_BCHW).square().mean(dim=(1, 2, 3))
-    assert torch.equal(token_loss(PlainLoss(), seen, plan_of((0, 8)), patch=P), expected)
+    assert torch.equal(token_loss(PlainLoss(), seen, routing_of((0, 8)), patch=P), expected)
     assert torch.equal(
         token_loss(EnsembleLoss(), seen, None, patch=P), expected
     )  # no route, no mask
 
 
 def test_the_weighted_equation_at_lambda_1_is_the_plain_loss() -> None:
-    seen, plan = outcome(), plan_of((0, 4), (6, 9))
+    seen, routing = outcome(), routing_of((0, 4), (6, 9))
     whole = EnsembleLoss(form="equation", weight=1.0, noise_weight="both")
-    found = token_loss(whole, seen, plan, patch=P)
-    assert torch.allclose(found, token_loss(PlainLoss(), seen, plan, patch=P), rtol=1e-6)
+    found = token_loss(whole, seen, routing, patch=P)
+    assert torch.allclose(found, token_loss(PlainLoss(), seen, routing, patch=P), rtol=1e-6)
 
 
 def test_at_lambda_0_both_forms_are_one_loss_up_to_the_share_of_kept_tokens() -> None:
-    seen, plan = outcome(), plan_of((0, 8))
+    seen, routing = outcome(), routing_of((0, 8))
     a, b = (
-        token_loss(EnsembleLoss(form=form, weight=0.0), seen, plan, patch=P)  # type: ignore[arg-type]
+        token_loss(EnsembleLoss(form=form, weight=0.0), seen, routing, patch=P)  # type: ignore[arg-type]
         for form in ("equation", "code")
     )
-    assert torch.allclose(a, b * plan[0].keep_BK.shape[1] / N, rtol=1e-6)
+    assert torch.allclose(a, b * routing[0].keep_BK.shape[1] / N, rtol=1e-6)
 
 
 def test_patches_are_in_the_order_of_tokens() -> None:
@@ -117,16 +117,16 @@ def test_samples_that_keep_different_numbers_of_tokens_are_averaged_over_their_o
 ) -> None:
     seen = outcome()
     route = RouteSpec(start=0, end=8, rate=0.4, selection="bernoulli").resolved(12)
-    plan = draw_plan([route], (B, N), "objective")
-    assert plan is not None and plan[0].real_BK is not None
+    routing = draw_routing([route], (B, N), "objective")
+    assert routing is not None and routing[0].real_BK is not None
     kept = tuple(
         dataclasses.replace(leg, keep_BK=leg.keep_BK[b : b + 1, leg.real_BK[b]], real_BK=None)
         for b in range(B)
-        for leg in plan
+        for leg in routing
     )
     assert len({leg.keep_BK.shape[1] for leg in kept}) > 1
     spec = EnsembleLoss(form=form, weight=0.1)  # type: ignore[arg-type]
-    found = token_loss(spec, seen, plan, patch=P)
+    found = token_loss(spec, seen, routing, patch=P)
     for b, leg in enumerate(kept):
         parts = (getattr(seen, field.name)[b : b + 1] for field in dataclasses.fields(seen))
         alone = token_loss(spec, Outcome(*parts), (leg,), patch=P)

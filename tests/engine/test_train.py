@@ -134,7 +134,7 @@ def test_batches_are_functions_of_the_step_alone(tiny: Tiny) -> None:
         for other in (b, c):
             assert torch.equal(a.x_BCHW, other.x_BCHW) and torch.equal(a.y_B, other.y_B)
             assert torch.equal(a.noise_BCHW, other.noise_BCHW) and torch.equal(a.u_B, other.u_B)
-            assert torch.equal(a.plan[0].keep_BK, other.plan[0].keep_BK)
+            assert torch.equal(a.routing[0].keep_BK, other.routing[0].keep_BK)
     assert not torch.equal(there[0].noise_BCHW, there[1].noise_BCHW)
 
 
@@ -143,7 +143,7 @@ def test_runs_of_a_sweep_see_common_random_numbers(tiny: Tiny) -> None:
     dense, routed = (Batches(tiny(routes=r), samples).at(3) for r in ((), ("0->1",)))
     assert torch.equal(dense.x_BCHW, routed.x_BCHW) and torch.equal(dense.y_B, routed.y_B)
     assert torch.equal(dense.noise_BCHW, routed.noise_BCHW)
-    assert dense.plan is None and routed.plan is not None
+    assert dense.routing is None and routed.routing is not None
 
 
 def test_an_epoch_meets_every_sample_once_and_a_batch_may_span_two(tiny: Tiny) -> None:

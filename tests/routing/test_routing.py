@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tread_lab import draws
-from tread_lab.routing import draw_plan, select, walk
+from tread_lab.routing import draw_routing, select, walk
 from tread_lab.routing.transport import merge, send
 from tread_lab.specs.routes import RouteSpec
 
@@ -78,9 +78,9 @@ def test_samples_are_routed_independently() -> None:
 
 def test_the_ranking_depends_on_seed_step_and_route_number_alone() -> None:
     def keep(seed: int, step: int, routes: list[RouteSpec]) -> list[Tensor]:
-        plan = draw_plan(routes, (B, N), seed, step)
-        assert plan is not None
-        return [leg.keep_BK for leg in plan]
+        routing = draw_routing(routes, (B, N), seed, step)
+        assert routing is not None
+        return [leg.keep_BK for leg in routing]
 
     one = [route(2, 8, 0.5)]
     assert torch.equal(keep(0, 7, one)[0], keep(0, 7, one)[0])
@@ -102,8 +102,8 @@ def test_rate_zero_and_no_plan_are_the_dense_network() -> None:
     blocks = stack()
     dense = walk(blocks, x, c)
     leg = select(route(1, 3, 0.0), draws.uniform((B, N), "x"))
-    assert torch.equal(walk(blocks, x, c, plan=(leg,)), dense)
-    assert torch.equal(walk(blocks, x, c, plan=None), dense)
+    assert torch.equal(walk(blocks, x, c, routing=(leg,)), dense)
+    assert torch.equal(walk(blocks, x, c, routing=None), dense)
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 2), (1, 3), (2, 2), (3, 5)])
@@ -111,7 +111,7 @@ def test_routed_tokens_leave_a_route_bitwise_as_they_entered(start: int, end: in
     x, c = inputs()
     streams: dict[int, Tensor] = {}
     leg = select(route(start, end, 0.5), draws.uniform((B, N), "x"))
-    walk(stack(), x, c, plan=(leg,), observe=streams.__setitem__)
+    walk(stack(), x, c, routing=(leg,), observe=streams.__setitem__)
     entered = x if start == 0 else streams[start - 1]
     routed = torch.ones(B, N).scatter(1, leg.keep_BK, 0.0).bool()
     assert torch.equal(streams[end][routed], entered[routed])
@@ -123,7 +123,7 @@ def test_kept_tokens_are_those_of_the_blocks_run_on_the_subset_alone() -> None:
     blocks = stack()
     leg = select(route(1, 3, 0.5), draws.uniform((B, N), "x"))
     streams: dict[int, Tensor] = {}
-    walk(blocks, x, c, plan=(leg,), observe=streams.__setitem__)
+    walk(blocks, x, c, routing=(leg,), observe=streams.__setitem__)
     alone = send(blocks[0](x, c), leg.keep_BK)
     for block in blocks[1:4]:
         alone = block(alone, c)
@@ -137,7 +137,7 @@ def test_blocks_of_a_route_see_kept_tokens_only_and_the_others_all() -> None:
         select(route(0, 1, 0.5), draws.uniform((B, N), "a")),
         select(route(3, 4, 0.75), draws.uniform((B, N), "b")),
     )
-    walk(blocks, x, c, plan=legs)
+    walk(blocks, x, c, routing=legs)
     assert [b.seen[0].shape[1] for b in blocks] == [32, 32, 64, 16, 16, 64]
 
 
@@ -151,7 +151,7 @@ def test_positions_follow_their_tokens() -> None:
         return x_BND
 
     leg = select(route(1, 2, 0.5), draws.uniform((B, N), "x"))
-    walk([block] * 4, x, c, positions, plan=(leg,))
+    walk([block] * 4, x, c, positions, routing=(leg,))
     assert torch.equal(seen[1][..., 0], leg.keep_BK) and torch.equal(seen[2], seen[1])
     assert torch.equal(seen[0], positions) and torch.equal(seen[3], positions)
 
@@ -160,7 +160,7 @@ def test_gradients_reach_the_entry_through_routed_tokens_by_the_identity() -> No
     x, c = inputs()
     x.requires_grad_()
     leg = select(route(0, 5, 0.5), draws.uniform((B, N), "x"))
-    out = walk(stack(), x, c, plan=(leg,))
+    out = walk(stack(), x, c, routing=(leg,))
     routed = torch.ones(B, N).scatter(1, leg.keep_BK, 0.0).bool()
     (grad,) = torch.autograd.grad(out[routed].sum(), x)
     assert torch.equal(grad[routed], torch.ones_like(grad[routed]))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.routing import Leg, draw_plan, select
+from tread_lab.routing import Leg, draw_routing, select
 from tread_lab.specs import ModelSpec, RouteSpec, RunSpec, UserError, decode
 from tread_lab.specs import routes as routes_spec
 
@@ -171,18 +171,21 @@ def test_bernoulli_never_empties_a_sample() -> None:
 @pytest.mark.parametrize("selection", ALL)
 def test_a_plan_is_named_by_its_key(selection: str) -> None:
     routes = (route(selection, end=4), route(selection, start=6))
-    plan, again = draw_plan(routes, (4, N), 3, 17), draw_plan(routes, (4, N), 3, 17)
-    other_step, other_seed = draw_plan(routes, (4, N), 3, 18), draw_plan(routes, (4, N), 4, 17)
-    assert plan and again and other_step and other_seed
-    assert all(torch.equal(routed(a), routed(b)) for a, b in zip(plan, again))
+    routing, again = draw_routing(routes, (4, N), 3, 17), draw_routing(routes, (4, N), 3, 17)
+    other_step, other_seed = (
+        draw_routing(routes, (4, N), 3, 18),
+        draw_routing(routes, (4, N), 4, 17),
+    )
+    assert routing and again and other_step and other_seed
+    assert all(torch.equal(routed(a), routed(b)) for a, b in zip(routing, again))
     for other in (other_step, other_seed):
-        assert not torch.equal(routed(plan[0]), routed(other[0]))
-    assert not torch.equal(routed(plan[0]), routed(plan[1]))
+        assert not torch.equal(routed(routing[0]), routed(other[0]))
+    assert not torch.equal(routed(routing[0]), routed(routing[1]))
 
 
 def test_placement_does_not_change_who_is_routed() -> None:
-    here = draw_plan((route("random", start=0, end=3),), (4, N), 3, 17)
-    there = draw_plan((route("random", start=5, end=9),), (4, N), 3, 17)
+    here = draw_routing((route("random", start=0, end=3),), (4, N), 3, 17)
+    there = draw_routing((route("random", start=5, end=9),), (4, N), 3, 17)
     assert here and there
     assert torch.equal(here[0].keep_BK, there[0].keep_BK)
 
@@ -194,7 +197,7 @@ def test_some_samples_of_a_leg_are_those_of_the_whole(selection: str) -> None:
 
 
 def test_no_route_is_no_plan() -> None:
-    assert draw_plan((), (4, N), 0) is None
+    assert draw_routing((), (4, N), 0) is None
 
 
 def run(model: str, **fields: object) -> RunSpec:

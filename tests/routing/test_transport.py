@@ -56,7 +56,7 @@ def test_positions_follow_their_tokens_and_come_back() -> None:
         return x
 
     x = tokens()
-    walk([block] * 4, x, x[:, 0], x, plan=(leg("rows"),))
+    walk([block] * 4, x, x[:, 0], x, routing=(leg("rows"),))
     assert [len(positions[0]) for _, positions in seen] == [16, 8, 8, 16]
     assert all(torch.equal(at, positions) for at, positions in seen)
 
@@ -69,6 +69,6 @@ def test_blocks_hear_which_places_are_real_only_where_numbers_differ() -> None:
         return x
 
     x = tokens()
-    walk([block] * 4, x, x[:, 0], plan=(leg("random"),))
-    walk([block] * 4, x, x[:, 0], plan=(leg("bernoulli"),))
+    walk([block] * 4, x, x[:, 0], routing=(leg("random"),))
+    walk([block] * 4, x, x[:, 0], routing=(leg("bernoulli"),))
     assert heard == [0, 0, 0, 0, 0, 1, 1, 0]

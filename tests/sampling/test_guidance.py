@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tread_lab.backbones import build_backbone
 from tread_lab.diffusion import build_process
-from tread_lab.routing.select import RoutePlan
+from tread_lab.routing.select import Routing
 from tread_lab.sampling.generate import generate
 from tread_lab.sampling.guidance import Branch, Denoiser, guided, predictions
 from tread_lab.specs import EDMSpec, FlowSpec, GuidanceSpec, RunSpec, SamplerSpec, decode
@@ -41,7 +41,7 @@ PROCESSES = pytest.mark.parametrize("process", [EDMSpec(), FlowSpec()], ids=["ed
 def network(seed: int = 0) -> Denoiser:
     torch.manual_seed(seed)
     built = build_backbone(RUN).requires_grad_(False)
-    return lambda x, t, y, plan: built(x, t, y, plan)
+    return lambda x, t, y, routing: built(x, t, y, routing)
 
 
 @dataclass
@@ -53,11 +53,11 @@ class Watched:
     tokens: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
 
-    def __call__(self, x: Tensor, t: Tensor, y: Tensor, plan: RoutePlan | None) -> Tensor:
+    def __call__(self, x: Tensor, t: Tensor, y: Tensor, routing: Routing | None) -> Tensor:
         self.labels.append(y)
         self.sizes.append(len(x))
-        self.tokens.append(plan[0].keep_BK.shape[1] if plan else RUN.tokens)
-        return self.inner(x, t, y, plan)
+        self.tokens.append(routing[0].keep_BK.shape[1] if routing else RUN.tokens)
+        return self.inner(x, t, y, routing)
 
 
 def images(
@@ -206,7 +206,7 @@ def test_one_batched_pass_equals_one_pass_a_branch(
     z, level_B = torch.randn(3, CHANNELS, SIDE, SIDE), torch.full((3,), 0.7)
     seen = Watched(network())
     branches = [
-        Branch(1.0, seen, torch.full((3,), label), None if rate is None else plan_at(rate, k))
+        Branch(1.0, seen, torch.full((3,), label), None if rate is None else routing_at(rate, k))
         for k, (label, rate) in enumerate(zip(labels, rates))
     ]
     together = predictions(process, branches, z, level_B)
@@ -216,13 +216,13 @@ def test_one_batched_pass_equals_one_pass_a_branch(
         torch.testing.assert_close(out, alone, atol=1e-6, rtol=1e-5)
 
 
-def plan_at(rate: float, seed: int) -> RoutePlan:
+def routing_at(rate: float, seed: int) -> Routing:
     from tread_lab.sampling.image_routes import ImageRoutes
 
     cpu = torch.device("cpu")
-    plan = ImageRoutes(RUN.routes, RUN.tokens, range(seed, seed + 3), cpu).plan(rate, 0)
-    assert plan is not None
-    return plan
+    routing = ImageRoutes(RUN.routes, RUN.tokens, range(seed, seed + 3), cpu).routing(rate, 0)
+    assert routing is not None
+    return routing
 
 
 @pytest.mark.parametrize("guidance", [1, 2, SG, {**SG, "weak": {"rate": "0.6->0"}}])

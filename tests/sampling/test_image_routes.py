@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tread_lab.routing.select import RoutePlan
+from tread_lab.routing.select import Routing
 from tread_lab.sampling.image_routes import ImageRoutes
 from tread_lab.specs import RouteSpec
 
@@ -13,9 +13,9 @@ CPU, N = torch.device("cpu"), 64
 ROUTES = (RouteSpec(start=1, end=3), RouteSpec(start=5, end=6))
 
 
-def kept(plan: RoutePlan | None, leg: int = 0) -> list[set[int]]:
-    assert plan is not None
-    return [set(row.tolist()) for row in plan[leg].keep_BK]
+def kept(routing: Routing | None, leg: int = 0) -> list[set[int]]:
+    assert routing is not None
+    return [set(row.tolist()) for row in routing[leg].keep_BK]
 
 
 def routed(*seeds: int) -> ImageRoutes:
@@ -24,28 +24,30 @@ def routed(*seeds: int) -> ImageRoutes:
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_the_branch_decides_the_rate_and_the_count_is_exact(rate: float) -> None:
-    plan = routed(1, 2).plan(rate, 0)
-    assert plan is not None and [(leg.start, leg.end) for leg in plan] == [(1, 3), (5, 6)]
-    assert [leg.keep_BK.shape for leg in plan] == [(2, N - int(rate * N))] * 2
+    routing = routed(1, 2).routing(rate, 0)
+    assert routing is not None and [(leg.start, leg.end) for leg in routing] == [(1, 3), (5, 6)]
+    assert [leg.keep_BK.shape for leg in routing] == [(2, N - int(rate * N))] * 2
 
 
 def test_no_routed_token_is_the_dense_network() -> None:
-    assert routed(1).plan(0.0, 0) is None
-    assert routed(1).plan(0.9 / N, 0) is None
+    assert routed(1).routing(0.0, 0) is None
+    assert routed(1).routing(0.9 / N, 0) is None
 
 
 def test_the_weak_branch_routes_a_superset() -> None:
     routes = routed(1, 2, 3)
     for leg in (0, 1):
-        for strong, weak in zip(kept(routes.plan(0.3, 4), leg), kept(routes.plan(0.8, 4), leg)):
+        for strong, weak in zip(
+            kept(routes.routing(0.3, 4), leg), kept(routes.routing(0.8, 4), leg)
+        ):
             assert weak < strong
 
 
 def test_an_image_takes_its_ranking_along() -> None:
-    assert kept(routed(1, 2, 3).plan(0.5, 0))[1:] == kept(routed(2, 3).plan(0.5, 0))
+    assert kept(routed(1, 2, 3).routing(0.5, 0))[1:] == kept(routed(2, 3).routing(0.5, 0))
 
 
 def test_images_levels_and_routes_differ() -> None:
-    plans = [routed(seed).plan(0.5, index) for seed, index in ((1, 0), (2, 0), (1, 1))]
-    rows = [kept(plan, leg)[0] for plan in plans for leg in (0, 1)]
+    routings = [routed(seed).routing(0.5, index) for seed, index in ((1, 0), (2, 0), (1, 1))]
+    rows = [kept(routing, leg)[0] for routing in routings for leg in (0, 1)]
     assert len({frozenset(row) for row in rows}) == len(rows)

@@ -15,7 +15,7 @@ from tread_lab.diffusion import EDM
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.cost.sampling import call_macs
 from tread_lab.engine.objective import token_loss
-from tread_lab.sampling.generate import PLANS, generate
+from tread_lab.sampling.generate import ROUTINGS, generate
 from tread_lab.specs import EDMSpec, GuidanceSpec, RunSpec, SamplerSpec, UserError, decode, encode
 from tread_lab.specs.guidance import BranchSpec, check_guidance, routes_taken
 from tread_lab.specs.loss import EnsembleLoss
@@ -41,8 +41,8 @@ def parent() -> dict[str, Any]:
 def test_the_dense_finetune_keeps_the_path_drop() -> None:
     finetune = sprint(routes_until=0, **parent())
     batches = Batches(finetune, open_data(finetune.data, "train"))
-    plans = [batches.at(step).plan for step in range(8)]
-    legs = [leg for plan in plans for leg in plan or ()]
+    routings = [batches.at(step).routing for step in range(8)]
+    legs = [leg for routing in routings for leg in routing or ()]
     assert [leg.whole(finetune.tokens) for leg in legs] == [True] * 8
     assert {(leg.start, leg.end) for leg in legs} == {(2, 3)}
     dropped = torch.cat([leg.dropped_B for leg in legs if leg.dropped_B is not None])
@@ -51,7 +51,7 @@ def test_the_dense_finetune_keeps_the_path_drop() -> None:
 
 def test_a_finetune_may_go_without_it() -> None:
     bare = sprint(routes_until=0, bypass={"kind": "sprint", "dense_path_drop": 0})
-    assert Batches(bare, open_data(bare.data, "train")).at(0).plan is None
+    assert Batches(bare, open_data(bare.data, "train")).at(0).routing is None
 
 
 def test_only_runs_with_dense_steps_change_their_name() -> None:
@@ -74,7 +74,9 @@ def test_a_dense_step_has_the_plain_loss_whatever_the_routes_had() -> None:
     batch = Batches(finetune, open_data(finetune.data, "train")).at(0)
     level_B = torch.full((64,), 0.7)
     outcome = EDM(EDMSpec()).outcome(lambda x, t: x, batch.x_BCHW, batch.noise_BCHW, level_B)
-    found = token_loss(EnsembleLoss(form="code"), outcome, batch.plan, patch=finetune.model.patch)
+    found = token_loss(
+        EnsembleLoss(form="code"), outcome, batch.routing, patch=finetune.model.patch
+    )
     assert torch.equal(found, outcome.loss())
 
 
@@ -140,7 +142,7 @@ def test_it_drops_the_class_as_published_unless_it_is_kept() -> None:
     assert guidance(PDG).weak == BranchSpec(label="none", path="dropped")
     kept = guidance({"weight": 3, "weak": {"path": "dropped", "label": "class"}})
     assert [guidance(PDG).method, kept.method] == ["PDG", "PDG(class)"]
-    assert set(PLANS) == {"full", "dropped"}
+    assert set(ROUTINGS) == {"full", "dropped"}
 
 
 def test_other_guidances_keep_their_trees() -> None:

@@ -60,7 +60,7 @@ def test_forty_heun_steps_call_the_network_79_times() -> None:
     assert len(calls) == 79 and calls[0] == pytest.approx(80) and min(calls) == pytest.approx(0.002)
 
 
-def network(x: Tensor, t: Tensor, y: Tensor, plan: object) -> Tensor:
+def network(x: Tensor, t: Tensor, y: Tensor, routing: object) -> Tensor:
     """Linear in z and in the label."""
     return 0.3 * x + 0.1 * y[:, None, None, None].float() + t[:, None, None, None]
 
@@ -119,7 +119,7 @@ def test_smaller_network_calls_give_the_same_images_bitwise() -> None:
 def test_a_cpu_takes_fewer_images_a_call_than_a_gpu() -> None:
     calls: list[int] = []
 
-    def watched(x: Tensor, t: Tensor, y: Tensor, plan: object) -> Tensor:
+    def watched(x: Tensor, t: Tensor, y: Tensor, routing: object) -> Tensor:
         calls.append(len(x))
         return x
 

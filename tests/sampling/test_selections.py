@@ -38,7 +38,7 @@ def test_branches_together_are_branches_alone(
     )
     z, level_B = torch.randn(3, 2, 8, 8), torch.full((3,), 0.7)
     labels = (torch.tensor([0, 1, 2]), torch.full((3,), 5))
-    branches = [Branch(1.0, network, y, images.plan(r, 0)) for y, r in zip(labels, rates)]
+    branches = [Branch(1.0, network, y, images.routing(r, 0)) for y, r in zip(labels, rates)]
     for branch, out in zip(branches, predictions(process, branches, z, level_B)):
         (alone,) = predictions(process, [branch], z, level_B)
         torch.testing.assert_close(out, alone, atol=1e-5, rtol=1e-4)

@@ -1,4 +1,4 @@
-"""DiT (Peebles & Xie 2023) with the published parameter names, walking its blocks under a plan."""
+"""DiT (Peebles & Xie 2023) with the published parameter names and with routing."""
 
 # B batch, N tokens, D width, C channels, H height, W width, p patch side, P rotary features
 
@@ -21,7 +21,7 @@ from tread_lab.backbones.parts import (
     sincos_positions,
 )
 from tread_lab.routing.re_entry import IDENTITY, ReEntry
-from tread_lab.routing.select import RoutePlan
+from tread_lab.routing.select import Routing
 from tread_lab.routing.walk import Observer, walk
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.run import ModelSpec
@@ -112,7 +112,7 @@ class DiT(nn.Module):
     With `norm: rms, mlp: swiglu, rope: true` it is LightningDiT (Yao et al. 2025) as its published
     configurations have it, its parameters named as published; rotary positions are added to the
     fixed ones, as there. `qk_norm: true` normalises queries and keys, an option of its code.
-    Routing adds no parameter: it is the argument `plan` of a forward pass.
+    Routing adds no parameter: it is the argument `routing` of a forward pass.
 
     Args:
         fp32_blocks: blocks that stay in fp32 under autocast.
@@ -165,7 +165,7 @@ class DiT(nn.Module):
         x_BCHW: Tensor,
         t_B: Tensor,
         y_B: Tensor,
-        plan: RoutePlan | None = None,
+        routing: Routing | None = None,
         observe: Observer | None = None,
     ) -> Tensor:
         """The raw output, B x out_channels x H x W, at embedded levels t and labels y.
@@ -182,7 +182,7 @@ class DiT(nn.Module):
             x_BND,
             c_BD,
             rotary_BNP,
-            plan=plan,
+            routing=routing,
             fp32=self.fp32_blocks,
             observe=observe,
             re_enter=self.re_enter,

@@ -1,24 +1,8 @@
 """Diffusion processes: what noise does to data, what is learned, what is integrated."""
 
-from collections.abc import Callable
-from typing import Any
-
 from tread_lab.diffusion.edm import EDM
 from tread_lab.diffusion.flow import Flow
 from tread_lab.diffusion.process import Network, Outcome, Process
-from tread_lab.specs.errors import lookup
-from tread_lab.specs.run import ProcessSpec
-
-PROCESSES: dict[str, Callable[[Any], Process]] = {"edm": EDM, "flow": Flow}
-
-
-def build_process(spec: ProcessSpec) -> Process:
-    """Return the process of a spec.
-
-    Raises:
-        UserError: no table holds its kind.
-    """
-    return lookup(PROCESSES, spec.kind, "process")(spec)
-
+from tread_lab.diffusion.table import build_process
 
 __all__ = ["EDM", "Flow", "Network", "Outcome", "Process", "build_process"]

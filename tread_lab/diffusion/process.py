@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tread_lab.specs.evaluation import SamplerSpec
 
-# network(x_BCHW, t_B) -> raw output; labels and route plan are bound by the caller.
+# network(x_BCHW, t_B) -> raw output; labels and routing are bound by the caller.
 Network = Callable[[Tensor, Tensor], Tensor]
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tread_lab.routing.select import RoutePlan
+from tread_lab.routing.select import Routing
 from tread_lab.routing.transport import send
 from tread_lab.specs.repa import RepaSpec
 
@@ -54,7 +54,7 @@ class Alignment:
         self,
         streams: Mapping[int, Tensor],
         x_BCHW: Tensor,
-        plan: RoutePlan | None,
+        routing: Routing | None,
         target_BNE: Tensor | None = None,
     ) -> Tensor:
         """loss_B = - weight * mean over tokens of cos(projector(h), f).
@@ -68,7 +68,7 @@ class Alignment:
         if target_BnE is None:
             with torch.no_grad():
                 target_BnE = self.encoder(x_BCHW, self.side)
-        for leg in plan or ():
+        for leg in routing or ():
             if leg.start <= self.block <= leg.end:
                 target_BnE = send(target_BnE, leg.keep_BK)
                 merged = self.block == leg.end and h_BnD.shape[1] > target_BnE.shape[1]

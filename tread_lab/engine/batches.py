@@ -6,28 +6,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.data.source import Samples
-from tread_lab.routing.select import RoutePlan, dense_plan, draw_plan
+from tread_lab.routing.select import Routing, dense_routing, draw_routing
 from tread_lab.specs.bypass import SprintBypass
 from tread_lab.specs.run import RunSpec
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples, labels (some dropped to the null class), noise, uniform levels and the plan; with
+    """Samples, labels (some dropped to the null class), noise, uniform levels and the routing; with
     REPA also the features of the samples, where a cache has them."""
 
     x_BCHW: Tensor
     y_B: Tensor
     noise_BCHW: Tensor
     u_B: Tensor
-    plan: RoutePlan | None
+    routing: Routing | None
     target_BNE: Tensor | None = None
 
     def __len__(self) -> int:
@@ -35,7 +35,7 @@ class Batch:
 
     def rows(self, rows: slice) -> Batch:
         """The same step for some samples of the global batch."""
-        legs = tuple(leg.rows(rows) for leg in self.plan or ())
+        legs = tuple(leg.rows(rows) for leg in self.routing or ())
         tensors = (self.x_BCHW[rows], self.y_B[rows], self.noise_BCHW[rows], self.u_B[rows])
         target_BNE = None if self.target_BNE is None else self.target_BNE[rows]
         return Batch(*tensors, legs or None, target_BNE)
@@ -52,7 +52,7 @@ class Batch:
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         """The same step with every tensor changed."""
-        legs = tuple(leg.each(change) for leg in self.plan or ())
+        legs = tuple(leg.each(change) for leg in self.routing or ())
         data, noise = (change(self.x_BCHW), change(self.y_B)), change(self.noise_BCHW)
         target_BNE = None if self.target_BNE is None else change(self.target_BNE)
         return Batch(*data, noise, change(self.u_B), legs or None, target_BNE)
@@ -88,20 +88,20 @@ class Batches:
             y_B=torch.where(dropped_B, self.samples.classes, y_B),
             noise_BCHW=draws.normal(tuple(x_BCHW.shape), *self._name, "noise", step),
             u_B=draws.uniform((B,), *self._name, "level", step),
-            plan=self._plan(step),
+            routing=self._routing(step),
             target_BNE=None if self.features is None else self.features(ids_B),
         )
         return batch.pinned() if self.pin else batch
 
-    def _plan(self, step: int) -> RoutePlan | None:
+    def _routing(self, step: int) -> Routing | None:
         """The routes of a step while they are on; after them SPRINT's path-drop alone."""
         spec, drop, dense_drop = self.spec, 0.0, 0.0
         shape = (spec.train.batch, spec.tokens)
         if isinstance(spec.bypass, SprintBypass):
             drop, dense_drop = spec.bypass.path_drop, spec.bypass.dense_path_drop or 0.0
         if step in spec.routed_steps:
-            return draw_plan(spec.routes, shape, *self._name, step, path_drop=drop)
-        return dense_plan(spec.routes, shape, *self._name, step, path_drop=dense_drop)
+            return draw_routing(spec.routes, shape, *self._name, step, path_drop=drop)
+        return dense_routing(spec.routes, shape, *self._name, step, path_drop=dense_drop)
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
         """Batches of the steps start..stop-1, read ahead by `execution.workers` threads."""
@@ -132,8 +132,3 @@ class Batches:
             order = draws.permutation(len(self.samples), *self._name, "order", epoch)
             self._epoch, self._order = epoch, order
         return order
-
-
-def with_plan(batch: Batch, plan: RoutePlan | None) -> Batch:
-    """The same draws under another plan."""
-    return replace(batch, plan=plan)

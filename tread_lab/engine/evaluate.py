@@ -25,7 +25,7 @@ from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records import metric_names
 from tread_lab.records.durable import replacing
 from tread_lab.records.lab import EvaluationFolder, RunFolder
-from tread_lab.routing.select import RoutePlan
+from tread_lab.routing.select import Routing
 from tread_lab.sampling.generate import generate
 from tread_lab.sampling.guidance import Denoiser
 from tread_lab.specs.errors import UserError
@@ -191,9 +191,9 @@ def _denoiser(model: Trained, precision: str) -> Denoiser:
     """The raw network in the arithmetic of `precision`."""
     check_precision(precision, model.device)
 
-    def denoiser(x: Tensor, t: Tensor, y: Tensor, plan: RoutePlan | None) -> Tensor:
+    def denoiser(x: Tensor, t: Tensor, y: Tensor, routing: Routing | None) -> Tensor:
         with matrix_products(precision), autocast(precision, model.device):
-            out: Tensor = model.network(x, t, y, plan)
+            out: Tensor = model.network(x, t, y, routing)
         return out
 
     return denoiser

@@ -1,4 +1,4 @@
-"""What a training step minimises: loss_B from a forward pass's outcome per patch and its plan."""
+"""The training objective: loss_B from a forward pass and the routing of its tokens."""
 
 # B batch, N tokens, C channels, H height, W width, p patch side, P elements of a patch
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tread_lab.diffusion import Outcome, Process
 from tread_lab.engine.alignment import Alignment
 from tread_lab.engine.batches import Batch
-from tread_lab.routing.select import Leg, RoutePlan
+from tread_lab.routing.select import Leg, Routing
 from tread_lab.specs.loss import EnsembleLoss, LossSpec
 from tread_lab.specs.run import RunSpec
 
@@ -22,29 +22,29 @@ class Objective:
         self.spec, self.process, self.alignment = spec, process, alignment
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
-        """loss_B of one forward pass of `model`, called as model(x, t, y, plan, observe)."""
+        """loss_B of one forward pass of `model`, called as model(x, t, y, routing, observe)."""
         streams: dict[int, Tensor] = {}
         observe = None if self.alignment is None else streams.__setitem__
 
         def network(x_BCHW: Tensor, t_B: Tensor) -> Tensor:
-            out: Tensor = model(x_BCHW, t_B, batch.y_B, batch.plan, observe)
+            out: Tensor = model(x_BCHW, t_B, batch.y_B, batch.routing, observe)
             return out
 
         level_B = self.process.level(batch.u_B)
         outcome = self.process.outcome(network, batch.x_BCHW, batch.noise_BCHW, level_B)
-        loss_B = token_loss(self.spec.loss, outcome, batch.plan, patch=self.spec.model.patch)
+        loss_B = token_loss(self.spec.loss, outcome, batch.routing, patch=self.spec.model.patch)
         if self.alignment is None:
             return loss_B
-        return loss_B + self.alignment.loss(streams, batch.x_BCHW, batch.plan, batch.target_BNE)
+        return loss_B + self.alignment.loss(streams, batch.x_BCHW, batch.routing, batch.target_BNE)
 
 
-def token_loss(spec: LossSpec, outcome: Outcome, plan: RoutePlan | None, *, patch: int) -> Tensor:
-    """loss_B of `outcome`: plain over all tokens, or the ensemble over the routes of `plan`.
+def token_loss(spec: LossSpec, outcome: Outcome, routing: Routing | None, *, patch: int) -> Tensor:
+    """loss_B of `outcome`: plain over all tokens, or the ensemble over the routes of `routing`.
 
     A pass without routes has the plain loss.
     """
     N = outcome.clean_BCHW[0, 0].numel() // patch**2
-    legs = [leg for leg in plan or () if not leg.whole(N)]
+    legs = [leg for leg in routing or () if not leg.whole(N)]
     if not legs or not isinstance(spec, EnsembleLoss):
         return outcome.loss()
     return torch.stack([_route_loss(spec, outcome, leg, patch) for leg in legs]).mean(dim=0)

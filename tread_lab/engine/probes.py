@@ -15,7 +15,7 @@ from torch import Tensor
 from tread_lab import draws
 from tread_lab.data.source import Samples
 from tread_lab.engine.assemble import Trained
-from tread_lab.routing.select import RoutePlan, draw_plan
+from tread_lab.routing.select import Routing, draw_routing
 
 BATCH = 128  # images of one pass
 
@@ -53,20 +53,20 @@ def _heldout(
             u_B = (bin + draws.uniform((len(ids),), *key, "level")) / levels
             level_B = model.process.level(u_B)
             noise_BCHW = draws.normal(tuple(x_BCHW.shape), *key, "noise")
-            plan = draw_plan(model.spec.routes, (len(ids), model.spec.tokens), *key)
+            routing = draw_routing(model.spec.routes, (len(ids), model.spec.tokens), *key)
             draw = (x_BCHW, noise_BCHW, level_B, y_B)
             dense_B = _loss(model, *draw, None)
-            columns.append((dense_B, _loss(model, *draw, plan) if plan else dense_B, level_B))
+            columns.append((dense_B, _loss(model, *draw, routing) if routing else dense_B, level_B))
         dense, routed, level = (torch.stack(column, dim=1) for column in zip(*columns))
         yield dense, routed, level
 
 
 @torch.no_grad()
 def _loss(
-    model: Trained, x: Tensor, noise: Tensor, level_B: Tensor, y_B: Tensor, plan: RoutePlan | None
+    model: Trained, x: Tensor, noise: Tensor, level_B: Tensor, y_B: Tensor, routing: Routing | None
 ) -> Tensor:
     device = model.device
-    y_B, legs = y_B.to(device), tuple(leg.to(device) for leg in plan or ()) or None
+    y_B, legs = y_B.to(device), tuple(leg.to(device) for leg in routing or ()) or None
 
     def network(z_BCHW: Tensor, t_B: Tensor) -> Tensor:
         out: Tensor = model.network(z_BCHW, t_B, y_B, legs)

@@ -19,7 +19,7 @@ class ReEntry(Protocol):
     """Makes the stream after a route from what came out of it and what went around it.
 
     Attributes:
-        spans: routes whose end is a part of the network, in a pass without a plan too.
+        spans: routes whose end is a part of the network, in a dense pass too.
         width: width of the stream after it, where another than before.
     """
 

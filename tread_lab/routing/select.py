@@ -58,7 +58,7 @@ class Leg:
         return Leg(self.start, self.end, *changed)  # type: ignore[arg-type]
 
 
-RoutePlan = tuple[Leg, ...]
+Routing = tuple[Leg, ...]
 Kept = tuple[Tensor, Tensor | None]  # keep_BK and real_BK of a leg
 
 
@@ -73,10 +73,10 @@ def select(route: RouteSpec, rank_BN: Tensor) -> Leg:
     return Leg(route.blocks[0], route.blocks[-1], keep_BK, real_BK)
 
 
-def draw_plan(
+def draw_routing(
     routes: Sequence[RouteSpec], shape: tuple[int, int], *key: int | str, path_drop: float = 0.0
-) -> RoutePlan | None:
-    """A plan for a batch of `shape` (B, N); route k ranks by the stream (key, "route", k).
+) -> Routing | None:
+    """Return the routing of a batch (B, N); route k ranks by the stream (key, "route", k).
 
     The stream is named by the route's number, not by its blocks, so that all placements of a sweep
     route the same tokens at the same (seed, step).
@@ -91,12 +91,12 @@ def draw_plan(
     return legs or None
 
 
-def dense_plan(
+def dense_routing(
     routes: Sequence[RouteSpec], shape: tuple[int, int], *key: int | str, path_drop: float
-) -> RoutePlan | None:
-    """A plan for a dense batch of `shape` (B, N) in which some samples lose their deep path.
+) -> Routing | None:
+    """Return the routing of a dense batch (B, N) in which some samples lose their deep path.
 
-    The samples are those that `draw_plan` names under the same key.
+    The samples are those that `draw_routing` names under the same key.
     """
     if path_drop == 0:
         return None
@@ -105,9 +105,8 @@ def dense_plan(
     return tuple(Leg(r.blocks[0], r.blocks[-1], keep_BN, dropped_B=dropped_B) for r in routes)
 
 
-def whole_plan(spans: Iterable[tuple[int, int]], x_BND: Tensor) -> RoutePlan | None:
-    """Legs that keep every token: the dense pass through a network whose routes have an end of
-    their own."""
+def whole_routing(spans: Iterable[tuple[int, int]], x_BND: Tensor) -> Routing | None:
+    """Return legs that keep every token: the dense pass where a route's end has weights."""
     B, N, _ = x_BND.shape
     keep_BN = torch.arange(N, device=x_BND.device).expand(B, N)
     return tuple(Leg(start, end, keep_BN) for start, end in spans) or None

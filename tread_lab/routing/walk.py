@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.routing.re_entry import IDENTITY, ReEntry
-from tread_lab.routing.select import RoutePlan, whole_plan
+from tread_lab.routing.select import Routing, whole_routing
 from tread_lab.routing.transport import send
 
 Block = Callable[..., Tensor]
@@ -23,27 +23,27 @@ def walk(
     c_BD: Tensor,
     positions_BNP: Tensor | None = None,
     *,
-    plan: RoutePlan | None = None,
+    routing: Routing | None = None,
     fp32: Collection[int] = (),
     observe: Observer | None = None,
     re_enter: ReEntry = IDENTITY,
 ) -> Tensor:
-    """x_BND after all blocks, with some tokens taken around some blocks by `plan`.
+    """x_BND after all blocks, with some tokens taken around some blocks by `routing`.
 
     Args:
         blocks: called as block(x, c, positions) on all tokens or on the kept ones alone; where
             samples keep different numbers also with real_BK, the places that hold a kept token.
         c_BD: the conditioning of each sample.
         positions_BNP: positions of the tokens; they follow their tokens into a route.
-        plan: sequential, disjoint legs; None is the dense network.
+        routing: sequential, disjoint legs; None is the dense network.
         fp32: blocks that run without autocast.
         observe: called with (l, residual stream after block l), kept tokens only inside a route;
             a re-entry that is a part of the network comes after it.
         re_enter: makes the stream after a route; by default routed tokens return as they were.
     """
-    if plan is None and re_enter.spans:
-        plan = whole_plan(re_enter.spans, x_BND)
-    starts = {leg.start: leg for leg in plan or ()}
+    if routing is None and re_enter.spans:
+        routing = whole_routing(re_enter.spans, x_BND)
+    starts = {leg.start: leg for leg in routing or ()}
     assert not re_enter.spans or {(l.start, l.end) for l in starts.values()} == {*re_enter.spans}
     leg, entry_BND, embedded_BND, here = None, x_BND, x_BND, positions_BNP
     for l, block in enumerate(blocks):

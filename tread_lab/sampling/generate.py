@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.diffusion.process import Process
-from tread_lab.routing.select import RoutePlan
+from tread_lab.routing.select import Routing
 from tread_lab.sampling.guidance import Branch, Denoiser, Term, acting, guided
 from tread_lab.sampling.image_routes import ImageRoutes
 from tread_lab.sampling.solvers import SOLVERS
@@ -43,7 +43,7 @@ def generate(
 
     Args:
         networks: raw networks by the step of their checkpoint, None being the last; called as
-            network(x, t, y, plan).
+            network(x, t, y, routing).
         shape: (C, H, W) of one sample.
         classes: number of classes; this number itself is the null class.
         batch: images of one network call; what suits the device where absent.
@@ -54,9 +54,9 @@ def generate(
         seeds = range(sampler.seed + first, sampler.seed + min(first + batch, count))
         labels_B = torch.tensor([_label(sampler, seed, classes) for seed in seeds], device=device)
         noise_BCHW = torch.stack([draws.normal(shape, "image", seed) for seed in seeds])
-        routing = ImageRoutes(routes, tokens, seeds, device)
+        images = ImageRoutes(routes, tokens, seeds, device)
         null_B = torch.full_like(labels_B, classes)
-        bind = _Binder(networks, {"class": labels_B, "none": null_B}, routing)
+        bind = _Binder(networks, {"class": labels_B, "none": null_B}, images)
         yield _sample(process, sampler, bind, noise_BCHW.to(device)), labels_B
 
 
@@ -66,18 +66,18 @@ class _Binder:
 
     networks: Mapping[int | None, Denoiser]
     labels: dict[str, Tensor]
-    routing: ImageRoutes
+    images: ImageRoutes
 
     def __call__(self, term: Term, index: int) -> Branch:
-        branch, routing = term.branch, self.routing
-        plan = PLANS[branch.path](routing, term.rate, index)
+        branch, images = term.branch, self.images
+        routing = ROUTINGS[branch.path](images, term.rate, index)
         network, labels_B = self.networks[branch.step], self.labels[branch.label or "class"]
-        return Branch(term.weight, network, labels_B, plan, term.rest)
+        return Branch(term.weight, network, labels_B, routing, term.rest)
 
 
-PLANS: dict[str, Callable[[ImageRoutes, float, int], RoutePlan | None]] = {
-    "full": lambda routing, rate, index: routing.plan(rate, index),
-    "dropped": lambda routing, rate, index: routing.dropped(),
+ROUTINGS: dict[str, Callable[[ImageRoutes, float, int], Routing | None]] = {
+    "full": lambda images, rate, index: images.routing(rate, index),
+    "dropped": lambda images, rate, index: images.dropped(),
 }
 
 

@@ -1,4 +1,4 @@
-"""Guidance as one weighted sum of branches (weight, network, labels, plan), gated by level."""
+"""Guidance as one weighted sum of branches (weight, network, labels, routing), gated by level."""
 
 # B batch, C channels, H height, W width, K kept tokens
 
@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from tread_lab.diffusion.process import Process
-from tread_lab.routing.select import Leg, RoutePlan
+from tread_lab.routing.select import Leg, Routing
 from tread_lab.specs.guidance import BranchSpec, GuidanceSpec
 
-# denoiser(x_BCHW, t_B, y_B, plan) -> raw output
-Denoiser = Callable[[Tensor, Tensor, Tensor, RoutePlan | None], Tensor]
+# denoiser(x_BCHW, t_B, y_B, routing) -> raw output
+Denoiser = Callable[[Tensor, Tensor, Tensor, Routing | None], Tensor]
 Prediction = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -37,12 +37,12 @@ class Term:
 
 @dataclass(frozen=True)
 class Branch:
-    """One term of the sum, live: `network` at `labels_B` and `plan`, times its weight."""
+    """One term of the sum, live: `network` at `labels_B` and `routing`, times its weight."""
 
     weight: float
     network: Denoiser
     labels_B: Tensor
-    plan: RoutePlan | None = None
+    routing: Routing | None = None
     rest: float | None = None
 
 
@@ -96,7 +96,7 @@ def predictions(
     """Every branch's prediction; branches of one network and equal shapes share a forward pass."""
     groups: dict[object, list[int]] = {}
     for k, branch in enumerate(branches):
-        groups.setdefault((id(branch.network), _shapes(branch.plan)), []).append(k)
+        groups.setdefault((id(branch.network), _shapes(branch.routing)), []).append(k)
     outs: list[Tensor] = [z_BCHW] * len(branches)
     for members in groups.values():
         together = [branches[k] for k in members]
@@ -111,10 +111,10 @@ def _together(
     """Predictions of branches that differ in labels and kept tokens alone, in one pass."""
     network, times = branches[0].network, len(branches)
     labels = torch.cat([branch.labels_B for branch in branches])
-    legs = zip(*(branch.plan or () for branch in branches))
-    plan = tuple(_joined(same) for same in legs) or None
+    legs = zip(*(branch.routing or () for branch in branches))
+    routing = tuple(_joined(same) for same in legs) or None
     z, level = torch.cat([z_BCHW] * times), torch.cat([level_B] * times)
-    out = process.predict(lambda x, t: network(x, t, labels, plan), z, level)
+    out = process.predict(lambda x, t: network(x, t, labels, routing), z, level)
     return out.chunk(times)
 
 
@@ -124,7 +124,7 @@ def _joined(legs: Sequence[Leg]) -> Leg:
     return replace(legs[0], keep_BK=keep_BK, real_BK=torch.cat(real) if real else None)
 
 
-def _shapes(plan: RoutePlan | None) -> tuple[object, ...]:
+def _shapes(routing: Routing | None) -> tuple[object, ...]:
     return tuple(
-        (leg.start, leg.end, leg.keep_BK.shape[1], leg.real_BK is None) for leg in plan or ()
+        (leg.start, leg.end, leg.keep_BK.shape[1], leg.real_BK is None) for leg in routing or ()
     )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.routing.select import Leg, RoutePlan, select
+from tread_lab.routing.select import Leg, Routing, select
 from tread_lab.specs.routes import RouteSpec
 
 
@@ -27,13 +27,13 @@ class ImageRoutes:
         self.routes, self.tokens, self.seeds, self.device = routes, tokens, seeds, device
         self._ranked: tuple[int, list[Tensor]] = (-1, [])
 
-    def dropped(self) -> RoutePlan:
-        """The plan that keeps no token: no block of the routes runs (SPRINT's path-drop)."""
+    def dropped(self) -> Routing:
+        """The routing that keeps no token: no block of the routes runs (SPRINT's path-drop)."""
         nothing = torch.empty(len(self.seeds), 0, dtype=torch.long, device=self.device)
         return tuple(Leg(r.blocks[0], r.blocks[-1], nothing) for r in self.routes)
 
-    def plan(self, rate: float, index: int) -> RoutePlan | None:
-        """The plan at `rate` for the level of number `index`; None if no token is routed."""
+    def routing(self, rate: float, index: int) -> Routing | None:
+        """The routing at `rate` for the level of number `index`; None if no token is routed."""
         routes = [replace(route, rate=rate) for route in self.routes]
         if not any(route.routed(self.tokens) for route in routes):
             return None

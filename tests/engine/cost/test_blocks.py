@@ -10,7 +10,7 @@ from tread_lab import draws
 from tread_lab.backbones import build_backbone
 from tread_lab.engine.cost.blocks import block_macs, block_parameters, kept_bytes
 from tread_lab.engine.cost.training import cost
-from tread_lab.routing import draw_plan
+from tread_lab.routing import draw_routing
 from tread_lab.specs import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
 
 TINY = ("DiT-3x32x2/2", "LightningDiT-3x32x2/2", "RWKV-3x32/2", "Mamba-3x32/2")
@@ -100,9 +100,9 @@ def test_executed_tokens_are_the_counted_ones(model: str, selection: str, rate: 
     spec = run(model, route)
     network = build_backbone(spec)
     tokens = Tokens(network)
-    plan = draw_plan(spec.routes, (2, spec.tokens), 0)
+    routing = draw_routing(spec.routes, (2, spec.tokens), 0)
     x = draws.normal((2, 4, 16, 16), 0)
-    network(x, torch.zeros(2), torch.zeros(2, dtype=torch.long), plan)
+    network(x, torch.zeros(2), torch.zeros(2, dtype=torch.long), routing)
     assert tuple(tokens.seen) == cost(spec).tokens
     unit = {"random": 1, "rows": 8, "structured": 1}[selection]
     assert tokens.seen[1] == 64 - unit * int(64 // unit * rate)

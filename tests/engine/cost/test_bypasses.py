@@ -12,7 +12,7 @@ from tread_lab.backbones import build_backbone
 from tread_lab.engine.assemble import fresh_projector
 from tread_lab.engine.cost.sampling import call_macs
 from tread_lab.engine.cost.training import cost, table
-from tread_lab.routing import RoutePlan, draw_plan
+from tread_lab.routing import Routing, draw_routing
 from tread_lab.specs import RunSpec, SamplerSpec, decode
 
 MODEL = {"depth": 6, "width": 32, "heads": 2}
@@ -33,11 +33,11 @@ def xl(**fields: Any) -> RunSpec:
     return decode(RunSpec, {"model": "DiT-XL/2", "data": data, **fields})
 
 
-def counted(spec: RunSpec, plan: RoutePlan | None) -> int:
+def counted(spec: RunSpec, routing: Routing | None) -> int:
     """MACs of one image's forward pass as torch counts them while it runs."""
     network = build_backbone(spec).eval()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        network(torch.randn(1, 1, 16, 16), torch.rand(1), torch.zeros(1).long(), plan)
+        network(torch.randn(1, 1, 16, 16), torch.rand(1), torch.zeros(1).long(), routing)
     return counter.get_total_flops() // 2
 
 
@@ -45,8 +45,8 @@ def counted(spec: RunSpec, plan: RoutePlan | None) -> int:
 def test_macs_are_those_that_torch_counts_dense_and_routed(kind: str) -> None:
     spec = small(kind)
     assert cost(spec).dense_macs == counted(spec, None)
-    plan = draw_plan(spec.routes, (1, spec.tokens), "cost")
-    assert cost(spec).routed_macs == counted(spec, plan)
+    routing = draw_routing(spec.routes, (1, spec.tokens), "cost")
+    assert cost(spec).routed_macs == counted(spec, routing)
 
 
 def test_sizes_of_dit_with_tread_and_maskdit_are_the_published_ones() -> None:
