@@ -13,7 +13,6 @@ from tread_lab.compare.gaps import (
     Losses,
     gap_over_images,
     gap_over_seeds,
-    gaps_per_level,
     loss_gaps,
     run_gaps,
 )
@@ -74,14 +73,10 @@ def test_pairing_keeps_one_minus_rho_of_the_variance(rho: float) -> None:
     assert (paired.high - paired.low) / 2 == pytest.approx(unpaired * (1 - rho) ** 0.5, rel=0.05)
 
 
-def test_gaps_per_level_place_the_difference_and_average_to_the_whole() -> None:
-    baseline = np.random.default_rng(3).normal(size=(16, 4))
-    trial = baseline + np.array([0.0, 0.0, 0.8, 0.0])
-    levels = gaps_per_level(trial, baseline)
-    assert [gap.mean for gap in levels] == pytest.approx([0, 0, 0.8, 0])
-    assert np.mean([gap.mean for gap in levels]) == pytest.approx(
-        gap_over_images(trial, baseline).mean
-    )
+def test_variance_kept_counts_both_variances_however_unequal() -> None:
+    trial = np.array([[1.0], [3.0], [5.0]])  # variances 4 and 1, that of the gap 3
+    baseline = np.array([[0.0], [2.0], [1.0]])
+    assert gap_over_images(trial, baseline).kept == pytest.approx(3.0 / (4.0 + 1.0))
 
 
 def test_run_gaps_are_the_true_ones(tmp_path: Path) -> None:

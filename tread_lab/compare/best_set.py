@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaincinv, nctdtr, ndtr
 
+from tread_lab.compare.intervals import CONFIDENCE
 from tread_lab.specs.errors import UserError
 
 Array = NDArray[np.float64]
-CONFIDENCE = 0.95
 POWER = 0.8  # the usual promise of a planned experiment
 MOST_SEEDS = 200
 RESAMPLES = 4000

@@ -8,20 +8,19 @@ import functools
 import math
 import zipfile
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
+from tread_lab.compare.intervals import pairing_kept, t_interval
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_ROUTE, GAP_TRAIN
 from tread_lab.specs.errors import UserError
 
 Array = NDArray[np.float64]
-CONFIDENCE = 0.95
 SAME_LEVEL = 1e-6  # relative: levels of equal specs differ by rounding between machines at most
 
 
@@ -87,7 +86,7 @@ def gap_over_images(loss_ML: Array, baseline_ML: Array) -> PairedGap:
     """
     _same_shape(loss_ML, baseline_ML)
     a, b = loss_ML.mean(axis=1), baseline_ML.mean(axis=1)
-    return replace(_t_interval(a - b, "images"), kept=_variance_kept(a, b))
+    return PairedGap(*t_interval(a - b), len(a), "images", pairing_kept(a, b))
 
 
 def gap_over_seeds(gaps: Sequence[PairedGap] | Sequence[float]) -> PairedGap:
@@ -99,23 +98,7 @@ def gap_over_seeds(gaps: Sequence[PairedGap] | Sequence[float]) -> PairedGap:
     means = [gap.mean if isinstance(gap, PairedGap) else gap for gap in gaps]
     if len(means) < 2:
         raise UserError(f"an interval over seeds needs at least 2 seeds, got {len(means)}")
-    return _t_interval(np.asarray(means, dtype=np.float64), "seeds")
-
-
-def gaps_per_level(loss_ML: Array, baseline_ML: Array) -> list[PairedGap]:
-    """The paired gap within each noise level, its interval over images."""
-    _same_shape(loss_ML, baseline_ML)
-    return [_t_interval(column, "images") for column in (loss_ML - baseline_ML).T]
-
-
-def _variance_kept(a: Array, b: Array) -> float:
-    """Variance of the paired difference over that of unpaired losses: 1 - rho at equal variances.
-
-    rho is the correlation of the two runs' losses image by image; 0.05 means that pairing shrank
-    the variance of the gap twenty times.
-    """
-    apart = a.var(ddof=1) + b.var(ddof=1)
-    return float((a - b).var(ddof=1) / apart) if apart > 0 else 0.0
+    return PairedGap(*t_interval(np.asarray(means, dtype=np.float64)), len(means), "seeds")
 
 
 def loss_gaps(losses: Losses, baseline: Losses) -> dict[str, PairedGap]:
@@ -226,20 +209,3 @@ def _same_levels(losses: Losses, baseline: Losses) -> None:
     same = np.array_equal(losses.level, baseline.level)
     if not same and not np.allclose(losses.level, baseline.level, rtol=SAME_LEVEL, atol=0):
         raise UserError("their noise levels differ; evaluate both again with the same spec")
-
-
-def half_width(deviation: Array, n: NDArray[np.int64]) -> Array:
-    """Half of the t-interval of a mean: t(n - 1) deviation / sqrt(n); NaN below two values."""
-    n = np.where(n > 1, n, 2)
-    return np.asarray(stdtrit(n - 1, (1 + CONFIDENCE) / 2) * deviation / np.sqrt(n))
-
-
-def _t_interval(values: Array, unit: Literal["images", "seeds"]) -> PairedGap:
-    mean = float(values.mean())
-    half = _t_quantile(len(values) - 1) * float(values.std(ddof=1)) / len(values) ** 0.5
-    return PairedGap(mean, mean - half, mean + half, len(values), unit)
-
-
-@functools.cache
-def _t_quantile(freedom: int) -> float:
-    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tread_lab.compare.gaps import half_width
+from tread_lab.compare.intervals import half_width
 from tread_lab.frames.columns import (
     COUNT,
     HIGH,
