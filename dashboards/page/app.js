@@ -1,15 +1,32 @@
-// The page: which sweep, which metric, which cells; asks the server again and again and draws what changed.
+// The page's state (sweep, metric, chosen cells): it polls the server and draws what has changed.
 import { colourBar, hatchDefs, heatmap, keys, scatter, stateBox } from "./charts.js";
-import { arrows, at, BAD, h, number, put, quantity, s, STATES, unitOf } from "./dom.js";
+import { arrows, at, BAD, h, number, put, quantity, STATES, s, unitOf } from "./dom.js";
 import { showPanel } from "./panel.js";
 
-const MOST = 4, PAUSE = 2000, SLOW = 8000;
-const state = { sweep: null, metric: "", version: 0, view: null, chosen: [], seeds: {}, filters: {}, fresh: new Set(), asked: 0, ended: new Set() };
+const MOST = 4;
+const PAUSE = 2000;
+const SLOW = 8000;
+const state = {
+  sweep: null,
+  metric: "",
+  version: 0,
+  view: null,
+  chosen: [],
+  seeds: {},
+  filters: {},
+  fresh: new Set(),
+  asked: 0,
+};
 
-// What the server says in JSON, an error of its own included; only a request without an answer is a silent server.
+// Return the server's JSON. An error in the answer is thrown with its own text; a request that gets
+// no answer at all means that the server is gone.
 const ask = async (path) => {
-  const answer = await fetch(path).catch(() => { throw new Error("the server does not answer"); });
-  const tree = await answer.json().catch(() => ({ error: `the server's answer broke off (${answer.status})` }));
+  const answer = await fetch(path).catch(() => {
+    throw new Error("the server does not answer");
+  });
+  const tree = await answer
+    .json()
+    .catch(() => ({ error: `the server's answer broke off (${answer.status})` }));
   if (!answer.ok || tree.error) throw new Error(tree.error ?? answer.statusText);
   return tree;
 };
@@ -18,12 +35,34 @@ async function start() {
   document.body.append(hatchDefs());
   readHash();
   at("sweep").addEventListener("change", (e) => open(e.target.value));
-  at("metric").addEventListener("change", (e) => { state.metric = e.target.value; state.version = 0; refresh(); });
+  at("metric").addEventListener("change", (e) => {
+    state.metric = e.target.value;
+    state.version = 0;
+    refresh();
+  });
   at("search").addEventListener("input", () => state.view && drawRanking());
-  document.addEventListener("pointerdown", () => { pressed = true; });
-  for (const end of ["pointerup", "pointercancel", "blur"]) window.addEventListener(end, () => setTimeout(() => { pressed = false; }, 50));
-  document.addEventListener("mousedown", (e) => e.shiftKey && e.target.closest?.("[data-cell]") && e.preventDefault()); // else the click selects text
-  window.addEventListener("hashchange", () => { const before = `${state.sweep} ${state.chosen}`; readHash(); if (`${state.sweep} ${state.chosen}` !== before) { state.version = 0; refresh(); drawPanel(); } });
+  document.addEventListener("pointerdown", () => {
+    pressed = true;
+  });
+  for (const end of ["pointerup", "pointercancel", "blur"])
+    window.addEventListener(end, () =>
+      setTimeout(() => {
+        pressed = false;
+      }, 50),
+    );
+  document.addEventListener(
+    "mousedown",
+    (e) => e.shiftKey && e.target.closest?.("[data-cell]") && e.preventDefault(),
+  ); // else the click selects text
+  window.addEventListener("hashchange", () => {
+    const address = `${state.sweep} ${state.chosen}`;
+    readHash();
+    if (`${state.sweep} ${state.chosen}` !== address) {
+      state.version = 0;
+      refresh();
+      drawPanel();
+    }
+  });
   tick();
 }
 
@@ -44,39 +83,74 @@ async function tick() {
   setTimeout(tick, pause);
 }
 
-function live(kind, text) { at("live").className = kind; at("live").textContent = text; }
+function live(kind, text) {
+  at("live").className = kind;
+  at("live").textContent = text;
+}
 
 async function listSweeps() {
-  const sweeps = await ask("api/sweeps"), names = sweeps.map((sweep) => sweep.name);
-  const select = at("sweep"), shown = [...select.options].map((option) => option.value);
-  if (String(shown) !== String(names)) put(select, sweeps.map((sweep) => h("option", { value: sweep.name }, `${sweep.name} (${sweep.trials})`)));
+  const sweeps = await ask("api/sweeps");
+  const names = sweeps.map((sweep) => sweep.name);
+  const select = at("sweep");
+  const shown = [...select.options].map((option) => option.value);
+  if (String(shown) !== String(names))
+    put(
+      select,
+      sweeps.map((sweep) => h("option", { value: sweep.name }, `${sweep.name} (${sweep.trials})`)),
+    );
   if (!names.includes(state.sweep)) state.sweep = names[0] ?? null;
   select.value = state.sweep;
 }
 
 function open(name) {
-  Object.assign(state, { sweep: name, metric: "", version: 0, view: null, chosen: [], seeds: {}, filters: {}, fresh: new Set(), ended: new Set() });
+  Object.assign(state, {
+    sweep: name,
+    metric: "",
+    version: 0,
+    view: null,
+    chosen: [],
+    seeds: {},
+    filters: {},
+    fresh: new Set(),
+  });
   writeHash();
   refresh();
   drawPanel();
 }
 
 async function refresh() {
-  if (!state.sweep) { put(at("question"), "No sweep has been planned in this lab yet; the first one is shown here when it is."); return; }
-  const asked = ++state.asked, query = new URLSearchParams({ metric: state.metric, version: state.version });
+  if (!state.sweep) {
+    put(
+      at("question"),
+      "No sweep has been planned in this lab yet; the first one is shown here when it is.",
+    );
+    return;
+  }
+  const asked = ++state.asked;
+  const query = new URLSearchParams({ metric: state.metric, version: state.version });
   const tree = await ask(`api/sweeps/${state.sweep}?${query}`);
-  while (pressed) await new Promise((resume) => setTimeout(resume, 30)); // a cell replaced in mid-click would lose it
+  // A cell that is replaced between press and release would lose the click.
+  while (pressed) await new Promise((resume) => setTimeout(resume, 30));
   if (asked !== state.asked) return;
   if (tree.cells) {
-    const before = state.view?.name === tree.name ? state.view.cells : null;
+    const earlier = state.view?.name === tree.name ? state.view.cells : null;
     const had = (cells, k) => cells.value?.[k] !== null && cells.value?.[k] !== undefined;
-    state.fresh = new Set(before && before.metric === tree.cells.metric ? tree.cells.name.map((_, k) => k).filter((k) => had(tree.cells, k) && !had(before, k)) : []);
+    state.fresh = new Set(
+      earlier && earlier.metric === tree.cells.metric
+        ? tree.cells.name.map((_, k) => k).filter((k) => had(tree.cells, k) && !had(earlier, k))
+        : [],
+    );
     const first = !state.view || state.view.version === 0;
     state.view = tree;
     state.version = tree.version;
     state.metric = tree.cells.metric ?? "";
     draw();
-    if (first || lost || state.chosen.some((k) => state.fresh.has(k) || !["completed"].includes(tree.cells.state[k]))) drawPanel();
+    if (
+      first ||
+      lost ||
+      state.chosen.some((k) => state.fresh.has(k) || !["completed"].includes(tree.cells.state[k]))
+    )
+      drawPanel();
   } else {
     Object.assign(state.view, tree);
     drawRunning();
@@ -89,7 +163,8 @@ function draw() {
   document.title = `${view.name} \u2013 tread-lab`;
   put(at("question"), view.question);
   const options = view.metrics.map((metric) => h("option", { value: metric }, metric));
-  if (String([...at("metric").options].map((o) => o.value)) !== String(view.metrics)) put(at("metric"), options);
+  if (String([...at("metric").options].map((o) => o.value)) !== String(view.metrics))
+    put(at("metric"), options);
   at("metric").value = view.cells.metric ?? "";
   drawProgress();
   drawRunning();
@@ -101,35 +176,77 @@ function draw() {
 }
 
 function drawProgress() {
-  const { counts, runs } = state.view, order = Object.keys(STATES).filter((name) => counts[name]);
-  const bar = at("progress"), kept = new Map([...bar.children].map((part) => [part.dataset.state, part]));
-  put(bar, order.map((name) => { const part = kept.get(name) ?? h("span", { "data-state": name, class: name, title: STATES[name][1] }); part.style.flexGrow = counts[name]; return part; }));
-  const done = ["completed", "failed", "diverged", "stopped"].reduce((sum, name) => sum + (counts[name] ?? 0), 0);
+  const { counts, runs } = state.view;
+  const order = Object.keys(STATES).filter((name) => counts[name]);
+  const bar = at("progress");
+  const kept = new Map([...bar.children].map((part) => [part.dataset.state, part]));
+  put(
+    bar,
+    order.map((name) => {
+      const part =
+        kept.get(name) ?? h("span", { "data-state": name, class: name, title: STATES[name][1] });
+      part.style.flexGrow = counts[name];
+      return part;
+    }),
+  );
+  const done = ["completed", "failed", "diverged", "stopped"].reduce(
+    (sum, name) => sum + (counts[name] ?? 0),
+    0,
+  );
   bar.setAttribute("aria-label", `${done} of ${runs} runs have ended`);
-  put(at("counts"), h("strong", { id: "done" }, `${done} of ${runs} runs`), order.map((name) => h("span", {}, h("i", { class: name }), `${counts[name]} ${STATES[name][1]}`)));
+  put(
+    at("counts"),
+    h("strong", { id: "done" }, `${done} of ${runs} runs`),
+    order.map((name) =>
+      h("span", {}, h("i", { class: name }), `${counts[name]} ${STATES[name][1]}`),
+    ),
+  );
 }
 
 function drawRunning() {
   const { running, cells } = state.view;
-  redraw(at("running"), running.map((run) => {
-    const loss = run.loss === null ? "" : `, loss ${number(run.loss)}`, name = arrows(cells.name[run.number] ?? "");
-    return h("li", { "data-run": run.run, ...opens(run.number, run.seed), "aria-label": `open ${name}, seed ${run.seed}` }, `${name}, seed ${run.seed}`, h("progress", { max: run.steps, value: run.step }), run.measuring ? "being measured" : `step ${run.step}/${run.steps}${loss}`);
-  }));
+  redraw(
+    at("running"),
+    running.map((run) => {
+      const loss = run.loss === null ? "" : `, loss ${number(run.loss)}`;
+      const name = arrows(cells.name[run.number] ?? "");
+      return h(
+        "li",
+        {
+          "data-run": run.run,
+          ...opens(run.number, run.seed),
+          "aria-label": `open ${name}, seed ${run.seed}`,
+        },
+        `${name}, seed ${run.seed}`,
+        h("progress", { max: run.steps, value: run.step }),
+        run.measuring ? "being measured" : `step ${run.step}/${run.steps}${loss}`,
+      );
+    }),
+  );
 }
 
 // What makes an element open a cell, by a click or from the keyboard.
 function opens(cell, seed) {
-  const open = (event) => { if (seed !== undefined) state.seeds[cell] = seed; choose(cell, event.shiftKey || event.ctrlKey || event.metaKey); };
+  const open = (event) => {
+    if (seed !== undefined) state.seeds[cell] = seed;
+    choose(cell, event.shiftKey || event.ctrlKey || event.metaKey);
+  };
   return { "data-cell": cell, tabindex: 0, role: "button", onclick: open, onkeydown: keys(open) };
 }
 
 // New children; what had the focus keeps it, and a list its place.
 function redraw(element, ...children) {
-  const all = () => [...element.querySelectorAll("[tabindex]")], focused = document.activeElement?.closest?.("[tabindex]");
-  const place = all().indexOf(focused), cell = focused?.dataset?.cell, scroll = element.firstElementChild?.scrollTop;
+  const all = () => [...element.querySelectorAll("[tabindex]")];
+  const focused = document.activeElement?.closest?.("[tabindex]");
+  const place = all().indexOf(focused);
+  const cell = focused?.dataset?.cell;
+  const scroll = element.firstElementChild?.scrollTop;
   put(element, ...children);
   if (scroll) element.firstElementChild.scrollTop = scroll;
-  if (place >= 0) (all().find((other) => other.dataset.cell === cell) ?? all()[place])?.focus({ preventScroll: true });
+  if (place >= 0)
+    (all().find((other) => other.dataset.cell === cell) ?? all()[place])?.focus({
+      preventScroll: true,
+    });
 }
 
 // Two dimensions make the grid, every other one is a choice above it.
@@ -141,70 +258,288 @@ function shape() {
 
 function drawFilters() {
   const { others } = shape();
-  put(at("filters"), others.map((dimension) => {
-    const values = dimension.values.map(String);
-    if (!values.includes(state.filters[dimension.key])) state.filters[dimension.key] = values[0];
-    const select = h("select", { "data-filter": dimension.key, onchange: (e) => { state.filters[dimension.key] = e.target.value; drawGrid(); } }, values.map((v) => h("option", { value: v }, arrows(v))));
-    select.value = state.filters[dimension.key];
-    return h("label", {}, `${dimension.label} `, select);
-  }));
+  put(
+    at("filters"),
+    others.map((dimension) => {
+      const values = dimension.values.map(String);
+      if (!values.includes(state.filters[dimension.key])) state.filters[dimension.key] = values[0];
+      const select = h(
+        "select",
+        {
+          "data-filter": dimension.key,
+          onchange: (e) => {
+            state.filters[dimension.key] = e.target.value;
+            drawGrid();
+          },
+        },
+        values.map((v) => h("option", { value: v }, arrows(v))),
+      );
+      select.value = state.filters[dimension.key];
+      return h("label", {}, `${dimension.label} `, select);
+    }),
+  );
 }
 
 function drawGrid() {
-  const { cells, holes } = state.view, { rows, columns, others } = shape();
-  const shown = (place) => !others.some((d, k) => String(d.values[place[k + 2]]) !== state.filters[d.key]);
-  const spot = (place, next) => ({ row: rows ? place[0] : 0, column: rows ? place[1] : columns ? place[0] : next });
+  const { cells, holes } = state.view;
+  const { rows, columns, others } = shape();
+  const shown = (place) =>
+    !others.some((d, k) => String(d.values[place[k + 2]]) !== state.filters[d.key]);
+  const spot = (place, next) => ({
+    row: rows ? place[0] : 0,
+    column: rows ? place[1] : columns ? place[0] : next,
+  });
   const inside = ({ row, column }) => row >= 0 && column >= 0;
   const places = [];
-  cells.at.forEach((place, cell) => { if (cells.role[cell] === "trial" && shown(place)) places.push({ cell, ...spot(place, places.length) }); });
-  const untried = columns ? (cells.search?.untried ?? []).map((place, k) => ({ place, name: cells.search.names[k] })).filter((u) => shown(u.place)).map((u) => ({ name: u.name, ...spot(u.place) })) : [];
-  const view = { cells, rows: rows ?? { values: [""], label: "" }, columns: columns ?? { values: places.map(() => ""), label: "" }, places: places.filter(inside), untried: untried.filter(inside), chosen: state.chosen, fresh: state.fresh };
-  const { svg, scale } = heatmap(view, choose), { meaning } = cells, unit = meaning && scale ? unitOf(meaning.unit, scale.power) : "";
+  cells.at.forEach((place, cell) => {
+    if (cells.role[cell] === "trial" && shown(place))
+      places.push({ cell, ...spot(place, places.length) });
+  });
+  const untried = columns
+    ? (cells.search?.untried ?? [])
+        .map((place, k) => ({ place, name: cells.search.names[k] }))
+        .filter((u) => shown(u.place))
+        .map((u) => ({ name: u.name, ...spot(u.place) }))
+    : [];
+  const view = {
+    cells,
+    rows: rows ?? { values: [""], label: "" },
+    columns: columns ?? { values: places.map(() => ""), label: "" },
+    places: places.filter(inside),
+    untried: untried.filter(inside),
+    chosen: state.chosen,
+    fresh: state.fresh,
+  };
+  const { svg, scale } = heatmap(view, choose);
+  const { meaning } = cells;
+  const unit = meaning && scale ? unitOf(meaning.unit, scale.power) : "";
   redraw(at("grid"), svg);
-  put(at("grid-title"), cells.metric ? `${meaning.title}${unit ? `, in ${unit}` : ""}` : "Cells of the plan");
-  const found = [...new Set(places.map((p) => (cells.state[p.cell] === "completed" && (cells.value?.[p.cell] ?? null) === null && scale ? "unmeasured" : cells.state[p.cell])))].filter((name) => name !== "completed");
-  put(at("legend"), scale ? [colourBar(scale), h("span", {}, meaning.legend)] : null,
-    found.map((name) => h("span", {}, s("svg", { width: 16, height: 14 }, stateBox(name, 1, 1, 14, 12)), STATES[name][0], " ", STATES[name][1])),
-    untried.length ? h("span", {}, s("svg", { width: 16, height: 14 }, s("rect", { x: 1, y: 1, width: 14, height: 12, rx: 2, fill: "none", stroke: "#c4cad0", "stroke-dasharray": "2 3" })), " not tried") : null);
+  put(
+    at("grid-title"),
+    cells.metric ? `${meaning.title}${unit ? `, in ${unit}` : ""}` : "Cells of the plan",
+  );
+  const statesShown = [
+    ...new Set(
+      places.map((p) =>
+        cells.state[p.cell] === "completed" && (cells.value?.[p.cell] ?? null) === null && scale
+          ? "unmeasured"
+          : cells.state[p.cell],
+      ),
+    ),
+  ].filter((name) => name !== "completed");
+  put(
+    at("legend"),
+    scale ? [colourBar(scale), h("span", {}, meaning.legend)] : null,
+    statesShown.map((name) =>
+      h(
+        "span",
+        {},
+        s("svg", { width: 16, height: 14 }, stateBox(name, 1, 1, 14, 12)),
+        STATES[name][0],
+        " ",
+        STATES[name][1],
+      ),
+    ),
+    untried.length
+      ? h(
+          "span",
+          {},
+          s(
+            "svg",
+            { width: 16, height: 14 },
+            s("rect", {
+              x: 1,
+              y: 1,
+              width: 14,
+              height: 12,
+              rx: 2,
+              fill: "none",
+              stroke: "#c4cad0",
+              "stroke-dasharray": "2 3",
+            }),
+          ),
+          " not tried",
+        )
+      : null,
+  );
   const tried = cells.role.filter((role) => role === "trial").length;
-  put(at("space"), cells.search ? `The search has tried ${tried} of ${cells.search.cells ?? "?"} cells; small numbers tell the order.` : "");
-  put(at("holes"), holes.map((hole) => `${hole.count} cells not planned, because of ${hole.reason}`).join("; "));
+  put(
+    at("space"),
+    cells.search
+      ? `The search has tried ${tried} of ${cells.search.cells ?? "?"} cells; ` +
+          "small numbers give the order."
+      : "",
+  );
+  put(
+    at("holes"),
+    holes.map((hole) => `${hole.count} cells not planned, because of ${hole.reason}`).join("; "),
+  );
 }
 
 function drawPareto() {
-  const { cells } = state.view, points = cells.pareto;
+  const { cells } = state.view;
+  const points = cells.pareto;
   at("pareto-card").hidden = !points || points.cost.length < 2;
-  if (!at("pareto-card").hidden) redraw(at("pareto"), scatter(points, { name: cells.name, role: cells.role, label: points.metric, chosen: state.chosen, choose }));
+  if (!at("pareto-card").hidden)
+    redraw(
+      at("pareto"),
+      scatter(points, {
+        name: cells.name,
+        role: cells.role,
+        label: points.metric,
+        chosen: state.chosen,
+        choose,
+      }),
+    );
 }
 
 function drawRanking() {
-  const { cells } = state.view, words = at("search").value.toLowerCase(), { meaning } = cells;
-  const has = (k) => cells.value?.[k] !== null && cells.value?.[k] !== undefined, differs = meaning && meaning.shows !== "value";
+  const { cells } = state.view;
+  const words = at("search").value.toLowerCase();
+  const { meaning } = cells;
+  const has = (k) => cells.value?.[k] !== null && cells.value?.[k] !== undefined;
+  const differs = meaning && meaning.shows !== "value";
   // The baseline differs from itself by nothing, where a metric compares with it.
-  const zero = (k) => (cells.role[k] === "baseline" && cells.state[k] === "completed" && !has(k) && differs && cells.metric !== "gap/route" ? 0 : cells.value?.[k]);
-  const sign = meaning?.sign || 1, all = cells.name.map((_, k) => k).filter((k) => arrows(cells.name[k]).toLowerCase().includes(arrows(words)) || cells.state[k].includes(words));
-  const ranked = (k) => zero(k) !== null && zero(k) !== undefined, told = (v) => quantity(v, meaning.unit, { signed: differs, digits: differs ? 3 : 4 });
-  const order = all.sort((a, b) => (ranked(a) && ranked(b) ? sign * (zero(a) - zero(b)) : ranked(b) - ranked(a)) || a - b);
-  const rows = order.slice(0, 200).map((k) => h("tr", { class: "go", ...opens(k) },
-    h("td", {}, arrows(cells.name[k])),
-    h("td", { class: "n" }, ranked(k) ? told(zero(k)) : ""),
-    h("td", { class: "n" }, cells.low?.[k] !== null && cells.low?.[k] !== undefined ? `${told(cells.low[k])} to ${told(cells.high[k])}` : ""),
-    h("td", {}, has(k) ? { seeds: `${cells.n[k]} seeds`, images: "images" }[cells.unit[k]] ?? "" : ""),
-    h("td", {}, h("span", { class: `state${BAD.includes(cells.state[k]) ? " bad" : ""}` }, STATES[cells.state[k]][1]))));
-  const more = order.length > 200 ? h("p", { class: "hint" }, `${order.length - 200} more; filter to see them`) : null;
-  const heads = [["cell", ""], [meaning ? (differs ? "difference" : "value") : "", "n"], [meaning ? "95% interval" : "", "n"], [meaning ? "over" : "", ""], ["state", ""]];
+  const zero = (k) =>
+    cells.role[k] === "baseline" &&
+    cells.state[k] === "completed" &&
+    !has(k) &&
+    differs &&
+    cells.metric !== "gap/route"
+      ? 0
+      : cells.value?.[k];
+  const sign = meaning?.sign || 1;
+  const all = cells.name
+    .map((_, k) => k)
+    .filter(
+      (k) =>
+        arrows(cells.name[k]).toLowerCase().includes(arrows(words)) ||
+        cells.state[k].includes(words),
+    );
+  const ranked = (k) => zero(k) !== null && zero(k) !== undefined;
+  const text = (v) => quantity(v, meaning.unit, { signed: differs, digits: differs ? 3 : 4 });
+  const order = all.sort(
+    (a, b) =>
+      (ranked(a) && ranked(b) ? sign * (zero(a) - zero(b)) : ranked(b) - ranked(a)) || a - b,
+  );
+  const rows = order
+    .slice(0, 200)
+    .map((k) =>
+      h(
+        "tr",
+        { class: "go", ...opens(k) },
+        h("td", {}, arrows(cells.name[k])),
+        h("td", { class: "n" }, ranked(k) ? text(zero(k)) : ""),
+        h(
+          "td",
+          { class: "n" },
+          cells.low?.[k] !== null && cells.low?.[k] !== undefined
+            ? `${text(cells.low[k])} to ${text(cells.high[k])}`
+            : "",
+        ),
+        h(
+          "td",
+          {},
+          has(k) ? ({ seeds: `${cells.n[k]} seeds`, images: "images" }[cells.unit[k]] ?? "") : "",
+        ),
+        h(
+          "td",
+          {},
+          h(
+            "span",
+            { class: `state${BAD.includes(cells.state[k]) ? " bad" : ""}` },
+            STATES[cells.state[k]][1],
+          ),
+        ),
+      ),
+    );
+  const more =
+    order.length > 200
+      ? h("p", { class: "hint" }, `${order.length - 200} more; filter to see them`)
+      : null;
+  const heads = [
+    ["cell", ""],
+    [meaning ? (differs ? "difference" : "value") : "", "n"],
+    [meaning ? "95% interval" : "", "n"],
+    [meaning ? "over" : "", ""],
+    ["state", ""],
+  ];
   put(at("ranking-title"), meaning?.ranking ?? "Cells");
-  redraw(at("ranking"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, heads.map(([t, c]) => h("th", { class: c || null }, t)))), h("tbody", {}, rows))), more);
+  redraw(
+    at("ranking"),
+    h(
+      "div",
+      { class: "scroll" },
+      h(
+        "table",
+        {},
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            heads.map(([t, c]) => h("th", { class: c || null }, t)),
+          ),
+        ),
+        h("tbody", {}, rows),
+      ),
+    ),
+    more,
+  );
 }
 
 function drawFailures() {
   const { failures, cells } = state.view;
   at("failures-card").hidden = failures.length === 0;
-  redraw(at("failures"), h("table", {}, h("thead", {}, h("tr", {}, ["cell", "seed", "state", "reason"].map((t) => h("th", {}, t)))), h("tbody", {}, failures.map((f) => h("tr", { class: "go", "data-run": f.run, ...opens(f.number, f.seed) }, h("td", {}, arrows(cells.name[f.number])), h("td", {}, f.seed), h("td", {}, h("span", { class: "state bad" }, f.state === "completed" ? "no comparison" : STATES[f.state]?.[1] ?? f.state)), h("td", { class: "wide" }, f.reason))))));
+  redraw(
+    at("failures"),
+    h(
+      "table",
+      {},
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          ["cell", "seed", "state", "reason"].map((t) => h("th", {}, t)),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        failures.map((f) =>
+          h(
+            "tr",
+            { class: "go", "data-run": f.run, ...opens(f.number, f.seed) },
+            h("td", {}, arrows(cells.name[f.number])),
+            h("td", {}, f.seed),
+            h(
+              "td",
+              {},
+              h(
+                "span",
+                { class: "state bad" },
+                f.state === "completed" ? "no comparison" : (STATES[f.state]?.[1] ?? f.state),
+              ),
+            ),
+            h("td", { class: "wide" }, f.reason),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 function choose(cell, add) {
-  const chosen = state.chosen.includes(cell) ? (add ? state.chosen.filter((k) => k !== cell) : [cell]) : add ? [...state.chosen, cell].slice(-MOST) : [cell];
+  const chosen = state.chosen.includes(cell)
+    ? add
+      ? state.chosen.filter((k) => k !== cell)
+      : [cell]
+    : add
+      ? [...state.chosen, cell].slice(-MOST)
+      : [cell];
   state.chosen = chosen;
   at("panel").scrollTop = 0;
   writeHash();
@@ -213,27 +548,55 @@ function choose(cell, add) {
   drawPanel();
 }
 
-let drawn = 0, lost = "", pressed = false;
+let drawn = 0;
+let lost = "";
+let pressed = false;
 async function drawPanel() {
-  const mine = ++drawn, names = state.chosen.map((k) => state.view?.cells.name[k] ?? `cell ${k}`);
-  const asked = state.chosen.map((k) => ask(`api/sweeps/${state.sweep}/cells/${k}${k in state.seeds ? `?seed=${state.seeds[k]}` : ""}`));
+  const request = ++drawn;
+  const names = state.chosen.map((k) => state.view?.cells.name[k] ?? `cell ${k}`);
+  const asked = state.chosen.map((k) =>
+    ask(`api/sweeps/${state.sweep}/cells/${k}${k in state.seeds ? `?seed=${state.seeds[k]}` : ""}`),
+  );
   let details = [];
-  try { details = await Promise.all(asked); } catch (error) { lost = error.message; live("off", error.message); return; }
+  try {
+    details = await Promise.all(asked);
+  } catch (error) {
+    lost = error.message;
+    live("off", error.message);
+    return;
+  }
   lost = "";
-  if (mine !== drawn) return;
-  const panel = at("panel"), unfolded = [...panel.querySelectorAll("details")].map((d) => d.open), scroll = panel.scrollTop;
+  if (request !== drawn) return;
+  const panel = at("panel");
+  const unfolded = [...panel.querySelectorAll("details")].map((d) => d.open);
+  const scroll = panel.scrollTop;
   showPanel(panel, details, names, {
-    remove: (k) => { state.chosen = state.chosen.filter((other) => other !== k); writeHash(); drawGrid(); drawPareto(); drawPanel(); },
-    seed: (k, seed) => { state.seeds[k] = seed; drawPanel(); },
+    remove: (k) => {
+      state.chosen = state.chosen.filter((other) => other !== k);
+      writeHash();
+      drawGrid();
+      drawPareto();
+      drawPanel();
+    },
+    seed: (k, seed) => {
+      state.seeds[k] = seed;
+      drawPanel();
+    },
   });
-  panel.querySelectorAll("details").forEach((d, k) => { d.open = unfolded[k] ?? false; });
+  panel.querySelectorAll("details").forEach((d, k) => {
+    d.open = unfolded[k] ?? false;
+  });
   panel.scrollTop = scroll;
 }
 
 function readHash() {
   const hash = new URLSearchParams(location.hash.slice(1));
   state.sweep = hash.get("sweep") ?? state.sweep;
-  state.chosen = (hash.get("cells") ?? "").split(",").filter((k) => /^\d+$/.test(k)).map(Number).slice(0, MOST);
+  state.chosen = (hash.get("cells") ?? "")
+    .split(",")
+    .filter((k) => /^\d+$/.test(k))
+    .map(Number)
+    .slice(0, MOST);
 }
 
 function writeHash() {

@@ -1,4 +1,4 @@
-// Elements from tag, attributes and children; texts are never markup.
+// HTML and SVG elements from tag, attributes and children; a text is never parsed as markup.
 const SVG = "http://www.w3.org/2000/svg";
 
 export function h(tag, attributes = {}, ...children) {
@@ -12,41 +12,81 @@ export function s(tag, attributes = {}, ...children) {
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
+    else if (value !== null && value !== undefined && value !== false)
+      element.setAttribute(name, value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  element.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined),
+  );
   return element;
 }
 
 export const at = (id) => document.getElementById(id);
-export const put = (element, ...children) => element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+export const put = (element, ...children) =>
+  element.replaceChildren(
+    ...children
+      .flat(Infinity)
+      .filter((child) => child !== null && child !== undefined && child !== false),
+  );
 
 // Numbers and names as people read them.
 export const MINUS = "\u2212";
 export function number(value, { signed = false, digits = 3 } = {}) {
   if (value === null || value === undefined) return "";
   const size = Math.abs(value);
-  const text = size !== 0 && (size < 1e-3 || size >= 1e5) ? Number(value.toPrecision(digits)).toExponential().replace("e+", "e") : String(Number(value.toPrecision(digits)));
+  const text =
+    size !== 0 && (size < 1e-3 || size >= 1e5)
+      ? Number(value.toPrecision(digits)).toExponential().replace("e+", "e")
+      : String(Number(value.toPrecision(digits)));
   return ((signed && value > 0 ? "+" : "") + text).replaceAll("-", MINUS);
 }
-const PREFIXES = { "-9": "n", "-6": "\u00b5", "-3": "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E", 21: "Z" };
+const PREFIXES = {
+  "-9": "n",
+  "-6": "\u00b5",
+  "-3": "m",
+  0: "",
+  3: "k",
+  6: "M",
+  9: "G",
+  12: "T",
+  15: "P",
+  18: "E",
+  21: "Z",
+};
 const SHORT = { byte: "B" };
-// The unit of numbers divided by 10^power: `GFLOP`, `ms`; powers of ten where there is no prefix or unit.
+// Return the unit of numbers divided by 10^power: `GFLOP`, `ms`, or a power of ten.
 export function unitOf(unit, power) {
   if (!unit) return power ? `units of ${number(10 ** power)}` : "";
-  return power in PREFIXES && (power >= 0 || unit === "s") ? PREFIXES[power] + (SHORT[unit] ?? unit) : `${number(10 ** power)} ${unit}`;
+  return power in PREFIXES && (power >= 0 || unit === "s")
+    ? PREFIXES[power] + (SHORT[unit] ?? unit)
+    : `${number(10 ** power)} ${unit}`;
 }
-// A value with its unit: `7.65 GFLOP`, `12.4 s`.
+// Return a value with its unit: `7.65 GFLOP`, `12.4 s`.
 export function quantity(value, unit, options = {}) {
   if (!unit || value === null || value === undefined) return number(value, options);
-  const size = Math.abs(value), power = size >= 1000 && unit !== "s" ? Math.min(21, 3 * Math.floor(Math.log10(size) / 3)) : size < 0.1 && size > 0 && unit === "s" ? -3 : 0;
+  const size = Math.abs(value);
+  const power =
+    size >= 1000 && unit !== "s"
+      ? Math.min(21, 3 * Math.floor(Math.log10(size) / 3))
+      : size < 0.1 && size > 0 && unit === "s"
+        ? -3
+        : 0;
   return `${number(value / 10 ** power, options)} ${unitOf(unit, power)}`;
 }
 export const arrows = (name) => name.replaceAll("->", "\u2192");
 
 export const STATES = {
-  completed: ["", "completed"], failed: ["F", "failed"], diverged: ["D", "diverged"], stopped: ["S", "stopped early"],
-  running: ["\u25b8", "running"], measuring: ["\u25b8", "being measured"], interrupted: ["!", "interrupted"], pending: ["\u2026", "not started"],
-  unread: ["", "not read yet"], unmeasured: ["?", "not measured"], uncompared: ["B", "no baseline to compare with"], untried: ["", "not tried"],
+  completed: ["", "completed"],
+  failed: ["F", "failed"],
+  diverged: ["D", "diverged"],
+  stopped: ["S", "stopped early"],
+  running: ["\u25b8", "running"],
+  measuring: ["\u25b8", "being measured"],
+  interrupted: ["!", "interrupted"],
+  pending: ["\u2026", "not started"],
+  unread: ["", "not read yet"],
+  unmeasured: ["?", "not measured"],
+  uncompared: ["B", "no baseline to compare with"],
+  untried: ["", "not tried"],
 };
 export const BAD = ["failed", "diverged", "stopped", "interrupted"];

@@ -1,110 +1,309 @@
-// The panel of one or several cells beside their dense baseline: the same drawing for one and for many.
+// The panel that shows one or several cells beside their dense baseline.
 import { COLOURS, lines, matrix } from "./charts.js";
 import { arrows, BAD, h, number, put, quantity, STATES } from "./dom.js";
 
 export function showPanel(panel, details, names, { remove, seed }) {
   if (!details.length) {
-    put(panel, h("p", { class: "empty" }, "Click a cell: its curves, samples, similarity and spec stand here, beside its dense baseline."));
+    put(
+      panel,
+      h(
+        "p",
+        { class: "empty" },
+        "Click a cell to see its curves, samples, similarity and spec beside its dense baseline.",
+      ),
+    );
     return;
   }
   const columns = [];
   const baseline = details.find((d) => d.baseline);
   if (baseline) columns.push({ name: "dense", run: baseline.baseline, colour: COLOURS[0] });
-  details.forEach((d, k) => columns.push({ name: names[k], run: d.run, colour: d.role === "baseline" ? COLOURS[0] : COLOURS[1 + (k % 4)], detail: d }));
-  put(panel,
-    details.map((d, k) => head(d, names[k], details.length > 1 ? COLOURS[1 + (k % 4)] : null, remove, seed)),
+  for (const [k, d] of details.entries()) {
+    const colour = d.role === "baseline" ? COLOURS[0] : COLOURS[1 + (k % 4)];
+    columns.push({ name: names[k], run: d.run, colour });
+  }
+  put(
+    panel,
+    details.map((d, k) =>
+      head(d, names[k], details.length > 1 ? COLOURS[1 + (k % 4)] : null, remove, seed),
+    ),
     numbers(details, names),
     curves(columns, details),
     samples(columns),
     similarity(columns),
     differences(details, names),
-    details.map((d, k) => more(d, names[k])));
+    details.map((d, k) => more(d, names[k])),
+  );
 }
 
 function head(detail, name, colour, remove, seed) {
   const done = detail.states.filter((state) => state === "completed").length;
-  const seeds = detail.seeds.length > 1
-    ? h("select", { "aria-label": "seed", onchange: (e) => seed(detail.number, e.target.value) }, detail.seeds.map((v, k) => h("option", { value: v, ...(v === detail.seed ? { selected: "" } : {}) }, `seed ${v}${detail.states[k] === "completed" ? "" : ` (${detail.states[k]})`}`)))
-    : h("span", { class: "hint" }, `seed ${detail.seed}`);
-  return h("div", {},
-    h("div", { class: "heads" }, colour ? swatch(colour) : null, h("h2", {}, arrows(name)), h("span", { class: `state${BAD.includes(detail.state) ? " bad" : ""}` }, STATES[detail.state]?.[1] ?? detail.state),
-      seeds, detail.seeds.length > 1 ? h("span", { class: "hint" }, `${done} of ${detail.seeds.length} seeds completed`) : null,
-      h("button", { onclick: () => remove(detail.number), "aria-label": `close ${name}` }, "close")),
+  const seeds =
+    detail.seeds.length > 1
+      ? h(
+          "select",
+          { "aria-label": "seed", onchange: (e) => seed(detail.number, e.target.value) },
+          detail.seeds.map((v, k) =>
+            h(
+              "option",
+              { value: v, ...(v === detail.seed ? { selected: "" } : {}) },
+              `seed ${v}${detail.states[k] === "completed" ? "" : ` (${detail.states[k]})`}`,
+            ),
+          ),
+        )
+      : h("span", { class: "hint" }, `seed ${detail.seed}`);
+  return h(
+    "div",
+    {},
+    h(
+      "div",
+      { class: "heads" },
+      colour ? swatch(colour) : null,
+      h("h2", {}, arrows(name)),
+      h(
+        "span",
+        { class: `state${BAD.includes(detail.state) ? " bad" : ""}` },
+        STATES[detail.state]?.[1] ?? detail.state,
+      ),
+      seeds,
+      detail.seeds.length > 1
+        ? h("span", { class: "hint" }, `${done} of ${detail.seeds.length} seeds completed`)
+        : null,
+      h("button", { onclick: () => remove(detail.number), "aria-label": `close ${name}` }, "close"),
+    ),
     detail.reason ? h("p", { class: "reason" }, detail.reason) : null,
-    detail.run.traceback ? h("details", {}, h("summary", {}, "traceback"), h("pre", {}, detail.run.traceback)) : null);
+    detail.run.traceback
+      ? h("details", {}, h("summary", {}, "traceback"), h("pre", {}, detail.run.traceback))
+      : null,
+  );
 }
 
-const swatch = (colour) => { const dot = h("span", { class: "swatch" }); dot.style.background = colour; return dot; };
+const swatch = (colour) => {
+  const dot = h("span", { class: "swatch" });
+  dot.style.background = colour;
+  return dot;
+};
 
 function numbers(details, names) {
   const metrics = [...new Set(details.flatMap((d) => d.metrics.map((m) => m.metric)))];
   if (!metrics.length) return null;
   const find = (d, metric) => d.metrics.find((m) => m.metric === metric);
   const one = details.length === 1;
-  const heads = one ? ["", "dense", "this", "difference", "95% over images"] : ["", "dense", ...names.map(arrows)];
+  const heads = one
+    ? ["", "dense", "this", "difference", "95% over images"]
+    : ["", "dense", ...names.map(arrows)];
   const rows = metrics.map((metric) => {
-    const all = details.map((d) => find(d, metric)), first = all.find(Boolean), gap = first.compared === "gap", own = { signed: gap };
-    const dense = h("td", { class: "n" }, gap ? "" : quantity(first.dense, first.unit, { digits: 4 }));
+    const all = details.map((d) => find(d, metric));
+    const first = all.find(Boolean);
+    const gap = first.compared === "gap";
+    const own = { signed: gap };
+    const dense = h(
+      "td",
+      { class: "n" },
+      gap ? "" : quantity(first.dense, first.unit, { digits: 4 }),
+    );
     if (one) {
-      const m = first, good = !m.delta || m.nature !== "quality" ? "" : m.sign * m.delta < 0 ? "better" : "worse";
-      const change = h("td", { class: "n", "data-good": good }, quantity(m.delta, m.unit, { signed: true }));
+      const m = first;
+      const good =
+        !m.delta || m.nature !== "quality" ? "" : m.sign * m.delta < 0 ? "better" : "worse";
+      const change = h(
+        "td",
+        { class: "n", "data-good": good },
+        quantity(m.delta, m.unit, { signed: true }),
+      );
       if (good) change.style.color = good === "better" ? "var(--blue)" : "var(--orange)";
-      return h("tr", {}, h("td", {}, metric), dense, h("td", { class: "n" }, gap ? "" : quantity(m.value, m.unit, { digits: 4 })), change, h("td", { class: "n" }, m.low === null ? "" : `${number(m.low, { signed: true })} to ${number(m.high, { signed: true })}`));
+      return h(
+        "tr",
+        {},
+        h("td", {}, metric),
+        dense,
+        h("td", { class: "n" }, gap ? "" : quantity(m.value, m.unit, { digits: 4 })),
+        change,
+        h(
+          "td",
+          { class: "n" },
+          m.low === null
+            ? ""
+            : `${number(m.low, { signed: true })} to ${number(m.high, { signed: true })}`,
+        ),
+      );
     }
-    return h("tr", {}, h("td", {}, metric), dense, all.map((m) => h("td", { class: "n" }, m ? quantity(m.value, m.unit, { digits: 4, ...own }) : "")));
+    return h(
+      "tr",
+      {},
+      h("td", {}, metric),
+      dense,
+      all.map((m) =>
+        h("td", { class: "n" }, m ? quantity(m.value, m.unit, { digits: 4, ...own }) : ""),
+      ),
+    );
   });
-  return h("div", { class: "numbers" }, h("table", {}, h("thead", {}, h("tr", {}, heads.map((t, k) => h("th", { class: k ? "n" : null }, t)))), h("tbody", {}, rows)));
+  return h(
+    "div",
+    { class: "numbers" },
+    h(
+      "table",
+      {},
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          heads.map((t, k) => h("th", { class: k ? "n" : null }, t)),
+        ),
+      ),
+      h("tbody", {}, rows),
+    ),
+  );
+}
+
+// Return the exponential mean of a series; a value counts half after 3 entries, as in the figures.
+function smoothed(series) {
+  let mean = series[0];
+  return series.map((v) => {
+    mean = 0.79 * mean + 0.21 * v;
+    return mean;
+  });
 }
 
 function curves(columns, details) {
-  const drawn = columns.map((c) => ({ step: c.run.curve.step, value: c.run.curve.loss, colour: c.colour, dashed: c.name === "dense" }));
+  const drawn = columns.map((c) => ({
+    step: c.run.curve.step,
+    value: c.run.curve.loss,
+    colour: c.colour,
+    dashed: c.name === "dense",
+  }));
   const loss = lines(drawn, { label: "training loss" });
   if (!loss) return null;
-  const dense = columns[0].run.curve, base = new Map(dense.step.map((step, k) => [step, dense.loss[k]]));
+  const dense = columns[0].run.curve;
+  const base = new Map(dense.step.map((step, k) => [step, dense.loss[k]]));
   const gaps = columns.slice(1).map((c) => {
-    const steps = c.run.curve.step.map((step, k) => [step, c.run.curve.loss[k]]).filter(([step, v]) => v !== null && base.get(step) !== undefined && base.get(step) !== null);
-    let smooth = null;
-    const value = steps.map(([step, v]) => (smooth = smooth === null ? v - base.get(step) : 0.79 * smooth + 0.21 * (v - base.get(step))));
+    const steps = c.run.curve.step
+      .map((step, k) => [step, c.run.curve.loss[k]])
+      .filter(([step, v]) => v !== null && base.get(step) !== undefined && base.get(step) !== null);
+    const value = smoothed(steps.map(([step, v]) => v - base.get(step)));
     return { step: steps.map(([step]) => step), value, colour: c.colour };
   });
-  const gap = details.some((d) => d.baseline) ? lines(gaps, { label: "difference to dense, smoothed", zero: true }) : null;
-  return h("div", {}, h("h3", {}, "Training loss ", columns.map((c) => h("span", {}, " ", swatch(c.colour), arrows(c.name), " "))), h("div", { class: "charts" }, loss, gap));
+  const gap = details.some((d) => d.baseline)
+    ? lines(gaps, { label: "difference to dense, smoothed", zero: true })
+    : null;
+  return h(
+    "div",
+    {},
+    h(
+      "h3",
+      {},
+      "Training loss ",
+      columns.map((c) => h("span", {}, " ", swatch(c.colour), arrows(c.name), " ")),
+    ),
+    h("div", { class: "charts" }, loss, gap),
+  );
 }
 
 function samples(columns) {
-  const having = (kind) => columns.filter((c) => c.run.pictures.some((p) => p.drawn === kind)).length;
-  const kinds = [...new Set(columns.flatMap((c) => c.run.pictures.map((p) => p.drawn)))].sort((a, b) => having(b) - having(a)); // what all have comes first
+  const having = (kind) =>
+    columns.filter((c) => c.run.pictures.some((p) => p.drawn === kind)).length;
+  const kinds = [...new Set(columns.flatMap((c) => c.run.pictures.map((p) => p.drawn)))].sort(
+    (a, b) => having(b) - having(a),
+  ); // what all have comes first
   if (!kinds.length) return null;
   const kind = kinds[0];
-  const draw = (chosen) => columns.map((c) => {
-    const picture = c.run.pictures.find((p) => p.drawn === chosen);
-    return h("figure", {}, h("figcaption", {}, arrows(c.name)), picture ? h("img", { src: picture.url, alt: `samples of ${c.name}, ${chosen}`, loading: "lazy" }) : h("p", { class: "hint" }, "no samples"));
-  });
+  const draw = (chosen) =>
+    columns.map((c) => {
+      const picture = c.run.pictures.find((p) => p.drawn === chosen);
+      return h(
+        "figure",
+        {},
+        h("figcaption", {}, arrows(c.name)),
+        picture
+          ? h("img", { src: picture.url, alt: `samples of ${c.name}, ${chosen}`, loading: "lazy" })
+          : h("p", { class: "hint" }, "no samples"),
+      );
+    });
   const side = h("div", { class: "side samples" }, draw(kind));
-  const choice = kinds.length > 1
-    ? h("select", { "aria-label": "how samples were drawn", onchange: (e) => put(side, draw(e.target.value)) }, kinds.map((k) => h("option", { value: k }, k)))
-    : kind;
+  const choice =
+    kinds.length > 1
+      ? h(
+          "select",
+          {
+            "aria-label": "how samples were drawn",
+            onchange: (e) => put(side, draw(e.target.value)),
+          },
+          kinds.map((k) => h("option", { value: k }, k)),
+        )
+      : kind;
   return h("div", {}, h("h3", {}, "Samples from equal seeds: ", choice), side);
 }
 
 function similarity(columns) {
-  const known = columns.filter((c) => c.run.similarity);
-  if (!known.length) return null;
-  const low = Math.floor(10 * Math.min(...known.flatMap((c) => c.run.similarity.flat()))) / 10;
-  const route = known.find((c) => c.run.routes.length)?.run.routes ?? [];
-  return h("div", {}, h("h3", {}, `Similarity of block outputs, ${number(low)} to 1`),
-    h("div", { class: "side similarity" }, known.map((c) => h("figure", {}, h("figcaption", {}, arrows(c.name)), matrix(c.run.similarity, c.run.routes.length ? c.run.routes : route, [low, 1], !c.run.routes.length)))));
+  const measured = columns.filter((c) => c.run.similarity);
+  if (!measured.length) return null;
+  const low = Math.floor(10 * Math.min(...measured.flatMap((c) => c.run.similarity.flat()))) / 10;
+  const route = measured.find((c) => c.run.routes.length)?.run.routes ?? [];
+  return h(
+    "div",
+    {},
+    h("h3", {}, `Similarity of block outputs, ${number(low)} to 1`),
+    h(
+      "div",
+      { class: "side similarity" },
+      measured.map((c) =>
+        h(
+          "figure",
+          {},
+          h("figcaption", {}, arrows(c.name)),
+          matrix(
+            c.run.similarity,
+            c.run.routes.length ? c.run.routes : route,
+            [low, 1],
+            !c.run.routes.length,
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 function differences(details, names) {
   const fields = [...new Set(details.flatMap((d) => d.differences.map(([field]) => field)))];
   if (!fields.length) return null;
   const value = (d, field) => d.differences.find(([f]) => f === field);
-  const rows = fields.map((field) => h("tr", {}, h("td", {}, h("code", {}, field)), h("td", { class: "wide" }, arrows(details.map((d) => value(d, field)).find(Boolean)[1])), details.map((d) => h("td", { class: "wide" }, arrows(value(d, field)?.[2] ?? "as dense")))));
-  return h("div", {}, h("h3", {}, "What differs from the baseline"), h("table", { class: "differences" }, h("thead", {}, h("tr", {}, ["field", "dense", ...names.map(arrows)].map((t) => h("th", {}, t)))), h("tbody", {}, rows)));
+  const rows = fields.map((field) =>
+    h(
+      "tr",
+      {},
+      h("td", {}, h("code", {}, field)),
+      h("td", { class: "wide" }, arrows(details.map((d) => value(d, field)).find(Boolean)[1])),
+      details.map((d) => h("td", { class: "wide" }, arrows(value(d, field)?.[2] ?? "as dense"))),
+    ),
+  );
+  return h(
+    "div",
+    {},
+    h("h3", {}, "What differs from the baseline"),
+    h(
+      "table",
+      { class: "differences" },
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          ["field", "dense", ...names.map(arrows)].map((t) => h("th", {}, t)),
+        ),
+      ),
+      h("tbody", {}, rows),
+    ),
+  );
 }
 
 function more(detail, name) {
-  return h("details", {}, h("summary", {}, `spec of ${arrows(name)}`),
-    h("p", { class: "hint" }, h("code", {}, detail.run.folder)), h("pre", { class: "spec" }, detail.run.spec));
+  return h(
+    "details",
+    {},
+    h("summary", {}, `spec of ${arrows(name)}`),
+    h("p", { class: "hint" }, h("code", {}, detail.run.folder)),
+    h("pre", { class: "spec" }, detail.run.spec),
+  );
 }
