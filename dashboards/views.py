@@ -19,6 +19,7 @@ from tread_lab.frames import (
     cells_frame,
     delta_column,
     own_metrics,
+    ranking_key,
     with_delta,
 )
 from tread_lab.frames.columns import plain
@@ -45,11 +46,11 @@ LEGENDS = {
     ("cost", "higher"): "blue is faster than dense",
 }
 RANKINGS = {
-    ("quality", "lower"): "Ranking by {metric}, best first",
-    ("quality", "higher"): "Ranking by {metric}, best first",
-    ("cost", "lower"): "Cells by {metric}, cheapest first",
-    ("cost", "higher"): "Cells by {metric}, fastest first",
-    ("neither", ""): "Cells by {metric}, least first; it is no measure of quality",
+    ("quality", "lower"): "Ranked by {metric}, best first",
+    ("quality", "higher"): "Ranked by {metric}, best first",
+    ("cost", "lower"): "Ranked by {metric}, cheapest first",
+    ("cost", "higher"): "Ranked by {metric}, fastest first",
+    ("neither", ""): "Ordered by {metric}, lowest first; it is no measure of quality",
 }
 FAILURES = 200  # rows of the list of failures
 
@@ -73,9 +74,12 @@ def overview(plan: Tree, frame: pd.DataFrame) -> Tree:
 
 
 def choices(frame: pd.DataFrame) -> list[str]:
-    """The metrics that a heatmap can show: gaps and losses first, then samples, then costs."""
+    """Return the metrics that a heatmap can show.
+
+    The `ranking_key` comes first, then gap and loss, samples, other gaps and costs.
+    """
     columns = [c for c in own_metrics(frame) if ":" not in c]
-    first = [c for c in (GAP_HELDOUT, HELDOUT_LOSS) if c in columns]
+    first = [c for c in (ranking_key(frame), GAP_HELDOUT, HELDOUT_LOSS) if c in columns]
     samples = [c for c in columns if "@" in c]
     gaps = [c for c in columns if c.startswith("gap/")]
     return list(dict.fromkeys([*first, *samples, *gaps, *columns]))

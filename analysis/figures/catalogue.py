@@ -47,7 +47,13 @@ from tread_lab.analysis.report import readings
 from tread_lab.analysis.tables import published
 from tread_lab.analysis.tables.paper_tables import comparison_table
 from tread_lab.analysis.tables.ranking import formatted, ranking, to_latex, to_markdown
-from tread_lab.frames import history_frame, own_metrics, trials_frame
+from tread_lab.frames import (
+    history_frame,
+    own_metrics,
+    ranking_caption,
+    ranking_key,
+    trials_frame,
+)
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
@@ -226,13 +232,9 @@ def _best(frame: pd.DataFrame, routed: list[Similarity]) -> Similarity:
 
 
 def quality_metrics(frame: pd.DataFrame) -> list[str]:
-    """What a sweep's quality is told by: the held-out gap, else the loss itself, then samples.
-
-    Gaps to baselines of different budgets cannot stand in one figure, losses can.
-    """
-    baselines = frame.loc[frame["role"] == "baseline", "cell"].nunique()
-    loss = GAP_HELDOUT if baselines == 1 and GAP_HELDOUT in frame else HELDOUT_LOSS
-    return [*([loss] if loss in frame else []), *_sample_metrics(frame)]
+    """Return the metrics of quality: the `ranking_key` first, then those of samples."""
+    key = ranking_key(frame)
+    return list(dict.fromkeys([*([key] if key else []), *_sample_metrics(frame)]))
 
 
 def _pareto_figure(frame: pd.DataFrame, metric: str) -> Drawn:
@@ -300,11 +302,14 @@ def _quality_figure(frame: pd.DataFrame, metric: str) -> Drawn:
 
 def _write_tables(frame: pd.DataFrame, folder: Path) -> list[Path]:
     """The ranking, and dense beside routed for every metric of quality, in both formats."""
-    metric = next((m for m in (GAP_HELDOUT, HELDOUT_LOSS) if m in frame), None)
-    if metric is None:
+    key = ranking_key(frame)
+    if key is None:
         return []
-    texts = formatted(ranking(frame, metric), metric)
-    written = {"ranking.md": to_markdown(texts), "ranking.tex": to_latex(texts)}
+    texts, caption = formatted(ranking(frame, key), key), ranking_caption(key)
+    written = {
+        "ranking.md": f"{to_markdown(texts)}\n{caption}\n",
+        "ranking.tex": f"% {caption}\n{to_latex(texts)}",
+    }
     for column in (HELDOUT_LOSS, *_sample_metrics(frame)):
         if column in frame and (frame["role"] == "trial").any():
             table = comparison_table(frame, column)

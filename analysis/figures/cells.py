@@ -21,9 +21,8 @@ from tread_lab.analysis.figures.style import (
     power_of_ten,
     times,
 )
-from tread_lab.frames import HIGH, LOW, cells_frame, delta_column, with_delta
+from tread_lab.frames import HIGH, LOW, cells_frame, delta_column, require_metric, with_delta
 from tread_lab.records.metric_names import FAMILY_FLOPS
-from tread_lab.specs.errors import UserError, suggest
 
 Array = NDArray[np.float64]
 
@@ -56,9 +55,7 @@ def cell_gaps(frame: pd.DataFrame, metric: str) -> CellGaps:
     Raises:
         UserError: no such metric.
     """
-    if metric not in frame:
-        known = [c for c in frame.columns if ("/" in c or "@" in c) and ":" not in c]
-        raise UserError(f"no metric {metric!r} in this sweep{suggest(metric, known)}")
+    require_metric(frame, metric)
     column = delta_column(metric)
     trials = _with_relative_flops(with_delta(frame, metric))
     cells = cells_frame(trials[trials["role"] == "trial"])

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures.placements import states_without_numbers
-from tread_lab.frames import HIGH, LOW, UNIT, cells_frame
+from tread_lab.frames import HIGH, LOW, UNIT, cells_frame, require_metric
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.labels import without_axis
 
@@ -60,7 +60,7 @@ def curves(
     Raises:
         UserError: no such metric, or no numeric axis of that name.
     """
-    known_metric(frame, metric)
+    require_metric(frame, metric)
     if axis not in frame or not pd.api.types.is_numeric_dtype(frame[axis]):
         axes = frame.attrs.get("axes", ())
         raise UserError(f"no numeric axis {axis!r} in this sweep{suggest(axis, axes)}")
@@ -75,13 +75,6 @@ def curves(
     seeds = int(cells["completed"].max()) if len(cells) else 0
     over = f"95% over {seeds} seeds" if units == {"seeds"} else ""
     return Curves(metric, axis, tuple(found), over)
-
-
-def known_metric(frame: pd.DataFrame, metric: str) -> None:
-    """Raises UserError: the frame has no such metric; the nearest is suggested."""
-    if metric not in frame:
-        known = [c for c in frame.columns if ("/" in c or "@" in c) and ":" not in c]
-        raise UserError(f"no metric {metric!r} in this sweep{suggest(metric, known)}")
 
 
 def _curve(name: str, rows: pd.DataFrame, metric: str, axis: str, cost: str) -> Curve:

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tread_lab.analysis.figures.curves import known_metric
 from tread_lab.analysis.figures.placements import measured_as, states_without_numbers
 from tread_lab.analysis.figures.style import (
     BLACK,
@@ -23,7 +22,7 @@ from tread_lab.analysis.figures.style import (
     power_of_ten,
     times,
 )
-from tread_lab.frames import HIGH, LOW, UNIT, cells_frame
+from tread_lab.frames import HIGH, LOW, UNIT, cells_frame, require_metric
 from tread_lab.records.metric_names import TRAIN_FLOPS, metric_kind
 from tread_lab.specs.errors import UserError
 
@@ -68,10 +67,10 @@ def pareto(frame: pd.DataFrame, metric: str = "gap/heldout") -> Pareto:
     Raises:
         UserError: no such metric, it is no measure of quality, or no run has recorded its cost.
     """
-    known_metric(frame, metric)
+    require_metric(frame, metric)
     if metric_kind(metric).nature != "quality":
         raise UserError(f"{metric} is no measure of quality, so it has no Pareto front")
-    known_metric(frame, TRAIN_FLOPS)
+    require_metric(frame, TRAIN_FLOPS)
     cells = cells_frame(frame)
     dense = cells["role"] == "baseline"
     value = cells[metric].mask(dense & cells[metric].isna(), 0.0 if _is_gap(metric) else np.nan)

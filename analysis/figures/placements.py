@@ -11,9 +11,10 @@ from tread_lab.frames import (
     UNIT,
     cells_frame,
     delta_column,
+    require_metric,
     with_delta,
 )
-from tread_lab.specs.errors import UserError, suggest
+from tread_lab.specs.errors import UserError
 
 ROUTE_AXES = ("start", "end", "route", "routes")
 
@@ -28,9 +29,7 @@ def placements(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     Raises:
         UserError: no such metric, or two cells share a route; `panels` splits a frame first.
     """
-    if metric not in frame:
-        known = [c for c in frame.columns if ("/" in c or "@" in c) and ":" not in c]
-        raise UserError(f"no metric {metric!r} in this sweep{suggest(metric, known)}")
+    require_metric(frame, metric)
     column = delta_column(metric)
     trials = with_delta(frame, metric)
     trials = trials[(trials["role"] == "trial") & trials["route_start"].notna()]

@@ -13,9 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tread_lab.compare.best_set import BestSet
-from tread_lab.frames import delta_column, with_delta
+from tread_lab.frames import delta_column, require_metric, with_delta
 from tread_lab.records import metric_names
-from tread_lab.specs.errors import UserError, suggest
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.routes import block_index
 
 Array = NDArray[np.float64]
@@ -72,9 +72,7 @@ def tables_of(frame: pd.DataFrame, depths: Mapping[str, int], metric: str) -> li
     Raises:
         UserError: no such metric, an axis that is no placement, fewer than two finished ones.
     """
-    if metric not in frame:
-        known = [c for c in frame.columns if ("/" in c or "@" in c) and ":" not in c]
-        raise UserError(f"no metric {metric!r} in this sweep{suggest(metric, known)}")
+    require_metric(frame, metric)
     other = [a for a in frame.attrs["axes"] if a not in _AXES and not a.startswith("model.")]
     varied = [axis for axis in other if frame[axis].nunique() > 1]
     if varied:

@@ -20,7 +20,13 @@ from tread_lab.analysis.report.page import render
 from tread_lab.analysis.report.readings import number, routed
 from tread_lab.analysis.report.reproduce import setups, sweep_file
 from tread_lab.analysis.tables.ranking import formatted, ranking
-from tread_lab.frames import cells_frame, history_frame, trials_frame
+from tread_lab.frames import (
+    cells_frame,
+    history_frame,
+    ranking_caption,
+    ranking_key,
+    trials_frame,
+)
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import TERMINAL, Lab
 from tread_lab.records.metric_names import (
@@ -110,6 +116,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "states": [(str(state), int(count)) for state, count in states.items()],
         "figures": list(_figures(lab, frame, history)),
         "ranking": _ranking(frame),
+        "ranking_caption": ranking_caption(key) if (key := ranking_key(frame)) else "",
         "cost": cost_sheet(frame),
         "holes": plan.get("holes") or [],
         "endings": _endings(frame),
@@ -234,10 +241,11 @@ def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: dict[str, Any]) -> lis
 
 
 def _ranking(frame: pd.DataFrame) -> Sheet | None:
-    quality = quality_metrics(frame)
-    if not quality:
+    key = ranking_key(frame)
+    if key is None:
         return None
-    texts = formatted(ranking(frame, quality[0], beside=quality[1:4]), quality[0])
+    beside = [metric for metric in quality_metrics(frame) if metric != key]
+    texts = formatted(ranking(frame, key, beside=beside[:3]), key)
     return _sheet(texts.map(lambda text: routed(str(text))))
 
 

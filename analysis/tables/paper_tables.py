@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.curves import known_metric
 from tread_lab.analysis.figures.style import MINUS, column_numbers, label
 from tread_lab.analysis.tables import published
 from tread_lab.analysis.tables.ranking import to_latex, to_markdown
 from tread_lab.engine.cost.training import cost
-from tread_lab.frames import HIGH, LOW, cells_frame, delta_column, with_delta
+from tread_lab.frames import HIGH, LOW, cells_frame, delta_column, require_metric, with_delta
 from tread_lab.specs.architecture import SIZES
 from tread_lab.specs.decode import decode
 from tread_lab.specs.run import RunSpec
@@ -83,7 +82,7 @@ def comparison(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     Raises:
         UserError: no such metric.
     """
-    known_metric(frame, metric)
+    require_metric(frame, metric)
     values = frame.drop_duplicates("run").set_index("run")[metric]
     column = delta_column(metric)
     trials = with_delta(frame, metric)

@@ -21,12 +21,10 @@ RECIPES = {
 }
 
 # Fig. 8: DiT-B/2 on ImageNet-256, s = 0.5, FID less that of the dense baseline; (i, j) inclusive.
-# Baseline and best lie 6.4 and 6.7 above Table 2's FID-50K: probably the same 400K-step models,
-# scored on fewer samples; by which recipe the baseline was trained and sampled is not stated.
-FIG8_SOURCE = f"{TREAD}, Fig. 8"
+# The baseline's FID is 49.89. Baseline and best lie 6.4 and 6.7 above Table 2's FID-50K: probably
+# the same 400K-step models, scored on fewer samples; the baseline's recipe is not stated.
 FIG8_TITLE = "DiT-B/2, ImageNet-256 (published)"
 TABLE5_TITLE = "DiT-B/2 (published: dense by DDPM, routed by EDM)"
-FIG8_BASELINE = 49.89
 FIG8: dict[tuple[int, int], float] = {
     (0, 2): 2.95,
     (0, 3): 2.59,
@@ -49,7 +47,6 @@ FIG8: dict[tuple[int, int], float] = {
 # First figure: DiT-XL/2 on ImageNet-256; (A100 GPU-hours, unguided FID-50K), digitised. The hours
 # are four times the wall-clock hours that the first version reports, so four GPUs were timed. DiT's
 # FIDs are the DiT paper's (recipe `DiT`), TREAD's are EDM's.
-TEASER_SOURCE = f"{TREAD}, first figure (digitised)"
 TEASER: dict[str, list[tuple[float, float]]] = {
     "DiT": [(240, 19.5), (1412, 10.7), (4204, 9.62)],
     "DiT + TREAD": [(55, 22.3), (73, 16.6), (92, 12.3), (113, 9.7), (147, 7.38), (257, 5.1)],

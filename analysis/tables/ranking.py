@@ -8,34 +8,36 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.style import column_numbers, power_of_ten
-from tread_lab.frames import COUNT, HIGH, LOW, UNIT, cells_frame
+from tread_lab.frames import COUNT, HIGH, LOW, UNIT, cells_frame, ranking_key, require_metric
 from tread_lab.records.metric_names import GAP_HELDOUT, TRAIN_FLOPS, metric_kind
-from tread_lab.specs.errors import UserError, suggest
+from tread_lab.specs.errors import UserError
 
 OF_DENSE = "cost/of_dense"
 
 
 def ranking(
     frame: pd.DataFrame,
-    metric: str = GAP_HELDOUT,
+    metric: str | None = None,
     *,
     gap: str = GAP_HELDOUT,
     beside: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """One row a cell, best first by `metric`; cells that did not complete follow without numbers.
+    """Return one row per cell, best first by `metric`; cells without a number follow.
 
-    By a metric of which no value is better the least comes first, and none has a rank.
+    `None` means the `ranking_key` of the frame. By a metric that is no measure of quality the
+    lowest value comes first, and no cell has a rank.
 
     Columns: rank, route, the other axes, value (of `metric`), gap, gap_low, gap_high, n, unit (of
     the gap's interval), flops (training FLOPs over the baseline's), the metrics `beside`, state,
     reason. A baseline is ranked among the trials; its gap is 0 by definition.
 
     Raises:
-        UserError: no such metric.
+        UserError: no such metric, or none is given and nothing has been measured.
     """
-    if metric not in frame:
-        known = [c for c in frame.columns if ("/" in c or "@" in c) and ":" not in c]
-        raise UserError(f"no metric {metric!r} in this sweep{suggest(metric, known)}")
+    metric = metric or ranking_key(frame)
+    if metric is None:
+        raise UserError("nothing has been measured in this sweep yet, so no cell can be ranked")
+    require_metric(frame, metric)
     if TRAIN_FLOPS in frame:
         frame = frame.assign(**{OF_DENSE: _of_dense(frame)})
     cells = cells_frame(frame)

@@ -88,6 +88,22 @@ def test_cells_whose_evaluation_failed_are_no_failures_of_dense(tmp_path: Path) 
     assert views.cells(frame, "gap/heldout")["state"][1:] == ["completed", "failed", "completed"]
 
 
+def test_a_cell_with_a_missing_seed_has_no_number(tmp_path: Path) -> None:
+    sweep = small(seeds=(0, 1), states={((2, 8), 1): "failed"})
+    tree = views.cells(trials_frame(write_sweep(tmp_path, sweep), "placement"), "gap/heldout")
+    at = tree["name"].index("2->8 s=0.5")
+    for column in ("value", "low", "high", "absolute"):
+        assert tree[column][at] is None
+    assert [value is None for value in tree["value"]].count(True) == 2  # and the baseline
+
+
+def test_the_first_metric_is_the_one_ranking_key(tmp_path: Path) -> None:
+    sweep = small(budgets=(200, 400))  # baselines of two kinds
+    frame = trials_frame(write_sweep(tmp_path, sweep), "placement")
+    assert views.choices(frame)[:2] == ["heldout/loss", "gap/heldout"]
+    assert views.meaning("heldout/loss", "value")["ranking"] == "Ranked by heldout/loss, best first"
+
+
 def diverged_baseline(root: Path) -> Lab:
     """Three completed routes whose dense run diverged."""
     sweep: Synthetic = small()

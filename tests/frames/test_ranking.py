@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.synthetic import Synthetic, write_sweep
-from tread_lab.frames import ranked_cells, ranking_key, trials_frame
+from tread_lab.frames import ranked_cells, ranking_caption, ranking_key, trials_frame
 
 
 def test_the_key_is_the_gap_to_one_kind_of_baseline(tmp_path: Path) -> None:
@@ -26,3 +26,10 @@ def test_nothing_is_ranked_before_anything_is_measured(tmp_path: Path) -> None:
     states = {None: "pending", (0, 4): "pending"}
     lab = write_sweep(tmp_path, Synthetic(routes=[(0, 4)], states=states, images=32))
     assert ranking_key(trials_frame(lab, "placement")) is None
+
+
+def test_the_caption_of_a_ranking_names_key_order_and_rows() -> None:
+    seeds = "a row is a cell, its seeds averaged"
+    assert ranking_caption("gap/heldout") == f"ranked by gap/heldout, lower is better; {seeds}"
+    assert ranking_caption("is@10k") == f"ranked by is@10k, higher is better; {seeds}"
+    assert ranking_caption("gap/train").split("; ")[0].endswith("which is no measure of quality")

@@ -10,9 +10,15 @@ from tread_lab.frames.columns import (
     delta_column,
     metric_columns,
     own_metrics,
+    require_metric,
 )
 from tread_lab.frames.history import history_frame
-from tread_lab.frames.ranking import ranked_cells, ranking_key, without_baseline
+from tread_lab.frames.ranking import (
+    ranked_cells,
+    ranking_caption,
+    ranking_key,
+    without_baseline,
+)
 from tread_lab.frames.reading import Memory
 from tread_lab.frames.settings import setting_names
 from tread_lab.frames.trials import NO_RESULT, plan_frame, trials_frame
@@ -33,7 +39,9 @@ __all__ = [
     "own_metrics",
     "plan_frame",
     "ranked_cells",
+    "ranking_caption",
     "ranking_key",
+    "require_metric",
     "setting_names",
     "trials_frame",
     "with_delta",

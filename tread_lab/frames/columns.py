@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from tread_lab.specs.errors import UserError, suggest
+
 DELTA = "delta/"
 LOW, HIGH, COUNT, UNIT, KEPT = ":low", ":high", ":n", ":unit", ":kept"
 OWN = (LOW, HIGH, COUNT, KEPT)  # what a trial's gap has beside its mean
@@ -29,6 +31,13 @@ def own_metrics(frame: pd.DataFrame) -> list[str]:
     """`metric_columns` without what another sweep has measured of some runs that both share."""
     foreign, done = frame.attrs.get("foreign", ()), frame[frame["state"] == "completed"]
     return [c for c in metric_columns(frame) if c not in foreign or done[c].notna().all()]
+
+
+def require_metric(frame: pd.DataFrame, metric: str) -> None:
+    """Raise UserError where the frame has no such metric; the nearest one is suggested."""
+    if metric not in frame:
+        metrics = [c for c in metric_columns(frame) if ":" not in c]
+        raise UserError(f"no metric {metric!r} in this sweep{suggest(metric, metrics)}")
 
 
 def is_metric(column: object) -> bool:

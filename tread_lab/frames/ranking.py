@@ -6,7 +6,12 @@ import pandas as pd
 
 from tread_lab.frames.cells import cells_frame
 from tread_lab.frames.columns import own_metrics
-from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, lower_is_better
+from tread_lab.records.metric_names import (
+    GAP_HELDOUT,
+    HELDOUT_LOSS,
+    lower_is_better,
+    metric_kind,
+)
 from tread_lab.records.status import WITHOUT_RESULT, alone
 
 
@@ -22,6 +27,13 @@ def ranking_key(frame: pd.DataFrame) -> str | None:
     own = own_metrics(frame)
     samples = [column for column in own if "@" in column and ":" not in column]
     return next((c for c in (*first, *samples) if c in own and frame[c].notna().any()), None)
+
+
+def ranking_caption(metric: str) -> str:
+    """Return the caption of a ranking by `metric`, the same wherever a ranking is shown."""
+    order = {1: "lower is better", -1: "higher is better", 0: "which is no measure of quality"}
+    kind = order[metric_kind(metric).sign]
+    return f"ranked by {metric}, {kind}; a row is a cell, its seeds averaged"
 
 
 def ranked_cells(frame: pd.DataFrame, key: str | None) -> pd.DataFrame:

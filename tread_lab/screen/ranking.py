@@ -15,6 +15,7 @@ from tread_lab.frames import (
     KEPT,
     own_metrics,
     ranked_cells,
+    ranking_caption,
     ranking_key,
     trials_frame,
     without_baseline,
@@ -45,8 +46,7 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
     shown = [key, *(c for c in shown if c != key)] if key else shown
     _show_cells(ranked_cells(frame, key), shown)
     if key:
-        better = "lower" if metric_names.lower_is_better(key) else "higher"
-        answer(f"ranked by {key}, {better} is better; a row is a cell, its seeds averaged")
+        answer(ranking_caption(key))
     if metric_names.GAP_HELDOUT in frame.columns:
         answer(f"gap: difference to the baseline, paired; ± 95% {_interval(frame)}")
     for line in without_baseline(frame):

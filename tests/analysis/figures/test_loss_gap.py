@@ -71,6 +71,18 @@ def test_seeds_are_averaged_and_a_baseline_without_a_log_gives_no_curve(
     assert gap_over_steps(paper_frame, history[history["run"] != baseline]).names == ()
 
 
+def test_a_trial_that_is_its_own_baseline_has_no_curve(
+    paper_frame: pd.DataFrame, history: pd.DataFrame
+) -> None:
+    baseline = paper_frame[paper_frame["role"] == "baseline"]
+    run = baseline["run"].iloc[0]
+    own = baseline.assign(role="trial", cell="dense s=0", baseline=run)  # a rate of 0
+    frame = pd.concat([paper_frame, own], ignore_index=True)
+    names = gap_over_steps(frame, history).names
+    assert len(names) == 12
+    assert "dense s=0" not in names
+
+
 def test_drawings_hold_what_was_computed(paper_frame: pd.DataFrame, history: pd.DataFrame) -> None:
     _, (left, right) = figure(columns=2)
     draw_gap_by_length(gap_by_length(paper_frame), left)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import base64
+import importlib
+import inspect
 import re
 from pathlib import Path
 
@@ -30,6 +33,19 @@ class TestStored:
         assert not [out for out in outputs if out["output_type"] == "error"]
         assert not [out for out in outputs if out.get("name") == "stderr"]
         assert "".join(code[-1]["outputs"][0]["text"]).strip()
+
+    def test_every_name_that_it_imports_and_uses_exists(self, path: Path) -> None:
+        code = "\n".join("".join(c["source"]) for c in stored(path) if c["cell_type"] == "code")
+        tree, modules = ast.parse(code), {}
+        for node in (n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module):
+            owner = importlib.import_module(node.module)
+            for name in (alias.name for alias in node.names):
+                if not hasattr(owner, name):
+                    importlib.import_module(f"{node.module}.{name}")
+                modules[name] = getattr(owner, name)
+        for node in (n for n in ast.walk(tree) if isinstance(n, ast.Attribute)):
+            owner = modules.get(node.value.id) if isinstance(node.value, ast.Name) else None
+            assert not inspect.ismodule(owner) or hasattr(owner, node.attr), ast.unparse(node)
 
     def test_nothing_of_the_machine_is_in_it(self, path: Path) -> None:
         content = path.read_text(encoding="utf-8")

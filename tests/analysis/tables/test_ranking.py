@@ -83,3 +83,17 @@ def test_numbers_of_a_column_have_equally_many_decimals() -> None:
 def test_a_metric_without_a_better_ranks_nothing(paper_frame: pd.DataFrame) -> None:
     assert ranking(paper_frame, "gap/train")["rank"].isna().all()
     assert ranking(paper_frame, FD)["rank"].notna().any()
+
+
+def test_the_default_order_is_that_of_the_one_ranking_key(budget_frame: pd.DataFrame) -> None:
+    table = ranking(budget_frame)  # baselines of three kinds: by the loss, not by the gap
+    done = table[table["state"] == "completed"]
+    assert (table["route"] == "dense").sum() == 3
+    assert done["value"].iloc[0] > 0.1  # a loss; gaps are below 0.02
+    assert done["value"].is_monotonic_increasing
+
+
+def test_nothing_measured_is_one_line(paper_frame: pd.DataFrame) -> None:
+    pending = paper_frame[paper_frame["state"] == "pending"]
+    with pytest.raises(UserError, match="no cell can be ranked"):
+        ranking(pending)
