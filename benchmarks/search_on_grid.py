@@ -23,7 +23,7 @@ import numpy as np
 from tread_lab.compare.best_set import BestSet, best_over_seeds
 from tread_lab.specs.search import SearchSpec
 from tread_lab.specs.search_space import Space
-from tread_lab.sweep.search.sampler import Known, propose
+from tread_lab.sweep.search.sampler import Observation, propose
 
 TABLE = Path(__file__).parent / "placement_grid.json"
 GOAL = "gap/heldout"
@@ -78,7 +78,7 @@ def search(grid: Grid, spec: SearchSpec, best: BestSet, space: Space) -> Outcome
     spent, known, first = seeds * grid.baseline_flops, [], math.nan
     while True:
         told = max(len(known) - spec.parallel + 1, 0)  # those in flight are not known yet
-        seen = [k if n < told else Known(k.cell, notes=k.notes) for n, k in enumerate(known)]
+        seen = [k if n < told else Observation(k.cell, notes=k.notes) for n, k in enumerate(known)]
         found = propose(spec, [GOAL], space, seen)
         if found is None:
             break
@@ -86,7 +86,7 @@ def search(grid: Grid, spec: SearchSpec, best: BestSet, space: Space) -> Outcome
         spent += seeds * float(grid.flops_K[cell])
         if spent > SHARE * grid.total_flops:
             break
-        known.append(Known(cell, "told", (float(means[cell]),), notes))
+        known.append(Observation(cell, "measured", (float(means[cell]),), notes))
         top = min((k.cell for k in known), key=lambda k: means[k])
         inside = bool(best.members_K[top])
         first = (

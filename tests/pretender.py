@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec
-from tread_lab.sweep.search.queue import Feed, as_feed
+from tread_lab.sweep.search.queue import TaskQueue, as_queue
 from tread_lab.sweep.trial.trial import Task
 
 
@@ -31,18 +31,18 @@ class Pretender:
     diverges: str = ""
     done: list[Task] = field(default_factory=list)
 
-    def run(self, work: Sequence[Task] | Feed) -> None:
-        feed = as_feed(work)
+    def run(self, work: Sequence[Task] | TaskQueue) -> None:
+        queue = as_queue(work)
         running: list[Task] = []
         while len(self.done) < self.most:
-            while len(running) < self.places and (task := feed.next()) is not None:
+            while len(running) < self.places and (task := queue.next()) is not None:
                 running.append(task)
             if not running:
-                assert feed.finished
+                assert queue.finished
                 return
             task = running.pop(self.order.randrange(len(running)) if self.order else 0)
             self.finish(task)
-            feed.ended(task)
+            queue.ended(task)
 
     def finish(self, task: Task) -> None:
         folder = self.lab.run(task.run)

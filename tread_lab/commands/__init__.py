@@ -84,26 +84,26 @@ def evaluate(options: Namespace) -> int:
     from tread_lab.engine import device as devices
     from tread_lab.engine.evaluate import check_measurable, open_evaluations
     from tread_lab.engine.evaluate import evaluate as measure
-    from tread_lab.sweep.execution.executor import Mistakes
+    from tread_lab.sweep.execution.executor import UserErrors
 
     check_one_device(options)
     show_gpus(options)
     lab = Lab.existing(options.root)
     torch.set_num_threads(options.threads)
     device = devices.pick(options.device)
-    rows, mistakes = [], Mistakes()
+    rows, user_errors = [], UserErrors()
     measured = _to_measure(lab, options)
     check_measurable(open_evaluations(measured))
     for folder, specs in measured:
         for spec in specs:
-            with mistakes.kept():
+            with user_errors.collect():
                 metrics = measure(folder, spec, device, cache=lab.root / "cache")
                 rows.append({"run": folder.name, "evaluation": spec.kind, **metrics})
                 if not options.json:
                     screen.answer(f"{folder.name} {spec.kind}: {screen.metrics_line(metrics)}")
     if options.json:
         print(json.dumps(rows))
-    mistakes.settle()
+    user_errors.raise_first()
     return 0
 
 

@@ -115,20 +115,20 @@ def _drive(
     with folder.claim():
         store_plan(folder, plan)
         mistake = None
-        feed = _feed(lab, plan, outlook)
+        queue = _task_queue(lab, plan, outlook)
         try:
             if todo:
                 with ExitStack() as stack:
                     stack.enter_context(live_sync(options, lab, plan.name))
                     watch = stack.enter_context(screen.progress(plan, todo, outlook))
-                    stack.callback(feed.close)
+                    stack.callback(queue.close)
                     executor = kind.make(
                         share_of(options), options.hang_timeout, Early.of(plan, lab)
                     )
-                    executor.run(lab, feed, screen.DiskWatch(lab, todo, watch))
+                    executor.run(lab, queue, screen.DiskWatch(lab, todo, watch))
         except Interrupted:
-            if feed.stop:  # the hours are over: what was asked for is done
-                return _conclude(options, lab, plan.name, changed=True, feed=feed)
+            if queue.stop:  # the hours are over: what was asked for is done
+                return _conclude(options, lab, plan.name, changed=True, queue=queue)
             screen.say(f"stopped with checkpoints; the same command continues {plan.name}")
             return INTERRUPTED
         except Unavailable:
@@ -136,33 +136,33 @@ def _drive(
         except UserError as error:  # of some runs; the others are done
             mistake = error
         changed = bool(todo) or redraw
-        code = _conclude(options, lab, plan.name, changed=changed, feed=feed)
+        code = _conclude(options, lab, plan.name, changed=changed, queue=queue)
         if mistake is not None:
             raise mistake
         return code
 
 
-def _feed(lab: Lab, plan: Any, outlook: Any) -> Any:
+def _task_queue(lab: Lab, plan: Any, outlook: Any) -> Any:
     """Where the executor gets its tasks: the open ones or a search, within the budget."""
     from tread_lab.records.time_spent import Stopwatch
     from tread_lab.specs.budget import BudgetSpec
-    from tread_lab.sweep.search.budget import BudgetedFeed, open_budget
-    from tread_lab.sweep.search.queue import ListFeed
+    from tread_lab.sweep.search.budget import BudgetedQueue, open_budget
+    from tread_lab.sweep.search.queue import ListQueue
 
     plan = replace(plan, budget=plan.budget or BudgetSpec())
     budget = open_budget(lab, plan, outlook.seconds)
     watch = Stopwatch(lab.sweep(plan.name).spent_path)
     if plan.search is None:
-        return BudgetedFeed(
-            ListFeed(plan.open_tasks(lab), after=plan.baselines_first), budget, watch
+        return BudgetedQueue(
+            ListQueue(plan.open_tasks(lab), after=plan.baselines_first), budget, watch
         )
-    from tread_lab.sweep.search.search_queue import SearchFeed
+    from tread_lab.sweep.search.search_queue import SearchQueue
 
-    feed = SearchFeed(lab, plan, fits=lambda tasks: budget.fits(tasks, watch.seconds / 3600))
-    return BudgetedFeed(feed, budget, watch)
+    queue = SearchQueue(lab, plan, fits=lambda tasks: budget.fits(tasks, watch.seconds / 3600))
+    return BudgetedQueue(queue, budget, watch)
 
 
-def _conclude(options: Namespace, lab: Lab, name: str, *, changed: bool, feed: Any) -> int:
+def _conclude(options: Namespace, lab: Lab, name: str, *, changed: bool, queue: Any) -> int:
     """Figures, MLflow, table; the exit code says whether every run has a result."""
     from tread_lab.analysis.figures.catalogue import write_figures
 
@@ -172,6 +172,6 @@ def _conclude(options: Namespace, lab: Lab, name: str, *, changed: bool, feed: A
         sync_if_possible(lab, name)
     screen.show_ranking(lab, name, as_json=options.json)
     screen.show_places(lab, folder, figures, mlflow=not options.no_mlflow)
-    if feed.exhausted:
-        screen.say(f"the budget of {name} is used up: {feed.left}")
+    if queue.exhausted:
+        screen.say(f"the budget of {name} is used up: {queue.left}")
     return int(screen.show_unfinished(lab, name))

@@ -156,7 +156,7 @@ class RunFolder:
         return self.path / "stacks" / f"attempt-{attempt}.txt"
 
     @property
-    def pulse(self) -> Path:
+    def heartbeat_path(self) -> Path:
         """Touched at signs of life while an attempt goes on."""
         return self.path / ".pulse"
 

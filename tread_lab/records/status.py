@@ -73,5 +73,10 @@ def _is_wrong(kind: str) -> bool:
 
 
 def _moved(folder: RunFolder) -> float | None:
-    paths = (folder.pulse, folder.log_path, folder.attempts.path, folder.path / "result.json")
+    paths = (
+        folder.heartbeat_path,
+        folder.log_path,
+        folder.attempts.path,
+        folder.path / "result.json",
+    )
     return max((time for path in paths if (time := modified(path))), default=None)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tread_lab.records.lab import Lab
 from tread_lab.screen.console import answer, say
 from tread_lab.screen.units import bytes_text
-from tread_lab.sweep.execution.executor import Watch
+from tread_lab.sweep.execution.executor import ReportHandler
 from tread_lab.sweep.plan.disk import DiskNeed, disk_need, room
 from tread_lab.sweep.trial.trial import Report, Task
 
@@ -48,7 +48,7 @@ class DiskWatch:
     the place of an older one.
     """
 
-    def __init__(self, lab: Lab, tasks: Sequence[Task], watch: Watch) -> None:
+    def __init__(self, lab: Lab, tasks: Sequence[Task], watch: ReportHandler) -> None:
         self._lab, self._watch = lab, watch
         self._low = 2 * disk_need(tasks).largest
         self._next = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -14,19 +14,19 @@ from tread_lab.records.lab import Lab
 from tread_lab.screen.console import notices, say
 from tread_lab.screen.units import counts_text, duration
 from tread_lab.specs.labels import run_label, run_labels
+from tread_lab.sweep.execution.executor import ReportHandler
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.trial.progress import done_share
 from tread_lab.sweep.trial.trial import UNDER_WAY, Report, Task
 
-Watch = Callable[[Report], None]
 _PRIOR_SECONDS = 30.0  # of work that a prediction weighs as much as
 _PATIENCE, _LITTLE = 5.0, 0.005  # seconds and share before which no speed is told from
 _QUIET_SECONDS = 20.0  # between two lines of progress where there is no terminal
 
 
 @contextmanager
-def progress(plan: Plan, todo: Sequence[Task], outlook: Forecast) -> Iterator[Watch]:
+def progress(plan: Plan, todo: Sequence[Task], outlook: Forecast) -> Iterator[ReportHandler]:
     """Live progress of a sweep: a bar and the running trials, or a line now and then.
 
     Args:
@@ -40,14 +40,14 @@ def progress(plan: Plan, todo: Sequence[Task], outlook: Forecast) -> Iterator[Wa
 
 
 @contextmanager
-def run_progress(todo: Sequence[Task], lab: Lab) -> Iterator[Watch]:
+def run_progress(todo: Sequence[Task], lab: Lab) -> Iterator[ReportHandler]:
     """Live progress of one run and of those it starts from."""
     with _shown(Board(todo, todo, Forecast(lab))) as watch:
         yield watch
 
 
 @contextmanager
-def _shown(board: Board) -> Iterator[Watch]:
+def _shown(board: Board) -> Iterator[ReportHandler]:
     with _bars(board) if notices.is_terminal else _lines(board) as refresh:
 
         def watch(report: Report) -> None:
@@ -147,7 +147,7 @@ class Board:
 
 
 @contextmanager
-def _bars(board: Board) -> Iterator[Watch]:
+def _bars(board: Board) -> Iterator[ReportHandler]:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
     with Progress(*columns, TimeElapsedColumn(), console=notices, transient=True) as bars:
         overall = bars.add_task("sweep", total=1.0, note="starting workers")
@@ -169,7 +169,7 @@ def _bars(board: Board) -> Iterator[Watch]:
 
 
 @contextmanager
-def _lines(board: Board) -> Iterator[Watch]:
+def _lines(board: Board) -> Iterator[ReportHandler]:
     spoken = time.monotonic()
 
     def refresh(report: Report) -> None:

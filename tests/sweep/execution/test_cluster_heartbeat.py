@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from tread_lab.sweep.execution import cluster_heartbeat
-from tread_lab.sweep.execution.cluster_heartbeat import lifeline, watched
+from tread_lab.sweep.execution.cluster_heartbeat import monitor_addresses, monitor_daemons
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_an_address_that_stops_answering_is_lost_and_one_that_answers_is_not() -
     with socket.create_server(("127.0.0.1", 0)) as other:
         server = socket.create_server(("127.0.0.1", 0))
         addresses = {server.getsockname(): 0.5, other.getsockname(): 0.5}
-        with lifeline(addresses, lambda message: (lost.append(message), told.set())):  # type: ignore[func-returns-value]
+        with monitor_addresses(addresses, lambda message: (lost.append(message), told.set())):  # type: ignore[func-returns-value]
             assert not told.wait(1.0)
             server.close()
             assert told.wait(5.0)
@@ -37,7 +37,7 @@ def test_a_killed_daemon_of_a_local_cluster_is_noticed_at_once() -> None:
     told = threading.Event()
     with subprocess.Popen(["sleep", "60"]) as daemon:
         ended = lambda: "raylet" if daemon.poll() is not None else ""  # noqa: E731
-        with watched(ended, lambda message: (lost.append(message), told.set())):  # type: ignore[func-returns-value]
+        with monitor_daemons(ended, lambda message: (lost.append(message), told.set())):  # type: ignore[func-returns-value]
             assert not told.wait(0.5)
             daemon.kill()
             assert told.wait(2.0)

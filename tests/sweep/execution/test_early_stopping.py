@@ -18,7 +18,7 @@ from tread_lab.specs.stop_early import StopEarlySpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.early_stopping import Early
 from tread_lab.sweep.plan.plan import Plan, make_plan, store_plan
-from tread_lab.sweep.search.queue import ListFeed
+from tread_lab.sweep.search.queue import ListQueue
 
 Tiny = Callable[..., RunSpec]
 ENDS = "0..7"
@@ -65,11 +65,11 @@ def test_a_trial_is_judged_by_its_loss_less_its_baselines(lab: Lab, tiny: Tiny) 
 
 def test_baselines_come_first(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny)
-    feed = ListFeed(plan.open_tasks(lab), after=plan.baselines_first)
-    dense = feed.next()
-    assert dense is not None and not dense.spec.routes and feed.next() is None
-    feed.ended(dense)
-    assert feed.next() is not None
+    queue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
+    dense = queue.next()
+    assert dense is not None and not dense.spec.routes and queue.next() is None
+    queue.ended(dense)
+    assert queue.next() is not None
 
 
 def test_what_was_stopped_is_a_row_that_says_so_and_never_a_number(lab: Lab, tiny: Tiny) -> None:
@@ -105,7 +105,7 @@ def test_a_sweep_that_needs_all_of_it_takes_it_up(lab: Lab, tiny: Tiny) -> None:
 @pytest.mark.parametrize("kind", ["asha", "median"])
 def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, tiny: Tiny, kind: str) -> None:
     from tread_lab.sweep.execution.ray_early_stopping import Judge, Past
-    from tread_lab.sweep.execution.ray_errors import Trouble
+    from tread_lab.sweep.execution.ray_errors import CallbackErrors
 
     plan = planned(tiny, stop_early={"kind": kind, "grace": 10, "reduction": 2})
     early = Early.of(plan, lab)
@@ -114,7 +114,7 @@ def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, tiny: Tiny, kin
     for number, task in enumerate(plan.tasks[1:6]):
         Pretender(lab).finish(task)
         logged(lab, task.run, 0.1 * number)
-    judge, new = Judge(early, Trouble()), Past("new")
+    judge, new = Judge(early, CallbackErrors()), Past("new")
     judge.on_trial_add(None, new)
     run = plan.trials[-1].run
     assert judge.on_trial_result(None, new, {"run": run}) == "CONTINUE"

@@ -18,9 +18,9 @@ from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.slots import makespan, starts
-from tread_lab.sweep.search.budget import BudgetedFeed, open_budget
-from tread_lab.sweep.search.queue import ListFeed
-from tread_lab.sweep.search.search_queue import SearchFeed
+from tread_lab.sweep.search.budget import BudgetedQueue, open_budget
+from tread_lab.sweep.search.queue import ListQueue
+from tread_lab.sweep.search.search_queue import SearchQueue
 from tread_lab.sweep.trial.trial import Report
 
 Tiny = Callable[..., RunSpec]
@@ -39,17 +39,17 @@ def planned(tiny: Tiny, **more: Any) -> Plan:
 
 
 def carried_out(lab: Lab, plan: Plan, seconds: float | None = None) -> tuple[list[str], Any]:
-    """The routes of what was carried out, and the feed."""
+    """The routes of what was carried out, and the queue."""
     folder, done = lab.sweep("budgeted"), Pretender(lab)
     budget = open_budget(lab, plan, lambda task: seconds)
     watch = Stopwatch(folder.spent_path)
     if plan.search is None:
-        feed = BudgetedFeed(ListFeed(plan.open_tasks(lab)), budget, watch)
+        queue = BudgetedQueue(ListQueue(plan.open_tasks(lab)), budget, watch)
     else:
-        fits = SearchFeed(lab, plan, fits=lambda t: budget.fits(t, watch.seconds / 3600))
-        feed = BudgetedFeed(fits, budget, watch)
-    done.run(feed)
-    return [str(task.spec.routes[0]) if task.spec.routes else "dense" for task in done.done], feed
+        fits = SearchQueue(lab, plan, fits=lambda t: budget.fits(t, watch.seconds / 3600))
+        queue = BudgetedQueue(fits, budget, watch)
+    done.run(queue)
+    return [str(task.spec.routes[0]) if task.spec.routes else "dense" for task in done.done], queue
 
 
 def test_flops_are_spent_in_the_order_of_the_plan(lab: Lab, tiny: Tiny) -> None:
@@ -58,18 +58,18 @@ def test_flops_are_spent_in_the_order_of_the_plan(lab: Lab, tiny: Tiny) -> None:
     budget = open_budget(lab, plan, lambda task: None)
     fitting, left = budget.split(plan.open_tasks(lab), 2)
     assert len(fitting) == 4 and len(left) == 3
-    done, feed = carried_out(lab, plan)
+    done, queue = carried_out(lab, plan)
     assert done == ["dense", "0->0", "0->1", "0->2"]
-    assert feed.exhausted and feed.left.startswith("3 runs left")
+    assert queue.exhausted and queue.left.startswith("3 runs left")
 
 
 def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab, tiny: Tiny) -> None:
     assert len(carried_out(lab, planned(tiny, budget={"trials": 2}))[0]) == 3
     assert carried_out(lab, planned(tiny, budget={"trials": 2}))[0] == []
-    again, feed = carried_out(lab, planned(tiny, budget={"trials": 5}))
-    assert len(again) == 3 and feed.exhausted
-    rest, feed = carried_out(lab, planned(tiny, budget={}))
-    assert len(rest) == 1 and not feed.exhausted
+    again, queue = carried_out(lab, planned(tiny, budget={"trials": 5}))
+    assert len(again) == 3 and queue.exhausted
+    rest, queue = carried_out(lab, planned(tiny, budget={}))
+    assert len(rest) == 1 and not queue.exhausted
 
 
 def test_a_run_that_will_not_end_within_the_hours_is_not_started(lab: Lab, tiny: Tiny) -> None:
@@ -89,22 +89,22 @@ def test_when_the_hours_are_over_all_stops(lab: Lab, tiny: Tiny) -> None:
     assert seconds_spent(path) == pytest.approx(3000, abs=5)
     watch = Stopwatch(path)
     budget = open_budget(lab, plan, lambda task: LONG)
-    feed = BudgetedFeed(ListFeed(plan.open_tasks(lab)), budget, watch)
-    assert feed.next() is not None and not feed.stop
+    queue = BudgetedQueue(ListQueue(plan.open_tasks(lab)), budget, watch)
+    assert queue.next() is not None and not queue.stop
     watch._started -= 601
-    assert feed.stop and feed.next() is None and feed.exhausted and feed.finished
+    assert queue.stop and queue.next() is None and queue.exhausted and queue.finished
     assert seconds_spent(path) == pytest.approx(3601, abs=5)
 
 
 def test_a_search_asks_for_no_cell_that_does_not_fit(lab: Lab, tiny: Tiny) -> None:
     search = {"trials": 6, "startup": 3, "objectives": ["heldout/loss"]}
     plan = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 5})
-    done, feed = carried_out(lab, plan)
-    assert len(done) == 2 + 4 and feed.exhausted  # the third cell has two runs and one may start
+    done, queue = carried_out(lab, plan)
+    assert len(done) == 2 + 4 and queue.exhausted  # the third cell has two runs and one may start
     assert len(suggestions.read(lab.sweep("budgeted").asked_path)) == 2
     more = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 12})
-    done, feed = carried_out(lab, more)
-    assert len(done) == 8 and not feed.exhausted
+    done, queue = carried_out(lab, more)
+    assert len(done) == 8 and not queue.exhausted
 
 
 def test_lanes_take_runs_in_order() -> None:
@@ -125,17 +125,17 @@ def test_a_run_in_progress_ends_with_a_checkpoint_when_the_hours_are_over(
     plan = planned(tiny, budget={"hours": 1.0})
     watch = Stopwatch(lab.sweep("budgeted").spent_path)
     budget = open_budget(lab, plan, lambda task: 1.0)
-    feed = BudgetedFeed(ListFeed(plan.open_tasks(lab)), budget, watch)
+    queue = BudgetedQueue(ListQueue(plan.open_tasks(lab)), budget, watch)
 
     def late(report: Report) -> None:
         if report.step == 7:
             watch._started -= 3600
 
     with pytest.raises(Interrupted):
-        InlineExecutor().run(lab, feed, late)
+        InlineExecutor().run(lab, queue, late)
     first = lab.run_of(plan.tasks[0].spec)
     assert first.result() is None and first.state() == "interrupted"
-    assert list(first.checkpoints.glob("*7*")) and feed.exhausted
+    assert list(first.checkpoints.glob("*7*")) and queue.exhausted
     assert len(list((lab.root / "runs").iterdir())) == 1
 
 
@@ -145,11 +145,11 @@ def test_hours_that_end_while_the_last_run_is_under_way_leave_something_undone(
     plan = planned(tiny, budget={"hours": 1})
     watch = Stopwatch(lab.sweep("budgeted").spent_path)
     tasks = plan.open_tasks(lab)[:1]
-    feed = BudgetedFeed(ListFeed(tasks), open_budget(lab, plan, lambda task: None), watch)
-    task = feed.next()
-    assert task is not None and feed.feed.finished and not feed.exhausted
+    queue = BudgetedQueue(ListQueue(tasks), open_budget(lab, plan, lambda task: None), watch)
+    task = queue.next()
+    assert task is not None and queue.queue.finished and not queue.exhausted
     watch.before = 3601.0
-    assert feed.stop and feed.exhausted and feed.left.startswith("1 run left")
+    assert queue.stop and queue.exhausted and queue.left.startswith("1 run left")
 
 
 def test_a_trial_that_failed_before_its_first_entry_has_been_started(lab: Lab, tiny: Tiny) -> None:

@@ -23,8 +23,8 @@ from tread_lab.specs.stop_early import StopEarlySpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.open_tasks import search_outlook
 from tread_lab.sweep.plan.plan import Plan, check_plan, load_plan, make_plan, store_plan
-from tread_lab.sweep.search.sampler import Known, propose
-from tread_lab.sweep.search.search_queue import SearchFeed
+from tread_lab.sweep.search.sampler import Observation, propose
+from tread_lab.sweep.search.search_queue import SearchQueue
 
 CELLS = [{"start": i, "end": j} for i in range(8) for j in range(i, 8)]
 
@@ -49,35 +49,35 @@ def cells(lab: Lab) -> list[dict[str, Any]]:
 def searched(lab: Lab, plan: Plan, **pretender: Any) -> Pretender:
     store_plan(lab.sweep(plan.name), plan)
     done = Pretender(lab, **pretender)
-    done.run(SearchFeed(lab, plan))
+    done.run(SearchQueue(lab, plan))
     return done
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random", "nsgaii"])
 def test_no_cell_is_asked_for_twice_until_none_is_left(sampler: str) -> None:
-    space, known = Space(CELLS[:12]), list[Known]()
+    space, observations = Space(CELLS[:12]), list[Observation]()
     goals = ["heldout/loss", "cost/train_flops"]
     spec = SearchSpec(sampler=sampler, startup=3, objectives=tuple(goals))  # type: ignore[arg-type]
-    while (found := propose(spec, goals, space, known)) is not None:
+    while (found := propose(spec, goals, space, observations)) is not None:
         cell, notes = found
-        known.append(Known(cell, "told", (float(cell % 5), float(cell)), notes))
-    assert sorted(entry.cell for entry in known) == list(range(12))
+        observations.append(Observation(cell, "measured", (float(cell % 5), float(cell)), notes))
+    assert sorted(entry.cell for entry in observations) == list(range(12))
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "gp"])
 def test_it_finds_the_best_cell_in_less_than_half_the_space(sampler: str) -> None:
     space, goals = Space(CELLS), ["heldout/loss"]
     spec = SearchSpec(sampler=sampler, startup=6)  # type: ignore[arg-type]
-    known: list[Known] = []
-    while len(known) < len(CELLS) // 2:
-        found = propose(spec, goals, space, known)
+    observations: list[Observation] = []
+    while len(observations) < len(CELLS) // 2:
+        found = propose(spec, goals, space, observations)
         assert found is not None
         cell = space.cells[found[0]]
         loss = (cell["start"] - 2) ** 2 + (cell["end"] - 5) ** 2
-        known.append(Known(found[0], "told", (float(loss),)))
+        observations.append(Observation(found[0], "measured", (float(loss),)))
         if loss == 0:
             return
-    pytest.fail(f"best not found: {[entry.values for entry in known]}")
+    pytest.fail(f"best not found: {[entry.values for entry in observations]}")
 
 
 FD = {"samples": {"metrics": ["fd"], "count": 1000}}
@@ -113,21 +113,21 @@ def test_a_trial_stopped_early_is_the_same_while_its_worker_still_holds_it(
 ) -> None:
     plan = replace(planned(tiny, parallel=1), stop_early=StopEarlySpec(kind="asha"))
     store_plan(lab.sweep(plan.name), plan)
-    pretender, feed = Pretender(lab), SearchFeed(lab, plan)
-    while not (task := feed.next()).spec.routes:  # type: ignore[union-attr]
+    pretender, queue = Pretender(lab), SearchQueue(lab, plan)
+    while not (task := queue.next()).spec.routes:  # type: ignore[union-attr]
         pretender.finish(task)  # type: ignore[arg-type]
-        feed.ended(task)  # type: ignore[arg-type]
-    other = feed.next()
+        queue.ended(task)  # type: ignore[arg-type]
+    other = queue.next()
     assert task is not None and other is not None
     for ended in (task, other):
         folder = lab.run_of(ended.spec)
         folder.create(ended.spec)
         stopped_early.append(lab.sweep(plan.name).stopped_path, Stopped(folder.name, 5, "made up"))
     with lab.run(task.run).claim():
-        feed.ended(task)
-        feed.ended(other)
-    assert [cell.known.state for cell in feed.cells] == ["bad"]
-    assert [cell.known.state for cell in SearchFeed(lab, plan).cells] == ["bad"]
+        queue.ended(task)
+        queue.ended(other)
+    assert [cell.observation.state for cell in queue.cells] == ["bad"]
+    assert [cell.observation.state for cell in SearchQueue(lab, plan).cells] == ["bad"]
 
 
 def test_the_same_trials_come_whatever_ends_first(lab: Lab, tiny: Any, tmp_path: Any) -> None:
@@ -164,7 +164,7 @@ def test_optuna_reads_the_study_and_it_is_made_anew_when_lost(lab: Lab, tiny: An
     for lost in (False, True):
         if lost:
             folder.study_path.unlink()
-            SearchFeed(lab, plan)
+            SearchQueue(lab, plan)
         study = optuna.load_study(study_name="searched", storage=f"sqlite:///{folder.study_path}")
         assert [t.params for t in study.trials] == cells(lab)
         assert {t.state for t in study.trials} == {TrialState.COMPLETE}

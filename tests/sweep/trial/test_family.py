@@ -24,7 +24,7 @@ from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.plan import Plan, load_plan, make_plan, store_plan
-from tread_lab.sweep.search.queue import ListFeed
+from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.trial.attempt import Place
 from tread_lab.sweep.trial.family import with_ancestors
 from tread_lab.sweep.trial.trial import DEFERRED, Report, Task, run_trial
@@ -79,18 +79,18 @@ def test_nobody_is_handed_out_before_its_parent_has_ended(tiny: Tiny) -> None:
     parent = tiny()
     child = child_of(parent)
     grandchild, other = child_of(child), tiny(seed=1)
-    feed = ListFeed([Task(s) for s in (grandchild, child, other, parent)])
-    first, second = feed.next(), feed.next()
+    queue = ListQueue([Task(s) for s in (grandchild, child, other, parent)])
+    first, second = queue.next(), queue.next()
     assert first == Task(other) and second == Task(parent)
-    assert feed.next() is None and not feed.finished
-    feed.ended(Task(parent))
-    assert feed.next() == Task(child) and feed.next() is None
-    feed.ended(Task(child))
-    assert feed.next() == Task(grandchild) and feed.finished
+    assert queue.next() is None and not queue.finished
+    queue.ended(Task(parent))
+    assert queue.next() == Task(child) and queue.next() is None
+    queue.ended(Task(child))
+    assert queue.next() == Task(grandchild) and queue.finished
 
 
 def test_a_parent_that_is_no_task_holds_nobody_back(tiny: Tiny) -> None:
-    assert ListFeed([Task(child_of(tiny()))]).next() is not None
+    assert ListQueue([Task(child_of(tiny()))]).next() is not None
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec
 from tread_lab.sweep.execution import heartbeat
 from tread_lab.sweep.execution.executor import InlineExecutor
-from tread_lab.sweep.execution.heartbeat import Vigil
+from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
 from tread_lab.sweep.trial import watchdog
 from tread_lab.sweep.trial.trial import Report, Task
 from tread_lab.sweep.trial.watchdog import Patience, Watchdog, every_forward_pass
@@ -64,11 +64,11 @@ def test_every_call_of_a_network_is_a_sign_while_measuring() -> None:
 
 
 def test_a_watchdog_that_had_nothing_to_do_leaves_nothing(tmp_path: Path) -> None:
-    dump, pulse = tmp_path / "stacks" / "attempt-1.txt", tmp_path / ".pulse"
-    with Watchdog(dump, pulse, 60.0) as dog:
+    dump, heartbeat = tmp_path / "stacks" / "attempt-1.txt", tmp_path / ".pulse"
+    with Watchdog(dump, heartbeat, 60.0) as dog:
         dog.sign()
-        assert pulse.exists()
-    assert not dump.exists() and not pulse.exists()
+        assert heartbeat.exists()
+    assert not dump.exists() and not heartbeat.exists()
 
 
 def test_a_watchdog_that_is_off_tells_nobody_to_wait_for_signs(tmp_path: Path) -> None:
@@ -81,16 +81,16 @@ def test_a_driver_ends_who_is_silent_for_longer_than_its_own_watchdog_allows_and
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, killed = Clock(monkeypatch), list[Attempt]()
-    watching = Vigil(lab, killed.append)
+    watching = HeartbeatMonitor(lab, killed.append)
     folders = [lab.run(name) for name in ("silent", "patient", "alive", "ended", "unborn")]
     for pid, folder in enumerate(folders):
         folder.attempts.open(pid=pid, host="h")
         watching.begin(folder.name)
-        folder.pulse.write_text("60.0" if folder.name == "patient" else "10.0")
-    folders[-1].pulse.unlink()
+        folder.heartbeat_path.write_text("60.0" if folder.name == "patient" else "10.0")
+    folders[-1].heartbeat_path.unlink()
     for second in range(40):
         clock.pass_by(1.0)
-        os.utime(folders[2].pulse, (second, second))
+        os.utime(folders[2].heartbeat_path, (second, second))
         if second == 5:
             watching.forget("ended")
         watching.look()
@@ -103,9 +103,9 @@ def test_a_driver_that_was_held_up_itself_blames_nobody(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, killed = Clock(monkeypatch), list[Attempt]()
-    watching = Vigil(lab, killed.append)
+    watching = HeartbeatMonitor(lab, killed.append)
     lab.run("a").attempts.open(pid=1)
-    lab.run("a").pulse.write_text("10.0")
+    lab.run("a").heartbeat_path.write_text("10.0")
     watching.begin("a")
     for _ in range(5):
         clock.pass_by(3600.0)
@@ -177,4 +177,4 @@ def test_on_ray_a_stopped_worker_is_killed_by_the_driver_and_tried_again(
     executor.run(lab, [Task(spec)], watch)
     assert [attempt.ended for attempt in folder.attempts.read()] == ["hung", "completed"]
     assert "State:\tT (stopped)" in folder.stack_dump(1).read_text()
-    assert not folder.pulse.exists()
+    assert not folder.heartbeat_path.exists()

@@ -22,7 +22,9 @@ _LOOK = 0.1  # seconds between two looks at child processes
 
 
 @contextlib.contextmanager
-def lifeline(addresses: Mapping[Address, float], lost: Callable[[str], None]) -> Iterator[None]:
+def monitor_addresses(
+    addresses: Mapping[Address, float], lost: Callable[[str], None]
+) -> Iterator[None]:
     """Knock at every address within the block; call `lost` once one is silent for its seconds.
 
     Ray's own calls wait for ever then, so this is done from a thread, and `lost` has to end the
@@ -33,7 +35,7 @@ def lifeline(addresses: Mapping[Address, float], lost: Callable[[str], None]) ->
 
 
 @contextlib.contextmanager
-def watched(ended: Callable[[], str], lost: Callable[[str], None]) -> Iterator[None]:
+def monitor_daemons(ended: Callable[[], str], lost: Callable[[str], None]) -> Iterator[None]:
     """Ask within the block which daemon of a cluster started here has ended; then call `lost`.
 
     Args:
@@ -46,8 +48,10 @@ def watched(ended: Callable[[], str], lost: Callable[[str], None]) -> Iterator[N
 @contextlib.contextmanager
 def _thread(target: Callable[..., None], *arguments: Any) -> Iterator[None]:
     over = threading.Event()
-    watch = threading.Thread(target=target, args=(*arguments, over), name="lifeline", daemon=True)
-    watch.start()
+    thread = threading.Thread(
+        target=target, args=(*arguments, over), name="cluster-heartbeat", daemon=True
+    )
+    thread.start()
     try:
         yield
     finally:

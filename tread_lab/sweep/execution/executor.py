@@ -14,11 +14,11 @@ import torch
 from tread_lab.engine.device import pick
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, UserError, first_line
-from tread_lab.sweep.search.queue import Feed, as_feed
+from tread_lab.sweep.search.queue import TaskQueue, as_queue
 from tread_lab.sweep.trial.attempt import Place
 from tread_lab.sweep.trial.trial import UNDER_WAY, Report, Task, run_trial
 
-Watch = Callable[[Report], None]
+ReportHandler = Callable[[Report], None]
 _MOST_ATTEMPTS = 50  # of one task in one session; the policy ends a run long before
 
 
@@ -27,11 +27,14 @@ class Interrupted(Exception):
 
 
 class Executor(Protocol):
-    """Brings every task to a terminal state; tasks are at-least-once, records make them once."""
+    """Brings every task to a terminal state.
 
-    def run(self, lab: Lab, work: Sequence[Task] | Feed, watch: Watch) -> None:
-        """Carry out a list of tasks, or what a feed hands out, as places become free, reporting to
-        `watch`; no task before those it starts from.
+    A task may be executed more than once; its record ensures that it takes effect once.
+    """
+
+    def run(self, lab: Lab, work: Sequence[Task] | TaskQueue, on_report: ReportHandler) -> None:
+        """Run the tasks as slots become free, parents before children; call `on_report` with every
+        report of theirs.
 
         Raises:
             Interrupted: SIGINT or SIGTERM came; the running tasks are checkpointed.
@@ -50,23 +53,23 @@ class InlineExecutor:
         self.device, self.threads = device, threads
         self.place = Place(hang_timeout=hang_timeout)
 
-    def run(self, lab: Lab, work: Sequence[Task] | Feed, watch: Watch) -> None:
+    def run(self, lab: Lab, work: Sequence[Task] | TaskQueue, on_report: ReportHandler) -> None:
         torch.set_num_threads(self.threads)
-        device, feed, mistakes = pick(self.device), as_feed(work), Mistakes()
+        device, queue, user_errors = pick(self.device), as_queue(work), UserErrors()
         with stop_signals() as stopping:
-            while (task := feed.next()) is not None:
-                with mistakes.kept():
-                    self._task(lab, task, device, watch, lambda: stopping() or feed.stop)
-                feed.ended(task)
-        assert feed.finished
-        mistakes.settle()
+            while (task := queue.next()) is not None:
+                with user_errors.collect():
+                    self._task(lab, task, device, on_report, lambda: stopping() or queue.stop)
+                queue.ended(task)
+        assert queue.finished
+        user_errors.raise_first()
 
     def _task(
         self,
         lab: Lab,
         task: Task,
         device: torch.device,
-        watch: Watch,
+        on_report: ReportHandler,
         stopping: Callable[[], bool],
     ) -> None:
         """Attempt the task until its record says that it has ended."""
@@ -74,7 +77,7 @@ class InlineExecutor:
             try:
                 with closing(run_trial(lab, task, device, self.place)) as reports:  # type: ignore[type-var]
                     for report in reports:
-                        watch(report)
+                        on_report(report)
                         if report.phase in UNDER_WAY and stopping():
                             raise Interrupted
                 return
@@ -87,27 +90,27 @@ class InlineExecutor:
         raise RuntimeError(f"run {name}: no attempt comes to an end; the last one: {last}")
 
 
-class Mistakes:
-    """The mistakes of single tasks: the others go on, and the user hears of them at the end."""
+class UserErrors:
+    """Collects the user errors of single tasks, which do not stop the other tasks."""
 
     def __init__(self) -> None:
         self.messages: dict[str, None] = {}
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Keep the block's mistake; what stops every task passes."""
+    def collect(self) -> Iterator[None]:
+        """Collect a user error of the block; let pass what stops every task."""
         try:
             yield
         except Unavailable:
             raise
-        except UserError as mistake:
-            self.add(str(mistake))
+        except UserError as error:
+            self.add(str(error))
 
     def add(self, message: str) -> None:
         self.messages[message] = None
 
-    def settle(self) -> None:
-        """Raise the first one, with the number of further ones."""
+    def raise_first(self) -> None:
+        """Raise the first error with the number of further ones; return if there is none."""
         for message in self.messages:
             more = len(self.messages) - 1
             raise UserError(message + (f" (and {more} more like it)" if more else ""))

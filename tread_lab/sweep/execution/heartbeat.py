@@ -1,4 +1,4 @@
-"""The driver's eye on its runs: a process that gives no sign, even to its watchdog, is ended."""
+"""Driver-side heartbeat monitor: kills a worker whose own watchdog has gone silent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EVERY = 1.0  # seconds between two looks
 
 @dataclass
 class _Watched:
-    """A run under way: its pulse as it was last seen, and since when it has not changed."""
+    """A running attempt: the last time of its heartbeat, and since when that has not changed."""
 
     since: float
     touched: float = 0.0
@@ -25,8 +25,8 @@ class _Watched:
     ended: int = 0  # the attempt that was put down
 
 
-class Vigil:
-    """Looks at the pulses of the runs under way; every watchdog tells there how long it waits.
+class HeartbeatMonitor:
+    """Watches the heartbeat files of the running runs; each holds the seconds its watchdog waits.
 
     Args:
         end: kills the process of an attempt, wherever it runs.
@@ -54,10 +54,10 @@ class Vigil:
         self._looked = now
         for name, watched in self._runs.items():
             folder = self._lab.run(name)
-            touched = modified(folder.pulse) or 0.0
+            touched = modified(folder.heartbeat_path) or 0.0
             if touched != watched.touched or held_up:  # or this process could not look
                 watched.since, watched.touched = now, touched
-                watched.limit = _number(folder.pulse) or watched.limit
+                watched.limit = _number(folder.heartbeat_path) or watched.limit
             elif watched.limit and now - watched.since > watched.limit + MARGIN:
                 self._put_down(folder, watched)
 

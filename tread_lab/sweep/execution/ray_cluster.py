@@ -23,8 +23,8 @@ from tread_lab.sweep.execution.cluster_heartbeat import (
     PATIENCE,
     Address,
     leave,
-    lifeline,
-    watched,
+    monitor_addresses,
+    monitor_daemons,
 )
 from tread_lab.sweep.gc import SCRATCH
 
@@ -47,7 +47,7 @@ def _joined(address: str) -> Iterator[None]:
     """A part of somebody's cluster, watched by knocking at its doors."""
     try:
         _init(address)
-        with lifeline(_addresses(), leave):
+        with monitor_addresses(_addresses(), leave):
             yield
     finally:
         ray.shutdown()
@@ -59,7 +59,7 @@ def _started() -> Iterator[None]:
     # Ray's sockets need a short path, so this is not below the lab.
     scratch = tempfile.mkdtemp(prefix=SCRATCH, dir="/tmp")
     try:
-        with watched(_ended_daemon, _cluster_lost):
+        with monitor_daemons(_ended_daemon, _cluster_lost):
             _init(None, include_dashboard=False, _temp_dir=scratch)
             yield
     finally:

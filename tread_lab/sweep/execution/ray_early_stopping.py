@@ -9,7 +9,7 @@ from typing import Any
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, MedianStoppingRule
 
 from tread_lab.sweep.execution.early_stopping import Early
-from tread_lab.sweep.execution.ray_errors import Trouble
+from tread_lab.sweep.execution.ray_errors import CallbackErrors
 
 RUNG, GAP = "rung", "rung_gap"  # only in results at steps where a trial is judged
 
@@ -17,9 +17,9 @@ RUNG, GAP = "rung", "rung_gap"  # only in results at steps where a trial is judg
 class Judge(FIFOScheduler):
     """ASHA or the median rule of Ray Tune, shown what earlier sessions saw; notes its verdicts."""
 
-    def __init__(self, early: Early, trouble: Trouble) -> None:
+    def __init__(self, early: Early, errors: CallbackErrors) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.early, self.trouble, spec = early, trouble, early.spec
+        self.early, self.errors, spec = early, errors, early.spec
         steps = max((steps for steps, _ in early.judged.values()), default=1)
         first = spec.first_rung(steps)
         how: dict[str, Any] = {"time_attr": RUNG, "metric": GAP, "mode": "min"}
@@ -51,7 +51,7 @@ class Judge(FIFOScheduler):
             return str(self.CONTINUE)
         decision = str(self.rule.on_trial_result(tune_controller, trial, result))
         if decision == self.STOP:
-            with self.trouble.kept():
+            with self.errors.collect():
                 self.early.stop(result["run"], result[RUNG], result[GAP])
         return decision
 

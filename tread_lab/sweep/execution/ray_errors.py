@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Trouble:
+class CallbackErrors:
     """Keeps the first exception of the callbacks that Ray Tune calls, to be raised after it.
 
     Attributes:
@@ -16,14 +16,14 @@ class Trouble:
     first: Exception | None = None
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def collect(self) -> Iterator[None]:
         """Keep what the block raises."""
         try:
             yield
         except Exception as error:
             self.first = self.first or error
 
-    def settle(self) -> None:
+    def raise_first(self) -> None:
         """Raise what was kept."""
         if self.first is not None:
             raise self.first

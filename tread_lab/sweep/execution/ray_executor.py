@@ -21,14 +21,14 @@ from tread_lab.specs.errors import Unavailable, UserError, first_line
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 from tread_lab.sweep.execution.early_stopping import Early
-from tread_lab.sweep.execution.executor import Interrupted, Mistakes, Watch, stop_signals
+from tread_lab.sweep.execution.executor import Interrupted, ReportHandler, UserErrors, stop_signals
 from tread_lab.sweep.execution.executors import Share
-from tread_lab.sweep.execution.heartbeat import Vigil
+from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
 from tread_lab.sweep.execution.ray_cluster import alive_nodes, cluster, end_attempt, whole_device
 from tread_lab.sweep.execution.ray_early_stopping import GAP, RUNG, Judge
-from tread_lab.sweep.execution.ray_errors import Trouble
+from tread_lab.sweep.execution.ray_errors import CallbackErrors
 from tread_lab.sweep.execution.ray_probe import take
-from tread_lab.sweep.search.queue import Feed, as_feed
+from tread_lab.sweep.search.queue import TaskQueue, as_queue
 from tread_lab.sweep.trial.attempt import Place
 from tread_lab.sweep.trial.trial import DEFERRED, UNDER_WAY, Report, Task, run_trial
 from tread_lab.sweep.trial.watchdog import awake
@@ -70,27 +70,27 @@ class RayExecutor:
         self.cpus, self.gpus = cpus, gpus
         self.concurrent, self.hang_timeout, self.early = concurrent, hang_timeout, early
 
-    def run(self, lab: Lab, work: Sequence[Task] | Feed, watch: Watch) -> None:
+    def run(self, lab: Lab, work: Sequence[Task] | TaskQueue, on_report: ReportHandler) -> None:
         os.environ.update({k: v for k, v in _QUIET.items() if k not in os.environ})
-        mistakes, share = Mistakes(), {"cpu": self.cpus, "gpu": self.gpus}
+        user_errors, share = UserErrors(), {"cpu": self.cpus, "gpu": self.gpus}
         with cluster(), stop_signals() as stopping:
-            feed = first = as_feed(work)
+            queue = first = as_queue(work)
             for whole in (False, True):  # what needs a whole device has a turn of its own
                 need = whole_device(share) if whole else share
-                vigil = Vigil(lab, end_attempt)
-                watcher = _Watcher(lab, watch, lambda: stopping() or first.stop, vigil)
+                monitor = HeartbeatMonitor(lab, end_attempt)
+                watcher = _Watcher(lab, on_report, lambda: stopping() or first.stop, monitor)
                 place = Place(whole=whole, hang_timeout=self.hang_timeout)
-                while not feed.finished:
-                    self._tune(lab, feed, watcher, need, place)
-                    watcher.settle(mistakes)
+                while not queue.finished:
+                    self._tune(lab, queue, watcher, need, place)
+                    watcher.settle(user_errors)
                     gc.collect()  # an experiment's objects refer to each other
                 if not watcher.deferred:
                     break
-                feed = as_feed(watcher.deferred)
-        mistakes.settle()
+                queue = as_queue(watcher.deferred)
+        user_errors.raise_first()
 
     def _tune(
-        self, lab: Lab, feed: Feed, watcher: _Watcher, need: dict[str, float], place: Place
+        self, lab: Lab, queue: TaskQueue, watcher: _Watcher, need: dict[str, float], place: Place
     ) -> None:
         scratch = lab.root / "ray" / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
         trainable = tune.with_parameters(
@@ -104,8 +104,8 @@ class RayExecutor:
         tuner = tune.Tuner(
             tune.with_resources(trainable, need),
             tune_config=tune.TuneConfig(
-                search_alg=_Asks(feed, watcher.trouble),
-                scheduler=None if self.early is None else Judge(self.early, watcher.trouble),
+                search_alg=_Asks(queue, watcher.errors),
+                scheduler=None if self.early is None else Judge(self.early, watcher.errors),
                 num_samples=-1,
                 reuse_actors=True,
                 max_concurrent_trials=self.concurrent,
@@ -123,11 +123,11 @@ class RayExecutor:
         try:
             tuner.fit()
         except tune.TuneError:
-            watcher.trouble.settle()
+            watcher.errors.raise_first()
             raise
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        watcher.trouble.settle()
+        watcher.errors.raise_first()
 
 
 class _Stays:
@@ -151,19 +151,19 @@ class _Sent:
 
 
 class _Asks(_Stays, Searcher):
-    """Ray Tune's searcher: every suggestion is the next task of a feed."""
+    """Ray Tune's searcher: every suggestion is the next task of a queue."""
 
-    def __init__(self, feed: Feed, trouble: Trouble) -> None:
+    def __init__(self, queue: TaskQueue, errors: CallbackErrors) -> None:
         super().__init__()
-        self.feed, self.trouble, self.asked = feed, trouble, 0
+        self.queue, self.errors, self.asked = queue, errors, 0
         self.running: dict[str, Task] = {}
 
     def suggest(self, trial_id: str) -> Any:
         task = None
-        with self.trouble.kept():
-            task = self.feed.next() if self.asked < _PER_EXPERIMENT else None
+        with self.errors.collect():
+            task = self.queue.next() if self.asked < _PER_EXPERIMENT else None
         if task is None:
-            over = self.feed.finished or self.asked >= _PER_EXPERIMENT or self.trouble.first
+            over = self.queue.finished or self.asked >= _PER_EXPERIMENT or self.errors.first
             return Searcher.FINISHED if over else None
         self.asked += 1
         self.running[trial_id] = task
@@ -174,8 +174,8 @@ class _Asks(_Stays, Searcher):
     ) -> None:
         task = self.running.pop(trial_id, None)
         if task is not None:
-            with self.trouble.kept():
-                self.feed.ended(task)
+            with self.errors.collect():
+                self.queue.ended(task)
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Nothing for Ray to keep: what was asked and how it ended stands in our records."""
@@ -272,29 +272,35 @@ class _Watcher(_Stays, tune.Callback):
     Attributes:
         deferred: tasks that wait for a whole device.
         unavailable: why no task can go on, once that is so.
-        trouble: what has gone wrong in the driver itself.
+        errors: what has gone wrong in the driver itself.
     """
 
-    def __init__(self, lab: Lab, watch: Watch, stopping: Callable[[], bool], vigil: Vigil) -> None:
-        self.lab, self.watch, self._asked, self._vigil = lab, watch, stopping, vigil
+    def __init__(
+        self,
+        lab: Lab,
+        on_report: ReportHandler,
+        stopping: Callable[[], bool],
+        monitor: HeartbeatMonitor,
+    ) -> None:
+        self.lab, self.on_report, self._asked, self._monitor = lab, on_report, stopping, monitor
         self.deferred: list[Task] = []
         self.unavailable = ""
-        self.trouble = Trouble()
-        self._mistakes: list[str] = []
+        self.errors = CallbackErrors()
+        self._user_errors: list[str] = []
         self._starts: dict[RunSpec, tuple[int, int]] = {}  # attempts so far, starts without one
 
     def stopping(self) -> bool:
         """Whether all trials are to end, each with a checkpoint."""
-        return bool(self._asked() or self.unavailable or self.trouble.first)
+        return bool(self._asked() or self.unavailable or self.errors.first)
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        self._vigil.look()
+        self._monitor.look()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._vigil.begin(_run(trial))
+        self._monitor.begin(_run(trial))
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._vigil.forget(_run(trial))
+        self._monitor.forget(_run(trial))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -305,20 +311,20 @@ class _Watcher(_Stays, tune.Callback):
         if report.phase == DEFERRED:
             self.deferred.append(trial.config["task"].task)
         elif report.phase == MISTAKE:
-            self._mistakes.append(report.note)
+            self._user_errors.append(report.note)
         elif report.phase == UNAVAILABLE:
             self.unavailable = report.note
         else:
-            with self.trouble.kept():
-                self.watch(report)
+            with self.errors.collect():
+                self.on_report(report)
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Ray will start the task again; what only the driver knows goes into the record."""
-        with self.trouble.kept():
+        with self.errors.collect():
             self._recover(trial)
 
     def _recover(self, trial: Any) -> None:
-        self._vigil.forget(_run(trial))
+        self._monitor.forget(_run(trial))
         spec = trial.config["task"].task.spec
         error = trial.get_pickled_error() or RuntimeError("the worker died")
         attempts = self.lab.run_of(spec).attempts
@@ -332,15 +338,15 @@ class _Watcher(_Stays, tune.Callback):
         if barren >= _BARREN:
             self.unavailable = f"Ray cannot start a worker: {first_line(error)}"
 
-    def settle(self, mistakes: Mistakes) -> None:
+    def settle(self, user_errors: UserErrors) -> None:
         """Why not everything is done, if that is so.
 
         Raises:
             Unavailable: nothing can go on.
             Interrupted: all were asked to stop.
         """
-        for message in self._mistakes:
-            mistakes.add(message)
+        for message in self._user_errors:
+            user_errors.add(message)
         if self.unavailable:
             raise Unavailable(self.unavailable)
         if self._asked():

@@ -12,7 +12,7 @@ from tread_lab.specs.budget import BudgetSpec
 from tread_lab.sweep.plan.open_tasks import begun_tasks
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.slots import starts
-from tread_lab.sweep.search.queue import Feed
+from tread_lab.sweep.search.queue import TaskQueue
 from tread_lab.sweep.trial.progress import done_share
 from tread_lab.sweep.trial.trial import Task
 
@@ -100,38 +100,38 @@ class Budget:
         return list(todo), []
 
 
-class BudgetedFeed:
-    """A feed that hands out what fits, and asks for a stop when the hours are over."""
+class BudgetedQueue:
+    """A queue that hands out what fits, and asks for a stop when the hours are over."""
 
-    def __init__(self, feed: Feed, budget: Budget, watch: Stopwatch) -> None:
-        self.feed, self.budget, self.watch = feed, budget, watch
+    def __init__(self, queue: TaskQueue, budget: Budget, watch: Stopwatch) -> None:
+        self.queue, self.budget, self.watch = queue, budget, watch
         self.closed = False
 
     @property
     def finished(self) -> bool:
-        return self.closed or self.feed.finished
+        return self.closed or self.queue.finished
 
     @property
     def over(self) -> bool:
-        return self.feed.over
+        return self.queue.over
 
     @property
     def exhausted(self) -> bool:
         """Whether something was left undone because it does not fit."""
-        return self.closed or self.feed.full
+        return self.closed or self.queue.full
 
     @property
     def stop(self) -> bool:
         self.watch.note()
         limit = self.budget.spec.hours
         over = limit is not None and self.watch.seconds > limit * 3600
-        self.closed = self.closed or (over and not self.feed.over)
-        return over or self.feed.stop
+        self.closed = self.closed or (over and not self.queue.over)
+        return over or self.queue.stop
 
     def next(self) -> Task | None:
         if self.closed or self.stop:
             return None
-        task = self.feed.next()
+        task = self.queue.next()
         if task is None:
             return None
         if not self.budget.fits([task], self.watch.seconds / 3600):
@@ -141,7 +141,7 @@ class BudgetedFeed:
         return task
 
     def ended(self, task: Task) -> None:
-        self.feed.ended(task)
+        self.queue.ended(task)
 
     def close(self) -> None:
         """Write down the time of this session."""
@@ -150,4 +150,4 @@ class BudgetedFeed:
     @property
     def left(self) -> str:
         """What was not done, for people."""
-        return f"{self.feed.left}; the same command with a larger budget goes on"
+        return f"{self.queue.left}; the same command with a larger budget goes on"

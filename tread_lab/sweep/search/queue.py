@@ -10,7 +10,7 @@ from tread_lab.specs.wording import counted
 from tread_lab.sweep.trial.trial import Task
 
 
-class Feed(Protocol):
+class TaskQueue(Protocol):
     """Hands out tasks one by one and hears of their ends; called from one thread.
 
     Attributes:
@@ -48,7 +48,7 @@ class Feed(Protocol):
         ...
 
 
-class ListFeed:
+class ListQueue:
     """Tasks in their order, none before what it starts from or comes `after`."""
 
     stop = full = False
@@ -95,6 +95,6 @@ class ListFeed:
         self._open.discard(task.run)
 
 
-def as_feed(work: Sequence[Task] | Feed) -> Feed:
+def as_queue(work: Sequence[Task] | TaskQueue) -> TaskQueue:
     """A list of tasks as what hands them out."""
-    return ListFeed(work) if isinstance(work, Sequence) else work
+    return ListQueue(work) if isinstance(work, Sequence) else work

@@ -29,7 +29,7 @@ _REDRAWS = 12  # suggestions of cells that were tried already, before the neares
 
 
 @dataclass(frozen=True)
-class Known:
+class Observation:
     """A cell that was asked for and what is known of it.
 
     Attributes:
@@ -40,13 +40,13 @@ class Known:
     """
 
     cell: int
-    state: Literal["told", "running", "bad", "failed"] = "running"
+    state: Literal["measured", "running", "bad", "failed"] = "running"
     values: tuple[float, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def propose(
-    search: SearchSpec, objectives: Sequence[str], space: Space, known: Sequence[Known]
+    search: SearchSpec, objectives: Sequence[str], space: Space, known: Sequence[Observation]
 ) -> tuple[int, dict[str, Any]] | None:
     """The number of the next cell and the sampler's notes; nothing if every cell was asked for.
 
@@ -102,17 +102,17 @@ def _box(space: Space) -> dict[str, BaseDistribution]:
 
 
 _STATES = {
-    "told": TrialState.COMPLETE,
+    "measured": TrialState.COMPLETE,
     "running": TrialState.RUNNING,
     "bad": TrialState.PRUNED,
     "failed": TrialState.FAIL,
 }
 
 
-def _trial(space: Space, entry: Known) -> FrozenTrial:
+def _trial(space: Space, entry: Observation) -> FrozenTrial:
     return create_trial(
         state=_STATES[entry.state],
-        values=list(entry.values) if entry.state == "told" else None,
+        values=list(entry.values) if entry.state == "measured" else None,
         params=dict(space.point(entry.cell)),
         distributions=_box(space),
         system_attrs=dict(entry.notes),
@@ -133,10 +133,10 @@ def _quiet() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Shown:
+class StudyTrial:
     """One trial as the stored study shows it."""
 
-    known: Known
+    known: Observation
     facts: Mapping[str, Any]
 
 
@@ -151,7 +151,7 @@ class StoredStudy:
         self._study: optuna.Study | None = None
         self._states: list[TrialState] = []  # of the trials in the study
 
-    def show(self, trials: Sequence[Shown]) -> None:
+    def show(self, trials: Sequence[StudyTrial]) -> None:
         """Make the study equal to `trials`."""
         with _quiet():
             try:
@@ -161,7 +161,7 @@ class StoredStudy:
                 self.path.unlink(missing_ok=True)
                 self._show(trials)
 
-    def _show(self, trials: Sequence[Shown]) -> None:
+    def _show(self, trials: Sequence[StudyTrial]) -> None:
         study = self._study = self._study or self._opened(trials)
         for number, shown in enumerate(trials):
             state = _STATES[shown.known.state]
@@ -169,11 +169,11 @@ class StoredStudy:
                 study.add_trial(self._frozen(shown))
                 self._states.append(state)
             elif state != self._states[number]:
-                values = shown.known.values if shown.known.state == "told" else None
+                values = shown.known.values if shown.known.state == "measured" else None
                 study.tell(number, values, state=state)
                 self._states[number] = state
 
-    def _opened(self, trials: Sequence[Shown]) -> optuna.Study:
+    def _opened(self, trials: Sequence[StudyTrial]) -> optuna.Study:
         """The study as it stands, if it is the beginning of `trials`."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         study = optuna.create_study(
@@ -192,12 +192,12 @@ class StoredStudy:
                 raise ValueError("another outcome")
         return study
 
-    def _params(self, shown: Shown) -> dict[str, Any]:
+    def _params(self, shown: StudyTrial) -> dict[str, Any]:
         cell = self.space.cells[shown.known.cell]
         return {axis: _param(cell.get(axis)) for axis in self.space.axes}
 
-    def _frozen(self, shown: Shown) -> FrozenTrial:
-        told = shown.known.state == "told"
+    def _frozen(self, shown: StudyTrial) -> FrozenTrial:
+        told = shown.known.state == "measured"
         return create_trial(
             state=_STATES[shown.known.state],
             values=list(shown.known.values) if told else None,

@@ -1,4 +1,4 @@
-"""The feed of a search: it asks for a cell when there is room, and tells how it went."""
+"""The queue of a search: it asks for a cell when there is room, and tells how it went."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tread_lab.specs.search_space import Space
 from tread_lab.specs.wording import counted
 from tread_lab.sweep.plan.goals import cell_values
 from tread_lab.sweep.plan.plan import Plan, Searched
-from tread_lab.sweep.search.queue import ListFeed
-from tread_lab.sweep.search.sampler import Known, Shown, StoredStudy, propose
+from tread_lab.sweep.search.queue import ListQueue
+from tread_lab.sweep.search.sampler import Observation, StoredStudy, StudyTrial, propose
 from tread_lab.sweep.trial.family import with_ancestors
 from tread_lab.sweep.trial.trial import Task
 
@@ -30,14 +30,14 @@ class _Cell:
 
     asked: Asked
     trials: list[Trial]
-    known: Known
+    observation: Observation
 
     @property
     def over(self) -> bool:
-        return self.known.state != "running"
+        return self.observation.state != "running"
 
 
-class SearchFeed:
+class SearchQueue:
     """Hands out the runs of the baselines, then of one asked cell after another.
 
     Asked cells stand in the sweep's folder before anything of them starts, and those that an
@@ -59,7 +59,7 @@ class SearchFeed:
         self.exhausted = self.full = False
         self._running: set[str] = set()
         self._ended: set[str] = set()
-        self._queue = ListFeed(plan.open_tasks(lab), after=plan.baselines_first)
+        self._queue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
         self.cells: list[_Cell] = []
         for entry in suggestions.read(self.folder.asked_path):
             self._take_up(entry)
@@ -82,8 +82,8 @@ class SearchFeed:
         return f"{counted(trials, 'trial')} left"
 
     def next(self) -> Task | None:
-        while (task := self._queue.next()) is None and self._may_ask():
-            self._ask()
+        while (task := self._queue.next()) is None and self._may_suggest():
+            self._suggest()
         if task is not None:
             self._running.add(task.run)
         return task
@@ -96,7 +96,7 @@ class SearchFeed:
         if self._tell():
             self._show()
 
-    def _may_ask(self) -> bool:
+    def _may_suggest(self) -> bool:
         """Whether the next cell can be chosen now: there is room, and what it rests on is told."""
         if self.finished or self.full or self.exhausted:
             return False
@@ -107,8 +107,8 @@ class SearchFeed:
             return all(cell.over for cell in self.cells[: max(count - width + 1, 0)])
         return sum(not cell.over for cell in self.cells) < width
 
-    def _ask(self) -> None:
-        known = [cell.known for cell in self.cells]
+    def _suggest(self) -> None:
+        known = [cell.observation for cell in self.cells]
         if self.search.in_order:  # later results are there by chance
             first = len(known) - self.search.parallel + 1
             known = [k if n < first else _unknown(k) for n, k in enumerate(known)]
@@ -134,7 +134,7 @@ class SearchFeed:
         if number is None:  # of another space, under the same name: the plan was checked
             return
         trials = self.searched.trials_of(self.space.cells[number])
-        self.cells.append(_Cell(entry, trials, Known(number, notes=entry.notes)))
+        self.cells.append(_Cell(entry, trials, Observation(number, notes=entry.notes)))
         self._queue.add(self._open(trials))
 
     def _open(self, trials: Sequence[Trial]) -> list[Task]:
@@ -146,12 +146,12 @@ class SearchFeed:
         told = False
         for cell in self.cells:
             if not cell.over:
-                cell.known = self._outcome(cell)
+                cell.observation = self._outcome(cell)
                 told = told or cell.over
         return told
 
-    def _outcome(self, cell: _Cell) -> Known:
-        known = cell.known
+    def _outcome(self, cell: _Cell) -> Observation:
+        known = cell.observation
         open_runs = {task.run for task in self._open(cell.trials)}
         if open_runs - self._ended:
             return known
@@ -162,21 +162,21 @@ class SearchFeed:
             for run in runs
         }
         if states & {"diverged", "stopped"} and not open_runs:
-            return Known(known.cell, "bad", notes=known.notes)
+            return Observation(known.cell, "bad", notes=known.notes)
         if states != {"completed"}:
-            return Known(known.cell, "failed", notes=known.notes)
+            return Observation(known.cell, "failed", notes=known.notes)
         mine = [trial for trial in cell.trials if trial.role == "trial"]
         values = cell_values(self.lab, mine, self.searched.objectives, self.plan.evaluations)
         if values is None:
-            return Known(known.cell, "failed", notes=known.notes)
-        return Known(known.cell, "told", values, known.notes)
+            return Observation(known.cell, "failed", notes=known.notes)
+        return Observation(known.cell, "measured", values, known.notes)
 
     def _show(self) -> None:
-        self.study.show([Shown(cell.known, _facts(cell)) for cell in self.cells])
+        self.study.show([StudyTrial(cell.observation, _facts(cell)) for cell in self.cells])
 
 
-def _unknown(known: Known) -> Known:
-    return Known(known.cell, notes=known.notes)
+def _unknown(known: Observation) -> Observation:
+    return Observation(known.cell, notes=known.notes)
 
 
 def _facts(cell: _Cell) -> dict[str, object]:

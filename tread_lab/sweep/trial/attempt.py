@@ -64,7 +64,7 @@ def attempt(folder: RunFolder, spec: RunSpec, place: Place) -> Iterator[Course]:
     where = {"driver": place.driver, "node": place.node, "whole": place.whole}
     process = {"host": os.uname().nodename, "pid": os.getpid()}
     opened = folder.attempts.open(**where, **process, made_with=made_with(spec))
-    watchdog = Watchdog(folder.stack_dump(opened.n), folder.pulse, place.hang_timeout)
+    watchdog = Watchdog(folder.stack_dump(opened.n), folder.heartbeat_path, place.hang_timeout)
     course = Course(watchdog)
     try:
         with watchdog:

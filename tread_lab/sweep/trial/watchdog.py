@@ -70,14 +70,14 @@ class Watchdog:
 
     Args:
         dump: gets the stacks of all threads; there only if it came to that.
-        pulse: a file touched at signs of life, for those who look from elsewhere; it says how
+        heartbeat: a file touched at signs of life, for those who look from elsewhere; it says how
             many seconds of silence may follow.
         seconds: the longest silence; derived from the run where absent, none with 0.
     """
 
-    def __init__(self, dump: Path, pulse: Path, seconds: float | None) -> None:
+    def __init__(self, dump: Path, heartbeat: Path, seconds: float | None) -> None:
         self.patience = Patience(seconds or None)
-        self._on, self._dump, self._pulse = seconds != 0, dump, pulse
+        self._on, self._dump, self._heartbeat = seconds != 0, dump, heartbeat
         self._file: IO[str] | None = None
         self._told = 0.0
         self._due = math.inf
@@ -102,7 +102,7 @@ class Watchdog:
             self._file.close()
             self._file = None
             self._dump.unlink(missing_ok=True)
-        self._pulse.unlink(missing_ok=True)
+        self._heartbeat.unlink(missing_ok=True)
 
     def anew(self) -> None:
         """Another phase of the work begins."""
@@ -128,13 +128,13 @@ class Watchdog:
 
     def _count(self) -> None:
         if self._file is None:
-            self._pulse.touch()
+            self._heartbeat.touch()
             return
         limit = self.patience.limit
         if limit == self._told:
-            self._pulse.touch()
+            self._heartbeat.touch()
         else:
-            self._pulse.write_text(f"{limit:.3f}\n", encoding="utf-8")
+            self._heartbeat.write_text(f"{limit:.3f}\n", encoding="utf-8")
             self._told = limit
         self._due = time.monotonic() + limit
         faulthandler.dump_traceback_later(limit + _GRACE, exit=True, file=self._file)
