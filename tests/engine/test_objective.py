@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tread_lab.diffusion import EDM, Flow, Outcome
 from tread_lab.engine.objective import patches, token_loss
-from tread_lab.routing import Routing, draw_routing
+from tread_lab.routing import Leg, Routing, draw_routing
 from tread_lab.specs import EDMSpec, EnsembleLoss, FlowSpec, PlainLoss, RouteSpec
 
 B, C, SIDE, P = 3, 2, 8, 2
@@ -145,3 +145,13 @@ def test_flow_and_edm_give_their_own_losses_and_estimates_of_x0() -> None:
             t[:, None, None, None],
         )
         assert torch.allclose(seen.denoised_BCHW, ode, atol=1e-5)  # straight paths: z - t dz/dt
+
+
+def test_a_sample_that_routes_nothing_has_no_reconstruction_error() -> None:
+    seen, keep_BN = outcome(), torch.arange(N).expand(B, N)
+    real_BN = torch.ones(B, N, dtype=torch.bool)
+    real_BN[1:, -1] = False  # sample 0 alone keeps all its tokens
+    leg = Leg(0, 8, keep_BN, real_BN)
+    found = token_loss(EnsembleLoss(form="code", weight=0.1), seen, (leg,), patch=P)
+    assert found.isfinite().all()
+    assert torch.allclose(found[0], seen.loss()[0], rtol=1e-6)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tread_lab import draws
-from tread_lab.routing import draw_routing, select, walk
+from tread_lab.routing import Leg, Return, draw_routing, select, walk
 from tread_lab.routing.transport import merge, send
 from tread_lab.specs.routes import RouteSpec
 
@@ -116,6 +116,24 @@ def test_routed_tokens_leave_a_route_bitwise_as_they_entered(start: int, end: in
     routed = torch.ones(B, N).scatter(1, leg.keep_BK, 0.0).bool()
     assert torch.equal(streams[end][routed], entered[routed])
     assert not torch.equal(streams[end][~routed], entered[~routed])
+
+
+def test_an_end_with_weights_is_observed_before_it_acts() -> None:
+    """REPA aligns what a block gave, not what a decoder or fusion behind it made of it."""
+
+    class Doubled(Return):
+        spans = ((1, 3),)
+
+        def __call__(self, kept_BKD: Tensor, leg: Leg, **around: Tensor) -> Tensor:
+            return 2 * super().__call__(kept_BKD, leg, **around)  # type: ignore[arg-type]
+
+    x, c = inputs()
+    leg = select(route(1, 3, 0.5), draws.uniform((B, N), "x"))
+    streams: dict[int, Tensor] = {}
+    blocks = stack()[:4]
+    out = walk(blocks, x, c, routing=(leg,), observe=streams.__setitem__, re_enter=Doubled())
+    assert streams[3].shape[1] == leg.keep_BK.shape[1] < N
+    assert torch.equal(send(out, leg.keep_BK), 2 * streams[3])
 
 
 def test_kept_tokens_are_those_of_the_blocks_run_on_the_subset_alone() -> None:

@@ -74,6 +74,14 @@ def test_rows_leave_whole() -> None:
     assert (rows_BHW.all(2) | ~rows_BHW.any(2)).all()
 
 
+def test_rows_leave_by_the_rank_of_their_first_token() -> None:
+    ranks = torch.full((1, 64), 0.5)
+    ranks[0, ::8] = torch.tensor([0.9, 0.1, 0.8, 0.2, 0.7, 0.3, 0.6, 0.4])
+    ranks[0, 7::8] = torch.tensor([0.1, 0.9, 0.2, 0.8, 0.3, 0.7, 0.4, 0.6])
+    rows = routed(select(route("rows", 0.5), ranks)).view(8, 8).all(1)
+    assert rows.tolist() == [False, True, False, True, False, True, False, True]
+
+
 def kept_per_window(rate: float) -> dict[int, int]:
     """How many of 4,096 windows of 2 x 2 tokens keep so many tokens: SPRINT's grid of 16 x 16."""
     kept = ~routed(select(route("structured", rate), rank(64, tokens=256)), tokens=256)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import yaml
 from torch import Tensor
 
 from tests.backbones.test_bypass import MODEL, woken
@@ -15,6 +17,7 @@ from tread_lab.diffusion import EDM
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.cost.sampling import call_macs
 from tread_lab.engine.objective import token_loss
+from tread_lab.records.lab import RunFolder
 from tread_lab.sampling.generate import ROUTINGS, generate
 from tread_lab.specs import EDMSpec, GuidanceSpec, RunSpec, SamplerSpec, UserError, decode, encode
 from tread_lab.specs.guidance import BranchSpec, check_guidance, routes_taken
@@ -52,6 +55,15 @@ def test_the_dense_finetune_keeps_the_path_drop() -> None:
 def test_a_finetune_may_go_without_it() -> None:
     bare = sprint(routes_until=0, bypass={"kind": "sprint", "dense_path_drop": 0})
     assert Batches(bare, open_data(bare.data, "train")).at(0).routing is None
+
+
+def test_an_old_record_of_a_finetune_reads_as_without_path_drop(tmp_path: Path) -> None:
+    tree = encode(sprint(routes_until=0))
+    del tree["bypass"]["dense_path_drop"]  # as versions wrote it that trained with 0
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(tree))
+    assert encode(RunFolder(tmp_path).spec())["bypass"]["dense_path_drop"] == 0.0
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(encode(sprint())))
+    assert RunFolder(tmp_path).spec() == sprint()
 
 
 def test_only_runs_with_dense_steps_change_their_name() -> None:

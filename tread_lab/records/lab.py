@@ -20,6 +20,7 @@ from tread_lab.records.file_checksums import changed, marks
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
 from tread_lab.records.suggestions import with_asked
+from tread_lab.specs.bypass import with_old_meaning
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.evaluation import EvaluationSpec
@@ -138,7 +139,7 @@ class RunFolder:
         if tree is None:
             lost = "the command that made the run writes it again"
             raise UserError(f"run {self.name} has no readable spec.yaml in {self.path}; {lost}")
-        return decode(RunSpec, tree)
+        return decode(RunSpec, with_old_meaning(tree))
 
     def _spec_body(self) -> str | None:
         """The text of the spec, or nothing if it is absent or damaged."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -137,6 +137,22 @@ class SprintBypass:
 
     def __str__(self) -> str:
         return "sprint"
+
+
+def with_old_meaning(tree: Any) -> Any:
+    """Return the recorded tree of a run with what an earlier version left unsaid.
+
+    Runs recorded without `dense_path_drop` dropped no deep path in dense steps; where a run has no
+    such steps, decoding leaves the field out again.
+    """
+    if not isinstance(tree, Mapping):
+        return tree
+    tree, bypass, start = dict(tree), tree.get("bypass"), tree.get("init_from")
+    if isinstance(bypass, Mapping) and bypass.get("kind") == "sprint":
+        tree["bypass"] = {"dense_path_drop": 0.0, **bypass}
+    if isinstance(start, Mapping) and "run" in start:
+        tree["init_from"] = {**start, "run": with_old_meaning(start["run"])}
+    return tree
 
 
 BypassSpec = RouteBypass | MaskBypass | SprintBypass
