@@ -6,13 +6,21 @@ BIN := $(VENV)/bin
 # What figures and notebooks are drawn from; a sweep that is finished returns at once.
 SWEEPS := route_placement selection_rate over_training guidance backbones placement_rule
 
-.PHONY: demo test figures pictures faults check setup clean
+# Rooms whose tests are fast and need no servers or workers.
+QUICK := $(addprefix tests/,specs records compare routing diffusion sampling \
+  test_draws.py test_readme.py test_mirror.py)
+
+.PHONY: demo test quick figures pictures faults check setup clean
 
 demo: setup
 	$(BIN)/tread-lab sweep route_placement.yaml
 
 test: check
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
+# The check before a commit: at most 90 seconds on two idle cores.
+quick: check
+	$(BIN)/python -m pytest --numprocesses 2 -m "not slow" $(QUICK)
 
 figures: setup
 	for sweep in $(SWEEPS); do \

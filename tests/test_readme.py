@@ -46,7 +46,7 @@ def test_every_module_opens_with_one_sentence() -> None:
 
 
 def test_no_link_is_dead() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("benchmarks/*.md")]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("benchmarks/*.md")]
     for page in pages:
         for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             assert link.startswith("http") or (page.parent / link).exists(), (page.name, link)
