@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec
 from tread_lab.sweep.search.queue import TaskQueue, as_queue
 from tread_lab.sweep.trial.trial import Task
@@ -49,8 +50,8 @@ class Pretender:
         folder.create(task.spec)
         self.done.append(task)
         if task.spec.routes and str(task.spec.routes[0]).startswith(self.diverges or "never"):
-            folder.finish("diverged", step=3, reason="made up")
+            folder.finish(RunState.DIVERGED, step=3, reason="made up")
             return
-        folder.finish("completed", step=20, metrics={"cost/train_flops": 1.0})
+        folder.finish(RunState.COMPLETED, step=20, metrics={"cost/train_flops": 1.0})
         for spec in task.evaluations:
             folder.evaluation(spec).write(spec, {"heldout/loss": loss_of(task.spec)})

@@ -18,6 +18,7 @@ from tread_lab.records import metric_names
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.log import LogWriter
+from tread_lab.records.status import RunState
 from tread_lab.specs import (
     EvaluationSpec,
     GuidanceSpec,
@@ -195,7 +196,7 @@ def _write_run(
         metric_names.STEP_SECONDS: (0.15 - 0.005 * length),
         metric_names.IMAGES_PER_S: 400.0 + 20 * length,
     }
-    run.finish("completed", step=steps, metrics=costs)
+    run.finish(RunState.COMPLETED, step=steps, metrics=costs)
 
 
 def _write_log(

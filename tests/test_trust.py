@@ -18,6 +18,7 @@ from tread_lab.dashboards.app import DashboardServer, Pages
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import read_entries
+from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError
 
 SOURCES = sorted(
@@ -75,7 +76,7 @@ def test_planted_files_run_nothing(
     mark, spec = tmp_path / "ran", tiny(steps=2)
     run, bomb = lab.run_of(spec), pickle.dumps(Bomb(tmp_path / "ran"))
     run.create(spec)
-    run.finish("completed", step=2)
+    run.finish(RunState.COMPLETED, step=2)
     run.checkpoints.mkdir()
     losses = run.path / "evaluations/0123456789abcdef/losses.npz"
     losses.parent.mkdir(parents=True)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from tread_lab.records.durable import replacing
 from tread_lab.records.metric_names import metric_kind
+from tread_lab.records.status import RunState
 
 __all__ = [
     "Axes",
@@ -88,13 +89,17 @@ class StateLook:
     text: str
 
 
-STATE_LOOKS = {
-    "failed": StateLook("F", "/////", "failed"),
-    "diverged": StateLook("D", "xxxxx", "diverged"),
-    "stopped": StateLook("S", "-----", "stopped early"),
-    "running": StateLook("\u2026", ".....", "not finished"),
-    "interrupted": StateLook("\u2026", ".....", "not finished"),
-    "pending": StateLook("\u2026", ".....", "not finished"),
+def _state_look(state: RunState, hatch: str) -> StateLook:
+    return StateLook(state.sign, hatch, state.label)
+
+
+STATE_LOOKS: dict[str, StateLook] = {
+    RunState.FAILED: _state_look(RunState.FAILED, "/////"),
+    RunState.DIVERGED: _state_look(RunState.DIVERGED, "xxxxx"),
+    RunState.STOPPED: _state_look(RunState.STOPPED, "-----"),
+    RunState.RUNNING: _state_look(RunState.RUNNING, "....."),
+    RunState.INTERRUPTED: _state_look(RunState.INTERRUPTED, "....."),
+    RunState.PENDING: _state_look(RunState.PENDING, "....."),
     "unmeasured": StateLook("?", "", "not measured"),
     "uncompared": StateLook("B", "/////", "its baseline has no result"),
 }

@@ -28,7 +28,7 @@ from tread_lab.frames import (
     trials_frame,
 )
 from tread_lab.records.durable import write_text
-from tread_lab.records.lab import TERMINAL, Lab
+from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     HELDOUT_LOSS,
@@ -41,6 +41,7 @@ from tread_lab.records.metric_names import (
     TRAIN_SECONDS,
 )
 from tread_lab.records.provenance import made_of, mixtures
+from tread_lab.records.status import RunState
 
 ROWS = 60  # of a table; longer ones say how many are left out
 TITLES = {  # figures in the order of the report, by the start of their names
@@ -107,7 +108,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
     history = history_frame(lab, folder, keys=[TRAIN_LOSS])
     runs = frame.drop_duplicates("run")
     states = runs["state"].value_counts()
-    done = bool(runs["state"].isin(TERMINAL).all())
+    done = bool(all(RunState(state).ended for state in runs["state"]))
     return {
         "name": folder.name,
         "question": plan.get("question") or f"The sweep {folder.name}",
@@ -142,7 +143,7 @@ def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
         for name, column in (("flops", TRAIN_FLOPS), ("time", STEP_SECONDS))
     }
     cells = cells_frame(frame.assign(**ratios))
-    cells = cells[cells["state"] == "completed"]
+    cells = cells[cells["state"] == RunState.COMPLETED]
     if cells.empty:
         return None
     texts = pd.DataFrame({"cell": cells["cell"].map(routed)})
@@ -223,7 +224,7 @@ def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: dict[str, Any]) -> lis
     """The first numbers a reader looks for."""
     spec = plan["trials"][0]["spec"]
     train = spec["train"]
-    completed = int((runs["state"] == "completed").sum())
+    completed = int((runs["state"] == RunState.COMPLETED).sum())
     facts = [
         ("network", f"{frame['model'].iloc[0]} on {spec['data']['source']}"),
         ("training", f"{train['steps']:,} steps of {train['batch']}, {spec['precision']}"),

@@ -11,6 +11,7 @@ from tread_lab.compare.gaps import Losses, PairedGap, gap_over_images, gap_over_
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.train import train
 from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.status import RunState
 from tread_lab.specs import HeldoutSpec, RunSpec
 
 GAP, ROUNDS = 0.3, 4000
@@ -59,7 +60,7 @@ def losses(tmp_path_factory: pytest.TempPathFactory) -> tuple[Losses, Losses]:
         folder.create(spec)
         for _ in train(spec, folder, torch.device("cpu")):
             pass
-        folder.finish("completed", step=spec.train.steps)
+        folder.finish(RunState.COMPLETED, step=spec.train.steps)
         evaluate(folder, measured, torch.device("cpu"))
         return Losses.read(folder.evaluation(measured).path / "losses.npz")
 

@@ -11,6 +11,7 @@ from tests.synthetic import FD, Synthetic, small, write_sweep
 from tread_lab.dashboards import views
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 
 
 @pytest.fixture
@@ -109,5 +110,7 @@ def diverged_baseline(root: Path) -> Lab:
     sweep: Synthetic = small()
     lab = write_sweep(root, sweep)
     plan = lab.sweep("placement").read_plan() or {}
-    lab.run(plan["trials"][0]["run"]).finish("diverged", step=200, reason="diverged on purpose")
+    lab.run(plan["trials"][0]["run"]).finish(
+        RunState.DIVERGED, step=200, reason="diverged on purpose"
+    )
     return lab

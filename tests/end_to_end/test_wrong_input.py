@@ -14,6 +14,7 @@ import torch
 from tread_lab.cli import main
 from tread_lab.engine.train import train
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec
 
 SWEEP = """experiment: tiny
@@ -124,7 +125,7 @@ def _trained(lab: Lab, spec: RunSpec) -> str:
     folder.create(spec)
     iterator = train(spec, folder, torch.device("cpu"))
     list(itertools.islice(iterator, 100))
-    folder.finish("completed", step=spec.train.steps)
+    folder.finish(RunState.COMPLETED, step=spec.train.steps)
     return folder.name
 
 

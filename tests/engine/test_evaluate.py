@@ -19,6 +19,7 @@ from tread_lab.engine import evaluate as evaluations
 from tread_lab.engine.evaluate import _all_images, _shown, evaluate
 from tread_lab.metrics import requirements
 from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.status import RunState
 from tread_lab.specs import SamplesSpec, UserError, decode
 
 FEW = {"count": 100, "sampler": {"steps": 1, "sigma_max": 10}}
@@ -31,7 +32,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     run = lab.run_of(small_run())
     run.create(small_run())
     train_until(small_run(), run.path)
-    run.finish("completed", step=6)
+    run.finish(RunState.COMPLETED, step=6)
     return lab
 
 

@@ -9,6 +9,7 @@ from tests.synthetic import tiny_spec
 from tread_lab.frames import cells_frame, trials_frame
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 from tread_lab.specs import decode, encode
 from tread_lab.specs.expansion import expand
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -23,7 +24,7 @@ def sweep(root: Path, axes: dict[str, Any]) -> Lab:
     plan = {"format": 1, "name": "s", "evaluate": [], "trials": encode(trials)}
     write_json(lab.sweep("s").plan_path, plan)
     for trial in trials:
-        lab.run(trial.run).finish("completed", step=1, metrics={"cost/x": float(trial.seed)})
+        lab.run(trial.run).finish(RunState.COMPLETED, step=1, metrics={"cost/x": float(trial.seed)})
     return lab
 
 

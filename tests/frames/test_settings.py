@@ -12,6 +12,7 @@ from tread_lab.frames import own_metrics, trials_frame
 from tread_lab.records import metric_names
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 from tread_lab.specs import SamplerSpec, SamplesSpec, encode, signature
 from tread_lab.specs.evaluation import decode_evaluations
 
@@ -42,7 +43,7 @@ def columns(root: Path, *guidances: Any, unplanned: Any = ()) -> dict[str, float
     for number, evaluation in enumerate((*evaluations, *decode_evaluations(unplanned))):
         facts = {metric_names.SAMPLE_FLOPS: 1e9 * (number + 1)}
         run.evaluation(evaluation).write(evaluation, {FD: float(number)}, **facts)
-    run.finish("completed", step=400, metrics={})
+    run.finish(RunState.COMPLETED, step=400, metrics={})
     (row,) = trials_frame(lab, "g").to_dict("records")
     return {c: v for c, v in row.items() if c.startswith((FD, metric_names.SAMPLE_FLOPS))}
 

@@ -13,6 +13,7 @@ from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost import training
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import count_states, planned_runs
+from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, decode, encode, signature
 from tread_lab.specs import trials as expanded
 from tread_lab.specs.sweep import SweepSpec
@@ -88,7 +89,7 @@ def test_the_runs_of_a_stored_plan_are_its_tasks_in_order(tmp_path: Path) -> Non
     assert list(runs) == [task.run for task in family.tasks]
     assert all(decode(RunSpec, runs[t.run]) == t.spec for t in family.tasks)
     assert load_plan(lab.sweep("s")).trials == family.trials
-    lab.run_of(family.tasks[0].spec).finish("completed", step=10)
+    lab.run_of(family.tasks[0].spec).finish(RunState.COMPLETED, step=10)
     assert count_states(lab, runs) == {"pending": 3, "completed": 1}
 
 

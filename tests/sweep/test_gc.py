@@ -14,6 +14,7 @@ from tread_lab.engine.assemble import trained
 from tread_lab.engine.checkpoint import list_checkpoints, load_latest, step_of
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, decode, encode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -104,7 +105,7 @@ def test_what_may_go_on_keeps_everything(lab: Lab, tiny: Tiny, state: str) -> No
     else:
         folder.reopen()
         if state == "failed":
-            folder.finish("failed", kind="exception")
+            folder.finish(RunState.FAILED, kind="exception")
         assert find(lab) == [] and clear(lab, litter) == 0
     assert steps(folder) == [20, 15, 10, 5]
 

@@ -18,6 +18,7 @@ from tests.tracking.conftest import Store, Sweeps
 from tests.tracking.test_tracker import eventually
 from tests.tracking.test_ui import free_port
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 from tread_lab.tracking.tracker import LiveSync
 
 
@@ -70,7 +71,7 @@ def test_a_server_killed_and_started_again(lab: Lab, sweeps: Sweeps, tmp_path: P
             sweeps.log(specs[2], 5, 20)
         eventually(lambda: live.error is not None, 60)  # it was killed in the middle
         before = time.monotonic()
-        sweeps.log(specs[2], 25, 40).finish("completed", step=40)
+        sweeps.log(specs[2], 25, 40).finish(RunState.COMPLETED, step=40)
         sweeps.measure(specs[2])
         assert time.monotonic() - before < 5  # nobody waits for it
     assert live.error is not None and "no MLflow server answers" in live.error

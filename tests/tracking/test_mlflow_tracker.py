@@ -16,6 +16,7 @@ import pytest
 from tests.tracking.conftest import FD, GUIDED, HELDOUT, SAMPLES, Store, Sweeps
 from tread_lab.compare.gaps import run_gaps
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 from tread_lab.specs import UserError, signature
 
 Sync = Callable[..., Any]
@@ -188,7 +189,7 @@ def test_the_sweep_ends_as_its_trials_end(sweeps: Sweeps, store: Store, sync: Sy
     sweeps.finish(specs[2])
     sync()
     assert store.statuses()["placement"] == "FINISHED"  # diverged is a result
-    sweeps.lab.run_of(specs[2]).finish("failed", reason="boom")
+    sweeps.lab.run_of(specs[2]).finish(RunState.FAILED, reason="boom")
     sync()
     assert store.statuses()["placement"] == "FAILED"
 
@@ -206,7 +207,7 @@ def test_an_interrupted_run_goes_on_under_its_name(
     with run.claim():
         sync()
         assert store.runs()[name] == (run_id, "RUNNING")
-    run.finish("completed", step=40)
+    run.finish(RunState.COMPLETED, step=40)
     sync()
     assert store.runs()[name] == (run_id, "FINISHED")
     steps = store.rows("SELECT key, step FROM metrics WHERE run_uuid = ?", run_id)
@@ -312,7 +313,7 @@ def test_infinite_losses_do_not_flatten_the_curves(
     run = sweeps.log(baseline, 5, 10)
     with run.log() as log:
         log(15, **{"train/loss": float("inf")})
-    run.finish("diverged", step=15, reason="loss is inf")
+    run.finish(RunState.DIVERGED, step=15, reason="loss is inf")
     sync()
     query = "SELECT step, is_nan FROM metrics WHERE key = 'train/loss' ORDER BY step"
     assert store.rows(query) == [(5, 0), (10, 0), (15, 1)]

@@ -13,6 +13,7 @@ from tread_lab.commands.launch import INTERRUPTED, sweep
 from tread_lab.commands.mirror import sync_if_possible, sync_now
 from tread_lab.commands.parents import written_out
 from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.status import RunState
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
@@ -74,7 +75,7 @@ def train(options: Namespace) -> int:
             screen.say(f"stopped with a checkpoint; the same command continues run {folder.name}")
             return INTERRUPTED
     screen.show_run(folder)
-    return int(folder.state() == "failed" or not is_complete(lab, task))
+    return int(folder.state() is RunState.FAILED or not is_complete(lab, task))
 
 
 def evaluate(options: Namespace) -> int:
@@ -128,7 +129,7 @@ def _to_measure(lab: Lab, options: Namespace) -> list[tuple[RunFolder, tuple[Eva
     trained = [
         (folder, specs if options.evaluations else own[folder.name])
         for folder in folders
-        if folder.state() in ("completed", "stopped")
+        if folder.state().measurable
     ]
     if not trained:
         raise UserError(f"{options.name}: no run has finished training")

@@ -18,6 +18,7 @@ from tread_lab.frames.columns import (
     is_metric,
     metric_columns,
 )
+from tread_lab.records.status import RunState
 
 # From the least to the most remarkable: a cell has the last state in which one of its seeds is.
 STATES = ("completed", "pending", "interrupted", "running", "stopped", "diverged", "failed")
@@ -40,7 +41,7 @@ def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
         "reason": groups["reason"].agg(lambda reasons: next(filter(None, reasons), "")),
         **{name: groups[name].first() for name in fixed},
         "seeds": groups.size(),
-        "completed": groups["state"].agg(lambda states: int((states == "completed").sum())),
+        "completed": groups["state"].agg(lambda states: int((states == RunState.COMPLETED).sum())),
     }
     for metric in metrics:
         columns |= _over_seeds(groups, metric, has_own=metric + LOW in trials.columns)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError, suggest
 
 DELTA = "delta/"
@@ -29,7 +30,7 @@ def metric_columns(frame: pd.DataFrame) -> list[str]:
 
 def own_metrics(frame: pd.DataFrame) -> list[str]:
     """`metric_columns` without what another sweep has measured of some runs that both share."""
-    foreign, done = frame.attrs.get("foreign", ()), frame[frame["state"] == "completed"]
+    foreign, done = frame.attrs.get("foreign", ()), frame[frame["state"] == RunState.COMPLETED]
     return [c for c in metric_columns(frame) if c not in foreign or done[c].notna().all()]
 
 

@@ -12,7 +12,7 @@ from tread_lab.records.metric_names import (
     lower_is_better,
     metric_kind,
 )
-from tread_lab.records.status import WITHOUT_RESULT, alone
+from tread_lab.records.status import RunState, without_comparison
 
 
 def ranking_key(frame: pd.DataFrame) -> str | None:
@@ -45,7 +45,7 @@ def ranked_cells(frame: pd.DataFrame, key: str | None) -> pd.DataFrame:
     cells = cells_frame(frame[~own])
     if key is None:
         return cells
-    done = cells["state"] == "completed"
+    done = cells["state"] == RunState.COMPLETED
     if key == GAP_HELDOUT:
         cells[key] = cells[key].mask((cells["role"] == "baseline") & done, 0.0)
     order = cells[key].where(done)
@@ -57,7 +57,7 @@ def without_baseline(frame: pd.DataFrame) -> list[str]:
     """A line for every baseline that ended without a result: its trials are compared with none."""
     baselines = frame[frame["run"].isin(frame["baseline"])].drop_duplicates("run")
     return [
-        alone(f"{row['cell']} seed {row['seed']}", str(row["state"]))
+        without_comparison(f"{row['cell']} seed {row['seed']}", RunState(row["state"]))
         for _, row in baselines.iterrows()
-        if row["state"] in WITHOUT_RESULT
+        if RunState(row["state"]).lacks_result
     ]

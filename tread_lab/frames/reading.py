@@ -12,6 +12,7 @@ from tread_lab.records import stopped_early
 from tread_lab.records.lab import EvaluationFolder, Lab, RunFolder, SweepFolder
 from tread_lab.records.metric_names import parameters
 from tread_lab.records.plan import planned_evaluations
+from tread_lab.records.status import RunState
 from tread_lab.records.stopped_early import Stopped, state_in_sweep
 from tread_lab.specs.decode import decode_field
 from tread_lab.specs.errors import UserError
@@ -24,7 +25,7 @@ _Stamp = tuple[int, int]  # of result.json and of the folder of evaluations, in 
 class Record:
     """What the folder of one run says; numbers are there for a completed run only."""
 
-    state: str
+    state: RunState
     reason: str = ""
     steps: int | None = None
     costs: dict[str, float] = field(default_factory=dict)
@@ -88,9 +89,9 @@ def read_records(lab: Lab, plan: dict[str, Any], memory: Memory) -> dict[str, Re
 
 def _in_sweep(run: str, record: Record, before: Mapping[str, Stopped]) -> Record:
     """A record as the sweep sees it that may have stopped the run early."""
-    if state_in_sweep(record.state, run, before) == record.state:
+    if state_in_sweep(record.state, run, before) is record.state:
         return record
-    return Record("stopped", before[run].reason, before[run].step)
+    return Record(RunState.STOPPED, before[run].reason, before[run].step)
 
 
 def _remembered(run: RunFolder, planned: list[str], memory: Memory) -> Record:
@@ -101,7 +102,7 @@ def _remembered(run: RunFolder, planned: list[str], memory: Memory) -> Record:
         return known[1]
     record = _record(run, planned)
     whole = len(record.evaluations) == record.folders
-    if record.state == "completed" and whole and stamp is not None:
+    if record.state is RunState.COMPLETED and whole and stamp is not None:
         memory.records[run.name] = (stamp, record)
     return record
 
@@ -119,8 +120,12 @@ def _record(run: RunFolder, planned: list[str]) -> Record:
     result = run.result()
     if result is None:
         return Record(run.state())
-    state, reason, steps = str(result["state"]), str(result.get("reason", "")), result.get("step")
-    if state != "completed":
+    state, reason, steps = (
+        RunState(result["state"]),
+        str(result.get("reason", "")),
+        result.get("step"),
+    )
+    if state is not RunState.COMPLETED:
         return Record(state, reason, steps)
     folder = run.path / "evaluations"
     names = sorted(os.listdir(folder)) if folder.is_dir() else []  # noqa: PTH208 - called often

@@ -13,15 +13,16 @@ from tread_lab.frames.reading import Memory, Record, numbers, read_plan, read_re
 from tread_lab.frames.settings import differences, flat
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.plan import planned_evaluations
-from tread_lab.records.status import WITHOUT_RESULT
+from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import cell_label, with_baseline_cells
 
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
 WHOLE = ("route_start", "route_end", "steps_done")
 NO_RESULT = {  # state of a baseline that ended -> what it means for its trials
-    state: f"its baseline {text}: there is nothing to compare with"
-    for state, text in WITHOUT_RESULT.items()
+    state: f"its baseline {state.lacks_result}: there is nothing to compare with"
+    for state in RunState
+    if state.lacks_result
 }
 
 
@@ -128,9 +129,9 @@ def _gaps(plan: dict[str, Any], records: dict[str, Record]) -> dict[tuple[str, s
         for name, gap in gaps.items():
             ends = {name + LOW: gap.low, name + HIGH: gap.high}
             columns |= {name: gap.mean, **ends, name + COUNT: gap.n, name + KEPT: gap.kept}
-        state = records[baseline].state if baseline else ""
-        alone = records[run].state == "completed" and state in NO_RESULT
-        found[run, baseline] = _Gaps(columns, NO_RESULT[state] if alone else "")
+        done = records[run].state is RunState.COMPLETED
+        state = records[baseline].state if baseline and done else None
+        found[run, baseline] = _Gaps(columns, NO_RESULT.get(state, "") if state else "")
     return found
 
 

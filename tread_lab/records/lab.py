@@ -19,6 +19,7 @@ from tread_lab.records.durable import read_json, write_json, write_text
 from tread_lab.records.file_checksums import changed, marks
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
+from tread_lab.records.status import RunState
 from tread_lab.records.suggestions import with_asked
 from tread_lab.specs.bypass import with_old_meaning
 from tread_lab.specs.decode import decode, encode
@@ -27,7 +28,7 @@ from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
-TERMINAL = ("completed", "diverged", "failed", "stopped")
+_ENDED: dict[Any, RunState] = {state.value: state for state in RunState if state.ended}
 
 
 @dataclass(frozen=True)
@@ -175,9 +176,9 @@ class RunFolder:
     def origin(self) -> list[dict[str, Any]]:
         return read_json(self.path / "origin.json") or []
 
-    def finish(self, state: str, **facts: Any) -> None:
-        """Record the terminal state; written last."""
-        assert state in TERMINAL
+    def finish(self, state: RunState, **facts: Any) -> None:
+        """Record the state in which the run has ended; this is written last."""
+        assert RunState(state).ended, state
         tree = {"state": state, **facts, "files": marks(self._kept())}
         write_json(self.path / "result.json", tree)
 
@@ -193,9 +194,10 @@ class RunFolder:
         (self.path / "result.json").unlink(missing_ok=True)
 
     def result(self) -> dict[str, Any] | None:
-        """The terminal state and its facts, or nothing while there is none."""
+        """Return the `RunState` in which the run has ended and its facts, `None` before that."""
         result = read_json(self.path / "result.json")
-        return result if isinstance(result, dict) and result.get("state") in TERMINAL else None
+        state = _ENDED.get(result.get("state")) if isinstance(result, dict) else None
+        return None if state is None else {**result, "state": state}
 
     def step(self) -> int:
         """Optimizer steps that are on record."""
@@ -205,14 +207,14 @@ class RunFolder:
         entries = self.entries()
         return entries[-1].step if entries else 0
 
-    def state(self) -> str:
-        """pending | running | interrupted, or the terminal state."""
+    def state(self) -> RunState:
+        """Return the state of the run by its record and its lock."""
         result = self.result()
         if result is not None:
-            return str(result["state"])
+            return RunState(result["state"])
         if is_held(self.path / ".claim"):
-            return "running"
-        return "interrupted" if self.log_path.exists() else "pending"
+            return RunState.RUNNING
+        return RunState.INTERRUPTED if self.log_path.exists() else RunState.PENDING
 
     def evaluation(self, spec: EvaluationSpec) -> EvaluationFolder:
         return EvaluationFolder(self.path / "evaluations" / signature(spec))

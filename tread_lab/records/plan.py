@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.records.status import RunState
 from tread_lab.records.stopped_early import Stopped, state_in_sweep
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.signature import signature
@@ -46,7 +47,7 @@ def planned_evaluations(tree: Tree) -> list[str]:
 
 def count_states(
     lab: Lab, runs: Mapping[str, Tree], stopped: Mapping[str, Stopped] | None = None
-) -> Counter[str]:
+) -> Counter[RunState]:
     """How many runs are in which state; only those that have a folder are looked at.
 
     Args:
@@ -56,7 +57,7 @@ def count_states(
         begun = set(os.listdir(lab.root / "runs"))  # noqa: PTH208 (the names are enough)
     except FileNotFoundError:
         begun = set()
-    states = (lab.run(run).state() if run in begun else "pending" for run in runs)
+    states = (lab.run(run).state() if run in begun else RunState.PENDING for run in runs)
     before = stopped or {}
     return Counter(state_in_sweep(state, run, before) for run, state in zip(runs, states))
 

@@ -1,82 +1,77 @@
-"""Where a run stands by its record alone: state, why, attempts, step, and when it last moved on."""
+"""Status of a run: the enum `RunState`, with everything that follows from each state."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from tread_lab.records.attempts import Attempt
-from tread_lab.records.durable import modified
-from tread_lab.records.endings import ENDINGS
-from tread_lab.records.lab import RunFolder
-from tread_lab.records.stopped_early import Stopped, state_in_sweep
-
-# The state of a baseline that ended without a result, in words.
-WITHOUT_RESULT = {"diverged": "diverged", "failed": "failed", "stopped": "was stopped early"}
+from enum import StrEnum
 
 
-def alone(label: str, state: str) -> str:
-    """What follows for the trials of a baseline that ended in one of `WITHOUT_RESULT`."""
-    return f"baseline {label} {WITHOUT_RESULT[state]}: its trials have nothing to compare with"
+class RunState(StrEnum):
+    """The state of a run; its value is the word that stands on disk."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    COMPLETED = "completed"
+    STOPPED = "stopped"
+    DIVERGED = "diverged"
+    FAILED = "failed"
+
+    @property
+    def label(self) -> str:
+        """The state in words, as figures show it: all that have not ended look alike."""
+        return _FACTS[self].label
+
+    @property
+    def sign(self) -> str:
+        """One character for the state where there is no room for words."""
+        return _FACTS[self].sign
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens to the run unless a user asks for it."""
+        return _FACTS[self].ended
+
+    @property
+    def measurable(self) -> bool:
+        """Whether the last weights of the run mean something, so that they are evaluated."""
+        return _FACTS[self].measurable
+
+    @property
+    def lacks_result(self) -> str:
+        """How a run ended that nothing can be compared with, in words; empty for other states."""
+        return _FACTS[self].lacks_result
 
 
-@dataclass(frozen=True)
-class Standing:
-    """Where a run stands.
+@dataclass(frozen=True, kw_only=True)
+class _Facts:
+    """What follows from a state; `RunState` documents each."""
 
-    Attributes:
-        state: pending, running, interrupted, or the terminal state.
-        kind: the kind of its failure, or how its last attempt ended if that went wrong.
-        reason: one line; empty if nothing went wrong.
-        step: optimizer steps that are logged.
-        moved: when there was progress last, in seconds; nothing before the first attempt.
-    """
-
-    run: str
-    state: str
-    kind: str
-    reason: str
-    attempts: tuple[Attempt, ...]
-    step: int
-    moved: float | None
-
-    def tree(self) -> dict[str, Any]:
-        """For scripts."""
-        attempts = [{"n": a.n, "ended": a.ended, "reason": a.reason} for a in self.attempts]
-        return {**vars(self), "attempts": attempts}
+    label: str = "not finished"
+    sign: str = "\u2026"
+    ended: bool = False
+    measurable: bool = False
+    lacks_result: str = ""
 
 
-def standing(folder: RunFolder, stopped: Mapping[str, Stopped] | None = None) -> Standing:
-    """Read it.
-
-    Args:
-        stopped: runs that a sweep has stopped early; it sees them as such.
-    """
-    result, state = folder.result() or {}, folder.state()
-    attempts = tuple(folder.attempts.read())
-    kind, reason = result.get("kind", ""), result.get("reason", "")
-    wrong = [a for a in attempts[-1:] if a.ended and _is_wrong(a.ended)]
-    if wrong and not reason:
-        kind, reason = wrong[0].ended, wrong[0].reason
-    kind = kind or ("exception" if state == "failed" else "")
-    step = folder.step()
-    if stopped and state_in_sweep(state, folder.name, stopped) != state:
-        why = stopped[folder.name]
-        state, kind, reason, step = "stopped", "early", why.reason, why.step
-    line = (str(reason).strip().splitlines() or [""])[0]
-    return Standing(folder.name, state, kind, line, attempts, step, _moved(folder))
+_FACTS: Mapping[RunState, _Facts] = {
+    RunState.PENDING: _Facts(),
+    RunState.RUNNING: _Facts(),
+    RunState.INTERRUPTED: _Facts(),
+    RunState.COMPLETED: _Facts(label="completed", sign="C", ended=True, measurable=True),
+    RunState.STOPPED: _Facts(
+        label="stopped early",
+        sign="S",
+        ended=True,
+        measurable=True,
+        lacks_result="was stopped early",
+    ),
+    RunState.DIVERGED: _Facts(label="diverged", sign="D", ended=True, lacks_result="diverged"),
+    RunState.FAILED: _Facts(label="failed", sign="F", ended=True, lacks_result="failed"),
+}
 
 
-def _is_wrong(kind: str) -> bool:
-    return kind not in ENDINGS or ENDINGS[kind].wrong  # a later version may know more kinds
-
-
-def _moved(folder: RunFolder) -> float | None:
-    paths = (
-        folder.heartbeat_path,
-        folder.log_path,
-        folder.attempts.path,
-        folder.path / "result.json",
-    )
-    return max((time for path in paths if (time := modified(path))), default=None)
+def without_comparison(label: str, state: RunState) -> str:
+    """Return what the state of a baseline that lacks a result means for the trials it serves."""
+    return f"baseline {label} {state.lacks_result}: its trials have nothing to compare with"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tread_lab.records.lines import append_line, read_lines
+from tread_lab.records.status import RunState
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,6 @@ def read(path: Path) -> dict[str, Stopped]:
     return {stopped.run: stopped for stopped in found}
 
 
-def state_in_sweep(state: str, run: str, stopped: Mapping[str, Stopped]) -> str:
-    """The state of a run as the sweep that stopped it sees it."""
-    return "stopped" if state == "interrupted" and run in stopped else state
+def state_in_sweep(state: RunState, run: str, stopped: Mapping[str, Stopped]) -> RunState:
+    """Return the state of a run as the sweep that stopped it sees it."""
+    return RunState.STOPPED if state is RunState.INTERRUPTED and run in stopped else state

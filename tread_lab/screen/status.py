@@ -12,16 +12,26 @@ from rich.live import Live
 from rich.table import Table
 
 from tread_lab.records import stopped_early
-from tread_lab.records.lab import TERMINAL, Lab, RunFolder
+from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.plan import Tree, count_states, planned_runs, stored_tree
 from tread_lab.records.provenance import made_of, mixtures
-from tread_lab.records.status import WITHOUT_RESULT, Standing, alone, standing
+from tread_lab.records.run_status import RunStatus, run_status
+from tread_lab.records.status import RunState, without_comparison
 from tread_lab.screen.console import ROWS, answer, answers, fitted, say, show_pairs
 from tread_lab.screen.units import counts_text, duration
 from tread_lab.specs.labels import run_label, run_labels
 from tread_lab.specs.wording import counted
 
 _EVERY = 2.0  # seconds between two looks
+_URGENT = (  # the states in the order in which runs are shown where there is no room for all
+    RunState.RUNNING,
+    RunState.FAILED,
+    RunState.DIVERGED,
+    RunState.INTERRUPTED,
+    RunState.PENDING,
+    RunState.STOPPED,
+    RunState.COMPLETED,
+)
 
 
 def show_lab(lab: Lab, *, as_json: bool) -> None:
@@ -43,7 +53,7 @@ def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
     if as_json:
         before = stopped_early.read(lab.sweep(name).stopped_path)
         labels = run_labels(stored_tree(lab.sweep(name))["trials"])
-        rows = [{"label": labels[r], **standing(lab.run(r), before).tree()} for r in runs]
+        rows = [{"label": labels[r], **run_status(lab.run(r), before).tree()} for r in runs]
         print(json.dumps(rows, indent=1))
         return
     answer(f"{name}: {counts_text(_counted(lab, name, runs))}")
@@ -66,28 +76,28 @@ def watch_sweep(lab: Lab, name: str) -> None:
         _until_ended(lab, name, lambda runs, states: live.update(_page(lab, name, runs, states)))
 
 
-def _counted(lab: Lab, name: str, runs: Mapping[str, Tree]) -> Counter[str]:
+def _counted(lab: Lab, name: str, runs: Mapping[str, Tree]) -> Counter[RunState]:
     return count_states(lab, runs, stopped_early.read(lab.sweep(name).stopped_path))
 
 
 def _until_ended(
-    lab: Lab, name: str, show: Callable[[Mapping[str, Tree], Counter[str]], None]
+    lab: Lab, name: str, show: Callable[[Mapping[str, Tree], Counter[RunState]], None]
 ) -> None:
     folder = lab.sweep(name)
     while True:
         runs = planned_runs(folder)  # of a search, further ones are asked for as it goes
         states = _counted(lab, name, runs)
         show(runs, states)
-        if all(state in TERMINAL for state in states) and not folder.driven:
+        if all(state.ended for state in states) and not folder.driven:
             return
         time.sleep(_EVERY)
 
 
-def _changes(name: str) -> Callable[[Counter[str]], None]:
+def _changes(name: str) -> Callable[[Counter[RunState]], None]:
     """Says the states whenever they are others than before."""
     said: list[str] = []
 
-    def show(states: Counter[str]) -> None:
+    def show(states: Counter[RunState]) -> None:
         text = f"{name}: {counts_text(states)}"
         if said[-1:] != [text]:
             said.append(text)
@@ -96,7 +106,9 @@ def _changes(name: str) -> Callable[[Counter[str]], None]:
     return show
 
 
-def _page(lab: Lab, name: str, runs: Mapping[str, Tree], states: Counter[str]) -> RenderableType:
+def _page(
+    lab: Lab, name: str, runs: Mapping[str, Tree], states: Counter[RunState]
+) -> RenderableType:
     table = _table(lab, name, runs, most=max(answers.height - 6, 5))
     table.title, table.title_justify = f"{name}: {counts_text(states)}", "left"
     return table
@@ -105,10 +117,9 @@ def _page(lab: Lab, name: str, runs: Mapping[str, Tree], states: Counter[str]) -
 def _table(lab: Lab, name: str, runs: Mapping[str, Tree], most: int = ROWS) -> Table:
     """A row a run, as many as there is room for; what has to be looked at comes first then."""
     before = stopped_early.read(lab.sweep(name).stopped_path)
-    found = [standing(lab.run(run), before) for run in list(runs)[: 4 * most]]
+    found = [run_status(lab.run(run), before) for run in list(runs)[: 4 * most]]
     if len(found) > most:
-        order = ("running", "failed", "diverged", "interrupted", "pending", "stopped", "completed")
-        found.sort(key=lambda s: order.index(s.state))
+        found.sort(key=lambda status: _URGENT.index(status.state))
     labels = run_labels(stored_tree(lab.sweep(name))["trials"])
     heads = ("run", "trial", "state", "step", "attempts", "last progress", "why")
     rows = [
@@ -124,11 +135,13 @@ def _alone(lab: Lab, name: str) -> list[str]:
     trials = stored_tree(lab.sweep(name))["trials"]
     labels, before = run_labels(trials), stopped_early.read(lab.sweep(name).stopped_path)
     baselines = dict.fromkeys(trial["baseline"] for trial in trials if trial["baseline"])
-    states = {run: standing(lab.run(run), before).state for run in baselines}
-    return [alone(labels[run], state) for run, state in states.items() if state in WITHOUT_RESULT]
+    states = {run: run_status(lab.run(run), before).state for run in baselines}
+    return [
+        without_comparison(labels[r], state) for r, state in states.items() if state.lacks_result
+    ]
 
 
-def _row(stands: Standing, label: str, steps: int) -> list[str]:
+def _row(stands: RunStatus, label: str, steps: int) -> list[str]:
     moved = f"{duration(max(time.time() - stands.moved, 0))} ago" if stands.moved else ""
     why = ": ".join(part for part in (stands.kind, stands.reason) if part)
     step = f"{stands.step}/{steps}"
@@ -142,14 +155,14 @@ def show_unfinished(lab: Lab, name: str) -> bool:
     from tread_lab.sweep.trial.trial import is_complete
 
     tasks = load_plan(lab.sweep(name)).tasks
-    failed = [s for t in tasks if (s := standing(lab.run(t.run))).state == "failed"]
+    failed = [s for t in tasks if (s := run_status(lab.run(t.run))).state is RunState.FAILED]
     ended = [task for task in tasks if lab.run(task.run).result() is not None]
     lacking = [lab.run(task.run) for task in ended if not is_complete(lab, task)]
     if failed:
         kinds = counts_text(Counter(stands.kind for stands in failed))
         say(f"{counted(len(failed), 'run')} failed ({kinds}); --retry-failed runs them again")
     if lacking:
-        why = next((s.reason for f in lacking if (s := standing(f)).reason), "")
+        why = next((s.reason for f in lacking if (s := run_status(f)).reason), "")
         count = counted(len(lacking), "run")
         say(f"measurements lack in {count} ({why}); `tread-lab evaluate {name}` adds them")
     return bool(failed or lacking)
@@ -157,7 +170,7 @@ def show_unfinished(lab: Lab, name: str) -> bool:
 
 def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
     """One run: what it is, where it stands, its attempts, what was measured."""
-    spec, result, stands = folder.spec(), folder.result() or {}, standing(folder)
+    spec, result, stands = folder.spec(), folder.result() or {}, run_status(folder)
     measured = [e.read() or {} for e in folder.evaluations()]
     if as_json:
         metrics = [e.get("metrics", {}) for e in measured]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TypeVar
+
+Word = TypeVar("Word", bound=str)
 
 
-def counts_text(states: Counter[str]) -> str:
+def counts_text(states: Counter[Word]) -> str:
     """`3 completed, 1 failed`, the most frequent first."""
     return ", ".join(f"{count} {state}" for state, count in states.most_common())
 

@@ -15,11 +15,13 @@ from pathlib import Path
 from tread_lab.engine.checkpoint import list_checkpoints, slim, step_of
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.locks import Busy, is_held
+from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.signature import signature
 from tread_lab.sweep.plan.plan import load_plan
 
-ENDED = ("completed", "stopped", "diverged")  # a failed run may be tried again
+# A failed run may be tried again.
+ENDED = (RunState.COMPLETED, RunState.STOPPED, RunState.DIVERGED)
 OPTIMIZER = "optimizer/"  # of a checkpoint, what only further training needs
 SAMPLES = "samples"
 SCRATCH = "tread-lab-"  # how the folders begin in which local clusters have their sockets
@@ -74,7 +76,7 @@ def clear(lab: Lab, litter: Collection[Litter]) -> int:
             folder = lab.run(item.run)
             with folder.claim():
                 unfinished = item.what == "unfinished files"
-                if unfinished or (folder.result() or {}).get("state") in ENDED:
+                if unfinished or folder.state() in ENDED:
                     freed += _removed(item)
         except Busy:
             continue
@@ -94,11 +96,11 @@ def _planned(lab: Lab) -> dict[str, set[str]]:
 def _of_run(folder: RunFolder, planned: Collection[str]) -> Iterator[Litter]:
     for path in _unfinished(folder.path):
         yield Litter("unfinished files", path, path.stat().st_size, folder.name)
-    state = (folder.result() or {}).get("state")
+    state = folder.state()
     if state not in ENDED or folder.damaged():
         return
     done = {evaluation.path.name for evaluation in folder.evaluations() if evaluation.done}
-    if state != "diverged" and not set(planned) <= done:
+    if state is not RunState.DIVERGED and not set(planned) <= done:
         return
     steps = set(_kept_steps(folder))
     for place, path in enumerate(list_checkpoints(folder.checkpoints)):
@@ -111,7 +113,7 @@ def _of_run(folder: RunFolder, planned: Collection[str]) -> Iterator[Litter]:
 def _samples(folder: RunFolder) -> Iterator[Litter]:
     """The images of finished evaluations of a run that has ended; their record calls them absent
     by choice, not damaged."""
-    if (folder.result() or {}).get("state") in ENDED:
+    if folder.state() in ENDED:
         for evaluation in folder.evaluations():
             path = evaluation.path / "samples.npz"
             if path.exists() and evaluation.done:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tread_lab.records.status import RunState
+
 # MLflow reads its settings while it is imported, so they stand before it.
 # ruff: noqa: E402
 for _name, _value in {
@@ -121,7 +123,7 @@ class _SweepSync:
         name = self._sweep.name
         parent = found.pop("", None) or self._create(name, written(self._sweep, self._plan), {})
         for trial in trials:
-            if states[trial.key] != "pending":
+            if states[trial.key] is not RunState.PENDING:
                 with self._noted(trial):
                     self._child(trial, states[trial.key], found.get(trial.key), parent.info.run_id)
                 found.pop(trial.key, None)
@@ -182,7 +184,7 @@ class _SweepSync:
             self._remove(run)
         return found
 
-    def _child(self, trial: Trial, state: str, have: Run | None, parent_id: str) -> None:
+    def _child(self, trial: Trial, state: RunState, have: Run | None, parent_id: str) -> None:
         stamp = self._projection.stamp(trial, state)
         if have is not None and _up_to_date(have, parent_id, stamp):
             self._done["unchanged"] += 1

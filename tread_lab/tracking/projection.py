@@ -12,9 +12,10 @@ from typing import Any
 
 from tread_lab.compare.gaps import run_gaps
 from tread_lab.records import stopped_early
-from tread_lab.records.lab import TERMINAL, Lab, RunFolder
+from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.metric_names import parameters
+from tread_lab.records.status import RunState
 from tread_lab.records.stopped_early import state_in_sweep
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec
@@ -26,12 +27,12 @@ from tread_lab.tracking.trial_names import Trial
 
 FORMAT = 1  # of what is shown; another number sends everything once more
 STATUS = {
-    "running": "RUNNING",
-    "interrupted": "KILLED",
-    "completed": "FINISHED",
-    "stopped": "KILLED",
-    "failed": "FAILED",
-    "diverged": "FAILED",
+    RunState.RUNNING: "RUNNING",
+    RunState.INTERRUPTED: "KILLED",
+    RunState.COMPLETED: "FINISHED",
+    RunState.STOPPED: "KILLED",
+    RunState.FAILED: "FAILED",
+    RunState.DIVERGED: "FAILED",
 }
 
 
@@ -81,23 +82,23 @@ class Projection:
         """Keys of the pictures that the planned evaluations make."""
         return [picture_key(s, self._planned) for s in self._planned if s.kind != "heldout_loss"]
 
-    def state(self, trial: Trial) -> str:
+    def state(self, trial: Trial) -> RunState:
         """The run's state; one that has no spec yet is pending, whoever holds it."""
         run = self._lab.run(trial.run)
-        state = run.state() if (run.path / "spec.yaml").exists() else "pending"
+        state = run.state() if (run.path / "spec.yaml").exists() else RunState.PENDING
         return state_in_sweep(state, run.name, self._stopped)
 
-    def stamp(self, trial: Trial, state: str) -> str:
+    def stamp(self, trial: Trial, state: RunState) -> str:
         """A fingerprint of all that `view` depends on, from names, sizes and times of files."""
         run = self._lab.run(trial.run)
         facts = [FORMAT, state, trial.key, run_marks(run), repr(trial.varied), trial.label]
-        if trial.baseline is not None and state in TERMINAL:
+        if trial.baseline is not None and state.ended:
             if trial.baseline not in self._baselines:
                 self._baselines[trial.baseline] = run_marks(self._lab.run(trial.baseline))
             facts.append(self._baselines[trial.baseline])
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
-    def view(self, trial: Trial, state: str) -> View:
+    def view(self, trial: Trial, state: RunState) -> View:
         """All of it.
 
         Raises:
@@ -110,7 +111,7 @@ class Projection:
         times = [entry.time for entry in logged]
         started = min([*times[:1], _started(run)])
         last = max(times, default=started)
-        ended = state in TERMINAL
+        ended = state.ended
         gaps, problem = self._gaps(trial) if ended else ({}, "")
         step = int((run.result() or {}).get("step", max((e.step for e in logged), default=0)))
         files: dict[str, File] = {"spec.yaml": run.path / "spec.yaml"}
@@ -121,7 +122,7 @@ class Projection:
             name=f"{trial.label} seed {trial.seed}",
             status=STATUS[state],
             started=_milliseconds(started),
-            ended=None if state == "running" else _milliseconds(_end(run, last)),
+            ended=None if state is RunState.RUNNING else _milliseconds(_end(run, last)),
             params=_params(trial, spec),
             tags=_tags(trial, spec, run, state=state, problem=problem, files=files),
             born=_milliseconds(times[0]) if times else 0,
@@ -218,7 +219,7 @@ def _tags(
     spec: RunSpec,
     run: RunFolder,
     *,
-    state: str,
+    state: RunState,
     problem: str,
     files: Iterable[str],
 ) -> dict[str, str]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tread_lab.records.lab import TERMINAL, SweepFolder
+from tread_lab.records.lab import SweepFolder
+from tread_lab.records.status import RunState
 from tread_lab.specs.wording import counted
 from tread_lab.tracking.artifacts import File, preview
 from tread_lab.tracking.projection import FORMAT, file_mark
@@ -38,7 +39,7 @@ class Parent:
 
     sweep: SweepFolder
     plan: Mapping[str, Any]
-    states: Sequence[str]
+    states: Sequence[RunState]
     driven: bool
     ranked: Sequence[Ranked]
     ended: int
@@ -48,11 +49,11 @@ class Parent:
     @property
     def status(self) -> str:
         """MLflow's word; a diverged trial is a result, a failed one is not."""
-        if all(state in TERMINAL for state in self.states):
-            return "FAILED" if "failed" in self.states else "FINISHED"
-        if self.driven or "running" in self.states:
+        if all(state.ended for state in self.states):
+            return "FAILED" if RunState.FAILED in self.states else "FINISHED"
+        if self.driven or RunState.RUNNING in self.states:
             return "RUNNING"
-        return "SCHEDULED" if set(self.states) <= {"pending"} else "KILLED"
+        return "SCHEDULED" if set(self.states) <= {RunState.PENDING} else "KILLED"
 
     @property
     def stamp(self) -> str:

@@ -36,6 +36,7 @@ from tread_lab.analysis.tables import published
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import TRAIN_FLOPS
+from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
 
 
@@ -156,7 +157,7 @@ def test_what_is_no_quality_has_no_front(paper_frame: pd.DataFrame, metric: str)
 def test_cells_beside_a_diverged_baseline_are_not_called_unmeasured(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
     dense = (lab.sweep("placement").read_plan() or {})["trials"][0]["run"]
-    lab.run(dense).finish("diverged", step=200, reason="on purpose")
+    lab.run(dense).finish(RunState.DIVERGED, step=200, reason="on purpose")
     frame = trials_frame(lab, "placement")
     why = "its baseline diverged: there is nothing to compare with"
     assert frame["reason"].tolist() == ["on purpose", why, why, why]
@@ -166,7 +167,7 @@ def test_cells_beside_a_diverged_baseline_are_not_called_unmeasured(tmp_path: Pa
 def test_the_answer_says_that_the_baseline_has_no_result(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
     dense = (lab.sweep("placement").read_plan() or {})["trials"][0]["run"]
-    lab.run(dense).finish("diverged", step=200, reason="on purpose")
+    lab.run(dense).finish(RunState.DIVERGED, step=200, reason="on purpose")
     found = answer(lab, trials_frame(lab, "placement"))
     assert found.sentence == "There is nothing to compare with."
     assert found.certainty == (

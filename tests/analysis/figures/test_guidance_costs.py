@@ -12,6 +12,7 @@ from tread_lab.frames import trials_frame
 from tread_lab.records import metric_names
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 from tread_lab.specs import encode, signature
 from tread_lab.specs.evaluation import decode_evaluations
 
@@ -39,7 +40,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
                     {metric_names.SAMPLE_FLOPS: 1e9 * number},
                 )
                 found.run_of(spec).evaluation(evaluation).write(evaluation, metrics, **cost)
-            found.run_of(spec).finish("completed", step=400, metrics={})
+            found.run_of(spec).finish(RunState.COMPLETED, step=400, metrics={})
     plan = {"format": 1, "name": "g", "evaluate": encode(evaluations), "trials": trials}
     write_json(found.sweep("g").plan_path, plan)
     return found

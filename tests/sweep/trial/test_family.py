@@ -20,6 +20,7 @@ from tread_lab.engine.live_run import LiveRun
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.parents import with_parents
+from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
@@ -185,7 +186,7 @@ def test_an_absent_parent_is_trained_first_under_its_own_claim(lab: Lab, tiny: T
 def test_the_child_of_a_run_that_went_wrong_has_failed_and_says_why(lab: Lab, tiny: Tiny) -> None:
     parent = tiny()
     lab.run_of(parent).create(parent)
-    lab.run_of(parent).finish("diverged", step=3)
+    lab.run_of(parent).finish(RunState.DIVERGED, step=3)
     child = child_of(parent)
     *_, last = run_trial(lab, Task(child), CPU)
     result = lab.run_of(child).result()

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tread_lab.records.lab import Lab
-from tread_lab.records.status import standing
+from tread_lab.records.run_status import run_status
+from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.sweep.trial.retry_failed import chosen, take_up
 from tread_lab.sweep.trial.trial import Task
@@ -30,7 +31,7 @@ def tasks(lab: Lab, tiny: Tiny) -> list[Task]:
     parent = tiny(seed=3)
     child = decode(RunSpec, {**encode(parent), "init_from": {"run": encode(parent)}})
     lab.run_of(child).create(child)
-    lab.run_of(child).finish("failed", kind="parent", reason="its parent")
+    lab.run_of(child).finish(RunState.FAILED, kind="parent", reason="its parent")
     return [
         ended(lab, tiny(seed=0), "completed"),
         ended(lab, tiny(seed=1), "diverged", kind="diverged"),
@@ -59,8 +60,8 @@ def test_of_a_kind_with_the_runs_that_failed_for_them(lab: Lab, tasks: list[Task
 
 
 def test_a_standing_tells_kind_reason_and_attempts(lab: Lab, tasks: list[Task], tiny: Tiny) -> None:
-    stands = standing(lab.run_of(tasks[2].spec))
+    stands = run_status(lab.run_of(tasks[2].spec))
     assert (stands.state, stands.kind, stands.reason) == ("failed", "exception", "RuntimeError: x")
     assert len(stands.attempts) == 1 and stands.moved is not None
-    fresh = standing(lab.run_of(tiny(seed=9)))
+    fresh = run_status(lab.run_of(tiny(seed=9)))
     assert (fresh.state, fresh.kind, fresh.attempts, fresh.moved) == ("pending", "", (), None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import stopped_early, suggestions
 from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.records.status import RunState
 from tread_lab.records.suggestions import Asked
 from tread_lab.specs.decode import encode
 from tread_lab.specs.expansion import Trial
@@ -158,12 +159,12 @@ class SearchQueue:
         before = stopped_early.read(self.folder.stopped_path)
         runs = [self.lab.run(trial.run) for trial in cell.trials]
         states = {  # the worker of a run that was stopped a moment ago may still hold its claim
-            "stopped" if run.name in before and run.result() is None else run.state()
+            RunState.STOPPED if run.name in before and run.result() is None else run.state()
             for run in runs
         }
-        if states & {"diverged", "stopped"} and not open_runs:
+        if states & {RunState.DIVERGED, RunState.STOPPED} and not open_runs:
             return Observation(known.cell, "bad", notes=known.notes)
-        if states != {"completed"}:
+        if states != {RunState.COMPLETED}:
             return Observation(known.cell, "failed", notes=known.notes)
         mine = [trial for trial in cell.trials if trial.role == "trial"]
         values = cell_values(self.lab, mine, self.searched.objectives, self.plan.evaluations)

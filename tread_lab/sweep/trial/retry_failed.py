@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from tread_lab.records.endings import FAILURES
 from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.signature import signature
 from tread_lab.sweep.trial.trial import Task
@@ -16,7 +17,7 @@ PARENT = "parent"  # kind of a run that failed because the one it starts from di
 def failed_kind(folder: RunFolder) -> str | None:
     """Why a run has failed, nothing if it has not."""
     result = folder.result() or {}
-    return str(result.get("kind", "exception")) if result.get("state") == "failed" else None
+    return str(result.get("kind", "exception")) if result.get("state") is RunState.FAILED else None
 
 
 def chosen(lab: Lab, tasks: Sequence[Task], kinds: Collection[str] = ()) -> list[Task]:

@@ -23,6 +23,7 @@ from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.locks import Busy
 from tread_lab.records.log import Entry
+from tread_lab.records.status import RunState
 from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.guidance import check_guidance
@@ -32,7 +33,6 @@ from tread_lab.sweep.trial.attempt import Course, Place, attempt, settled
 from tread_lab.sweep.trial.retry import Verdict, verdict
 from tread_lab.sweep.trial.watchdog import every_forward_pass
 
-MEASURABLE = ("completed", "stopped")  # states of runs whose last weights mean something
 _AGAIN = 1.0  # seconds until a run is looked at again that another process works on
 UNDER_WAY = ("train", "evaluate")  # phases that are no end
 DEFERRED = "deferred"  # phase of a task that waits for a whole device
@@ -85,8 +85,9 @@ def is_complete(lab: Lab, task: Task) -> bool:
     result = folder.result()
     if result is None or _mendable(folder):
         return False
-    measurable = result["state"] in MEASURABLE
-    return not measurable or all(folder.evaluation(spec).done for spec in task.evaluations)
+    return not result["state"].measurable or all(
+        folder.evaluation(spec).done for spec in task.evaluations
+    )
 
 
 def _mendable(folder: RunFolder) -> bool:
@@ -154,11 +155,11 @@ def _worked(
     release(device)  # of a run before it, or of the attempt that this one repeats
     if folder.result() is None:
         report = yield from _trained(folder, task.spec, device, report, course)
-    state = (folder.result() or {})["state"]
-    course.ended = "diverged" if state == "diverged" else "completed"
+    state = folder.state()
+    course.ended = "diverged" if state is RunState.DIVERGED else "completed"
     course.measures()
     mistakes: list[UserError] = []
-    for spec in task.evaluations if state in MEASURABLE else ():
+    for spec in task.evaluations if state.measurable else ():
         yield replace(report, phase="evaluate", step=report.steps)
         try:
             with every_forward_pass(course.sign):
@@ -180,7 +181,7 @@ def _give_up(folder: RunFolder, judged: Verdict) -> None:
     assert judged.last is not None
     last, tried = judged.last, len(folder.attempts.read())
     facts = {"kind": last.ended, "reason": last.reason, "traceback": last.traceback}
-    folder.finish("failed", **{k: v for k, v in facts.items() if v}, attempts=tried)
+    folder.finish(RunState.FAILED, **{k: v for k, v in facts.items() if v}, attempts=tried)
 
 
 def _parent_first(
@@ -203,10 +204,10 @@ def _parent_first(
                 yield replace(report, phase=DEFERRED)
                 return True
             yield report
-    state = (parent.result() or {})["state"]
-    if state not in MEASURABLE:
+    state = parent.state()
+    if not state.measurable:
         reason = f"run {parent.name}, which it starts from, has {state}"
-        lab.run(task.run).finish("failed", kind="parent", reason=reason)
+        lab.run(task.run).finish(RunState.FAILED, kind="parent", reason=reason)
     return False
 
 
@@ -225,12 +226,12 @@ def _trained(
                 course.sign()
                 yield report
     except Diverged as diverged:
-        folder.finish("diverged", kind="diverged", step=progress.step, reason=str(diverged))
+        folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(diverged))
         return report
     metrics = _costs(folder, spec, device, progress.seconds / progress.step, memory.bytes())
     if spec.precision == "fp16":
         metrics[metric_names.OVERFLOWS] = progress.overflows
-    folder.finish("completed", step=progress.step, metrics=metrics)
+    folder.finish(RunState.COMPLETED, step=progress.step, metrics=metrics)
     return report
 
 

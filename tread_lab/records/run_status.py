@@ -1,0 +1,74 @@
+"""Status of a run, read from its record: state, reason, attempts, step and last progress."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tread_lab.records.attempts import Attempt
+from tread_lab.records.durable import modified
+from tread_lab.records.endings import ENDINGS
+from tread_lab.records.lab import RunFolder
+from tread_lab.records.status import RunState
+from tread_lab.records.stopped_early import Stopped, state_in_sweep
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """Where a run stands.
+
+    Attributes:
+        kind: the kind of its failure, or how its last attempt ended if something went wrong.
+        reason: one line; empty if nothing went wrong.
+        step: optimizer steps that are logged.
+        moved: when the run last made progress, in seconds; `None` before the first attempt.
+    """
+
+    run: str
+    state: RunState
+    kind: str
+    reason: str
+    attempts: tuple[Attempt, ...]
+    step: int
+    moved: float | None
+
+    def tree(self) -> dict[str, Any]:
+        """Return the status as plain values, for scripts."""
+        attempts = [{"n": a.n, "ended": a.ended, "reason": a.reason} for a in self.attempts]
+        return {**vars(self), "attempts": attempts}
+
+
+def run_status(folder: RunFolder, stopped: Mapping[str, Stopped] | None = None) -> RunStatus:
+    """Read the status of a run.
+
+    Args:
+        stopped: the runs that a sweep has stopped early, if the sweep's view is asked for.
+    """
+    result, state = folder.result() or {}, folder.state()
+    attempts = tuple(folder.attempts.read())
+    kind, reason = result.get("kind", ""), result.get("reason", "")
+    last = attempts[-1] if attempts else None
+    if last is not None and last.ended and _is_wrong(last.ended) and not reason:
+        kind, reason = last.ended, last.reason
+    kind = kind or ("exception" if state is RunState.FAILED else "")
+    step = folder.step()
+    if stopped and state_in_sweep(state, folder.name, stopped) is not state:
+        why = stopped[folder.name]
+        state, kind, reason, step = RunState.STOPPED, "early", why.reason, why.step
+    line = (str(reason).strip().splitlines() or [""])[0]
+    return RunStatus(folder.name, state, kind, line, attempts, step, _moved(folder))
+
+
+def _is_wrong(kind: str) -> bool:
+    return kind not in ENDINGS or ENDINGS[kind].wrong  # a later version may know more kinds
+
+
+def _moved(folder: RunFolder) -> float | None:
+    paths = (
+        folder.heartbeat_path,
+        folder.log_path,
+        folder.attempts.path,
+        folder.path / "result.json",
+    )
+    return max((time for path in paths if (time := modified(path))), default=None)
