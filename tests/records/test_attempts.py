@@ -42,3 +42,22 @@ def test_a_field_of_a_later_version_is_passed_over(tmp_path: Path) -> None:
     attempts.close(attempts.open(), "completed")
     append_line(attempts.path, {"event": "closed", "n": 1, "weather": "fine"})
     assert attempts.read()[0].ended == "completed"
+
+
+def test_forgiving_forgives_every_earlier_attempt(tmp_path: Path) -> None:
+    attempts = Attempts(tmp_path / "attempts.jsonl")
+    for _ in range(3):
+        attempts.close(attempts.open(), "exception")
+    attempts.forgive()
+    attempts.open()
+    assert [a.forgiven for a in attempts.read()] == [True, True, True, False]
+
+
+def test_a_number_is_not_given_twice_where_a_line_is_lost(tmp_path: Path) -> None:
+    attempts = Attempts(tmp_path / "attempts.jsonl")
+    attempts.open()
+    attempts.open()
+    lines = attempts.path.read_text().splitlines(keepends=True)
+    attempts.path.write_text("".join(["damaged\n", *lines[1:]]))
+    assert [a.n for a in attempts.read()] == [2]
+    assert attempts.open().n == 3

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from tread_lab.records.durable import read_json, replacing, write_json
 from tread_lab.records.lab import Lab
+from tread_lab.records.lines import append_line
 from tread_lab.specs.errors import UserError
 
 
@@ -42,3 +45,26 @@ def test_names_cannot_leave_the_lab(tmp_path: Path, name: str) -> None:
         lab.run(name)
     with pytest.raises(UserError, match="is not a name"):
         lab.sweep(name)
+
+
+def test_a_file_is_on_the_disk_before_it_takes_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, calls = tmp_path / "x.json", []
+
+    def fsync(descriptor: int) -> None:
+        what = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
+        calls.append((what, path.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_json(path, 1)
+    assert calls == [("file", False), ("folder", True)]
+
+
+def test_an_appended_line_is_on_the_disk_when_the_call_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda number: sizes.append(os.fstat(number).st_size))
+    append_line(tmp_path / "x.jsonl", {"a": 1})
+    assert sizes == [(tmp_path / "x.jsonl").stat().st_size]

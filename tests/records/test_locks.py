@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +146,22 @@ def test_a_held_lock_shows_signs_of_life(tmp_path: Path, monkeypatch: pytest.Mon
         while path.stat().st_mtime == 1e9 and time.monotonic() < until:
             time.sleep(0.01)
         assert path.stat().st_mtime > 1e9
+
+
+@pytest.mark.parametrize(("refusals", "held"), [(1, True), (4, True), (5, False)])
+def test_a_lock_that_a_bystander_holds_for_an_instant_is_tried_five_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusals: int, held: bool
+) -> None:
+    calls = []
+
+    def flock(file: Any, how: int) -> None:
+        calls.append(how)
+        if len(calls) <= refusals:
+            raise BlockingIOError(errno.EWOULDBLOCK, "held")
+
+    monkeypatch.setattr(locks.fcntl, "flock", flock)
+    monkeypatch.setattr(locks.time, "sleep", lambda seconds: None)
+    outcome = nullcontext() if held else pytest.raises(Busy)
+    with outcome, exclusive(tmp_path / "lock", "x"):
+        pass
+    assert len(calls) == min(refusals + 1, 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -72,3 +73,11 @@ def test_what_the_file_has_lost_comes_back_from_a_history(tmp_path: Path) -> Non
     ]
     numbers = [entry.n for entry in read_entries(path)]
     assert numbers == sorted(set(numbers))
+
+
+def test_a_history_holds_the_step_it_goes_up_to(tmp_path: Path) -> None:
+    with LogWriter(tmp_path / "log.jsonl") as log:
+        for step in (1, 2, 3):
+            log(step, loss=step / 4)
+        entries = json.loads(log.history(2))
+    assert [entry[:3] for entry in entries] == [[1, "loss", 0.25], [2, "loss", 0.5]]

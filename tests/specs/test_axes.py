@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import UserError, decode
+from tread_lab.specs.axes import distinct
 from tread_lab.specs.expansion import Expansion, expand
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.specs.trials import Trial
@@ -151,3 +152,8 @@ def test_mistakes_are_one_line_with_their_place(sweep: dict[str, Any], said: str
     with pytest.raises(UserError, match=r"^[^\n]*$") as error:
         expansion(**sweep)
     assert said in str(error.value)
+
+
+def test_cells_that_set_the_same_in_another_order_are_equal() -> None:
+    cells = [{"rate": 0.5, "route": "2->8"}, {"route": "2->8", "rate": 0.5}]
+    assert distinct(cells) == (cells[:1], cells[1:])

@@ -137,3 +137,16 @@ def test_expressions_compute() -> None:
     assert evaluate("start < end <= B - 4 and not train.steps > 10", lookup) is True
     assert evaluate("precision in ['fp32', 'bf16'] and (end - start) // 2 == 3", lookup) is True
     assert evaluate("start == 0 or end == 9", lookup) is False
+
+
+def test_a_chain_of_comparisons_compares_neighbours() -> None:
+    assert evaluate("2 < 9 < 5", lambda name: 0) is False
+    assert evaluate("5 > 2 < 9", lambda name: 0) is True
+
+
+def test_cells_that_equal_others_are_counted_once_for_all_seeds() -> None:
+    same = {"axes": {"route": ["2->8"]}, "trials": [{"route": {"start": 2, "end": "B-4"}}]}
+    found = expansion(**same, seeds=[0, 1, 2])
+    assert [(hole.reason, hole.count) for hole in found.duplicates] == [
+        ("the run of another cell", 1)
+    ]

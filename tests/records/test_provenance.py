@@ -1,0 +1,20 @@
+"""Claims about provenance: what differs between runs, and what changed within one."""
+
+from __future__ import annotations
+
+from tread_lab.records.provenance import NOW, mixtures
+
+
+def test_only_what_has_several_digests_is_a_difference() -> None:
+    made = {
+        "one": [{"code": "aaaaaaaaaaaa", "data x": "d"}],
+        "two": [{"code": "aaaaaaaaaaaa", "data x": "d"}, {"code": "bbbbbbbbbbbb", "data x": "d"}],
+        "old": [{}],
+        NOW: [{"code": "bbbbbbbbbbbb"}],
+    }
+    (found,) = mixtures(made)
+    assert found.what == "code" and found.within == ["two"]
+    assert str(found) == (
+        "code differs: aaaaaaaa in 2 runs, bbbbbbbb in 1 run and what is to be run now;"
+        " it changed within 1 of them"
+    )
