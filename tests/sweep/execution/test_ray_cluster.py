@@ -127,6 +127,16 @@ def test_a_lost_cluster_ends_the_driver_and_a_fresh_one_takes_its_run_up(tmp_pat
     assert outcome(lab) == outcome(Lab(calm / "lab"))
 
 
+def test_sigterm_to_the_whole_process_group_is_an_interruption(tmp_path: Path) -> None:
+    with driving(tmp_path, steps=100000) as driver:
+        os.killpg(driver.pid, signal.SIGTERM)
+        _, errors = driver.communicate(timeout=60)
+    assert driver.returncode == 130, errors
+    assert "Traceback" not in errors and "cluster is lost" not in errors, errors
+    (path,) = (tmp_path / "lab" / "runs").iterdir()
+    assert Lab(tmp_path / "lab").run(path.name).state() == "interrupted"
+
+
 # name -> what is killed, once this is there in the lab
 MOMENTS = {
     "the raylet as it starts": (b"raylet/raylet", "sweeps/*"),

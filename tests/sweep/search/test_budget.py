@@ -158,3 +158,17 @@ def test_a_trial_that_failed_before_its_first_entry_has_been_started(lab: Lab, t
     folder.create(plan.trials[1].spec)
     folder.attempts.close(folder.attempts.open(), "exception")
     assert open_budget(lab, plan, lambda task: None).before.trials == 1
+
+
+def test_only_the_flops_that_a_begun_run_has_left_are_charged(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny, budget={"flops": 1e18})
+    task = plan.tasks[0]
+    whole, steps = cost(task.spec).train_flops, task.spec.train.steps
+    folder = lab.run(task.run)
+    folder.create(task.spec)
+    with folder.log() as log:
+        log(steps // 2, **{"train/loss": 1.0})
+    budget = open_budget(lab, plan, lambda task: None)
+    assert budget.flops == pytest.approx(whole / 2)
+    budget.admit(task)
+    assert budget.flops == pytest.approx(whole)

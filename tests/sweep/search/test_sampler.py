@@ -64,6 +64,21 @@ def test_no_cell_is_asked_for_twice_until_none_is_left(sampler: str) -> None:
     assert sorted(entry.cell for entry in observations) == list(range(12))
 
 
+def test_the_cells_of_a_search_depend_on_its_seed() -> None:
+    def first_cells(seed: int) -> list[int]:
+        observations: list[Observation] = []
+        spec = SearchSpec(sampler="random", seed=seed)
+        while len(observations) < 6:
+            suggestion = propose(spec, ["heldout/loss"], Space(CELLS), observations)
+            assert suggestion is not None
+            observations.append(Observation(suggestion[0], "failed"))
+        return [observation.cell for observation in observations]
+
+    draws = [first_cells(seed) for seed in range(4)]
+    assert draws[0] == first_cells(0)
+    assert len({cells[0] for cells in draws}) >= 3  # 36 cells: a constant seed gives one
+
+
 @pytest.mark.parametrize("sampler", ["tpe", "gp"])
 def test_it_finds_the_best_cell_in_less_than_half_the_space(sampler: str) -> None:
     space, goals = Space(CELLS), ["heldout/loss"]

@@ -58,11 +58,17 @@ def _thread(target: Callable[..., None], *arguments: Any) -> Iterator[None]:
         over.set()
 
 
-def leave(message: str, last: Callable[[], None] = lambda: None) -> None:
+def leave(
+    message: str,
+    last: Callable[[], None] = lambda: None,
+    *,
+    code: int = Unavailable.exit_code,
+) -> None:
     """End this process at once with one line: what is on record is whole, whatever is cut short.
 
     Args:
         last: what is still to be done; nothing that Ray prints meanwhile is seen.
+        code: the exit code of the process.
     """
     cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a live display may have hidden it
     os.write(2, f"{cursor}\ntread-lab: {message}\n".encode())
@@ -71,7 +77,7 @@ def leave(message: str, last: Callable[[], None] = lambda: None) -> None:
         os.dup2(nowhere, stream)
     with contextlib.suppress(Exception):
         last()
-    os._exit(Unavailable.exit_code)
+    os._exit(code)
 
 
 def _look(ended: Callable[[], str], lost: Callable[[str], None], over: threading.Event) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from types import FrameType
 from typing import Protocol
 
@@ -24,6 +25,8 @@ _MOST_ATTEMPTS = 50  # of one task in one session; the policy ends a run long be
 
 class Interrupted(Exception):
     """The user or the system asked to stop; running trials have saved a checkpoint."""
+
+    exit_code = 130
 
 
 class Executor(Protocol):
@@ -118,22 +121,37 @@ class UserErrors:
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Within the block SIGINT and SIGTERM only raise a flag; a second one acts as usual."""
+    """Within the block SIGINT and SIGTERM only raise a flag; a second one acts as usual.
+
+    The flag is right in every thread at once, also while the main thread waits in foreign code and
+    its handlers do not run.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
     raised: list[int] = []
-    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    received, arriving = socket.socketpair()
 
     def note(number: int, frame: FrameType | None) -> None:
         raised.append(number)
-        for s, handler in before.items():
+        for s, handler in handlers.items():
             signal.signal(s, handler)
 
-    for s in before:
-        signal.signal(s, note)
-    try:
-        yield lambda: bool(raised)
-    finally:
-        for s, handler in before.items():
-            signal.signal(s, handler)
+    def stopping() -> bool:
+        with suppress(OSError):  # no signal has come, or the block has ended
+            raised.extend(number for number in received.recv(64) if number in handlers)
+        return bool(raised)
+
+    with received, arriving:
+        received.setblocking(False)
+        arriving.setblocking(False)
+        for s in handlers:
+            signal.signal(s, note)
+        earlier = signal.set_wakeup_fd(arriving.fileno(), warn_on_full_buffer=False)
+        try:
+            yield stopping
+        finally:
+            signal.set_wakeup_fd(earlier)
+            for s, handler in handlers.items():
+                signal.signal(s, handler)

@@ -8,8 +8,9 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,40 +27,60 @@ from tread_lab.sweep.execution.cluster_heartbeat import (
     monitor_addresses,
     monitor_daemons,
 )
+from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.gc import SCRATCH
 
 _DAEMONS = ("raylet", "gcs_server")  # without which a cluster is lost
 
 
+@dataclass
+class Driver:
+    """The process that uses a cluster; `stopping` tells whether it has been asked to stop."""
+
+    stopping: Callable[[], bool] = lambda: False
+
+    def leave(self, lost: str, last: Callable[[], None] = lambda: None) -> None:
+        """End this process because its cluster is lost.
+
+        A signal to the whole process group ends the daemons too: that is an interruption.
+        """
+        if self.stopping():
+            message = "stopped; run the same command again to continue from the last checkpoints"
+            leave(message, last, code=Interrupted.exit_code)
+        else:
+            leave(lost, last)
+
+
 @contextmanager
-def cluster() -> Iterator[None]:
-    """Ray for the block: the cluster at RAY_ADDRESS, else workers of this machine."""
+def cluster() -> Iterator[Driver]:
+    """Provide Ray within the block: the cluster at RAY_ADDRESS, else workers of this machine."""
+    driver = Driver()
     if ray.is_initialized():
-        yield
+        yield driver
         return
     address = os.environ.get("RAY_ADDRESS")
-    with _joined(address) if address else _started():
-        yield
+    with _joined(address, driver) if address else _started(driver):
+        yield driver
 
 
 @contextmanager
-def _joined(address: str) -> Iterator[None]:
+def _joined(address: str, driver: Driver) -> Iterator[None]:
     """A part of somebody's cluster, watched by knocking at its doors."""
     try:
         _init(address)
-        with monitor_addresses(_addresses(), leave):
+        with monitor_addresses(_addresses(), driver.leave):
             yield
     finally:
         ray.shutdown()
 
 
 @contextmanager
-def _started() -> Iterator[None]:
+def _started(driver: Driver) -> Iterator[None]:
     """A cluster of this machine, whose daemons are children of this process and watched as such."""
     # Ray's sockets need a short path, so this is not below the lab.
     scratch = tempfile.mkdtemp(prefix=SCRATCH, dir="/tmp")
     try:
-        with monitor_daemons(_ended_daemon, _cluster_lost):
+        with monitor_daemons(_ended_daemon, lambda lost: driver.leave(lost, _kill_daemons)):
             _init(None, include_dashboard=False, _temp_dir=scratch)
             yield
     finally:
@@ -114,10 +135,10 @@ def _ended_daemon() -> str:
     return next((name for name, _ in node.dead_processes() if name in _DAEMONS), "")
 
 
-def _cluster_lost(message: str) -> None:
-    """Leave, and take along what is left of a cluster that this process has started."""
+def _kill_daemons() -> None:
+    """Kill what is left of the cluster that this process has started."""
     started: Any = ray._private.worker._global_node
-    leave(message, lambda: started.kill_all_processes(check_alive=False, allow_graceful=False))
+    started.kill_all_processes(check_alive=False, allow_graceful=False)
 
 
 def end_attempt(attempt: Attempt) -> None:

@@ -73,7 +73,8 @@ class RayExecutor:
     def run(self, lab: Lab, work: Sequence[Task] | TaskQueue, on_report: ReportHandler) -> None:
         os.environ.update({k: v for k, v in _QUIET.items() if k not in os.environ})
         user_errors, share = UserErrors(), {"cpu": self.cpus, "gpu": self.gpus}
-        with cluster(), stop_signals() as stopping:
+        with cluster() as driver, stop_signals() as stopping:
+            driver.stopping = stopping
             queue = first = as_queue(work)
             for whole in (False, True):  # what needs a whole device has a turn of its own
                 need = whole_device(share) if whole else share
