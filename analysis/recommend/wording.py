@@ -55,9 +55,9 @@ def _about(e: Evidence, metric: str) -> Iterator[str]:
             f" {e.ranks.concordance:.2f} (1: the same order in each)"
         )
         needed = f"{e.seeds} seeds" if e.seeds else "more than 200 seeds"
-        yield f"{needed} would tell it from {_show(table.places[e.runner_up])} (80% power)"
+        yield f"{needed} would distinguish it from {_show(table.places[e.runner_up])} (80% power)"
     if e.pairing is not None:
-        yield f"pairing with the baseline leaves {e.pairing:.0%} of the variance over seeds"
+        yield f"pairing with the baseline removed {1 - e.pairing:.1%} of the variance over seeds"
     if (cheap := _cheapest(e)) != e.chosen:
         share = table.flops_K[cheap] / table.flops_K[e.chosen]
         yield f"cheapest of the set: {_show(table.places[cheap])}, {share:.2f} of its FLOPs"

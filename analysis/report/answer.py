@@ -42,20 +42,20 @@ class Answer:
 
 
 def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
-    """The answer from the rows of `trials_frame`, by paired held-out loss.
+    """Return the answer from the rows of `trials_frame`, by paired held-out loss.
 
     Args:
         complete: whether every trial has ended; if not, the answer says that it is provisional.
     """
-    nothing = Answer("", np.nan, np.nan, np.nan, (), 0, *_no_answer(frame))
+    unanswered = Answer("", np.nan, np.nan, np.nan, (), 0, *_no_answer(frame))
     if GAP_HELDOUT not in frame:
-        return nothing
+        return unanswered
     cells = cells_frame(frame)
     done = cells[
         (cells["role"] == "trial") & (cells["state"] == "completed") & cells[GAP_HELDOUT].notna()
     ]
     if done.empty:
-        return nothing
+        return unanswered
     best = done.iloc[int(done[GAP_HELDOUT].to_numpy().argmin())]
     gap, low, high = (float(best[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
     rivals = done.drop(index=best.name).nsmallest(RIVALS, GAP_HELDOUT)
@@ -70,14 +70,14 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     certainty = _certainty(seeds, images, len(done))
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
-    told = " ".join(filter(None, parts))
-    return Answer(str(best["cell"]), gap, low, high, tied, seeds, told, certainty)
+    finding = " ".join(filter(None, parts))
+    return Answer(str(best["cell"]), gap, low, high, tied, seeds, finding, certainty)
 
 
 def paired_difference(lab: Lab, frame: pd.DataFrame, cell: str, other: str) -> PairedGap | None:
-    """`cell` less `other` in held-out loss: over their common seeds, or over images of one seed.
+    """Return `cell` less `other` in held-out loss, over common seeds or over images of one seed.
 
-    Nothing where the two cannot be paired.
+    The result is `None` where the two cannot be paired.
     """
     trials = frame[(frame["role"] == "trial") & (frame["state"] == "completed")]
     ours, theirs = (trials[trials["cell"] == c].set_index("seed") for c in (cell, other))
@@ -96,7 +96,7 @@ def paired_difference(lab: Lab, frame: pd.DataFrame, cell: str, other: str) -> P
 
 
 def _ahead(lab: Lab, frame: pd.DataFrame, best: str, rival: str) -> bool:
-    """Whether the best cell is better than a rival by more than their paired interval."""
+    """Return whether the interval of the best cell less a rival lies below zero."""
     difference = paired_difference(lab, frame, best, rival)
     return difference is not None and difference.high < 0
 
@@ -119,12 +119,12 @@ def _rivals(tied: tuple[str, ...], cells: int) -> str:
     if cells < 2:
         return ""
     if not tied:
-        return "Paired with it, every other cell is worse by more than the interval."
+        return "At 95%, every other cell is worse than it (paired differences)."
     return f"At 95%, it cannot be distinguished from {joined(tied)}."
 
 
 def _dense(frame: pd.DataFrame, best: pd.Series[Any]) -> float:
-    """The held-out loss of the runs that a cell is compared with; 0 where it was not recorded."""
+    """Return the held-out loss of the runs of a cell's baselines; 0 where none is recorded."""
     if HELDOUT_LOSS not in frame:
         return 0.0
     trials = frame[(frame["cell"] == best["cell"]) & (frame["role"] == "trial")]
@@ -133,7 +133,7 @@ def _dense(frame: pd.DataFrame, best: pd.Series[Any]) -> float:
 
 
 def _price(frame: pd.DataFrame, cell: str) -> str:
-    """What the best cell costs beside its baseline."""
+    """Return what the best cell costs relative to its baseline."""
     if TRAIN_FLOPS not in frame:
         return ""
     flops = frame.drop_duplicates("run").set_index("run")[TRAIN_FLOPS]
@@ -144,14 +144,14 @@ def _price(frame: pd.DataFrame, cell: str) -> str:
 
 def _certainty(seeds: int, images: int, cells: int) -> str:
     chosen = (
-        f" The best of {cells} was chosen by the same numbers, which flatters it a little."
+        f" The best of {cells} was chosen by the same numbers, so its gap is slightly optimistic."
         if cells > 2
         else ""
     )
     if seeds > 1:
         return (
             f"The interval is over {seeds} seeds, each paired with its own baseline, so it also"
-            f" speaks for seeds that were not run.{chosen}"
+            f" covers seeds that were not run.{chosen}"
         )
     return (
         f"One seed: the interval is over {images} held-out images of one pair of runs. It says how"
@@ -161,7 +161,7 @@ def _certainty(seeds: int, images: int, cells: int) -> str:
 
 
 def _no_answer(frame: pd.DataFrame) -> tuple[str, str]:
-    """What stands in place of a finding and of its certainty."""
+    """Return the sentences that replace the finding and its certainty."""
     alone = frame[frame["reason"].isin(NO_RESULT.values())]
     if alone.empty:
         return "There is no answer yet.", "No trial has finished with a paired loss."

@@ -1,4 +1,4 @@
-"""What each figure says, in a sentence or two made from its numbers; never more than they carry."""
+"""Readings: one or two sentences for each figure, made from its numbers and claiming no more."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ARROW = "\N{RIGHTWARDS ARROW}"
 
 
 def number(value: float, *, signed: bool = False) -> str:
-    """Three digits, with a real minus sign."""
+    """Return three digits with a real minus sign."""
     text = f"{value:+.3g}" if signed else f"{value:.3g}"
     return text.replace("-", MINUS)
 
 
 def span(value: float, low: float, high: float) -> str:
-    """`+0.0023 (95% interval +0.0016 to +0.0030)`, without the interval where there is none."""
+    """Return `+0.0023 (95% interval +0.0016 to +0.0030)`; the interval only where there is one."""
     text = number(value, signed=True)
     if not np.isfinite(low):
         return text
@@ -38,12 +38,12 @@ def span(value: float, low: float, high: float) -> str:
 
 
 def routed(name: str) -> str:
-    """`2->8` with a real arrow."""
+    """Return `2->8` with a real arrow."""
     return name.replace("->", ARROW)
 
 
 def of_bars(bars: RouteBars) -> str:
-    """The best route and how many routes can be told from the baseline."""
+    """Return the best route and how many routes can be distinguished from the baseline."""
     best = bars.best
     if best is None and any(np.isfinite(bar.value) for bar in bars.bars):
         return f"{_metric(bars.metric)} is no measure of quality: no route is best by it."
@@ -52,25 +52,25 @@ def of_bars(bars: RouteBars) -> str:
     name = f"{best.route[0]}{ARROW}{best.route[1]}"
     lower = metric_kind(bars.metric).sign > 0
     first = f"Best is {name}: {_metric(bars.metric)} {span(best.value, best.low, best.high)}."
-    known = [bar for bar in bars.bars if np.isfinite(bar.low)]
-    if not known:
+    measured = [bar for bar in bars.bars if np.isfinite(bar.low)]
+    if not measured:
         return f"{first} No intervals: one seed, and this metric is not paired image by image."
-    low = np.array([bar.low for bar in known])
-    high = np.array([bar.high for bar in known])
+    low = np.array([bar.low for bar in measured])
+    high = np.array([bar.high for bar in measured])
     below, above = int((high < 0).sum()), int((low > 0).sum())
     better, worse = (below, above) if lower else (above, below)
-    rest = len(known) - better - worse
-    counts = ((better, "better"), (worse, "worse"), (rest, "not told apart"))
-    told = ", ".join(f"{count} {what}" for count, what in counts if count)
-    return f"{first} Of {len(known)} routes with an interval, against dense: {told}."
+    rest = len(measured) - better - worse
+    outcomes = ((better, "better"), (worse, "worse"), (rest, "cannot be distinguished from it"))
+    counts = ", ".join(f"{count} {outcome}" for count, outcome in outcomes if count)
+    return f"{first} Compared with dense at 95%, of {len(measured)} routes: {counts}."
 
 
 def of_agreement(bars: RouteBars) -> str:
-    """Whether the routes stand in the published order."""
+    """Return whether the routes have the published order."""
     correlation, routes = agreement(bars)
     if not np.isfinite(correlation):
         return "Too few of the published routes have a number here to compare their order."
-    trend = _trend(correlation, "the published order shows here too", "the opposite of it")
+    trend = _trend(correlation, "the published order holds here too", "the opposite of it")
     return (
         f"Rank correlation with the published differences over {routes} common routes:"
         f" {number(correlation)}; {trend}."
@@ -78,7 +78,7 @@ def of_agreement(bars: RouteBars) -> str:
 
 
 def of_gap_by_length(gaps: GapByLength) -> str:
-    """Whether longer routes are a harder task."""
+    """Return whether longer routes have the larger gap."""
     if not np.isfinite(gaps.rank_correlation):
         return "Too few routes for a trend over their length."
     trend = _trend(gaps.rank_correlation, "longer routes have the larger gap")
@@ -90,7 +90,7 @@ def of_gap_by_length(gaps: GapByLength) -> str:
 
 
 def of_gap_over_steps(gaps: GapOverSteps) -> str:
-    """Where the shortest and the longest route end."""
+    """Return the last gap of the shortest and of the longest route."""
     if not gaps.names:
         return "No two runs logged the same steps yet."
     first, last = gaps.gaps[0][-1], gaps.gaps[-1][-1]
@@ -103,7 +103,7 @@ def of_gap_over_steps(gaps: GapOverSteps) -> str:
 
 
 def of_gap_and_quality(found: GapAndQuality) -> str:
-    """Whether the loss gap foretells the samples."""
+    """Return whether the loss gap predicts the quality of the samples."""
     if not np.isfinite(found.rank_correlation):
         return "Too few routes have both numbers."
     trend = _trend(found.rank_correlation, "a larger loss gap goes with worse samples")
@@ -114,7 +114,7 @@ def of_gap_and_quality(found: GapAndQuality) -> str:
 
 
 def of_similarity(dense: Similarity, other: Similarity) -> str:
-    """How the pairs inside and across a route's window moved."""
+    """Return the mean similarity inside and across a route's window, beside the dense model's."""
     route = other.routes[0]
     ours, theirs = window_numbers(other.mean, route), window_numbers(dense.mean, route)
     first = max(route[0] - 1, 0)
@@ -127,7 +127,7 @@ def of_similarity(dense: Similarity, other: Similarity) -> str:
 
 
 def of_pareto(points: Pareto) -> str:
-    """Who is on the front, and whether the dense run is."""
+    """Return the cells on the Pareto front, and whether the dense run is one of them."""
     order = np.argsort(points.cost)
     front = [k for k in order if points.front[k]]
     if not front:
@@ -149,7 +149,7 @@ def of_pareto(points: Pareto) -> str:
 
 
 def of_rates(found: Rates) -> str:
-    """The best rate of every route."""
+    """Return the best rate and its route."""
     if found.best is None:
         return "No two rates of one route have a number yet."
     name, rate = found.best
@@ -157,48 +157,48 @@ def of_rates(found: Rates) -> str:
     at = int(np.flatnonzero(curve.rate == rate)[0])
     if rate == 0:
         return f"No rate is better than dense training ({_metric(found.metric)} against it)."
-    told = span(curve.value[at], curve.low[at], curve.high[at])
-    return f"Best is s = {rate:g} on {routed(name)}: {_metric(found.metric)} {told}."
+    interval = span(curve.value[at], curve.low[at], curve.high[at])
+    return f"Best is s = {rate:g} on {routed(name)}: {_metric(found.metric)} {interval}."
 
 
 def of_over_training(found: OverTraining) -> str:
-    """The last point of every curve, panel by panel."""
-    told = []
+    """Return the last value of every curve, panel by panel."""
+    sentences = []
     for title, panel in found.panels:
         ends = []
         for curve in panel.curves:
-            known = np.flatnonzero(np.isfinite(curve.value))
-            if len(known):
-                step, value = curve.x[known[-1]], curve.value[known[-1]]
+            measured = np.flatnonzero(np.isfinite(curve.value))
+            if len(measured):
+                step, value = curve.x[measured[-1]], curve.value[measured[-1]]
                 ends.append(f"{routed(curve.name)} {number(value)} at {step:.0f} steps")
-        told.append(f"{_plain(title) or 'at the end'}: {', '.join(ends)}" if ends else "")
-    return "; ".join(filter(None, told)) + "."
+        sentences.append(f"{_plain(title) or 'at the end'}: {', '.join(ends)}" if ends else "")
+    return "; ".join(filter(None, sentences)) + "."
 
 
 def of_time_to_equal(found: TimeToEqual) -> str:
-    """The factors, defined."""
+    """Return the time-to-equal factors and their definition."""
     if not found.factors:
         return "There is no dense curve to be as good as."
-    told = []
+    sentences = []
     for factor in found.factors:
         if np.isfinite(factor.value):
-            told.append(
+            sentences.append(
                 f"{routed(factor.name)} reaches {number(factor.level)} after"
                 f" {number(factor.cost)} instead of {number(factor.dense_cost)}:"
                 f" a factor of {factor.value:.2g}"
             )
         else:
-            told.append(f"{routed(factor.name)} does not reach {number(factor.level)}")
+            sentences.append(f"{routed(factor.name)} does not reach {number(factor.level)}")
     return (
-        "; ".join(told)
+        "; ".join(sentences)
         + f". A factor is the dense run's cost ({found.unit}) to reach a value over the other's,"
         " at the best value that both reached."
     )
 
 
 def of_guidance(costs: GuidanceCosts) -> str:
-    """The best guidance of every cell, what an image costs with it, and without any."""
-    told = []
+    """Return the best guidance of every cell, and the cost of an image with and without it."""
+    settings = []
     sign = metric_kind(costs.metric).sign
     if sign == 0:
         return f"{_metric(costs.metric)} is no measure of quality: no guidance is best by it."
@@ -207,10 +207,10 @@ def of_guidance(costs: GuidanceCosts) -> str:
         best = min(points, key=lambda point: sign * point.value)
         plain = next((point for point in points if point.method == "none"), None)
         beside = "" if plain is None else f", without guidance {_at_cost(plain)}"
-        told.append(f"{routed(cell)}: best is {best.setting} with {_at_cost(best)}{beside}")
-    if not told:
+        settings.append(f"{routed(cell)}: best is {best.setting} with {_at_cost(best)}{beside}")
+    if not settings:
         return "No guidance has been measured with its cost yet."
-    return f"{_metric(costs.metric)} and FLOPs an image. {'; '.join(told)}."
+    return f"{_metric(costs.metric)} and FLOPs an image. {'; '.join(settings)}."
 
 
 def _at_cost(point: GuidancePoint) -> str:
@@ -218,7 +218,7 @@ def _at_cost(point: GuidancePoint) -> str:
 
 
 def of_samples(rows: SampleRows) -> str:
-    """How far the images of every run lie from the first row's, pixel by pixel."""
+    """Return the mean pixel difference between the images of every run and the first row's."""
     shown = [row for row in rows.rows if row.images is not None]
     if len(shown) < 2:
         return "Fewer than two runs have images yet."
@@ -229,32 +229,32 @@ def of_samples(rows: SampleRows) -> str:
     ]
     return (
         f"Mean difference from {routed(shown[0].name)}, of 255 grey levels, over {len(first)}"
-        f" images from equal noise and labels: {', '.join(away)}. It tells how far a network"
+        f" images from equal noise and labels: {', '.join(away)}. It shows how far a network"
         " moved, not whether its images are better."
     )
 
 
 def of_comparison(rows: pd.DataFrame, metric: str) -> str:
-    """Who is better than dense in a table like the paper's, and whether that can be told."""
-    known = rows[rows["difference"].notna() & ~rows["own"]]
-    if known.empty:
+    """Return how many cells are better than dense, and the best one with its interval."""
+    measured = rows[rows["difference"].notna() & ~rows["own"]]
+    if measured.empty:
         return "No cell has both numbers yet."
     sign = metric_kind(metric).sign
     if sign == 0:
         return f"{_metric(metric)} is no measure of quality: no cell is better by it."
-    better = int((sign * known["difference"] < 0).sum())
-    best = known.iloc[int((sign * known["difference"]).to_numpy().argmin())]
-    told = span(best["difference"], best["low"], best["high"])
-    seeds = int(known["seeds"].max())
+    better = int((sign * measured["difference"] < 0).sum())
+    best = measured.iloc[int((sign * measured["difference"]).to_numpy().argmin())]
+    interval = span(best["difference"], best["low"], best["high"])
+    seeds = int(measured["seeds"].max())
     few = "" if seeds > 2 else f" {seeds} seed{'s' * (seeds > 1)}: a claim needs three."
     return (
-        f"Better than dense: {better} of {len(known)} cells. First is"
-        f" {routed(str(best['cell']))}, {_metric(metric)} {told} against dense.{few}"
+        f"Better than dense: {better} of {len(measured)} cells. First is"
+        f" {routed(str(best['cell']))}, {_metric(metric)} {interval} against dense.{few}"
     )
 
 
 def joined(names: Iterable[str], *, most: int = 6) -> str:
-    """`a, b and 3 more`."""
+    """Return `a, b and 3 more`."""
     found = [routed(name) for name in names]
     if len(found) > most:
         return f"{', '.join(found[:most])} and {len(found) - most} more"
@@ -274,5 +274,5 @@ def _metric(metric: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without the marks of formulas and line breaks."""
+    """Return the text without the marks of formulas and line breaks."""
     return text.replace("$", "").replace("\n", "")

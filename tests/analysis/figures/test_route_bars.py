@@ -9,7 +9,13 @@ from matplotlib.colors import to_hex
 
 from tests.analysis.conftest import ENDINGS
 from tests.synthetic import PAPER_PLACEMENTS, heldout_gap
-from tread_lab.analysis.figures.route_bars import draw_route_bars, published_bars, route_bars
+from tread_lab.analysis.figures.route_bars import (
+    Bar,
+    RouteBars,
+    draw_route_bars,
+    published_bars,
+    route_bars,
+)
 from tread_lab.analysis.figures.style import BLUE, ORANGE, figure
 from tread_lab.analysis.report import readings
 from tread_lab.analysis.tables import published
@@ -86,3 +92,12 @@ def test_the_frame_of_the_best_bar_is_explained(paper_frame: pd.DataFrame) -> No
     _, (ax,) = figure()
     draw_route_bars(route_bars(paper_frame), ax)
     assert any(text.get_text().startswith("framed: best") for text in ax.texts)
+
+
+def test_a_reading_says_which_routes_cannot_be_distinguished() -> None:
+    first = (Bar((0, 2), -0.2, -0.3, -0.1), Bar((0, 3), 0.1, -0.1, 0.3), Bar((0, 4), 0.2, 0.1, 0.3))
+    reading = readings.of_bars(RouteBars("gap/heldout", 0, 8, first, ()))
+    assert reading.endswith(
+        "Compared with dense at 95%, of 3 routes: 1 better, 1 worse, 1 cannot be distinguished"
+        " from it."
+    )

@@ -47,7 +47,7 @@ def test_noisy_seeds_leave_it_undecided_and_say_how_many_more(tmp_path: Path) ->
     (evidence,) = found.evidence
     assert found.verdict == "undecided" and evidence.best.size > 1
     assert evidence.seeds is None or evidence.seeds > 3
-    assert any("would tell it from" in line for line in as_lines(found))
+    assert any("would distinguish it from" in line for line in as_lines(found))
     assert len(as_tree(found)["evidence"][0]["best_set"]) == evidence.best.size
 
 

@@ -33,7 +33,10 @@ def test_every_kind_of_figure_has_its_place(
 ) -> None:
     lab = write_sweep(tmp_path, small(routes=((2, 8),), **sweep))
     path = write_report(lab, "placement")
-    assert title in path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    assert title in text
+    assert "<dt>selection rate s</dt>" in text and "arxiv.org/abs/2501.04765" in text
+    assert "Ranked by gap/heldout, lower is better; a row is a cell, its seeds averaged" in text
 
 
 def test_a_cell_far_from_its_predicted_speed_up_is_disturbed() -> None:
