@@ -100,7 +100,7 @@ def test_the_longest_run_under_way_is_waited_for(
     Clock(monkeypatch)
     long, short = Task(tiny(steps=1000)), Task(tiny(steps=10))
     speeds = seconds_per_step(lab, long, short).speeds
-    board = Board([long, short], [long, short], Forecast(lab, speeds, lanes=2))
+    board = Board([long, short], [long, short], Forecast(lab, speeds, slots=2))
     board.note(report(long, "train", 0))
     board.note(report(short, "completed", 10))
     assert board.left() == live_progress.duration(1000 * 30 / 35)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,6 +129,34 @@ def test_what_killed_processes_were_writing_goes(lab: Lab, tiny: Tiny, tmp_path:
     assert sorted(item.what for item in found) == ["scratch"] * 2 + ["unfinished files"] * 3
     assert clear(lab, found) == 4 * len(files)
     assert not any(path.exists() for path in files) and folder.state() == "completed"
+
+
+def test_a_young_scratch_folder_is_kept_as_its_driver_may_be_starting(
+    lab: Lab, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "tmp" / "tread-lab-xyz"
+    scratch.mkdir(parents=True)
+    assert find(lab) == []
+    os.utime(scratch, (time.time() - 3500,) * 2)
+    assert find(lab) == []
+    os.utime(scratch, (time.time() - 3700,) * 2)
+    assert [item.path for item in find(lab)] == [scratch]
+
+
+def test_the_scratch_folder_of_a_living_process_is_kept(lab: Lab, tmp_path: Path) -> None:
+    scratch = tmp_path / "tmp" / "tread-lab-xyz"
+    (scratch / f"session_2026-01-01_00-00-00_1_{os.getpid()}").mkdir(parents=True)
+    os.utime(scratch, (0, 0))
+    assert find(lab) == []
+
+
+def test_an_unfinished_file_of_a_sweep_is_an_orphan_after_an_hour(lab: Lab) -> None:
+    half = lab.root / "sweeps" / "s" / ".plan.json.x1"
+    half.parent.mkdir(parents=True)
+    half.write_text("half")
+    assert list(gc._scratch(lab)) == []
+    os.utime(half, (time.time() - 3700,) * 2)
+    assert list(gc._scratch(lab)) == [gc.Removable("unfinished files", half, 4)]
 
 
 def test_samples_of_finished_evaluations_go_and_their_metrics_stay(lab: Lab, tiny: Tiny) -> None:

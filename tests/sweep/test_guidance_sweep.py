@@ -60,7 +60,7 @@ def test_what_an_evaluation_will_lack_is_refused_before_anything_is_trained() ->
     with pytest.raises(UserError, match=r"add it to execution.keep_steps"):
         assert planned("s", sampler_axes=early).tasks
     kept = {"fixed": {"execution": {"keep_steps": [3]}}, "sampler_axes": early}
-    assert planned("s", **kept).disk_bytes > planned("s").disk_bytes
+    assert planned("s", **kept).tasks
 
 
 def test_overflows_are_said_once_for_each_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,7 @@ def train(options: Namespace) -> int:
     from tread_lab.sweep.plan.disk import disk_need
     from tread_lab.sweep.plan.preflight import preflight
     from tread_lab.sweep.trial.family import with_ancestors
-    from tread_lab.sweep.trial.retry_failed import chosen, take_up
+    from tread_lab.sweep.trial.retry_failed import failed_tasks, reopen
     from tread_lab.sweep.trial.trial import Task, is_complete
 
     check_one_device(options)
@@ -57,8 +57,8 @@ def train(options: Namespace) -> int:
     task = Task(spec, decode_evaluations(experiment.evaluate, experiment.sampler))
     folder = lab.run_of(spec)
     if options.retry_failed:
-        for again in chosen(lab, with_ancestors([task])):
-            take_up(lab, again)
+        for again in failed_tasks(lab, with_ancestors([task])):
+            reopen(lab, again)
     if not is_complete(lab, task):
         todo = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
         preflight(todo, Devices.here(options.device))
@@ -251,7 +251,7 @@ def gc(options: Namespace) -> int:
     chosen = litter if options.samples else [item for item in litter if item.what != SAMPLES]
     freed = clear(lab, chosen) if options.yes else None
     kept = 0 if options.samples else sum(item.bytes for item in samples)
-    screen.show_litter(chosen, freed, as_json=options.json, samples_kept=kept)
+    screen.show_removable(chosen, freed, as_json=options.json, samples_kept=kept)
     return 0
 
 

@@ -23,10 +23,10 @@ def sweep(options: Namespace) -> int:
     from tread_lab.config import load
     from tread_lab.sweep.plan import plan as plans
     from tread_lab.sweep.plan.disk import disk_need
-    from tread_lab.sweep.plan.extension import settled
+    from tread_lab.sweep.plan.extension import plan_to_run
     from tread_lab.sweep.plan.forecast import forecast
     from tread_lab.sweep.plan.open_tasks import coming_tasks
-    from tread_lab.sweep.plan.plan_json import priced_tree
+    from tread_lab.sweep.plan.plan_json import plan_with_costs
     from tread_lab.sweep.plan.preflight import check_arithmetic
     from tread_lab.sweep.search.budget import open_budget
 
@@ -44,9 +44,9 @@ def sweep(options: Namespace) -> int:
         screen.say(f"{devices.idle_gpus} GPUs of the cluster stay idle: --gpus 1 gives a run one")
     plan = plans.make_plan(options.name or name, spec, experiment, devices.names())
     if options.json and options.plan:
-        print(plans.plan_text(priced_tree(plan)), end="")
+        print(plans.plan_text(plan_with_costs(plan)), end="")
         return 0
-    plan = settled(lab.sweep(plan.name), plan, extend=options.extend)
+    plan = plan_to_run(lab.sweep(plan.name), plan, extend=options.extend)
     plan = replace(plan, budget=spec.budget, stop_early=spec.stop_early)  # no part of a stored plan
     check_arithmetic(plan.possible_tasks, devices)
     lanes = devices.slots
@@ -82,17 +82,17 @@ def _say_extension(lab: Lab, plan: Any) -> bool:
 
 def _retry_failed(options: Namespace, lab: Lab, plan: Any) -> None:
     """Say which failed runs are taken up again, and unless only the plan is asked for, do it."""
-    from tread_lab.sweep.trial.retry_failed import chosen, failed_kind, take_up
+    from tread_lab.sweep.trial.retry_failed import failed_kind, failed_tasks, reopen
 
     kinds = [kind for kind in options.retry_failed.split(",") if kind]
-    tasks = chosen(lab, plan.possible_tasks, kinds)
+    tasks = failed_tasks(lab, plan.possible_tasks, kinds)
     folders = [lab.run(task.run) for task in tasks]
     told = ", ".join(f"{folder.name} ({failed_kind(folder)})" for folder in folders)
     screen.say(f"running {len(tasks)} failed runs again: {told}" if tasks else "no run has failed")
     if not options.plan:
         with lab.sweep(plan.name).claim():
             for task in tasks:
-                take_up(lab, task)
+                reopen(lab, task)
 
 
 def _drive(

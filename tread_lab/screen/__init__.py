@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tread_lab.screen.console import answer, metrics_line, say, show_pairs
     from tread_lab.screen.disk import DiskWatch, show_disk
-    from tread_lab.screen.gc import show_litter
+    from tread_lab.screen.gc import show_removable
     from tread_lab.screen.live_progress import progress, run_progress
     from tread_lab.screen.plan import show_budget, show_evaluation_time, show_plan
     from tread_lab.screen.ranking import show_places, show_ranking
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PARTS = {
     "console": ("answer", "metrics_line", "say", "show_pairs"),
     "disk": ("DiskWatch", "show_disk"),
-    "gc": ("show_litter",),
+    "gc": ("show_removable",),
     "plan": ("show_budget", "show_evaluation_time", "show_plan"),
     "live_progress": ("progress", "run_progress"),
     "ranking": ("show_places", "show_ranking"),
@@ -38,7 +38,7 @@ __all__ = [
     "show_budget",
     "show_disk",
     "show_lab",
-    "show_litter",
+    "show_removable",
     "show_pairs",
     "show_places",
     "show_evaluation_time",

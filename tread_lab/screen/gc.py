@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from tread_lab.screen.console import answer, answers, fitted
 from tread_lab.screen.units import bytes_text
-from tread_lab.sweep.gc import Litter
+from tread_lab.sweep.gc import Removable
 
 
-def show_litter(
-    litter: Sequence[Litter], freed: int | None, *, as_json: bool, samples_kept: int = 0
+def show_removable(
+    litter: Sequence[Removable], freed: int | None, *, as_json: bool, samples_kept: int = 0
 ) -> None:
     """Kinds with their number and size.
 

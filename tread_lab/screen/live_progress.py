@@ -105,7 +105,7 @@ class Board:
     def left(self) -> str:
         """Time left: as predicted at first, more and more at the speed that is seen."""
         elapsed = time.monotonic() - (self._started or time.monotonic())
-        done = self._progress() / self._outlook.lanes
+        done = self._progress() / self._outlook.slots
         prior = _PRIOR_SECONDS if self._outlook.speeds else 0.0
         if not prior and (elapsed < _PATIENCE or self.fraction() < _LITTLE):
             return "..."
@@ -127,7 +127,7 @@ class Board:
 
     def _work_left(self) -> float:
         """Of one lane: an even share of all, but no less than the longest run under way."""
-        share = max(self._total - self._progress(), 0.0) / self._outlook.lanes
+        share = max(self._total - self._progress(), 0.0) / self._outlook.slots
         running = [run for run, report in self._reports.items() if not _ended(report)]
         return max([share, *(self._outlook.work(self._tasks[r]) - self._done[r] for r in running)])
 

@@ -17,8 +17,8 @@ from tread_lab.specs.evaluation import SamplesSpec, count_label
 from tread_lab.specs.labels import cell_text, run_labels
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.wording import counted
-from tread_lab.sweep.plan.forecast import Estimate, Forecast
-from tread_lab.sweep.plan.open_tasks import search_outlook
+from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
+from tread_lab.sweep.plan.open_tasks import search_forecast
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.search.budget import Budget
 from tread_lab.sweep.trial.trial import Task
@@ -27,7 +27,9 @@ Say = Callable[[str], None]
 _NAMED = 5  # runs that do not fit the budget; the others are counted
 
 
-def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int, *, asked: bool = False) -> None:
+def show_plan(
+    plan: Plan, lab: Lab, estimate: RemainingTime, slots: int, *, asked: bool = False
+) -> None:
     """What will run, what is left out and why, what it will cost.
 
     Args:
@@ -71,7 +73,7 @@ def show_plan(plan: Plan, lab: Lab, estimate: Estimate, lanes: int, *, asked: bo
         f" {counted(baselines, 'baseline')}, {counted(len(plan.trials) - baselines, 'trial')}"
         + (f", {counted(plan.parents, 'parent')} to start from" if plan.parents else "")
     )
-    say(f"{plan.train_flops:.2e} training FLOPs{of_known}; {_estimate(estimate, lanes)}")
+    say(f"{plan.train_flops:.2e} training FLOPs{of_known}; {_estimate(estimate, slots)}")
 
 
 def show_evaluation_time(plan: Plan, outlook: Forecast, *, asked: bool = False) -> None:
@@ -130,7 +132,7 @@ def _say(out: Console) -> Say:
 
 
 def show_budget(
-    plan: Plan, budget: Budget, coming: Sequence[Task], lanes: int, *, asked: bool = False
+    plan: Plan, budget: Budget, coming: Sequence[Task], slots: int, *, asked: bool = False
 ) -> None:
     """What the budget is, what of it is spent, and what will not fit in."""
     say = _say(answers if asked else notices)
@@ -142,7 +144,7 @@ def show_budget(
         parts.append(f"{limits.hours:g} h ({before.hours:.2g} h spent)")
     if limits.trials is not None:
         parts.append(f"{counted(limits.trials, 'trial')} ({before.trials} started)")
-    fitting, left = budget.split(coming, lanes)
+    fitting, left = budget.split(coming, slots)
     say(f"budget: {', '.join(parts)}: {len(fitting)} of {len(coming)} open runs fit")
     if left and plan.search is None:
         labels = run_labels([*map(vars, plan.trials)])
@@ -156,7 +158,7 @@ def show_budget(
 def _say_search(plan: Plan, lab: Lab, say: Say) -> None:
     """How large the space is, how much of it is tried, and what that costs."""
     assert plan.search is not None
-    found, spec = search_outlook(plan, lab), plan.search.spec
+    found, spec = search_forecast(plan, lab), plan.search.spec
     seeds = sum(t.role == "trial" for t in plan.search.trials_of(plan.search.cells[0]))
     begun = f", {found.asked} of them asked for" if found.asked else ""
     runs = "run" if seeds == 1 else "runs"
@@ -173,10 +175,10 @@ def _say_search(plan: Plan, lab: Lab, say: Say) -> None:
         )
 
 
-def _estimate(estimate: Estimate, lanes: int) -> str:
+def _estimate(estimate: RemainingTime, slots: int) -> str:
     if estimate.open_runs == 0:
         return "everything is done"
-    runs = f"{counted(estimate.open_runs, 'run')} open, {lanes} at once"
+    runs = f"{counted(estimate.open_runs, 'run')} open, {slots} at once"
     if estimate.seconds is None:
         return f"{runs}; time not predicted (a trial step would take long on this device)"
     rates = f" at the stated rates of {estimate.source}" if estimate.source else ""

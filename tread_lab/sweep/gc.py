@@ -1,4 +1,4 @@
-"""What of a lab nothing needs any more: found, priced, removed only from runs that have ended."""
+"""Finds the files of a lab that nothing needs any more, with their sizes, and removes them."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from tread_lab.sweep.plan.plan import load_plan
 ENDED = (RunState.COMPLETED, RunState.STOPPED, RunState.DIVERGED)
 OPTIMIZER = "optimizer/"  # of a checkpoint, what only further training needs
 SAMPLES = "samples"
-SCRATCH = "tread-lab-"  # how the folders begin in which local clusters have their sockets
-_OLD = 3600.0  # seconds after which an unfinished file outside of runs is an orphan
+SCRATCH = "tread-lab-"  # prefix of the folders that hold the sockets of local clusters
+_ORPHAN_SECONDS = 3600.0  # age from which an unfinished file outside of runs is an orphan
 
 
 @dataclass(frozen=True)
-class Litter:
-    """Something that can go.
+class Removable:
+    """A file or folder that can be removed.
 
     Attributes:
         what: `earlier checkpoints`, `optimizer state`, `samples`, `unfinished files` or `scratch`.
-        bytes: what would be free then.
-        run: the run it belongs to.
+        bytes: how much room its removal makes.
+        run: the run that it belongs to; "" for none.
     """
 
     what: str
@@ -44,58 +44,57 @@ class Litter:
     run: str = ""
 
 
-def find(lab: Lab, *, samples: bool = False) -> list[Litter]:
-    """Return all of it; nothing is changed.
+def find(lab: Lab, *, samples: bool = False) -> list[Removable]:
+    """Return every removable file of a lab and of its scratch folders; change nothing.
 
     A run that has ended and has every evaluation that any sweep plans for it keeps its last weights
     and those of `execution.keep_steps`: evaluations, runs that start from it and figures need no
     more. Runs that are under way, open or failed keep everything they could resume from.
 
     Args:
-        samples: the images of finished evaluations too, which only ADM's own evaluator and sheets
-            of samples read; metrics stay, and nothing is measured again.
+        samples: whether to include the images of finished evaluations, which only ADM's own
+            evaluator and sheets of samples read; their metrics stay, and nothing is measured again.
     """
     planned = _planned(lab)
-    found: list[Litter] = []
+    removable: list[Removable] = []
     for path in sorted((lab.root / "runs").glob("*")):
         folder = lab.run(path.name)
         if not is_held(path / ".claim"):
-            found += _of_run(folder, planned.get(path.name, set()))
-            found += _samples(folder) if samples else []
-    return [*found, *_scratch(lab)]
+            removable += _of_run(folder, planned.get(path.name, set()))
+            removable += _samples(folder) if samples else []
+    return [*removable, *_scratch(lab)]
 
 
-def clear(lab: Lab, litter: Collection[Litter]) -> int:
-    """Remove it and return how many bytes that made free; runs that are in use again are left."""
+def clear(lab: Lab, removable: Collection[Removable]) -> int:
+    """Remove the files of runs that nobody works on; return how many bytes that made free."""
     freed = 0
-    for item in litter:
+    for item in removable:
         try:
             if not item.run:
-                freed += _removed(item)
+                freed += _remove(item)
                 continue
             folder = lab.run(item.run)
             with folder.claim():
                 unfinished = item.what == "unfinished files"
                 if unfinished or folder.state() in ENDED:
-                    freed += _removed(item)
+                    freed += _remove(item)
         except Busy:
             continue
     return freed
 
 
 def _planned(lab: Lab) -> dict[str, set[str]]:
-    """run -> evaluations that some sweep wants of it."""
-    found: dict[str, set[str]] = {}
+    """Return, by run, the signatures of the evaluations that any sweep plans for it."""
+    evaluations: dict[str, set[str]] = {}
     for name in lab.sweeps():
         for task in load_plan(lab.sweep(name)).tasks:
-            wanted = found.setdefault(task.run, set())
-            wanted |= {signature(spec) for spec in task.evaluations}
-    return found
+            evaluations.setdefault(task.run, set()).update(map(signature, task.evaluations))
+    return evaluations
 
 
-def _of_run(folder: RunFolder, planned: Collection[str]) -> Iterator[Litter]:
+def _of_run(folder: RunFolder, planned: Collection[str]) -> Iterator[Removable]:
     for path in _unfinished(folder.path):
-        yield Litter("unfinished files", path, path.stat().st_size, folder.name)
+        yield Removable("unfinished files", path, path.stat().st_size, folder.name)
     state = folder.state()
     if state not in ENDED or folder.damaged():
         return
@@ -105,30 +104,29 @@ def _of_run(folder: RunFolder, planned: Collection[str]) -> Iterator[Litter]:
     steps = set(_kept_steps(folder))
     for place, path in enumerate(list_checkpoints(folder.checkpoints)):
         if place > 0 and step_of(path) not in steps:
-            yield Litter("earlier checkpoints", path, path.stat().st_size, folder.name)
+            yield Removable("earlier checkpoints", path, path.stat().st_size, folder.name)
         elif size := _optimizer_bytes(path):
-            yield Litter("optimizer state", path, size, folder.name)
+            yield Removable("optimizer state", path, size, folder.name)
 
 
-def _samples(folder: RunFolder) -> Iterator[Litter]:
-    """The images of finished evaluations of a run that has ended; their record calls them absent
-    by choice, not damaged."""
+def _samples(folder: RunFolder) -> Iterator[Removable]:
+    """Yield the images of finished evaluations; their record notes that they were removed."""
     if folder.state() in ENDED:
         for evaluation in folder.evaluations():
             path = evaluation.path / "samples.npz"
             if path.exists() and evaluation.done:
-                yield Litter(SAMPLES, path, path.stat().st_size, folder.name)
+                yield Removable(SAMPLES, path, path.stat().st_size, folder.name)
 
 
 def _kept_steps(folder: RunFolder) -> tuple[int, ...]:
     try:
         return folder.spec().execution.keep_steps
-    except UserError:  # then nothing is known to be unneeded
+    except UserError:  # without a readable spec every checkpoint may be needed
         return tuple(step_of(path) for path in list_checkpoints(folder.checkpoints))
 
 
 def _unfinished(folder: Path) -> Iterator[Path]:
-    """What a killed process was writing, and empty dumps of watchdogs that had no cause to bark."""
+    """Yield what a killed process was writing, and the empty dumps of watchdogs."""
     for path in folder.rglob(".*.*"):
         if path.is_file() and path.name not in (".claim", ".pulse"):
             yield path
@@ -137,7 +135,7 @@ def _unfinished(folder: Path) -> Iterator[Path]:
 
 
 def _optimizer_bytes(path: Path) -> int:
-    """Bytes of a checkpoint that are the optimizer's, from the head of the file."""
+    """Return the bytes of a checkpoint's optimizer state, from the header of the file."""
     try:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
@@ -148,24 +146,24 @@ def _optimizer_bytes(path: Path) -> int:
     return sum(stop - start for start, stop in spans)
 
 
-def _scratch(lab: Lab) -> Iterator[Litter]:
-    """What killed drivers have left."""
+def _scratch(lab: Lab) -> Iterator[Removable]:
+    """Yield the scratch folders and unfinished files that killed drivers have left."""
     driven = any(is_held(path) for path in lab.root.glob("sweeps/*/.claim"))
     for path in () if driven else lab.root.glob("ray/*"):
-        yield Litter("scratch", path, _size(path))
+        yield Removable("scratch", path, _size(path))
     for path in (*lab.root.glob("sweeps/*/.*.*"), *lab.root.glob("cache/.*.*")):
-        if time.time() - path.stat().st_mtime > _OLD:
-            yield Litter("unfinished files", path, _size(path))
+        if time.time() - path.stat().st_mtime > _ORPHAN_SECONDS:
+            yield Removable("unfinished files", path, _size(path))
     for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
         if path.stat().st_uid == os.getuid() and not _in_use(path):
-            yield Litter("scratch", path, _size(path))
+            yield Removable("scratch", path, _size(path))
 
 
 def _in_use(scratch: Path) -> bool:
-    """Whether the process lives that Ray's session is named for; a young folder counts as used."""
+    """Return whether the process of Ray's session lives, or the folder is too young to tell."""
     sessions = [path.name for path in scratch.glob("session_2*")]
     pids = [name.rpartition("_")[2] for name in sessions]
-    young = time.time() - scratch.stat().st_mtime < _OLD
+    young = time.time() - scratch.stat().st_mtime < _ORPHAN_SECONDS
     return any(Path("/proc", pid).exists() for pid in pids) or (not pids and young)
 
 
@@ -175,8 +173,8 @@ def _size(path: Path) -> int:
     return sum(part.lstat().st_size for part in path.rglob("*") if not part.is_dir())
 
 
-def _removed(item: Litter) -> int:
-    """Remove one thing; bytes that are free now."""
+def _remove(item: Removable) -> int:
+    """Remove one file or folder, and return how many bytes that made free."""
     if item.what == "optimizer state":
         return slim(item.path, OPTIMIZER)
     if item.path.is_dir():

@@ -13,10 +13,11 @@ import pytest
 from tread_lab import screen
 from tread_lab.cli import main
 from tread_lab.config.load import load_experiment
+from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.specs import DataSpec, RunSpec, decode
 from tread_lab.specs.evaluation import SamplesSpec, decode_evaluations
-from tread_lab.sweep.plan.disk import disk_need, image_bytes, room
+from tread_lab.sweep.plan.disk import DiskNeed, disk_need, image_bytes, room
 from tread_lab.sweep.trial.trial import Report, Task
 
 Tiny = Callable[..., RunSpec]
@@ -36,6 +37,12 @@ def test_an_evaluation_of_10k_images_at_256_is_2_gb() -> None:
     assert disk_need([task, task]).samples == 2 * need.samples
     assert need.total == need.checkpoints + need.samples + need.references
     assert need.largest == need.samples
+
+
+def test_checkpoints_on_the_disk_are_those_kept_and_the_one_being_written(tiny: Tiny) -> None:
+    spec = tiny(execution={"keep_checkpoints": 3, "keep_steps": [5, 9]})
+    one = cost(spec).checkpoint_bytes
+    assert disk_need([Task(spec)]) == DiskNeed(checkpoints=6 * one, largest=one)
 
 
 def test_repas_features_of_latents_are_counted_once(tiny: Tiny, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from tread_lab.cli import main
 from tread_lab.config.load import load_experiment
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.specs import UserError, decode
+from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.sweep import SweepSpec
-from tread_lab.sweep.plan.extension import extended, settled, what_is_added
+from tread_lab.sweep.plan.extension import extended, plan_to_run, what_is_added
 from tread_lab.sweep.plan.plan import Plan, check_plan, load_plan, make_plan, store_plan
 
 FIRST: dict[str, Any] = {"axes": {"route": ["2->8"], "rate": [0.25, 0.5]}, "evaluate": ["fd@1k"]}
@@ -51,7 +53,7 @@ def test_an_edited_file_is_refused_in_one_line_that_says_what_differs(
 ) -> None:
     before = folder.plan_path.read_bytes()
     with pytest.raises(UserError, match=r"^[^\n]*$") as error:
-        settled(folder, plan(changes))
+        plan_to_run(folder, plan(changes))
     assert said in str(error.value)
     assert "--extend" in str(error.value) and "--name" in str(error.value)
     with pytest.raises(UserError):
@@ -61,13 +63,13 @@ def test_an_edited_file_is_refused_in_one_line_that_says_what_differs(
 
 def test_the_same_file_and_another_question_are_no_edit(folder: SweepFolder) -> None:
     asked = plan({**FIRST, "question": "What now?"})
-    assert settled(folder, asked) is asked
+    assert plan_to_run(folder, asked) is asked
     check_plan(folder, asked)
 
 
 def test_extending_adds_what_is_new_and_keeps_the_earlier_plan(folder: SweepFolder) -> None:
     before, text = load_plan(folder), folder.plan_path.read_text()
-    both = settled(folder, plan(OTHER), extend=True)
+    both = plan_to_run(folder, plan(OTHER), extend=True)
     assert rates(both) == ["baseline", 0.25, 0.5, 0.75]
     assert both.trials[:3] == before.trials and both.evaluations == before.evaluations
     assert "1 trial (2->8 s=0.75 seed 0)" in what_is_added(before, both)
@@ -82,38 +84,59 @@ def test_extending_adds_what_is_new_and_keeps_the_earlier_plan(folder: SweepFold
 def test_afterwards_the_edited_file_and_the_first_one_are_both_the_extended_sweep(
     folder: SweepFolder,
 ) -> None:
-    store_plan(folder, settled(folder, plan(OTHER), extend=True))
+    store_plan(folder, plan_to_run(folder, plan(OTHER), extend=True))
     for sweep in (FIRST, OTHER):
-        again = settled(folder, plan(sweep))
+        again = plan_to_run(folder, plan(sweep))
         assert rates(again) == ["baseline", 0.25, 0.5, 0.75]
         store_plan(folder, again)
-    assert settled(folder, plan(OTHER), extend=True).trials == load_plan(folder).trials
+    assert plan_to_run(folder, plan(OTHER), extend=True).trials == load_plan(folder).trials
     assert len(folder.earlier_plans) == 1
     with pytest.raises(UserError, match="planned with other settings"):
-        settled(folder, plan({**FIRST, "seeds": [0, 1]}))
-    more = settled(folder, plan({**FIRST, "seeds": [0, 1]}), extend=True)
+        plan_to_run(folder, plan({**FIRST, "seeds": [0, 1]}))
+    more = plan_to_run(folder, plan({**FIRST, "seeds": [0, 1]}), extend=True)
     store_plan(folder, more)
     assert len(more.trials) == 4 + 3 and len(folder.earlier_plans) == 2
     assert [trial.role for trial in more.trials[:2]] == ["baseline", "baseline"]
 
 
 def test_an_evaluation_of_the_same_images_measures_only_what_is_new(folder: SweepFolder) -> None:
-    both = settled(folder, plan({**FIRST, "evaluate": ["fd@1k", "kid@1k", "fd@2k"]}), extend=True)
+    both = plan_to_run(
+        folder, plan({**FIRST, "evaluate": ["fd@1k", "kid@1k", "fd@2k"]}), extend=True
+    )
     measured = [(spec.metrics, spec.count) for spec in both.evaluations]  # type: ignore[union-attr]
     assert measured == [(("fd",), 1000), (("kid",), 1000), (("fd",), 2000)]
     assert "kid@1000 for every run" in what_is_added(load_plan(folder), both)
 
 
+def test_other_images_of_the_same_number_and_metric_are_an_evaluation_of_their_own() -> None:
+    first, other = (
+        decode(SamplesSpec, {"metrics": ["fd"], "count": 1000, "sampler": {"steps": steps}})
+        for steps in (10, 20)
+    )
+    stored = dataclasses.replace(plan(FIRST), evaluations=(first,))
+    wider = dataclasses.replace(plan(FIRST), evaluations=(first, other))
+    assert extended(stored, wider).evaluations == (first, other)
+
+
+def test_an_added_seed_adds_its_baseline_and_says_so(folder: SweepFolder) -> None:
+    stored = load_plan(folder)
+    both = plan_to_run(folder, plan({**FIRST, "seeds": [0, 1]}), extend=True)
+    added = what_is_added(stored, both)
+    assert added.startswith("adds 2 trials (") and added.endswith(
+        "), 1 baseline; 3 trials as before"
+    )
+
+
 def test_a_kill_between_the_copy_and_the_new_plan_costs_nothing(folder: SweepFolder) -> None:
-    both = settled(folder, plan(WIDER), extend=True)
+    both = plan_to_run(folder, plan(WIDER), extend=True)
     folder.keep_plan()
     store_plan(folder, both)
     assert len(folder.earlier_plans) == 1
 
 
 def test_a_plan_that_was_extended_in_the_meantime_is_not_overwritten(folder: SweepFolder) -> None:
-    late = settled(folder, plan(WIDER), extend=True)
-    store_plan(folder, settled(folder, plan({**FIRST, "seeds": [0, 1]}), extend=True))
+    late = plan_to_run(folder, plan(WIDER), extend=True)
+    store_plan(folder, plan_to_run(folder, plan({**FIRST, "seeds": [0, 1]}), extend=True))
     with pytest.raises(UserError, match="planned with other settings"):
         store_plan(folder, late)
 
@@ -121,7 +144,7 @@ def test_a_plan_that_was_extended_in_the_meantime_is_not_overwritten(folder: Swe
 def test_a_search_is_not_extended(folder: SweepFolder) -> None:
     axes = {"route": {"start": "0..3", "end": "6..9"}}
     with pytest.raises(UserError, match="a search is not extended"):
-        settled(folder, plan({"axes": axes, "search": {"trials": 3}}), extend=True)
+        plan_to_run(folder, plan({"axes": axes, "search": {"trials": 3}}), extend=True)
 
 
 def test_what_the_earlier_file_had_alone_is_noted(folder: SweepFolder) -> None:

@@ -71,7 +71,7 @@ def test_changed_code_between_the_attempts_of_a_run_is_told(
 ) -> None:
     task = Task(tiny(steps=4))
     monkeypatch.setattr(attempt, "made_with", lambda spec: {"code": "a"})
-    reports = attempt.attempt(lab.run(task.run), task.spec, attempt.Place())
+    reports = attempt.attempt(lab.run(task.run), task.spec, attempt.WorkerInfo())
     with pytest.raises(KeyboardInterrupt), reports:
         raise KeyboardInterrupt
     monkeypatch.setattr(attempt, "made_with", lambda spec: {"code": "b"})

@@ -21,7 +21,7 @@ from tread_lab.specs.search import SearchSpec
 from tread_lab.specs.search_space import Space
 from tread_lab.specs.stop_early import StopEarlySpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
-from tread_lab.sweep.plan.open_tasks import search_outlook
+from tread_lab.sweep.plan.open_tasks import search_forecast
 from tread_lab.sweep.plan.plan import Plan, check_plan, load_plan, make_plan, store_plan
 from tread_lab.sweep.search.sampler import Observation, propose
 from tread_lab.sweep.search.search_queue import SearchQueue
@@ -247,6 +247,6 @@ def test_more_trials_go_on_and_other_settings_are_refused(lab: Lab, tiny: Any) -
 
 
 def test_the_price_is_known_at_the_mean_and_at_worst(lab: Lab, tiny: Any) -> None:
-    found = search_outlook(planned(tiny), lab)
+    found = search_forecast(planned(tiny), lab)
     assert (found.asked, found.trials, found.cells) == (0, 6, 36)
     assert 0 < found.mean_flops < found.worst_flops

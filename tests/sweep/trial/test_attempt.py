@@ -26,8 +26,8 @@ from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.trial import trial
-from tread_lab.sweep.trial.attempt import Place, settled
-from tread_lab.sweep.trial.retry import verdict
+from tread_lab.sweep.trial.attempt import WorkerInfo, counted_attempts
+from tread_lab.sweep.trial.retry import decide
 from tread_lab.sweep.trial.trial import Report, Task, run_trial
 
 Tiny = Callable[..., RunSpec]
@@ -67,28 +67,28 @@ def ended(*kinds: str, **facts: Any) -> list[Attempt]:
     ("kind", "tries"), [("exception", 2), ("oom", 2), ("died", 3), ("hung", 2)]
 )
 def test_a_kind_is_tried_so_often(kind: str, tries: int) -> None:
-    assert verdict(ended(*[kind] * (tries - 1))).last is None
-    exhausted = verdict(ended(*[kind] * tries)).last
+    assert decide(ended(*[kind] * (tries - 1))).last is None
+    exhausted = decide(ended(*[kind] * tries)).last
     assert exhausted is not None and exhausted.n == tries
-    assert verdict(ended(*[kind] * tries, forgiven=True)).last is None
+    assert decide(ended(*[kind] * tries, forgiven=True)).last is None
 
 
 @pytest.mark.parametrize(
     "kind", ["lost", "orphaned", "interrupted", "disk", "mistake", "completed", "diverged"]
 )
 def test_what_is_not_the_runs_doing_never_counts(kind: str) -> None:
-    assert verdict(ended(*[kind] * 50)).last is None
+    assert decide(ended(*[kind] * 50)).last is None
 
 
 def test_an_ending_without_an_entry_is_an_error_and_not_a_run_without_end() -> None:
     with pytest.raises(UserError, match="attempt has ended: unknown 'oomm', did you mean 'oom'"):
-        verdict(ended("oomm"))
+        decide(ended("oomm"))
 
 
 def test_after_a_lack_of_memory_the_run_asks_for_a_whole_device() -> None:
-    assert not verdict(ended("exception")).whole_device
-    assert verdict(ended("oom")).whole_device
-    assert verdict(ended("oom", "died", "exception")).whole_device
+    assert not decide(ended("exception")).whole_device
+    assert decide(ended("oom")).whole_device
+    assert decide(ended("oom", "died", "exception")).whole_device
 
 
 def test_one_exception_is_mended_by_another_attempt(
@@ -117,12 +117,12 @@ def test_a_lack_of_memory_is_tried_once_more_on_a_whole_device(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing(monkeypatch, *[torch.OutOfMemoryError("CUDA out of memory")] * 2)
-    task, packed = Task(tiny(steps=6)), Place(whole=False)
+    task, packed = Task(tiny(steps=6)), WorkerInfo(whole=False)
     with pytest.raises(torch.OutOfMemoryError):
         list(run_trial(lab, task, CPU, packed))
     assert [r.phase for r in run_trial(lab, task, CPU, packed)] == [trial.DEFERRED]
     with pytest.raises(torch.OutOfMemoryError):
-        list(run_trial(lab, task, CPU, Place(whole=True)))
+        list(run_trial(lab, task, CPU, WorkerInfo(whole=True)))
     assert [r.phase for r in run_trial(lab, task, CPU, packed)][-1] == "failed"
     assert (lab.run(task.run).result() or {})["kind"] == "oom"
 
@@ -215,7 +215,7 @@ def test_what_fails_while_measuring_leaves_the_training_result(
     assert (last.phase, folder.state()) == ("completed", "completed")
     assert "ZeroDivisionError" in last.note and not trial.is_complete(lab, task)
     assert [a.phase for a in folder.attempts.read()] == ["evaluate"] * 2
-    later = Place(driver="another")
+    later = WorkerInfo(driver="another")
     assert [r.phase for r in run_trial(lab, task, CPU, later)] == ["evaluate", "completed"]
     assert trial.is_complete(lab, task) and len(folder.origin()) == 1
 
@@ -225,11 +225,12 @@ import os, signal, sys, torch
 from pathlib import Path
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, decode
-from tread_lab.sweep.trial.attempt import Place
+from tread_lab.sweep.trial.attempt import WorkerInfo
 from tread_lab.sweep.trial.trial import Task, run_trial
 lab = Lab(Path(sys.argv[1]))
 spec = lab.run(sys.argv[2]).spec()
-for report in run_trial(lab, Task(spec), torch.device("cpu"), Place(driver=sys.argv[3], node="n1")):
+worker = WorkerInfo(driver=sys.argv[3], node="n1")
+for report in run_trial(lab, Task(spec), torch.device("cpu"), worker):
     if report.step == 3:
         os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -246,23 +247,23 @@ def test_a_killed_process_leaves_an_open_attempt_whose_end_the_next_one_finds_ou
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert endings(folder) == [""]
-    same, other = Place(driver="driver"), Place(driver="other")
-    gone = Place(driver="driver", alive=frozenset({"n2"}))
+    same, other = WorkerInfo(driver="driver"), WorkerInfo(driver="other")
+    gone = WorkerInfo(driver="driver", alive=frozenset({"n2"}))
     record = folder.attempts.path.read_text()
-    for place, kind in ((same, "died"), (other, "orphaned"), (gone, "lost")):
+    for worker, kind in ((same, "died"), (other, "orphaned"), (gone, "lost")):
         folder.attempts.path.write_text(record)
-        assert [attempt.ended for attempt in settled(folder, place)] == [kind]
+        assert [attempt.ended for attempt in counted_attempts(folder, worker)] == [kind]
     folder.attempts.path.write_text(record)
     folder.stack_dump(1).parent.mkdir(exist_ok=True)
     folder.stack_dump(1).write_text("Timeout!")
-    assert [attempt.ended for attempt in settled(folder, other)] == ["hung"]
+    assert [attempt.ended for attempt in counted_attempts(folder, other)] == ["hung"]
     assert run(lab, Task(spec))[-1].phase == "completed"
 
 
 def test_a_run_that_another_process_works_on_is_waited_for_and_then_taken(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "_AGAIN", 0.01)
+    monkeypatch.setattr(trial, "_POLL_SECONDS", 0.01)
     task = Task(tiny(steps=6))
     reports = run_trial(lab, task, CPU)
     with lab.run(task.run).claim():

@@ -26,7 +26,7 @@ from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.plan import Plan, load_plan, make_plan, store_plan
 from tread_lab.sweep.search.queue import ListQueue
-from tread_lab.sweep.trial.attempt import Place
+from tread_lab.sweep.trial.attempt import WorkerInfo
 from tread_lab.sweep.trial.family import with_ancestors
 from tread_lab.sweep.trial.trial import DEFERRED, Report, Task, run_trial
 
@@ -213,10 +213,25 @@ def test_a_child_waits_with_its_parent_for_a_whole_device(lab: Lab, tiny: Tiny) 
     folder.create(parent)
     folder.attempts.close(folder.attempts.open(), "oom")
     child = Task(child_of(parent, seed=3))
-    reports = list(run_trial(lab, child, CPU, Place(whole=False)))
+    reports = list(run_trial(lab, child, CPU, WorkerInfo(whole=False)))
     assert [report.phase for report in reports] == [DEFERRED]
     assert reports[0].run == signature(child.spec)
-    assert [r.phase for r in run_trial(lab, child, CPU, Place(whole=True))][-1] == "completed"
+    assert [r.phase for r in run_trial(lab, child, CPU, WorkerInfo(whole=True))][-1] == "completed"
+
+
+def test_a_child_that_has_started_needs_no_parent_with_whole_weights(lab: Lab, tiny: Tiny) -> None:
+    parent, child = tiny(steps=6), Task(child_of(tiny(steps=6), seed=3))
+    for _ in run_trial(lab, Task(parent), CPU):
+        pass
+    reports = run_trial(lab, child, CPU)
+    next(reports)
+    reports.close()  # type: ignore[attr-defined]
+    last, *_ = checkpoint.list_checkpoints(lab.run_of(parent).checkpoints)
+    last.write_bytes(last.read_bytes()[:-50])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it says which file is damaged
+        assert [r.phase for r in run_trial(lab, child, CPU)][-1] == "completed"
+    assert [a.ended for a in lab.run_of(parent).attempts.read()] == ["completed"]
 
 
 def test_a_parent_whose_last_weights_are_damaged_is_trained_again(lab: Lab, tiny: Tiny) -> None:

@@ -11,7 +11,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.run_status import run_status
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, encode
-from tread_lab.sweep.trial.retry_failed import chosen, take_up
+from tread_lab.sweep.trial.retry_failed import failed_tasks, reopen
 from tread_lab.sweep.trial.trial import Task
 
 Tiny = Callable[..., RunSpec]
@@ -42,9 +42,9 @@ def tasks(lab: Lab, tiny: Tiny) -> list[Task]:
 
 
 def test_only_the_failed_are_taken_up_and_their_record_stays(lab: Lab, tasks: list[Task]) -> None:
-    assert chosen(lab, tasks) == tasks[2:]
-    for task in chosen(lab, tasks):
-        take_up(lab, task)
+    assert failed_tasks(lab, tasks) == tasks[2:]
+    for task in failed_tasks(lab, tasks):
+        reopen(lab, task)
     states = [lab.run(task.run).result() for task in tasks]
     assert [result is None for result in states] == [False, False, True, True, True]
     (attempt,) = lab.run_of(tasks[3].spec).attempts.read()
@@ -52,11 +52,11 @@ def test_only_the_failed_are_taken_up_and_their_record_stays(lab: Lab, tasks: li
 
 
 def test_of_a_kind_with_the_runs_that_failed_for_them(lab: Lab, tasks: list[Task]) -> None:
-    assert chosen(lab, tasks, ["oom"]) == [tasks[3], tasks[4]]
-    assert chosen(lab, tasks, ["exception"]) == [tasks[2]]
-    assert chosen(lab, tasks, ["hung"]) == []
+    assert failed_tasks(lab, tasks, ["oom"]) == [tasks[3], tasks[4]]
+    assert failed_tasks(lab, tasks, ["exception"]) == [tasks[2]]
+    assert failed_tasks(lab, tasks, ["hung"]) == []
     with pytest.raises(UserError, match="no kind of failure 'ooom', did you mean 'oom'"):
-        chosen(lab, tasks, ["ooom"])
+        failed_tasks(lab, tasks, ["ooom"])
 
 
 def test_a_standing_tells_kind_reason_and_attempts(lab: Lab, tasks: list[Task], tiny: Tiny) -> None:

@@ -16,7 +16,7 @@ from tread_lab.engine.device import pick
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, UserError, first_line
 from tread_lab.sweep.search.queue import TaskQueue, as_queue
-from tread_lab.sweep.trial.attempt import Place
+from tread_lab.sweep.trial.attempt import WorkerInfo
 from tread_lab.sweep.trial.trial import UNDER_WAY, Report, Task, run_trial
 
 ReportHandler = Callable[[Report], None]
@@ -54,7 +54,7 @@ class InlineExecutor:
         self, *, device: str | None = None, threads: int = 1, hang_timeout: float | None = None
     ) -> None:
         self.device, self.threads = device, threads
-        self.place = Place(hang_timeout=hang_timeout)
+        self.worker = WorkerInfo(hang_timeout=hang_timeout)
 
     def run(self, lab: Lab, work: Sequence[Task] | TaskQueue, on_report: ReportHandler) -> None:
         torch.set_num_threads(self.threads)
@@ -78,7 +78,7 @@ class InlineExecutor:
         """Attempt the task until its record says that it has ended."""
         for _ in range(_MOST_ATTEMPTS):
             try:
-                with closing(run_trial(lab, task, device, self.place)) as reports:  # type: ignore[type-var]
+                with closing(run_trial(lab, task, device, self.worker)) as reports:  # type: ignore[type-var]
                     for report in reports:
                         on_report(report)
                         if report.phase in UNDER_WAY and stopping():

@@ -29,7 +29,7 @@ from tread_lab.sweep.execution.ray_early_stopping import GAP, RUNG, Judge
 from tread_lab.sweep.execution.ray_errors import CallbackErrors
 from tread_lab.sweep.execution.ray_probe import take
 from tread_lab.sweep.search.queue import TaskQueue, as_queue
-from tread_lab.sweep.trial.attempt import Place
+from tread_lab.sweep.trial.attempt import WorkerInfo
 from tread_lab.sweep.trial.trial import DEFERRED, UNDER_WAY, Report, Task, run_trial
 from tread_lab.sweep.trial.watchdog import awake
 
@@ -80,9 +80,9 @@ class RayExecutor:
                 need = whole_device(share) if whole else share
                 monitor = HeartbeatMonitor(lab, end_attempt)
                 watcher = _Watcher(lab, on_report, lambda: stopping() or first.stop, monitor)
-                place = Place(whole=whole, hang_timeout=self.hang_timeout)
+                worker = WorkerInfo(whole=whole, hang_timeout=self.hang_timeout)
                 while not queue.finished:
-                    self._tune(lab, queue, watcher, need, place)
+                    self._tune(lab, queue, watcher, need, worker)
                     watcher.settle(user_errors)
                     gc.collect()  # an experiment's objects refer to each other
                 if not watcher.deferred:
@@ -91,7 +91,12 @@ class RayExecutor:
         user_errors.raise_first()
 
     def _tune(
-        self, lab: Lab, queue: TaskQueue, watcher: _Watcher, need: dict[str, float], place: Place
+        self,
+        lab: Lab,
+        queue: TaskQueue,
+        watcher: _Watcher,
+        need: dict[str, float],
+        worker: WorkerInfo,
     ) -> None:
         scratch = lab.root / "ray" / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
         trainable = tune.with_parameters(
@@ -99,7 +104,7 @@ class RayExecutor:
             lab=lab,
             device=self.device,
             threads=int(self.cpus) or 1,
-            place=place,
+            worker=worker,
             early=self.early,
         )
         tuner = tune.Tuner(
@@ -194,12 +199,12 @@ class _Worker(tune.Trainable):
         lab: Lab,
         device: str,
         threads: int,
-        place: Place,
+        worker: WorkerInfo,
         early: Early | None,
     ) -> None:
         torch.set_num_threads(threads)
         self.lab, self.device, self.early = lab, device, early
-        self.place = replace(place, node=ray.get_runtime_context().get_node_id())
+        self.worker = replace(worker, node=ray.get_runtime_context().get_node_id())
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -214,8 +219,8 @@ class _Worker(tune.Trainable):
         steps = self.task.spec.train.steps
         aside = Report(self.lab.run_of(self.task.spec).name, "train", 0, steps, float("nan"))
         try:
-            place = replace(self.place, alive=alive_nodes())
-            yield from run_trial(self.lab, self.task, take(self.device), place)
+            worker = replace(self.worker, alive=alive_nodes())
+            yield from run_trial(self.lab, self.task, take(self.device), worker)
         except Unavailable as error:
             yield replace(aside, phase=UNAVAILABLE, note=str(error))
         except UserError as error:

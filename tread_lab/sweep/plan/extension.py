@@ -1,4 +1,4 @@
-"""A sweep file that was edited: the stored plan is kept, and what is new is added when asked."""
+"""`--extend`: adds the new trials and evaluations of an edited sweep file to the stored plan."""
 
 from __future__ import annotations
 
@@ -15,80 +15,86 @@ from tread_lab.sweep.plan.difference import evaluation_name, in_short
 from tread_lab.sweep.plan.plan import Plan, check_plan, is_stored, load_plan, version_of, versions
 
 
-def settled(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Plan:
-    """The plan to carry out under a name: this one, the stored one it is a part of, or both.
+def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Plan:
+    """Return the plan to run under a name: `plan`, a stored plan that contains it, or their union.
 
     Args:
-        extend: add to the stored plan what only this one has; nothing is written.
+        extend: whether to add to the stored plan what only `plan` has; nothing is written.
 
     Raises:
-        UserError: another plan has the name, and `extend` is not asked for or not possible.
+        UserError: another plan has the name, and `extend` is not set or not possible.
     """
-    before = folder.read_stored_plan()
-    if before is None or is_stored(before, plan):
+    stored = folder.read_stored_plan()
+    if stored is None or is_stored(stored, plan):
         return plan
-    if version_of(plan) in versions(before):
+    if version_of(plan) in versions(stored):
         return load_plan(folder)
     if not extend:
         check_plan(folder, plan)
-    if plan.search is not None or before.get("search"):
+    if plan.search is not None or stored.get("search"):
         raise UserError(
             f"sweep {plan.name!r}: a search is not extended; change search.trials alone,"
             " or give another --name"
         )
-    both = extended(load_plan(folder), plan)
-    return dataclasses.replace(both, versions=(*versions(before), version_of(plan)))
+    union = extended(load_plan(folder), plan)
+    return dataclasses.replace(union, versions=(*versions(stored), version_of(plan)))
 
 
-def extended(before: Plan, plan: Plan) -> Plan:
-    """All trials and evaluations of `before`, then those that only `plan` has."""
-    trials = _together(before.trials, plan.trials)
-    evaluations = _measured(before.evaluations, plan.evaluations)
+def extended(stored: Plan, plan: Plan) -> Plan:
+    """Return a plan with all trials and evaluations of `stored`, then those only `plan` has."""
+    trials = _union(stored.trials, plan.trials)
+    evaluations = _all_evaluations(stored.evaluations, plan.evaluations)
     tree = plan.tree
     if len(trials) > len(_keys(plan.trials)) or set(evaluations) != set(plan.evaluations):
-        earlier = {k: v for k, v in before.tree.items() if k != "earlier"}
-        tree = {**tree, "earlier": [*before.tree.get("earlier", []), earlier]}
+        earlier = {k: v for k, v in stored.tree.items() if k != "earlier"}
+        tree = {**tree, "earlier": [*stored.tree.get("earlier", []), earlier]}
     return dataclasses.replace(plan, trials=trials, evaluations=evaluations, tree=tree)
 
 
-def what_is_added(before: Plan, plan: Plan) -> str:
-    """`4 trials (rate=0.75, seed 0; ...), 1 baseline and fd@5000 for all; 17 trials stay`."""
-    known = _keys(before.trials)
-    new = [trial for trial in plan.trials if _key(trial) not in known]
+def what_is_added(stored: Plan, plan: Plan) -> str:
+    """Describe an extension: `adds 4 trials (s=0.75 ...), 1 baseline; 17 trials as before`."""
+    stored_keys = _keys(stored.trials)
+    new = [trial for trial in plan.trials if _key(trial) not in stored_keys]
     trials = [encode(trial) for trial in new if trial.role == "trial"]
-    others = [encode(e) for e in plan.evaluations if e not in before.evaluations]
+    others = [encode(e) for e in plan.evaluations if e not in stored.evaluations]
     parts = [f"{counted(len(trials), 'trial')} ({in_short(trials)})"] if trials else []
-    parts += [f"{len(new) - len(trials)} baselines"] if len(new) > len(trials) else []
+    parts += [counted(len(new) - len(trials), "baseline")] if len(new) > len(trials) else []
     parts += [f"{evaluation_name(tree)} for every run" for tree in others]
-    return f"adds {', '.join(parts) or 'nothing'}; {counted(len(before.trials), 'trial')} as before"
+    return f"adds {', '.join(parts) or 'nothing'}; {counted(len(stored.trials), 'trial')} as before"
 
 
-def _together(before: Sequence[Trial], after: Sequence[Trial]) -> tuple[Trial, ...]:
-    """Baselines first; a run that is there keeps the cell under which it is known."""
-    known = _keys(before)
-    found = [*before, *(trial for trial in after if _key(trial) not in known)]
-    return tuple(sorted(found, key=lambda trial: trial.role != "baseline"))
+def _union(stored: Sequence[Trial], new: Sequence[Trial]) -> tuple[Trial, ...]:
+    """Return all trials, baselines first; a stored run keeps its cell."""
+    stored_keys = _keys(stored)
+    trials = [*stored, *(trial for trial in new if _key(trial) not in stored_keys)]
+    return tuple(sorted(trials, key=lambda trial: trial.role != "baseline"))
 
 
-def _measured(
-    before: Sequence[EvaluationSpec], after: Iterable[EvaluationSpec]
+def _all_evaluations(
+    stored: Sequence[EvaluationSpec], new: Iterable[EvaluationSpec]
 ) -> tuple[EvaluationSpec, ...]:
-    """Evaluations keep their signatures, so that no run is measured twice for one more metric."""
-    found = list(before)
-    for spec in after:
+    """Return the stored evaluations unchanged, then the new ones.
+
+    Stored evaluations keep their signatures, so that no run is evaluated twice. A new evaluation of
+    the images of a stored one has only the metrics that are new.
+    """
+    evaluations = list(stored)
+    for spec in new:
         if isinstance(spec, SamplesSpec):
-            same = [s for s in before if isinstance(s, SamplesSpec) and _images(s) == _images(spec)]
-            known = {metric for other in same for metric in other.metrics}
-            rest = tuple(metric for metric in spec.metrics if metric not in known)
-            if same and not rest:
+            samples = [other for other in stored if isinstance(other, SamplesSpec)]
+            same_images = [other for other in samples if _images(other) == _images(spec)]
+            measured = {metric for other in same_images for metric in other.metrics}
+            metrics = tuple(metric for metric in spec.metrics if metric not in measured)
+            if same_images and not metrics:
                 continue
-            spec = dataclasses.replace(spec, metrics=rest)
-        if spec not in found:
-            found.append(spec)
-    return tuple(found)
+            spec = dataclasses.replace(spec, metrics=metrics)
+        if spec not in evaluations:
+            evaluations.append(spec)
+    return tuple(evaluations)
 
 
 def _images(spec: SamplesSpec) -> object:
+    """Return what decides which images an evaluation samples."""
     return spec.count, spec.sampler
 
 

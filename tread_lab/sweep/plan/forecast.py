@@ -21,7 +21,7 @@ Kind = tuple[object, ...]
 
 
 @dataclass(frozen=True)
-class Estimate:
+class RemainingTime:
     """Predicted wall seconds of the open runs; `None` where neither times nor rates are known.
 
     Attributes:
@@ -46,7 +46,7 @@ class Forecast:
 
     lab: Lab
     speeds: Mapping[Kind, Speed] = field(default_factory=dict)
-    lanes: int = 1
+    slots: int = 1
     start: float = 0.0
     rates: Rates | None = None
 
@@ -86,7 +86,7 @@ class Forecast:
         return {n.removesuffix(ending): s for n, s in images.items() if s and n.endswith(ending)}
 
     def seconds(self, task: Task) -> float | None:
-        """What is left of one run on its lane as measured; `None` where nothing was timed here."""
+        """What is left of one run in its slot as measured; `None` where nothing was timed here."""
         return self._left(task) if self.speeds else None
 
     def _left(self, task: Task) -> float:
@@ -94,20 +94,20 @@ class Forecast:
         measuring = self.measuring(task, still=True)
         return left * self.training(task.spec) + measuring + TRIAL_SECONDS
 
-    def total(self, todo: Sequence[Task]) -> Estimate:
+    def total(self, todo: Sequence[Task]) -> RemainingTime:
         """Wall time of all, the last one included."""
         if not todo:
-            return Estimate(0.0, 0)
+            return RemainingTime(0.0, 0)
         if not self.speeds and self.rates is None:
-            return Estimate(None, len(todo))
+            return RemainingTime(None, len(todo))
         once: dict[object, float] = {}
         for task in todo:
             for evaluation in task.evaluations:
                 found = sum(self.references(task.spec, evaluation).values())
                 once[task.spec.data] = max(found, once.get(task.spec.data, 0.0))
-        seconds = makespan([self._left(task) for task in todo], self.lanes) + self.start
+        seconds = makespan([self._left(task) for task in todo], self.slots) + self.start
         source = "" if self.speeds or self.rates is None else self.rates.device
-        return Estimate(seconds + sum(once.values()), len(todo), source)
+        return RemainingTime(seconds + sum(once.values()), len(todo), source)
 
     def _speed(self, spec: RunSpec) -> Speed:
         if not self.speeds:

@@ -16,7 +16,7 @@ _PRICED = 400  # cells of a large space that its mean is taken over
 
 
 @dataclass(frozen=True)
-class SearchOutlook:
+class SearchForecast:
     """How far a search is and what the rest costs, in training FLOPs of all seeds.
 
     Attributes:
@@ -33,7 +33,7 @@ class SearchOutlook:
     worst_flops: float
 
 
-def search_outlook(plan: Plan, lab: Lab) -> SearchOutlook:
+def search_forecast(plan: Plan, lab: Lab) -> SearchForecast:
     """Price what a search has still to ask for."""
     assert plan.search is not None
     searched, before = plan.search, suggestions.read(lab.sweep(plan.name).asked_path)
@@ -42,7 +42,7 @@ def search_outlook(plan: Plan, lab: Lab) -> SearchOutlook:
     mean = sum(prices) / len(prices)
     dearest = prices[:left] + prices[:1] * max(left - len(prices), 0)
     trials = min(searched.spec.trials, len(searched.cells))
-    return SearchOutlook(len(before), trials, len(searched.cells), left * mean, sum(dearest))
+    return SearchForecast(len(before), trials, len(searched.cells), left * mean, sum(dearest))
 
 
 def coming_tasks(plan: Plan, lab: Lab) -> list[Task]:

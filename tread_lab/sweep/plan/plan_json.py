@@ -10,7 +10,7 @@ from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.plan.plan import Plan, to_tree
 
 
-def priced_tree(plan: Plan) -> dict[str, Any]:
+def plan_with_costs(plan: Plan) -> dict[str, Any]:
     """The plan as `--plan --json` prints it: `plan.json` with counts and costs, nothing measured.
 
     The same file gives the same bytes, whatever has run and wherever it is asked.

@@ -1,4 +1,4 @@
-"""Runs on lanes: each starts, in order, on the lane that is free first."""
+"""Schedules runs on slots: each run starts, in order, in the slot that is free first."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import heapq
 from collections.abc import Sequence
 
 
-def starts(seconds: Sequence[float], lanes: int) -> list[float]:
-    """When each of these runs starts, in seconds."""
-    free, found = [0.0] * max(lanes, 1), []
+def starts(seconds: Sequence[float], slots: int) -> list[float]:
+    """Return the second in which each run starts, from the seconds that each one takes."""
+    free, begins = [0.0] * max(slots, 1), []
     for length in seconds:
         begin = heapq.heappop(free)
-        found.append(begin)
+        begins.append(begin)
         heapq.heappush(free, begin + length)
-    return found
+    return begins
 
 
-def makespan(seconds: Sequence[float], lanes: int) -> float:
-    """When the last of them ends."""
-    begins = starts(seconds, lanes)
+def makespan(seconds: Sequence[float], slots: int) -> float:
+    """Return the second in which the last run ends."""
+    begins = starts(seconds, slots)
     return max((begin + length for begin, length in zip(begins, seconds)), default=0.0)

@@ -90,9 +90,9 @@ class Budget:
         mine = self.trials & done.keys()
         return left, sum(not _started(self.lab, run, done) for run in mine)
 
-    def split(self, todo: Sequence[Task], lanes: int) -> tuple[list[Task], list[Task]]:
-        """What fits of an ordered list on so many lanes, and what does not."""
-        begins = starts([self.seconds(task) or 0.0 for task in todo], lanes)
+    def split(self, todo: Sequence[Task], slots: int) -> tuple[list[Task], list[Task]]:
+        """What fits of an ordered list on so many slots, and what does not."""
+        begins = starts([self.seconds(task) or 0.0 for task in todo], slots)
         for number, (task, begin) in enumerate(zip(todo, begins)):
             if not self.fits([task], self.hours + begin / 3600):
                 return list(todo[:number]), list(todo[number:])

@@ -1,4 +1,4 @@
-"""One attempt at a run: opened and closed in its record, and what is read from one left open."""
+"""One attempt at a run: opened and closed in the run's record, with the reason for its end."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _SESSION = uuid.uuid4().hex[:12]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where an attempt runs, and what its executor knows about the others.
+class WorkerInfo:
+    """The worker that carries out an attempt, as its executor describes it.
 
     Attributes:
-        driver: the session of the driver, this process where absent.
-        node: Ray's id of the node, else the host.
-        alive: the nodes of the cluster; nothing where there is none to leave.
+        driver: the session of the driver; by default that of this process.
+        node: Ray's id of the node, or the name of the host without Ray.
+        alive: the nodes that are in the cluster now; `None` without a cluster.
         whole: whether the attempt has a device to itself.
-        hang_timeout: seconds without progress after which it is ended; 0 for never, derived from
-            the run's own speed where absent.
+        hang_timeout: seconds without progress after which the attempt is ended; 0 for never,
+            `None` for a limit derived from the run's own speed.
     """
 
     driver: str = _SESSION
@@ -41,73 +41,75 @@ class Place:
     hang_timeout: float | None = None
 
 
-class Course:
-    """An attempt under way; it hears of progress, of the phase, and of how things end."""
+class OpenAttempt:
+    """An attempt under way: its phase, its ending, and the watchdog that hears of its progress."""
 
     def __init__(self, watchdog: Watchdog) -> None:
         self.phase, self.ended = "train", "completed"
         self._watchdog, self.sign = watchdog, watchdog.sign
 
-    def measures(self) -> None:
-        """Training is over."""
+    def start_evaluating(self) -> None:
+        """Enter the phase of the evaluations, whose first sign of progress may take long."""
         self.phase = "evaluate"
         self._watchdog.anew()
 
 
 @contextlib.contextmanager
-def attempt(folder: RunFolder, spec: RunSpec, place: Place) -> Iterator[Course]:
+def attempt(folder: RunFolder, spec: RunSpec, worker: WorkerInfo) -> Iterator[OpenAttempt]:
     """Record the block as an attempt, with the exception that ended it.
 
     Raises:
         DiskFull: any write found the disk full.
     """
-    where = {"driver": place.driver, "node": place.node, "whole": place.whole}
+    where = {"driver": worker.driver, "node": worker.node, "whole": worker.whole}
     process = {"host": os.uname().nodename, "pid": os.getpid()}
     opened = folder.attempts.open(**where, **process, made_with=made_with(spec))
-    watchdog = Watchdog(folder.stack_dump(opened.n), folder.heartbeat_path, place.hang_timeout)
-    course = Course(watchdog)
+    watchdog = Watchdog(folder.stack_dump(opened.n), folder.heartbeat_path, worker.hang_timeout)
+    under_way = OpenAttempt(watchdog)
     try:
         with watchdog:
-            yield course
+            yield under_way
     except BaseException as error:
         ended = kind_of(error)
-        facts = {} if ended == "interrupted" else _told(error)
+        facts = {} if ended == "interrupted" else _failure_facts(error)
         with contextlib.suppress(UserError):  # a full disk has no room for this either
-            folder.attempts.close(opened, ended, phase=course.phase, **facts)
+            folder.attempts.close(opened, ended, phase=under_way.phase, **facts)
         if isinstance(error, OSError) and ended == "disk":
             raise disk_error(error, folder.path) from error
         raise
-    folder.attempts.close(opened, course.ended, phase=course.phase)
+    folder.attempts.close(opened, under_way.ended, phase=under_way.phase)
 
 
-def settled(folder: RunFolder, place: Place) -> list[Attempt]:
-    """The attempts at a run that count, the last one closed if it was left open.
+def counted_attempts(folder: RunFolder, worker: WorkerInfo) -> list[Attempt]:
+    """Return the attempts that the retry policy counts; close the last one if it was left open.
 
-    Measuring a trained run is tried anew by every driver: what was missing may be there now. Only
-    the holder of the run's claim may ask: then an attempt left open has no process any more.
+    Every driver evaluates a trained run with fresh tries, because what was missing may be there
+    now. The caller must hold the run's lock: only then is an attempt that was left open known to
+    have no process any more.
     """
     attempts = folder.attempts.read()
     if attempts and not attempts[-1].ended:
-        ended, reason = _why_open(folder, attempts[-1], place)
+        ended, reason = _why_open(folder, attempts[-1], worker)
         attempts[-1] = folder.attempts.close(attempts[-1], ended, reason=reason)
     trained = folder.result() is not None
-    return [a for a in attempts if a.driver == place.driver or not trained]
+    return [a for a in attempts if a.driver == worker.driver or not trained]
 
 
-def _why_open(folder: RunFolder, left: Attempt, place: Place) -> tuple[str, str]:
-    """How a process ended that could not say so itself."""
+def _why_open(folder: RunFolder, left: Attempt, worker: WorkerInfo) -> tuple[str, str]:
+    """Return the kind and the reason of an ending that the process itself could not record."""
     where, dump = f"process {left.pid} on {left.host}", folder.stack_dump(left.n)
     if dump.exists() and dump.stat().st_size:
         return "hung", f"{where} made no progress; where it stood is in {dump}"
     dump.unlink(missing_ok=True)
-    if place.alive is not None and left.node not in place.alive:
+    if worker.alive is not None and left.node not in worker.alive:
         return "lost", f"node {left.node[:12]} of {where} has left the cluster"
-    if left.driver != place.driver:
+    if left.driver != worker.driver:
         return "orphaned", f"the driver of {where} ended first"
     return "died", f"{where} was killed"
 
 
-def _told(error: BaseException) -> dict[str, str]:
+def _failure_facts(error: BaseException) -> dict[str, str]:
+    """Return the reason, and the traceback unless the user made a mistake."""
     text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     trace = "" if isinstance(error, UserError) else "".join(traceback.format_exception(error))
     return {"reason": text, "traceback": trace}

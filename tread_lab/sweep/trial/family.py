@@ -1,4 +1,4 @@
-"""Runs that start from other runs: parents before children, each trained once for all of them."""
+"""Orders the runs of a family: parents before children, each parent trained once for all."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tread_lab.sweep.trial.trial import Task
 
 
 def with_ancestors(tasks: Iterable[Task]) -> tuple[Task, ...]:
-    """Every task after those it descends from, each run once.
+    """Return the tasks and those of their ancestors, parents first, each run once.
 
-    A parent that is a task itself keeps its evaluations; any other is only trained.
+    A parent that is among `tasks` keeps its evaluations; any other parent is only trained.
     """
-    asked = {task.run: task for task in tasks}
-    found: dict[str, Task] = {}
-    for name, task in asked.items():
+    tasks_by_run = {task.run: task for task in tasks}
+    ordered: dict[str, Task] = {}
+    for name, task in tasks_by_run.items():
         for parent in task.spec.ancestors:
             parent_name = signature(parent)
-            found.setdefault(parent_name, asked.get(parent_name, Task(parent)))
-        found.setdefault(name, task)
-    return tuple(found.values())
+            ordered.setdefault(parent_name, tasks_by_run.get(parent_name, Task(parent)))
+        ordered.setdefault(name, task)
+    return tuple(ordered.values())

@@ -1,4 +1,4 @@
-"""How much of a run its record holds already."""
+"""The share of a run's training that its record holds already."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tread_lab.sweep.trial.trial import Task
 
 
 def done_share(lab: Lab, task: Task) -> float:
-    """The share of a run's training steps that has been executed, from 0 to 1."""
+    """Return the share of a run's training steps that has been executed, from 0 to 1."""
     folder = lab.run(task.run)
     if folder.state() is RunState.COMPLETED:
         return 1.0

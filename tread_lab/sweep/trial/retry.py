@@ -12,23 +12,23 @@ from tread_lab.specs.errors import lookup
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What comes next: another attempt, or the end of the run as `last` ended it.
+class Decision:
+    """The decision on a run: another attempt, or its end as the attempt `last` ended.
 
     Attributes:
-        whole_device: the attempt needs a device to itself.
-        last: the attempt that used up the tries of its kind; `None` while there may be another.
+        whole_device: whether the next attempt needs a device to itself.
+        last: the attempt that used up the tries of its kind; `None` if another one follows.
     """
 
     whole_device: bool = False
     last: Attempt | None = None
 
 
-def verdict(attempts: Sequence[Attempt]) -> Verdict:
+def decide(attempts: Sequence[Attempt]) -> Decision:
     """Decide from the record alone whether a run is tried again, and how.
 
     Raises:
-        UserError: the record holds an ending that is unknown here.
+        UserError: the record holds an ending that this version does not know.
     """
     counted = [attempt for attempt in attempts if attempt.ended and not attempt.forgiven]
     times = Counter(attempt.ended for attempt in counted)
@@ -36,5 +36,5 @@ def verdict(attempts: Sequence[Attempt]) -> Verdict:
     for attempt in reversed(counted):
         tries = endings[attempt.ended].tries
         if tries is not None and times[attempt.ended] >= tries:
-            return Verdict(last=attempt)
-    return Verdict(whole_device=any(ending.whole_device for ending in endings.values()))
+            return Decision(last=attempt)
+    return Decision(whole_device=any(ending.whole_device for ending in endings.values()))

@@ -1,4 +1,4 @@
-"""Failed runs taken up again at the user's wish: their tries count anew, their record stays."""
+"""`--retry-failed`: reopens failed runs with fresh tries and keeps their record."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.signature import signature
 from tread_lab.sweep.trial.trial import Task
 
-PARENT = "parent"  # kind of a run that failed because the one it starts from did
+PARENT = "parent"  # kind of failure of a run whose parent failed
 
 
 def failed_kind(folder: RunFolder) -> str | None:
-    """Why a run has failed, nothing if it has not."""
+    """Return the kind of a run's failure, or `None` if the run has not failed."""
     result = folder.result() or {}
     return str(result.get("kind", "exception")) if result.get("state") is RunState.FAILED else None
 
 
-def chosen(lab: Lab, tasks: Sequence[Task], kinds: Collection[str] = ()) -> list[Task]:
-    """The failed tasks of these kinds, of all where none is given, and what failed for them.
+def failed_tasks(lab: Lab, tasks: Sequence[Task], kinds: Collection[str] = ()) -> list[Task]:
+    """Return the failed tasks of these kinds (all kinds by default) and those failed by a parent.
 
     Raises:
-        UserError: there is no such kind.
+        UserError: there is no such kind of failure.
     """
-    for kind in kinds:
-        if kind not in FAILURES:
-            raise UserError(f"--retry-failed: no kind of failure {kind!r}{suggest(kind, FAILURES)}")
-    found: dict[str, Task] = {}
+    for name in kinds:
+        if name not in FAILURES:
+            raise UserError(f"--retry-failed: no kind of failure {name!r}{suggest(name, FAILURES)}")
+    failed: dict[str, Task] = {}
     for task in tasks:  # parents stand before their children
-        why = failed_kind(lab.run(task.run))
-        follows = any(signature(parent) in found for parent in task.spec.ancestors)
-        if why is not None and (not kinds or why in kinds or (why == PARENT and follows)):
-            found[task.run] = task
-    return list(found.values())
+        kind = failed_kind(lab.run(task.run))
+        follows = any(signature(parent) in failed for parent in task.spec.ancestors)
+        if kind is not None and (not kinds or kind in kinds or (kind == PARENT and follows)):
+            failed[task.run] = task
+    return list(failed.values())
 
 
-def take_up(lab: Lab, task: Task) -> None:
-    """Open a failed run again.
+def reopen(lab: Lab, task: Task) -> None:
+    """Reopen a failed run: its earlier attempts no longer count as tries.
 
     Raises:
-        Busy: another process works on it.
+        Busy: another process holds the run's lock.
     """
     folder = lab.run(task.run)
     with folder.claim():

@@ -1,4 +1,4 @@
-"""One trial: train what is not trained, measure what is not measured, record how it ended."""
+"""Carries out one task: trains its run, evaluates it, and records how the run ended."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tread_lab.engine.device import PeakMemory, origin, peak_flops, release
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.train import Diverged, Progress, train
 from tread_lab.records import metric_names
+from tread_lab.records.attempts import Attempt
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.locks import Busy
 from tread_lab.records.log import Entry
@@ -29,12 +30,12 @@ from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.guidance import check_guidance
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
-from tread_lab.sweep.trial.attempt import Course, Place, attempt, settled
-from tread_lab.sweep.trial.retry import Verdict, verdict
+from tread_lab.sweep.trial.attempt import OpenAttempt, WorkerInfo, attempt, counted_attempts
+from tread_lab.sweep.trial.retry import decide
 from tread_lab.sweep.trial.watchdog import every_forward_pass
 
-_AGAIN = 1.0  # seconds until a run is looked at again that another process works on
-UNDER_WAY = ("train", "evaluate")  # phases that are no end
+_POLL_SECONDS = 1.0  # between two tries to lock a run that another process works on
+UNDER_WAY = ("train", "evaluate")  # phases of a task that has not ended
 DEFERRED = "deferred"  # phase of a task that waits for a whole device
 
 
@@ -56,18 +57,18 @@ class Task:
 
     @cached_property
     def run(self) -> str:
-        """The name of the run: the signature of its spec."""
+        """The name of the run, which is the signature of its spec."""
         return signature(self.spec)
 
 
 @dataclass(frozen=True)
 class Report:
-    """Where a task stands.
+    """The progress of a task, as its worker reports it.
 
     Attributes:
-        phase: train, evaluate, a terminal state of the run, or why the task was put aside.
-        overflows: steps that fp16 has skipped.
-        note: what there is to say about it.
+        phase: `train`, `evaluate`, a terminal state of the run, or `DEFERRED`.
+        overflows: steps that were skipped because fp16 overflowed.
+        note: a remark for the user, such as the reason of a failure.
     """
 
     run: str
@@ -80,141 +81,164 @@ class Report:
 
 
 def is_complete(lab: Lab, task: Task) -> bool:
-    """Whether nothing is left to do: the run has ended, and is measured if it can be."""
+    """Return whether the run has ended and, if it can be evaluated, has every evaluation."""
     folder = lab.run(task.run)
     result = folder.result()
-    if result is None or _mendable(folder):
+    if result is None or _is_repairable(folder):
         return False
     return not result["state"].measurable or all(
         folder.evaluation(spec).done for spec in task.evaluations
     )
 
 
-def _mendable(folder: RunFolder) -> bool:
-    """Whether files of a finished run are damaged that its last checkpoint can make again."""
+def _is_repairable(folder: RunFolder) -> bool:
+    """Return whether a finished run has damaged files that its last checkpoint can restore."""
     return bool(folder.damaged() and list_checkpoints(folder.checkpoints))
 
 
 def run_trial(
-    lab: Lab, task: Task, device: torch.device, place: Place | None = None
+    lab: Lab, task: Task, device: torch.device, worker: WorkerInfo | None = None
 ) -> Iterator[Report]:
-    """Make one attempt to bring a task to its end, reporting after every step and evaluation.
+    """Make one attempt to complete a task; report after every step and before every evaluation.
 
-    A finished run is not trained again, a partial one continues; closing the iterator stops it with
-    a checkpoint. A loss that is not finite ends the run as `diverged`. Any other exception closes
-    the attempt and passes: the caller asks again, until the policy of `sweep.retry` ends the run as
-    `failed`. A run that starts from another one trains it first, unless that has a result already.
-    While another process works on the run, this one waits and then takes what there is.
+    A finished run is not trained again, and a partial one continues from its last checkpoint.
+    Closing the iterator saves a checkpoint and stops. A loss that is not finite ends the run as
+    `diverged`. Any other exception closes the attempt and passes to the caller, who calls again
+    until the retry policy ends the run as `failed`. The parent of a run is trained first, unless
+    it has a result already. While another process holds the run's lock, this one waits.
 
     Raises:
-        DiskFull: nothing was lost, and there is no room to go on.
+        DiskFull: the disk has no room to go on; nothing that was saved is lost.
     """
-    folder, place = lab.run(task.run), place or Place()
-    report = Report(folder.name, "train", 0, task.spec.train.steps, float("nan"))
+    folder, worker = lab.run(task.run), worker or WorkerInfo()
+    report = Report(task.run, "train", 0, task.spec.train.steps, float("nan"))
     with ExitStack() as held:
-        yield from _claimed(folder, held, report)
+        yield from _wait_for_lock(folder, held, report)
         folder.create(task.spec)
-        if _mendable(folder):
+        if _is_repairable(folder):
             folder.reopen()
         if folder.result() is None and task.spec.init_from is not None:
-            deferred = yield from _parent_first(lab, task, device, place, report)
+            parent = Task(task.spec.init_from.run)
+            deferred = yield from _train_parent(lab, task, parent, device, worker, report)
             if deferred:
-                return
-        if not is_complete(lab, task):
-            judged = verdict(settled(folder, place))
-            if judged.whole_device and not place.whole:
                 yield replace(report, phase=DEFERRED)
                 return
-            if judged.last is None:
-                with attempt(folder, task.spec, place) as course:
-                    report = yield from _worked(lab, task, device, course, report)
-            elif folder.result() is None:
-                _give_up(folder, judged)
-            report = replace(report, note=judged.last.reason if judged.last else "")
+            _fail_without_parent(folder, lab.run(parent.run))
+        if not is_complete(lab, task):
+            decision = decide(counted_attempts(folder, worker))
+            if decision.whole_device and not worker.whole:
+                yield replace(report, phase=DEFERRED)
+                return
+            if decision.last is None:
+                with attempt(folder, task.spec, worker) as under_way:
+                    report = yield from _train_and_evaluate(lab, task, device, under_way, report)
+            else:
+                _give_up(folder, decision.last)
+                report = replace(report, note=decision.last.reason)
         result = folder.result() or {}
         note = result.get("reason", report.note)
         yield replace(report, phase=result["state"], step=report.steps, note=note)
 
 
-def _claimed(folder: RunFolder, held: ExitStack, report: Report) -> Iterator[Report]:
-    """Become the only process that works on a run, reporting while another one does."""
+def _wait_for_lock(folder: RunFolder, held: ExitStack, report: Report) -> Iterator[Report]:
+    """Lock a run into `held`, and report as long as another process has locked it."""
     while True:
         try:
             held.enter_context(folder.claim())
             return
         except Busy as busy:
             yield replace(report, note=str(busy))
-            time.sleep(_AGAIN)
+            time.sleep(_POLL_SECONDS)
 
 
-def _worked(
-    lab: Lab, task: Task, device: torch.device, course: Course, report: Report
+def _train_and_evaluate(
+    lab: Lab, task: Task, device: torch.device, under_way: OpenAttempt, report: Report
 ) -> Generator[Report, None, Report]:
-    """Train, then measure; returns the last report."""
+    """Train the run if it has no result, then evaluate it; return the last report.
+
+    A last checkpoint that turns out to be damaged is trained again from the one before it.
+
+    Raises:
+        UserError: an evaluation lacks something; every other evaluation is done.
+    """
     folder = lab.run(task.run)
-    release(device)  # of a run before it, or of the attempt that this one repeats
-    if folder.result() is None:
-        report = yield from _trained(folder, task.spec, device, report, course)
-    state = folder.state()
-    course.ended = "diverged" if state is RunState.DIVERGED else "completed"
-    course.measures()
+    release(device)  # of the run before, or of the attempt that this one repeats
+    while True:
+        if folder.result() is None:
+            report = yield from _train(folder, task.spec, device, report, under_way)
+        state = folder.state()
+        under_way.ended = "diverged" if state is RunState.DIVERGED else "completed"
+        under_way.start_evaluating()
+        if not state.measurable:
+            return report
+        try:
+            yield from _evaluate(lab, task, device, under_way, report)
+            return report
+        except DamagedCheckpoint:
+            folder.reopen()
+            release(device)
+
+
+def _evaluate(
+    lab: Lab, task: Task, device: torch.device, under_way: OpenAttempt, report: Report
+) -> Iterator[Report]:
+    """Carry out every evaluation, and raise the first user's mistake after the last one."""
     mistakes: list[UserError] = []
-    for spec in task.evaluations if state.measurable else ():
+    for spec in task.evaluations:
         yield replace(report, phase="evaluate", step=report.steps)
         try:
-            with every_forward_pass(course.sign):
-                evaluate(folder, spec, device, cache=lab.root / "cache")
-        except Unavailable:
+            with every_forward_pass(under_way.sign):
+                evaluate(lab.run(task.run), spec, device, cache=lab.root / "cache")
+        except (Unavailable, DamagedCheckpoint):
             raise
-        except DamagedCheckpoint:  # what it said is trained again from the one before it
-            folder.reopen()
-            return (yield from _worked(lab, task, device, course, report))
-        except UserError as error:  # the other evaluations may lack nothing
-            mistakes.append(error)
-    for mistake in mistakes:
-        raise mistake
-    return report
+        except UserError as mistake:  # the other evaluations may lack nothing
+            mistakes.append(mistake)
+    if mistakes:
+        raise mistakes[0]
 
 
-def _give_up(folder: RunFolder, judged: Verdict) -> None:
-    """End a run as failed, as its last counted attempt ended."""
-    assert judged.last is not None
-    last, tried = judged.last, len(folder.attempts.read())
+def _give_up(folder: RunFolder, last: Attempt) -> None:
+    """End a run as failed, as `last` ended; keep the result of a run that is trained."""
+    if folder.result() is not None:
+        return
     facts = {"kind": last.ended, "reason": last.reason, "traceback": last.traceback}
-    folder.finish(RunState.FAILED, **{k: v for k, v in facts.items() if v}, attempts=tried)
+    attempts = len(folder.attempts.read())
+    folder.finish(RunState.FAILED, **{k: v for k, v in facts.items() if v}, attempts=attempts)
 
 
-def _parent_first(
-    lab: Lab, task: Task, device: torch.device, place: Place, report: Report
+def _train_parent(
+    lab: Lab, task: Task, parent: Task, device: torch.device, worker: WorkerInfo, report: Report
 ) -> Generator[Report, None, bool]:
-    """Train the run that the task starts from; if that went wrong, the task has failed.
+    """Train the run that the task starts from, unless it has a result.
 
-    Its last weights are needed: where they are damaged they are trained again. Returns whether it
-    waits for a whole device, and the task with it.
+    A parent whose last weights are damaged is trained again, if the task has not started from them
+    yet. Return whether the parent waits for a whole device, and the task with it.
     """
-    assert task.spec.init_from is not None
-    parent = lab.run_of(task.spec.init_from.run)
-    begun = bool(list_checkpoints(lab.run(task.run).checkpoints))
-    if not begun and has_lost_its_end(parent, load_latest(parent.checkpoints)):
-        with contextlib.suppress(Busy), parent.claim():
-            parent.reopen()
-    if parent.result() is None:
-        for step in run_trial(lab, Task(task.spec.init_from.run), device, place):
+    folder = lab.run(parent.run)
+    has_started = bool(list_checkpoints(lab.run(task.run).checkpoints))
+    if not has_started and has_lost_its_end(folder, load_latest(folder.checkpoints)):
+        with contextlib.suppress(Busy), folder.claim():
+            folder.reopen()
+    if folder.result() is None:
+        for step in run_trial(lab, parent, device, worker):
             if step.phase == DEFERRED:
-                yield replace(report, phase=DEFERRED)
                 return True
             yield report
-    state = parent.state()
-    if not state.measurable:
-        reason = f"run {parent.name}, which it starts from, has {state}"
-        lab.run(task.run).finish(RunState.FAILED, kind="parent", reason=reason)
     return False
 
 
-def _trained(
-    folder: RunFolder, spec: RunSpec, device: torch.device, report: Report, course: Course
+def _fail_without_parent(folder: RunFolder, parent: RunFolder) -> None:
+    """End a run as failed if its parent has no weights to start from."""
+    state = parent.state()
+    if not state.measurable:
+        reason = f"run {parent.name}, which it starts from, has {state}"
+        folder.finish(RunState.FAILED, kind="parent", reason=reason)
+
+
+def _train(
+    folder: RunFolder, spec: RunSpec, device: torch.device, report: Report, under_way: OpenAttempt
 ) -> Generator[Report, None, Report]:
-    """Train to the end and write the result; returns the last report."""
+    """Train to the end and write the result; return the last report."""
     check_room(spec, device)
     folder.write_origin({**origin(device), "started": time.time()})
     progress, memory = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
@@ -223,7 +247,7 @@ def _trained(
             for progress in steps:
                 at = (progress.step, progress.steps, progress.loss, progress.overflows)
                 report = Report(folder.name, "train", *at)
-                course.sign()
+                under_way.sign()
                 yield report
     except Diverged as diverged:
         folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(diverged))
@@ -249,10 +273,10 @@ def _costs(
     """
     step_seconds = median_step_seconds(folder.entries(), spec.train.batch) or mean_seconds
     flops, peak = cost(spec).train_flops, peak_flops(device)
-    before = sum(cost(parent).train_flops for parent in spec.ancestors)
+    parents = sum(cost(parent).train_flops for parent in spec.ancestors)
     values: dict[str, float] = {
         metric_names.TRAIN_FLOPS: flops,
-        metric_names.FAMILY_FLOPS: before + flops,
+        metric_names.FAMILY_FLOPS: parents + flops,
         metric_names.TRAIN_SECONDS: mean_seconds * spec.train.steps,
         metric_names.STEP_SECONDS: step_seconds,
         metric_names.IMAGES_PER_S: spec.train.batch / step_seconds,
@@ -265,7 +289,7 @@ def _costs(
 
 
 def median_step_seconds(entries: Iterable[Entry], batch: int) -> float | None:
-    """Return the median of the logged seconds a step, or None before the second entry.
+    """Return the median of the logged seconds a step, or `None` before the second entry.
 
     The first entry is left out, because it holds the warm-up; a median forgets the moments in
     which something else ran on the machine.
