@@ -68,7 +68,7 @@ def through(kernel: Fused, x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Te
 
 
 def fused_scan() -> Fused | None:
-    """The kernel of `mamba_ssm`, or nothing where it is not installed."""
+    """Return the kernel of `mamba_ssm`; `None` if it is not installed."""
     try:
         from mamba_ssm.ops.selective_scan_interface import selective_scan_fn
     except ImportError:

@@ -103,7 +103,7 @@ def levels(image_BCHW: Tensor) -> Tensor:
 
 
 def open_autoencoder(where: str | None, *, scale: float) -> Autoencoder | None:
-    """The autoencoder at `where` or in TREAD_LAB_AUTOENCODER; nothing where neither is given."""
+    """Return the autoencoder at `where` or in TREAD_LAB_AUTOENCODER; `None` without either."""
     where = where or os.environ.get(VARIABLE)
     return Autoencoder(where, scale=scale) if where else None
 

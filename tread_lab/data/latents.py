@@ -101,7 +101,7 @@ def _present(path: Path, name: str) -> NDArray[Any]:
 
 
 def _array(path: Path, name: str) -> NDArray[Any] | None:
-    """The array `name`, nothing where there is none; never a pickle."""
+    """Return the array `name`, `None` if the file has none; never a pickle."""
     source = path if path.suffix == ".npz" else path / f"{name}.npy"
     try:
         if path.suffix != ".npz":

@@ -1,4 +1,4 @@
-"""What every data set offers, and the table of sources that opens one by name."""
+"""The interface of a data set, and the table of sources that opens one by name."""
 
 # B batch, C channels, H height, W width
 
@@ -56,11 +56,11 @@ class Samples(Protocol):
 
 
 def open_data(spec: DataSpec, split: Split, *, autoencoder: str | None = None) -> Samples:
-    """The samples of one split.
+    """Return the samples of one split.
 
     Args:
         autoencoder: local folder or hub id that turns latents into images; the environment
-            variable TREAD_LAB_AUTOENCODER where absent. Without either, `pixels` is a preview.
+            variable TREAD_LAB_AUTOENCODER if it is `None`. Without either, `pixels` is a preview.
 
     Raises:
         UserError: the data are absent, damaged, or not what `spec` says.

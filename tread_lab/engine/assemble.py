@@ -1,4 +1,4 @@
-"""Specs become live objects: network, process, data; the only place where that happens."""
+"""Assembles a run: network, process and data from their specs; nothing else does."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Trained:
 
 
 def fresh_network(spec: RunSpec) -> nn.Module:
-    """A network initialised from the run's seed; equal shapes and seeds, equal weights."""
+    """Return a network initialised from the run's seed; equal shapes and seeds, equal weights."""
     with torch.random.fork_rng(devices=[]):
         torch.random.set_rng_state(draws.generator(spec.seed, "init").get_state())
         return build_backbone(spec)
 
 
 def fresh_projector(spec: RunSpec) -> nn.Module:
-    """REPA's projector initialised from the run's seed; without REPA a module without weights."""
+    """Return REPA's projector initialised from the run's seed; without REPA an identity."""
     if spec.repa is None:
         return nn.Identity()
     with torch.random.fork_rng(devices=[]):
@@ -56,7 +56,7 @@ def fresh_projector(spec: RunSpec) -> nn.Module:
 def trained(
     folder: RunFolder, device: torch.device, *, step: int | None = None, weights: str = "ema"
 ) -> Trained:
-    """The network of a run at `step` (its last where absent), with EMA or raw weights.
+    """Return the network of a run with EMA or raw weights, at its last step if `step` is `None`.
 
     Raises:
         UserError: the run has no usable checkpoint.
@@ -71,7 +71,7 @@ def trained(
 
 
 def weights_of(folder: RunFolder, weights: str) -> dict[str, Tensor]:
-    """The state dict of a run's last checkpoint, with EMA or raw weights.
+    """Return the state dict of a run's last checkpoint, with EMA or raw weights.
 
     Raises:
         UserError: the run has no usable checkpoint.
@@ -95,7 +95,7 @@ def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
 
 
 def has_lost_its_end(folder: RunFolder, last: Checkpoint | None) -> bool:
-    """Whether the weights that a finished run ended with are damaged, so that it must train again.
+    """Return whether the last weights of a finished run are damaged, so that it must train again.
 
     Args:
         last: its newest undamaged checkpoint.
@@ -105,6 +105,6 @@ def has_lost_its_end(folder: RunFolder, last: Checkpoint | None) -> bool:
 
 
 def data_of(spec: RunSpec, split: str) -> Samples:
-    """The training or held-out samples of a run."""
+    """Return the training or held-out samples of a run."""
     assert split in ("train", "heldout")
     return open_data(spec.data, "train" if split == "train" else "heldout")

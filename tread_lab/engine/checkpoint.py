@@ -86,7 +86,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def load_latest(folder: Path) -> Checkpoint | None:
-    """The newest undamaged checkpoint, or nothing; damaged ones are named in a warning."""
+    """Return the newest undamaged checkpoint or `None`; a warning names the damaged ones."""
     return next(_undamaged(folder), None)
 
 

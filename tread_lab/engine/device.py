@@ -194,7 +194,7 @@ def _version(package: str) -> str | None:
 
 
 def _git(*arguments: str) -> str:
-    """Output of git on the source tree, or nothing where there is none."""
+    """Return the output of git on the source tree, empty if it is no checkout."""
     folder = Path(__file__).parents[2]
     if not (folder / ".git").exists():
         return ""

@@ -110,7 +110,7 @@ def check_encoder(spec: RepaSpec, samples: Samples) -> None:
 
 
 def weights_folder(spec: RepaSpec) -> Path | None:
-    """Where the encoder's weights lie on this machine; nothing for shipped ones and hub ids."""
+    """Return the folder of the encoder's weights; `None` for shipped ones and hub ids."""
     if spec.encoder in SHIPPED:
         return None
     folder = Path(_where(spec))

@@ -39,7 +39,7 @@ class Objective:
 
 
 def token_loss(spec: LossSpec, outcome: Outcome, routing: Routing | None, *, patch: int) -> Tensor:
-    """loss_B of `outcome`: plain over all tokens, or the ensemble over the routes of `routing`.
+    """Return loss_B of `outcome`: plain over all tokens, or the ensemble over `routing`.
 
     A pass without routes has the plain loss.
     """
@@ -51,7 +51,7 @@ def token_loss(spec: LossSpec, outcome: Outcome, routing: Routing | None, *, pat
 
 
 def patches(x_BCHW: Tensor, p: int) -> Tensor:
-    """x_BNP: patches in raster order, the order of tokens."""
+    """Return x_BNP: patches in raster order, the order of tokens."""
     B, C, H, W = x_BCHW.shape
     x = x_BCHW.view(B, C, H // p, p, W // p, p)
     return x.permute(0, 2, 4, 1, 3, 5).reshape(B, (H // p) * (W // p), C * p * p)
@@ -65,7 +65,7 @@ def _route_loss(spec: EnsembleLoss, outcome: Outcome, leg: Leg, p: int) -> Tenso
     if spec.form == "equation":
         return (dsm_B + spec.weight * mae_B) / m_BN.shape[1]
     routed_B = m_BN.sum(dim=1)
-    mae_B = mae_B / routed_B.clamp(min=1)  # a Bernoulli draw may route nothing
+    mae_B = mae_B / routed_B.clamp(min=1)  # a Bernoulli draw may route no token
     return dsm_B / (m_BN.shape[1] - routed_B) + spec.weight * mae_B
 
 

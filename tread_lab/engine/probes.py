@@ -1,4 +1,4 @@
-"""What a trained network is like inside: held-out loss by noise level, and layer similarity."""
+"""Probes of a trained network: held-out loss by noise level, and layer similarity."""
 
 # B batch, M images, L levels, N tokens, D width
 
@@ -22,7 +22,7 @@ BATCH = 128  # images of one pass
 
 @dataclass(frozen=True)
 class HeldoutLosses:
-    """Weighted loss of every image at every level; `routed_ML` is absent for dense runs."""
+    """Weighted loss of every image at every level; `routed_ML` is `None` for dense runs."""
 
     dense_ML: np.ndarray
     routed_ML: np.ndarray | None

@@ -1,4 +1,4 @@
-"""What a run is made with beside its spec: digests of the code, data and weights that decide."""
+"""Provenance of a run beside its spec: digests of the code, data and weights that decide."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DECIDES = (*_BELOW, "engine")
 
 
 def made_with(spec: RunSpec) -> dict[str, str]:
-    """Name -> digest of everything that decides the results of `spec` and is not in it.
+    """Return name -> digest of everything that decides the results of `spec` and is not in it.
 
     The same name means the same thing in all runs, so digests of one name must agree for runs to
     be compared.
@@ -38,7 +38,7 @@ def made_with(spec: RunSpec) -> dict[str, str]:
 
 @functools.cache
 def code_digest() -> str:
-    """Of the installed modules that decide; comments, docstrings and formatting are left out.
+    """Return a digest of the modules that decide; comments, docstrings and format do not count.
 
     It is a digest of syntax trees, so that another version of Python may give another one.
     """
@@ -51,7 +51,7 @@ def code_digest() -> str:
 
 
 def meaning(source: str) -> str:
-    """The syntax tree of a module without its docstrings, as text."""
+    """Return the syntax tree of a module without its docstrings, as text."""
     tree = ast.parse(source)
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for node in ast.walk(tree):

@@ -29,7 +29,7 @@ class ReEntry(Protocol):
     def __call__(
         self, kept_BKD: Tensor, leg: Leg, *, entry_BND: Tensor, embedded_BND: Tensor, c_BD: Tensor
     ) -> Tensor:
-        """All tokens, from the kept ones after block `leg.end`.
+        """Return all tokens, made from the kept ones after block `leg.end`.
 
         Args:
             entry_BND: all tokens as they entered block `leg.start`.

@@ -24,8 +24,8 @@ class Leg:
         start, end: first and last block that routed tokens skip, both inclusive.
         keep_BK: places of the kept tokens, ascending within each sample.
         real_BK: where samples keep different numbers: which places are kept; the others, at the
-            end, are routed tokens that fill up. Absent where all places are kept.
-        dropped_B: samples whose way through the blocks counts for nothing (SPRINT's path-drop).
+            end, are routed tokens that fill up. `None` if all places are kept.
+        dropped_B: samples whose path through the blocks is dropped (SPRINT's path-drop).
     """
 
     start: int
@@ -82,7 +82,7 @@ def draw_routing(
     route the same tokens at the same (seed, step).
 
     Args:
-        path_drop: probability that a sample's way through the routes counts for nothing.
+        path_drop: probability that a sample's path through the routes is dropped.
     """
     legs = tuple(select(r, draws.uniform(shape, *key, "route", k)) for k, r in enumerate(routes))
     if path_drop > 0:

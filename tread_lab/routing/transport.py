@@ -9,14 +9,14 @@ from torch import Tensor
 
 
 def send(x_BND: Tensor, keep_BK: Tensor) -> Tensor:
-    """The kept tokens alone, x_BKD."""
+    """Return the kept tokens alone, x_BKD."""
     return x_BND.gather(1, keep_BK[:, :, None].expand(-1, -1, x_BND.shape[2]))
 
 
 def merge(
     entry_BND: Tensor, kept_BKD: Tensor, keep_BK: Tensor, real_BK: Tensor | None = None
 ) -> Tensor:
-    """Kept tokens at their places among the routed ones, which are as they entered the route.
+    """Return kept tokens at their places among the routed ones, which are as they entered.
 
     Args:
         real_BK: places that hold kept tokens; what fills up the others stays as it entered.

@@ -28,14 +28,14 @@ def walk(
     observe: Observer | None = None,
     re_enter: ReEntry = IDENTITY,
 ) -> Tensor:
-    """x_BND after all blocks, with some tokens taken around some blocks by `routing`.
+    """Return x_BND after all blocks, with the tokens of `routing` taken around its blocks.
 
     Args:
         blocks: called as block(x, c, positions) on all tokens or on the kept ones alone; where
             samples keep different numbers also with real_BK, the places that hold a kept token.
         c_BD: the conditioning of each sample.
         positions_BNP: positions of the tokens; they follow their tokens into a route.
-        routing: sequential, disjoint legs; None is the dense network.
+        routing: sequential, disjoint legs; `None` is the dense network.
         fp32: blocks that run without autocast.
         observe: called with (l, residual stream after block l), kept tokens only inside a route;
             a re-entry that is a part of the network comes after it.
@@ -51,7 +51,7 @@ def walk(
             leg, entry_BND = starts[l], x_BND
             x_BND = send(x_BND, leg.keep_BK)
             here = None if positions_BNP is None else send(positions_BNP, leg.keep_BK)
-        if x_BND.shape[1]:  # a leg may keep nothing: SPRINT's path-drop guidance
+        if x_BND.shape[1]:  # a leg may keep no token: SPRINT's path-drop guidance
             real = () if leg is None or leg.real_BK is None else (leg.real_BK,)
             x_BND = _run(block, x_BND, c_BD, here, *real, in_fp32=l in fp32)
         after_BND = x_BND

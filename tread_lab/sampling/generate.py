@@ -42,11 +42,11 @@ def generate(
     The ODE is integrated in float64 as in EDM's code; the network sees fp32.
 
     Args:
-        networks: raw networks by the step of their checkpoint, None being the last; called as
+        networks: raw networks by the step of their checkpoint, `None` being the last; called as
             network(x, t, y, routing).
         shape: (C, H, W) of one sample.
         classes: number of classes; this number itself is the null class.
-        batch: images of one network call; what suits the device where absent.
+        batch: images of one network call; `None` takes what suits the device.
         routes, tokens: routes of the branches that have a selection rate or no deep path, and N.
     """
     batch = batch or IMAGES_A_CALL.get(device.type, IMAGES_A_CALL["cpu"])

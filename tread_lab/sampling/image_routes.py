@@ -16,7 +16,7 @@ from tread_lab.specs.routes import RouteSpec
 
 
 class ImageRoutes:
-    """Plans for a batch of images at any rate, fresh at every noise level as in training.
+    """Routings of a batch of images at any rate, fresh at every noise level as in training.
 
     Both branches of a sum rank alike, so the weak one routes a superset of the strong one's tokens.
     """
@@ -28,12 +28,12 @@ class ImageRoutes:
         self._ranked: tuple[int, list[Tensor]] = (-1, [])
 
     def dropped(self) -> Routing:
-        """The routing that keeps no token: no block of the routes runs (SPRINT's path-drop)."""
-        nothing = torch.empty(len(self.seeds), 0, dtype=torch.long, device=self.device)
-        return tuple(Leg(r.blocks[0], r.blocks[-1], nothing) for r in self.routes)
+        """Return the routing that keeps no token, so that no routed block runs (path-drop)."""
+        keep_B0 = torch.empty(len(self.seeds), 0, dtype=torch.long, device=self.device)
+        return tuple(Leg(r.blocks[0], r.blocks[-1], keep_B0) for r in self.routes)
 
     def routing(self, rate: float, index: int) -> Routing | None:
-        """The routing at `rate` for the level of number `index`; None if no token is routed."""
+        """Return the routing at `rate` for noise level `index`; `None` if no token is routed."""
         routes = [replace(route, rate=rate) for route in self.routes]
         if not any(route.routed(self.tokens) for route in routes):
             return None
