@@ -159,7 +159,9 @@ def test_a_child_has_draws_of_its_own_that_siblings_share(tiny: Tiny) -> None:
 def test_routes_are_on_in_their_steps_only(tiny: Tiny) -> None:
     spec = tiny(steps=20, routes=["1->2"], routes_from=5, routes_until=0.5)
     batches = Batches(spec, data_of(spec, "train"))
-    assert [step for step in range(20) if batches.at(step).routing is not None] == list(range(5, 10))
+    assert [step for step in range(20) if batches.at(step).routing is not None] == list(
+        range(5, 10)
+    )
     always = Batches(tiny(steps=20, routes=["1->2"]), data_of(spec, "train"))
     mine, theirs = batches.at(7).routing, always.at(7).routing
     assert mine is not None and theirs is not None
