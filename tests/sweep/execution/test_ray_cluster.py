@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -71,7 +71,13 @@ def driving(folder: Path, steps: int) -> Iterator[subprocess.Popen[str]]:
         finally:
             driver.kill()
             for pid in offspring(driver.pid):
-                os.kill(pid, signal.SIGKILL)
+                sigkill(pid)
+
+
+def sigkill(pid: int) -> None:
+    """Kill a process, unless the death of another has ended it already."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> None:
@@ -111,7 +117,7 @@ def test_a_lost_cluster_ends_the_driver_and_a_fresh_one_takes_its_run_up(tmp_pat
         daemons = {pid: n for pid, n in offspring(driver.pid).items() if n in DAEMONS}
         assert set(daemons.values()) == set(DAEMONS)
         for pid in daemons:
-            os.kill(pid, signal.SIGKILL)
+            sigkill(pid)
         _, errors = driver.communicate(timeout=60)
         wait_until(lambda: not working(driver.pid), 30)
     assert driver.returncode == 3, errors
@@ -166,7 +172,7 @@ def test_a_daemon_killed_at_any_moment_is_one_line(moment: str, tmp_path: Path) 
         finally:
             driver.kill()
             for pid in offspring(driver.pid):
-                os.kill(pid, signal.SIGKILL)
+                sigkill(pid)
     assert driver.returncode == 3, errors
     assert "Traceback" not in errors and "ERROR" not in errors and out == "", (out, errors)
     assert sum(line.startswith("tread-lab: ") for line in errors.splitlines()) == 1, errors
@@ -186,7 +192,7 @@ def kill_at(driver: subprocess.Popen[str], process: bytes, moment: Callable[[], 
         return bool(found) and moment()
 
     wait_until(seen, 120)
-    os.kill(found[0], signal.SIGKILL)
+    sigkill(found[0])
 
 
 def _command(pid: int) -> bytes:
@@ -200,5 +206,5 @@ def _command(pid: int) -> bytes:
 def test_a_cluster_whose_driver_is_killed_ends_too(tmp_path: Path) -> None:
     with driving(tmp_path, steps=100000) as driver:
         assert len(offspring(driver.pid)) >= 3
-        os.kill(driver.pid, signal.SIGKILL)
+        sigkill(driver.pid)
         wait_until(lambda: not working(driver.pid), 30)
