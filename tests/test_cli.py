@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
-from tread_lab import commands
 from tread_lab.cli import EXAMPLES, _parser, main, parse
 
 HEAVY = ("torch", "ray", "mlflow", "hydra", "omegaconf", "pandas", "numpy", "rich", "matplotlib")
@@ -32,11 +33,13 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("name", subcommands())
-def test_every_command_has_an_example_that_parses_and_a_function(name: str) -> None:
+def test_every_command_has_an_example_and_options_that_its_module_takes(name: str) -> None:
     epilog = subcommands()[name].epilog
     assert epilog is not None and epilog.startswith("example: tread-lab ")
-    options = parse(shlex.split(epilog.removeprefix("example: tread-lab ")))
-    assert options.command == name and callable(getattr(commands, name))
+    options = vars(parse(shlex.split(epilog.removeprefix("example: tread-lab "))))
+    command = import_module(f"tread_lab.commands.{options.pop('command')}")
+    assert command.__name__ == f"tread_lab.commands.{name}" and callable(command.run)
+    assert {field.name for field in dataclasses.fields(command.Options)} == set(options)
 
 
 def test_the_examples_of_the_first_page_parse() -> None:
@@ -52,10 +55,10 @@ def test_overrides_may_stand_anywhere() -> None:
 
 
 def test_a_pipe_that_breaks_inside_a_command_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(options: argparse.Namespace) -> int:
+    def broken(options: object) -> int:
         raise BrokenPipeError
 
-    monkeypatch.setattr(commands, "status", broken)
+    monkeypatch.setattr("tread_lab.commands.status.run", broken)
     with pytest.raises(BrokenPipeError):
         main(["status"])
 

@@ -7,6 +7,7 @@ import os
 import select
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -47,10 +48,9 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code, as `EXAMPLES` lists them."""
     try:
-        options = parse(arguments)
-        from tread_lab import commands
-
-        return int(getattr(commands, options.command)(options))
+        options = vars(parse(arguments))
+        command = import_module(f"tread_lab.commands.{options.pop('command')}")
+        return int(command.run(command.Options(**options)))
     except UserError as error:
         print(f"tread-lab: {error}", file=sys.stderr)
         return error.exit_code

@@ -23,7 +23,7 @@ import torch
 from tests.docs.pages import ROOT
 from tread_lab.backbones import build_backbone
 from tread_lab.cli import parse
-from tread_lab.commands import _run_spec
+from tread_lab.commands.routes import run_spec
 from tread_lab.config import load
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, count_label, decode_evaluations
@@ -83,7 +83,9 @@ def tasks_of(line: str) -> tuple[int, list[Task]]:
     if options.command == "train":
         experiment = load.load_experiment(options.experiment, options.overrides)
         measured = decode_evaluations(experiment.evaluate, experiment.sampler)
-        train = list(with_ancestors([Task(_run_spec(experiment, options), measured)]))
+        train = list(
+            with_ancestors([Task(run_spec(experiment, options.route, options.rate), measured)])
+        )
         return len(train), train
     assert options.command == "sweep", line
     name, sweep, experiment = load.load_sweep(options.file, options.overrides)

@@ -134,7 +134,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(
         (os.killpg if stop is signal.SIGINT else os.kill)(driver.pid, stop)
         _, errors = driver.communicate(timeout=60)
     assert driver.returncode == 130, errors
-    assert "the same command continues" in errors and "Traceback" not in errors
+    assert "run the same command again to continue" in errors and "Traceback" not in errors
     states = [lab.run(path.name).state() for path in (lab.root / "runs").iterdir()]
     assert "running" not in states and states.count("completed") < 3
     finished = {p.name for p in (lab.root / "runs").iterdir() if lab.run(p.name).result()}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.engine.runs import small_run
-from tread_lab import screen
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
+from tread_lab.screen.live_progress import progress
 from tread_lab.specs import UserError, decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
@@ -66,7 +66,7 @@ def test_what_an_evaluation_will_lack_is_refused_before_anything_is_trained() ->
 def test_overflows_are_said_once_for_each_run(capsys: pytest.CaptureFixture[str]) -> None:
     plan = planned("s")
     runs = [trial.run for trial in plan.trials]
-    with screen.progress(plan, plan.tasks, Forecast(Lab(Path("nowhere")))) as watch:
+    with progress(plan, plan.tasks, Forecast(Lab(Path("nowhere")))) as watch:
         for step, overflows in ((1, 0), (2, 1), (3, 1), (4, 2)):
             for run in runs:
                 watch(Report(run, "train", step, 6, 0.5, overflows))

@@ -1,12 +1,12 @@
-"""What each run gets of a machine, as the options say, and what is refused."""
+"""Device and GPUs of each run, as the options say; what cannot be done is refused."""
 
 from __future__ import annotations
 
 import os
-from argparse import Namespace
+
+import torch
 
 from tread_lab.specs.errors import UserError
-from tread_lab.sweep.execution.executors import Share
 
 # What a launcher of several processes sets -> its values where there is one process alone.
 _ONE_PROCESS = {
@@ -18,14 +18,16 @@ _ONE_PROCESS = {
 }
 
 
-def check_one_device(options: Namespace) -> None:
-    """Refuse to spread one run over several devices or processes, which nothing here can do.
+def check_one_device(gpus: float | None = None) -> None:
+    """Refuse to spread one run over several devices or processes, which no command supports.
+
+    Args:
+        gpus: the GPUs of each run, `None` where the user names no number.
 
     Raises:
         UserError: `--gpus` is above 1, or `torchrun` or `mpirun` started several processes.
     """
-    gpus = getattr(options, "gpus", None) or 0.0
-    if gpus > 1:
+    if gpus is not None and gpus > 1:
         raise UserError(
             f"--gpus: {gpus:g} for a run, and a run trains on one device; give 1, or a part of one"
             " such as 0.5"
@@ -39,50 +41,37 @@ def check_one_device(options: Namespace) -> None:
             )
 
 
-def show_gpus(options: Namespace) -> None:
-    """Hide the GPUs that `--device` leaves out from this process and those that it starts.
+def visible_device(device: str | None, *, ray: bool = False) -> str | None:
+    """Hide the GPUs that `--device` leaves out, and return the device's name among those left.
 
-    `cpu` hides all: torch's optimizers alone would open a context on the first GPU that is visible.
-    Under Ray `cuda:N` shows that one. A worker sees the GPUs that Ray gave it, numbered from 0, so
-    that `cuda` is the name there. To be called before anything asks CUDA for devices, which reads
-    the variable once.
+    The setting holds for this process and for those that it starts. `cpu` hides every GPU: torch's
+    optimizers alone would open a context on the first visible one. Under Ray `cuda:N` shows that
+    GPU alone; a worker numbers the GPUs that Ray gave it from 0, so that the name there is `cuda`.
+    To be called before anything asks CUDA for devices, because CUDA reads the variable once.
 
     Raises:
-        UserError: a cluster is joined, whose GPUs are not ours to choose.
+        UserError: a GPU of a joined cluster is named; the cluster chooses the GPU of each run.
     """
-    name = options.device or ""
+    name = device or ""
     if name == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    ray = getattr(options, "executor", "inline") == "ray"
     if not ray or not name.startswith("cuda:") or not name[5:].isdecimal():
-        return
+        return device
     if "RAY_ADDRESS" in os.environ:
         raise UserError(f"--device {name}: the cluster gives each run its GPU; say --device cuda")
-    import torch
-
-    index, count = int(name[5:]), torch.cuda.device_count()
-    if index < count:  # else `pick` says how many there are
-        listed = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-        whole = listed == [""]
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(index) if whole else listed[index].strip()
-        options.device = "cuda"
-
-
-def share_of(options: Namespace) -> Share:
-    """What each run gets, as the options say.
-
-    Raises:
-        UserError: the device named and the GPUs asked for contradict each other.
-    """
-    return Share(options.device, options.cpus, _gpus_of(options), options.concurrent)
+    index = int(name[5:])
+    if index >= torch.cuda.device_count():
+        return device  # `pick` refuses it and says how many there are
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    whole = listed == [""]
+    os.environ["CUDA_VISIBLE_DEVICES"] = str(index) if whole else listed[index].strip()
+    return "cuda"
 
 
-def _gpus_of(options: Namespace) -> float:
-    """GPUs per run: as asked, else one if the user names it or this machine has one."""
-    if options.gpus is not None:
-        return float(options.gpus)
-    if options.device is not None:
-        return float(options.device.startswith("cuda"))
-    import torch
-
+def gpus_per_run(gpus: float | None, device: str | None) -> float:
+    """Return the GPUs of each run: as asked, else 1 if the device or this machine has one."""
+    if gpus is not None:
+        return gpus
+    if device is not None:
+        return float(device.startswith("cuda"))
     return float(torch.cuda.is_available())

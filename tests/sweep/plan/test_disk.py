@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tread_lab import screen
 from tread_lab.cli import main
 from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
+from tread_lab.screen.disk import DiskWatch
 from tread_lab.specs import DataSpec, RunSpec, decode
 from tread_lab.specs.evaluation import SamplesSpec, decode_evaluations
 from tread_lab.sweep.plan.disk import DiskNeed, disk_need, image_bytes, room
@@ -92,7 +92,7 @@ def test_a_disk_that_fills_is_said_once_not_for_every_run(
     passed: list[Report] = []
     monkeypatch.setattr("tread_lab.screen.disk.say", said.append)
     monkeypatch.setattr("tread_lab.screen.disk.EVERY", 0.0)
-    watch = screen.DiskWatch(lab, [Task(tiny())], passed.append)
+    watch = DiskWatch(lab, [Task(tiny())], passed.append)
     report = Report("run", "train", 1, 2, 0.5)
     leave(monkeypatch, 10**12)
     watch(report)

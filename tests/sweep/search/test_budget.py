@@ -60,16 +60,16 @@ def test_flops_are_spent_in_the_order_of_the_plan(lab: Lab, tiny: Tiny) -> None:
     assert len(fitting) == 4 and len(left) == 3
     done, queue = carried_out(lab, plan)
     assert done == ["dense", "0->0", "0->1", "0->2"]
-    assert queue.exhausted and queue.left.startswith("3 runs left")
+    assert queue.full and queue.left.startswith("3 runs left")
 
 
 def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab, tiny: Tiny) -> None:
     assert len(carried_out(lab, planned(tiny, budget={"trials": 2}))[0]) == 3
     assert carried_out(lab, planned(tiny, budget={"trials": 2}))[0] == []
     again, queue = carried_out(lab, planned(tiny, budget={"trials": 5}))
-    assert len(again) == 3 and queue.exhausted
+    assert len(again) == 3 and queue.full
     rest, queue = carried_out(lab, planned(tiny, budget={}))
-    assert len(rest) == 1 and not queue.exhausted
+    assert len(rest) == 1 and not queue.full
 
 
 def test_a_run_that_will_not_end_within_the_hours_is_not_started(lab: Lab, tiny: Tiny) -> None:
@@ -92,7 +92,7 @@ def test_when_the_hours_are_over_all_stops(lab: Lab, tiny: Tiny) -> None:
     queue = BudgetedQueue(ListQueue(plan.open_tasks(lab)), budget, watch)
     assert queue.next() is not None and not queue.stop
     watch._started -= 601
-    assert queue.stop and queue.next() is None and queue.exhausted and queue.finished
+    assert queue.stop and queue.next() is None and queue.full and queue.finished
     assert seconds_spent(path) == pytest.approx(3601, abs=5)
 
 
@@ -100,11 +100,11 @@ def test_a_search_asks_for_no_cell_that_does_not_fit(lab: Lab, tiny: Tiny) -> No
     search = {"trials": 6, "startup": 3, "objectives": ["heldout/loss"]}
     plan = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 5})
     done, queue = carried_out(lab, plan)
-    assert len(done) == 2 + 4 and queue.exhausted  # the third cell has two runs and one may start
+    assert len(done) == 2 + 4 and queue.full  # the third cell has two runs and one may start
     assert len(suggestions.read(lab.sweep("budgeted").asked_path)) == 2
     more = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 12})
     done, queue = carried_out(lab, more)
-    assert len(done) == 8 and not queue.exhausted
+    assert len(done) == 8 and not queue.full
 
 
 def test_lanes_take_runs_in_order() -> None:
@@ -135,7 +135,7 @@ def test_a_run_in_progress_ends_with_a_checkpoint_when_the_hours_are_over(
         InlineExecutor().run(lab, queue, late)
     first = lab.run_of(plan.tasks[0].spec)
     assert first.result() is None and first.state() == "interrupted"
-    assert list(first.checkpoints.glob("*7*")) and queue.exhausted
+    assert list(first.checkpoints.glob("*7*")) and queue.full
     assert len(list((lab.root / "runs").iterdir())) == 1
 
 
@@ -147,9 +147,9 @@ def test_hours_that_end_while_the_last_run_is_under_way_leave_something_undone(
     tasks = plan.open_tasks(lab)[:1]
     queue = BudgetedQueue(ListQueue(tasks), open_budget(lab, plan, lambda task: None), watch)
     task = queue.next()
-    assert task is not None and queue.queue.finished and not queue.exhausted
+    assert task is not None and queue.queue.finished and not queue.full
     watch.before = 3601.0
-    assert queue.stop and queue.exhausted and queue.left.startswith("1 run left")
+    assert queue.stop and queue.full and queue.left.startswith("1 run left")
 
 
 def test_a_trial_that_failed_before_its_first_entry_has_been_started(lab: Lab, tiny: Tiny) -> None:

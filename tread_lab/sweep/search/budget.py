@@ -116,7 +116,7 @@ class BudgetedQueue:
         return self.queue.over
 
     @property
-    def exhausted(self) -> bool:
+    def full(self) -> bool:
         """Whether something was left undone because it does not fit."""
         return self.closed or self.queue.full
 

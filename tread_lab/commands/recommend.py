@@ -1,0 +1,38 @@
+"""The recommend command: the rule that a placement sweep supports, and an experiment with it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tread_lab.analysis.recommend import wording
+from tread_lab.analysis.recommend.recommendation import recommend
+from tread_lab.commands.exit_codes import DONE
+from tread_lab.records.lab import Lab
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of `tread-lab recommend`; `out` is the experiment file that it writes."""
+
+    root: str | None
+    name: str
+    metric: str
+    cheapest: bool
+    out: str | None
+    json: bool
+
+
+def run(options: Options) -> int:
+    """Say the rule and how sure it is, and write the experiment; return the exit code."""
+    lab = Lab.existing(options.root)
+    rule = recommend(lab, options.name, metric=options.metric, cheapest=options.cheapest)
+    path = Path(options.out or lab.sweep(rule.sweep).path / "recommended.yaml").absolute()
+    wording.write_experiment(lab, rule, path)
+    if options.json:
+        print(json.dumps({**wording.as_tree(rule), "experiment": str(path)}, indent=1))
+        return DONE
+    for line in (*wording.as_lines(rule), f"experiment: {path} (`tread-lab train {path}`)"):
+        print(line)
+    return DONE

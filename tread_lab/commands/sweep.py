@@ -1,0 +1,231 @@
+"""The sweep command: plan a sweep, say what it will cost, run what is open, draw and rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from tread_lab.commands.executors import check_one_device, gpus_per_run, visible_device
+from tread_lab.commands.exit_codes import DONE, INTERRUPTED, UNFINISHED
+from tread_lab.commands.mlflow_view import live_sync, sync_if_possible
+from tread_lab.commands.parents import written_out
+from tread_lab.config import load
+from tread_lab.records.lab import Lab
+from tread_lab.records.time_spent import Stopwatch
+from tread_lab.screen.console import say
+from tread_lab.screen.disk import DiskWatch, show_disk
+from tread_lab.screen.live_progress import progress
+from tread_lab.screen.plan import show_budget, show_evaluation_time, show_plan
+from tread_lab.screen.status import show_unfinished
+from tread_lab.specs.budget import BudgetSpec
+from tread_lab.specs.errors import Unavailable, UserError, lookup
+from tread_lab.sweep.execution.early_stopping import Early
+from tread_lab.sweep.execution.executor import Interrupted
+from tread_lab.sweep.execution.executors import EXECUTORS, ExecutorKind, Share
+from tread_lab.sweep.plan.devices import Devices
+from tread_lab.sweep.plan.disk import disk_need
+from tread_lab.sweep.plan.extension import plan_to_run, what_is_added
+from tread_lab.sweep.plan.forecast import Forecast, forecast
+from tread_lab.sweep.plan.open_tasks import begun_tasks, coming_tasks
+from tread_lab.sweep.plan.plan import Plan, load_plan, make_plan, plan_text, store_plan
+from tread_lab.sweep.plan.plan_json import plan_with_costs
+from tread_lab.sweep.plan.preflight import check_arithmetic, preflight
+from tread_lab.sweep.plan.same_provenance import check_unmixed, mixed
+from tread_lab.sweep.search.budget import BudgetedQueue, open_budget
+from tread_lab.sweep.search.queue import ListQueue, TaskQueue
+from tread_lab.sweep.trial.retry_failed import failed_kind, failed_tasks, reopen
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of `tread-lab sweep`; `None` stands for an option that is not given.
+
+    Attributes:
+        plan: print the plan and stop.
+        retry_failed: kinds of failure whose runs are run again, separated by commas; empty for all.
+    """
+
+    root: str | None
+    file: str
+    overrides: Sequence[str]
+    name: str | None
+    plan: bool
+    device_rates: str | None
+    extend: bool
+    budget: Sequence[str]
+    no_mlflow: bool
+    allow_mixed: bool
+    retry_failed: str | None
+    json: bool
+    executor: str
+    cpus: int
+    gpus: float | None
+    concurrent: int | None
+    device: str | None
+    hang_timeout: float | None
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """A sweep that is ready to run: its plan, what carries it out, and how long that takes."""
+
+    options: Options
+    lab: Lab
+    plan: Plan
+    kind: ExecutorKind
+    share: Share
+    devices: Devices
+    forecast: Forecast
+
+
+def run(options: Options) -> int:
+    """Plan a sweep, run what is open, draw and rank; return the exit code."""
+    check_one_device(options.gpus)
+    if options.device_rates and not options.plan:
+        raise UserError("--device-rates: forecasts only; add --plan")
+    device = visible_device(options.device, ray=options.executor == "ray")
+    kind = lookup(EXECUTORS, options.executor, "--executor")
+    lab = Lab.at(options.root)
+    limits = [f"budget.{limit}" for limit in options.budget]
+    name, spec, experiment = load.load_sweep(options.file, [*options.overrides, *limits])
+    gpus = gpus_per_run(options.gpus, device)
+    share = Share(device, options.cpus, gpus, options.concurrent)
+    devices = kind.devices(share)
+    spec, experiment = written_out(spec, lab), written_out(experiment, lab)
+    if devices.idle_gpus:
+        say(f"{devices.idle_gpus} GPUs of the cluster stay idle: --gpus 1 gives a run one")
+    plan = make_plan(options.name or name, spec, experiment, devices.names())
+    if options.json and options.plan:
+        print(plan_text(plan_with_costs(plan)), end="")
+        return DONE
+    plan = plan_to_run(lab.sweep(plan.name), plan, extend=options.extend)
+    plan = replace(plan, budget=spec.budget, stop_early=spec.stop_early)  # no part of a stored plan
+    check_arithmetic(plan.possible_tasks, devices)
+    if options.retry_failed is not None:
+        kinds = [kind for kind in options.retry_failed.split(",") if kind]
+        _retry_failed(lab, plan, kinds, dry_run=options.plan)
+    grows = options.extend and _say_extension(lab, plan)
+    open_tasks = coming_tasks(plan, lab)
+    times = forecast(lab, open_tasks, devices, start=kind.start_seconds, rates=options.device_rates)
+    launch = _Launch(options, lab, plan, kind, share, devices, times)
+    _show(launch)
+    return DONE if options.plan else _drive(launch, redraw=grows)
+
+
+def _show(launch: _Launch) -> None:
+    """Say what will run and what it will take; on stdout where only the plan is asked for."""
+    plan, lab, times = launch.plan, launch.lab, launch.forecast
+    asked, slots = launch.options.plan, launch.devices.slots
+    open_tasks = coming_tasks(plan, lab)
+    show_plan(plan, lab, times.total(open_tasks), slots, asked=asked)
+    show_disk(disk_need(open_tasks), lab, asked=asked)
+    show_evaluation_time(plan, times, asked=asked)
+    if plan.budget is not None:
+        budget = open_budget(lab, plan, times.seconds)
+        show_budget(plan, budget, open_tasks, slots, asked=asked)
+
+
+def _say_extension(lab: Lab, plan: Plan) -> bool:
+    """Say what is added to the stored plan; return whether anything is."""
+    folder = lab.sweep(plan.name)
+    if not folder.plan_path.exists():
+        return False
+    stored_plan = load_plan(folder)
+    say(f"{plan.name}: {what_is_added(stored_plan, plan)}")
+    return plan.versions != stored_plan.versions
+
+
+def _retry_failed(lab: Lab, plan: Plan, kinds: Sequence[str], *, dry_run: bool) -> None:
+    """Say which failed runs are run again, and unless it is a dry run reopen them."""
+    tasks = failed_tasks(lab, plan.possible_tasks, kinds)
+    folders = [lab.run(task.run) for task in tasks]
+    names = ", ".join(f"{folder.name} ({failed_kind(folder)})" for folder in folders)
+    say(f"running {len(tasks)} failed runs again: {names}" if tasks else "no run has failed")
+    if not dry_run:
+        with lab.sweep(plan.name).claim():
+            for task in tasks:
+                reopen(lab, task)
+
+
+def _drive(launch: _Launch, *, redraw: bool) -> int:
+    """Run what is open under the sweep's lock, then conclude; return the exit code.
+
+    Raises:
+        Unavailable: the disk is full or the cluster is lost.
+        UserError: a mistake of some runs, raised once the others have ended.
+    """
+    options, lab, plan = launch.options, launch.lab, launch.plan
+    if plan.stop_early is not None and not launch.kind.side_by_side:
+        raise UserError("stop_early: needs trials beside each other: use --executor ray, or null")
+    folder = lab.sweep(plan.name)
+    open_tasks = coming_tasks(plan, lab)
+    preflight(open_tasks, launch.devices)
+    if not options.allow_mixed:
+        check_unmixed(mixed(lab, begun_tasks(plan, lab), open_tasks))
+    with folder.claim():
+        store_plan(folder, plan)
+        queue = _queue(lab, plan, launch.forecast)
+        mistake = None
+        try:
+            if open_tasks:
+                _execute(launch, queue)
+        except Interrupted:
+            if not queue.stop:  # else the hours of the budget are over, as was asked
+                say(
+                    "interrupted, checkpoints are saved; run the same command again to continue"
+                    f" {plan.name}"
+                )
+                return INTERRUPTED
+        except Unavailable:
+            raise
+        except UserError as error:  # of some runs; the others are done
+            mistake = error
+        code = _conclude(launch, queue, redraw=bool(open_tasks) or redraw)
+        if mistake is not None:
+            raise mistake
+        return code
+
+
+def _execute(launch: _Launch, queue: BudgetedQueue) -> None:
+    """Run the tasks of the queue, with live progress and MLflow beside them."""
+    lab, plan = launch.lab, launch.plan
+    open_tasks = coming_tasks(plan, lab)
+    executor = launch.kind.make(launch.share, launch.options.hang_timeout, Early.of(plan, lab))
+    with ExitStack() as stack:
+        stack.enter_context(live_sync(lab, plan.name, off=launch.options.no_mlflow))
+        watch = stack.enter_context(progress(plan, open_tasks, launch.forecast))
+        stack.callback(queue.close)
+        executor.run(lab, queue, DiskWatch(lab, open_tasks, watch))
+
+
+def _queue(lab: Lab, plan: Plan, times: Forecast) -> BudgetedQueue:
+    """Return what hands out tasks within the budget: the open ones in order, or a search."""
+    plan = replace(plan, budget=plan.budget or BudgetSpec())
+    budget = open_budget(lab, plan, times.seconds)
+    stopwatch = Stopwatch(lab.sweep(plan.name).spent_path)
+    queue: TaskQueue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
+    if plan.search is not None:
+        from tread_lab.sweep.search.search_queue import SearchQueue  # imports optuna
+
+        queue = SearchQueue(
+            lab, plan, fits=lambda tasks: budget.fits(tasks, stopwatch.seconds / 3600)
+        )
+    return BudgetedQueue(queue, budget, stopwatch)
+
+
+def _conclude(launch: _Launch, queue: BudgetedQueue, *, redraw: bool) -> int:
+    """Draw the figures, sync MLflow, show the ranking; return the exit code."""
+    from tread_lab.analysis.figures.catalogue import write_figures  # imports matplotlib
+    from tread_lab.screen.ranking import show_places, show_ranking  # imports pandas
+
+    options, lab, name = launch.options, launch.lab, launch.plan.name
+    folder = lab.sweep(name)
+    figures = write_figures(lab, name) if redraw or not folder.figures.exists() else []
+    if not options.no_mlflow:
+        sync_if_possible(lab, name)
+    show_ranking(lab, name, as_json=options.json)
+    show_places(lab, folder, figures, mlflow=not options.no_mlflow)
+    if queue.full:
+        say(f"the budget of {name} is used up: {queue.left}")
+    return UNFINISHED if show_unfinished(lab, name) else DONE
