@@ -26,7 +26,7 @@ class Pretender:
     """Carries tasks out by writing their results; `order` picks which of those running ends."""
 
     lab: Lab
-    places: int = 1
+    slots: int = 1
     order: random.Random | None = None
     most: int = 10_000
     diverges: str = ""
@@ -36,7 +36,7 @@ class Pretender:
         queue = as_queue(work)
         running: list[Task] = []
         while len(self.done) < self.most:
-            while len(running) < self.places and (task := queue.next()) is not None:
+            while len(running) < self.slots and (task := queue.next()) is not None:
                 running.append(task)
             if not running:
                 assert queue.finished

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import optuna
 import pytest
@@ -23,7 +23,7 @@ from tread_lab.specs.stop_early import StopEarlySpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.open_tasks import search_forecast
 from tread_lab.sweep.plan.plan import Plan, check_plan, load_plan, make_plan, store_plan
-from tread_lab.sweep.search.sampler import Observation, propose
+from tread_lab.sweep.search.sampler import SAMPLERS, Observation, propose
 from tread_lab.sweep.search.search_queue import SearchQueue
 
 CELLS = [{"start": i, "end": j} for i in range(8) for j in range(i, 8)]
@@ -95,6 +95,13 @@ def test_it_finds_the_best_cell_in_less_than_half_the_space(sampler: str) -> Non
     pytest.fail(f"best not found: {[entry.values for entry in observations]}")
 
 
+def test_the_samplers_are_those_of_the_spec_and_another_one_is_an_error() -> None:
+    assert set(SAMPLERS) == set(get_args(get_type_hints(SearchSpec)["sampler"]))
+    spec = SearchSpec(sampler="nsga")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"search\.sampler: unknown 'nsga', did you mean 'nsgaii'"):
+        propose(spec, ["heldout/loss"], Space(CELLS), [])
+
+
 FD = {"samples": {"metrics": ["fd"], "count": 1000}}
 TWICE = [{"samples": {**FD["samples"], "sampler": {"guidance": w}}} for w in (1, 2)]
 
@@ -106,13 +113,30 @@ TWICE = [{"samples": {**FD["samples"], "sampler": {"guidance": w}}} for w in (1,
         ("gap/heldout", [FD], r"no evaluation measures 'gap/heldout'.*cost/train_flops"),
         ("fd@5k", [FD], r"no evaluation measures 'fd@5k'.*fd\[fashion16-v1\]@1k"),
         ("fd@1k", TWICE, r"2 evaluations measure fd\[fashion16-v1\]@1k"),
+        ("gap/train", None, r"no value of gap/train is better than another; choose from cost/"),
+        ("similarity/adjacent", ["layer_similarity"], r"no value of similarity/adjacent is better"),
     ],
 )
-def test_an_objective_that_nothing_measures_is_refused_before_anything_runs(
+def test_an_objective_that_cannot_be_optimised_is_refused_before_anything_runs(
     objective: str, evaluate: Any, said: str, tiny: Callable[..., RunSpec]
 ) -> None:
     with pytest.raises(UserError, match=rf"^search\.objectives: {said}"):
         planned(tiny, objectives=[objective], evaluate=evaluate)
+
+
+def test_a_refused_objective_names_those_of_quality_and_cost(tiny: Callable[..., RunSpec]) -> None:
+    with pytest.raises(UserError) as refusal:
+        planned(tiny, objectives=["heldout/loss_routed"])
+    assert str(refusal.value).partition("choose from ")[2].split(", ") == [
+        "cost/family_flops",
+        "cost/peak_memory_bytes",
+        "cost/train_flops",
+        "cost/train_seconds",
+        "gap/heldout",
+        "heldout/loss",
+        "throughput/images_per_s",
+        "throughput/step_seconds",
+    ]
 
 
 def test_an_objective_may_be_written_as_in_the_list_of_evaluations(
@@ -152,14 +176,14 @@ def test_the_same_trials_come_whatever_ends_first(lab: Lab, tiny: Any, tmp_path:
     assert [bool(task.spec.routes) for task in first.done[:3]] == [False, False, True]
     for number in range(2):
         other = Lab(tmp_path / str(number))
-        searched(other, plan, places=6, order=random.Random(number))
+        searched(other, plan, slots=6, order=random.Random(number))
         assert cells(other) == cells(lab)
 
 
 def test_what_was_cut_off_goes_on_with_the_same_trials(lab: Lab, tiny: Any, tmp_path: Any) -> None:
     plan, whole = planned(tiny, trials=8), Lab(tmp_path / "whole")
     searched(whole, plan)
-    searched(lab, plan, most=7, places=2)
+    searched(lab, plan, most=7, slots=2)
     before = cells(lab)
     assert 0 < len(before) < 8
     folder = lab.sweep("searched")

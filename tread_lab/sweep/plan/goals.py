@@ -1,17 +1,17 @@
-"""What a cell of a search is worth: metrics of its runs less those of their baselines."""
+"""Objectives of a search: which metrics it optimises, and their values in a cell."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tread_lab.compare.gaps import run_gaps
 from tread_lab.metrics.feature_space import extractor_for
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
-from tread_lab.specs.errors import UserError, suggest
-from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec
+from tread_lab.specs.errors import UserError, lookup, suggest
+from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.expansion import Trial
 from tread_lab.specs.search import SearchSpec
 from tread_lab.specs.signature import signature
@@ -25,13 +25,16 @@ _COSTS = (
     metric_names.IMAGES_PER_S,
     metric_names.PEAK_MEMORY,
 )
-_OF_LOSSES = (
-    metric_names.HELDOUT_LOSS,
-    metric_names.HELDOUT_ROUTED,
-    metric_names.GAP_TRAIN,
-    metric_names.GAP_HELDOUT,
-    metric_names.GAP_ROUTE,
-)
+_MEASURED = {  # by kind of evaluation; `samples` lists its own metrics
+    "heldout_loss": (
+        metric_names.HELDOUT_LOSS,
+        metric_names.HELDOUT_ROUTED,
+        metric_names.GAP_TRAIN,
+        metric_names.GAP_HELDOUT,
+        metric_names.GAP_ROUTE,
+    ),
+    "layer_similarity": (metric_names.SIMILARITY,),
+}
 
 
 def objectives_of(
@@ -40,43 +43,62 @@ def objectives_of(
     evaluations: Sequence[EvaluationSpec],
     sources: Collection[str],
 ) -> tuple[str, ...]:
-    """The objectives of a search, written out as tables name them: `fd@1k` is short for one.
+    """Return the objectives of a search under their full names: `fd@1k` is short for one.
 
     Args:
         evaluations: of every run.
         sources: data that the runs are trained on.
 
     Raises:
-        UserError: a gap in a sweep that has no baseline; what no evaluation measures, or several.
+        UserError: an objective is a gap in a sweep without baseline, is measured by no evaluation
+            or by several, or has no better value.
     """
-    default = metric_names.HELDOUT_LOSS if sweep.baseline is None else metric_names.GAP_HELDOUT
-    asked = search.objectives or (default,)
-    if sweep.baseline is None and any(name.startswith("gap/") for name in asked):
-        raise UserError("search.objectives: a gap needs a baseline; use heldout/loss")
-    measured = Counter(full for spec in evaluations for full, _ in _measured(spec, sources))
-    known = Counter(dict.fromkeys(_COSTS, 1)) + measured
-    short = {s: full for spec in evaluations for full, s in _measured(spec, sources)}
-    found = tuple(short.get(name, name) for name in asked)
-    for name in found:
-        if known[name] == 0:
-            told = suggest(name, known) or f"; the sweep measures {', '.join(sorted(known))}"
-            raise UserError(f"search.objectives: no evaluation measures {name!r}{told}")
-        if known[name] > 1:
-            ways = f"{known[name]} evaluations measure {name}"
-            raise UserError(f"search.objectives: {ways}; a search needs one of them: leave one")
-    return found
+    has_baseline = sweep.baseline is not None
+    default = metric_names.GAP_HELDOUT if has_baseline else metric_names.HELDOUT_LOSS
+    measured = [names for spec in evaluations for names in _measured(spec, sources)]
+    full_names = {short: full for full, short in measured}
+    names = [*_COSTS, *(full for full, _ in measured)]
+    counts = Counter(n for n in names if has_baseline or not n.startswith("gap/"))
+    objectives = tuple(full_names.get(name, name) for name in search.objectives or (default,))
+    for name in objectives:
+        if not has_baseline and name.startswith("gap/"):
+            raise UserError("search.objectives: a gap needs a baseline; use heldout/loss")
+        _check_objective(name, counts)
+    return objectives
+
+
+def _check_objective(name: str, counts: Mapping[str, int]) -> None:
+    """Refuse an objective that is not measured exactly once or of which no value is better.
+
+    Args:
+        counts: how often each metric is measured.
+    """
+    choices = [metric for metric in counts if metric_names.metric_kind(metric).better]
+    if name not in counts:
+        raise UserError(
+            f"search.objectives: no evaluation measures {name!r}{suggest(name, choices)}"
+        )
+    if name not in choices:
+        raise UserError(
+            f"search.objectives: no value of {name} is better than another; choose from"
+            f" {', '.join(sorted(choices))}"
+        )
+    if counts[name] > 1:
+        raise UserError(
+            f"search.objectives: {counts[name]} evaluations measure {name}; a search needs one of"
+            " them: leave one"
+        )
 
 
 def _measured(spec: EvaluationSpec, sources: Collection[str]) -> Iterator[tuple[str, str]]:
-    """The metrics of an evaluation, as tables name them and as sweep files do."""
-    if isinstance(spec, SamplesSpec):
-        for metric in spec.metrics:
-            short = metric_names.sample_metric(metric, "inception", spec.count)
-            for extractor in {extractor_for(metric, source) for source in sources}:
-                yield metric_names.sample_metric(metric, extractor, spec.count), short
+    """Yield the full name and the short name of every metric of an evaluation."""
+    if not isinstance(spec, SamplesSpec):
+        yield from ((name, name) for name in lookup(_MEASURED, spec.kind, "evaluate"))
         return
-    for name in _OF_LOSSES if isinstance(spec, HeldoutSpec) else (metric_names.SIMILARITY,):
-        yield name, name
+    for metric in spec.metrics:
+        short = metric_names.sample_metric(metric, "inception", spec.count)
+        for extractor in {extractor_for(metric, source) for source in sources}:
+            yield metric_names.sample_metric(metric, extractor, spec.count), short
 
 
 def cell_values(
@@ -85,7 +107,7 @@ def cell_values(
     objectives: Sequence[str],
     evaluations: Sequence[EvaluationSpec],
 ) -> tuple[float, ...] | None:
-    """Every objective of one cell, the mean over its seeds; nothing if one is not finite.
+    """Return every objective of a cell, the mean over its seeds; `None` if one is not finite.
 
     Raises:
         UserError: an objective that the sweep's evaluations do not measure.
@@ -104,18 +126,17 @@ def _value(lab: Lab, trial: Trial, name: str, evaluations: Sequence[EvaluationSp
         planned = [signature(spec) for spec in evaluations]
         gap = run_gaps(lab, trial.run, trial.baseline, planned=planned).get(name)
         return math.nan if gap is None else gap.mean
-    mine = _metric(lab, trial.run, name, evaluations)
-    other = 0.0 if trial.baseline is None else _metric(lab, trial.baseline, name, evaluations)
-    return mine - other
+    value = _metric(lab, trial.run, name, evaluations)
+    return value - (_metric(lab, trial.baseline, name, evaluations) if trial.baseline else 0.0)
 
 
 def _metric(lab: Lab, run: str, name: str, evaluations: Sequence[EvaluationSpec]) -> float:
     folder = lab.run(run)
-    found: dict[str, float] = dict((folder.result() or {}).get("metrics") or {})
-    if not found:
+    metrics: dict[str, float] = dict((folder.result() or {}).get("metrics") or {})
+    if not metrics:
         return math.nan
     for spec in evaluations:
-        found |= (folder.evaluation(spec).read() or {}).get("metrics", {})
-    if name not in found:
-        raise UserError(f"search.objectives: no run measures {name!r}{suggest(name, found)}")
-    return float(found[name])
+        metrics |= (folder.evaluation(spec).read() or {}).get("metrics", {})
+    if name not in metrics:
+        raise UserError(f"search.objectives: no run measures {name!r}{suggest(name, metrics)}")
+    return float(metrics[name])

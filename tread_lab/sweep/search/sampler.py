@@ -1,11 +1,11 @@
-"""Which cell to try next, from what is known; and the study that optuna-dashboard opens."""
+"""Samplers of a search: suggest the next cell from observations, and store the Optuna study."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -22,19 +22,18 @@ from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tread_lab.records.metric_names import lower_is_better
+from tread_lab.specs.errors import lookup
 from tread_lab.specs.search import SearchSpec
 from tread_lab.specs.search_space import Space
-
-_REDRAWS = 12  # suggestions of cells that were tried already, before the nearest new one is taken
 
 
 @dataclass(frozen=True)
 class Observation:
-    """A cell that was asked for and what is known of it.
+    """What is known of a suggested cell.
 
     Attributes:
         cell: its number in the space.
-        state: told (with a value for each objective), running, bad (it diverged or was stopped
+        state: measured (with a value for each objective), running, bad (it diverged or was stopped
             early: worse than the others) or failed (nothing is known).
         notes: what the sampler wrote down when it chose the cell.
     """
@@ -44,24 +43,66 @@ class Observation:
     values: tuple[float, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def measured_values(self) -> list[float] | None:
+        return list(self.values) if self.state == "measured" else None
+
+
+@dataclass(frozen=True)
+class SamplerKind:
+    """What belongs to one sampler.
+
+    Attributes:
+        make: the sampler of Optuna for a search and the seed of one suggestion.
+        draws: suggestions at most of cells that were tried already, before the nearest new cell is
+            taken.
+    """
+
+    make: Callable[[SearchSpec, int], BaseSampler]
+    draws: int = 12
+
+
+SAMPLERS: Mapping[str, SamplerKind] = {
+    "tpe": SamplerKind(
+        lambda search, seed: TPESampler(
+            seed=seed, n_startup_trials=search.startup, multivariate=True
+        )
+    ),
+    "gp": SamplerKind(
+        lambda search, seed: GPSampler(seed=seed, n_startup_trials=search.startup), draws=2
+    ),
+    "random": SamplerKind(lambda search, seed: RandomSampler(seed=seed)),
+    "nsgaii": SamplerKind(
+        lambda search, seed: NSGAIISampler(seed=seed, population_size=max(search.startup, 2))
+    ),
+}
+
 
 def propose(
-    search: SearchSpec, objectives: Sequence[str], space: Space, known: Sequence[Observation]
+    search: SearchSpec,
+    objectives: Sequence[str],
+    space: Space,
+    observations: Sequence[Observation],
 ) -> tuple[int, dict[str, Any]] | None:
-    """The number of the next cell and the sampler's notes; nothing if every cell was asked for.
+    """Return the number of the next cell and the sampler's notes; `None` if no cell is left.
 
-    A function of its arguments alone: the sampler is made anew for each question with a seed drawn
-    from (search.seed, number of the trial), and sees the trials so far in a study in memory.
+    The result is a function of the arguments alone: every suggestion has a sampler of its own,
+    whose seed is drawn from (search.seed, number of the trial) and which sees the observations as a
+    study in memory.
+
+    Raises:
+        UserError: there is no such sampler.
     """
-    free = set(range(len(space))) - {entry.cell for entry in known}
+    kind = lookup(SAMPLERS, search.sampler, "search.sampler")
+    free = set(range(len(space))) - {observation.cell for observation in observations}
     if not free:
         return None
     with _quiet():
         study = optuna.create_study(directions=directions(objectives))
-        study.add_trials([_trial(space, entry) for entry in known])
-        seed = np.random.SeedSequence([search.seed, len(known)]).generate_state(1)[0]
-        study.sampler = _sampler(search, int(seed))
-        for _ in range(_REDRAWS if search.sampler != "gp" else 2):
+        study.add_trials([_trial(space, observation) for observation in observations])
+        seed = np.random.SeedSequence([search.seed, len(observations)]).generate_state(1)[0]
+        study.sampler = kind.make(search, int(seed))
+        for _ in range(kind.draws):
             trial = study.ask(_box(space))
             cell = space.number_at(trial.params)
             notes = _notes(study.get_trials(deepcopy=False)[-1])
@@ -72,29 +113,18 @@ def propose(
 
 
 def directions(objectives: Sequence[str]) -> list[Literal["minimize", "maximize"]]:
-    """Which way each objective is to go."""
+    """Return for each objective whether a lower or a higher value is better."""
     return ["minimize" if lower_is_better(name) else "maximize" for name in objectives]
 
 
 def _notes(trial: FrozenTrial) -> dict[str, Any]:
-    """The generation of a genetic search; where a sampler looked before the cell was settled is
-    left out."""
+    """Return the generation of a genetic search, without where the sampler looked first."""
     attributes = trial.system_attrs.items()
     return {key: value for key, value in attributes if "relative_params" not in key}
 
 
-def _sampler(search: SearchSpec, seed: int) -> BaseSampler:
-    if search.sampler == "random":
-        return RandomSampler(seed=seed)
-    if search.sampler == "gp":
-        return GPSampler(seed=seed, n_startup_trials=search.startup)
-    if search.sampler == "nsgaii":
-        return NSGAIISampler(seed=seed, population_size=max(search.startup, 2))
-    return TPESampler(seed=seed, n_startup_trials=search.startup, multivariate=True)
-
-
 def _box(space: Space) -> dict[str, BaseDistribution]:
-    """The box of `space` as distributions that never change, which joint samplers need."""
+    """Return the box of `space` as distributions that never change, which joint samplers need."""
     return {
         c.axis: CategoricalDistribution(c.names) if c.names else FloatDistribution(0.0, 1.0)
         for c in space.coordinates
@@ -109,41 +139,42 @@ _STATES = {
 }
 
 
-def _trial(space: Space, entry: Observation) -> FrozenTrial:
+def _trial(space: Space, observation: Observation) -> FrozenTrial:
     return create_trial(
-        state=_STATES[entry.state],
-        values=list(entry.values) if entry.state == "measured" else None,
-        params=dict(space.point(entry.cell)),
+        state=_STATES[observation.state],
+        values=observation.measured_values,
+        params=dict(space.point(observation.cell)),
         distributions=_box(space),
-        system_attrs=dict(entry.notes),
+        system_attrs=dict(observation.notes),
     )
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Optuna's log lines and its notes on what is experimental."""
-    before = optuna.logging.get_verbosity()
+    """Silence Optuna's log lines and its warnings of experimental features."""
+    verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        optuna.logging.set_verbosity(before)
+        optuna.logging.set_verbosity(verbosity)
 
 
 @dataclass(frozen=True)
 class StudyTrial:
     """One trial as the stored study shows it."""
 
-    known: Observation
+    observation: Observation
     facts: Mapping[str, Any]
 
 
 class StoredStudy:
-    """The study in `study.db`: a view of what was asked and told, made anew where it is not right.
+    """The Optuna study in `study.db`: a view of the suggestions and observations of a search.
 
-    The study is named like its sweep; its parameters are the axes with their own values.
+    The study is named like its sweep; its parameters are the axes with their own values. A file
+    that does not agree with the records is made anew.
     """
 
     def __init__(self, path: Path, name: str, objectives: Sequence[str], space: Space) -> None:
@@ -163,18 +194,21 @@ class StoredStudy:
 
     def _show(self, trials: Sequence[StudyTrial]) -> None:
         study = self._study = self._study or self._opened(trials)
-        for number, shown in enumerate(trials):
-            state = _STATES[shown.known.state]
+        for number, trial in enumerate(trials):
+            state = _STATES[trial.observation.state]
             if number == len(self._states):
-                study.add_trial(self._frozen(shown))
+                study.add_trial(self._frozen(trial))
                 self._states.append(state)
             elif state != self._states[number]:
-                values = shown.known.values if shown.known.state == "measured" else None
-                study.tell(number, values, state=state)
+                study.tell(number, trial.observation.measured_values, state=state)
                 self._states[number] = state
 
     def _opened(self, trials: Sequence[StudyTrial]) -> optuna.Study:
-        """The study as it stands, if it is the beginning of `trials`."""
+        """Return the stored study.
+
+        Raises:
+            ValueError: it is not the beginning of `trials`.
+        """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         study = optuna.create_study(
             storage=f"sqlite:///{self.path}",
@@ -183,31 +217,31 @@ class StoredStudy:
             load_if_exists=True,
         )
         study.set_metric_names(list(self.objectives))
-        there = study.get_trials(deepcopy=False)
-        self._states = [trial.state for trial in there]
-        if [t.params for t in there] != [self._params(s) for s in trials[: len(there)]]:
+        stored_trials = study.get_trials(deepcopy=False)
+        self._states = [trial.state for trial in stored_trials]
+        params = [self._params(trial.observation) for trial in trials[: len(stored_trials)]]
+        if [trial.params for trial in stored_trials] != params:
             raise ValueError("other trials")
-        for trial, shown in zip(there, trials):
-            if trial.state not in (TrialState.RUNNING, _STATES[shown.known.state]):
+        for stored, trial in zip(stored_trials, trials):
+            if stored.state not in (TrialState.RUNNING, _STATES[trial.observation.state]):
                 raise ValueError("another outcome")
         return study
 
-    def _params(self, shown: StudyTrial) -> dict[str, Any]:
-        cell = self.space.cells[shown.known.cell]
+    def _params(self, observation: Observation) -> dict[str, Any]:
+        cell = self.space.cells[observation.cell]
         return {axis: _param(cell.get(axis)) for axis in self.space.axes}
 
-    def _frozen(self, shown: StudyTrial) -> FrozenTrial:
-        told = shown.known.state == "measured"
+    def _frozen(self, trial: StudyTrial) -> FrozenTrial:
         return create_trial(
-            state=_STATES[shown.known.state],
-            values=list(shown.known.values) if told else None,
-            params=self._params(shown),
+            state=_STATES[trial.observation.state],
+            values=trial.observation.measured_values,
+            params=self._params(trial.observation),
             distributions={axis: self._distribution(axis) for axis in self.space.axes},
-            user_attrs=dict(shown.facts),
+            user_attrs=dict(trial.facts),
         )
 
     def _distribution(self, axis: str) -> BaseDistribution:
-        """All values of an axis, whatever the others are."""
+        """Return the distribution over all values of an axis, whatever the other axes are."""
         values = list({repr(c.get(axis)): _param(c.get(axis)) for c in self.space.cells}.values())
         if all(isinstance(v, int) and not isinstance(v, bool) for v in values):
             steps = math.gcd(*(v - min(values) for v in values))
@@ -218,5 +252,5 @@ class StoredStudy:
 
 
 def _param(value: Any) -> Any:
-    """A value as a study may hold it."""
+    """Return a value as a study can store it."""
     return value if isinstance(value, str | int | float | bool | None) else repr(value)

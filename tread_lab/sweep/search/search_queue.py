@@ -1,9 +1,9 @@
-"""The queue of a search: it asks for a cell when there is room, and tells how it went."""
+"""The queue of a search: suggests a cell when a slot is free, and observes how its runs end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import stopped_early, suggestions
@@ -27,9 +27,9 @@ Fits = Callable[[Sequence[Task]], bool]
 
 @dataclass
 class _Cell:
-    """One cell that was asked for: its runs, and what is known of it."""
+    """One suggested cell: its runs, and what is known of it."""
 
-    asked: Asked
+    suggestion: Asked
     trials: list[Trial]
     observation: Observation
 
@@ -37,12 +37,17 @@ class _Cell:
     def over(self) -> bool:
         return self.observation.state != "running"
 
+    @property
+    def own_trials(self) -> list[Trial]:
+        """The runs of the cell without those of its baseline."""
+        return [trial for trial in self.trials if trial.role == "trial"]
+
 
 class SearchQueue:
-    """Hands out the runs of the baselines, then of one asked cell after another.
+    """Hands out the runs of the baselines, then of one suggested cell after another.
 
-    Asked cells stand in the sweep's folder before anything of them starts, and those that an
-    earlier session left open come first. `fits` may refuse a new cell, which ends the asking.
+    A suggestion stands in the sweep's folder before any of its runs starts. Suggestions that an
+    earlier session left open come first. A cell that `fits` refuses ends the search.
     """
 
     stop = False
@@ -57,21 +62,22 @@ class SearchQueue:
         self.study = StoredStudy(
             self.folder.study_path, plan.name, self.searched.objectives, self.space
         )
-        self.exhausted = self.full = False
-        self._running: set[str] = set()
-        self._ended: set[str] = set()
+        self.full = self._all_suggested = False
+        self._ended: set[str] = set()  # runs, in this session
         self._queue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
         self.cells: list[_Cell] = []
-        for entry in suggestions.read(self.folder.asked_path):
-            self._take_up(entry)
-        self._tell()
+        for suggestion in suggestions.read(self.folder.asked_path):
+            self._add(suggestion)
+        self._observe()
         self._show()
 
     @property
     def finished(self) -> bool:
-        """Nothing is left to hand out, and no result could lead to a further question."""
-        over = self.exhausted or len(self.cells) >= self.search.trials
-        return (over or self.full) and self._queue.finished
+        return self._suggests_no_more and self._queue.finished
+
+    @property
+    def _suggests_no_more(self) -> bool:
+        return self.full or self._all_suggested or len(self.cells) >= self.search.trials
 
     @property
     def over(self) -> bool:
@@ -85,106 +91,100 @@ class SearchQueue:
     def next(self) -> Task | None:
         while (task := self._queue.next()) is None and self._may_suggest():
             self._suggest()
-        if task is not None:
-            self._running.add(task.run)
         return task
 
     def ended(self, task: Task) -> None:
-        name = task.run
         self._queue.ended(task)
-        self._running.discard(name)
-        self._ended.add(name)
-        if self._tell():
+        self._ended.add(task.run)
+        if self._observe():
             self._show()
 
     def _may_suggest(self) -> bool:
-        """Whether the next cell can be chosen now: there is room, and what it rests on is told."""
-        if self.finished or self.full or self.exhausted:
-            return False
-        count, width = len(self.cells), self.search.parallel
-        if count >= self.search.trials:
+        """Return whether a slot is free and the results that a suggestion needs are known."""
+        if self._suggests_no_more:
             return False
         if self.search.in_order:
-            return all(cell.over for cell in self.cells[: max(count - width + 1, 0)])
-        return sum(not cell.over for cell in self.cells) < width
+            needed = self.cells[: max(len(self.cells) - self.search.parallel + 1, 0)]
+            return all(cell.over for cell in needed)
+        return sum(not cell.over for cell in self.cells) < self.search.parallel
 
     def _suggest(self) -> None:
-        known = [cell.observation for cell in self.cells]
+        observations = [cell.observation for cell in self.cells]
         if self.search.in_order:  # later results are there by chance
-            first = len(known) - self.search.parallel + 1
-            known = [k if n < first else _unknown(k) for n, k in enumerate(known)]
-        found = propose(self.search, self.searched.objectives, self.space, known)
-        if found is None:
-            self.exhausted = True
+            first = max(len(observations) - self.search.parallel + 1, 0)
+            later = (Observation(o.cell, notes=o.notes) for o in observations[first:])
+            observations = [*observations[:first], *later]
+        proposal = propose(self.search, self.searched.objectives, self.space, observations)
+        if proposal is None:
+            self._all_suggested = True
             return
-        number, notes = found
+        number, notes = proposal
         cell = self.space.cells[number]
         trials = self.searched.trials_of(cell)
-        if not self.fits(self._open([*trials])):
+        if not self.fits(self._open(trials)):
             self.full = True
             return
-        entry = Asked(len(self.cells), cell, tuple(encode(tuple(trials))), notes)
-        suggestions.append(self.folder.asked_path, entry)
-        self._take_up(entry)
-        self._tell()
+        suggestion = Asked(len(self.cells), cell, tuple(encode(tuple(trials))), notes)
+        suggestions.append(self.folder.asked_path, suggestion)
+        self._add(suggestion)
+        self._observe()
         self._show()
 
-    def _take_up(self, entry: Asked) -> None:
-        """An asked cell joins the others; what is not done of it is to be carried out."""
-        number = self.space.number_of(entry.cell)
+    def _add(self, suggestion: Asked) -> None:
+        """Queue the open runs of a suggested cell."""
+        number = self.space.number_of(suggestion.cell)
         if number is None:  # of another space, under the same name: the plan was checked
             return
         trials = self.searched.trials_of(self.space.cells[number])
-        self.cells.append(_Cell(entry, trials, Observation(number, notes=entry.notes)))
+        self.cells.append(_Cell(suggestion, trials, Observation(number, notes=suggestion.notes)))
         self._queue.add(self._open(trials))
 
     def _open(self, trials: Sequence[Trial]) -> list[Task]:
         tasks = with_ancestors(Task(trial.spec, self.plan.evaluations) for trial in trials)
         return self.plan.open_of(self.lab, tasks)
 
-    def _tell(self) -> bool:
-        """Take over the results that are there by now; whether there were any."""
-        told = False
-        for cell in self.cells:
-            if not cell.over:
-                cell.observation = self._outcome(cell)
-                told = told or cell.over
-        return told
+    def _observe(self) -> bool:
+        """Read the results of the open cells; return whether a cell has come to its end."""
+        open_cells = [cell for cell in self.cells if not cell.over]
+        for cell in open_cells:
+            cell.observation = self._observation(cell)
+        return any(cell.over for cell in open_cells)
 
-    def _outcome(self, cell: _Cell) -> Observation:
-        known = cell.observation
+    def _observation(self, cell: _Cell) -> Observation:
+        """Return what is known of a cell by now."""
         open_runs = {task.run for task in self._open(cell.trials)}
         if open_runs - self._ended:
-            return known
-        before = stopped_early.read(self.folder.stopped_path)
+            return cell.observation
+        states = self._states(cell)
+        if states & {RunState.DIVERGED, RunState.STOPPED} and not open_runs:
+            return replace(cell.observation, state="bad")
+        values = self._values(cell) if states == {RunState.COMPLETED} else None
+        if values is None:
+            return replace(cell.observation, state="failed")
+        return replace(cell.observation, state="measured", values=values)
+
+    def _states(self, cell: _Cell) -> set[RunState]:
+        """Return the states of a cell's runs; a run that was stopped a moment ago is `STOPPED`,
+        although its worker may still hold its lock."""
+        stopped = stopped_early.read(self.folder.stopped_path)
         runs = [self.lab.run(trial.run) for trial in cell.trials]
-        states = {  # the worker of a run that was stopped a moment ago may still hold its claim
-            RunState.STOPPED if run.name in before and run.result() is None else run.state()
+        return {
+            RunState.STOPPED if run.name in stopped and run.result() is None else run.state()
             for run in runs
         }
-        if states & {RunState.DIVERGED, RunState.STOPPED} and not open_runs:
-            return Observation(known.cell, "bad", notes=known.notes)
-        if states != {RunState.COMPLETED}:
-            return Observation(known.cell, "failed", notes=known.notes)
-        mine = [trial for trial in cell.trials if trial.role == "trial"]
-        values = cell_values(self.lab, mine, self.searched.objectives, self.plan.evaluations)
-        if values is None:
-            return Observation(known.cell, "failed", notes=known.notes)
-        return Observation(known.cell, "measured", values, known.notes)
+
+    def _values(self, cell: _Cell) -> tuple[float, ...] | None:
+        objectives, evaluations = self.searched.objectives, self.plan.evaluations
+        return cell_values(self.lab, cell.own_trials, objectives, evaluations)
 
     def _show(self) -> None:
         self.study.show([StudyTrial(cell.observation, _facts(cell)) for cell in self.cells])
 
 
-def _unknown(known: Observation) -> Observation:
-    return Observation(known.cell, notes=known.notes)
-
-
 def _facts(cell: _Cell) -> dict[str, object]:
-    """What the study shows beside a trial's parameters."""
-    mine = [trial for trial in cell.trials if trial.role == "trial"]
+    """Return what the study shows beside a trial's parameters."""
     return {
-        "cell": dict(cell.asked.cell),
-        "runs": [trial.run for trial in mine],
-        "train_flops": sum(cost(trial.spec).train_flops for trial in mine),
+        "cell": dict(cell.suggestion.cell),
+        "runs": [trial.run for trial in cell.own_trials],
+        "train_flops": sum(cost(trial.spec).train_flops for trial in cell.own_trials),
     }
