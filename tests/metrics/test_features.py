@@ -14,7 +14,8 @@ from torch import Tensor
 
 from tests.metrics.conftest import Images
 from tread_lab.metrics import features as door
-from tread_lab.metrics.features import MEASURES, Reference, evenly, features
+from tread_lab.metrics.extractor import load_extractor
+from tread_lab.metrics.features import MEASURES, Reference, evenly
 from tread_lab.metrics.features import score as scored
 from tread_lab.records.metric_names import METRIC_KINDS
 from tread_lab.specs import UserError
@@ -87,7 +88,8 @@ def test_a_metric_is_the_same_alone_and_in_company(real: Tensor, reference: Tens
 
 def test_precision_and_recall_agree_with_their_definition(real: Tensor, reference: Tensor) -> None:
     reference = reference[:400]
-    a, b = (features(x, extractor=OWN).numpy() for x in (real, reference))
+    model = load_extractor(OWN)
+    a, b = (model(x)[0].numpy() for x in (real, reference))
     far = {
         k: np.linalg.norm(x[:, None] - y[None], axis=2)
         for k, x, y in (("aa", a, a), ("bb", b, b), ("ab", a, b))

@@ -201,7 +201,7 @@ def test_placement_does_not_change_who_is_routed() -> None:
 @pytest.mark.parametrize("selection", ALL)
 def test_some_samples_of_a_leg_are_those_of_the_whole(selection: str) -> None:
     leg = select(route(selection), rank(6))
-    assert torch.equal(routed(leg.rows(slice(2, 5))), routed(leg)[2:5])
+    assert torch.equal(routed(leg.each(lambda tensor: tensor[2:5])), routed(leg)[2:5])
 
 
 def test_no_route_is_no_plan() -> None:

@@ -38,14 +38,10 @@ class EDM:
         F = network((c_in * z_BCHW).float(), c_noise_B.float())
         return c_skip * z_BCHW + c_out * F.to(z_BCHW.dtype)
 
-    def loss(self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
-        """lambda(sigma) ||D(x + n; sigma) - x||^2, a mean over elements (eq. 2 and table 1)."""
-        return self.outcome(network, x_BCHW, noise_BCHW, level_B).loss()
-
     def outcome(
         self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor
     ) -> Outcome:
-        """(D - x)^2 and lambda(sigma) = (sigma^2 + sigma_data^2) / (sigma sigma_data)^2."""
+        """(D - x)^2 and lambda(sigma) = (sigma^2 + sigma_data^2) / (sigma sigma_data)^2 (eq. 2)."""
         sd = self.spec.sigma_data
         weight_B = (level_B**2 + sd**2) / (level_B * sd) ** 2
         z_BCHW = self.noisy(x_BCHW, noise_BCHW, level_B)

@@ -35,10 +35,6 @@ class Flow:
         """v(z; t); t enters the embedder unscaled."""
         return network(z_BCHW.float(), level_B.float()).to(z_BCHW.dtype)
 
-    def loss(self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
-        """||v(z_t; t) - (eps - x)||^2, a mean over elements."""
-        return self.outcome(network, x_BCHW, noise_BCHW, level_B).loss()
-
     def outcome(
         self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor
     ) -> Outcome:

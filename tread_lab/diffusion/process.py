@@ -45,14 +45,10 @@ class Process(Protocol):
         """Noise levels whose quantiles in the training distribution are `u_B`."""
         ...
 
-    def loss(self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
-        """loss_B: the weighted denoising loss of every sample, a mean over its elements."""
-        ...
-
     def outcome(
         self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor
     ) -> Outcome:
-        """The same forward pass, its errors not yet averaged."""
+        """Return what a forward pass on samples brought to their levels says about them."""
         ...
 
     def predict(self, network: Network, z_BCHW: Tensor, level_B: Tensor) -> Tensor:

@@ -34,28 +34,24 @@ class Batch:
         return len(self.x_BCHW)
 
     def rows(self, rows: slice) -> Batch:
-        """The same step for some samples of the global batch."""
-        legs = tuple(leg.rows(rows) for leg in self.routing or ())
-        tensors = (self.x_BCHW[rows], self.y_B[rows], self.noise_BCHW[rows], self.u_B[rows])
-        target_BNE = None if self.target_BNE is None else self.target_BNE[rows]
-        return Batch(*tensors, legs or None, target_BNE)
+        """Return the same step for some samples of the global batch."""
+        return self._each(lambda tensor: tensor[rows])
 
     def to(self, device: torch.device) -> Batch:
-        """The same step on a device; copies of a pinned batch do not wait for one another."""
+        """Return the same step on a device; copies of a pinned batch do not wait for each other."""
         if device.type == "cpu":
             return self
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> Batch:
-        """The same step in page-locked memory, the legs of its routes included."""
+        """Return the same step in page-locked memory."""
         return self._each(Tensor.pin_memory)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        """The same step with every tensor changed."""
         legs = tuple(leg.each(change) for leg in self.routing or ())
-        data, noise = (change(self.x_BCHW), change(self.y_B)), change(self.noise_BCHW)
+        tensors = (change(t) for t in (self.x_BCHW, self.y_B, self.noise_BCHW, self.u_B))
         target_BNE = None if self.target_BNE is None else change(self.target_BNE)
-        return Batch(*data, noise, change(self.u_B), legs or None, target_BNE)
+        return Batch(*tensors, legs or None, target_BNE)
 
 
 class Batches:
@@ -75,7 +71,7 @@ class Batches:
         self.features: Callable[[Tensor], Tensor] | None = None
         generation = len(spec.ancestors)
         self._name = (spec.seed, *(("stage", generation) if generation else ()))
-        self._epoch, self._order = -1, torch.empty(0, dtype=torch.long)
+        self._last_order = -1, torch.empty(0, dtype=torch.long)
 
     def at(self, step: int) -> Batch:
         """The batch of step 0, 1, ...: pure, so any step may be asked for at any time."""
@@ -127,8 +123,8 @@ class Batches:
         return ids
 
     def _order_of(self, epoch: int) -> Tensor:
-        known, order = self._epoch, self._order
-        if known != epoch:
+        last_epoch, order = self._last_order  # one read: other threads may replace the pair
+        if last_epoch != epoch:
             order = draws.permutation(len(self.samples), *self._name, "order", epoch)
-            self._epoch, self._order = epoch, order
+            self._last_order = epoch, order
         return order

@@ -73,7 +73,7 @@ def _loss(
         return out
 
     on_device = (t.to(device) for t in (x, noise, level_B))
-    return model.process.loss(network, *on_device).cpu()
+    return model.process.outcome(network, *on_device).loss().cpu()
 
 
 @torch.no_grad()

@@ -98,18 +98,6 @@ def score(
     return {sample_metric(m, extractor, len(generated)): MEASURES[m](compared) for m in metrics}
 
 
-def features(
-    images: Tensor,
-    *,
-    extractor: str,
-    weights: Path | None = None,
-    device: torch.device | str = "cpu",
-) -> Tensor:
-    """The features [N, D] that the Frechet distance is computed from, on the CPU."""
-    extract = _extraction(extractor, weights, torch.device(device), tuple(images.shape[1:]))
-    return extract([images], ["pool"])["pool"]
-
-
 def evenly(rows: Tensor, most: int) -> Tensor:
     """At most `most` rows, spread evenly over all (which may be sorted by class)."""
     count = min(len(rows), most)

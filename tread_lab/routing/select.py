@@ -37,10 +37,6 @@ class Leg:
     def to(self, device: torch.device) -> Leg:
         return self.each(lambda tensor: tensor.to(device, non_blocking=True))
 
-    def rows(self, rows: slice) -> Leg:
-        """The same leg for some samples of the batch."""
-        return self.each(lambda tensor: tensor[rows])
-
     def whole(self, N: int) -> bool:
         """Whether every one of N tokens is kept."""
         return self.real_BK is None and self.keep_BK.shape[1] == N
@@ -52,10 +48,9 @@ class Leg:
         return m_BN.scatter(1, self.keep_BK, 1.0 - kept_BK.float())
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Leg:
-        """The same leg with every tensor changed."""
-        tensors = (self.keep_BK, self.real_BK, self.dropped_B)
-        changed = (None if tensor is None else change(tensor) for tensor in tensors)
-        return Leg(self.start, self.end, *changed)  # type: ignore[arg-type]
+        """Return the same leg with every tensor changed."""
+        real_BK, dropped_B = (t if t is None else change(t) for t in (self.real_BK, self.dropped_B))
+        return Leg(self.start, self.end, change(self.keep_BK), real_BK, dropped_B)
 
 
 Routing = tuple[Leg, ...]
