@@ -138,7 +138,6 @@ def test_flow_and_edm_give_their_own_losses_and_estimates_of_x0() -> None:
     x, noise, t = torch.randn(B, C, SIDE, SIDE), torch.randn(B, C, SIDE, SIDE), torch.rand(B)
     for process in (EDM(EDMSpec()), Flow(FlowSpec())):
         seen = process.outcome(lambda z, t: torch.tanh(z), x, noise, t)
-        assert torch.equal(seen.loss(), process.outcome(lambda z, t: torch.tanh(z), x, noise, t).loss())
         ode = seen.noisy_BCHW - t[:, None, None, None] * process.velocity(
             process.predict(lambda z, t: torch.tanh(z), seen.noisy_BCHW, t),
             seen.noisy_BCHW,

@@ -75,7 +75,7 @@ def test_costs_that_are_remembered_are_the_costs(changes: dict[str, Any]) -> Non
     training.cost(decode(RunSpec, base))
     spec = decode(RunSpec, {**base, **changes})
     remembered = training.cost(spec)
-    training._cost.cache_clear()
+    training._COSTS.clear()
     assert training.cost(spec) == remembered
 
 

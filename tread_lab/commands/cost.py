@@ -10,8 +10,8 @@ from tread_lab.commands.exit_codes import DONE
 from tread_lab.commands.parents import written_out
 from tread_lab.commands.routes import run_spec
 from tread_lab.config import load
-from tread_lab.engine.cost import training
 from tread_lab.engine.cost.rates import rates_named
+from tread_lab.engine.cost.report import report, table
 from tread_lab.records.lab import Lab
 from tread_lab.screen.console import show_pairs
 from tread_lab.screen.units import duration
@@ -40,10 +40,10 @@ def run(options: Options) -> int:
     experiment = written_out(load.load_experiment(name, [*options.overrides, *model]), Lab.at())
     spec = run_spec(experiment, options.route, options.rate)
     if options.json:
-        print(json.dumps(training.report(spec), indent=1))
+        print(json.dumps(report(spec), indent=1))
         return DONE
     times = _times(spec, experiment, options.device_rates) if options.device_rates else []
-    show_pairs([*training.table(spec), *times])
+    show_pairs([*table(spec), *times])
     return DONE
 
 

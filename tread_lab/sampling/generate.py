@@ -16,6 +16,7 @@ from tread_lab.routing.select import Routing
 from tread_lab.sampling.guidance import Branch, Denoiser, Term, acting, guided
 from tread_lab.sampling.image_routes import ImageRoutes
 from tread_lab.sampling.solvers import SOLVERS
+from tread_lab.specs.errors import lookup
 from tread_lab.specs.evaluation import SamplerSpec
 from tread_lab.specs.routes import RouteSpec
 
@@ -98,7 +99,7 @@ def _sample(process: Process, sampler: SamplerSpec, bind: _Binder, noise_BCHW: T
 
     highest_B = levels[:1].to(noise_BCHW.device)
     start = process.noisy(torch.zeros_like(noise_BCHW), noise_BCHW, highest_B)
-    return SOLVERS[sampler.solver](velocity, start, levels).float()
+    return lookup(SOLVERS, sampler.solver, "solver")(velocity, start, levels).float()
 
 
 def place(levels: Tensor, level: float) -> int:

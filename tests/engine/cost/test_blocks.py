@@ -129,6 +129,15 @@ def test_macs_are_the_products_of_the_matrices_that_ran() -> None:
         assert block_macs(spec.model, n) == seen + rest[spec.model.backbone]
 
 
+def test_a_published_block_has_the_parameters_and_macs_of_its_formulas() -> None:
+    for n, d in ((64, 32), (128, 1152)):
+        block, narrow = (ModelSpec(depth=1, width=d, heads=1, mlp_ratio=r) for r in (4.0, 2.0))
+        assert block_macs(block, n) == 12 * n * d**2 + 2 * n**2 * d + 6 * d**2
+        assert block_parameters(block) == 18 * d**2 + 15 * d
+        assert block_macs(narrow, n) == block_macs(block, n) - 4 * n * d**2
+        assert block_parameters(narrow) == block_parameters(block) - 4 * d**2 - 2 * d
+
+
 def test_only_attention_grows_with_the_square_of_the_tokens() -> None:
     for model in TINY:
         found = decode(ModelSpec, model)

@@ -10,8 +10,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tread_lab.backbones import build_backbone
 from tread_lab.engine.assemble import fresh_projector
+from tread_lab.engine.cost.report import table
 from tread_lab.engine.cost.sampling import call_macs
-from tread_lab.engine.cost.training import cost, table
+from tread_lab.engine.cost.training import cost
 from tread_lab.routing import Routing, draw_routing
 from tread_lab.specs import RunSpec, SamplerSpec, decode
 

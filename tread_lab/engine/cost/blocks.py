@@ -23,23 +23,16 @@ class BlockCost:
         parameters: model -> trainable parameters.
         kept: (model, n, low) -> bytes kept for the backward pass, matrix operands of `low` bytes,
             under CUDA's rules of autocast: what autograd saves, counted once for each storage.
-        quadratic: (model, n) -> the part of `macs` that grows with n^2; some papers leave it out.
     """
 
     macs: Callable[[ModelSpec, int], int]
     parameters: Callable[[ModelSpec], int]
     kept: Callable[[ModelSpec, int, int], int]
-    quadratic: Callable[[ModelSpec, int], int] = lambda model, n: 0
 
 
-def block_macs(model: ModelSpec, n: int, *, attention: bool = True) -> int:
-    """Return the multiply-accumulates of a block.
-
-    Args:
-        attention: count the 2 n^2 d of attention, which some papers leave out.
-    """
-    cost = _of(model)
-    return cost.macs(model, n) - (0 if attention else cost.quadratic(model, n))
+def block_macs(model: ModelSpec, n: int) -> int:
+    """Return the multiply-accumulates of a block."""
+    return _of(model).macs(model, n)
 
 
 def block_parameters(model: ModelSpec) -> int:
@@ -60,11 +53,7 @@ def _dit_macs(model: ModelSpec, n: int) -> int:
     """qkv 3 d^2, projection d^2, MLP 2 d h (SwiGLU 3 d h) per token; attention n^2 d for QK^T and
     again for AV; adaLN 6 d^2 once per image. For h = 4 d: C(n) = 12 n d^2 + 2 n^2 d + 6 d^2."""
     d, h = model.width, model.hidden
-    return n * (4 * d * d + _matrices(model) * d * h) + _dit_quadratic(model, n) + 6 * d * d
-
-
-def _dit_quadratic(model: ModelSpec, n: int) -> int:
-    return 2 * n * n * model.width
+    return n * (4 * d * d + _matrices(model) * d * h) + 2 * n * n * d + 6 * d * d
 
 
 def _dit_parameters(model: ModelSpec) -> int:
@@ -144,7 +133,7 @@ def _scan(model: ModelSpec) -> tuple[int, int, int]:
 
 
 BLOCK_COSTS = {
-    "dit": BlockCost(_dit_macs, _dit_parameters, _dit_kept, _dit_quadratic),
+    "dit": BlockCost(_dit_macs, _dit_parameters, _dit_kept),
     "rwkv": BlockCost(_rwkv_macs, _rwkv_parameters, _rwkv_kept),
     "mamba": BlockCost(_mamba_macs, _mamba_parameters, _mamba_kept),
 }

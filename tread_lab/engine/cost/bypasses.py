@@ -33,13 +33,9 @@ class Added:
         return 4 * self.activations[0] + low * self.activations[1]
 
 
-def bypass_cost(spec: RunSpec, c_out: int, *, attention: bool = True) -> Added:
-    """What the bypass of `spec` adds: nothing for a route.
-
-    Args:
-        attention: count the 2 N^2 e of a decoder's attention.
-    """
-    return lookup(BYPASS_COSTS, spec.bypass.kind, "bypass")(spec, c_out, attention)
+def bypass_cost(spec: RunSpec, c_out: int) -> Added:
+    """Return what the bypass of `spec` adds; a route adds nothing."""
+    return lookup(BYPASS_COSTS, spec.bypass.kind, "bypass")(spec, c_out)
 
 
 def projector_cost(spec: RunSpec) -> Added:
@@ -52,7 +48,7 @@ def projector_cost(spec: RunSpec) -> Added:
     return Added(products + h + h + e, macs=lambda n: n * products, activations=kept)
 
 
-def _fusion(spec: RunSpec, c_out: int, attention: bool) -> Added:
+def _fusion(spec: RunSpec, c_out: int) -> Added:
     """W [deep; shallow] + b on all places, 2 d^2 each, and a mask token if it is learned."""
     bypass = spec.bypass
     assert isinstance(bypass, SprintBypass)
@@ -62,7 +58,7 @@ def _fusion(spec: RunSpec, c_out: int, attention: bool) -> Added:
     return Added(2 * d * d + d + token, fixed, lambda n: N * 2 * d * d, (0, 2 * N * d))
 
 
-def _decoder(spec: RunSpec, c_out: int, attention: bool) -> Added:
+def _decoder(spec: RunSpec, c_out: int) -> Added:
     """Adapter on the kept tokens, `depth` blocks on all places, and a final layer of width e
     instead of d; modulations are conditioned by width d."""
     decoder = spec.bypass
@@ -73,8 +69,7 @@ def _decoder(spec: RunSpec, c_out: int, attention: bool) -> Added:
     block = (4 * e * e + 4 * e) + (2 * e * h + h + e) + (6 * d * e + 6 * e)
     final = (2 * d * e + 2 * e) + (e + 1) * out - (2 * d * d + 2 * d) - (d + 1) * out
     final -= d if spec.model.norm == "rms" else 0  # the decoder's last norm has no parameters
-    quadratic = 2 * N * N * e if attention else 0
-    block_macs = N * (4 * e * e + 2 * e * h) + quadratic + 6 * d * e
+    block_macs = N * (4 * e * e + 2 * e * h) + 2 * N * N * e + 6 * d * e
     final_macs = 2 * d * e + N * e * out - 2 * d * d - N * d * out
 
     def macs(n: int) -> int:
@@ -85,12 +80,8 @@ def _decoder(spec: RunSpec, c_out: int, attention: bool) -> Added:
     return Added(parameters, N * e, macs, kept)
 
 
-def _nothing(spec: RunSpec, c_out: int, attention: bool) -> Added:
-    return Added()
-
-
-BYPASS_COSTS: dict[str, Callable[[RunSpec, int, bool], Added]] = {
-    "route": _nothing,
+BYPASS_COSTS: dict[str, Callable[[RunSpec, int], Added]] = {
+    "route": lambda spec, c_out: Added(),
     "mask": _decoder,
     "sprint": _fusion,
 }

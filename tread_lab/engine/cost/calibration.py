@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
+from tread_lab.engine.cost.sampling import passes
 from tread_lab.engine.cost.training import FLOPS_PER_MAC, cost
 from tread_lab.engine.live_run import LiveRun
-from tread_lab.engine.passes import passes
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tread_lab.engine import device as devices
 from tread_lab.engine.cost.images import image_work
+from tread_lab.engine.cost.sampling import passes
 from tread_lab.engine.cost.training import cost
-from tread_lab.engine.passes import passes
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.run import RunSpec

@@ -1,8 +1,11 @@
-"""What generating an image costs: every network call of the solver, under guidance and routes."""
+"""What an evaluation costs: every network call of a solver, under guidance and routes; probes."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -10,11 +13,14 @@ from torch import Tensor
 from tread_lab.diffusion import build_process
 from tread_lab.engine.cost.blocks import block_macs
 from tread_lab.engine.cost.training import FLOPS_PER_MAC, cost
-from tread_lab.sampling.generate import place, progress
-from tread_lab.sampling.guidance import Term, acting
+from tread_lab.engine.probes import BATCH as PROBED
+from tread_lab.sampling.generate import IMAGES_A_CALL, place, progress
+from tread_lab.sampling.guidance import acting
 from tread_lab.sampling.solvers import SOLVERS
-from tread_lab.specs.evaluation import SamplerSpec
+from tread_lab.specs.errors import lookup
+from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec, SamplerSpec, SamplesSpec
 from tread_lab.specs.guidance import routes_taken
+from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.run import RunSpec
 
 
@@ -23,47 +29,57 @@ def sample_flops(spec: RunSpec, sampler: SamplerSpec) -> int:
     return FLOPS_PER_MAC * sum(call_macs(spec, sampler))
 
 
-def call_macs(spec: RunSpec, sampler: SamplerSpec, *, attention: bool = True) -> list[int]:
-    """MACs per image of every point at which the solver asks for the prediction, in order.
-
-    Args:
-        attention: count 2 n^2 d per block; SG and early TREAD leave it out.
-    """
-    levels, known = build_process(spec.process).grid(sampler), dict[float, int]()
+def call_macs(spec: RunSpec, sampler: SamplerSpec) -> list[int]:
+    """Return the MACs per image of every call of the prediction by the solver, in order."""
+    levels = build_process(spec.process).grid(sampler)
     routes = routes_taken(spec, sampler.guidance)
-
-    def macs(term: Term) -> int:
-        return path_macs[term.branch.path](term.rate)
-
-    def without_path(_: float) -> int:
-        skipped = sum(len(route.blocks) for route in routes)
-        each = block_macs(spec.model, spec.tokens, attention=attention)
-        return cost(spec, attention=attention).dense_macs - skipped * each
-
-    def routed(rate: float) -> int:
-        if rate not in known:
-            taken = (dataclasses.replace(route, rate=rate) for route in routes)
-            active = tuple(route for route in taken if route.routed(spec.tokens))
-            run = dataclasses.replace(spec, routes=active or spec.routes, init_from=None)
-            found = cost(run, attention=attention)
-            known[rate] = found.routed_macs if active else found.dense_macs
-        return known[rate]
-
-    path_macs = {"full": routed, "dropped": without_path}
+    macs_at = functools.cache(lambda path, rate: PATH_MACS[path](spec, routes, rate))
     calls = []
     for level in called_at(sampler.solver, levels):
-        done = progress(place(levels, level), sampler.steps)
-        calls.append(sum(macs(term) for term in acting(sampler.guidance, level, done)))
+        terms = acting(sampler.guidance, level, progress(place(levels, level), sampler.steps))
+        calls.append(sum(macs_at(term.branch.path, term.rate) for term in terms))
     return calls
 
 
+def _routed_macs(spec: RunSpec, routes: tuple[RouteSpec, ...], rate: float) -> int:
+    """MACs of a pass whose routes have another rate; a rate too low to route a token is dense."""
+    rated = (dataclasses.replace(route, rate=rate) for route in routes)
+    active = tuple(route for route in rated if route.routed(spec.tokens))
+    run_cost = cost(dataclasses.replace(spec, routes=active or spec.routes, init_from=None))
+    return run_cost.routed_macs if active else run_cost.dense_macs
+
+
+def _macs_without_path(spec: RunSpec, routes: tuple[RouteSpec, ...], rate: float) -> int:
+    """MACs of a pass in which no token runs the blocks of a route."""
+    skipped = sum(len(route.blocks) for route in routes)
+    return cost(spec).dense_macs - skipped * block_macs(spec.model, spec.tokens)
+
+
+PATH_MACS: dict[str, Callable[[RunSpec, tuple[RouteSpec, ...], float], int]] = {
+    "full": _routed_macs,
+    "dropped": _macs_without_path,
+}
+
+
 def called_at(solver: str, levels: Tensor) -> list[float]:
-    """The levels at which a solver calls the network: it is run on nothing, and watched."""
-    found: list[float] = []
+    """Return the levels at which a solver calls the network: it integrates a field of zeros."""
+    called: list[float] = []
 
     def velocity(z: Tensor, level: Tensor) -> Tensor:
-        found.append(float(level))
+        called.append(float(level))
         return torch.zeros_like(z)
 
-    SOLVERS[solver](velocity, torch.zeros(1), levels)
-    return found
+    lookup(SOLVERS, solver, "solver")(velocity, torch.zeros(1, 1, 1, 1), levels)
+    return called
+
+
+def passes(spec: RunSpec, evaluation: EvaluationSpec) -> tuple[int, int]:
+    """Return the network calls of an evaluation, and the FLOPs of all of them."""
+    if isinstance(evaluation, SamplesSpec):
+        macs, branches = call_macs(spec, evaluation.sampler), evaluation.sampler.guidance.branches
+        calls = math.ceil(evaluation.count / IMAGES_A_CALL["cpu"]) * len(macs) * len(branches)
+        return calls, evaluation.count * FLOPS_PER_MAC * sum(macs)
+    run_cost, both = cost(spec), isinstance(evaluation, HeldoutSpec) and bool(spec.routes)
+    macs_each = run_cost.dense_macs + (run_cost.routed_macs if both else 0)
+    calls = math.ceil(evaluation.images / PROBED) * evaluation.levels * (2 if both else 1)
+    return calls, evaluation.images * evaluation.levels * FLOPS_PER_MAC * macs_each

@@ -4,20 +4,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 from dataclasses import dataclass
-from typing import Any
 
-from tread_lab.engine.cost import blocks
+from tread_lab.engine.cost.blocks import FP32, block_macs, block_parameters, kept_bytes
 from tread_lab.engine.cost.bypasses import bypass_cost, projector_cost
-from tread_lab.specs.run import ModelSpec, RunSpec
+from tread_lab.specs.run import RunSpec
 
 FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
 FLOPS_PER_MAC = 2
 TRAIN_PER_FORWARD = 3  # the backward pass costs two forward passes
-FP32 = 4  # bytes; weights, EMA and moments stay fp32 in every precision
-HALF = 2  # bf16 and fp16
+HALF = 2  # bytes of bf16 and fp16; weights, EMA and moments stay fp32 in every precision
 
 
 @dataclass(frozen=True)
@@ -98,46 +94,32 @@ class Cost:
         return state + micro_batch * (self.activation_bytes + self.working_bytes)
 
 
-def cost(spec: RunSpec, *, learn_sigma: bool = False, attention: bool = True) -> Cost:
-    """The cost of `spec`; specs that differ in nothing that costs share one answer.
+_COSTS: dict[object, Cost] = {}  # by all that a cost depends on: seeds and rates have no price
+
+
+def cost(spec: RunSpec, *, learn_sigma: bool = False) -> Cost:
+    """Return the cost of `spec`; specs that differ in nothing that costs share one answer.
 
     Args:
         learn_sigma: twice the output channels, as in the original DiT.
-        attention: count the 2 n^2 d of attention, which some papers leave out.
     """
-    return _cost(_Priced(spec, learn_sigma, attention))
+    key = (
+        *(spec.model, spec.data, spec.routes, spec.bypass, spec.loss, spec.repa),
+        *(spec.train.steps, spec.train.batch, spec.routed_steps, spec.precision, spec.fp32_block),
+        *(spec.execution.micro_batch, learn_sigma),
+    )
+    if key not in _COSTS:
+        _COSTS[key] = _cost(spec, spec.data.channels * (2 if learn_sigma else 1))
+    return _COSTS[key]
 
 
-class _Priced:
-    """A spec by what its cost depends on: neither the seed nor the learning rate has a price."""
-
-    def __init__(self, spec: RunSpec, learn_sigma: bool, attention: bool) -> None:
-        self.spec, self.learn_sigma, self.attention = spec, learn_sigma, attention
-        train, routed = spec.train, spec.routed_steps
-        self._key = (
-            *(spec.model, spec.data, spec.routes, spec.bypass, spec.loss, spec.repa),
-            *(train.steps, train.batch, routed, spec.precision, spec.fp32_block),
-            spec.execution.micro_batch,
-            *(learn_sigma, attention),
-        )
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Priced) and self._key == other._key
-
-
-@functools.lru_cache(maxsize=4096)
-def _cost(priced: _Priced) -> Cost:
-    spec, learn_sigma, attention = priced.spec, priced.learn_sigma, priced.attention
-    c_out = spec.data.channels * (2 if learn_sigma else 1)
+def _cost(spec: RunSpec, c_out: int) -> Cost:
     tokens = tokens_per_block(spec)
     low = HALF if spec.precision in ("bf16", "fp16") else FP32
-    added, helper = bypass_cost(spec, c_out, attention=attention), projector_cost(spec)
+    added, helper = bypass_cost(spec, c_out), projector_cost(spec)
     parameters = _parameters(spec, c_out) + added.parameters
     whole = (spec.tokens,) * spec.model.depth
-    plain_macs = _forward_macs(spec, whole, c_out, attention)
+    plain_macs = _forward_macs(spec, whole, c_out)
     most_tokens = tokens if len(spec.routed_steps) == spec.train.steps else whole
     return Cost(
         parameters=parameters,
@@ -146,7 +128,7 @@ def _cost(priced: _Priced) -> Cost:
         tokens=tokens,
         plain_macs=plain_macs,
         dense_macs=plain_macs + added.macs(spec.tokens),
-        routed_macs=_forward_macs(spec, tokens, c_out, attention) + added.macs(min(tokens)),
+        routed_macs=_forward_macs(spec, tokens, c_out) + added.macs(min(tokens)),
         helper_macs=(helper.macs(spec.tokens), helper.macs(_aligned(spec, tokens))),
         images=spec.train.steps * spec.train.batch,
         dense_images=(spec.train.steps - len(spec.routed_steps)) * spec.train.batch,
@@ -175,9 +157,7 @@ def tokens_per_block(spec: RunSpec) -> tuple[int, ...]:
 def _kept_by_network(spec: RunSpec, tokens: tuple[int, ...], low: int) -> int:
     """Bytes that all blocks keep, the last norm and its modulated output, and a few images."""
     d, exact = spec.model.width, spec.fp32_blocks
-    kept = [
-        blocks.kept_bytes(spec.model, n, FP32 if l in exact else low) for l, n in enumerate(tokens)
-    ]
+    kept = [kept_bytes(spec.model, n, FP32 if l in exact else low) for l, n in enumerate(tokens)]
     ends = spec.tokens * (2 * d * FP32 + d * low) + 32 * d
     return sum(kept) + ends + 3 * FP32 * spec.data.channels * spec.data.size**2
 
@@ -187,101 +167,6 @@ def _aligned(spec: RunSpec, tokens: tuple[int, ...]) -> int:
     return 0 if spec.repa is None else tokens[spec.repa.block_of(spec.model.depth)]
 
 
-def block_macs(n: int, d: int, *, mlp_ratio: float = 4.0, attention: bool = True) -> int:
-    """C(n) = 12 n d^2 + 2 n^2 d + 6 d^2: the published DiT block with an MLP of ratio 4."""
-    return blocks.block_macs(_published_block(d, mlp_ratio), n, attention=attention)
-
-
-def block_parameters(d: int, *, mlp_ratio: float = 4.0) -> int:
-    """18 d^2 + 15 d: the published DiT block with an MLP of ratio 4."""
-    return blocks.block_parameters(_published_block(d, mlp_ratio))
-
-
-def _published_block(d: int, mlp_ratio: float) -> ModelSpec:
-    return ModelSpec(depth=1, width=d, heads=1, mlp_ratio=mlp_ratio)
-
-
-def report(spec: RunSpec) -> dict[str, Any]:
-    """Everything about the cost of `spec` as plain values, for JSON.
-
-    `learn_sigma` repeats parameters and MACs for an output of twice the channels, the convention
-    of the original DiT. `resolutions` repeats MACs and speed-up at one, two and four times the
-    image's side.
-    """
-    this, dit = cost(spec), cost(spec, learn_sigma=True)
-    return {
-        "model": spec.model.name,
-        "routes": [f"{route} at {route.rate:g}" for route in spec.routes],
-        "tokens": spec.tokens,
-        "tokens_per_block": list(this.tokens),
-        **_sizes(this),
-        "learn_sigma": _sizes(dit),
-        "speedup": this.speedup,
-        "resolutions": [_at_scale(spec, scale) for scale in (1, 2, 4)],
-        "train_flops_per_image": this.train_flops_per_image,
-        "train_flops_per_image_dense": cost(spec.dense()).train_flops_per_image,
-        "train_images": this.images,
-        "train_flops": this.train_flops,
-        "weights_bytes": this.weights_bytes,
-        "checkpoint_bytes": this.checkpoint_bytes,
-        "memory_bytes_estimate": this.memory_bytes,
-    }
-
-
-def table(spec: RunSpec) -> list[tuple[str, str]]:
-    """The same for people: (what, value with unit) in reading order."""
-    this = cost(spec)
-    routes = ", ".join(f"{route} at rate {route.rate:g}" for route in spec.routes) or "none (dense)"
-    rows = [
-        ("model", spec.model.name),
-        ("routes", routes),
-        *([] if str(spec.bypass) == "route" else [("bypass", str(spec.bypass))]),
-        ("tokens per block", _runs(this.tokens)),
-        (
-            "parameters",
-            f"{this.parameters:,} ({this.parameters + this.positions:,} with positions)",
-        ),
-        ("forward, dense", f"{this.dense_macs / 1e9:,.3f} GMAC"),
-        ("forward, routed", f"{this.routed_macs / 1e9:,.3f} GMAC"),
-    ]
-    for at in (_at_scale(spec, scale) for scale in (1, 2, 4)):
-        rows.append((f"speed-up at {at['tokens']:,} tokens", f"{at['speedup']:.3f}x at most"))
-    return [
-        *rows,
-        ("training", f"{this.train_flops_per_image / 1e12:.4g} TFLOP/image"),
-        ("training, all", f"{this.images:,} images, {this.train_flops:.3e} FLOP"),
-        ("checkpoint", amount(this.checkpoint_bytes)),
-        ("device memory", f"about {amount(this.memory_bytes)} at {this.micro_batch} images a pass"),
-    ]
-
-
-def amount(size: float) -> str:
-    """`2.70 GB` for 2.7e9 bytes."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:,.3g} TB"
-
-
-def _sizes(found: Cost) -> dict[str, int]:
-    return {
-        "parameters": found.parameters,
-        "parameters_with_positions": found.parameters + found.positions,
-        "dense_macs": found.dense_macs,
-        "routed_macs": found.routed_macs,
-    }
-
-
-def _at_scale(spec: RunSpec, scale: int) -> dict[str, Any]:
-    """MACs and speed-up of the same network on images of `scale` times the side."""
-    data = dataclasses.replace(spec.data, size=scale * spec.data.size)
-    found = cost(dataclasses.replace(spec, data=data, init_from=None))
-    tokens = spec.tokens * scale * scale
-    macs = {"dense_macs": found.dense_macs, "routed_macs": found.routed_macs}
-    return {"tokens": tokens, **macs, "speedup": found.speedup}
-
-
 def _parameters(spec: RunSpec, c_out: int) -> int:
     d, p, c = spec.model.width, spec.model.patch, spec.data.channels
     patches = (p * p * c + 1) * d
@@ -289,25 +174,14 @@ def _parameters(spec: RunSpec, c_out: int) -> int:
     labels = (spec.data.classes + 1) * d
     norm = d if spec.model.norm == "rms" else 0
     final = (2 * d * d + 2 * d) + (d + 1) * p * p * c_out + norm
-    in_blocks = spec.model.depth * blocks.block_parameters(spec.model)
+    in_blocks = spec.model.depth * block_parameters(spec.model)
     return patches + timestep + labels + in_blocks + final
 
 
-def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int, attention: bool) -> int:
+def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int) -> int:
     N, d, p, c = spec.tokens, spec.model.width, spec.model.patch, spec.data.channels
     embeddings = N * p * p * c * d + FREQUENCIES * d + d * d
     final = 2 * d * d + N * d * p * p * c_out
     counts = {n: tokens.count(n) for n in set(tokens)}
-    macs = {n: blocks.block_macs(spec.model, n, attention=attention) for n in counts}
-    return embeddings + sum(k * macs[n] for n, k in counts.items()) + final
-
-
-def _runs(tokens: tuple[int, ...]) -> str:
-    """`2 x 256, 7 x 128, 3 x 256` for tokens block by block."""
-    runs: list[list[int]] = []
-    for n in tokens:
-        if runs and runs[-1][1] == n:
-            runs[-1][0] += 1
-        else:
-            runs.append([1, n])
-    return ", ".join(f"{count} x {n}" for count, n in runs)
+    in_blocks = sum(k * block_macs(spec.model, n) for n, k in counts.items())
+    return embeddings + in_blocks + final

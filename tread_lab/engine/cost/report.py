@@ -1,0 +1,96 @@
+"""The cost of a run as `tread-lab cost` prints it: a table for people, plain values for JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import groupby
+from typing import Any
+
+from tread_lab.engine.cost.training import Cost, cost
+from tread_lab.specs.run import RunSpec
+
+
+def report(spec: RunSpec) -> dict[str, Any]:
+    """Return everything about the cost of `spec` as plain values, for JSON.
+
+    `learn_sigma` repeats parameters and MACs for an output of twice the channels, the convention
+    of the original DiT. `resolutions` repeats MACs and speed-up at one, two and four times the
+    image's side.
+    """
+    this, dit = cost(spec), cost(spec, learn_sigma=True)
+    return {
+        "model": spec.model.name,
+        "routes": [f"{route} at {route.rate:g}" for route in spec.routes],
+        "tokens": spec.tokens,
+        "tokens_per_block": list(this.tokens),
+        **_sizes(this),
+        "learn_sigma": _sizes(dit),
+        "speedup": this.speedup,
+        "resolutions": [_at_scale(spec, scale) for scale in (1, 2, 4)],
+        "train_flops_per_image": this.train_flops_per_image,
+        "train_flops_per_image_dense": cost(spec.dense()).train_flops_per_image,
+        "train_images": this.images,
+        "train_flops": this.train_flops,
+        "weights_bytes": this.weights_bytes,
+        "checkpoint_bytes": this.checkpoint_bytes,
+        "memory_bytes_estimate": this.memory_bytes,
+    }
+
+
+def table(spec: RunSpec) -> list[tuple[str, str]]:
+    """Return the same for people: (what, value with unit) in reading order."""
+    this = cost(spec)
+    routes = ", ".join(f"{route} at rate {route.rate:g}" for route in spec.routes) or "none (dense)"
+    rows = [
+        ("model", spec.model.name),
+        ("routes", routes),
+        *([] if str(spec.bypass) == "route" else [("bypass", str(spec.bypass))]),
+        ("tokens per block", _runs(this.tokens)),
+        (
+            "parameters",
+            f"{this.parameters:,} ({this.parameters + this.positions:,} with positions)",
+        ),
+        ("forward, dense", f"{this.dense_macs / 1e9:,.3f} GMAC"),
+        ("forward, routed", f"{this.routed_macs / 1e9:,.3f} GMAC"),
+    ]
+    for at in (_at_scale(spec, scale) for scale in (1, 2, 4)):
+        rows.append((f"speed-up at {at['tokens']:,} tokens", f"{at['speedup']:.3f}x at most"))
+    return [
+        *rows,
+        ("training", f"{this.train_flops_per_image / 1e12:.4g} TFLOP/image"),
+        ("training, all", f"{this.images:,} images, {this.train_flops:.3e} FLOP"),
+        ("checkpoint", amount(this.checkpoint_bytes)),
+        ("device memory", f"about {amount(this.memory_bytes)} at {this.micro_batch} images a pass"),
+    ]
+
+
+def amount(size: float) -> str:
+    """Return `2.7 GB` for 2.7e9 bytes."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:,.3g} TB"
+
+
+def _sizes(found: Cost) -> dict[str, int]:
+    return {
+        "parameters": found.parameters,
+        "parameters_with_positions": found.parameters + found.positions,
+        "dense_macs": found.dense_macs,
+        "routed_macs": found.routed_macs,
+    }
+
+
+def _at_scale(spec: RunSpec, scale: int) -> dict[str, Any]:
+    """MACs and speed-up of the same network on images of `scale` times the side."""
+    data = dataclasses.replace(spec.data, size=scale * spec.data.size)
+    found = cost(dataclasses.replace(spec, data=data, init_from=None))
+    tokens = spec.tokens * scale * scale
+    macs = {"dense_macs": found.dense_macs, "routed_macs": found.routed_macs}
+    return {"tokens": tokens, **macs, "speedup": found.speedup}
+
+
+def _runs(tokens: tuple[int, ...]) -> str:
+    """Return `2 x 256, 7 x 128, 3 x 256` for tokens block by block."""
+    return ", ".join(f"{len(list(equal))} x {n}" for n, equal in groupby(tokens))
