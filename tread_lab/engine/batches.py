@@ -49,9 +49,9 @@ class Batch:
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         legs = tuple(leg.each(change) for leg in self.routing or ())
-        tensors = (change(t) for t in (self.x_BCHW, self.y_B, self.noise_BCHW, self.u_B))
         target_BNE = None if self.target_BNE is None else change(self.target_BNE)
-        return Batch(*tensors, legs or None, target_BNE)
+        x_BCHW, y_B, noise_BCHW = change(self.x_BCHW), change(self.y_B), change(self.noise_BCHW)
+        return Batch(x_BCHW, y_B, noise_BCHW, change(self.u_B), legs or None, target_BNE)
 
 
 class Batches:
