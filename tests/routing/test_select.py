@@ -8,7 +8,6 @@ import math
 from collections import Counter
 from dataclasses import replace
 from importlib import import_module
-from typing import get_args
 
 import pytest
 import torch
@@ -114,7 +113,6 @@ def test_structured_draws_places_in_windows_independently() -> None:
 
 def test_every_selection_has_facts_and_code() -> None:
     assert tuple(select_module.SELECTIONS) == tuple(routes_spec.SELECTIONS) == ALL
-    assert get_args(routes_spec.Selection) == ALL
 
 
 def test_an_unknown_selection_is_an_error_not_single_tokens() -> None:
@@ -231,7 +229,7 @@ def test_a_scan_takes_rows_only(model: str, selection: str) -> None:
 def test_a_selection_may_stand_in_the_shorthand() -> None:
     assert decode(RouteSpec, "2->B-4 by rows") == RouteSpec(start=2, end="B-4", selection="rows")
     assert decode(RouteSpec, "2->8").selection == "random"
-    with pytest.raises(UserError, match="selection: 'row' is not one of random, rows"):
+    with pytest.raises(UserError, match="selection: unknown 'row', did you mean 'rows'"):
         decode(RouteSpec, "2->8 by row")
 
 
@@ -251,5 +249,5 @@ def test_structured_needs_an_even_grid() -> None:
 
 
 def test_whole_windows_are_no_selection() -> None:
-    with pytest.raises(UserError, match="'groups' is not one of random, rows, structured"):
+    with pytest.raises(UserError, match="unknown 'groups'"):
         decode(RouteSpec, "2->8 by groups")

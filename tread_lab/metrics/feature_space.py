@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tread_lab.specs.errors import UserError, suggest
-from tread_lab.specs.metrics import metric as facts_of
+from tread_lab.specs.errors import UserError, lookup, suggest
+from tread_lab.specs.metrics import METRICS
 
 INCEPTION = "inception"
 OWN = {"fashion16": "fashion16-v1"}  # data source -> the extractor made from it
@@ -56,7 +56,7 @@ def extractor_for(metric: str, source: str) -> str:
     Raises:
         UserError: an unknown metric, or `fd` for a source that has no extractor of its own.
     """
-    features = facts_of(metric).features
+    features = lookup(METRICS, metric, "metrics").features
     if features == "own" and source not in OWN:
         raise UserError(
             f"metrics: {metric} needs features made for the data, and {source!r} has none; "
@@ -83,5 +83,5 @@ def check_metrics(metrics: Sequence[str], name: str) -> None:
     feature_space(name)
     wrong = "own" if name == INCEPTION else "inception"
     for metric in metrics:
-        if facts_of(metric).features == wrong:
+        if lookup(METRICS, metric, "metrics").features == wrong:
             raise UserError(f"metrics: {metric} is not defined in the features of {name!r}")

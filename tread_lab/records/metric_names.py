@@ -1,19 +1,17 @@
 """Metric and parameter names, fixed in one place for logs, MLflow, tables and figures.
 
 `METRIC_KINDS` says of every metric what its numbers mean: titles, legends, colours, fronts and
-rankings follow from it.
+rankings follow from it. Metrics of generated images say it in `specs/metrics.py`.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
 
 from tread_lab.specs.bypass import RouteBypass
 from tread_lab.specs.evaluation import count_label
 from tread_lab.specs.loss import PlainLoss
-from tread_lab.specs.metrics import METRICS
+from tread_lab.specs.metrics import METRICS, MetricKind
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
@@ -38,34 +36,6 @@ MFU = "cost/mfu"
 PEAK_MEMORY = "cost/peak_memory_bytes"
 
 
-@dataclass(frozen=True)
-class MetricKind:
-    """What the numbers of a metric mean.
-
-    Attributes:
-        nature: `quality` of a model, `cost`, or `neither`, of which no value is better.
-        better: `lower`, `higher`, or empty where no value is better.
-        compared: `difference` where the value less the dense baseline's makes sense; `gap` where
-            the value is a difference already; `value` where the baseline has no such number.
-        label: what axes call it; empty for the name itself.
-        unit: of its values; empty for a number without one.
-    """
-
-    nature: Literal["quality", "cost", "neither"] = "neither"
-    better: Literal["lower", "higher", ""] = ""
-    compared: Literal["difference", "gap", "value"] = "difference"
-    label: str = ""
-    unit: str = ""
-
-    def __post_init__(self) -> None:
-        assert (self.nature == "neither") == (self.better == "")
-
-    @property
-    def sign(self) -> int:
-        """What a value is multiplied by so that less is better; 0 where no value is better."""
-        return {"lower": 1, "higher": -1, "": 0}[self.better]
-
-
 METRIC_KINDS: dict[str, MetricKind] = {
     TRAIN_LOSS: MetricKind(label="training loss"),
     LEARNING_RATE: MetricKind(),
@@ -77,14 +47,8 @@ METRIC_KINDS: dict[str, MetricKind] = {
     GAP_TRAIN: MetricKind(compared="gap", label="Δ held-out loss, routed"),
     GAP_ROUTE: MetricKind(compared="gap", label="routed less dense loss"),
     SIMILARITY: MetricKind(label="similarity of neighbouring blocks"),
-    "fid": MetricKind("quality", "lower", label="FID"),
-    "fd": MetricKind("quality", "lower", label="FD"),
     "sfid": MetricKind("quality", "lower", label="sFID"),
-    "kid": MetricKind("quality", "lower", label="KID"),
-    "is": MetricKind("quality", "higher", label="IS"),
-    "is_shuffled": MetricKind("quality", "higher", label="IS, shuffled"),
-    "precision": MetricKind("quality", "higher"),
-    "recall": MetricKind("quality", "higher"),
+    **{name: metric.kind for name, metric in METRICS.built_in.items()},
     TRAIN_IMAGES_PER_S: MetricKind(label="images per second"),
     IMAGES_PER_S: MetricKind("cost", "higher", label="images per second", unit="images/s"),
     STEP_SECONDS: MetricKind("cost", "lower", label="seconds a step", unit="s"),
@@ -100,10 +64,12 @@ METRIC_KINDS: dict[str, MetricKind] = {
 def metric_kind(name: str) -> MetricKind:
     """The entry of a column such as `fd[x]@1k w=2` or `delta/fid@10k`, or of its MLflow name.
 
-    A metric that `METRIC_KINDS` does not know is neither quality nor cost until it is added there.
+    A metric that neither `METRIC_KINDS` nor an installed package knows is neither quality nor cost.
     """
-    stem = re.split(r"[\[@: ]", name.removeprefix("delta/"), maxsplit=1)[0]
-    return METRIC_KINDS.get(stem.lower(), MetricKind())
+    stem = re.split(r"[\[@: ]", name.removeprefix("delta/"), maxsplit=1)[0].lower()
+    if stem in METRIC_KINDS:
+        return METRIC_KINDS[stem]
+    return METRICS[stem].kind if stem in METRICS else MetricKind()
 
 
 def sample_metric(metric: str, extractor: str, count: int) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tread_lab.specs.errors import UserError, lookup, suggest
+from tread_lab.specs.extensions import Kind
 
 if TYPE_CHECKING:
     from tread_lab.specs.run import ModelSpec
@@ -16,11 +18,37 @@ SIZES = {  # DiT paper, table 1: depth, width, heads
     "L": (24, 1024, 16),
     "XL": (28, 1152, 16),
 }
+# The word before a size, as in `DiT-S/2`; that of an extension is its name.
 FAMILIES = {"DiT": "dit", "LightningDiT": "dit", "RWKV": "rwkv", "Mamba": "mamba"}
-# Whether a backbone reads its tokens in order (a scan), so that only whole rows may leave; the
-# others have attention. Its keys are the backbones there are.
-SCANS = {"dit": False, "rwkv": True, "mamba": True}
 STATE = 16  # S of a published Mamba
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backbone:
+    """What specs need of a backbone, and where its code is.
+
+    Attributes:
+        scans: whether it reads its tokens in order, so that only whole rows may leave.
+        options: the fields of a `ModelSpec` that it has beside depth, width, patch and init.
+        code: reference to a class as in `backbones.table`, where an extension has it.
+        cost: reference to a `BlockCost` of `engine.cost.blocks`, where an extension has it.
+    """
+
+    scans: bool = False
+    options: tuple[str, ...] = ()
+    code: str = ""
+    cost: str = ""
+
+
+BACKBONES = Kind(
+    "backbone",
+    {
+        "dit": Backbone(options=("heads", "mlp_ratio", "norm", "mlp", "rope", "qk_norm")),
+        "rwkv": Backbone(scans=True, options=("mlp_ratio",)),
+        "mamba": Backbone(scans=True, options=("state",)),
+    },
+    Backbone,
+)
 # The block of LightningDiT's four published configurations; none of them normalises queries and
 # keys (`use_qknorm: false`), which its code recommends where the loss becomes NaN.
 LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True}
@@ -41,14 +69,15 @@ def parse_name(value: Any) -> dict[str, Any]:
     """
     name, *added = value.split("+") if isinstance(value, str) else [""]
     match = re.fullmatch(r"(\w+)-(\w+)/(\d{1,9})", name)
-    shape = _shape(match[1], match[2]) if match and match[1] in FAMILIES else None
-    if match is None or shape is None:
+    backbone = _backbone(match[1]) if match else None
+    shape = _shape(backbone, match[1], match[2]) if match and backbone else None
+    if match is None or backbone is None or shape is None:
         known = [f"{f}-{s}/{p}" for f in FAMILIES for s in SIZES for p in (1, 2, 4, 8)]
         known += [f"{name}/2" for name in COUNTED]
         raise UserError(f"unknown model {value!r}{_hint(value, known)}")
     options = dict(LIGHTNING) if match[1] == "LightningDiT" else {}
     options |= {option: lookup(OPTIONS, option, value) for option in added}
-    return {"backbone": FAMILIES[match[1]], **shape, "patch": int(match[3]), **options}
+    return {"backbone": backbone, **shape, "patch": int(match[3]), **options}
 
 
 def name_of(model: ModelSpec) -> str:
@@ -60,7 +89,7 @@ def name_of(model: ModelSpec) -> str:
     chosen = [option for option, value in OPTIONS.items() if getattr(model, option) == value]
     backbones = {backbone: family for family, backbone in reversed(FAMILIES.items())}
     lightning = LIGHTNING.keys() <= set(chosen)
-    family = "LightningDiT" if lightning else backbones[model.backbone]
+    family = "LightningDiT" if lightning else backbones.get(model.backbone, model.backbone)
     suffix = "".join(f"+{o}" for o in chosen if not (lightning and o in LIGHTNING))
     return f"{family}-{_size(model, family)}/{model.patch}{suffix}"
 
@@ -82,38 +111,53 @@ def depth_of(name: str) -> int:
     return lookup(depths, size[2], "model")
 
 
-def check_options(model: ModelSpec) -> None:
-    """Refuse what the backbone does not have.
+def check_options(model: ModelSpec) -> tuple[str, ...]:
+    """Refuse options that the backbone does not have; return those that it has.
 
     Raises:
         UserError: an option of another backbone, or a head that cannot be rotated.
     """
-    attention = not lookup(SCANS, model.backbone, "backbone")
-    for option, value in OPTIONS.items():
-        if not attention and getattr(model, option) == value:
-            raise UserError(f"{option}: {value} is an option of dit; {model.backbone} has none")
-    if model.backbone != "mamba" and model.state != STATE:
-        raise UserError(f"state: {model.state} is an option of mamba; {model.backbone} has none")
-    if attention and model.heads == 0:
+    options = lookup(BACKBONES, model.backbone, "backbone").options
+    chosen = {name: value for name, value in OPTIONS.items() if getattr(model, name) == value}
+    if model.state != STATE:
+        chosen["state"] = model.state
+    for name in [name for name in chosen if name not in options]:
+        owners = [backbone for backbone, own in BACKBONES.built_in.items() if name in own.options]
+        owner = " and ".join(owners)
+        raise UserError(
+            f"{name}: {chosen[name]} is an option of {owner}; {model.backbone} has none"
+        )
+    if "heads" in options:
+        _check_heads(model)
+    return options
+
+
+def _check_heads(model: ModelSpec) -> None:
+    if model.heads == 0:
         raise UserError("missing key 'heads': attention needs a number that divides the width")
-    if attention and model.width % model.heads:
+    if model.width % model.heads:
         raise UserError(f"heads: {model.heads} does not divide the width {model.width}")
     if model.rope and model.width // model.heads % 4:
         raise UserError(f"rope: a head of {model.width // model.heads} is not a multiple of 4")
 
 
-def _shape(family: str, size: str) -> dict[str, int] | None:
-    """Depth, width and, where there is attention, heads; nothing for an unknown size."""
-    attention = not SCANS[FAMILIES[family]]
+def _backbone(family: str) -> str | None:
+    """Return the backbone of a family; `None` for an unknown one."""
+    return FAMILIES.get(family) or (family if family in BACKBONES.extensions else None)
+
+
+def _shape(backbone: str, family: str, size: str) -> dict[str, int] | None:
+    """Return depth, width and, where there is attention, heads; `None` for an unknown size."""
+    options = BACKBONES[backbone].options
     if size in SIZES:
         depth, width, heads = SIZES[size]
-        return {"depth": depth, "width": width, "heads": heads if attention else 0}
+        return {"depth": depth, "width": width, "heads": heads if "heads" in options else 0}
     if f"{family}-{size}" in COUNTED:
         depth, width = COUNTED[f"{family}-{size}"]
         return {"depth": depth, "width": width}
     match = re.fullmatch(r"(\d{1,9})x(\d{1,9})(?:x(\d{1,9}))?", size)
-    third = {"dit": "heads", "mamba": "state"}.get(FAMILIES[family])
-    if match is None or (attention and not match[3]) or (match[3] and third is None):
+    third = next((name for name in ("heads", "state") if name in options), None)
+    if match is None or (third == "heads" and not match[3]) or (match[3] and third is None):
         return None
     shape = {"depth": int(match[1]), "width": int(match[2])}
     return {**shape, third: int(match[3])} if third and match[3] else shape

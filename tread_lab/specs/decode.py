@@ -8,7 +8,7 @@ import math
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from tread_lab.specs.errors import UserError, suggest
 
@@ -90,7 +90,7 @@ def encode(value: Any) -> Any:
 @functools.cache
 def _fields(cls: Any) -> dict[str, tuple[Any, bool]]:
     """Field name -> (type hint, whether it must be given)."""
-    hints = typing.get_type_hints(cls)
+    hints = typing.get_type_hints(cls, include_extras=True)
     missing = dataclasses.MISSING
     return {
         f.name: (hints[f.name], f.default is missing and f.default_factory is missing)
@@ -110,6 +110,11 @@ def _value(hint: Any, value: Any, path: str) -> Any:
         if value is False and "off" in choices:  # YAML reads a bare `off` as false
             return "off"
         raise UserError(f"{_show(value)} is not one of {_names(choices)}").at(path)
+    if origin is Annotated:
+        _, kind = get_args(hint)
+        if _scalar(str, value, path) not in kind:
+            raise UserError(f"unknown {value!r}{suggest(value, kind)}").at(path)
+        return value
     if origin is tuple:
         return _tuple(get_args(hint), value, path)
     if origin is Mapping or hint is Mapping or origin is dict:

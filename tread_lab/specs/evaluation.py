@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from tread_lab.specs.decode import added, decode, encode
-from tread_lab.specs.errors import UserError, suggest
+from tread_lab.specs.errors import UserError, lookup, suggest
+from tread_lab.specs.extensions import Kind
 from tread_lab.specs.guidance import GuidanceSpec, RateSpec
-from tread_lab.specs.metrics import METRICS, metric
+from tread_lab.specs.metrics import METRICS
+
+SOLVERS = Kind("solver", dict.fromkeys(("heun", "euler")))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +30,7 @@ class SamplerSpec:
         seed: image i has the seed `seed + i`, and depends on nothing else.
     """
 
-    solver: Literal["heun", "euler"] = "heun"
+    solver: Annotated[str, SOLVERS] = "heun"
     steps: int = 40
     sigma_min: float = 0.002
     sigma_max: float = 80.0
@@ -92,14 +95,14 @@ class SamplesSpec:
     """
 
     kind: Literal["samples"] = "samples"
-    metrics: tuple[str, ...] = ()
+    metrics: tuple[Annotated[str, METRICS], ...] = ()
     count: int = 64
     sampler: SamplerSpec = field(default_factory=SamplerSpec)
     inception_score: Literal["adm"] | None = added(None)
 
     def __post_init__(self) -> None:
         for name in self.metrics:
-            metric(name)
+            lookup(METRICS, name, "metrics")
         object.__setattr__(self, "inception_score", "adm" if "is" in self.metrics else None)
         if self.count < 1:
             raise UserError(f"count: must be positive, got {self.count}")

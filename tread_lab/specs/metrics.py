@@ -1,46 +1,76 @@
-"""Metrics of generated images by name: in which features each is computed, and from what."""
+"""Metrics of generated images: in which features each is computed, and what its numbers mean."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from tread_lab.specs.errors import UserError, suggest
+from tread_lab.specs.extensions import Kind
+
+
+@dataclass(frozen=True)
+class MetricKind:
+    """What the numbers of a metric mean.
+
+    Attributes:
+        nature: `quality` of a model, `cost`, or `neither`, of which no value is better.
+        better: `lower`, `higher`, or empty where no value is better.
+        compared: `difference` where the value less the dense baseline's makes sense; `gap` where
+            the value is a difference already; `value` where the baseline has no such number.
+        label: what axes call it; empty for the name itself.
+        unit: of its values; empty for a number without one.
+    """
+
+    nature: Literal["quality", "cost", "neither"] = "neither"
+    better: Literal["lower", "higher", ""] = ""
+    compared: Literal["difference", "gap", "value"] = "difference"
+    label: str = ""
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        assert (self.nature == "neither") == (self.better == "")
+
+    @property
+    def sign(self) -> int:
+        """What a value is multiplied by so that less is better; 0 where no value is better."""
+        return {"lower": 1, "higher": -1, "": 0}[self.better]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """What a metric needs.
+    """What a metric needs and means, and where its code is.
 
     Attributes:
         features: `inception` (the 2015 network and no other), `own` (the extractor made for the
             data set and no other), or `any`: the data set's own where there is one, else Inception.
+        kind: what its numbers mean.
         layer: `pool` (the features before the classifier) or `logits`.
         compares: whether images of the data set are needed beside the generated ones.
+        code: reference to a function as in `metrics.features`, where an extension has it.
     """
 
     features: Literal["inception", "own", "any"]
+    kind: MetricKind
     layer: Literal["pool", "logits"] = "pool"
     compares: bool = True
+    code: str = ""
 
 
-METRICS: dict[str, Metric] = {
-    "fd": Metric(features="own"),
-    "fid": Metric(features="inception"),
-    "kid": Metric(features="any"),
-    "is": Metric(features="inception", layer="logits", compares=False),
-    "is_shuffled": Metric(features="inception", layer="logits", compares=False),
-    "precision": Metric(features="any"),
-    "recall": Metric(features="any"),
-}
+def _inception_score(label: str) -> Metric:
+    kind = MetricKind("quality", "higher", label=label)
+    return Metric(features="inception", kind=kind, layer="logits", compares=False)
 
 
-def metric(name: str) -> Metric:
-    """The metric of that name.
-
-    Raises:
-        UserError: there is none.
-    """
-    if name not in METRICS:
-        raise UserError(f"metrics: unknown metric {name!r}{suggest(name, METRICS)}")
-    return METRICS[name]
+METRICS = Kind(
+    "metric",
+    {
+        "fd": Metric(features="own", kind=MetricKind("quality", "lower", label="FD")),
+        "fid": Metric(features="inception", kind=MetricKind("quality", "lower", label="FID")),
+        "kid": Metric(features="any", kind=MetricKind("quality", "lower", label="KID")),
+        "is": _inception_score("IS"),
+        "is_shuffled": _inception_score("IS, shuffled"),
+        "precision": Metric(features="any", kind=MetricKind("quality", "higher")),
+        "recall": Metric(features="any", kind=MetricKind("quality", "higher")),
+    },
+    Metric,
+)

@@ -7,35 +7,41 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any
 
 from tread_lab.specs.errors import UserError, lookup
+from tread_lab.specs.extensions import Kind
 
 Position = int | float | str
-Selection = Literal["random", "rows", "structured", "bernoulli"]
 
 
 @dataclass(frozen=True)
-class SelectionFacts:
-    """What a selection asks of the token grid.
+class Selection:
+    """What a selection asks of the token grid, and where its code is.
 
     Attributes:
         unit: number of tokens that leave together, given the side of the square grid.
         side: the side of the grid must be a multiple of this.
         keeps_order: whether a scan, which reads its tokens row by row, may use it.
+        code: reference to a function as in `routing.select`, where an extension has it.
     """
 
     unit: Callable[[int], int] = lambda side: 1
     side: int = 1
     keeps_order: bool = False
+    code: str = ""
 
 
-SELECTIONS: dict[str, SelectionFacts] = {
-    "random": SelectionFacts(),
-    "rows": SelectionFacts(unit=lambda side: side, keeps_order=True),
-    "structured": SelectionFacts(side=2),
-    "bernoulli": SelectionFacts(),
-}
+SELECTIONS = Kind(
+    "selection",
+    {
+        "random": Selection(),
+        "rows": Selection(unit=lambda side: side, keeps_order=True),
+        "structured": Selection(side=2),
+        "bernoulli": Selection(),
+    },
+    Selection,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +65,7 @@ class RouteSpec:
     start: Position
     end: Position
     rate: float = 0.5
-    selection: Selection = "random"
+    selection: Annotated[str, SELECTIONS] = "random"
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate < 1:

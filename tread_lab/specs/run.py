@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from tread_lab.specs.architecture import SCANS, STATE, check_options, name_of, parse_name
+from tread_lab.specs.architecture import BACKBONES, STATE, check_options, name_of, parse_name
 from tread_lab.specs.bypass import (
     BypassSpec,
     MaskBypass,
@@ -16,12 +16,14 @@ from tread_lab.specs.bypass import (
 )
 from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError, lookup
+from tread_lab.specs.extensions import Kind
 from tread_lab.specs.loss import LossSpec, PlainLoss
 from tread_lab.specs.repa import RepaSpec
 from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes
-from tread_lab.specs.sources import resolve_scales
+from tread_lab.specs.sources import SOURCES, resolve_scales
 
 DEEPEST = 10_000  # blocks
+SCHEDULES = Kind("schedule", dict.fromkeys(("constant", "sqrt_decay")))
 _FP32_AFTER = {"j": 0, "j+1": 1}  # blocks between the end j of a route and the one kept in fp32
 
 
@@ -51,7 +53,7 @@ class ModelSpec:
             follows the published TREAD code, whose Xavier pass overwrites those zeros.
     """
 
-    backbone: Literal["dit", "rwkv", "mamba"] = "dit"
+    backbone: Annotated[str, BACKBONES] = "dit"
     depth: int
     width: int
     heads: int = 0
@@ -70,12 +72,12 @@ class ModelSpec:
             raise UserError(f"depth: {self.depth} blocks are more than {DEEPEST:,}")
         if self.heads < 0:
             raise UserError(f"heads: must be positive, got {self.heads}")
-        check_options(self)
+        options = check_options(self)
         if self.width % 4:
             raise UserError(f"width: {self.width} is not a multiple of 4 (2-D positions need it)")
-        if self.scans:
+        if "heads" not in options:
             object.__setattr__(self, "heads", 0)
-        if self.backbone == "mamba":
+        if "mlp_ratio" not in options:
             object.__setattr__(self, "mlp_ratio", 4.0)
 
     @staticmethod
@@ -91,7 +93,7 @@ class ModelSpec:
     @property
     def scans(self) -> bool:
         """Whether tokens are read in order, so that only whole rows may leave."""
-        return SCANS[self.backbone]
+        return lookup(BACKBONES, self.backbone, "backbone").scans
 
     @property
     def hidden(self) -> int:
@@ -119,7 +121,7 @@ class DataSpec:
             is refused before training. It is not signed.
     """
 
-    source: Literal["fashion16", "latents", "shards"] = "fashion16"
+    source: Annotated[str, SOURCES] = "fashion16"
     path: str | None = None
     channels: int = 1
     size: int = 16
@@ -221,7 +223,7 @@ class TrainSpec:
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     weight_decay: float = 0.0
-    schedule: Literal["constant", "sqrt_decay"] = "constant"
+    schedule: Annotated[str, SCHEDULES] = "constant"
     warmup: int = 0
     clip: float | None = None
     ema: EmaSpec = field(default_factory=EmaSpec)

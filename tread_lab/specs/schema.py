@@ -9,7 +9,7 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -85,6 +85,8 @@ class _Parts:
             return {"anyOf": [self.of(option) for option in inside]}
         if origin is Literal:
             return {"enum": [*inside, *([False] if "off" in inside else [])]}
+        if origin is Annotated:
+            return {"enum": list(inside[1].built_in)}
         if origin is tuple:
             return self._list(inside)
         if origin in (Mapping, dict) or hint in (Mapping, dict):
@@ -131,7 +133,7 @@ class _Parts:
 
 def _properties(cls: Any, parts: _Parts) -> Tree:
     """A schema for every field of a dataclass, with what its docstring says."""
-    hints, said = typing.get_type_hints(cls), dict(_attributes(cls))
+    hints, said = typing.get_type_hints(cls, include_extras=True), dict(_attributes(cls))
     found: Tree = {}
     for name in (f.name for f in dataclasses.fields(cls)):
         schema = parts.of(hints[name])

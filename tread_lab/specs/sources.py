@@ -4,45 +4,50 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tread_lab.specs.errors import UserError, suggest
+from tread_lab.specs.errors import lookup
+from tread_lab.specs.extensions import Kind
 
 SD_SCALE = 0.18215  # of the Stable Diffusion autoencoder: latent = encoding x 0.18215
 SD_DEVIATION = 0.93  # of its ImageNet latents, times 0.18215
 
 
 @dataclass(frozen=True)
-class Stored:
-    """What a source holds.
+class Source:
+    """What a source holds, and where its code is.
 
     Attributes:
         latents: its samples are latents, which an autoencoder turns into images.
         scaled: what it holds is what the network sees, if the spec does not say otherwise.
         decoder_scale: what the decoder divides by where a spec gives no factor at all.
         enlarges: side of a decoded image over that of a latent (8 for SD's autoencoder).
+        code: reference to an `Opener` of `data.source`, where an extension has it.
     """
 
     latents: bool
     scaled: bool
     decoder_scale: float | None = None
     enlarges: int = 8
+    code: str = ""
 
 
-SOURCES = {
-    "fashion16": Stored(latents=False, scaled=True, enlarges=1),
-    "latents": Stored(latents=True, scaled=False),  # packed as the encoder gave them
-    "shards": Stored(latents=True, scaled=True, decoder_scale=SD_SCALE),  # the official tars
-}
+SOURCES = Kind(
+    "source",
+    {
+        "fashion16": Source(latents=False, scaled=True, enlarges=1),
+        "latents": Source(latents=True, scaled=False),  # packed as the encoder gave them
+        "shards": Source(latents=True, scaled=True, decoder_scale=SD_SCALE),  # the official tars
+    },
+    Source,
+)
 
 
-def stored(source: str) -> Stored:
+def stored(source: str) -> Source:
     """Return what `source` holds.
 
     Raises:
         UserError: there is no such source.
     """
-    if source not in SOURCES:
-        raise UserError(f"data.source: unknown source {source!r}{suggest(source, SOURCES)}")
-    return SOURCES[source]
+    return lookup(SOURCES, source, "data.source")
 
 
 def resolve_scales(

@@ -1,0 +1,225 @@
+"""Entries of other installed packages: named in specs, imported at need, told apart from ours."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tread_lab.records.metric_names import metric_kind
+from tread_lab.specs import (
+    ModelSpec,
+    RouteSpec,
+    RunSpec,
+    SamplesSpec,
+    TrainSpec,
+    UserError,
+    architecture,
+    decode,
+    evaluation,
+    extensions,
+    metrics,
+    routes,
+    run,
+    sources,
+)
+from tread_lab.specs.extensions import Kind, extensions_of
+from tread_lab.specs.schema import schema_text
+
+FACTS = """
+from tread_lab.specs.architecture import Backbone
+from tread_lab.specs.metrics import Metric, MetricKind
+from tread_lab.specs.routes import Selection
+from tread_lab.specs.sources import Source
+
+COLUMNS = Selection(unit=lambda side: side, code="our_code:columns")
+ODD = Selection(side=3)
+SHARPNESS = Metric(
+    features="any", kind=MetricKind("quality", "higher", label="sharpness"), code="our_code:sharp"
+)
+POOL = Backbone(options=("heads", "mlp_ratio"), code="our_code:Pool", cost="our_code:COST")
+LMDB = Source(latents=True, scaled=False, code="our_code:lmdb")
+half = lambda done: 0.5
+"""
+GROUPS = """
+[tread_lab.backbones]
+pool = our_facts:POOL
+[tread_lab.metrics]
+sharpness = our_facts:SHARPNESS
+[tread_lab.selections]
+columns = our_facts:COLUMNS
+odd = our_facts:ODD
+[tread_lab.schedules]
+half = our_facts:half
+[tread_lab.solvers]
+midpoint = our_code:midpoint
+[tread_lab.sources]
+lmdb = our_facts:LMDB
+"""
+RUN = {
+    "model": "pool-12x32x2/2",
+    "data": {"source": "lmdb", "path": "nowhere"},
+    "routes": ["2->8 by columns"],
+    "train": {"schedule": "half"},
+}
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    def install(groups: str, name: str = "our-tread", version: str = "1.4") -> None:
+        info = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (info / "entry_points.txt").write_text(groups)
+        extensions.installed.cache_clear()
+
+    (tmp_path / "our_facts.py").write_text(FACTS)
+    (tmp_path / "our_code.py").write_text("def columns(): ...\nmidpoint = object()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield install
+    extensions.installed.cache_clear()
+    for module in ("our_facts", "our_code"):
+        sys.modules.pop(module, None)
+
+
+def test_a_spec_may_name_the_entries_of_a_package_and_says_which_it_is(install: Install) -> None:
+    install(GROUPS)
+    spec = decode(RunSpec, RUN)
+    assert spec.model.name == "pool-12x32/2" and spec.model.heads == 2
+    assert [route.routed(64) for route in spec.routes] == [32]
+    assert extensions_of(spec) == (
+        ("tread_lab.backbones", "pool", "our-tread", "1.4"),
+        ("tread_lab.schedules", "half", "our-tread", "1.4"),
+        ("tread_lab.selections", "columns", "our-tread", "1.4"),
+        ("tread_lab.sources", "lmdb", "our-tread", "1.4"),
+    )
+    samples = decode(SamplesSpec, {"metrics": ["fd", "sharpness"], "count": 100, "sampler": {}})
+    assert extensions_of(samples) == (("tread_lab.metrics", "sharpness", "our-tread", "1.4"),)
+    assert extensions_of(decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8"]})) == ()
+
+
+def test_the_extensions_of_a_parent_count(install: Install) -> None:
+    install(GROUPS)
+    parent = decode(RunSpec, {"model": "DiT-S/2", "train": {"schedule": "half"}})
+    child = decode(RunSpec, {"model": "DiT-S/2", "init_from": {"run": parent}})
+    assert [name for _, name, _, _ in extensions_of(child)] == ["half"]
+
+
+def test_what_a_metric_of_a_package_means_is_part_of_its_entry(install: Install) -> None:
+    install(GROUPS)
+    assert metric_kind("delta/sharpness[x]@1k w=2").sign == -1
+    assert metric_kind("sharpest@1k").nature == "neither"
+
+
+def test_names_are_known_without_importing_the_package(install: Install) -> None:
+    install(GROUPS)
+    assert decode(TrainSpec, {"schedule": "half"}).schedule == "half"
+    with pytest.raises(UserError, match=r"solver: unknown 'midpont', did you mean 'midpoint'"):
+        decode(evaluation.SamplerSpec, {"solver": "midpont"})
+    assert not {"our_facts", "our_code"} & sys.modules.keys()
+    decode(RunSpec, RUN)
+    assert "our_facts" in sys.modules and "our_code" not in sys.modules
+
+
+def test_the_code_of_a_kind_is_a_table_with_the_code_of_extensions(install: Install) -> None:
+    install(GROUPS)
+    code = routes.SELECTIONS.code({"random": len, "rows": max})
+    assert code["rows"] is max
+    assert getattr(code["columns"], "__module__") == "our_code"  # noqa: B009
+    assert list(code) == ["random", "rows", "columns", "odd"] and len(code) == 4
+    solvers = evaluation.SOLVERS.code({"heun": len})
+    assert solvers["midpoint"] is sys.modules["our_code"].midpoint
+    with pytest.raises(KeyError):
+        code["diagonal"]
+    with pytest.raises(UserError, match=r"'odd' of the package our-tread .* refers to no code"):
+        code["odd"]
+    with pytest.raises(UserError, match=r"'pool' of the package our-tread 1.4 .* AttributeError"):
+        architecture.BACKBONES.code({}, "cost")["pool"]
+
+
+def test_what_a_selection_asks_of_the_grid_is_checked(install: Install) -> None:
+    install(GROUPS)
+    with pytest.raises(UserError, match="odd needs a grid whose side is a multiple of 3"):
+        decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8 by odd"]})
+    with pytest.raises(UserError, match="columns tears the rows"):
+        decode(RunSpec, {"model": "RWKV-S/2", "routes": ["2->8 by columns"]})
+
+
+@pytest.mark.parametrize(
+    ("model", "error"),
+    [
+        ({"backbone": "pool", "depth": 2, "width": 8}, "missing key 'heads'"),
+        ({"backbone": "pool", "depth": 2, "width": 8, "heads": 2, "rope": True}, "option of dit"),
+        ({"backbone": "pool", "depth": 2, "width": 8, "heads": 2, "state": 4}, "option of mamba"),
+        ("pol-S/2", "unknown model"),
+    ],
+)
+def test_a_backbone_has_the_options_that_it_says(
+    install: Install, model: object, error: str
+) -> None:
+    install(GROUPS)
+    with pytest.raises(UserError, match=error):
+        decode(ModelSpec, model)
+
+
+@pytest.mark.parametrize(
+    ("groups", "reason"),
+    [
+        ("columns = nowhere:X", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("columns = our_facts:X", "AttributeError: module 'our_facts' has no attribute 'X'"),
+        ("columns = our_facts:POOL", "our_facts:POOL is no Selection"),
+    ],
+)
+def test_a_broken_package_is_one_line_that_names_it(
+    install: Install, groups: str, reason: str
+) -> None:
+    install(f"[tread_lab.selections]\n{groups}\n")
+    assert decode(RouteSpec, "2->8 by rows").selection == "rows"
+    with pytest.raises(UserError) as error:
+        decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8 by columns"]})
+    line = "tread_lab.selections: 'columns' of the package our-tread 1.4 cannot be used: "
+    assert str(error.value) == f"{line}{reason}"
+
+
+def test_a_name_that_is_built_in_or_added_twice_is_an_error(install: Install) -> None:
+    install("[tread_lab.schedules]\nconstant = our_facts:half\n")
+    spec = decode(RunSpec, {"model": "DiT-S/2"})
+    with pytest.raises(UserError, match=r"'constant' of the package our-tread .* built-in entry"):
+        extensions_of(spec)
+    install("[tread_lab.solvers]\nmidpoint = a:b\n", "first")
+    install("[tread_lab.solvers]\nmidpoint = a:b\n", "other")
+    with pytest.raises(UserError, match=r"'midpoint' of the package other .* first adds"):
+        decode(evaluation.SamplerSpec, {"solver": "midpoint"})
+
+
+def test_the_schema_lists_built_in_names_alone(install: Install) -> None:
+    without = schema_text("sweep")
+    install(GROUPS)
+    assert schema_text("sweep") == without and "columns" not in without
+
+
+@pytest.mark.parametrize(
+    ("kind", "group", "names"),
+    [
+        (architecture.BACKBONES, "backbones", ["dit", "rwkv", "mamba"]),
+        (evaluation.SOLVERS, "solvers", ["heun", "euler"]),
+        (routes.SELECTIONS, "selections", ["random", "rows", "structured", "bernoulli"]),
+        (run.SCHEDULES, "schedules", ["constant", "sqrt_decay"]),
+        (sources.SOURCES, "sources", ["fashion16", "latents", "shards"]),
+        (
+            metrics.METRICS,
+            "metrics",
+            ["fd", "fid", "kid", "is", "is_shuffled", "precision", "recall"],
+        ),
+    ],
+)
+def test_built_in_names(kind: Kind[object], group: str, names: list[str]) -> None:
+    assert (kind.group, list(kind.built_in), len(kind)) == (
+        f"tread_lab.{group}",
+        names,
+        len(names),
+    )
