@@ -23,22 +23,22 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from tread_lab.config import load
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, decode
-from tread_lab.sweep.execution import ray_executor
+from tread_lab.sweep.execution import ray_executor, ray_worker
 from tread_lab.sweep.execution.ray_executor import RayExecutor
 from tread_lab.sweep.trial.trial import Report, Task
 
 LIMIT = 30.0  # kB a trial, aimed at
 
 
-def no_op(worker: ray_executor._Worker) -> Iterator[Report]:
+def no_op(worker: ray_worker.Worker) -> Iterator[Report]:
     """Reports of a task that has ended before it began."""
     yield Report(worker.task.run, "completed", 1, 1, 0.0)
 
 
-class _NoOp(ray_executor._Worker):
+class _NoOp(ray_worker.Worker):
     """A worker whose tasks do nothing."""
 
-    def _trial(self) -> Iterator[Report]:
+    def reports(self) -> Iterator[Report]:
         return no_op(self)
 
 
@@ -62,7 +62,7 @@ def measure(count: int) -> dict[str, float]:
             marks[ended] = resident()
 
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(ray_executor, "_Worker", _NoOp):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(ray_executor, "Worker", _NoOp):
         RayExecutor().run(Lab(Path(folder)), work, watch)
     first, last = marks[count // 10], marks[count]
     return {

@@ -55,7 +55,7 @@ def test_a_run_moves_from_a_lost_node_to_another(
             cluster.remove_node(node, allow_graceful=False)
             cluster.add_node(num_cpus=1)
 
-    RayExecutor(device="cpu").run(lab, [Task(spec)], watch)
+    RayExecutor().run(lab, [Task(spec)], watch)
     first, second = folder.attempts.read()
     assert (first.ended, second.ended) == ("lost", "completed")
     assert first.node == left[0] != second.node

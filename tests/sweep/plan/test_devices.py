@@ -41,15 +41,14 @@ def test_another_machine_is_forecast_from_its_own_rates(
 
 def test_a_worker_without_a_share_of_a_gpu_uses_none(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray")
-    from tread_lab.sweep.execution.ray_executor import RayExecutor
     from tread_lab.sweep.execution.ray_probe import take
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    assert RayExecutor().device == "cpu"
-    assert take(RayExecutor().device).type == "cpu"
+    assert Share().worker_device == "cpu"
+    assert take(Share().worker_device).type == "cpu"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
-    assert RayExecutor(gpus=0.5).device == "cuda"
+    assert Share(gpus=0.5).worker_device == "cuda"
 
 
 @pytest.mark.parametrize(("device", "gpus"), [("cpu", 1.0), ("cuda", 0.0)])
@@ -103,7 +102,7 @@ def test_on_a_cluster_its_nodes_are_asked_and_a_broken_gpu_is_named(
                 cluster_devices(Share(gpus=1))
             task = Task(tiny(steps=3))
             with pytest.raises(Unavailable, match=named):
-                RayExecutor(gpus=1).run(lab, [task], lambda report: None)
+                RayExecutor(Share(gpus=1)).run(lab, [task], lambda report: None)
             assert lab.run(task.run).attempts.read() == []
     finally:
         found.shutdown()

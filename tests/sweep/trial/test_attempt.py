@@ -288,6 +288,7 @@ def test_on_ray_a_killed_worker_is_replaced_and_a_hopeless_run_fails_beside_the_
     lab: Lab, tiny: Tiny, tmp_path: Path
 ) -> None:
     pytest.importorskip("ray")
+    from tread_lab.sweep.execution.executors import Share
     from tread_lab.sweep.execution.ray_executor import RayExecutor
 
     good, killed = tiny(steps=6), tiny(steps=2000, seed=1, execution={"checkpoint_every": 50})
@@ -304,7 +305,7 @@ def test_on_ray_a_killed_worker_is_replaced_and_a_hopeless_run_fails_beside_the_
             os.kill(shots[0], signal.SIGKILL)
 
     tasks = [Task(spec) for spec in (good, killed, hopeless)]
-    RayExecutor(device="cpu", concurrent=2).run(lab, tasks, watch)
+    RayExecutor(Share(concurrent=2)).run(lab, tasks, watch)
     assert [lab.run(t.run).state() for t in tasks] == ["completed", "completed", "failed"]
     assert endings(lab.run_of(killed)) == ["died", "completed"]
     calm = Lab(tmp_path / "calm")

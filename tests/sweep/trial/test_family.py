@@ -102,9 +102,10 @@ def inline() -> Iterator[Any]:
 @contextmanager
 def on_ray() -> Iterator[Any]:
     pytest.importorskip("ray")
+    from tread_lab.sweep.execution.executors import Share
     from tread_lab.sweep.execution.ray_executor import RayExecutor
 
-    yield RayExecutor(concurrent=2)
+    yield RayExecutor(Share(concurrent=2))
 
 
 @pytest.mark.slow

@@ -173,7 +173,7 @@ def test_on_ray_a_stopped_worker_is_killed_by_the_driver_and_tried_again(
             stopped.append(folder.attempts.read()[-1].pid)
             os.kill(stopped[0], signal.SIGSTOP)
 
-    executor: Any = RayExecutor(device="cpu", hang_timeout=4.0)
+    executor: Any = RayExecutor(hang_timeout=4.0)
     executor.run(lab, [Task(spec)], watch)
     assert [attempt.ended for attempt in folder.attempts.read()] == ["hung", "completed"]
     assert "State:\tT (stopped)" in folder.stack_dump(1).read_text()

@@ -70,14 +70,7 @@ class ExecutorKind:
 def _ray(share: Share, hang_timeout: float | None, early: Early | None) -> Executor:
     from tread_lab.sweep.execution.ray_executor import RayExecutor
 
-    return RayExecutor(
-        device=share.device,
-        cpus=share.cpus,
-        gpus=share.gpus,
-        concurrent=share.concurrent,
-        hang_timeout=hang_timeout,
-        early=early,
-    )
+    return RayExecutor(share, hang_timeout=hang_timeout, early=early)
 
 
 def _inline(share: Share, hang_timeout: float | None, early: Early | None) -> Executor:

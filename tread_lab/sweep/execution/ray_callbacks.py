@@ -1,0 +1,171 @@
+"""Ray Tune's callbacks in the driver: a searcher that empties a queue, a watcher of its trials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import ray
+from ray import tune
+from ray.tune.search import Searcher
+
+from tread_lab.records.lab import Lab
+from tread_lab.specs.errors import Unavailable, first_line
+from tread_lab.sweep.execution.executor import Interrupted, ReportHandler, UserErrors
+from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
+from tread_lab.sweep.execution.ray_errors import CallbackErrors
+from tread_lab.sweep.execution.ray_worker import MISTAKE, UNAVAILABLE, SentTask
+from tread_lab.sweep.search.queue import TaskQueue
+from tread_lab.sweep.trial.trial import DEFERRED, Report, Task
+
+_PER_EXPERIMENT = 200  # tasks; Ray Tune keeps an object for each until the experiment ends
+_FRUITLESS_STARTS = 5  # of a worker, after which the cluster is at fault
+
+
+class _InDriver:
+    """State of the driver that Ray need not write to disk, and often could not pickle."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class QueueSearcher(_InDriver, Searcher):
+    """Ray Tune's searcher: every suggestion is the next task of a queue."""
+
+    def __init__(self, queue: TaskQueue, errors: CallbackErrors) -> None:
+        super().__init__()
+        self.queue, self.errors, self.count = queue, errors, 0
+        self.running: dict[str, Task] = {}
+
+    def suggest(self, trial_id: str) -> Any:
+        task = None
+        with self.errors.collect():
+            task = self.queue.next() if self.count < _PER_EXPERIMENT else None
+        if task is None:
+            over = self.queue.finished or self.count >= _PER_EXPERIMENT or self.errors.first
+            return Searcher.FINISHED if over else None
+        self.count += 1
+        self.running[trial_id] = task
+        return {"task": SentTask(task)}
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        task = self.running.pop(trial_id, None)
+        if task is not None:
+            with self.errors.collect():
+                self.queue.ended(task)
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Keep nothing for Ray: our records hold the suggestions and how they ended."""
+
+
+class StopFlag(_InDriver, tune.Stopper):
+    """Ends all trials, each with a checkpoint, once the flag is up."""
+
+    def __init__(self, stopping: Callable[[], bool]) -> None:
+        self.stopping = stopping
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self.stopping()
+
+
+class TrialWatcher(_InDriver, tune.Callback):
+    """Passes on what trials report, and keeps what the executor must know of them.
+
+    Attributes:
+        deferred: tasks that wait for a whole device.
+        unavailable: why no task can go on; empty while tasks can.
+        errors: exceptions in the driver's own code.
+    """
+
+    def __init__(
+        self,
+        lab: Lab,
+        on_report: ReportHandler,
+        asked_to_stop: Callable[[], bool],
+        monitor: HeartbeatMonitor,
+        user_errors: UserErrors,
+    ) -> None:
+        self.lab, self.on_report, self.user_errors = lab, on_report, user_errors
+        self._asked_to_stop, self._monitor = asked_to_stop, monitor
+        self.deferred: list[Task] = []
+        self.unavailable = ""
+        self.errors = CallbackErrors()
+        self._starts: dict[str, tuple[int, int]] = {}  # run -> attempts, starts that made none
+
+    def stopping(self) -> bool:
+        """Return whether all trials are to end, each with a checkpoint."""
+        return bool(self._asked_to_stop() or self.unavailable or self.errors.first)
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self._monitor.look()
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._monitor.begin(_task(trial).run)
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._monitor.forget(_task(trial).run)
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        if "phase" not in result:
+            return
+        report = Report(**{f.name: result[f.name] for f in fields(Report)})
+        if report.phase == DEFERRED:
+            self.deferred.append(_task(trial))
+        elif report.phase == MISTAKE:
+            self.user_errors.add(report.note)
+        elif report.phase == UNAVAILABLE:
+            self.unavailable = report.note
+        else:
+            with self.errors.collect():
+                self.on_report(report)
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Note why a worker has died; Ray starts the task again."""
+        with self.errors.collect():
+            task = _task(trial)
+            error = trial.get_pickled_error() or RuntimeError("the worker died")
+            self._monitor.forget(task.run)
+            self._close_out_of_memory(task, error)
+            self._count_start(task, error)
+
+    def _close_out_of_memory(self, task: Task, error: Exception) -> None:
+        """Record what only the driver knows: Ray killed the worker for its memory."""
+        attempts = self.lab.run(task.run).attempts
+        last = next(reversed(attempts.read()), None)
+        if last and not last.ended and isinstance(error, ray.exceptions.OutOfMemoryError):
+            attempts.close(last, "oom", reason=first_line(error))
+
+    def _count_start(self, task: Task, error: Exception) -> None:
+        """Give up on the cluster if starts of a worker keep making no attempt."""
+        family = (task.spec, *task.spec.ancestors)
+        attempts = sum(len(self.lab.run_of(spec).attempts.read()) for spec in family)
+        earlier_attempts, fruitless = self._starts.get(task.run, (-1, 0))
+        if fruitless >= _FRUITLESS_STARTS:
+            self.unavailable = f"Ray cannot start a worker: {first_line(error)}"
+        self._starts[task.run] = (attempts, fruitless + 1 if attempts == earlier_attempts else 0)
+
+    def raise_if_stopped(self) -> None:
+        """Raise why the tasks cannot go on; return if they can.
+
+        Raises:
+            Unavailable: no task can go on.
+            Interrupted: all tasks were asked to stop.
+        """
+        if self.unavailable:
+            raise Unavailable(self.unavailable)
+        if self._asked_to_stop():
+            raise Interrupted
+
+
+def _task(trial: Any) -> Task:
+    """Return the task that a trial of Ray works on."""
+    task: Task = trial.config["task"].task
+    return task
