@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import shlex
 import subprocess
 import sys
+import tomllib
+from collections.abc import Callable
 from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
+import tread_lab
 from tread_lab.cli import EXAMPLES, _parser, main, parse
+from tread_lab.commands.exit_codes import DONE, EXIT_CODES, INTERRUPTED, UNFINISHED
+from tread_lab.specs.errors import Unavailable, UserError
 
 HEAVY = ("torch", "ray", "mlflow", "hydra", "omegaconf", "pandas", "numpy", "rich", "matplotlib")
 
@@ -22,10 +29,19 @@ def subcommands() -> dict[str, argparse.ArgumentParser]:
     return dict(kinds.choices)
 
 
-def test_help_imports_nothing_heavy() -> None:
+def taken(command: Callable[..., int]) -> set[str]:
+    """The names of the options that a command takes."""
+    hints = get_type_hints(command)
+    return set(get_type_hints(get_args(hints["options"])[0]) if "options" in hints else hints) - {
+        "return"
+    }
+
+
+@pytest.mark.parametrize("arguments", [["sweep", "--help"], ["--version"]])
+def test_help_and_version_import_nothing_heavy(arguments: list[str]) -> None:
     code = (
         "import sys\nfrom tread_lab.cli import main\n"
-        "try: main(['sweep', '--help'])\nexcept SystemExit: pass\n"
+        f"try: main({arguments!r})\nexcept SystemExit: pass\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -39,7 +55,7 @@ def test_every_command_has_an_example_and_options_that_its_module_takes(name: st
     options = vars(parse(shlex.split(epilog.removeprefix("example: tread-lab "))))
     command = import_module(f"tread_lab.commands.{options.pop('command')}")
     assert command.__name__ == f"tread_lab.commands.{name}" and callable(command.run)
-    assert {field.name for field in dataclasses.fields(command.Options)} == set(options)
+    assert taken(command.run) == set(options)
 
 
 def test_the_examples_of_the_first_page_parse() -> None:
@@ -49,13 +65,37 @@ def test_the_examples_of_the_first_page_parse() -> None:
         parse(shlex.split(line.split("   ")[0].removeprefix("tread-lab ")))
 
 
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--version"])
+    assert left.value.code == 0
+    python = ".".join(map(str, sys.version_info[:3]))
+    expected = f"tread-lab {tread_lab.__version__}, Python {python}, torch {version('torch')}"
+    assert capsys.readouterr().out == f"{expected}\n"
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    assert project["project"]["version"] == tread_lab.__version__
+
+
+def test_help_and_documentation_explain_every_exit_code() -> None:
+    shown = _parser().format_help().split("exit codes:\n")[1].splitlines()
+    assert [tuple(line.split(maxsplit=1)) for line in shown] == [
+        (str(code), meaning) for code, meaning in EXIT_CODES.items()
+    ]
+    page = (Path(__file__).parents[1] / "docs" / "faults.md").read_text()
+    for code, meaning in EXIT_CODES.items():
+        assert f"| {code} | {meaning} |" in page
+    assert {UserError.exit_code, Unavailable.exit_code, DONE, UNFINISHED, INTERRUPTED} == set(
+        EXIT_CODES
+    )
+
+
 def test_overrides_may_stand_anywhere() -> None:
     options = parse(["sweep", "x.yaml", "a=1", "--plan", "b=2", "--name", "n", "c=3"])
     assert options.overrides == ["a=1", "b=2", "c=3"] and options.plan and options.name == "n"
 
 
 def test_a_pipe_that_breaks_inside_a_command_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(options: object) -> int:
+    def broken(**options: object) -> int:
         raise BrokenPipeError
 
     monkeypatch.setattr("tread_lab.commands.status.run", broken)

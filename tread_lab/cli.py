@@ -1,4 +1,4 @@
-"""The command line: parse, then call one function; heavy imports wait until they are needed."""
+"""The command line: parse the arguments, then run the command's module; `--help` is instant."""
 
 from __future__ import annotations
 
@@ -6,57 +6,68 @@ import argparse
 import os
 import select
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
+import tread_lab
+from tread_lab.commands.exit_codes import EXIT_CODES, INTERRUPTED
 from tread_lab.specs.errors import UserError
 from tread_lab.sweep.execution.executors import EXECUTORS
 
 EXAMPLES = """examples:
-  tread-lab sweep route_placement.yaml --plan        what would run, and what it would cost
-  tread-lab sweep route_placement.yaml               run it; again: resume, or return at once
+  tread-lab sweep route_placement.yaml --plan        show what would run and what it would cost
+  tread-lab sweep route_placement.yaml               run it; the same command resumes it
   tread-lab sweep route_placement.yaml seeds=[0,1,2] --name placement_3seeds
   tread-lab train tiny --route "2->8" train.steps=500
   tread-lab cost --model DiT-XL/2 --route "2->24" --rate 0.5
   tread-lab sweep route_placement.yaml --retry-failed     run its failed runs again
-  tread-lab status                                   sweeps and runs of this lab
-  tread-lab status route_placement --watch           how each run stands, until all have ended
-  tread-lab gc                                       what could be removed to make room
-  tread-lab dashboard                                watch them in the browser, while they run too
-  tread-lab report route_placement                   one HTML file to send to a colleague
-  tread-lab ui                                       compare them in MLflow
+  tread-lab status                                   list the sweeps of this lab
+  tread-lab status route_placement --watch           follow its runs until all have ended
+  tread-lab gc                                       list the files that can be removed
+  tread-lab dashboard                                follow the sweeps in the browser
+  tread-lab report route_placement                   write one HTML file for a colleague
+  tread-lab ui                                       compare the runs in MLflow
 
-`key=value` changes any field of a sweep or experiment (Hydra's grammar), e.g. train.lr=3e-4.
-
-exit codes:
-  0    done
-  1    some runs failed, or lack a measurement
-  2    a mistake: the line says what to correct
-  3    the disk is full or the cluster is lost; no result is, and the same command goes on
-  130  stopped by Ctrl-C or SIGTERM; running trials have saved, and the same command goes on"""
+`key=value` sets any field of a sweep or experiment (Hydra's grammar), e.g. train.lr=3e-4."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Mistakes on the command line are one line and exit code 2."""
+    """A parser for which a mistake is a `UserError`: one line and exit code 2."""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see `{self.prog} --help`")
 
 
+class _Version(argparse.Action):
+    """Print the versions of tread-lab, Python and torch; nothing is imported for it."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            torch = f"torch {version('torch')}"
+        except PackageNotFoundError:
+            torch = "no torch"
+        python = sys.version.split()[0]
+        print(f"tread-lab {tread_lab.__version__}, Python {python}, {torch}")
+        parser.exit()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code, as `EXAMPLES` lists them."""
+    """Run one command; return its exit code, one of `EXIT_CODES`."""
     try:
         options = vars(parse(arguments))
         command = import_module(f"tread_lab.commands.{options.pop('command')}")
-        return int(command.run(command.Options(**options)))
+        return int(command.run(**options))
     except UserError as error:
         print(f"tread-lab: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("tread-lab: interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         if not _reader_has_left():
             raise
@@ -65,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _reader_has_left() -> bool:
-    """Whether nobody reads this process's output any more, as after `| head`."""
+    """Return whether nobody reads this process's output any more, as after `| head`."""
     poll = select.poll()
     for stream in (1, 2):
         poll.register(stream, 0)
@@ -73,92 +84,63 @@ def _reader_has_left() -> bool:
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     sys.exit(main())
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Options of one command; overrides may stand before, between and after its flags."""
+    """Return the options of one command; overrides may stand before, between and after its flags.
+
+    Raises:
+        UserError: an argument is unknown, missing or malformed.
+    """
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
-    strange = [word for word in rest if word.startswith("-") or "=" not in word]
-    if strange or (rest and not hasattr(options, "overrides")):
-        parser.error(f"unknown argument {(strange or rest)[0]!r}")
+    unknown = [word for word in rest if word.startswith("-") or "=" not in word]
+    if unknown or (rest and not hasattr(options, "overrides")):
+        parser.error(f"unknown argument {(unknown or rest)[0]!r}")
     if rest:
         options.overrides = [*options.overrides, *rest]
     return options
 
 
 def _parser() -> argparse.ArgumentParser:
+    codes = "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())
     parser = _Parser(
         prog="tread-lab",
         description="What does token routing do to diffusion training, where, and at what cost?",
-        epilog=EXAMPLES,
+        epilog=f"{EXAMPLES}\n\nexit codes:\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument(
+        "--version",
+        action=_Version,
+        nargs=0,
+        dest=argparse.SUPPRESS,
+        help="print the versions and exit",
+    )
     kinds = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    _sweep(
-        _command(kinds, "sweep", "plan and run a sweep file", "sweep route_placement.yaml --plan")
-    )
-    _train(_command(kinds, "train", "train one run", 'train tiny --route "2->8" train.steps=500'))
-    _evaluate(_command(kinds, "evaluate", "measure trained runs", "evaluate route_placement fd@5k"))
-    status = _command(kinds, "status", "what is done, running, failed", "status route_placement")
-    status.add_argument("name", nargs="?", help="a sweep or the start of a run's signature")
-    status.add_argument(
-        "--watch", action="store_true", help="again and again until all runs have ended"
-    )
-    _json(status)
-    figures = _command(kinds, "figures", "draw the paper's figures", "figures route_placement")
-    figures.add_argument("name", metavar="SWEEP")
-    report = _command(kinds, "report", "one HTML file about a sweep", "report route_placement")
-    report.add_argument("name", metavar="SWEEP")
-    report.add_argument(
-        "--output", type=Path, help="the file; report.html beside the plan if absent"
-    )
-    dashboard = _command(kinds, "dashboard", "watch sweeps in the browser", "dashboard")
-    dashboard.add_argument("--host", default="127.0.0.1", help="address to listen on (loopback)")
-    dashboard.add_argument("--port", type=int, default=8600)
-    _recommend(_command(kinds, "recommend", "a rule for routes", "recommend route_placement"))
-    _cost(_command(kinds, "cost", "parameters, MACs, FLOPs, speed-up", 'cost --route "2->B-4"'))
-    gc = _command(kinds, "gc", "make room: what nothing needs any more", "gc --yes")
-    gc.add_argument("--yes", action="store_true", help="remove it; else it is only listed")
-    gc.add_argument(
-        "--samples", action="store_true", help="samples of finished evaluations too; metrics stay"
-    )
-    _json(gc)
-    schema = _command(kinds, "schema", "JSON schema of sweep files, for editors", "schema sweep")
-    schema.add_argument("kind", choices=("sweep", "experiment"))
-    sync = _command(kinds, "sync", "rebuild the MLflow store from the records", "sync")
-    sync.add_argument("names", metavar="SWEEP", nargs="*", help="all sweeps where absent")
-    ui = _command(kinds, "ui", "open the MLflow pages of this lab", "ui --port 5001")
-    ui.add_argument("--host", default="127.0.0.1", help="address to listen on (loopback)")
-    ui.add_argument("--port", type=int, default=5000)
+    for name, command in COMMANDS.items():
+        subparser = kinds.add_parser(
+            name,
+            help=command.text,
+            description=f"{command.text[0].upper()}{command.text[1:]}.",
+            epilog=f"example: tread-lab {command.example}",
+        )
+        command.add_options(subparser)
     return parser
 
 
-def _command(kinds, name: str, text: str, example: str) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
-    command: argparse.ArgumentParser = kinds.add_parser(
-        name,
-        help=text,
-        description=text[0].upper() + text[1:] + ".",
-        epilog=f"example: tread-lab {example}",
-    )
-    if name != "cost":
-        command.add_argument(
-            "--root", help="folder of runs and sweeps (TREAD_LAB_ROOT, else ./lab)"
-        )
-    return command
-
-
 def _sweep(command: argparse.ArgumentParser) -> None:
-    command.add_argument("file", help="as given, else in ./sweeps, else as shipped")
+    command.add_argument("file", help="a path, or the name of a shipped file or of one in ./sweeps")
     _overrides(command)
-    command.add_argument("--name", help="name of the sweep; the file's where absent")
+    _root(command)
+    command.add_argument("--name", help="name of the sweep (default: the name of the file)")
     command.add_argument("--plan", action="store_true", help="print the plan and stop")
     command.add_argument(
         "--device-rates",
         metavar="DEVICE",
-        help="with --plan: times on a device that is not here, by stated rates: H200, H100, A100",
+        help="with --plan: forecast for another device by its stated rates: H200, H100, A100",
     )
     command.add_argument(
         "--extend", action="store_true", help="add what is new in the file to the stored plan"
@@ -168,9 +150,12 @@ def _sweep(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="LIMIT",
-        help="flops=1e15, hours=2 or trials=20; again for more, the same command goes on later",
+        help="flops=1e15, hours=2 or trials=20; repeat it for several limits; the same command"
+        " with a larger budget continues",
     )
-    command.add_argument("--no-mlflow", action="store_true", help="records only; `sync` adds them")
+    command.add_argument(
+        "--no-mlflow", action="store_true", help="write records only; `sync` adds them to MLflow"
+    )
     command.add_argument(
         "--allow-mixed",
         action="store_true",
@@ -182,43 +167,92 @@ def _sweep(command: argparse.ArgumentParser) -> None:
         const="",
         metavar="KINDS",
         help="run all failed runs again, or only --retry-failed=KIND,KIND of exception, oom, died,"
-        " hung, parent; write it last",
+        " hung, parent; put it last",
     )
     _json(command)
     _execution(command)
 
 
+def _execution(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--executor", choices=tuple(EXECUTORS), default="ray")
+    command.add_argument(
+        "--cpus", type=_positive, metavar="N", default=1, help="CPU cores per run (1)"
+    )
+    command.add_argument(
+        "--gpus",
+        type=_not_negative,
+        help="GPUs per run, or a share such as 0.5 (default: 1 if there is a GPU)",
+    )
+    command.add_argument("--concurrent", type=_positive, help="most runs at the same time")
+    _device(command)
+    _hang_timeout(command)
+
+
 def _train(command: argparse.ArgumentParser) -> None:
-    command.add_argument("experiment", help="as given, else in ./experiments, else as shipped")
+    command.add_argument(
+        "experiment", help="a path, or the name of a shipped file or of one in ./experiments"
+    )
     _overrides(command)
+    _root(command)
     _route(command)
-    command.add_argument("--device", help="cpu, cuda, cuda:1, ...")
-    command.add_argument("--threads", type=_positive, default=1, help="CPU threads (1)")
-    command.add_argument("--retry-failed", action="store_true", help="try again if it has failed")
+    _device(command)
+    _threads(command)
+    command.add_argument(
+        "--retry-failed", action="store_true", help="run it again if it has failed"
+    )
     _hang_timeout(command)
 
 
 def _evaluate(command: argparse.ArgumentParser) -> None:
-    command.add_argument("name", help="a sweep or the start of a run's signature")
-    command.add_argument("evaluations", nargs="*", help="e.g. fd@5k; those of the plan if absent")
-    command.add_argument("--device", help="cpu, cuda, cuda:1, ...")
-    command.add_argument("--threads", type=_positive, default=1, help="CPU threads (1)")
+    command.add_argument("name", help="a sweep, or the start of a run's signature")
+    command.add_argument(
+        "evaluations", nargs="*", help="e.g. fd@5k (default: the evaluations of the plan)"
+    )
+    _root(command)
+    _device(command)
+    _threads(command)
     _json(command)
+
+
+def _status(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", nargs="?", help="a sweep, or the start of a run's signature")
+    _root(command)
+    command.add_argument(
+        "--watch", action="store_true", help="update the table until all runs have ended"
+    )
+    _json(command)
+
+
+def _figures(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", metavar="SWEEP")
+    _root(command)
+
+
+def _report(command: argparse.ArgumentParser) -> None:
+    _figures(command)
+    command.add_argument(
+        "--output", type=Path, help="the file (default: report.html beside the plan)"
+    )
 
 
 def _recommend(command: argparse.ArgumentParser) -> None:
     command.add_argument("name", metavar="SWEEP", help="a sweep over placements")
-    command.add_argument("--metric", default="gap/heldout", help="what decides (gap/heldout)")
+    _root(command)
+    command.add_argument(
+        "--metric", default="gap/heldout", help="metric that the rule minimises (gap/heldout)"
+    )
     command.add_argument(
         "--cheapest", action="store_true", help="the fewest FLOPs within the best set"
     )
-    command.add_argument("--out", help="experiment to write (recommended.yaml in the sweep)")
+    command.add_argument("--out", help="experiment to write (recommended.yaml beside the plan)")
     _json(command)
 
 
 def _cost(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--model", help="e.g. DiT-XL/2; the experiment's where absent")
-    command.add_argument("--experiment", help="a base run (b2_imagenet256 with --model)")
+    command.add_argument("--model", help="e.g. DiT-XL/2 (default: the model of the experiment)")
+    command.add_argument(
+        "--experiment", help="a base run (default: tiny; b2_imagenet256 with --model)"
+    )
     command.add_argument(
         "--device-rates", metavar="DEVICE", help="add times by stated rates: H200, H100, A100, cpu"
     )
@@ -227,18 +261,51 @@ def _cost(command: argparse.ArgumentParser) -> None:
     _json(command)
 
 
-def _execution(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--executor", choices=tuple(EXECUTORS), default="ray")
-    command.add_argument("--cpus", type=_positive, default=1, help="CPU cores per run (1)")
+def _gc(command: argparse.ArgumentParser) -> None:
+    _root(command)
+    command.add_argument("--yes", action="store_true", help="remove the files that are listed")
     command.add_argument(
-        "--gpus",
-        type=_not_negative,
-        default=None,
-        help="share of a GPU per run (1 if there is one)",
+        "--samples",
+        action="store_true",
+        help="include the samples of finished evaluations; their metrics stay",
     )
-    command.add_argument("--concurrent", type=_positive, help="most runs at once")
-    command.add_argument("--device", help="cpu, cuda, cuda:1, ...")
-    _hang_timeout(command)
+    _json(command)
+
+
+def _schema(command: argparse.ArgumentParser) -> None:
+    command.add_argument("kind", choices=("sweep", "experiment"))
+
+
+def _sync(command: argparse.ArgumentParser) -> None:
+    command.add_argument("names", metavar="SWEEP", nargs="*", help="sweeps (default: all)")
+    _root(command)
+
+
+def _pages(port: int) -> Callable[[argparse.ArgumentParser], None]:
+    """Return what adds the options of a command that serves pages, by default at `port`."""
+
+    def add_options(command: argparse.ArgumentParser) -> None:
+        _root(command)
+        command.add_argument(
+            "--host", default="127.0.0.1", help="address to listen on (default: loopback)"
+        )
+        command.add_argument("--port", type=int, default=port, help=f"port to listen on ({port})")
+
+    return add_options
+
+
+def _root(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--root", help="folder of the lab (default: TREAD_LAB_ROOT if it is set, else ./lab)"
+    )
+
+
+def _device(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
+
+
+def _threads(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--threads", type=_positive, default=1, help="CPU threads (1)")
 
 
 def _hang_timeout(command: argparse.ArgumentParser) -> None:
@@ -246,16 +313,18 @@ def _hang_timeout(command: argparse.ArgumentParser) -> None:
         "--hang-timeout",
         type=_not_negative,
         metavar="SECONDS",
-        help="end and retry a run that makes no progress for so long; 0 never"
-        ", ten times that before its first step (50 of its own steps, at least 10 minutes)",
+        help="stop and retry a run that makes no progress for so long, or for ten times as long"
+        " before its first step; 0: never (default: 50 of its own steps, at least 10 minutes)",
     )
 
 
 def _route(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--route", action="append", help='"2->8", "2->B-4 by rows"; again for more'
+        "--route", action="append", help='"2->8", "2->B-4 by rows"; repeat it for several routes'
     )
-    command.add_argument("--rate", type=float, help="selection rate, routed share of tokens (0.5)")
+    command.add_argument(
+        "--rate", type=float, help="selection rate, the routed share of tokens (0.5)"
+    )
 
 
 def _overrides(command: argparse.ArgumentParser) -> None:
@@ -263,13 +332,15 @@ def _overrides(command: argparse.ArgumentParser) -> None:
 
 
 def _json(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--json", action="store_true", help="for scripts: JSON on stdout")
+    command.add_argument(
+        "--json", dest="as_json", action="store_true", help="print JSON on stdout, for scripts"
+    )
 
 
 def _not_negative(text: str) -> float:
     value = float(text)
     if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is no number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number of at least 0")
     return value
 
 
@@ -278,3 +349,33 @@ def _positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is not positive")
     return value
+
+
+@dataclass(frozen=True)
+class _Command:
+    """The help, an example and the options of a command; its code is its module in `commands`."""
+
+    text: str
+    example: str
+    add_options: Callable[[argparse.ArgumentParser], None]
+
+
+COMMANDS: Mapping[str, _Command] = {
+    "sweep": _Command("plan and run a sweep file", "sweep route_placement.yaml --plan", _sweep),
+    "train": _Command("train one run", 'train tiny --route "2->8" train.steps=500', _train),
+    "evaluate": _Command("measure trained runs", "evaluate route_placement fd@5k", _evaluate),
+    "status": _Command("show what is done, running, failed", "status route_placement", _status),
+    "figures": _Command("draw the paper's figures", "figures route_placement", _figures),
+    "report": _Command("write one HTML file about a sweep", "report route_placement", _report),
+    "dashboard": _Command("follow sweeps in the browser", "dashboard --port 8601", _pages(8600)),
+    "recommend": _Command(
+        "find a rule for routes from a placement sweep", "recommend route_placement", _recommend
+    ),
+    "cost": _Command("compute parameters, MACs, FLOPs, speed-up", 'cost --route "2->B-4"', _cost),
+    "gc": _Command("list or remove files that nothing needs any more", "gc --yes", _gc),
+    "schema": _Command(
+        "print the JSON schema of sweep files, for editors", "schema sweep", _schema
+    ),
+    "sync": _Command("rebuild the MLflow store from the records", "sync", _sync),
+    "ui": _Command("open the MLflow pages of this lab", "ui --port 5001", _pages(5000)),
+}

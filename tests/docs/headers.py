@@ -23,7 +23,7 @@ import torch
 from tests.docs.pages import ROOT
 from tread_lab.backbones import build_backbone
 from tread_lab.cli import parse
-from tread_lab.commands.routes import run_spec
+from tread_lab.commands.resolve import run_spec
 from tread_lab.config import load
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, count_label, decode_evaluations

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tread_lab.commands.exit_codes import EXIT_CODES
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "faults.md"
 NAMES = {
@@ -43,7 +45,8 @@ NAMES = {
     21: "clock jumps",
     22: "packed trials that do not fit the device",
 }
-HEAD = """# Faults that a sweep survives
+CODES = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
+HEAD = f"""# Faults that a sweep survives
 
 Every accepted trial reaches exactly one recorded result, whatever happens on the way. Each fault
 below is caused for real by a test: real drivers and workers in processes of their own, real
@@ -52,9 +55,11 @@ signals, files, servers and clusters; what is left is compared with the same swe
 sweep at random moments. `not run`: the test exists, and the machine that wrote this page did not
 run it.
 
-Exit codes: 0 done; 1 some runs failed or lack a measurement; 2 a mistake, the line says what to
-correct; 3 the disk is full or the cluster is lost, the same command goes on; 130 stopped by Ctrl-C
-or SIGTERM, the same command goes on.
+Exit codes of every command:
+
+| code | meaning |
+|---|---|
+{CODES}
 
 | # | fault | what was done | what survived | test | outcome |
 |---|---|---|---|---|---|

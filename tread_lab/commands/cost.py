@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tread_lab.commands.exit_codes import DONE
-from tread_lab.commands.parents import written_out
-from tread_lab.commands.routes import run_spec
-from tread_lab.config import load
+from tread_lab.commands.resolve import run_spec, with_whole_parents
+from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost.rates import rates_named
 from tread_lab.engine.cost.report import report, table
 from tread_lab.records.lab import Lab
@@ -20,29 +18,29 @@ from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment
 
 
-@dataclass(frozen=True)
-class Options:
-    """The options of `tread-lab cost`; `device_rates` names a device with stated rates."""
+def run(
+    *,
+    model: str | None,
+    experiment: str | None,
+    device_rates: str | None,
+    overrides: Sequence[str],
+    route: Sequence[str] | None,
+    rate: float | None,
+    as_json: bool,
+) -> int:
+    """Print parameters, MACs, FLOPs and speed-up; return the exit code.
 
-    model: str | None
-    experiment: str | None
-    device_rates: str | None
-    overrides: Sequence[str]
-    route: Sequence[str] | None
-    rate: float | None
-    json: bool
-
-
-def run(options: Options) -> int:
-    """Print parameters, MACs, FLOPs and speed-up; return the exit code."""
-    name = options.experiment or ("b2_imagenet256" if options.model else "tiny")
-    model = [f"model={options.model}"] if options.model else []
-    experiment = written_out(load.load_experiment(name, [*options.overrides, *model]), Lab.at())
-    spec = run_spec(experiment, options.route, options.rate)
-    if options.json:
+    Args:
+        device_rates: a device whose stated rates give times too.
+    """
+    name = experiment or ("b2_imagenet256" if model else "tiny")
+    named_model = [f"model={model}"] if model else []
+    loaded = with_whole_parents(load_experiment(name, [*overrides, *named_model]), Lab.at())
+    spec = run_spec(loaded, route, rate)
+    if as_json:
         print(json.dumps(report(spec), indent=1))
         return DONE
-    times = _times(spec, experiment, options.device_rates) if options.device_rates else []
+    times = _times(spec, loaded, device_rates) if device_rates else []
     show_pairs([*table(spec), *times])
     return DONE
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -21,82 +20,74 @@ from tread_lab.sweep.execution.executor import UserErrors
 from tread_lab.sweep.plan.open_tasks import begun_tasks
 from tread_lab.sweep.plan.plan import load_plan
 
-_Measured = list[tuple[RunFolder, tuple[EvaluationSpec, ...]]]
+Measurements = list[tuple[RunFolder, tuple[EvaluationSpec, ...]]]
 
 
-@dataclass(frozen=True)
-class Options:
-    """The options of `tread-lab evaluate`."""
-
-    root: str | None
-    name: str
-    evaluations: Sequence[str]
-    device: str | None
-    threads: int
-    json: bool
-
-
-def run(options: Options) -> int:
+def run(
+    *,
+    root: str | None,
+    name: str,
+    evaluations: Sequence[str],
+    device: str | None,
+    threads: int,
+    as_json: bool,
+) -> int:
     """Measure the runs of a sweep, or one run; return the exit code."""
     check_one_device()
-    device_name = visible_device(options.device)
-    lab = Lab.existing(options.root)
-    torch.set_num_threads(options.threads)
-    device = pick(device_name)
+    device_name = visible_device(device)
+    lab = Lab.existing(root)
+    torch.set_num_threads(threads)
+    picked = pick(device_name)
     rows, user_errors = [], UserErrors()
-    measured = _to_measure(lab, options)
-    check_measurable(open_evaluations(measured))
-    for folder, specs in measured:
+    measurements = _to_measure(lab, name, evaluations)
+    check_measurable(open_evaluations(measurements))
+    for folder, specs in measurements:
         for spec in specs:
             with user_errors.collect():
-                metrics = evaluate(folder, spec, device, cache=lab.root / "cache")
+                metrics = evaluate(folder, spec, picked, cache=lab.root / "cache")
                 rows.append({"run": folder.name, "evaluation": spec.kind, **metrics})
-                if not options.json:
+                if not as_json:
                     answer(f"{folder.name} {spec.kind}: {metrics_line(metrics)}")
-    if options.json:
+    if as_json:
         print(json.dumps(rows))
     user_errors.raise_first()
     return DONE
 
 
-def _to_measure(lab: Lab, options: Options) -> _Measured:
-    """Return the runs that have finished training, each with the evaluations asked for."""
-    if options.name in lab.sweeps():
-        measured = _of_sweep(lab, options)
+def _to_measure(lab: Lab, name: str, named: Sequence[str]) -> Measurements:
+    """Return the runs that have finished training, each with the named evaluations.
+
+    Raises:
+        UserError: none has finished, or an evaluation does not exist.
+    """
+    if name in lab.sweeps():
+        measurements = _of_sweep(lab, name, named)
+    elif named:
+        folder = lab.known_run(name)
+        measurements = [(folder, decode_evaluations(named, _recorded_sampler(folder)))]
     else:
-        measured = [_of_run(lab.known_run(options.name), options)]
-    trained = [pair for pair in measured if pair[0].state().measurable]
+        lab.known_run(name)
+        raise UserError("name what to measure, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`")
+    trained = [pair for pair in measurements if pair[0].state().measurable]
     if not trained:
-        raise UserError(f"{options.name}: no run has finished training")
+        raise UserError(f"{name}: no run has finished training")
     return trained
 
 
-def _of_sweep(lab: Lab, options: Options) -> _Measured:
-    """Return the sweep's runs with the evaluations asked for, else with those of the plan."""
-    plan = load_plan(lab.sweep(options.name))
+def _of_sweep(lab: Lab, name: str, named: Sequence[str]) -> Measurements:
+    """Return the sweep's runs with the named evaluations, or with those of the plan."""
+    plan = load_plan(lab.sweep(name))
     planned = {task.run: task.evaluations for task in begun_tasks(plan, lab)}
-    if options.evaluations:
-        sampler = _planned_sampler(plan.evaluations)
+    if named:
+        samplers = (spec.sampler for spec in plan.evaluations if isinstance(spec, SamplesSpec))
+        sampler = next((encode(sampler) for sampler in samplers), None)
         if sampler is None:
             sampler = _recorded_sampler(lab.run(next(iter(planned))))
-        asked = decode_evaluations(options.evaluations, sampler)
-        planned = dict.fromkeys(planned, asked)
-    return [(lab.run(name), specs) for name, specs in planned.items()]
+        planned = dict.fromkeys(planned, decode_evaluations(named, sampler))
+    return [(lab.run(run), specs) for run, specs in planned.items()]
 
 
-def _of_run(folder: RunFolder, options: Options) -> tuple[RunFolder, tuple[EvaluationSpec, ...]]:
-    if not options.evaluations:
-        raise UserError("name what to measure, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`")
-    return folder, decode_evaluations(options.evaluations, _recorded_sampler(folder))
-
-
-def _planned_sampler(evaluations: Sequence[EvaluationSpec]) -> dict[str, object] | None:
-    """Return the tree of the first sampler that the plan names, `None` where it samples nothing."""
-    samplers = (spec.sampler for spec in evaluations if isinstance(spec, SamplesSpec))
-    return next((dict(encode(sampler)) for sampler in samplers), None)
-
-
-def _recorded_sampler(folder: RunFolder) -> dict[str, object]:
+def _recorded_sampler(folder: RunFolder) -> Mapping[str, object]:
     """Return the tree of the sampler that a run was measured with, empty for the default."""
     trees = ((e.read() or {}).get("spec", {}).get("sampler") for e in folder.evaluations())
-    return next((dict(tree) for tree in trees if tree), {})
+    return next((tree for tree in trees if tree), {})

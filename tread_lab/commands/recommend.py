@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from tread_lab.analysis.recommend import wording
@@ -12,25 +11,15 @@ from tread_lab.commands.exit_codes import DONE
 from tread_lab.records.lab import Lab
 
 
-@dataclass(frozen=True)
-class Options:
-    """The options of `tread-lab recommend`; `out` is the experiment file that it writes."""
-
-    root: str | None
-    name: str
-    metric: str
-    cheapest: bool
-    out: str | None
-    json: bool
-
-
-def run(options: Options) -> int:
+def run(
+    *, root: str | None, name: str, metric: str, cheapest: bool, out: str | None, as_json: bool
+) -> int:
     """Say the rule and how sure it is, and write the experiment; return the exit code."""
-    lab = Lab.existing(options.root)
-    rule = recommend(lab, options.name, metric=options.metric, cheapest=options.cheapest)
-    path = Path(options.out or lab.sweep(rule.sweep).path / "recommended.yaml").absolute()
+    lab = Lab.existing(root)
+    rule = recommend(lab, name, metric=metric, cheapest=cheapest)
+    path = Path(out or lab.sweep(rule.sweep).path / "recommended.yaml").absolute()
     wording.write_experiment(lab, rule, path)
-    if options.json:
+    if as_json:
         print(json.dumps({**wording.as_tree(rule), "experiment": str(path)}, indent=1))
         return DONE
     for line in (*wording.as_lines(rule), f"experiment: {path} (`tread-lab train {path}`)"):

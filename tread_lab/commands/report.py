@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from tread_lab.analysis.report.report import write_report
@@ -10,16 +9,7 @@ from tread_lab.commands.exit_codes import DONE
 from tread_lab.records.lab import Lab
 
 
-@dataclass(frozen=True)
-class Options:
-    """The options of `tread-lab report`; without `output` it is `report.html` beside the plan."""
-
-    root: str | None
-    name: str
-    output: Path | None
-
-
-def run(options: Options) -> int:
-    """Write the report and print its path; return the exit code."""
-    print(write_report(Lab.existing(options.root), options.name, options.output))
+def run(*, root: str | None, name: str, output: Path | None) -> int:
+    """Write the report, by default beside the plan, and print its path; return the exit code."""
+    print(write_report(Lab.existing(root), name, output))
     return DONE

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import TypedDict, Unpack
 
 from tread_lab.commands.executors import check_one_device, gpus_per_run, visible_device
 from tread_lab.commands.exit_codes import DONE, INTERRUPTED, UNFINISHED
 from tread_lab.commands.mlflow_view import live_sync, sync_if_possible
-from tread_lab.commands.parents import written_out
-from tread_lab.config import load
+from tread_lab.commands.resolve import with_whole_parents
+from tread_lab.config.load import load_sweep
 from tread_lab.records.lab import Lab
 from tread_lab.records.time_spent import Stopwatch
 from tread_lab.screen.console import say
@@ -35,10 +36,10 @@ from tread_lab.sweep.plan.same_provenance import check_unmixed, mixed
 from tread_lab.sweep.search.budget import BudgetedQueue, open_budget
 from tread_lab.sweep.search.queue import ListQueue, TaskQueue
 from tread_lab.sweep.trial.retry_failed import failed_kind, failed_tasks, reopen
+from tread_lab.sweep.trial.trial import Task
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(TypedDict):
     """The options of `tread-lab sweep`; `None` stands for an option that is not given.
 
     Attributes:
@@ -57,7 +58,7 @@ class Options:
     no_mlflow: bool
     allow_mixed: bool
     retry_failed: str | None
-    json: bool
+    as_json: bool
     executor: str
     cpus: int
     gpus: float | None
@@ -73,51 +74,54 @@ class _Launch:
     options: Options
     lab: Lab
     plan: Plan
+    open_tasks: Sequence[Task]
     kind: ExecutorKind
     share: Share
     devices: Devices
     forecast: Forecast
 
 
-def run(options: Options) -> int:
+def run(**options: Unpack[Options]) -> int:
     """Plan a sweep, run what is open, draw and rank; return the exit code."""
-    check_one_device(options.gpus)
-    if options.device_rates and not options.plan:
+    check_one_device(options["gpus"])
+    if options["device_rates"] and not options["plan"]:
         raise UserError("--device-rates: forecasts only; add --plan")
-    device = visible_device(options.device, ray=options.executor == "ray")
-    kind = lookup(EXECUTORS, options.executor, "--executor")
-    lab = Lab.at(options.root)
-    limits = [f"budget.{limit}" for limit in options.budget]
-    name, spec, experiment = load.load_sweep(options.file, [*options.overrides, *limits])
-    gpus = gpus_per_run(options.gpus, device)
-    share = Share(device, options.cpus, gpus, options.concurrent)
+    device = visible_device(options["device"], ray=options["executor"] == "ray")
+    kind = lookup(EXECUTORS, options["executor"], "--executor")
+    lab = Lab.at(options["root"])
+    limits = [f"budget.{limit}" for limit in options["budget"]]
+    name, spec, experiment = load_sweep(options["file"], [*options["overrides"], *limits])
+    gpus = gpus_per_run(options["gpus"], device)
+    share = Share(device, options["cpus"], gpus, options["concurrent"])
     devices = kind.devices(share)
-    spec, experiment = written_out(spec, lab), written_out(experiment, lab)
+    spec, experiment = with_whole_parents(spec, lab), with_whole_parents(experiment, lab)
     if devices.idle_gpus:
         say(f"{devices.idle_gpus} GPUs of the cluster stay idle: --gpus 1 gives a run one")
-    plan = make_plan(options.name or name, spec, experiment, devices.names())
-    if options.json and options.plan:
+    plan = make_plan(options["name"] or name, spec, experiment, devices.names())
+    if options["as_json"] and options["plan"]:
         print(plan_text(plan_with_costs(plan)), end="")
         return DONE
-    plan = plan_to_run(lab.sweep(plan.name), plan, extend=options.extend)
+    plan = plan_to_run(lab.sweep(plan.name), plan, extend=options["extend"])
     plan = replace(plan, budget=spec.budget, stop_early=spec.stop_early)  # no part of a stored plan
     check_arithmetic(plan.possible_tasks, devices)
-    if options.retry_failed is not None:
-        kinds = [kind for kind in options.retry_failed.split(",") if kind]
-        _retry_failed(lab, plan, kinds, dry_run=options.plan)
-    grows = options.extend and _say_extension(lab, plan)
-    open_tasks = coming_tasks(plan, lab)
-    times = forecast(lab, open_tasks, devices, start=kind.start_seconds, rates=options.device_rates)
-    launch = _Launch(options, lab, plan, kind, share, devices, times)
+    if options["retry_failed"] is not None:
+        kinds = [kind for kind in options["retry_failed"].split(",") if kind]
+        _retry_failed(lab, plan, kinds, dry_run=options["plan"])
+    grows = options["extend"] and _say_extension(lab, plan)
+    open_tasks = tuple(coming_tasks(plan, lab))
+    times = forecast(
+        lab, open_tasks, devices, start=kind.start_seconds, rates=options["device_rates"]
+    )
+    launch = _Launch(options, lab, plan, open_tasks, kind, share, devices, times)
     _show(launch)
-    return DONE if options.plan else _drive(launch, redraw=grows)
+    return DONE if options["plan"] else _drive(launch, redraw=grows)
 
 
 def _show(launch: _Launch) -> None:
     """Say what will run and what it will take; on stdout where only the plan is asked for."""
     plan, lab, times = launch.plan, launch.lab, launch.forecast
-    asked, slots = launch.options.plan, launch.devices.slots
-    open_tasks = coming_tasks(plan, lab)
+    open_tasks, slots = launch.open_tasks, launch.devices.slots
+    asked = launch.options["plan"]
     show_plan(plan, lab, times.total(open_tasks), slots, asked=asked)
     show_disk(disk_need(open_tasks), lab, asked=asked)
     show_evaluation_time(plan, times, asked=asked)
@@ -158,10 +162,9 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
     options, lab, plan = launch.options, launch.lab, launch.plan
     if plan.stop_early is not None and not launch.kind.side_by_side:
         raise UserError("stop_early: needs trials beside each other: use --executor ray, or null")
-    folder = lab.sweep(plan.name)
-    open_tasks = coming_tasks(plan, lab)
+    folder, open_tasks = lab.sweep(plan.name), launch.open_tasks
     preflight(open_tasks, launch.devices)
-    if not options.allow_mixed:
+    if not options["allow_mixed"]:
         check_unmixed(mixed(lab, begun_tasks(plan, lab), open_tasks))
     with folder.claim():
         store_plan(folder, plan)
@@ -189,11 +192,10 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
 
 def _execute(launch: _Launch, queue: BudgetedQueue) -> None:
     """Run the tasks of the queue, with live progress and MLflow beside them."""
-    lab, plan = launch.lab, launch.plan
-    open_tasks = coming_tasks(plan, lab)
-    executor = launch.kind.make(launch.share, launch.options.hang_timeout, Early.of(plan, lab))
+    lab, plan, open_tasks = launch.lab, launch.plan, launch.open_tasks
+    executor = launch.kind.make(launch.share, launch.options["hang_timeout"], Early.of(plan, lab))
     with ExitStack() as stack:
-        stack.enter_context(live_sync(lab, plan.name, off=launch.options.no_mlflow))
+        stack.enter_context(live_sync(lab, plan.name, off=launch.options["no_mlflow"]))
         watch = stack.enter_context(progress(plan, open_tasks, launch.forecast))
         stack.callback(queue.close)
         executor.run(lab, queue, DiskWatch(lab, open_tasks, watch))
@@ -222,10 +224,10 @@ def _conclude(launch: _Launch, queue: BudgetedQueue, *, redraw: bool) -> int:
     options, lab, name = launch.options, launch.lab, launch.plan.name
     folder = lab.sweep(name)
     figures = write_figures(lab, name) if redraw or not folder.figures.exists() else []
-    if not options.no_mlflow:
+    if not options["no_mlflow"]:
         sync_if_possible(lab, name)
-    show_ranking(lab, name, as_json=options.json)
-    show_places(lab, folder, figures, mlflow=not options.no_mlflow)
+    show_ranking(lab, name, as_json=options["as_json"])
+    show_places(lab, folder, figures, mlflow=not options["no_mlflow"])
     if queue.full:
         say(f"the budget of {name} is used up: {queue.left}")
     return UNFINISHED if show_unfinished(lab, name) else DONE

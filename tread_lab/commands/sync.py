@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tread_lab.commands.exit_codes import DONE
 from tread_lab.commands.mlflow_view import sync_now
@@ -12,20 +11,12 @@ from tread_lab.screen.console import answer
 from tread_lab.specs.errors import UserError
 
 
-@dataclass(frozen=True)
-class Options:
-    """The options of `tread-lab sync`; without names it takes all sweeps of the lab."""
-
-    root: str | None
-    names: Sequence[str]
-
-
-def run(options: Options) -> int:
-    """Bring the named sweeps up to date in MLflow; return the exit code."""
-    lab = Lab.existing(options.root)
-    names = [lab.known_sweep(name).name for name in options.names] or lab.sweeps()
-    if not names:
+def run(*, root: str | None, names: Sequence[str]) -> int:
+    """Bring the named sweeps, by default all, up to date in MLflow; return the exit code."""
+    lab = Lab.existing(root)
+    sweeps = [lab.known_sweep(name).name for name in names] or lab.sweeps()
+    if not sweeps:
         raise UserError(f"no sweep in {lab.root}; `tread-lab sweep` makes one")
-    for name in names:
+    for name in sweeps:
         answer(str(sync_now(lab, name)))
     return DONE

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tread_lab.commands.executors import check_one_device, visible_device
 from tread_lab.commands.exit_codes import DONE, INTERRUPTED, UNFINISHED
-from tread_lab.commands.parents import written_out
-from tread_lab.commands.routes import run_spec
-from tread_lab.config import load
+from tread_lab.commands.resolve import run_spec, with_whole_parents
+from tread_lab.config.load import load_experiment
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.screen.console import say
@@ -26,55 +24,49 @@ from tread_lab.sweep.trial.retry_failed import failed_tasks, reopen
 from tread_lab.sweep.trial.trial import Task, is_complete
 
 
-@dataclass(frozen=True)
-class Options:
-    """The options of `tread-lab train`."""
-
-    root: str | None
-    experiment: str
-    overrides: Sequence[str]
-    route: Sequence[str] | None
-    rate: float | None
-    device: str | None
-    threads: int
-    retry_failed: bool
-    hang_timeout: float | None
-
-
-def run(options: Options) -> int:
+def run(
+    *,
+    root: str | None,
+    experiment: str,
+    overrides: Sequence[str],
+    route: Sequence[str] | None,
+    rate: float | None,
+    device: str | None,
+    threads: int,
+    retry_failed: bool,
+    hang_timeout: float | None,
+) -> int:
     """Train one run, its parents first, and measure it; return the exit code."""
     check_one_device()
-    device = visible_device(options.device)
-    lab = Lab.at(options.root)
-    experiment = load.load_experiment(options.experiment, options.overrides)
-    spec = run_spec(written_out(experiment, lab), options.route, options.rate)
-    task = Task(spec, decode_evaluations(experiment.evaluate, experiment.sampler))
-    if options.retry_failed:
+    executor = InlineExecutor(
+        device=visible_device(device), threads=threads, hang_timeout=hang_timeout
+    )
+    lab = Lab.at(root)
+    loaded = load_experiment(experiment, overrides)
+    spec = run_spec(with_whole_parents(loaded, lab), route, rate)
+    task = Task(spec, decode_evaluations(loaded.evaluate, loaded.sampler))
+    if retry_failed:
         for failed_task in failed_tasks(lab, with_ancestors([task])):
             reopen(lab, failed_task)
     try:
-        _complete(lab, task, device, options)
+        _complete(lab, task, executor)
     except Interrupted:
-        name = task.run
         say(
-            f"interrupted, a checkpoint is saved; run the same command again to continue run {name}"
+            "interrupted, a checkpoint is saved; run the same command again to continue run"
+            f" {task.run}"
         )
         return INTERRUPTED
-    folder = lab.run(task.run)
-    show_run(folder)
-    unfinished = folder.state() is RunState.FAILED or not is_complete(lab, task)
-    return UNFINISHED if unfinished else DONE
+    show_run(lab.run(task.run))
+    failed = lab.run(task.run).state() is RunState.FAILED
+    return UNFINISHED if failed or not is_complete(lab, task) else DONE
 
 
-def _complete(lab: Lab, task: Task, device: str | None, options: Options) -> None:
+def _complete(lab: Lab, task: Task, executor: InlineExecutor) -> None:
     """Carry out what the run and its parents lack."""
     if is_complete(lab, task):
         return
     open_tasks = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
-    preflight(open_tasks, Devices.here(device))
+    preflight(open_tasks, Devices.here(executor.device))
     show_disk(disk_need(open_tasks), lab)
-    executor = InlineExecutor(
-        device=device, threads=options.threads, hang_timeout=options.hang_timeout
-    )
     with run_progress(open_tasks, lab) as watch:
         executor.run(lab, open_tasks, DiskWatch(lab, open_tasks, watch))

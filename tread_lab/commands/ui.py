@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tread_lab.commands.exit_codes import DONE
 from tread_lab.commands.mlflow_view import sync_if_possible
 from tread_lab.records.lab import Lab
 from tread_lab.tracking.ui import ui
 
 
-@dataclass(frozen=True)
-class Options:
-    """The options of `tread-lab ui`."""
-
-    root: str | None
-    host: str
-    port: int
-
-
-def run(options: Options) -> int:
+def run(*, root: str | None, host: str, port: int) -> int:
     """Bring the MLflow store up to date and serve its pages; return the exit code."""
-    lab = Lab.existing(options.root)
+    lab = Lab.existing(root)
     for name in lab.sweeps():
         sync_if_possible(lab, name)
-    ui(lab, host=options.host, port=options.port)
+    ui(lab, host=host, port=port)
     return DONE

@@ -1,14 +1,28 @@
-"""The routes of `--route` and `--rate`, put into the run of an experiment."""
+"""Shorthands of a command become whole specs: parents by signature, `--route` and `--rate`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
-from tread_lab.specs.decode import encode
+from tread_lab.records.lab import Lab
+from tread_lab.records.parents import with_parents
+from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.sweep import Experiment
+from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.specs.then import run_of
+
+T = TypeVar("T", SweepSpec, Experiment)
+
+
+def with_whole_parents(part: T, lab: Lab) -> T:
+    """Return a sweep or experiment in which the spec of each parent replaces its signature.
+
+    Raises:
+        UserError: the lab has no such run, or several.
+    """
+    return decode(type(part), with_parents(vars(part), lab))
 
 
 def run_spec(experiment: Experiment, routes: Sequence[str] | None, rate: float | None) -> RunSpec:
