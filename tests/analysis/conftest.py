@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from tests.synthetic import Synthetic, write_sweep
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 
 ENDINGS = {(0, 10): "diverged", (7, 8): "failed", (1, 8): "stopped", (0, 3): "pending"}
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Save figures as empty files: rendering them takes most of the time."""
+
+    def save(self: Figure, path: Any, **options: Any) -> None:
+        path.write(b"") if hasattr(path, "write") else Path(path).write_bytes(b"")
+
+    monkeypatch.setattr(Figure, "savefig", save)
 
 
 @pytest.fixture(scope="session")

@@ -139,7 +139,8 @@ def test_interrupted_and_resumed_equals_uninterrupted(
     assert "running" not in states and states.count("completed") < 3
     finished = {p.name for p in (lab.root / "runs").iterdir() if lab.run(p.name).result()}
     before = attempts(lab)
-    done = tread_lab(tmp_path, "sweep", "small.yaml", "--no-mlflow", HOME=str(tmp_path))
+    again = ("sweep", "small.yaml", "--no-mlflow", "--executor", "inline")
+    done = tread_lab(tmp_path, *again, HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert all(attempts(lab)[run] == before[run] for run in finished)
     assert equal(weights(lab), weights(Lab(swept / "lab")))

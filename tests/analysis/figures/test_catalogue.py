@@ -61,7 +61,7 @@ def test_a_sweep_that_has_not_begun_draws_nothing(tmp_path: Path) -> None:
     assert write_figures(write_sweep(tmp_path, Synthetic(states=states)), "placement") == []
 
 
-def test_another_axis_has_a_set_of_figures_for_each_value(tmp_path: Path) -> None:
+def test_another_axis_has_a_set_of_figures_for_each_value(tmp_path: Path, undrawn: None) -> None:
     lab = write_sweep(tmp_path, small(rates=(0.5, 0.75)))
     names = {path.name for path in write_figures(lab, "placement")}
     assert {"route_grid-rate=0.5.png", "route_grid-rate=0.75.pdf", "ranking.md"} <= names
@@ -69,6 +69,7 @@ def test_another_axis_has_a_set_of_figures_for_each_value(tmp_path: Path) -> Non
 
 def test_a_sweep_over_budgets_draws_quality_over_training_and_time_to_equal(
     budget_lab: Lab,
+    undrawn: None,
 ) -> None:
     names = {path.stem for path in write_figures(budget_lab, "budget")}
     assert {"over_training-fd-fashion16-v1-1k", "time_to_equal-fd-fashion16-v1-1k"} <= names

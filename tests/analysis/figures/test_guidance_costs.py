@@ -65,7 +65,9 @@ def test_the_points_are_drawn_where_they_are(lab: Lab) -> None:
         assert drawn == {(p.flops / 1e9, p.value) for p in costs.points if p.cell == cell}
 
 
-def test_the_figure_is_written_for_a_guidance_sweep_alone(lab: Lab, paper_lab: Lab) -> None:
+def test_the_figure_is_written_for_a_guidance_sweep_alone(
+    lab: Lab, paper_lab: Lab, undrawn: None
+) -> None:
     written = {path.name for path in write_figures(lab, "g")}
     assert "guidance-fd-fashion16-v1-1k.png" in written
     assert not any(p.name.startswith("guidance") for p in write_figures(paper_lab, "placement"))

@@ -70,17 +70,21 @@ def test_the_embedded_images_are_counted_as_they_are(tiny: Tiny) -> None:
     assert disk_need([Task(tiny())]).samples == 0
 
 
+# With the rates of a device that is not here nothing is measured.
+PLAN = ["sweep", "s.yaml", "--plan", "--root", "lab", "--device-rates", "H200"]
+
+
 def test_the_plan_shows_the_disk_and_the_room_beside_it(
     in_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (in_folder / "s.yaml").write_text("experiment: tiny\naxes: {route: ['2->8']}\n")
     leave(monkeypatch, 3_000_000_000)
-    assert main(["sweep", "s.yaml", "--plan", "--root", "lab", "--device", "cpu"]) == 0
+    assert main(PLAN) == 0
     found = capsys.readouterr()
     text = " ".join((found.out + found.err).split())
     assert "of samples" in text and "3 GB free in" in text and "may not suffice" not in text
     leave(monkeypatch, 100_000)
-    assert main(["sweep", "s.yaml", "--plan", "--root", "lab", "--device", "cpu"]) == 0
+    assert main(PLAN) == 0
     found = capsys.readouterr()
     assert "the disk may not suffice" in " ".join((found.out + found.err).split())
 

@@ -291,7 +291,7 @@ def test_on_ray_a_killed_worker_is_replaced_and_a_hopeless_run_fails_beside_the_
     from tread_lab.sweep.execution.executors import Share
     from tread_lab.sweep.execution.ray_executor import RayExecutor
 
-    good, killed = tiny(steps=6), tiny(steps=2000, seed=1, execution={"checkpoint_every": 50})
+    good, killed = tiny(steps=6), tiny(steps=600, seed=1, execution={"checkpoint_every": 20})
     hopeless, other = tiny(steps=6, seed=2), tiny(steps=6, model={**MODEL, "width": 32})
     run(lab, Task(other))
     shutil.copytree(lab.run_of(other).checkpoints, lab.run_of(hopeless).checkpoints)
@@ -300,7 +300,7 @@ def test_on_ray_a_killed_worker_is_replaced_and_a_hopeless_run_fails_beside_the_
 
     def watch(report: Report) -> None:
         folder = lab.run_of(killed)
-        if report.run == folder.name and report.step > 50 and not shots and not lock.locked():
+        if report.run == folder.name and report.step > 20 and not shots and not lock.locked():
             shots.append(folder.attempts.read()[-1].pid)
             os.kill(shots[0], signal.SIGKILL)
 
