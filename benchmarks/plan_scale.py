@@ -13,7 +13,6 @@ from pathlib import Path
 
 from tread_lab.config.load import load_experiment
 from tread_lab.records.lab import Lab
-from tread_lab.records.plan import planned_runs
 from tread_lab.specs import decode
 from tread_lab.specs.sweep import SweepSpec
 from tread_lab.sweep.plan.plan import load_plan, make_plan, store_plan
@@ -46,7 +45,7 @@ def main() -> None:
             load_plan(lab.sweep("scale"))
         print(f"{lab.sweep('scale').plan_path.stat().st_size / 1e6:.1f} MB")
         process("status, no run begun", "status", "scale", "--root", folder)
-        for run in planned_runs(lab.sweep("scale")):
+        for run in lab.sweep("scale").plan().runs():
             lab.run(run).path.mkdir(parents=True)
             (lab.run(run).path / "result.json").write_text(RESULT)
         process("status, every run done", "status", "scale", "--root", folder)

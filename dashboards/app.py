@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from tread_lab.dashboards import cell, views
 from tread_lab.dashboards.live import MEASURING, LiveLab, progress
 from tread_lab.records.lab import Lab
+from tread_lab.records.plan import StoredPlan
 from tread_lab.specs.errors import UserError
 
 PAGE = Path(__file__).parent / "page"
@@ -77,8 +78,7 @@ class Pages:
         raise UserError(f"no page {path}")
 
     def _sweeps(self) -> Any:
-        plans = ((name, self.lab.sweep(name).read_plan()) for name in self.lab.sweeps())
-        found = [views.sweep_line({**plan, "name": name}) for name, plan in plans if plan]
+        found = [views.sweep_line(name, self.lab.sweep(name).plan()) for name in self.lab.sweeps()]
         return sorted(found, key=lambda line: -(line["created"] or 0))
 
     def _sweep(self, name: str, metric: str = "", version: str = "") -> Any:
@@ -93,9 +93,9 @@ class Pages:
         chosen = metric if metric in above["metrics"] else above["metric"]
         return {**above, **tree, "cells": views.cells(now.frame, chosen, now.plan)}
 
-    def _running(self, plan: views.Tree, frame: Any) -> Any:
+    def _running(self, plan: StoredPlan, frame: Any) -> Any:
         """The runs that are at work, and how far they are."""
-        steps = {trial["run"]: trial["spec"]["train"]["steps"] for trial in plan["trials"]}
+        steps = {trial.run: trial.steps for trial in plan.trials}
         rows = frame[frame["state"].isin(["running", MEASURING])].drop_duplicates("run")
         place = views.cell_numbers(frame)
         keys = ("run", "role", "cell", "seed", "state")

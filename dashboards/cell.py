@@ -14,13 +14,16 @@ from tread_lab.dashboards.views import Tree, cells_of, choices, numbers
 from tread_lab.frames import COUNT, HIGH, LOW
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.metric_names import TRAIN_LOSS, metric_kind
+from tread_lab.records.plan import StoredPlan
 from tread_lab.specs.errors import UserError
 
 POINTS = 400  # of a curve; longer ones are thinned out
 NOT_TOLD = ("seed", "execution.")  # fields of a spec that are no difference between cells
 
 
-def cell(lab: Lab, plan: Tree, frame: pd.DataFrame, number: int, seed: int | None = None) -> Tree:
+def cell(
+    lab: Lab, plan: StoredPlan, frame: pd.DataFrame, number: int, seed: int | None = None
+) -> Tree:
     """The cell with this number in `cells`, seen through one of its seeds.
 
     Raises:
@@ -33,7 +36,7 @@ def cell(lab: Lab, plan: Tree, frame: pd.DataFrame, number: int, seed: int | Non
     trials = frame[(frame["role"] == role) & (frame["cell"] == label)]
     seeds = [int(s) for s in trials["seed"]]
     trial = trials.iloc[seeds.index(seed) if seed in seeds else 0]
-    specs = {tree["run"]: tree["spec"] for tree in plan["trials"]}
+    specs = {stored.run: stored.spec for stored in plan.trials}
     run, baseline = str(trial["run"]), trial["baseline"]
     known = isinstance(baseline, str) and baseline in specs
     spec = specs[run]

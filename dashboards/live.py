@@ -15,9 +15,9 @@ from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.locks import is_held
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.metric_names import TRAIN_LOSS
-from tread_lab.records.plan import planned_evaluations
+from tread_lab.records.plan import StoredPlan
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.labels import cell_label, with_baseline_cells
+from tread_lab.specs.labels import cell_label
 
 FIRST_WAIT = 0.8  # seconds that the first answer waits for the records before it goes without them
 PAUSE = 1.0  # seconds between two readings at least
@@ -39,7 +39,7 @@ class Snapshot:
         problem: why the last two readings failed, empty otherwise; the rest is of an earlier one.
     """
 
-    plan: dict[str, Any]
+    plan: StoredPlan
     frame: pd.DataFrame
     version: int
     problem: str = ""
@@ -78,7 +78,7 @@ class LiveSweep:
         """Read plan and records together: every row of the frame is a trial of that plan."""
         started = time.monotonic()
         try:
-            last, plan = self._now, self._read_plan()
+            last, plan = self._now, self.folder.plan().with_baseline_cells()
             frame = plan_frame(self.lab, plan, memory=self._memory)
             frame = self._with_measuring(frame, plan)
             if last.version == 0 or not frame.equals(last.frame):
@@ -98,15 +98,9 @@ class LiveSweep:
                 self._next = time.monotonic() + max(PAUSE, SHARE * took)
             self._ready.set()
 
-    def _read_plan(self) -> dict[str, Any]:
-        plan = self.folder.read_plan()
-        if plan is None:
-            raise UserError(f"sweep {self.folder.name} has no plan in {self.folder.path}")
-        return with_baseline_cells(plan)
-
-    def _with_measuring(self, frame: pd.DataFrame, plan: dict[str, Any]) -> pd.DataFrame:
+    def _with_measuring(self, frame: pd.DataFrame, plan: StoredPlan) -> pd.DataFrame:
         """Trained runs at which a process still works are being measured, not completed."""
-        planned = planned_evaluations(plan)
+        planned = plan.planned
         trained = frame.loc[frame["state"] == "completed", "run"].unique()
         busy = []
         for name in (str(run) for run in trained if run not in self._measured):
@@ -126,22 +120,23 @@ class LiveSweep:
     def _unread(self) -> Snapshot:
         self._stamp = self._plan_stamp()
         self._ready.clear()
-        plan = self._read_plan()
+        plan = self.folder.plan().with_baseline_cells()
         rows = [
             {
-                **{key: trial[key] for key in ("run", "role", "seed", "baseline")},
+                "run": trial.run,
+                "role": trial.role,
+                "seed": trial.seed,
+                "baseline": trial.baseline,
                 "state": "unread",
                 "reason": "",
                 "cell": cell_label(trial),
-                **{
-                    a: str(v) if isinstance(v, dict | list) else v for a, v in trial["cell"].items()
-                },
+                **{a: str(v) if isinstance(v, dict | list) else v for a, v in trial.cell.items()},
                 "steps_done": None,
             }
-            for trial in plan["trials"]
+            for trial in plan.trials
         ]
         frame = pd.DataFrame(rows)
-        axes = dict.fromkeys(axis for trial in plan["trials"] for axis in trial["cell"])
+        axes = dict.fromkeys(axis for trial in plan.trials for axis in trial.cell)
         frame.attrs["axes"] = list(axes)
         return Snapshot(plan, frame, 0)
 

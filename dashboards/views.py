@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ from tread_lab.records.metric_names import (
     TRAIN_FLOPS,
     metric_kind,
 )
+from tread_lab.records.plan import StoredPlan
+from tread_lab.specs.decode import encode
 from tread_lab.specs.labels import ROUTE_AXES, place_label
 
 Tree = dict[str, Any]
@@ -55,20 +57,20 @@ RANKINGS = {
 FAILURES = 200  # rows of the list of failures
 
 
-def overview(plan: Tree, frame: pd.DataFrame) -> Tree:
+def overview(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
     """The sweep beside its cells: question, counts, metrics to choose from, what went wrong."""
     runs = frame.drop_duplicates("run")
     counts = runs["state"].value_counts()
     shown = choices(frame)
     return {
-        "name": plan["name"],
-        "question": plan.get("question") or plan["name"],
-        "experiment": plan.get("experiment", ""),
+        "name": plan.name,
+        "question": plan.question or plan.name,
+        "experiment": plan.experiment,
         "runs": len(runs),
         "counts": {state: int(counts[state]) for state in counts.index},
         "metrics": shown,
         "metric": shown[0] if shown else None,
-        "holes": plan.get("holes") or [],
+        "holes": encode(plan.holes),
         "failures": failures(frame),
     }
 
@@ -85,7 +87,7 @@ def choices(frame: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys([*first, *samples, *gaps, *columns]))
 
 
-def cells(frame: pd.DataFrame, metric: str | None, plan: Tree | None = None) -> Tree:
+def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = None) -> Tree:
     """Every cell in plan order, column by column, with its place on every dimension.
 
     Values are averaged over seeds; a cell has one only if all its seeds completed. They are
@@ -98,7 +100,7 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: Tree | None = None) -> 
     rows = cells_of(with_delta(frame, known) if known else frame)
     shown = shows(frame, known) if known else ""
     column = None if known is None else known if shown == "value" else delta_column(known)
-    untried = _untried(rows, (plan or {}).get("space") or [])
+    untried = _untried(rows, plan.space if plan else ())
     space = pd.concat([rows, untried], ignore_index=True) if len(untried) else rows
     space.attrs["axes"] = rows.attrs.get("axes", [])
     found = dimensions(space)
@@ -114,9 +116,9 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: Tree | None = None) -> 
         "seeds": [int(n) for n in rows["seeds"]],
         "completed": [int(n) for n in rows["completed"]],
     }
-    if plan and plan.get("search"):
+    if plan and plan.search:
         tree["search"] = {
-            "cells": plan["search"].get("space", {}).get("cells"),
+            "cells": plan.search.get("space", {}).get("cells"),
             "order": _order(rows),
             "untried": places[len(rows) :],
             "names": list(untried["cell"]) if len(untried) else [],
@@ -258,13 +260,13 @@ def cell_numbers(frame: pd.DataFrame) -> dict[tuple[str, str], int]:
     return {pair: k for k, pair in enumerate(zip(pairs["role"], pairs["cell"]))}
 
 
-def sweep_line(plan: Tree) -> Tree:
+def sweep_line(name: str, plan: StoredPlan) -> Tree:
     """One line of the list of sweeps."""
     return {
-        "name": plan["name"],
-        "question": plan.get("question") or "",
-        "trials": len(plan["trials"]),
-        "created": plan.get("created"),
+        "name": name,
+        "question": plan.question,
+        "trials": len(plan.trials),
+        "created": plan.created,
     }
 
 
@@ -281,7 +283,7 @@ def _states(rows: pd.DataFrame, column: str | None) -> list[str]:
     return list(rows["state"].mask(alone, "uncompared"))
 
 
-def _untried(rows: pd.DataFrame, space: Sequence[Tree]) -> pd.DataFrame:
+def _untried(rows: pd.DataFrame, space: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """The cells of a search's space that it has not asked for, with their axis values."""
     if not space:
         return pd.DataFrame()

@@ -89,8 +89,8 @@ def recommend(
         UserError: the sweep varies something else, or fewer than two placements are measured.
     """
     folder = lab.known_sweep(sweep)
-    frame, plan = trials_frame(lab, folder), folder.read_plan() or {}
-    depths = {trial["run"]: trial["spec"]["model"]["depth"] for trial in plan["trials"]}
+    frame, plan = trials_frame(lab, folder), folder.plan()
+    depths = {trial.run: trial.spec["model"]["depth"] for trial in plan.trials}
     tables = tables_of(frame, depths, metric)
     sets = [_best(lab, frame, table, metric) for table in tables]
     rule = best_rule(tables, [best for best, _ in sets], cheapest=cheapest)

@@ -112,9 +112,9 @@ def write_experiment(lab: Lab, found: Recommendation, path: Path) -> None:
     mark = f"recommended by the sweep {found.sweep}"
     if path.exists() and mark not in path.read_text(encoding="utf-8"):
         raise UserError(f"{path} is something else; choose another file with --out")
-    plan = lab.known_sweep(found.sweep).read_plan() or {}
+    plan = lab.known_sweep(found.sweep).plan()
     run = found.evidence[0].table.runs_K[found.evidence[0].chosen]
-    tree = dict(next(trial["spec"] for trial in plan["trials"] if trial["run"] == run))
+    tree = dict(next(trial.spec for trial in plan.trials if trial.run == run))
     rule = found.rule
     tree["routes"] = [{"start": rule.start, "end": rule.end, "rate": rule.rate}]
     stem = path.stem
@@ -123,12 +123,10 @@ def write_experiment(lab: Lab, found: Recommendation, path: Path) -> None:
         f"#   tread-lab train {stem}",
         *(f"# {line}" for line in as_lines(found)),
     ]
-    experiment = plan["sweep"].get("experiment", {})
-    evaluate = [{e["kind"]: {k: v for k, v in e.items() if k != "kind"}} for e in plan["evaluate"]]
     body = {
         "question": f"What does the route {rule} do?",
         **{key: value for key, value in tree.items() if key != "seed"},
-        **({"sampler": experiment["sampler"]} if experiment.get("sampler") else {}),
-        "evaluate": evaluate,
+        **({"sampler": plan.base["sampler"]} if plan.base.get("sampler") else {}),
+        "evaluate": plan.evaluations_as_written,
     }
     write_text(path, "\n".join(head) + "\n" + yaml.safe_dump(body, sort_keys=False))

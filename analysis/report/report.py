@@ -40,6 +40,7 @@ from tread_lab.records.metric_names import (
     TRAIN_LOSS,
     TRAIN_SECONDS,
 )
+from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import made_of, mixtures
 from tread_lab.records.status import RunState
 
@@ -103,7 +104,7 @@ def write_report(lab: Lab, sweep: str, path: Path | None = None) -> Path:
 def contents(lab: Lab, sweep: str) -> dict[str, Any]:
     """Everything that the page shows."""
     folder = lab.known_sweep(sweep)
-    plan = folder.read_plan() or {}
+    plan = folder.plan()
     frame = trials_frame(lab, folder)
     history = history_frame(lab, folder, keys=[TRAIN_LOSS])
     runs = frame.drop_duplicates("run")
@@ -111,7 +112,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
     done = bool(all(RunState(state).ended for state in runs["state"]))
     return {
         "name": folder.name,
-        "question": plan.get("question") or f"The sweep {folder.name}",
+        "question": plan.question or f"The sweep {folder.name}",
         "answer": answer(lab, frame, complete=done),
         "facts": _facts(frame, runs, plan),
         "states": [(str(state), int(count)) for state, count in states.items()],
@@ -119,9 +120,9 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "ranking": _ranking(frame),
         "ranking_caption": ranking_caption(key) if (key := ranking_key(frame)) else "",
         "cost": cost_sheet(frame),
-        "holes": plan.get("holes") or [],
+        "holes": plan.holes,
         "endings": _endings(frame),
-        "file": sweep_file(plan) if plan.get("sweep") else "",
+        "file": sweep_file(plan) if plan.sources else "",
         "setups": setups(lab, runs["run"]),
         "mixtures": [str(mixture) for mixture in mixtures(made_of(lab, runs["run"]))],
         "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M"),
@@ -220,9 +221,9 @@ def _metric(name: str, frame: pd.DataFrame) -> str:
     return " ".join(filter(None, (label(known[found]).replace("\n", "") if found else "", others)))
 
 
-def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: dict[str, Any]) -> list[tuple[str, str]]:
+def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tuple[str, str]]:
     """The first numbers a reader looks for."""
-    spec = plan["trials"][0]["spec"]
+    spec = plan.trials[0].spec
     train = spec["train"]
     completed = int((runs["state"] == RunState.COMPLETED).sum())
     facts = [

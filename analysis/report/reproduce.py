@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from tread_lab.records.lab import Lab
+from tread_lab.records.plan import StoredPlan
 
 KEPT_EMPTY = ("baseline",)  # `baseline: null` means that there is none
 
@@ -32,21 +33,21 @@ class Setup:
     packages: dict[str, str]
 
 
-def sweep_file(plan: dict[str, Any]) -> str:
+def sweep_file(plan: StoredPlan) -> str:
     """The sweep as one YAML file with every field of its base run written out, overrides included.
 
     `tread-lab sweep FILE` gives the same trials under the same signatures, whatever has become of
     the shipped experiment in the meantime.
     """
-    tree, experiment = plan["sweep"].get("sweep", {}), plan["sweep"].get("experiment", {})
+    tree = plan.sweep_file
     file = {
         **tree,
-        "experiment": plan["experiment"],
-        "fixed": _merged(experiment.get("run", {}), tree.get("fixed") or {}),
-        "evaluate": [_evaluation(dict(spec)) for spec in plan["evaluate"]],
+        "experiment": plan.experiment,
+        "fixed": _merged(plan.base.get("run", {}), tree.get("fixed") or {}),
+        "evaluate": plan.evaluations_as_written,
     }
     file = {k: v for k, v in file.items() if k in KEPT_EMPTY or v not in (None, {}, [], "")}
-    earlier = len(plan["sweep"].get("earlier", []))
+    earlier = len(plan.sources.get("earlier", []))
     note = (
         f"# Extends {earlier} earlier files, whose trials are not repeated here.\n"
         if earlier
@@ -76,11 +77,6 @@ def _setup(attempt: dict[str, Any]) -> tuple[Any, ...]:
         code += "-dirty"
     packages = tuple(sorted((attempt.get("packages") or {}).items()))
     return code, str(attempt.get("python", "")), str(attempt.get("device", "")), packages
-
-
-def _evaluation(spec: dict[str, Any]) -> dict[str, Any]:
-    kind = spec.pop("kind")
-    return {kind: spec}
 
 
 def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from tread_lab.dashboards.app import Pages
 from tread_lab.dashboards.live import LiveSweep, Snapshot
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
-from tread_lab.records.suggestions import Asked, append
+from tread_lab.records.plan import StoredTrial
+from tread_lab.records.suggestions import Suggestion, append
 
 
 @pytest.fixture
@@ -35,7 +36,8 @@ def searched(tmp_path: Path) -> Lab:
 def ask(lab: Lab, number: int) -> None:
     """The search asks for its cell `number`."""
     trial = json.loads((lab.root / "all.json").read_text())[1 + number]
-    append(lab.sweep("placement").asked_path, Asked(number, trial["cell"], (trial,), {}))
+    suggestion = Suggestion(number, trial["cell"], (StoredTrial.read(trial),), {})
+    append(lab.sweep("placement").suggestions_path, suggestion)
 
 
 def settled(live: LiveSweep, rows: int) -> Snapshot:
@@ -56,7 +58,7 @@ def test_a_cell_that_a_search_asks_for_is_in_plan_and_frame(searched: Lab) -> No
     assert settled(live, 1).frame["role"].tolist() == ["baseline"]
     ask(searched, 0)
     now = settled(live, 2)
-    assert [trial["run"] for trial in now.plan["trials"]] == now.frame["run"].tolist()
+    assert [trial.run for trial in now.plan.trials] == now.frame["run"].tolist()
 
 
 def test_a_running_asked_cell_is_listed_and_opens(searched: Lab) -> None:
@@ -104,7 +106,7 @@ def test_records_that_stay_unreadable_are_told(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
     pages = Pages(lab)
     live = pages.live.sweep("placement")
-    run = lab.run(settled(live, 4).plan["trials"][1]["run"])
+    run = lab.run(settled(live, 4).plan.trials[1].run)
     write_json(next(run.evaluations()).path / "metrics.json", {"spec": {}, "metrics": 5})
     os.utime(run.path / "result.json", ns=(1, 1))
     end = time.monotonic() + 10

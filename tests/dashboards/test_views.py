@@ -109,8 +109,6 @@ def diverged_baseline(root: Path) -> Lab:
     """Three completed routes whose dense run diverged."""
     sweep: Synthetic = small()
     lab = write_sweep(root, sweep)
-    plan = lab.sweep("placement").read_plan() or {}
-    lab.run(plan["trials"][0]["run"]).finish(
-        RunState.DIVERGED, step=200, reason="diverged on purpose"
-    )
+    plan = lab.sweep("placement").plan()
+    lab.run(plan.trials[0].run).finish(RunState.DIVERGED, step=200, reason="diverged on purpose")
     return lab

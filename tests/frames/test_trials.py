@@ -50,9 +50,8 @@ def row(frame: pd.DataFrame, route: tuple[int, int], seed: int = 0) -> pd.Series
 
 def test_rows_are_the_plans_trials_in_order(mixed: Lab) -> None:
     frame = trials_frame(mixed, "placement")
-    plan = mixed.sweep("placement").read_plan()
-    assert plan is not None
-    assert list(frame["run"]) == [trial["run"] for trial in plan["trials"]]
+    plan = mixed.sweep("placement").plan()
+    assert list(frame["run"]) == [trial.run for trial in plan.trials]
     assert list(frame["role"][:3]) == ["baseline", "baseline", "trial"]
     first = ["run", "role", "seed", "state", "reason", "baseline", "cell", "start", "end", "rate"]
     assert list(frame.columns[:10]) == first

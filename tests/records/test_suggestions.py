@@ -1,30 +1,39 @@
-"""Claims about the suggestions of a search: in order, each run once, damage passed over."""
+"""Claims about the suggestions of a search: in order, whole, damage passed over."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from tread_lab.records import suggestions
-from tread_lab.records.suggestions import Asked, with_asked
+from tread_lab.records.plan import StoredTrial
+from tread_lab.records.suggestions import Suggestion
 
-
-def trial(run: str) -> dict[str, Any]:
-    return {"run": run}
+TRIAL = StoredTrial("trial", {"start": 1}, 0, {"seed": 0}, "a", "dense")
+LINE = (
+    '"number": 1, "cell": {"start": 1}, "trials": [{"role": "trial", "cell": {"start": 1},'
+    ' "seed": 0, "spec": {"seed": 0}, "run": "a", "baseline": "dense"}], "notes": {"round": 2}'
+)
 
 
 def test_suggestions_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     path = tmp_path / "asked.jsonl"
     for number in (1, 0, 2):
-        suggestions.append(path, Asked(number, {"start": number}, (trial("a"),), {}))
+        suggestions.append(path, Suggestion(number, {"start": number}, (TRIAL,), {}))
     assert [entry.number for entry in suggestions.read(path)] == [0, 1, 2]
 
 
-def test_a_run_that_several_suggestions_share_stands_once_in_the_plan() -> None:
-    plan = {"name": "s", "trials": [trial("dense")]}
-    both = [
-        Asked(0, {}, (trial("dense"), trial("a")), {}),
-        Asked(1, {}, (trial("a"), trial("b")), {}),
-    ]
-    assert [t["run"] for t in with_asked(plan, both)["trials"]] == ["dense", "a", "b"]
-    assert plan["trials"] == [trial("dense")]
+def test_a_suggestion_is_one_line_with_the_names_of_earlier_versions(tmp_path: Path) -> None:
+    path = tmp_path / "asked.jsonl"
+    suggestion = Suggestion(1, {"start": 1}, (TRIAL,), {"round": 2})
+    suggestions.append(path, suggestion)
+    assert LINE in path.read_text()
+    assert suggestions.read(path) == [suggestion]
+
+
+def test_a_damaged_line_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "asked.jsonl"
+    suggestions.append(path, Suggestion(0, {}, (), {}))
+    with path.open("a") as file:
+        file.write('{"number": 1, "cel\n')
+    suggestions.append(path, Suggestion(2, {}, (), {}))
+    assert [entry.number for entry in suggestions.read(path)] == [0, 2]

@@ -12,7 +12,7 @@ import pytest
 from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost import training
 from tread_lab.records.lab import Lab
-from tread_lab.records.plan import count_states, planned_runs
+from tread_lab.records.run_status import count_states
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, decode, encode, signature
 from tread_lab.specs import trials as expanded
@@ -85,7 +85,7 @@ def test_the_runs_of_a_stored_plan_are_its_tasks_in_order(tmp_path: Path) -> Non
         fixed={"routes": ["2->8"]}, variants={"finetune": {"none": {}, "some": {"then": THEN}}}
     )
     store_plan(lab.sweep("s"), family)
-    runs = planned_runs(lab.sweep("s"))
+    runs = lab.sweep("s").plan().runs()
     assert list(runs) == [task.run for task in family.tasks]
     assert all(decode(RunSpec, runs[t.run]) == t.spec for t in family.tasks)
     assert load_plan(lab.sweep("s")).trials == family.trials

@@ -50,11 +50,7 @@ def under_way(placed: Lab, tmp_path: Path) -> Iterator[Lab]:
     plan = placed.sweep("route_placement").plan_path
     lab.sweep("route_placement").path.mkdir(parents=True)
     shutil.copy(plan, lab.sweep("route_placement").plan_path)
-    runs = list(
-        dict.fromkeys(
-            t["run"] for t in Lab(lab.root).sweep("route_placement").read_plan()["trials"]
-        )
-    )
+    runs = list(dict.fromkeys(trial.run for trial in lab.sweep("route_placement").plan().trials))
     with contextlib.ExitStack() as stack:
         for number, name in enumerate(runs[:12]):
             light = shutil.ignore_patterns(

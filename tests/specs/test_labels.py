@@ -8,25 +8,25 @@ from typing import Any
 import pytest
 
 from tread_lab.config.load import load_experiment, load_sweep
-from tread_lab.specs import RunSpec, decode, encode, signature
+from tread_lab.specs import RunSpec, decode, signature
 from tread_lab.specs.expansion import expand
 from tread_lab.specs.labels import cell_label, run_label, run_labels, trial_label, without_axis
 from tread_lab.specs.sweep import SweepSpec
+from tread_lab.specs.trials import Trial
 
 MODEL = {"depth": 6, "width": 16, "heads": 2}
 SHIPPED = sorted(path.stem for path in Path("sweeps").glob("*.yaml"))
 DEVICE = {"device": {"precisions": ["fp32", "tf32", "bf16", "fp16"]}}
 
 
-def trial(cell: dict[str, Any], role: str = "trial", seed: int = 0, **spec: Any) -> dict[str, Any]:
+def trial(cell: dict[str, Any], role: str = "trial", seed: int = 0, **spec: Any) -> Trial:
     built = decode(RunSpec, {"model": MODEL, "seed": seed, **spec})
-    facts = {"run": signature(built), "role": role, "cell": cell, "seed": seed, "baseline": None}
-    return {**facts, "spec": encode(built)}
+    return Trial(role, cell, seed, built, signature(built), None)
 
 
-def planned(**sweep: Any) -> list[dict[str, Any]]:
+def planned(**sweep: Any) -> tuple[Trial, ...]:
     tree = decode(SweepSpec, {"experiment": "tiny", **sweep})
-    return [*map(vars, expand(tree, load_experiment("tiny")).trials)]
+    return expand(tree, load_experiment("tiny")).trials
 
 
 def route(written: str, rate: float) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def test_a_run_and_its_parent_are_told_apart() -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_no_two_runs_of_a_shipped_sweep_share_a_label(name: str) -> None:
     _, spec, experiment = load_sweep(f"{name}.yaml", [])
-    labels = run_labels([*map(vars, expand(spec, experiment, DEVICE).trials)])
+    labels = run_labels(expand(spec, experiment, DEVICE).trials)
     assert len(set(labels.values())) == len(labels)
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from tests.tracking.conftest import spec_of
+from tread_lab.records.plan import StoredPlan, StoredTrial
 from tread_lab.specs import encode, signature
 from tread_lab.tracking.trial_names import trials_of
 
 
-def trial(cell: dict[str, Any], role: str = "trial", seed: int = 0, **spec: Any) -> dict[str, Any]:
+def trial(cell: dict[str, Any], role: str = "trial", seed: int = 0, **spec: Any) -> StoredTrial:
     built = spec_of(None, seed, **spec)
-    facts = {"run": signature(built), "role": role, "cell": cell, "seed": seed, "baseline": None}
-    return {**facts, "spec": encode(built)}
+    return StoredTrial(role, cell, seed, encode(built), signature(built), None)
 
 
 def test_the_same_trial_twice_is_one_and_seeds_share_a_cell() -> None:
-    plan = {"trials": [trial({}), trial({}), trial({}, seed=1)]}
+    plan = StoredPlan("s", "", "", (trial({}), trial({}), trial({}, seed=1)), (), {})
     found = trials_of("s", plan)
     assert len(found) == 2
     assert [one.label for one in found] == ["dense", "dense"]

@@ -13,6 +13,7 @@ from tread_lab.commands.mlflow_view import live_sync, sync_if_possible
 from tread_lab.commands.resolve import with_whole_parents
 from tread_lab.config.load import load_sweep
 from tread_lab.records.lab import Lab
+from tread_lab.records.plan import plan_text
 from tread_lab.records.time_spent import Stopwatch
 from tread_lab.screen.console import say
 from tread_lab.screen.disk import DiskWatch, show_disk
@@ -29,7 +30,7 @@ from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.extension import plan_to_run, what_is_added
 from tread_lab.sweep.plan.forecast import Forecast, forecast
 from tread_lab.sweep.plan.open_tasks import begun_tasks, coming_tasks
-from tread_lab.sweep.plan.plan import Plan, load_plan, make_plan, plan_text, store_plan
+from tread_lab.sweep.plan.plan import Plan, load_plan, make_plan, store_plan
 from tread_lab.sweep.plan.plan_json import plan_with_costs
 from tread_lab.sweep.plan.preflight import check_arithmetic, preflight
 from tread_lab.sweep.plan.same_provenance import check_unmixed, mixed

@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.frames.reading import read_plan
 from tread_lab.records.lab import Lab, SweepFolder
 
 
@@ -21,7 +20,8 @@ def history_frame(
     """
     wanted = None if keys is None else set(keys)
     columns: dict[str, list[Any]] = {"run": [], "step": [], "key": [], "value": []}
-    for name in dict.fromkeys(trial["run"] for trial in read_plan(lab, sweep)["trials"]):
+    folder = lab.known_sweep(sweep) if isinstance(sweep, str) else sweep
+    for name in dict.fromkeys(trial.run for trial in folder.plan().trials):
         for entry in lab.run(name).entries():
             if wanted is None or entry.key in wanted:
                 values = (name, entry.step, entry.key, entry.value)

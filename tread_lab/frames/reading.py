@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from tread_lab.records import stopped_early
-from tread_lab.records.lab import EvaluationFolder, Lab, RunFolder, SweepFolder
+from tread_lab.records.lab import EvaluationFolder, Lab, RunFolder
 from tread_lab.records.metric_names import parameters
-from tread_lab.records.plan import planned_evaluations
+from tread_lab.records.plan import StoredPlan, Tree
 from tread_lab.records.status import RunState
 from tread_lab.records.stopped_early import Stopped, state_in_sweep
 from tread_lab.specs.decode import decode_field
-from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 
 _Stamp = tuple[int, int]  # of result.json and of the folder of evaluations, in nanoseconds
@@ -49,7 +48,7 @@ class Memory:
     parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
     parts: dict[tuple[str, str], Any] = field(default_factory=dict)
 
-    def parameters_of(self, run: str, tree: dict[str, Any]) -> dict[str, Any]:
+    def parameters_of(self, run: str, tree: Tree) -> dict[str, Any]:
         """The parameters of a run with the spec `tree`, as a plan holds it."""
         if run not in self.parameters:
             spec = RunSpec(**{name: self._part(name, value) for name, value in tree.items()})
@@ -63,35 +62,19 @@ class Memory:
         return self.parts[key]
 
 
-def read_plan(lab: Lab, sweep: str | SweepFolder) -> dict[str, Any]:
-    """The plan of a sweep as its file holds it.
-
-    Raises:
-        UserError: there is no such sweep, or it has no plan.
-    """
-    folder = lab.known_sweep(sweep) if isinstance(sweep, str) else sweep
-    plan = folder.read_plan()
-    if plan is None:
-        raise UserError(f"sweep {folder.name} has no plan in {folder.path}")
-    return plan
-
-
-def read_records(lab: Lab, plan: dict[str, Any], memory: Memory) -> dict[str, Record]:
+def read_records(lab: Lab, plan: StoredPlan, memory: Memory) -> dict[str, Record]:
     """Every run of the plan read once, however many trials share it."""
-    before = stopped_early.read(lab.sweep(plan["name"]).stopped_path)
-    names = [trial["run"] for trial in plan["trials"]]
-    baselines = [trial["baseline"] for trial in plan["trials"] if trial["baseline"]]
-    planned = planned_evaluations(plan)
-    known = dict.fromkeys([*names, *baselines])
-    found = {name: _remembered(lab.run(name), planned, memory) for name in known}
-    return {name: _in_sweep(name, record, before) for name, record in found.items()}
+    stopped, planned = stopped_early.read(lab.sweep(plan.name).stopped_path), plan.planned
+    runs = dict.fromkeys([*(trial.run for trial in plan.trials), *plan.baselines])
+    records = {run: _remembered(lab.run(run), planned, memory) for run in runs}
+    return {run: _in_sweep(run, record, stopped) for run, record in records.items()}
 
 
-def _in_sweep(run: str, record: Record, before: Mapping[str, Stopped]) -> Record:
+def _in_sweep(run: str, record: Record, stopped: Mapping[str, Stopped]) -> Record:
     """A record as the sweep sees it that may have stopped the run early."""
-    if state_in_sweep(record.state, run, before) is record.state:
+    if state_in_sweep(record.state, run, stopped) is record.state:
         return record
-    return Record(RunState.STOPPED, before[run].reason, before[run].step)
+    return Record(RunState.STOPPED, stopped[run].reason, stopped[run].step)
 
 
 def _remembered(run: RunFolder, planned: list[str], memory: Memory) -> Record:

@@ -9,13 +9,13 @@ import pandas as pd
 
 from tread_lab.compare.gaps import recorded_gaps
 from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW, metric_columns, plain
-from tread_lab.frames.reading import Memory, Record, numbers, read_plan, read_records
+from tread_lab.frames.reading import Memory, Record, numbers, read_records
 from tread_lab.frames.settings import differences, flat
 from tread_lab.records.lab import Lab, SweepFolder
-from tread_lab.records.plan import planned_evaluations
+from tread_lab.records.plan import StoredPlan, StoredTrial
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.labels import cell_label, with_baseline_cells
+from tread_lab.specs.labels import cell_label
 
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
 WHOLE = ("route_start", "route_end", "steps_done")
@@ -56,27 +56,28 @@ def trials_frame(
     `frame.attrs["axes"]` lists the axis columns, `frame.attrs["planned"]` those of the evaluations
     that this sweep asked for, `frame.attrs["foreign"]` those of others.
     """
-    return plan_frame(lab, read_plan(lab, sweep), memory=memory)
+    folder = lab.known_sweep(sweep) if isinstance(sweep, str) else sweep
+    return plan_frame(lab, folder.plan(), memory=memory)
 
 
-def plan_frame(lab: Lab, plan: dict[str, Any], *, memory: Memory | None = None) -> pd.DataFrame:
+def plan_frame(lab: Lab, plan: StoredPlan, *, memory: Memory | None = None) -> pd.DataFrame:
     """`trials_frame` of a plan that was read already: a search's plan grows between readings."""
-    plan = with_baseline_cells(plan)
+    plan = plan.with_baseline_cells()
     memory = Memory() if memory is None else memory
     records = read_records(lab, plan, memory)
     names, gaps = _metric_names(plan, records), _gaps(plan, records)
     frame = pd.DataFrame(
-        _row(trial, records[trial["run"]], gaps[trial["run"], trial["baseline"]], names, memory)
-        for trial in plan["trials"]
+        _row(trial, records[trial.run], gaps[trial.run, trial.baseline], names, memory)
+        for trial in plan.trials
     )
-    axes = list(dict.fromkeys(axis for trial in plan["trials"] for axis in trial["cell"]))
+    axes = list(dict.fromkeys(axis for trial in plan.trials for axis in trial.cell))
     metrics = metric_columns(frame)
     order = dict.fromkeys([*FIRST, *axes, *frame.columns.drop([*FIRST, *metrics], errors="ignore")])
     frame = frame.reindex(columns=[*order, *metrics])
     whole = [*(axis for axis in axes if _is_whole(frame[axis])), *WHOLE]
     types: dict[str, Any] = {**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")}
     frame = frame.astype({column: kind for column, kind in types.items() if column in frame})
-    planned = planned_evaluations(plan)
+    planned = plan.planned
     asked = {column: None for (sig, _), column in names.items() if sig in planned}
     foreign = [column for column in dict.fromkeys(names.values()) if column not in asked]
     frame.attrs |= {"axes": axes, "planned": list(asked), "foreign": foreign}
@@ -84,7 +85,7 @@ def plan_frame(lab: Lab, plan: dict[str, Any], *, memory: Memory | None = None) 
 
 
 def _row(
-    trial: dict[str, Any],
+    trial: StoredTrial,
     record: Record,
     gaps: _Gaps,
     names: dict[tuple[str, str], str],
@@ -95,16 +96,16 @@ def _row(
         for sig, tree in record.evaluations.items()
         for metric, value in numbers(tree).items()
     }
-    known = memory.parameters_of(trial["run"], trial["spec"])
+    known = memory.parameters_of(trial.run, trial.spec)
     return {
-        "run": trial["run"],
-        "role": trial["role"],
-        "seed": trial["seed"],
+        "run": trial.run,
+        "role": trial.role,
+        "seed": trial.seed,
         "state": record.state,
         "reason": gaps.problem or record.reason,
-        "baseline": trial["baseline"],
+        "baseline": trial.baseline,
         "cell": cell_label(trial),
-        **{axis: plain(value) for axis, value in trial["cell"].items()},
+        **{axis: plain(value) for axis, value in trial.cell.items()},
         **{name: None if value == "" else value for name, value in known.items()},
         "steps_done": record.steps,
         **values,
@@ -113,10 +114,10 @@ def _row(
     }
 
 
-def _gaps(plan: dict[str, Any], records: dict[str, Record]) -> dict[tuple[str, str | None], _Gaps]:
+def _gaps(plan: StoredPlan, records: dict[str, Record]) -> dict[tuple[str, str | None], _Gaps]:
     """(run, baseline) -> their gaps; in order of baselines, so that each of them is read once."""
-    pairs = {(trial["run"], trial["baseline"]) for trial in plan["trials"]}
-    planned = planned_evaluations(plan)
+    pairs = {(trial.run, trial.baseline) for trial in plan.trials}
+    planned = plan.planned
     found = {}
     for run, baseline in sorted(pairs, key=lambda pair: (pair[1] or "", pair[0])):
         other = records[baseline].losses if baseline else {}
@@ -135,13 +136,13 @@ def _gaps(plan: dict[str, Any], records: dict[str, Record]) -> dict[tuple[str, s
     return found
 
 
-def _metric_names(plan: dict[str, Any], records: dict[str, Record]) -> dict[tuple[str, str], str]:
+def _metric_names(plan: StoredPlan, records: dict[str, Record]) -> dict[tuple[str, str], str]:
     """(evaluation signature, metric) -> column.
 
     One metric of several evaluations is told apart by what differs in their specs: `fd@1k w=2`.
     The planned ones are named as if they were alone, whatever another sweep has measured too.
     """
-    planned = planned_evaluations(plan)
+    planned = plan.planned
     specs: dict[str, dict[str, Any]] = {}
     sources: dict[str, list[str]] = {}
     for record in records.values():

@@ -19,8 +19,8 @@ from tread_lab.records.durable import read_json, write_json, write_text
 from tread_lab.records.file_checksums import changed, marks
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
+from tread_lab.records.plan import StoredPlan, read_plan
 from tread_lab.records.status import RunState
-from tread_lab.records.suggestions import with_asked
 from tread_lab.specs.bypass import with_old_meaning
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError, suggest
@@ -266,7 +266,7 @@ class SweepFolder:
         return self.path / "figures"
 
     @property
-    def asked_path(self) -> Path:
+    def suggestions_path(self) -> Path:
         return self.path / "asked.jsonl"
 
     @property
@@ -301,17 +301,27 @@ class SweepFolder:
         if not kept or kept[-1].read_text(encoding="utf-8") != text:
             write_text(self.path / "plans" / f"{len(kept) + 1:04d}.json", text)
 
-    def read_plan(self) -> dict[str, Any] | None:
-        """The plan with the trials that a search has asked for so far."""
-        tree = self.read_stored_plan()
-        return None if tree is None else with_asked(tree, suggestions.read(self.asked_path))
+    def plan(self) -> StoredPlan:
+        """Return the plan with the trials that a search has suggested so far.
 
-    def read_stored_plan(self) -> dict[str, Any] | None:
-        """The plan as it was written once."""
-        tree = read_json(self.plan_path)
-        if tree is None and self.plan_path.exists():
-            raise UserError(f"{self.plan_path} is damaged; restore it or choose another --name")
-        return tree if isinstance(tree, dict) else None
+        Raises:
+            UserError: there is none, it is damaged, or it is of another version.
+        """
+        plan = self.stored_plan()
+        if plan is None:
+            raise UserError(f"sweep {self.name} has no plan in {self.path}")
+        suggested = suggestions.read(self.suggestions_path)
+        if not suggested:
+            return plan
+        return plan.with_suggested(trial for entry in suggested for trial in entry.trials)
+
+    def stored_plan(self) -> StoredPlan | None:
+        """Return the plan as it was written, `None` before that.
+
+        Raises:
+            UserError: it is damaged, or of another version.
+        """
+        return read_plan(self.plan_path)
 
 
 def _renamed(tree: dict[str, Any]) -> dict[str, Any]:

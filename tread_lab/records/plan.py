@@ -1,65 +1,211 @@
-"""The runs of a stored plan and their states, from its tree alone: ten thousand decode nothing."""
+"""The stored plan of a sweep, `plan.json`: its trials and evaluations as plain settings."""
 
 from __future__ import annotations
 
-import os
-from collections import Counter
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from tread_lab.records.lab import Lab, SweepFolder
-from tread_lab.records.status import RunState
-from tread_lab.records.stopped_early import Stopped, state_in_sweep
+from tread_lab.records.durable import read_json
+from tread_lab.specs.cell import Cell
+from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.expansion import Hole
+from tread_lab.specs.labels import with_baseline_cells
 from tread_lab.specs.signature import signature
+from tread_lab.specs.trials import Trial
 
 FORMAT = 1  # of plan.json
 
 Tree = Mapping[str, Any]
 
 
-def stored_tree(folder: SweepFolder) -> dict[str, Any]:
-    """The tree of a plan that was stored, with the trials a search has asked for.
+@dataclass(frozen=True, slots=True)
+class StoredTrial:
+    """A trial of a stored plan; `spec` is the tree of its run, so that reading decodes nothing."""
+
+    role: str
+    cell: Cell
+    seed: int
+    spec: Tree
+    run: str
+    baseline: str | None
+
+    @staticmethod
+    def of(trial: Trial) -> StoredTrial:
+        cell, spec = encode(trial.cell), encode(trial.spec)
+        return StoredTrial(trial.role, cell, trial.seed, spec, trial.run, trial.baseline)
+
+    @staticmethod
+    def read(tree: Tree) -> StoredTrial:
+        """Return the trial of its tree in `plan.json`.
+
+        Raises:
+            KeyError: the tree lacks a field.
+        """
+        return StoredTrial(
+            tree["role"], tree["cell"], tree["seed"], tree["spec"], tree["run"], tree["baseline"]
+        )
+
+    def tree(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @property
+    def steps(self) -> int:
+        return int(self.spec["train"]["steps"])
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """A plan as its file holds it.
+
+    Attributes:
+        sources: trees of the sweep file (`sweep`), of its experiment (`experiment`), and of those
+            that this plan extends (`earlier`).
+        evaluate: the tree of every evaluation, with its `kind`.
+        search: how a search chooses and from what; `None` for a sweep of all cells.
+        versions: names of the sweep files that an extended plan was made from.
+        space: the cells that a search chooses from.
+        created, extended: when the plan was written, and written again, in seconds.
+    """
+
+    name: str
+    question: str
+    experiment: str
+    trials: tuple[StoredTrial, ...]
+    evaluate: tuple[Tree, ...]
+    sources: Tree
+    holes: tuple[Hole, ...] = ()
+    duplicates: tuple[Hole, ...] = ()
+    search: Tree | None = None
+    versions: tuple[str, ...] = ()
+    space: tuple[Tree, ...] = ()
+    created: float | None = None
+    extended: tuple[float, ...] = ()
+
+    @property
+    def sweep_file(self) -> Tree:
+        """The tree of the sweep file, defaults filled in."""
+        return self.sources.get("sweep") or {}
+
+    @property
+    def base(self) -> Tree:
+        """The tree of the experiment that the sweep varies."""
+        return self.sources.get("experiment") or {}
+
+    @property
+    def planned(self) -> list[str]:
+        """The signatures of the evaluations that the sweep asks for, in its order."""
+        return [signature(spec) for spec in self.evaluate]
+
+    @property
+    def evaluations_as_written(self) -> list[dict[str, Any]]:
+        """The evaluations as a sweep file lists them: `{heldout_loss: {images: 512}}`."""
+        return [
+            {spec["kind"]: {name: x for name, x in spec.items() if name != "kind"}}
+            for spec in self.evaluate
+        ]
+
+    @property
+    def baselines(self) -> list[str]:
+        """The runs that others are compared with, each once."""
+        return list(dict.fromkeys(t.baseline for t in self.trials if t.baseline))
+
+    def runs(self) -> dict[str, Tree]:
+        """Return the tree of every distinct run by name, in order, parents before children."""
+        specs: dict[str, Tree] = {}
+        for trial in self.trials:
+            for name, spec in _parents(trial.spec):
+                specs.setdefault(name, spec)
+            specs.setdefault(trial.run, trial.spec)
+        return specs
+
+    def with_suggested(self, trials: Iterable[StoredTrial]) -> StoredPlan:
+        """Return the plan with the trials that a search has suggested, each run once."""
+        runs, suggested = {trial.run for trial in self.trials}, dict[str, StoredTrial]()
+        for trial in trials:
+            if trial.run not in runs:
+                suggested.setdefault(trial.run, trial)
+        return replace(self, trials=(*self.trials, *suggested.values()))
+
+    def with_baseline_cells(self) -> StoredPlan:
+        """Return the plan with `labels.with_baseline_cells` of its trials."""
+        return replace(self, trials=with_baseline_cells(self.trials))
+
+    def tree(self) -> dict[str, Any]:
+        """Return the plan as `plan.json` holds it."""
+        times = {"created": self.created} if self.created is not None or self.extended else {}
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "question": self.question,
+            "experiment": self.experiment,
+            "sweep": self.sources,
+            **({"versions": list(self.versions)} if self.versions else {}),
+            "holes": encode(self.holes),
+            "duplicates": encode(self.duplicates),
+            "evaluate": list(self.evaluate),
+            "search": self.search,
+            **({} if self.search is None else {"space": list(self.space)}),
+            "trials": [trial.tree() for trial in self.trials],
+            **times,
+            **({"extended": list(self.extended)} if self.extended else {}),
+        }
+
+    def text(self) -> str:
+        return plan_text(self.tree())
+
+
+def plan_text(tree: Tree) -> str:
+    """Return the JSON of a plan with a trial a line: large ones stay quick to read and compare."""
+    lines = {key: json.dumps(value) for key, value in tree.items() if key != "trials"}
+    trials = ",\n  ".join(map(json.dumps, tree["trials"]))
+    lines["trials"] = f"[\n  {trials}\n ]" if trials else "[]"
+    return "{\n" + ",\n".join(f' "{key}": {text}' for key, text in lines.items()) + "\n}\n"
+
+
+def read_plan(path: Path) -> StoredPlan | None:
+    """Return the plan in a file, `None` if there is no file.
 
     Raises:
-        UserError: there is none, or one of another version.
+        UserError: the file is damaged, or of another version.
     """
-    tree = folder.read_plan()
-    if tree is None or tree.get("format") != FORMAT:
-        raise UserError(f"{folder.plan_path} is not a plan of this version")
-    return tree
-
-
-def planned_runs(folder: SweepFolder) -> dict[str, Tree]:
-    """The plain spec of every distinct run by name, in order, those it starts from first."""
-    found: dict[str, Tree] = {}
-    for trial in stored_tree(folder)["trials"]:
-        for name, spec in _parents(trial["spec"]):
-            found.setdefault(name, spec)
-        found.setdefault(trial["run"], trial["spec"])
-    return found
-
-
-def planned_evaluations(tree: Tree) -> list[str]:
-    """Signatures of the evaluations that a plan's tree asks for, in its order."""
-    return [signature(spec) for spec in tree.get("evaluate") or ()]
-
-
-def count_states(
-    lab: Lab, runs: Mapping[str, Tree], stopped: Mapping[str, Stopped] | None = None
-) -> Counter[RunState]:
-    """How many runs are in which state; only those that have a folder are looked at.
-
-    Args:
-        stopped: runs that the sweep has stopped early.
-    """
+    tree = read_json(path)
+    if tree is None and not path.exists():
+        return None
+    damaged = UserError(f"{path} is damaged; restore it or choose another --name")
+    if not isinstance(tree, dict):
+        raise damaged
+    if tree.get("format") != FORMAT:
+        raise UserError(f"{path} is not a plan of this version")
     try:
-        begun = set(os.listdir(lab.root / "runs"))  # noqa: PTH208 (the names are enough)
-    except FileNotFoundError:
-        begun = set()
-    states = (lab.run(run).state() if run in begun else RunState.PENDING for run in runs)
-    before = stopped or {}
-    return Counter(state_in_sweep(state, run, before) for run, state in zip(runs, states))
+        return _plan(tree)
+    except (KeyError, TypeError, AttributeError):
+        raise damaged from None
+
+
+def _plan(tree: Tree) -> StoredPlan:
+    return StoredPlan(
+        name=tree["name"],
+        question=tree.get("question") or "",
+        experiment=tree.get("experiment") or "",
+        trials=tuple(map(StoredTrial.read, tree["trials"])),
+        evaluate=tuple(tree.get("evaluate") or ()),
+        sources=tree.get("sweep") or {},
+        holes=_holes(tree.get("holes") or ()),
+        duplicates=_holes(tree.get("duplicates") or ()),
+        search=tree.get("search"),
+        versions=tuple(tree.get("versions") or ()),
+        space=tuple(tree.get("space") or ()),
+        created=tree.get("created"),
+        extended=tuple(tree.get("extended") or ()),
+    )
+
+
+def _holes(trees: Iterable[Tree]) -> tuple[Hole, ...]:
+    return tuple(Hole(tree["reason"], tree["count"], tuple(tree["examples"])) for tree in trees)
 
 
 def _parents(spec: Tree) -> Iterator[tuple[str, Tree]]:

@@ -1,15 +1,17 @@
-"""Status of a run, read from its record: state, reason, attempts, step and last progress."""
+"""Status of runs, read from their records: state, reason, attempts, step and last progress."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import modified
 from tread_lab.records.endings import ENDINGS
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.records.stopped_early import Stopped, state_in_sweep
 
@@ -58,6 +60,22 @@ def run_status(folder: RunFolder, stopped: Mapping[str, Stopped] | None = None) 
         state, kind, reason, step = RunState.STOPPED, "early", why.reason, why.step
     line = (str(reason).strip().splitlines() or [""])[0]
     return RunStatus(folder.name, state, kind, line, attempts, step, _moved(folder))
+
+
+def count_states(
+    lab: Lab, runs: Iterable[str], stopped: Mapping[str, Stopped] | None = None
+) -> Counter[RunState]:
+    """Count the runs in each state; only those that have a folder are looked at.
+
+    Args:
+        stopped: runs that the sweep has stopped early.
+    """
+    try:
+        begun = set(os.listdir(lab.root / "runs"))  # noqa: PTH208 (the names are enough)
+    except FileNotFoundError:
+        begun = set()
+    states = ((run, lab.run(run).state() if run in begun else RunState.PENDING) for run in runs)
+    return Counter(state_in_sweep(state, run, stopped or {}) for run, state in states)
 
 
 def _is_wrong(kind: str) -> bool:

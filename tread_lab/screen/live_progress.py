@@ -34,7 +34,7 @@ def progress(plan: Plan, todo: Sequence[Task], outlook: Forecast) -> Iterator[Re
         outlook: what tells how long parts of runs take.
     """
     trials = plan.trials if plan.search is None else plan.search.all_trials
-    labels = run_labels([*map(vars, trials)])
+    labels = run_labels([*trials])
     with _shown(Board(todo, plan.possible_tasks, outlook, labels)) as watch:
         yield watch
 

@@ -40,7 +40,7 @@ def show_plan(
     tasks = plan.tasks
     baselines = sum(trial.role == "baseline" for trial in plan.trials)
     say(f"{plan.name}: {plan.question}" if plan.question else plan.name)
-    labels = run_labels([*map(vars, plan.trials)])
+    labels = run_labels(plan.trials)
     heads = ("run", "trial", "speed-up", "train FLOPs", "state")
     rows = []
     before = stopped_early.read(lab.sweep(plan.name).stopped_path) if plan.stop_early else {}
@@ -147,7 +147,7 @@ def show_budget(
     fitting, left = budget.split(coming, slots)
     say(f"budget: {', '.join(parts)}: {len(fitting)} of {len(coming)} open runs fit")
     if left and plan.search is None:
-        labels = run_labels([*map(vars, plan.trials)])
+        labels = run_labels(plan.trials)
         named = "; ".join(labels[task.run] for task in left[:_NAMED])
         more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
         say(f"not started, in the order of the plan: {named}{more}")

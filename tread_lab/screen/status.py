@@ -13,9 +13,9 @@ from rich.table import Table
 
 from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab, RunFolder
-from tread_lab.records.plan import Tree, count_states, planned_runs, stored_tree
+from tread_lab.records.plan import Tree
 from tread_lab.records.provenance import made_of, mixtures
-from tread_lab.records.run_status import RunStatus, run_status
+from tread_lab.records.run_status import RunStatus, count_states, run_status
 from tread_lab.records.status import RunState, without_comparison
 from tread_lab.screen.console import ROWS, answer, answers, fitted, say, show_pairs
 from tread_lab.screen.units import counts_text, duration
@@ -36,7 +36,7 @@ _URGENT = (  # the states in the order in which runs are shown where there is no
 
 def show_lab(lab: Lab, *, as_json: bool) -> None:
     """Every sweep with its states."""
-    rows = {name: _counted(lab, name, planned_runs(lab.sweep(name))) for name in lab.sweeps()}
+    rows = {name: _counted(lab, name, lab.sweep(name).plan().runs()) for name in lab.sweeps()}
     if as_json:
         print(json.dumps(rows, indent=1))
         return
@@ -49,10 +49,11 @@ def show_lab(lab: Lab, *, as_json: bool) -> None:
 
 def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
     """The runs of a sweep and where they stand."""
-    runs = planned_runs(lab.sweep(name))
+    plan = lab.sweep(name).plan()
+    runs = plan.runs()
     if as_json:
         before = stopped_early.read(lab.sweep(name).stopped_path)
-        labels = run_labels(stored_tree(lab.sweep(name))["trials"])
+        labels = run_labels(plan.trials)
         rows = [{"label": labels[r], **run_status(lab.run(r), before).tree()} for r in runs]
         print(json.dumps(rows, indent=1))
         return
@@ -85,7 +86,7 @@ def _until_ended(
 ) -> None:
     folder = lab.sweep(name)
     while True:
-        runs = planned_runs(folder)  # of a search, further ones are asked for as it goes
+        runs = folder.plan().runs()  # of a search, further ones are asked for as it goes
         states = _counted(lab, name, runs)
         show(runs, states)
         if all(state.ended for state in states) and not folder.driven:
@@ -120,7 +121,7 @@ def _table(lab: Lab, name: str, runs: Mapping[str, Tree], most: int = ROWS) -> T
     found = [run_status(lab.run(run), before) for run in list(runs)[: 4 * most]]
     if len(found) > most:
         found.sort(key=lambda status: _URGENT.index(status.state))
-    labels = run_labels(stored_tree(lab.sweep(name))["trials"])
+    labels = run_labels(lab.sweep(name).plan().trials)
     heads = ("run", "trial", "state", "step", "attempts", "last progress", "why")
     rows = [
         _row(stands, labels[stands.run], runs[stands.run]["train"]["steps"])
@@ -132,10 +133,9 @@ def _table(lab: Lab, name: str, runs: Mapping[str, Tree], most: int = ROWS) -> T
 
 def _alone(lab: Lab, name: str) -> list[str]:
     """A line for every baseline that ended without a result: its trials are compared with none."""
-    trials = stored_tree(lab.sweep(name))["trials"]
-    labels, before = run_labels(trials), stopped_early.read(lab.sweep(name).stopped_path)
-    baselines = dict.fromkeys(trial["baseline"] for trial in trials if trial["baseline"])
-    states = {run: run_status(lab.run(run), before).state for run in baselines}
+    plan, before = lab.sweep(name).plan(), stopped_early.read(lab.sweep(name).stopped_path)
+    labels = run_labels(plan.trials)
+    states = {run: run_status(lab.run(run), before).state for run in plan.baselines}
     return [
         without_comparison(labels[r], state) for r, state in states.items() if state.lacks_result
     ]

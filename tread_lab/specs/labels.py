@@ -6,7 +6,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import Field, replace
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from tread_lab.specs.bypass import RouteBypass
 from tread_lab.specs.loss import PlainLoss
@@ -14,11 +15,31 @@ from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
-# role, run, cell, seed, spec (a RunSpec, or its tree) and baseline of one trial of a plan
-Trial = Mapping[str, Any]
-Spec = RunSpec | Mapping[str, Any]
+Spec = RunSpec | Mapping[str, Any]  # or the tree of one
 
 ROUTE_AXES = ("start", "end", "route", "routes", "rate")  # axes that a route and its rate tell
+
+
+class Trial(Protocol):
+    """A trial of a plan, in memory (`specs.trials`) or stored (`records.plan`)."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def cell(self) -> Mapping[str, Any]: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def spec(self) -> Spec: ...
+    @property
+    def run(self) -> str: ...
+    @property
+    def baseline(self) -> str | None: ...
+
+
+AnyTrial = TypeVar("AnyTrial", bound=Trial)
 
 
 def axis_label(key: str) -> str:
@@ -36,11 +57,7 @@ def cell_label(trial: Trial) -> str:
 
     It tells the routes, their rate, and every other axis of the cell.
     """
-    routed = _lineage(trial["spec"])
-    if routed == "dense" and trial["role"] != "baseline":
-        routed = _rate_zero(trial["cell"]) or routed
-    label = " ".join([routed, *_settings(trial["cell"])])
-    return f"baseline {label}" if trial["role"] == "baseline" and "->" in routed else label
+    return _label(trial.role, trial.cell, trial.spec)
 
 
 def place_label(cell: Mapping[str, Any]) -> str:
@@ -53,7 +70,7 @@ def place_label(cell: Mapping[str, Any]) -> str:
 
 def trial_label(trial: Trial) -> str:
     """`2->8 s=0.5 seed 0`."""
-    return f"{cell_label(trial)} seed {trial['seed']}"
+    return f"{cell_label(trial)} seed {trial.seed}"
 
 
 def run_label(spec: RunSpec) -> str:
@@ -70,24 +87,23 @@ def run_labels(trials: Sequence[Trial]) -> dict[str, str]:
 
     Runs that trials start from have the axis values in which such runs differ.
     """
-    found: dict[str, str] = {}
-    for trial in with_baseline_cells({"trials": list(trials)})["trials"]:
-        if trial["run"] not in found:
-            found[trial["run"]] = trial_label(trial)
-    for name, parent in _parents(trials).items():
-        if name not in found:
-            found[name] = trial_label(parent)
-    return found
+    labels: dict[str, str] = {}
+    for trial in with_baseline_cells(trials):
+        if trial.run not in labels:
+            labels[trial.run] = trial_label(trial)
+    return labels | {k: v for k, v in _parent_labels(trials).items() if k not in labels}
 
 
-def with_baseline_cells(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan; several baselines get the axis values that all trials they serve have in common.
+def with_baseline_cells(trials: Sequence[AnyTrial]) -> tuple[AnyTrial, ...]:
+    """The trials; several baselines get the axis values that all trials they serve have in common.
 
     A sweep over precisions has a dense run in each: these are cells, not seeds of one.
     """
-    own = _served_cells((trial["baseline"], trial["cell"]) for trial in plan["trials"])
-    trials = [{**t, "cell": t["cell"] or own.get(t["run"], {})} for t in plan["trials"]]
-    return {**plan, "trials": trials}
+    own = _served_cells((trial.baseline, trial.cell) for trial in trials)
+    return tuple(
+        trial if trial.cell or not own.get(trial.run) else replace(trial, cell=own[trial.run])
+        for trial in trials
+    )
 
 
 def without_axis(label: str, axis: str) -> str:
@@ -102,6 +118,14 @@ def value_text(value: Any) -> str:
     if isinstance(value, dict | list | tuple):
         return json.dumps(value, separators=(",", ":"))
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _label(role: str, cell: Mapping[str, Any], spec: Spec) -> str:
+    routed = _lineage(spec)
+    if routed == "dense" and role != "baseline":
+        routed = _rate_zero(cell) or routed
+    label = " ".join([routed, *_settings(cell)])
+    return f"baseline {label}" if role == "baseline" and "->" in routed else label
 
 
 def _settings(cell: Mapping[str, Any]) -> list[str]:
@@ -161,12 +185,12 @@ def _ancestors(spec: Spec) -> Iterator[tuple[str, Spec]]:
         yield signature(parent), parent
 
 
-def _parents(trials: Sequence[Trial]) -> dict[str, Trial]:
-    """Runs that trials start from, by name, as trials with the axis values that differ in them."""
-    served = [(name, spec, trial) for trial in trials for name, spec in _ancestors(trial["spec"])]
-    own = _served_cells((name, trial["cell"]) for name, _, trial in served)
+def _parent_labels(trials: Sequence[Trial]) -> dict[str, str]:
+    """The labels of runs that trials start from, with the axis values in which they differ."""
+    served = [(name, spec, trial) for trial in trials for name, spec in _ancestors(trial.spec)]
+    own = _served_cells((name, trial.cell) for name, _, trial in served)
     return {
-        name: {"role": "parent", "cell": own.get(name, {}), "seed": trial["seed"], "spec": spec}
+        name: f"{_label('parent', own.get(name, {}), spec)} seed {trial.seed}"
         for name, spec, trial in served
     }
 

@@ -10,7 +10,6 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from tread_lab.records.status import RunState
 
@@ -33,6 +32,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tread_lab.records.durable import replacing
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.locks import is_held
+from tread_lab.records.plan import StoredPlan
 from tread_lab.specs.errors import UserError
 from tread_lab.tracking.artifacts import File
 from tread_lab.tracking.authored import FACTS, NAME, SHARED, Authored
@@ -81,8 +81,7 @@ class MlflowTracker:
             UserError: no such sweep, or a store that is not MLflow's or does not answer.
         """
         sweep = self._lab.known_sweep(sweep_name)
-        plan = sweep.read_plan()
-        assert plan is not None
+        plan = sweep.plan()
         check_store(self._uri)
         with one_writer(self._lab, self._uri), _one_line(self._uri):
             client = _client(self._uri)
@@ -104,7 +103,7 @@ class _SweepSync:
         experiment: Experiment,
         lab: Lab,
         sweep: SweepFolder,
-        plan: Mapping[str, Any],
+        plan: StoredPlan,
     ) -> None:
         self._client, self._experiment = client, experiment
         self._lab, self._sweep, self._plan = lab, sweep, plan

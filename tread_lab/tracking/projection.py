@@ -15,6 +15,7 @@ from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.metric_names import parameters
+from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.records.stopped_early import state_in_sweep
 from tread_lab.specs.errors import UserError
@@ -72,11 +73,11 @@ class View:
 class Projection:
     """Reads the trials of one sweep; baselines and planned evaluations are read once."""
 
-    def __init__(self, lab: Lab, plan: Mapping[str, Any]) -> None:
+    def __init__(self, lab: Lab, plan: StoredPlan) -> None:
         self._lab = lab
-        self._planned = [evaluation_spec(tree) for tree in plan["evaluate"]]
+        self._planned = [evaluation_spec(tree) for tree in plan.evaluate]
         self._baselines: dict[str, list[Any]] = {}
-        self._stopped = stopped_early.read(lab.sweep(plan["name"]).stopped_path)
+        self._stopped = stopped_early.read(lab.sweep(plan.name).stopped_path)
 
     def pictures(self) -> list[str]:
         """Keys of the pictures that the planned evaluations make."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from tread_lab.records.lab import SweepFolder
+from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.specs.wording import counted
 from tread_lab.tracking.artifacts import File, preview
@@ -38,7 +38,7 @@ class Parent:
     """
 
     sweep: SweepFolder
-    plan: Mapping[str, Any]
+    plan: StoredPlan
     states: Sequence[RunState]
     driven: bool
     ranked: Sequence[Ranked]
@@ -78,10 +78,11 @@ class Parent:
 
     def note(self) -> str:
         """Markdown, shown on top of the run's page."""
-        parts = [f"**{self.plan['question'] or self.sweep.name}**"]
+        parts = [f"**{self.plan.question or self.sweep.name}**"]
         parts.append(f"{self.progress()}. [Compare the cells]({self.link})")
         parts += [
-            f"Not run: {counted(hole['count'], 'cell')}, {hole['reason']}" for hole in self._holes()
+            f"Not run: {counted(hole.count, 'cell')}, {hole.reason}"
+            for hole in self.plan.holes[:HOLES_SHOWN]
         ]
         if self.ranked:
             parts.append(as_markdown(self.ranked))
@@ -107,19 +108,15 @@ class Parent:
         """Where MLflow's pages find an artifact of this run."""
         return f"get-artifact?path={quote(place, safe='')}&run_uuid={self.run_id}"
 
-    def _holes(self) -> Sequence[Mapping[str, Any]]:
-        holes: Sequence[Mapping[str, Any]] = self.plan["holes"]
-        return holes[:HOLES_SHOWN]
-
 
 def figures(sweep: SweepFolder) -> list[Path]:
     """The pictures made of a sweep."""
     return sorted(sweep.figures.glob("*.png"))
 
 
-def written(sweep: SweepFolder, plan: Mapping[str, Any]) -> int:
+def written(sweep: SweepFolder, plan: StoredPlan) -> int:
     """When the plan was written, in milliseconds."""
-    seconds = plan.get("created") or sweep.plan_path.stat().st_mtime
+    seconds = plan.created or sweep.plan_path.stat().st_mtime
     return round(seconds * 1000)
 
 

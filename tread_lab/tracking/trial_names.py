@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tread_lab.records.plan import StoredPlan
 from tread_lab.specs.decode import decode
-from tread_lab.specs.labels import cell_label, with_baseline_cells
+from tread_lab.specs.labels import cell_label
 from tread_lab.specs.run import RunSpec
 from tread_lab.tracking.flat import flat
 
@@ -48,22 +49,21 @@ class Trial:
         return decode(RunSpec, self.tree)
 
 
-def trials_of(sweep: str, plan: Mapping[str, Any]) -> list[Trial]:
+def trials_of(sweep: str, plan: StoredPlan) -> list[Trial]:
     """The distinct trials of a plan, in its order."""
-    trees: Sequence[Mapping[str, Any]] = plan["trials"]
-    fields = [dict(flat(tree["spec"])) for tree in trees]
+    fields = [dict(flat(trial.spec)) for trial in plan.trials]
     varied = _varied(fields)
     found: dict[str, Trial] = {}
-    labels = map(cell_label, with_baseline_cells(plan)["trials"])
-    for tree, values, label in zip(trees, fields, labels):
+    labels = map(cell_label, plan.with_baseline_cells().trials)
+    for stored, values, label in zip(plan.trials, fields, labels):
         trial = Trial(
             sweep=sweep,
-            role=tree["role"],
-            run=tree["run"],
-            cell=tree["cell"],
-            seed=tree["seed"],
-            baseline=tree["baseline"],
-            tree=tree["spec"],
+            role=stored.role,
+            run=stored.run,
+            cell=stored.cell,
+            seed=stored.seed,
+            baseline=stored.baseline,
+            tree=stored.spec,
             varied={name: values[name] for name in varied if name in values},
             label=label,
         )

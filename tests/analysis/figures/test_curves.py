@@ -156,7 +156,7 @@ def test_what_is_no_quality_has_no_front(paper_frame: pd.DataFrame, metric: str)
 
 def test_cells_beside_a_diverged_baseline_are_not_called_unmeasured(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
-    dense = (lab.sweep("placement").read_plan() or {})["trials"][0]["run"]
+    dense = lab.sweep("placement").plan().trials[0].run
     lab.run(dense).finish(RunState.DIVERGED, step=200, reason="on purpose")
     frame = trials_frame(lab, "placement")
     why = "its baseline diverged: there is nothing to compare with"
@@ -166,7 +166,7 @@ def test_cells_beside_a_diverged_baseline_are_not_called_unmeasured(tmp_path: Pa
 
 def test_the_answer_says_that_the_baseline_has_no_result(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
-    dense = (lab.sweep("placement").read_plan() or {})["trials"][0]["run"]
+    dense = lab.sweep("placement").plan().trials[0].run
     lab.run(dense).finish(RunState.DIVERGED, step=200, reason="on purpose")
     found = answer(lab, trials_frame(lab, "placement"))
     assert found.sentence == "There is nothing to compare with."

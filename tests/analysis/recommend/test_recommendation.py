@@ -24,9 +24,9 @@ def swept(root: Path, *, seeds: int, noise: float = 0.0, **changes) -> Lab:
     options = {"routes": PAPER_PLACEMENTS, "history": False, "similarity": False, **changes}
     lab = write_sweep(root, Synthetic(seeds=range(seeds), **options))
     rng = np.random.default_rng(0)
-    for trial in lab.sweep("placement").read_plan()["trials"]:
-        if trial["role"] == "trial":
-            for path in lab.run(trial["run"]).path.glob("evaluations/*/losses.npz"):
+    for trial in lab.sweep("placement").plan().trials:
+        if trial.role == "trial":
+            for path in lab.run(trial.run).path.glob("evaluations/*/losses.npz"):
                 with np.load(path) as file:
                     arrays = dict(file)
                 arrays["dense"] += noise * rng.normal()

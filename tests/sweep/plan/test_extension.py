@@ -77,8 +77,8 @@ def test_extending_adds_what_is_new_and_keeps_the_earlier_plan(folder: SweepFold
     assert [path.name for path in folder.earlier_plans] == ["0001.json"]
     assert folder.earlier_plans[0].read_text() == text
     assert rates(load_plan(folder)) == rates(both)
-    tree = folder.read_stored_plan() or {}
-    assert tree["created"] == json.loads(text)["created"] and len(tree["extended"]) == 1
+    stored = folder.plan()
+    assert stored.created == json.loads(text)["created"] and len(stored.extended) == 1
 
 
 def test_afterwards_the_edited_file_and_the_first_one_are_both_the_extended_sweep(

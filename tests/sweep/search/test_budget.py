@@ -101,7 +101,7 @@ def test_a_search_asks_for_no_cell_that_does_not_fit(lab: Lab, tiny: Tiny) -> No
     plan = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 5})
     done, queue = carried_out(lab, plan)
     assert len(done) == 2 + 4 and queue.full  # the third cell has two runs and one may start
-    assert len(suggestions.read(lab.sweep("budgeted").asked_path)) == 2
+    assert len(suggestions.read(lab.sweep("budgeted").suggestions_path)) == 2
     more = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 12})
     done, queue = carried_out(lab, more)
     assert len(done) == 8 and not queue.full

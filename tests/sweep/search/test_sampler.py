@@ -43,7 +43,7 @@ def planned(tiny: Callable[..., RunSpec], *, evaluate: Any = None, **search: Any
 
 
 def cells(lab: Lab) -> list[dict[str, Any]]:
-    return [entry.cell for entry in suggestions.read(lab.sweep("searched").asked_path)]
+    return [entry.cell for entry in suggestions.read(lab.sweep("searched").suggestions_path)]
 
 
 def searched(lab: Lab, plan: Plan, **pretender: Any) -> Pretender:
@@ -188,7 +188,7 @@ def test_what_was_cut_off_goes_on_with_the_same_trials(lab: Lab, tiny: Any, tmp_
     assert 0 < len(before) < 8
     folder = lab.sweep("searched")
     folder.study_path.write_bytes(b"not a database")
-    with folder.asked_path.open("a") as file:
+    with folder.suggestions_path.open("a") as file:
         file.write('{"number": 9, "cell"')  # torn in the middle of a write
     again = searched(lab, plan)
     assert cells(lab) == cells(whole)
@@ -256,10 +256,10 @@ def test_the_plan_stays_as_it_was_and_shows_what_was_asked(lab: Lab, tiny: Any) 
 def test_the_stored_plan_lists_the_cells_of_the_space(lab: Lab, tiny: Any) -> None:
     plan = planned(tiny)
     store_plan(lab.sweep("searched"), plan)
-    tree = lab.sweep("searched").read_stored_plan() or {}
-    assert plan.search is not None
-    assert tree["space"] == [dict(cell) for cell in plan.search.cells]
-    assert len(tree["space"]) == tree["search"]["space"]["cells"]
+    stored = lab.sweep("searched").stored_plan()
+    assert plan.search is not None and stored is not None and stored.search is not None
+    assert list(stored.space) == [dict(cell) for cell in plan.search.cells]
+    assert len(stored.space) == stored.search["space"]["cells"]
 
 
 def test_more_trials_go_on_and_other_settings_are_refused(lab: Lab, tiny: Any) -> None:

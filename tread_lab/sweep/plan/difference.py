@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tread_lab.specs.labels import trial_label
+from tread_lab.records.plan import StoredPlan, StoredTrial
+from tread_lab.specs.labels import Trial, trial_label
 from tread_lab.specs.wording import counted
 
 Tree = Mapping[str, Any]
@@ -13,10 +14,10 @@ _FIELDS = 2  # that are named; the rest are counted
 _ABSENT = object()
 
 
-def difference(before: Tree, after: Tree) -> str:
-    """`experiment.run.train.steps was 10, is 11; 17 trials new, 17 gone`, from two plans' trees."""
-    parts = [*_fields(before["sweep"], after["sweep"])]
-    new, gone = _trials(before, after), _trials(after, before)
+def difference(before: StoredPlan, after: StoredPlan) -> str:
+    """`experiment.run.train.steps was 10, is 11; 17 trials new, 17 gone`."""
+    parts = [*_fields(before.sources, after.sources)]
+    new, gone = _new_trials(before, after), _new_trials(after, before)
     if new or gone:
         parts.append(f"{_counted(new, 'new')}, {_counted(gone, 'gone')}")
     for evaluations, what in ((_measured(before, after), "too"), (_measured(after, before), "no")):
@@ -26,13 +27,7 @@ def difference(before: Tree, after: Tree) -> str:
     return "; ".join(parts) or "the same trials in another order"
 
 
-def new_trials(before: Sequence[Tree], after: Sequence[Tree]) -> list[Tree]:
-    """Trials of `after` whose run, compared with the same baseline, is not in `before`."""
-    known = {(t["role"], t["run"], t["baseline"]) for t in before}
-    return [t for t in after if (t["role"], t["run"], t["baseline"]) not in known]
-
-
-def in_short(trials: Sequence[Tree]) -> str:
+def in_short(trials: Sequence[Trial]) -> str:
     """Two of the trials, by cell and seed."""
     return "; ".join(map(trial_label, trials[:2]))
 
@@ -44,19 +39,20 @@ def evaluation_name(spec: Tree) -> str:
     return f"{'+'.join(spec['metrics']) or 'samples'}@{spec['count']}"
 
 
-def _trials(before: Tree, after: Tree) -> list[Tree]:
-    found = new_trials(before["trials"], after["trials"])
-    return [trial for trial in found if trial["role"] == "trial"]
+def _new_trials(before: StoredPlan, after: StoredPlan) -> list[StoredTrial]:
+    """Trials of `after` whose run, compared with the same baseline, is not in `before`."""
+    pairs = {(trial.run, trial.baseline) for trial in before.trials if trial.role == "trial"}
+    trials = [trial for trial in after.trials if trial.role == "trial"]
+    return [trial for trial in trials if (trial.run, trial.baseline) not in pairs]
 
 
-def _counted(trials: Sequence[Tree], what: str) -> str:
+def _counted(trials: Sequence[Trial], what: str) -> str:
     examples = f" (e.g. {in_short(trials[:1])})" if trials else ""
     return f"{counted(len(trials), 'trial')} {what}{examples}"
 
 
-def _measured(before: Tree, after: Tree) -> list[str]:
-    known = list(before["evaluate"])
-    names = [evaluation_name(spec) for spec in after["evaluate"] if spec not in known]
+def _measured(before: StoredPlan, after: StoredPlan) -> list[str]:
+    names = [evaluation_name(spec) for spec in after.evaluate if spec not in before.evaluate]
     return list(dict.fromkeys(names))
 
 

@@ -24,14 +24,14 @@ def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Pla
     Raises:
         UserError: another plan has the name, and `extend` is not set or not possible.
     """
-    stored = folder.read_stored_plan()
+    stored = folder.stored_plan()
     if stored is None or is_stored(stored, plan):
         return plan
     if version_of(plan) in versions(stored):
         return load_plan(folder)
     if not extend:
         check_plan(folder, plan)
-    if plan.search is not None or stored.get("search"):
+    if plan.search is not None or stored.search is not None:
         raise UserError(
             f"sweep {plan.name!r}: a search is not extended; change search.trials alone,"
             " or give another --name"
@@ -55,7 +55,7 @@ def what_is_added(stored: Plan, plan: Plan) -> str:
     """Describe an extension: `adds 4 trials (s=0.75 ...), 1 baseline; 17 trials as before`."""
     stored_keys = _keys(stored.trials)
     new = [trial for trial in plan.trials if _key(trial) not in stored_keys]
-    trials = [encode(trial) for trial in new if trial.role == "trial"]
+    trials = [trial for trial in new if trial.role == "trial"]
     others = [encode(e) for e in plan.evaluations if e not in stored.evaluations]
     parts = [f"{counted(len(trials), 'trial')} ({in_short(trials)})"] if trials else []
     parts += [counted(len(new) - len(trials), "baseline")] if len(new) > len(trials) else []

@@ -36,7 +36,7 @@ class SearchForecast:
 def search_forecast(plan: Plan, lab: Lab) -> SearchForecast:
     """Price what a search has still to ask for."""
     assert plan.search is not None
-    searched, before = plan.search, suggestions.read(lab.sweep(plan.name).asked_path)
+    searched, before = plan.search, suggestions.read(lab.sweep(plan.name).suggestions_path)
     left = _left(searched, len(before))
     prices = sorted((_flops(searched, cell) for cell in _spread(searched, _PRICED)), reverse=True)
     mean = sum(prices) / len(prices)
@@ -50,7 +50,7 @@ def coming_tasks(plan: Plan, lab: Lab) -> list[Task]:
     found = plan.open_tasks(lab)
     if plan.search is None:
         return found
-    before = suggestions.read(lab.sweep(plan.name).asked_path)
+    before = suggestions.read(lab.sweep(plan.name).suggestions_path)
     named = [entry.cell for entry in before]
     named += _spread(plan.search, _left(plan.search, len(before)))
     trials = [trial for cell in named for trial in plan.search.trials_of(cell)]
@@ -63,7 +63,7 @@ def begun_tasks(plan: Plan, lab: Lab) -> tuple[Task, ...]:
     """The runs that belong to the sweep so far: those of its plan, and those asked for."""
     if plan.search is None:
         return plan.tasks
-    named = [entry.cell for entry in suggestions.read(lab.sweep(plan.name).asked_path)]
+    named = [entry.cell for entry in suggestions.read(lab.sweep(plan.name).suggestions_path)]
     trials = [trial for cell in named for trial in plan.search.trials_of(cell)]
     return with_ancestors(Task(t.spec, plan.evaluations) for t in (*plan.trials, *trials))
 

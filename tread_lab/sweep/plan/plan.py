@@ -15,7 +15,7 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.records import stopped_early
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab, SweepFolder
-from tread_lab.records.plan import FORMAT, stored_tree
+from tread_lab.records.plan import StoredPlan, StoredTrial
 from tread_lab.specs.budget import BudgetSpec
 from tread_lab.specs.cell import Cell
 from tread_lab.specs.decode import encode
@@ -185,15 +185,15 @@ def store_plan(folder: SweepFolder, plan: Plan) -> None:
     Raises:
         UserError: the sweep was planned before with other trials or evaluations.
     """
-    before = folder.read_stored_plan()
-    now = time.time()
-    if before is None:
-        write_text(folder.plan_path, plan_text({**to_tree(plan), "created": now}))
-    elif list(plan.versions[:-1]) == versions(before):
+    stored, now = folder.stored_plan(), time.time()
+    if stored is None:
+        write_text(folder.plan_path, to_stored(plan, created=now).text())
+    elif list(plan.versions[:-1]) == versions(stored):
         folder.keep_plan()
-        times = {"created": before.get("created"), "extended": [*before.get("extended", []), now]}
-        write_text(folder.plan_path, plan_text({**to_tree(plan), **times}))
-    elif plan.versions != tuple(versions(before)):
+        extended = (*stored.extended, now)
+        text = to_stored(plan, created=stored.created, extended=extended).text()
+        write_text(folder.plan_path, text)
+    elif plan.versions != tuple(versions(stored)):
         check_plan(folder, plan)
 
 
@@ -203,18 +203,19 @@ def check_plan(folder: SweepFolder, plan: Plan) -> None:
     Raises:
         UserError: the sweep was planned before with other trials or evaluations; says which.
     """
-    before = folder.read_stored_plan()
-    if before is None or is_stored(before, plan) or version_of(plan) in versions(before):
+    stored = folder.stored_plan()
+    if stored is None or is_stored(stored, plan) or version_of(plan) in versions(stored):
         return
+    changes = difference(stored, to_stored(plan))
     raise UserError(
-        f"sweep {plan.name!r} was planned with other settings: {difference(before, to_tree(plan))};"
+        f"sweep {plan.name!r} was planned with other settings: {changes};"
         " --extend adds what is new, another --name keeps both"
     )
 
 
-def is_stored(tree: dict[str, Any], plan: Plan) -> bool:
-    """Whether a stored tree is this plan: the same runs, compared and measured in the same way."""
-    return bool(_identity(tree) == _identity_of(plan))
+def is_stored(stored: StoredPlan, plan: Plan) -> bool:
+    """Whether a stored plan is this one: the same runs, compared and measured in the same way."""
+    return bool(_identity(stored) == _identity_of(plan))
 
 
 def version_of(plan: Plan) -> str:
@@ -222,9 +223,9 @@ def version_of(plan: Plan) -> str:
     return _version(_identity_of(plan))
 
 
-def versions(tree: dict[str, Any]) -> list[str]:
+def versions(stored: StoredPlan) -> list[str]:
     """The versions of the sweep file that a stored plan was made from, one after another."""
-    return list(tree.get("versions") or [_version(_identity(tree))])
+    return list(stored.versions) or [_version(_identity(stored))]
 
 
 def _version(identity: Any) -> str:
@@ -233,54 +234,45 @@ def _version(identity: Any) -> str:
 
 def load_plan(folder: SweepFolder) -> Plan:
     """The plan that was stored."""
-    tree = stored_tree(folder)
-    decoded = SharedParts().run
-    trials = [
-        Trial(t["role"], t["cell"], t["seed"], decoded(t["spec"]), t["run"], t["baseline"])
-        for t in tree["trials"]
-    ]
-    asked = [{e["kind"]: {k: v for k, v in e.items() if k != "kind"}} for e in tree["evaluate"]]
+    stored, decoded = folder.plan(), SharedParts().run
     return Plan(
-        name=tree["name"],
-        question=tree["question"],
-        experiment=tree["experiment"],
-        trials=tuple(trials),
-        holes=_holes(tree["holes"]),
-        duplicates=_holes(tree.get("duplicates", [])),
-        evaluations=decode_evaluations(asked),
-        tree=tree["sweep"],
-        versions=tuple(versions(tree)),
+        name=stored.name,
+        question=stored.question,
+        experiment=stored.experiment,
+        trials=tuple(
+            Trial(t.role, t.cell, t.seed, decoded(t.spec), t.run, t.baseline) for t in stored.trials
+        ),
+        holes=stored.holes,
+        duplicates=stored.duplicates,
+        evaluations=decode_evaluations(stored.evaluations_as_written),
+        tree=dict(stored.sources),
+        versions=tuple(versions(stored)),
     )
 
 
-def _holes(trees: list[dict[str, Any]]) -> tuple[Hole, ...]:
-    return tuple(Hole(h["reason"], h["count"], tuple(h["examples"])) for h in trees)
+def to_stored(
+    plan: Plan, *, created: float | None = None, extended: tuple[float, ...] = ()
+) -> StoredPlan:
+    """The plan as `plan.json` holds it.
 
-
-def to_tree(plan: Plan) -> dict[str, Any]:
-    """The plan as `plan.json` holds it."""
-    return {
-        "format": FORMAT,
-        "name": plan.name,
-        "question": plan.question,
-        "experiment": plan.experiment,
-        "sweep": plan.tree,
-        **({"versions": list(plan.versions)} if plan.versions else {}),
-        "holes": encode(plan.holes),
-        "duplicates": encode(plan.duplicates),
-        "evaluate": encode(plan.evaluations),
-        "search": None if plan.search is None else _search_tree(plan.search),
-        **({} if plan.search is None else {"space": encode(plan.search.cells)}),
-        "trials": encode(plan.trials),
-    }
-
-
-def plan_text(tree: dict[str, Any]) -> str:
-    """The JSON of a plan with one trial a line, so that large ones are read and compared easily."""
-    lines = {key: json.dumps(value) for key, value in tree.items() if key != "trials"}
-    trials = ",\n  ".join(map(json.dumps, tree["trials"]))
-    lines["trials"] = f"[\n  {trials}\n ]" if trials else "[]"
-    return "{\n" + ",\n".join(f' "{key}": {text}' for key, text in lines.items()) + "\n}\n"
+    Args:
+        created, extended: when it was written first, and again, in seconds.
+    """
+    return StoredPlan(
+        name=plan.name,
+        question=plan.question,
+        experiment=plan.experiment,
+        trials=tuple(map(StoredTrial.of, plan.trials)),
+        evaluate=tuple(encode(plan.evaluations)),
+        sources=plan.tree,
+        holes=plan.holes,
+        duplicates=plan.duplicates,
+        search=None if plan.search is None else _search_tree(plan.search),
+        versions=plan.versions,
+        space=() if plan.search is None else tuple(encode(plan.search.cells)),
+        created=created,
+        extended=extended,
+    )
 
 
 def _search_tree(searched: Searched) -> dict[str, Any]:
@@ -291,10 +283,9 @@ def _search_tree(searched: Searched) -> dict[str, Any]:
     return {**settings, "objectives": list(searched.objectives), "space": space}
 
 
-def _identity(tree: dict[str, Any]) -> Any:
+def _identity(stored: StoredPlan) -> Any:
     """What must not change under one name: which runs, compared with what, measured how."""
-    runs = [(t["run"], t["baseline"]) for t in tree["trials"]]
-    return tree["evaluate"], tree.get("search"), runs
+    return [*stored.evaluate], stored.search, [(t.run, t.baseline) for t in stored.trials]
 
 
 def _identity_of(plan: Plan) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs.run import RunSpec
-from tread_lab.sweep.plan.plan import Plan, to_tree
+from tread_lab.sweep.plan.plan import Plan, to_stored
 
 
 def plan_with_costs(plan: Plan) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def plan_with_costs(plan: Plan) -> dict[str, Any]:
     }
     costs = {"train_flops": plan.train_flops, "disk_bytes": plan.disk_bytes}
     runs = {run: _price(spec) for run, spec in specs.items()}
-    return {**to_tree(plan), "counts": counts, "cost": costs, "runs": runs}
+    return {**to_stored(plan).tree(), "counts": counts, "cost": costs, "runs": runs}
 
 
 def _price(spec: RunSpec) -> dict[str, float]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import stopped_early, suggestions
 from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.records.plan import StoredTrial
 from tread_lab.records.status import RunState
-from tread_lab.records.suggestions import Asked
-from tread_lab.specs.decode import encode
+from tread_lab.records.suggestions import Suggestion
 from tread_lab.specs.expansion import Trial
 from tread_lab.specs.search import SearchSpec
 from tread_lab.specs.search_space import Space
@@ -29,7 +29,7 @@ Fits = Callable[[Sequence[Task]], bool]
 class _Cell:
     """One suggested cell: its runs, and what is known of it."""
 
-    suggestion: Asked
+    suggestion: Suggestion
     trials: list[Trial]
     observation: Observation
 
@@ -66,7 +66,7 @@ class SearchQueue:
         self._ended: set[str] = set()  # runs, in this session
         self._queue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
         self.cells: list[_Cell] = []
-        for suggestion in suggestions.read(self.folder.asked_path):
+        for suggestion in suggestions.read(self.folder.suggestions_path):
             self._add(suggestion)
         self._observe()
         self._show()
@@ -124,13 +124,13 @@ class SearchQueue:
         if not self.fits(self._open(trials)):
             self.full = True
             return
-        suggestion = Asked(len(self.cells), cell, tuple(encode(tuple(trials))), notes)
-        suggestions.append(self.folder.asked_path, suggestion)
+        suggestion = Suggestion(len(self.cells), cell, tuple(map(StoredTrial.of, trials)), notes)
+        suggestions.append(self.folder.suggestions_path, suggestion)
         self._add(suggestion)
         self._observe()
         self._show()
 
-    def _add(self, suggestion: Asked) -> None:
+    def _add(self, suggestion: Suggestion) -> None:
         """Queue the open runs of a suggested cell."""
         number = self.space.number_of(suggestion.cell)
         if number is None:  # of another space, under the same name: the plan was checked

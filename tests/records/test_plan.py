@@ -1,0 +1,104 @@
+"""Claims about stored plans: read and written without a change, damage and other versions told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tread_lab.records.plan import StoredPlan, StoredTrial, read_plan
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.expansion import Hole
+
+TEXT = """{
+ "format": 1,
+ "name": "s",
+ "question": "Where?",
+ "experiment": "tiny",
+ "sweep": {"sweep": {"seeds": [0]}, "experiment": {"name": "tiny"}, "earlier": [{}]},
+ "versions": ["a", "b"],
+ "holes": [{"reason": "start < end", "count": 2, "examples": [{"start": 3, "end": 2}]}],
+ "duplicates": [],
+ "evaluate": [{"kind": "heldout_loss", "images": 8}],
+ "search": {"sampler": "tpe"},
+ "space": [{"start": 0}, {"start": 1}],
+ "created": 1.5,
+ "extended": [2.5],
+ "trials": [
+  {"role": "baseline", "cell": {}, "seed": 0, "spec": {"train": {"steps": 5}}, "run": "d", "baseline": null},
+  {"role": "trial", "cell": {"start": 0}, "seed": 0, "spec": {"train": {"steps": 5}}, "run": "a", "baseline": "d"}
+ ]
+}
+"""  # noqa: E501
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "plan.json"
+    path.write_text(TEXT)
+    return path
+
+
+def plan_of(path: Path) -> StoredPlan:
+    plan = read_plan(path)
+    assert plan is not None
+    return plan
+
+
+def trial(run: str, baseline: str | None = None, **spec: object) -> StoredTrial:
+    return StoredTrial("trial", {}, 0, {"train": {"steps": 5}, **spec}, run, baseline)
+
+
+def test_a_plan_that_was_read_is_written_byte_for_byte(path: Path) -> None:
+    assert plan_of(path).text() == TEXT
+
+
+def test_every_field_is_read(path: Path) -> None:
+    plan = plan_of(path)
+    assert (plan.name, plan.question, plan.experiment) == ("s", "Where?", "tiny")
+    assert (plan.sweep_file, plan.base) == ({"seeds": [0]}, {"name": "tiny"})
+    assert plan.holes == (Hole("start < end", 2, ({"start": 3, "end": 2},)),)
+    assert plan.evaluations_as_written == [{"heldout_loss": {"images": 8}}]
+    assert (plan.space, plan.versions) == (({"start": 0}, {"start": 1}), ("a", "b"))
+    assert (plan.created, plan.extended) == (1.5, (2.5,))
+    assert plan.baselines == ["d"]
+    assert plan.trials[1] == StoredTrial(
+        "trial", {"start": 0}, 0, {"train": {"steps": 5}}, "a", "d"
+    )
+
+
+def test_a_plan_of_the_first_versions_needs_name_and_trials_alone(path: Path) -> None:
+    path.write_text('{"format": 1, "name": "s", "trials": []}')
+    assert plan_of(path) == StoredPlan("s", "", "", (), (), {})
+
+
+def test_there_is_no_plan_before_it_was_written(tmp_path: Path) -> None:
+    assert read_plan(tmp_path / "plan.json") is None
+
+
+@pytest.mark.parametrize("text", [TEXT[:300], "[]", '{"format": 1, "name": "s", "trials": [{}]}'])
+def test_a_damaged_plan_is_told_and_not_taken_for_none(path: Path, text: str) -> None:
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"plan\.json is damaged; restore it"):
+        read_plan(path)
+
+
+def test_a_plan_of_another_version_is_refused(path: Path) -> None:
+    path.write_text(TEXT.replace('"format": 1', '"format": 2'))
+    with pytest.raises(UserError, match="is not a plan of this version"):
+        read_plan(path)
+
+
+def test_a_run_that_several_suggestions_share_stands_once_and_in_order() -> None:
+    plan = StoredPlan("s", "", "", (trial("dense"),), (), {})
+    more = plan.with_suggested([trial("dense"), trial("b"), trial("a"), trial("b", "dense")])
+    assert more.trials == (trial("dense"), trial("b"), trial("a"))
+    assert plan.trials == (trial("dense"),)
+
+
+def test_parents_stand_before_the_runs_that_start_from_them() -> None:
+    parent = {"train": {"steps": 3}}
+    child = trial("child", init_from={"run": parent})
+    plan = StoredPlan("s", "", "", (child, trial("other")), (), {})
+    names = list(plan.runs())
+    assert names[1:] == ["child", "other"] and plan.runs()[names[0]] == parent
