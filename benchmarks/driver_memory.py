@@ -25,7 +25,8 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, decode
 from tread_lab.sweep.execution import ray_executor, ray_worker
 from tread_lab.sweep.execution.ray_executor import RayExecutor
-from tread_lab.sweep.trial.trial import Report, Task
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import Report
 
 LIMIT = 30.0  # kB a trial, aimed at
 

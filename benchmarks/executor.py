@@ -26,7 +26,8 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs import HeldoutSpec, RunSpec, decode
 from tread_lab.sweep.execution.ray_cluster import cluster
 from tread_lab.sweep.execution.ray_executor import RayExecutor
-from tread_lab.sweep.trial.trial import Report, Task, run_trial
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import Report, run_trial
 
 
 def tasks(count: int, steps: int, *, depth: int = 12) -> list[Task]:

@@ -23,7 +23,7 @@ from tread_lab.config import load
 from tread_lab.records.lab import Lab
 from tread_lab.specs import HeldoutSpec, RunSpec, decode
 from tread_lab.sweep.execution.executor import InlineExecutor
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 MEASURED = HeldoutSpec(images=512)
 SAMPLES, SIZE = 4000, 64

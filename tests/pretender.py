@@ -10,7 +10,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec
 from tread_lab.sweep.search.queue import TaskQueue, as_queue
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 
 def loss_of(spec: RunSpec) -> float:

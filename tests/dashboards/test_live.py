@@ -67,7 +67,7 @@ def test_a_running_asked_cell_is_listed_and_opens(searched: Lab) -> None:
     ask(searched, 1)
     run = searched.run(json.loads((searched.root / "all.json").read_text())[2]["run"])
     run.reopen()
-    with run.claim():
+    with run.lock():
         settled(pages.live.sweep("placement"), 2)
         tree = answer(pages, "/api/sweeps/placement")
         assert [(row["number"], row["seed"]) for row in tree["running"]] == [(1, 0)]

@@ -18,7 +18,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode, encode
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.preflight import preflight
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 OFFICIAL = 0.93  # deviation of SD latents times 0.18215
 ENCODED = 0.93 / 0.18215  # as the encoder gives them

@@ -30,8 +30,7 @@ from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, count_label,
 from tread_lab.specs.guidance import in_short
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.plan.plan import make_plan
-from tread_lab.sweep.trial.family import with_ancestors
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task, with_ancestors
 
 FILES = sorted([*ROOT.glob("sweeps/*.yaml"), *ROOT.glob("experiments/*.yaml")])
 EMBEDDED = "fashion16"

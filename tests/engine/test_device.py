@@ -17,7 +17,8 @@ from tread_lab.engine import live_run
 from tread_lab.engine.device import PeakMemory, pick, release, use
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError
-from tread_lab.sweep.trial.trial import Task, run_trial
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import run_trial
 
 GPU_1 = torch.device("cuda", 1)
 

@@ -12,7 +12,8 @@ from tests.faults.compare import outcome
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
-from tread_lab.sweep.trial.trial import Report, Task
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import Report
 
 pytestmark = pytest.mark.slow
 

@@ -150,7 +150,7 @@ def leave(folder: Path, room: int) -> None:
 @pytest.mark.fault(
     13,
     done="the lab on a file system of 8 MB that is filled until only some kB are left, so that a"
-    " claim, a spec, a log, a checkpoint or a result finds no room",
+    " lock, a spec, a log, a checkpoint or a result finds no room",
     survived="one line says that the disk is full and what to do; nothing partial is ever used;"
     " when there is room again the same command ends the sweep",
 )

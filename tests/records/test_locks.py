@@ -101,7 +101,7 @@ def test_a_file_system_without_locks_is_said_in_one_line(
     monkeypatch.setattr(locks.fcntl, "flock", fails_with(number))
     folder = Lab(tmp_path).sweep("s")
     with pytest.raises(NoLocks, match=r"no working locks \(.*choose a --root") as caught:
-        with folder.claim():
+        with folder.lock():
             pass
     assert "\n" not in str(caught.value) and not isinstance(caught.value, Busy)
     assert isinstance(caught.value, Unavailable)  # no run is recorded as failed

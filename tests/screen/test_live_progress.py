@@ -16,7 +16,8 @@ from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.forecast import Forecast, kind_of
-from tread_lab.sweep.trial.trial import Report, Task, run_trial
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import Report, run_trial
 
 Tiny = Callable[..., RunSpec]
 HELDOUT = decode(HeldoutSpec, {"images": 32, "levels": 4})

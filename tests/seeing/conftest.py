@@ -61,7 +61,7 @@ def under_way(placed: Lab, tmp_path: Path) -> Iterator[Lab]:
                 log = lab.run(name).log_path
                 lines = log.read_text().splitlines(keepends=True)
                 log.write_text("".join(lines[: len(lines) * (number - 8) // 4]))
-                stack.enter_context(lab.run(name).claim())
+                stack.enter_context(lab.run(name).lock())
         yield lab
 
 

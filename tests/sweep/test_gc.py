@@ -24,7 +24,7 @@ from tread_lab.sweep import gc
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.gc import clear, find
 from tread_lab.sweep.plan.plan import Plan, make_plan, store_plan
-from tread_lab.sweep.trial.trial import Task, is_complete
+from tread_lab.sweep.trial.task import Task, is_complete
 
 Tiny = Callable[..., RunSpec]
 CPU = torch.device("cpu")
@@ -102,7 +102,7 @@ def test_what_may_go_on_keeps_everything(lab: Lab, tiny: Tiny, state: str) -> No
     run(lab, Task(spec))
     litter = find(lab)
     if state == "running":
-        with folder.claim():
+        with folder.lock():
             assert find(lab) == [] and clear(lab, litter) == 0
     else:
         folder.reopen()

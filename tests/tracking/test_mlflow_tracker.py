@@ -157,7 +157,7 @@ def test_every_state_has_its_status(lab: Lab, sweeps: Sweeps, store: Store, sync
         sweeps.finish(spec, state, reason="out of memory" if state == "failed" else "")
     sweeps.log(specs[4], 5, 20)
     running = sweeps.log(specs[5], 5, 20)
-    with running.claim():
+    with running.lock():
         sync()
         assert store.statuses() == {
             "placement": "RUNNING",
@@ -181,7 +181,7 @@ def test_the_sweep_ends_as_its_trials_end(sweeps: Sweeps, store: Store, sync: Sy
     assert store.statuses() == {"placement": "SCHEDULED"}
     sweeps.finish(specs[0])
     sweeps.finish(specs[1], "diverged")
-    with sweeps.lab.sweep("placement").claim():
+    with sweeps.lab.sweep("placement").lock():
         sync()
         assert store.statuses()["placement"] == "RUNNING"
         sync(closing=True)
@@ -204,7 +204,7 @@ def test_an_interrupted_run_goes_on_under_its_name(
     run_id, status = store.runs()[name]
     assert status == "KILLED"
     run = sweeps.log(spec, 15, 40, clock=7.0)  # steps 15 to 25 once more, at another speed
-    with run.claim():
+    with run.lock():
         sync()
         assert store.runs()[name] == (run_id, "RUNNING")
     run.finish(RunState.COMPLETED, step=40)

@@ -37,7 +37,7 @@ from tread_lab.sweep.plan.same_provenance import check_unmixed, mixed
 from tread_lab.sweep.search.budget import BudgetedQueue, open_budget
 from tread_lab.sweep.search.queue import ListQueue, TaskQueue
 from tread_lab.sweep.trial.retry_failed import failed_kind, failed_tasks, reopen
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 
 class Options(TypedDict):
@@ -148,7 +148,7 @@ def _retry_failed(lab: Lab, plan: Plan, kinds: Sequence[str], *, dry_run: bool) 
     names = ", ".join(f"{folder.name} ({failed_kind(folder)})" for folder in folders)
     say(f"running {len(tasks)} failed runs again: {names}" if tasks else "no run has failed")
     if not dry_run:
-        with lab.sweep(plan.name).claim():
+        with lab.sweep(plan.name).lock():
             for task in tasks:
                 reopen(lab, task)
 
@@ -167,7 +167,7 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
     preflight(open_tasks, launch.devices)
     if not options["allow_mixed"]:
         check_unmixed(mixed(lab, begun_tasks(plan, lab), open_tasks))
-    with folder.claim():
+    with folder.lock():
         store_plan(folder, plan)
         queue = _queue(lab, plan, launch.forecast)
         mistake = None

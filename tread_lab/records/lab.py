@@ -121,7 +121,7 @@ class RunFolder:
     def log_path(self) -> Path:
         return self.path / "log.jsonl"
 
-    def claim(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Be the only process that writes this run; freed when the process ends."""
         return exclusive(self.path / ".claim", f"run {self.name}")
 
@@ -281,7 +281,7 @@ class SweepFolder:
     def study_path(self) -> Path:
         return self.path / "study.db"
 
-    def claim(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Be the only driver of this sweep; freed when the process ends."""
         return exclusive(self.path / ".claim", f"sweep {self.name}")
 

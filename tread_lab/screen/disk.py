@@ -10,7 +10,8 @@ from tread_lab.screen.console import answer, say
 from tread_lab.screen.units import bytes_text
 from tread_lab.sweep.execution.executor import ReportHandler
 from tread_lab.sweep.plan.disk import DiskNeed, disk_need, room
-from tread_lab.sweep.trial.trial import Report, Task
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import Report
 
 EVERY = 10.0  # seconds between two looks at the disk
 

@@ -17,8 +17,8 @@ from tread_lab.specs.labels import run_label, run_labels
 from tread_lab.sweep.execution.executor import ReportHandler
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.trial.progress import done_share
-from tread_lab.sweep.trial.trial import UNDER_WAY, Report, Task
+from tread_lab.sweep.trial.task import Task, done_share
+from tread_lab.sweep.trial.trial import UNDER_WAY, Report
 
 _PRIOR_SECONDS = 30.0  # of work that a prediction weighs as much as
 _PATIENCE, _LITTLE = 5.0, 0.005  # seconds and share before which no speed is told from

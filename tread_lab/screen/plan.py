@@ -21,7 +21,7 @@ from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.open_tasks import search_forecast
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.search.budget import Budget
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 Say = Callable[[str], None]
 _NAMED = 5  # runs that do not fit the budget; the others are counted

@@ -74,7 +74,7 @@ def clear(lab: Lab, removable: Collection[Removable]) -> int:
                 freed += _remove(item)
                 continue
             folder = lab.run(item.run)
-            with folder.claim():
+            with folder.lock():
                 unfinished = item.what == "unfinished files"
                 if unfinished or folder.state() in ENDED:
                     freed += _remove(item)

@@ -16,7 +16,8 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.specs import RunSpec, UserError, decode
-from tread_lab.sweep.trial.trial import Task, run_trial
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import run_trial
 
 LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 32, "classes": 1000}
 GPU = torch.device("cuda", 0)

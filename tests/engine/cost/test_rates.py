@@ -13,7 +13,7 @@ from tread_lab.engine.cost.rates import RATES, rates_named, rates_of
 from tread_lab.records.lab import Lab
 from tread_lab.specs import HeldoutSpec, RunSpec, SamplerSpec, SamplesSpec, UserError, decode
 from tread_lab.sweep.plan.forecast import Forecast
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 S2 = imagenet("S", "2->8")
 FID = SamplesSpec(metrics=("fid",), count=10_000, sampler=SamplerSpec(precision="bf16"))

@@ -12,7 +12,7 @@ from tread_lab.specs import RunSpec, UserError
 from tread_lab.sweep.execution.executor import UserErrors
 from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
 from tread_lab.sweep.search.queue import ListQueue
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 
 def test_what_lives_in_the_driver_is_left_out_of_what_ray_writes(lab: Lab) -> None:

@@ -17,7 +17,7 @@ from tread_lab.sweep.execution.executors import EXECUTORS, Share
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.forecast import forecast
 from tread_lab.sweep.plan.preflight import check_arithmetic
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 NEW = DeviceFacts("cuda", "H200", ("fp32", "tf32", "bf16", "fp16"), 141)
 OLD = DeviceFacts("cuda", "V100", ("fp32", "fp16"), 16)

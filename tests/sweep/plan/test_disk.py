@@ -18,7 +18,8 @@ from tread_lab.screen.disk import DiskWatch
 from tread_lab.specs import DataSpec, RunSpec, decode
 from tread_lab.specs.evaluation import SamplesSpec, decode_evaluations
 from tread_lab.sweep.plan.disk import DiskNeed, disk_need, image_bytes, room
-from tread_lab.sweep.trial.trial import Report, Task
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import Report
 
 Tiny = Callable[..., RunSpec]
 

@@ -14,7 +14,7 @@ from tread_lab.engine.device import memory
 from tread_lab.specs import RunSpec, UserError
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.preflight import check_room
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 CPU = torch.device("cpu")
 SWEEP = """

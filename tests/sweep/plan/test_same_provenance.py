@@ -16,7 +16,7 @@ from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.same_provenance import check_unmixed, mixed
 from tread_lab.sweep.trial import attempt
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 Tiny = Callable[..., RunSpec]
 ROOT = Path(provenance.__file__).parents[1]

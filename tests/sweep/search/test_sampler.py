@@ -162,7 +162,7 @@ def test_a_trial_stopped_early_is_the_same_while_its_worker_still_holds_it(
         folder = lab.run_of(ended.spec)
         folder.create(ended.spec)
         stopped_early.append(lab.sweep(plan.name).stopped_path, Stopped(folder.name, 5, "made up"))
-    with lab.run(task.run).claim():
+    with lab.run(task.run).lock():
         queue.ended(task)
         queue.ended(other)
     assert [cell.observation.state for cell in queue.cells] == ["bad"]

@@ -28,7 +28,8 @@ from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.trial import trial
 from tread_lab.sweep.trial.attempt import WorkerInfo, counted_attempts
 from tread_lab.sweep.trial.retry import decide
-from tread_lab.sweep.trial.trial import Report, Task, run_trial
+from tread_lab.sweep.trial.task import Task, is_complete
+from tread_lab.sweep.trial.trial import Report, run_trial
 
 Tiny = Callable[..., RunSpec]
 CPU = torch.device("cpu")
@@ -213,11 +214,11 @@ def test_what_fails_while_measuring_leaves_the_training_result(
         last = run(lab, task)[-1]
     folder = lab.run(task.run)
     assert (last.phase, folder.state()) == ("completed", "completed")
-    assert "ZeroDivisionError" in last.note and not trial.is_complete(lab, task)
+    assert "ZeroDivisionError" in last.note and not is_complete(lab, task)
     assert [a.phase for a in folder.attempts.read()] == ["evaluate"] * 2
     later = WorkerInfo(driver="another")
     assert [r.phase for r in run_trial(lab, task, CPU, later)] == ["evaluate", "completed"]
-    assert trial.is_complete(lab, task) and len(folder.origin()) == 1
+    assert is_complete(lab, task) and len(folder.origin()) == 1
 
 
 KILLED = """
@@ -226,7 +227,8 @@ from pathlib import Path
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, decode
 from tread_lab.sweep.trial.attempt import WorkerInfo
-from tread_lab.sweep.trial.trial import Task, run_trial
+from tread_lab.sweep.trial.task import Task, is_complete
+from tread_lab.sweep.trial.trial import run_trial
 lab = Lab(Path(sys.argv[1]))
 spec = lab.run(sys.argv[2]).spec()
 worker = WorkerInfo(driver=sys.argv[3], node="n1")
@@ -266,11 +268,11 @@ def test_a_run_that_another_process_works_on_is_waited_for_and_then_taken(
     monkeypatch.setattr(trial, "_POLL_SECONDS", 0.01)
     task = Task(tiny(steps=6))
     reports = run_trial(lab, task, CPU)
-    with lab.run(task.run).claim():
+    with lab.run(task.run).lock():
         assert "in use by another process" in next(reports).note
         assert next(reports).phase == "train"
     assert list(reports)[-1].phase == "completed"
-    with lab.run(task.run).claim():
+    with lab.run(task.run).lock():
         second = run_trial(lab, task, CPU)
         next(second)
     assert [report.phase for report in second] == ["completed"]

@@ -12,7 +12,7 @@ from tread_lab.records.run_status import run_status
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.sweep.trial.retry_failed import failed_tasks, reopen
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 Tiny = Callable[..., RunSpec]
 

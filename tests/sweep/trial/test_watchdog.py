@@ -21,7 +21,8 @@ from tread_lab.sweep.execution import heartbeat
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
 from tread_lab.sweep.trial import watchdog
-from tread_lab.sweep.trial.trial import Report, Task
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import Report
 from tread_lab.sweep.trial.watchdog import Patience, Watchdog, every_forward_pass
 
 Tiny = Callable[..., RunSpec]
@@ -118,6 +119,7 @@ import ctypes, sys, time
 from pathlib import Path
 from tread_lab.records.lab import Lab
 from tread_lab.sweep.trial import trial
+from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.execution.executor import InlineExecutor
 lab, how, train = Lab(Path(sys.argv[1])), sys.argv[3], trial.train
 
@@ -128,7 +130,7 @@ def hanging(*arguments):
         yield progress
 
 trial.train = hanging
-task = trial.Task(lab.run(sys.argv[2]).spec())
+task = Task(lab.run(sys.argv[2]).spec())
 InlineExecutor(device="cpu", hang_timeout=1.0).run(lab, [task], lambda report: None)
 """
 

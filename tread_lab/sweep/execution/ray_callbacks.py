@@ -17,7 +17,8 @@ from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
 from tread_lab.sweep.execution.ray_errors import CallbackErrors
 from tread_lab.sweep.execution.ray_worker import MISTAKE, UNAVAILABLE, SentTask
 from tread_lab.sweep.search.queue import TaskQueue
-from tread_lab.sweep.trial.trial import DEFERRED, Report, Task
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import DEFERRED, Report
 
 _PER_EXPERIMENT = 200  # tasks; Ray Tune keeps an object for each until the experiment ends
 _FRUITLESS_STARTS = 5  # of a worker, after which the cluster is at fault

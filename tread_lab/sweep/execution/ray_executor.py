@@ -22,7 +22,7 @@ from tread_lab.sweep.execution.ray_early_stopping import Judge
 from tread_lab.sweep.execution.ray_worker import Worker
 from tread_lab.sweep.search.queue import TaskQueue, as_queue
 from tread_lab.sweep.trial.attempt import WorkerInfo
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 _ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",

@@ -18,7 +18,8 @@ from tread_lab.sweep.execution.ray_cluster import alive_nodes
 from tread_lab.sweep.execution.ray_early_stopping import GAP, RUNG
 from tread_lab.sweep.execution.ray_probe import take
 from tread_lab.sweep.trial.attempt import WorkerInfo
-from tread_lab.sweep.trial.trial import UNDER_WAY, Report, Task, run_trial
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import UNDER_WAY, Report, run_trial
 from tread_lab.sweep.trial.watchdog import awake
 
 MISTAKE, UNAVAILABLE = "mistake", "unavailable"  # phases of tasks that no attempt can mend

@@ -15,7 +15,7 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.run import DataSpec, RunSpec
 from tread_lab.specs.sources import stored
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 REFERENCES = 10_000  # held-out images at most whose features are kept
 INCEPTION_BYTES = 2048 * 4  # features of one image

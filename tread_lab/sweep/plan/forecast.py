@@ -12,8 +12,7 @@ from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.slots import makespan
-from tread_lab.sweep.trial.progress import done_share
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task, done_share
 
 TRIAL_SECONDS = 0.5  # starting a trial in a reused worker, writing its record
 _MOST_KINDS = 6  # kinds of runs that are calibrated; the others are taken to be like the first

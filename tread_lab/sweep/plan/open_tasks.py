@@ -9,8 +9,7 @@ from tread_lab.records import suggestions
 from tread_lab.records.lab import Lab
 from tread_lab.specs.cell import Cell
 from tread_lab.sweep.plan.plan import Plan, Searched
-from tread_lab.sweep.trial.family import with_ancestors
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task, with_ancestors
 
 _PRICED = 400  # cells of a large space that its mean is taken over
 

@@ -29,8 +29,7 @@ from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.difference import difference
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.goals import objectives_of
-from tread_lab.sweep.trial.family import with_ancestors
-from tread_lab.sweep.trial.trial import Task, is_complete
+from tread_lab.sweep.trial.task import Task, is_complete, with_ancestors
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.run import DataSpec
 from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 
 def preflight(tasks: Sequence[Task], devices: Devices) -> None:

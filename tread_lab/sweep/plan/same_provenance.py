@@ -8,7 +8,7 @@ from tread_lab.engine.provenance import made_with
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import NOW, Mixture, made_of, mixtures
 from tread_lab.specs.errors import UserError
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 
 def mixed(lab: Lab, tasks: Sequence[Task], todo: Sequence[Task]) -> list[Mixture]:

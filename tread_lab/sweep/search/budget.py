@@ -13,8 +13,7 @@ from tread_lab.sweep.plan.open_tasks import begun_tasks
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.slots import starts
 from tread_lab.sweep.search.queue import TaskQueue
-from tread_lab.sweep.trial.progress import done_share
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task, done_share
 
 Seconds = Callable[[Task], float | None]  # predicted, of what is left of a run
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tread_lab.specs.signature import signature
 from tread_lab.specs.wording import counted
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 
 class TaskQueue(Protocol):

@@ -19,8 +19,7 @@ from tread_lab.sweep.plan.goals import cell_values
 from tread_lab.sweep.plan.plan import Plan, Searched
 from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.search.sampler import Observation, StoredStudy, StudyTrial, propose
-from tread_lab.sweep.trial.family import with_ancestors
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task, with_ancestors
 
 Fits = Callable[[Sequence[Task]], bool]
 

@@ -9,7 +9,7 @@ from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.signature import signature
-from tread_lab.sweep.trial.trial import Task
+from tread_lab.sweep.trial.task import Task
 
 PARENT = "parent"  # kind of failure of a run whose parent failed
 
@@ -45,6 +45,6 @@ def reopen(lab: Lab, task: Task) -> None:
         Busy: another process holds the run's lock.
     """
     folder = lab.run(task.run)
-    with folder.claim():
+    with folder.lock():
         folder.attempts.forgive()
         folder.reopen()

@@ -8,7 +8,6 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 
@@ -26,39 +25,15 @@ from tread_lab.records.locks import Busy
 from tread_lab.records.log import Entry
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import Unavailable, UserError
-from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
-from tread_lab.specs.guidance import check_guidance
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import signature
 from tread_lab.sweep.trial.attempt import OpenAttempt, WorkerInfo, attempt, counted_attempts
 from tread_lab.sweep.trial.retry import decide
+from tread_lab.sweep.trial.task import Task, is_complete, is_repairable
 from tread_lab.sweep.trial.watchdog import every_forward_pass
 
 _POLL_SECONDS = 1.0  # between two tries to lock a run that another process works on
 UNDER_WAY = ("train", "evaluate")  # phases of a task that has not ended
 DEFERRED = "deferred"  # phase of a task that waits for a whole device
-
-
-@dataclass(frozen=True)
-class Task:
-    """A run to bring to its end and the evaluations it needs.
-
-    Raises:
-        UserError: the run would lack something that an evaluation needs.
-    """
-
-    spec: RunSpec
-    evaluations: tuple[EvaluationSpec, ...] = ()
-
-    def __post_init__(self) -> None:
-        for evaluation in self.evaluations:
-            if isinstance(evaluation, SamplesSpec):
-                check_guidance(self.spec, evaluation.sampler.guidance)
-
-    @cached_property
-    def run(self) -> str:
-        """The name of the run, which is the signature of its spec."""
-        return signature(self.spec)
 
 
 @dataclass(frozen=True)
@@ -80,22 +55,6 @@ class Report:
     note: str = ""
 
 
-def is_complete(lab: Lab, task: Task) -> bool:
-    """Return whether the run has ended and, if it can be evaluated, has every evaluation."""
-    folder = lab.run(task.run)
-    result = folder.result()
-    if result is None or _is_repairable(folder):
-        return False
-    return not result["state"].measurable or all(
-        folder.evaluation(spec).done for spec in task.evaluations
-    )
-
-
-def _is_repairable(folder: RunFolder) -> bool:
-    """Return whether a finished run has damaged files that its last checkpoint can restore."""
-    return bool(folder.damaged() and list_checkpoints(folder.checkpoints))
-
-
 def run_trial(
     lab: Lab, task: Task, device: torch.device, worker: WorkerInfo | None = None
 ) -> Iterator[Report]:
@@ -115,7 +74,7 @@ def run_trial(
     with ExitStack() as held:
         yield from _wait_for_lock(folder, held, report)
         folder.create(task.spec)
-        if _is_repairable(folder):
+        if is_repairable(folder):
             folder.reopen()
         if folder.result() is None and task.spec.init_from is not None:
             parent = Task(task.spec.init_from.run)
@@ -144,7 +103,7 @@ def _wait_for_lock(folder: RunFolder, held: ExitStack, report: Report) -> Iterat
     """Lock a run into `held`, and report as long as another process has locked it."""
     while True:
         try:
-            held.enter_context(folder.claim())
+            held.enter_context(folder.lock())
             return
         except Busy as busy:
             yield replace(report, note=str(busy))
@@ -217,7 +176,7 @@ def _train_parent(
     folder = lab.run(parent.run)
     has_started = bool(list_checkpoints(lab.run(task.run).checkpoints))
     if not has_started and has_lost_its_end(folder, load_latest(folder.checkpoints)):
-        with contextlib.suppress(Busy), folder.claim():
+        with contextlib.suppress(Busy), folder.lock():
             folder.reopen()
     if folder.result() is None:
         for step in run_trial(lab, parent, device, worker):

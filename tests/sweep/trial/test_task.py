@@ -27,8 +27,8 @@ from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.plan import Plan, load_plan, make_plan, store_plan
 from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.trial.attempt import WorkerInfo
-from tread_lab.sweep.trial.family import with_ancestors
-from tread_lab.sweep.trial.trial import DEFERRED, Report, Task, run_trial
+from tread_lab.sweep.trial.task import Task, with_ancestors
+from tread_lab.sweep.trial.trial import DEFERRED, Report, run_trial
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunSpec]
@@ -180,7 +180,7 @@ def test_routes_switched_off_from_the_start_are_dense_training(tmp_path: Path, t
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
-def test_an_absent_parent_is_trained_first_under_its_own_claim(lab: Lab, tiny: Tiny) -> None:
+def test_an_absent_parent_is_trained_first_under_its_own_lock(lab: Lab, tiny: Tiny) -> None:
     parent = tiny(steps=6)
     *_, last = run_trial(lab, Task(child_of(parent)), CPU)
     assert last.phase == "completed" and lab.run_of(parent).state() == "completed"

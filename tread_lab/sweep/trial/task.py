@@ -1,0 +1,76 @@
+"""A task: a run and its evaluations; how much of it is done, and which runs come before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from tread_lab.engine.checkpoint import list_checkpoints
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.status import RunState
+from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
+from tread_lab.specs.guidance import check_guidance
+from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import signature
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run to bring to its end and the evaluations it needs.
+
+    Raises:
+        UserError: the run would lack something that an evaluation needs.
+    """
+
+    spec: RunSpec
+    evaluations: tuple[EvaluationSpec, ...] = ()
+
+    def __post_init__(self) -> None:
+        for evaluation in self.evaluations:
+            if isinstance(evaluation, SamplesSpec):
+                check_guidance(self.spec, evaluation.sampler.guidance)
+
+    @cached_property
+    def run(self) -> str:
+        """The name of the run, which is the signature of its spec."""
+        return signature(self.spec)
+
+
+def is_complete(lab: Lab, task: Task) -> bool:
+    """Return whether the run has ended and, if it can be evaluated, has every evaluation."""
+    folder = lab.run(task.run)
+    result = folder.result()
+    if result is None or is_repairable(folder):
+        return False
+    return not result["state"].measurable or all(
+        folder.evaluation(spec).done for spec in task.evaluations
+    )
+
+
+def is_repairable(folder: RunFolder) -> bool:
+    """Return whether a finished run has damaged files that its last checkpoint can restore."""
+    return bool(folder.damaged() and list_checkpoints(folder.checkpoints))
+
+
+def done_share(lab: Lab, task: Task) -> float:
+    """Return the share of a run's training steps that has been executed, from 0 to 1."""
+    folder = lab.run(task.run)
+    if folder.state() is RunState.COMPLETED:
+        return 1.0
+    return folder.step() / task.spec.train.steps
+
+
+def with_ancestors(tasks: Iterable[Task]) -> tuple[Task, ...]:
+    """Return the tasks and those of their ancestors, parents first, each run once.
+
+    A parent that is among `tasks` keeps its evaluations; any other parent is only trained.
+    """
+    tasks_by_run = {task.run: task for task in tasks}
+    ordered: dict[str, Task] = {}
+    for name, task in tasks_by_run.items():
+        for parent in task.spec.ancestors:
+            parent_name = signature(parent)
+            ordered.setdefault(parent_name, tasks_by_run.get(parent_name, Task(parent)))
+        ordered.setdefault(name, task)
+    return tuple(ordered.values())
