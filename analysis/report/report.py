@@ -43,6 +43,7 @@ from tread_lab.records.metric_names import (
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import made_of, mixtures
 from tread_lab.records.status import RunState
+from tread_lab.specs.units import duration
 
 ROWS = 60  # of a table; longer ones say how many are left out
 TITLES = {  # figures in the order of the report, by the start of their names
@@ -238,7 +239,7 @@ def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tu
     if TRAIN_FLOPS in runs:
         facts.append(("training FLOPs", number(float(runs[TRAIN_FLOPS].sum()))))
     if TRAIN_SECONDS in runs:
-        facts.append(("training time", _duration(float(runs[TRAIN_SECONDS].sum()))))
+        facts.append(("training time", duration(float(runs[TRAIN_SECONDS].sum()))))
     return facts
 
 
@@ -292,9 +293,3 @@ def _power(head: str) -> str:
 
 def _form(value: float, form: str) -> str:
     return "" if np.isnan(value) else form.format(value)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

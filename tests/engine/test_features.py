@@ -96,7 +96,7 @@ def test_too_little_room_is_said_before_anything_is_computed(
     usage = features.shutil.disk_usage(tmp_path)._replace(free=10**9)
     monkeypatch.setattr(features.shutil, "disk_usage", lambda path: usage)
     cache = FeatureCache(tmp_path, (1_281_167, 256, 768), {})
-    with pytest.raises(DiskFull, match=r"1,281,167 samples need 503\.8 GB more in"):
+    with pytest.raises(DiskFull, match=r"1,281,167 samples need 504 GB more in"):
         next(cache.fill(encode))
     assert not (cache.path / "features.f16").exists()
 

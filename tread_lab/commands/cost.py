@@ -12,10 +12,10 @@ from tread_lab.engine.cost.rates import rates_named
 from tread_lab.engine.cost.report import report, table
 from tread_lab.records.lab import Lab
 from tread_lab.screen.console import show_pairs
-from tread_lab.screen.units import duration
 from tread_lab.specs.evaluation import decode_evaluations
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment
+from tread_lab.specs.units import duration
 
 
 def run(

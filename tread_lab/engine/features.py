@@ -21,6 +21,7 @@ from tread_lab.data.source import Samples
 from tread_lab.records.durable import DiskFull, disk_error, write_json
 from tread_lab.records.locks import Busy, exclusive
 from tread_lab.specs.repa import PREPROCESSING, RepaSpec
+from tread_lab.specs.units import amount
 
 CHUNK = (
     64  # samples that are encoded together, whoever asks, so that a feature depends on its sample
@@ -128,8 +129,8 @@ class FeatureCache:
         need, free = chunks * self._chunk_bytes, shutil.disk_usage(self.path).free
         if need > free:
             raise DiskFull(
-                f"repa: the features of {self.shape[0]:,} samples need {need / 1e9:.1f} GB more in"
-                f" {self.path}, and {free / 1e9:.1f} GB are free; make room, name another --root,"
+                f"repa: the features of {self.shape[0]:,} samples need {amount(need)} more in"
+                f" {self.path}, and {amount(free)} are free; make room, name another --root,"
                 " or choose a smaller encoder"
             )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tread_lab.records.lab import Lab
 from tread_lab.screen.console import answer, say
-from tread_lab.screen.units import bytes_text
+from tread_lab.specs.units import amount
 from tread_lab.sweep.execution.executor import ReportHandler
 from tread_lab.sweep.plan.disk import DiskNeed, disk_need, room
 from tread_lab.sweep.trial.task import Task
@@ -30,13 +30,13 @@ def show_disk(need: DiskNeed, lab: Lab, *, asked: bool = False) -> None:
         "features of references": need.references,
         "REPA's features": need.targets,
     }
-    listed = ", ".join(f"{bytes_text(size)} of {what}" for what, size in parts.items() if size)
+    listed = ", ".join(f"{amount(size)} of {what}" for what, size in parts.items() if size)
     left = room(lab)
     line = answer if asked else say
-    line(f"disk: at most {listed}; {bytes_text(left)} free in {lab.root}")
+    line(f"disk: at most {listed}; {amount(left)} free in {lab.root}")
     if left < need.total:
         line(
-            f"the disk may not suffice: {bytes_text(need.total)} at most, {bytes_text(left)} free;"
+            f"the disk may not suffice: {amount(need.total)} at most, {amount(left)} free;"
             " `tread-lab gc` lists what can go (--samples: images too), fewer"
             " execution.keep_checkpoints need less, another --root may have more"
         )
@@ -64,7 +64,7 @@ class DiskWatch:
         if left < self._low:
             self._said = True
             say(
-                f"{bytes_text(left)} are left on the disk of {self._lab.root}, and the next file"
-                f" may take {bytes_text(self._low / 2)}: `tread-lab gc` lists what can go;"
+                f"{amount(left)} are left on the disk of {self._lab.root}, and the next file"
+                f" may take {amount(self._low / 2)}: `tread-lab gc` lists what can go;"
                 " the same command goes on after a full disk"
             )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from tread_lab.screen.console import answer, answers, fitted
-from tread_lab.screen.units import bytes_text
+from tread_lab.specs.units import amount
 from tread_lab.sweep.gc import Removable
 
 
@@ -25,7 +25,7 @@ def show_removable(
         return
     if samples_kept:
         answer(
-            f"{bytes_text(samples_kept)} of samples stay; `tread-lab gc --samples` offers those of"
+            f"{amount(samples_kept)} of samples stay; `tread-lab gc --samples` offers those of"
             " finished evaluations too (metrics and sheets of samples stay)"
         )
     if not litter:
@@ -34,8 +34,8 @@ def show_removable(
     texts = []
     for what in dict.fromkeys(item.what for item in litter):
         sizes = [item.bytes for item in litter if item.what == what]
-        texts.append([what, str(len(sizes)), bytes_text(sum(sizes))])
+        texts.append([what, str(len(sizes)), amount(sum(sizes))])
     answers.print(fitted(("what", "files", "size"), texts, drop=["files"], width=answers.width))
-    total = bytes_text(sum(item.bytes for item in litter))
-    done = f"{bytes_text(freed)} are free now" if freed is not None else ""
+    total = amount(sum(item.bytes for item in litter))
+    done = f"{amount(freed)} are free now" if freed is not None else ""
     answer(done or f"{total} would be free; `tread-lab gc --yes` removes it")

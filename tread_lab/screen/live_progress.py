@@ -12,8 +12,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from tread_lab.records.lab import Lab
 from tread_lab.screen.console import notices, say
-from tread_lab.screen.units import counts_text, duration
 from tread_lab.specs.labels import run_label, run_labels
+from tread_lab.specs.units import counts_text, duration
 from tread_lab.sweep.execution.executor import ReportHandler
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.plan import Plan

@@ -24,6 +24,7 @@ from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.provenance import made_of, mixtures
 from tread_lab.screen.console import ROWS, answer, answers, fitted, say
+from tread_lab.specs.units import amount
 
 _WIDE = 6  # a table with more columns of results is turned on its side
 
@@ -81,7 +82,7 @@ def _by_setting(frame: pd.DataFrame, shown: Sequence[str]) -> Table:
 def _price(row: pd.Series[Any], column: str) -> str:
     """FLOPs of one image, beside a metric of samples."""
     flops = row.get(" ".join([metric_names.SAMPLE_FLOPS, *column.split(" ")[1:]]), math.nan)
-    return f"  {flops / 1e9:.3g} GFLOP" if "@" in column and math.isfinite(flops) else ""
+    return f"  {amount(flops, 'FLOP')}" if "@" in column and math.isfinite(flops) else ""
 
 
 def _ending(row: pd.Series[Any]) -> str:

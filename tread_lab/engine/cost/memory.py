@@ -8,6 +8,7 @@ from tread_lab.engine.cost.training import Cost, cost
 from tread_lab.engine.device import memory, name
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.units import amount
 
 
 def check_room(spec: RunSpec, device: torch.device) -> None:
@@ -20,20 +21,16 @@ def check_room(spec: RunSpec, device: torch.device) -> None:
     if price.memory_bytes <= room:
         return
     routes = " + ".join(map(str, spec.routes)) or "dense"
-    need = f"{spec.model.name} {routes} needs about {_gb(price.memory_bytes)}"
-    where = f"at {price.micro_batch} images a pass, and {device} ({name(device)}) has {_gb(room)}"
+    need = f"{spec.model.name} {routes} needs about {amount(price.memory_bytes)}"
+    has = f"{device} ({name(device)}) has {amount(room)}"
     fit = fitting_micro_batch(price, spec.train.batch, room)
-    remedy = f"one image a pass needs {_gb(price.memory_at(1))}: take a larger device"
+    remedy = f"one image a pass needs {amount(price.memory_at(1))}: take a larger device"
     if fit:
-        remedy = f"execution.micro_batch={fit} needs {_gb(price.memory_at(fit))}"
-    raise UserError(f"{need} {where}; {remedy}")
+        remedy = f"execution.micro_batch={fit} needs {amount(price.memory_at(fit))}"
+    raise UserError(f"{need} at {price.micro_batch} images a pass, and {has}; {remedy}")
 
 
 def fitting_micro_batch(price: Cost, batch: int, room: int) -> int:
     """Return the largest divisor of `batch` with which a run fits `room` bytes; 0 if none does."""
     parts = (n for n in range(batch, 0, -1) if batch % n == 0)
     return next((n for n in parts if price.memory_at(n) <= room), 0)
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:.1f} GB"

@@ -8,6 +8,7 @@ from typing import Any
 
 from tread_lab.engine.cost.training import Cost, cost
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.units import amount
 
 
 def report(spec: RunSpec) -> dict[str, Any]:
@@ -62,15 +63,6 @@ def table(spec: RunSpec) -> list[tuple[str, str]]:
         ("checkpoint", amount(this.checkpoint_bytes)),
         ("device memory", f"about {amount(this.memory_bytes)} at {this.micro_batch} images a pass"),
     ]
-
-
-def amount(size: float) -> str:
-    """Return `2.7 GB` for 2.7e9 bytes."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:,.3g} TB"
 
 
 def _sizes(found: Cost) -> dict[str, int]:

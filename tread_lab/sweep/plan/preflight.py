@@ -13,6 +13,7 @@ from tread_lab.metrics.requirements import check_requirements
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.run import DataSpec
+from tread_lab.specs.units import amount
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.trial.task import Task
 
@@ -78,7 +79,7 @@ def check_room(tasks: Sequence[Task], devices: Devices) -> None:
         one = "run" if fit == 1 else "runs"
         raise UserError(
             f"{packed} runs at once on one {devices.type} device need about"
-            f" {packed * need / 1e9:.1f} GB, and it has {here / 1e9:.1f} GB: room for {fit} {one};"
+            f" {amount(packed * need)}, and it has {amount(here)}: room for {fit} {one};"
             " give each run a larger share by --gpus, or fewer runs by --concurrent"
         )
 

@@ -1,0 +1,56 @@
+"""Durations and amounts are written in the unit that people would use."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tread_lab.specs.units import amount, counts_text, duration
+
+HOUR, DAY = 3600.0, 86400.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (89.4, "89 s"),
+        (90, "2 min"),
+        (60 * 60, "60 min"),
+        (90 * 60, "1.5 h"),
+        (4 * DAY - HOUR, "95.0 h"),
+        (4 * DAY, "4.0 days"),
+        (36.4 * DAY, "36.4 days"),
+        (2 * 365.25 * DAY, "2 years"),
+        (1454264.5 * HOUR, "166 years"),
+        (3e11, "9,506 years"),
+    ],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (999.6, "1 kB"),
+        (10_800_000_000, "10.8 GB"),
+        (503_800_000_000, "504 GB"),
+        (1e15, "1 PB"),
+        (2.5e21, "2,500 EB"),
+    ],
+)
+def test_amounts(count: float, text: str) -> None:
+    assert amount(count) == text
+
+
+def test_amounts_of_other_units() -> None:
+    assert amount(7.117e11, "FLOP") == "712 GFLOP"
+
+
+def test_the_most_frequent_state_is_first() -> None:
+    states = Counter(["failed", "completed", "completed"])
+    assert counts_text(states) == "2 completed, 1 failed"
