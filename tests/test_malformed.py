@@ -22,7 +22,7 @@ from tread_lab.config import load as config
 from tread_lab.specs import UserError, axes, encode
 from tread_lab.specs.expansion import expand
 from tread_lab.specs.expression import evaluate
-from tread_lab.specs.field_names import all_fields
+from tread_lab.specs.fields import all_fields
 from tread_lab.specs.sweep import Experiment
 
 EXAMPLES = int(os.environ.get("TREAD_LAB_EXAMPLES", "150"))

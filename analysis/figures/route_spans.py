@@ -33,7 +33,7 @@ from tread_lab.analysis.figures.style import (
 from tread_lab.analysis.tables import published
 from tread_lab.frames import delta_column
 from tread_lab.records.metric_names import lower_is_better
-from tread_lab.specs.architecture import depth_of
+from tread_lab.specs.model import depth_of
 
 MARGIN = 3  # Fig. 8: a route of 12 blocks should end at block 9 = B - 3 at the latest
 

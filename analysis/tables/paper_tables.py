@@ -15,8 +15,8 @@ from tread_lab.analysis.tables import published
 from tread_lab.analysis.tables.ranking import to_latex, to_markdown
 from tread_lab.engine.cost.training import cost
 from tread_lab.frames import HIGH, LOW, cells_frame, delta_column, require_metric, with_delta
-from tread_lab.specs.architecture import SIZES
 from tread_lab.specs.decode import decode
+from tread_lab.specs.model import SIZES
 from tread_lab.specs.run import RunSpec
 
 DAGGER = "\N{DAGGER}"  # on a difference of two recipes

@@ -15,9 +15,9 @@ from tread_lab.backbones.parts import MLPS, NORMS
 from tread_lab.engine.cost.blocks import BLOCK_COSTS, block_macs
 from tread_lab.engine.cost.bypasses import BYPASS_COSTS, bypass_cost
 from tread_lab.specs import ModelSpec, RunSpec, UserError, decode
-from tread_lab.specs.architecture import BACKBONES as FACTS
-from tread_lab.specs.architecture import FAMILIES
 from tread_lab.specs.bypass import MaskBypass
+from tread_lab.specs.model import BACKBONES as FACTS
+from tread_lab.specs.model import FAMILIES
 
 
 def spec(**model: Any) -> RunSpec:

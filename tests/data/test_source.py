@@ -8,7 +8,7 @@ import pytest
 
 from tread_lab.data import open_data, source
 from tread_lab.specs import DataSpec, UserError
-from tread_lab.specs.sources import SOURCES
+from tread_lab.specs.data import SOURCES
 
 
 def test_the_default_spec_opens_the_embedded_images() -> None:

@@ -31,7 +31,7 @@ from tread_lab.specs import (
     encode,
     signature,
 )
-from tread_lab.specs.repa import ENCODERS
+from tread_lab.specs.objective import ENCODERS
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunSpec]

@@ -18,7 +18,7 @@ from tread_lab.engine.train import train
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs import RepaSpec, RunSpec, UserError, decode
-from tread_lab.specs.run import DataSpec
+from tread_lab.specs.data import DataSpec
 
 N, T, E = 150, 4, 3  # three chunks of 64, 64, 22
 

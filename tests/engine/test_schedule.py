@@ -7,12 +7,12 @@ import dataclasses
 import pytest
 
 from tread_lab.engine.schedule import SCHEDULES, learning_rate
-from tread_lab.specs import TrainSpec, UserError, run
+from tread_lab.specs import TrainSpec, UserError, recipe
 
 
 def test_every_schedule_of_the_spec_has_a_formula() -> None:
     assert set(SCHEDULES) == {"constant", "sqrt_decay"}
-    assert set(run.SCHEDULES) == set(SCHEDULES)
+    assert set(recipe.SCHEDULES) == set(SCHEDULES)
 
 
 def test_a_schedule_without_formula_is_an_error_with_a_near_miss() -> None:

@@ -21,7 +21,7 @@ from tread_lab.records.lab import RunFolder
 from tread_lab.sampling.generate import ROUTINGS, generate
 from tread_lab.specs import EDMSpec, GuidanceSpec, RunSpec, SamplerSpec, UserError, decode, encode
 from tread_lab.specs.guidance import BranchSpec, check_guidance, routes_taken
-from tread_lab.specs.loss import EnsembleLoss
+from tread_lab.specs.objective import EnsembleLoss
 from tread_lab.specs.signature import signature
 
 PDG = {"weight": 3, "weak": {"path": "dropped"}}

@@ -16,23 +16,23 @@ from tread_lab.specs import (
     SamplesSpec,
     TrainSpec,
     UserError,
-    architecture,
+    data,
     decode,
     evaluation,
     extensions,
     metrics,
+    model,
+    recipe,
     routes,
-    run,
-    sources,
 )
 from tread_lab.specs.extensions import Kind, extensions_of
 from tread_lab.specs.schema import schema_text
 
 FACTS = """
-from tread_lab.specs.architecture import Backbone
+from tread_lab.specs.model import Backbone
 from tread_lab.specs.metrics import Metric, MetricKind
 from tread_lab.specs.routes import Selection
-from tread_lab.specs.sources import Source
+from tread_lab.specs.data import Source
 
 COLUMNS = Selection(unit=lambda side: side, code="our_code:columns")
 ODD = Selection(side=3)
@@ -138,7 +138,7 @@ def test_the_code_of_a_kind_is_a_table_with_the_code_of_extensions(install: Inst
     with pytest.raises(UserError, match=r"'odd' of the package our-tread .* refers to no code"):
         code["odd"]
     with pytest.raises(UserError, match=r"'pool' of the package our-tread 1.4 .* AttributeError"):
-        architecture.BACKBONES.code({}, "cost")["pool"]
+        model.BACKBONES.code({}, "cost")["pool"]
 
 
 def test_what_a_selection_asks_of_the_grid_is_checked(install: Install) -> None:
@@ -205,11 +205,11 @@ def test_the_schema_lists_built_in_names_alone(install: Install) -> None:
 @pytest.mark.parametrize(
     ("kind", "group", "names"),
     [
-        (architecture.BACKBONES, "backbones", ["dit", "rwkv", "mamba"]),
+        (model.BACKBONES, "backbones", ["dit", "rwkv", "mamba"]),
         (evaluation.SOLVERS, "solvers", ["heun", "euler"]),
         (routes.SELECTIONS, "selections", ["random", "rows", "structured", "bernoulli"]),
-        (run.SCHEDULES, "schedules", ["constant", "sqrt_decay"]),
-        (sources.SOURCES, "sources", ["fashion16", "latents", "shards"]),
+        (recipe.SCHEDULES, "schedules", ["constant", "sqrt_decay"]),
+        (data.SOURCES, "sources", ["fashion16", "latents", "shards"]),
         (
             metrics.METRICS,
             "metrics",

@@ -9,7 +9,7 @@ import pytest
 from tread_lab.specs import UserError, decode
 from tread_lab.specs.expansion import expand
 from tread_lab.specs.expression import evaluate
-from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.specs.sweep import Experiment, SearchSpec, SweepSpec
 
 RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": {"steps": 10}}
 TINY = Experiment(name="tiny", run=RUN, evaluate=("heldout_loss",))
@@ -150,3 +150,19 @@ def test_cells_that_equal_others_are_counted_once_for_all_seeds() -> None:
     assert [(hole.reason, hole.count) for hole in found.duplicates] == [
         ("the run of another cell", 1)
     ]
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"sampler": "tpo"}, "search.sampler"),
+        ({"trails": 3}, "did you mean 'trials'"),
+        ({"trials": 0}, "search: trials: must be positive"),
+        ({"sampler": "nsgaii"}, "nsgaii weighs several"),
+        ({"objectives": ["gap/heldout", "gap/heldout"]}, "must be distinct"),
+    ],
+)
+def test_a_mistake_in_a_search_is_named(tree: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match="search") as raised:
+        decode(SearchSpec, tree, "search")
+    assert message.removeprefix("search: ") in str(raised.value)

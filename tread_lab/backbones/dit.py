@@ -24,7 +24,7 @@ from tread_lab.routing.re_entry import IDENTITY, ReEntry
 from tread_lab.routing.select import Routing
 from tread_lab.routing.walk import Observer, walk
 from tread_lab.specs.errors import lookup
-from tread_lab.specs.run import ModelSpec
+from tread_lab.specs.model import ModelSpec
 
 # Whether modulations and output are zero after all else is initialised.
 ZEROED = {"adaln_zero": True, "official_code": False}

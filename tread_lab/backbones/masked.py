@@ -18,7 +18,7 @@ from tread_lab.routing.transport import merge
 from tread_lab.routing.walk import walk
 from tread_lab.specs.bypass import MaskBypass
 from tread_lab.specs.errors import lookup
-from tread_lab.specs.run import ModelSpec
+from tread_lab.specs.model import ModelSpec
 
 # What the map from D to E starts as, after the Xavier pass over the decoder.
 ADAPTERS: dict[str, Callable[[nn.Linear], object]] = {

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tread_lab.backbones.dit import DiT
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.run import ModelSpec
+from tread_lab.specs.model import ModelSpec
 
 # Training checkpoints hold the weights below one of these, the averaged ones first.
 _NESTED = ("ema", "model", "state_dict")

@@ -9,9 +9,9 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.parents import with_parents
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.fields import run_of
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
-from tread_lab.specs.then import run_of
 
 T = TypeVar("T", SweepSpec, Experiment)
 

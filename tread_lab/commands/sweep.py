@@ -20,8 +20,8 @@ from tread_lab.screen.disk import DiskWatch, show_disk
 from tread_lab.screen.live_progress import progress
 from tread_lab.screen.plan import show_budget, show_evaluation_time, show_plan
 from tread_lab.screen.status import show_unfinished
-from tread_lab.specs.budget import BudgetSpec
 from tread_lab.specs.errors import Unavailable, UserError, lookup
+from tread_lab.specs.sweep import BudgetSpec
 from tread_lab.sweep.execution.early_stopping import Early
 from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.execution.executors import EXECUTORS, ExecutorKind, Share

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import torch
 
 from tread_lab.data.source import Samples
+from tread_lab.specs.data import SD_DEVIATION, SD_SCALE, DataSpec, stored
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.run import DataSpec, EDMSpec, RunSpec
-from tread_lab.specs.sources import SD_DEVIATION, SD_SCALE, stored
+from tread_lab.specs.objective import EDMSpec
+from tread_lab.specs.run import RunSpec
 
 MEASURED = 256  # samples, evenly spread over the set
 NEAR = 1.5  # how many times off a known deviation may be; subsets of ImageNet stay within 1.2

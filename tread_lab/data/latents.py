@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.split import Split, split_ids
+from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.run import DataSpec
 
 # numpy's ways of not reading a file; TypeError: an .npy that calls itself .npz
 UNREADABLE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.run import DataSpec
 
 
 class Store(Protocol):

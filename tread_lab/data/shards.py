@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.split import Split, split_ids
+from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.run import DataSpec
 
 LATENT, LABEL = "latent.npy", "cls"
 BLOCK = 512  # bytes, the unit of a tar

@@ -15,8 +15,8 @@ from tread_lab.data.latents import PackedArrays
 from tread_lab.data.scaled import ScaledLatents, Store
 from tread_lab.data.shards import TarShards
 from tread_lab.data.split import Split
+from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError, suggest
-from tread_lab.specs.run import DataSpec
 
 
 class Samples(Protocol):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tread_lab.diffusion.process import Network, Outcome
 from tread_lab.specs.evaluation import SamplerSpec
-from tread_lab.specs.run import FlowSpec
+from tread_lab.specs.objective import FlowSpec
 
 
 class Flow:

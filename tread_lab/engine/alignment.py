@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tread_lab.routing.select import Routing
 from tread_lab.routing.transport import send
-from tread_lab.specs.repa import RepaSpec
+from tread_lab.specs.objective import RepaSpec
 
 # encoder(x_BCHW, side) -> features of clean samples on a side x side grid, [B, side * side, E]
 Encoder = Callable[[Tensor, int], Tensor]

@@ -21,7 +21,7 @@ from tread_lab.engine.alignment import Encoder
 from tread_lab.engine.precision import matrix_products
 from tread_lab.metrics.extractor import load_extractor
 from tread_lab.specs.errors import UserError, lookup
-from tread_lab.specs.repa import RepaSpec
+from tread_lab.specs.objective import RepaSpec
 
 _ENDS = 1 << 20  # bytes at both ends of a file of weights that go into its digest
 VARIABLE = "TREAD_LAB_ENCODER"

@@ -20,7 +20,7 @@ from torch import Tensor
 from tread_lab.data.source import Samples
 from tread_lab.records.durable import DiskFull, disk_error, write_json
 from tread_lab.records.locks import Busy, exclusive
-from tread_lab.specs.repa import PREPROCESSING, RepaSpec
+from tread_lab.specs.objective import PREPROCESSING, RepaSpec
 from tread_lab.specs.units import amount
 
 CHUNK = (

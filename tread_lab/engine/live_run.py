@@ -35,10 +35,10 @@ from tread_lab.engine.objective import Objective
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
 from tread_lab.records import metric_names
 from tread_lab.records.lab import RunFolder
-from tread_lab.specs.repa import RepaSpec
+from tread_lab.specs.data import stored
+from tread_lab.specs.objective import RepaSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
-from tread_lab.specs.sources import stored
 
 
 class LiveRun:

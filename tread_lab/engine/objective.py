@@ -11,7 +11,7 @@ from tread_lab.diffusion import Outcome, Process
 from tread_lab.engine.alignment import Alignment
 from tread_lab.engine.batches import Batch
 from tread_lab.routing.select import Leg, Routing
-from tread_lab.specs.loss import EnsembleLoss, LossSpec
+from tread_lab.specs.objective import EnsembleLoss, LossSpec
 from tread_lab.specs.run import RunSpec
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from tread_lab.specs.errors import lookup
-from tread_lab.specs.run import TrainSpec
+from tread_lab.specs.recipe import TrainSpec
 
 # name -> factor on the learning rate, given the share of all steps that is done
 SCHEDULES: Mapping[str, Callable[[float], float]] = {

@@ -10,8 +10,8 @@ import re
 
 from tread_lab.specs.bypass import RouteBypass
 from tread_lab.specs.evaluation import count_label
-from tread_lab.specs.loss import PlainLoss
 from tread_lab.specs.metrics import METRICS, MetricKind
+from tread_lab.specs.objective import PlainLoss
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 

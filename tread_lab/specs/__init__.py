@@ -1,6 +1,7 @@
 """What a run, an evaluation and a sweep are: frozen data, strict decoding, signatures."""
 
 from tread_lab.specs.bypass import MaskBypass, ReEntrySpec, RouteBypass, SprintBypass
+from tread_lab.specs.data import DataSpec
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import (
@@ -11,19 +12,18 @@ from tread_lab.specs.evaluation import (
     SimilaritySpec,
 )
 from tread_lab.specs.guidance import BranchSpec, GuidanceSpec, RateSpec
-from tread_lab.specs.loss import EnsembleLoss, PlainLoss
-from tread_lab.specs.repa import RepaSpec
-from tread_lab.specs.routes import RouteSpec
-from tread_lab.specs.run import (
-    DataSpec,
+from tread_lab.specs.model import ModelSpec
+from tread_lab.specs.objective import (
     EDMSpec,
+    EnsembleLoss,
     FlowSpec,
-    InitSpec,
-    ModelSpec,
+    PlainLoss,
     ProcessSpec,
-    RunSpec,
-    TrainSpec,
+    RepaSpec,
 )
+from tread_lab.specs.recipe import TrainSpec
+from tread_lab.specs.routes import RouteSpec
+from tread_lab.specs.run import InitSpec, RunSpec
 from tread_lab.specs.signature import signature
 
 __all__ = [

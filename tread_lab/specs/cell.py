@@ -8,11 +8,11 @@ from typing import Any
 from tread_lab.specs.decode import decode_field
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.expression import evaluate
-from tread_lab.specs.field_names import field_value, near_field
+from tread_lab.specs.fields import field_value, near_field, routes_of
 from tread_lab.specs.labels import axis_label
+from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.routes import block_index
-from tread_lab.specs.run import ModelSpec, RunSpec
-from tread_lab.specs.set_fields import routes_of
+from tread_lab.specs.run import RunSpec
 
 Cell = dict[str, Any]
 _ROUTE = ("start", "end", "length", "rate")

@@ -48,6 +48,18 @@ def lookup(table: Mapping[str, T], name: str, what: str) -> T:
     return table[name]
 
 
+def check_positive(spec: object, *names: str) -> None:
+    """Refuse fields that are not above 0; `None` is none of them.
+
+    Raises:
+        UserError: names the first one.
+    """
+    for name in names:
+        value = getattr(spec, name)
+        if value is not None and not value > 0:
+            raise UserError(f"{name}: must be positive, got {value}")
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """`, did you mean 'x'?` for a near miss, else the list of what is known."""
     known = sorted(known)
@@ -55,3 +67,8 @@ def suggest(name: str, known: Iterable[str]) -> str:
     if near:
         return f", did you mean {near[0]!r}?"
     return f" (known: {', '.join(known)})" if known else ""
+
+
+def counted(n: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -12,11 +12,9 @@ from tread_lab.specs.cell import Cell, CellNames, has_computed, labelled
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.evaluation import EvaluationSpec, decode_evaluations
 from tread_lab.specs.expression import evaluate
-from tread_lab.specs.field_names import check_field
+from tread_lab.specs.fields import check_field, run_of, with_cell, with_fields
 from tread_lab.specs.labels import cell_text
-from tread_lab.specs.set_fields import with_cell, with_fields
 from tread_lab.specs.sweep import Experiment, SweepSpec
-from tread_lab.specs.then import run_of
 from tread_lab.specs.trials import Setting, Trial, Trials
 
 __all__ = ["Expansion", "Hole", "Trial", "expand"]

@@ -8,10 +8,10 @@ an entry point in the group of the kind, under the name that specs use:
 
 | group                  | the entry point refers to                                        |
 |------------------------|------------------------------------------------------------------|
-| `tread_lab.backbones`  | a `specs.architecture.Backbone`: `code` a class, `cost` its cost |
+| `tread_lab.backbones`  | a `specs.model.Backbone`: `code` a class, `cost` a `BlockCost`   |
 | `tread_lab.metrics`    | a `specs.metrics.Metric`: `code` as `metrics.features.MEASURES`  |
 | `tread_lab.selections` | a `specs.routes.Selection`: `code` is (route, rank_BN) -> Kept   |
-| `tread_lab.sources`    | a `specs.sources.Source`: `code` is a `data.source.Opener`       |
+| `tread_lab.sources`    | a `specs.data.Source`: `code` is a `data.source.Opener`          |
 | `tread_lab.schedules`  | the function itself: share of all steps that is done -> factor   |
 | `tread_lab.solvers`    | the function itself: (velocity, z_BCHW, levels) -> z_BCHW        |
 

@@ -10,7 +10,7 @@ from dataclasses import Field, replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from tread_lab.specs.bypass import RouteBypass
-from tread_lab.specs.loss import PlainLoss
+from tread_lab.specs.objective import PlainLoss
 from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature

@@ -1,16 +1,13 @@
-"""What a sweep file says, and the experiment it starts from."""
+"""What a sweep file says: axes, seeds, search, early stopping, budget; and its experiment."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
 
 from tread_lab.specs.axes import numbers
-from tread_lab.specs.budget import BudgetSpec
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.search import SearchSpec
-from tread_lab.specs.stop_early import StopEarlySpec
 
 if TYPE_CHECKING:
     Seeds = tuple[int, ...]
@@ -26,6 +23,113 @@ class Experiment:
     run: Mapping[str, Any]
     sampler: Mapping[str, Any] = field(default_factory=dict)
     evaluate: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSpec:
+    """The `search:` block of a sweep file; without it every cell is run.
+
+    Attributes:
+        sampler: how cells are chosen: `tpe` (tree-structured Parzen estimator), `gp` (Gaussian
+            process), `random`, or `nsgaii` (genetic, for several objectives).
+        trials: how many cells are tried, each with all seeds.
+        objectives: what is to become good: metrics as tables name them. Each counts as the
+            difference to the baseline, mean over seeds. `gap/heldout` where absent, `heldout/loss`
+            in a sweep without baseline.
+        seed: of the search itself; the same seed asks for the same trials.
+        startup: random trials before the sampler learns (`nsgaii`: the size of a generation).
+        parallel: trials in flight at most. Trial n is chosen from the results of the trials up to
+            n - parallel alone, so that the same ones come however long each takes.
+        in_order: false uses every result as soon as it is there, which keeps more places busy
+            where trials differ much in length, and gives up that the same trials come again.
+    """
+
+    sampler: Literal["tpe", "gp", "random", "nsgaii"] = "tpe"
+    trials: int = 20
+    objectives: tuple[str, ...] = ()
+    seed: int = 0
+    startup: int = 8
+    parallel: int = 2
+    in_order: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("trials", "startup", "parallel"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name}: must be positive, got {getattr(self, name)}")
+        if len(set(self.objectives)) != len(self.objectives):
+            raise UserError(f"objectives: {list(self.objectives)} must be distinct")
+        if self.sampler == "nsgaii" and len(self.objectives) < 2:
+            raise UserError(
+                "objectives: nsgaii weighs several, e.g. [gap/heldout, cost/train_flops]"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopEarlySpec:
+    """The `stop_early:` block of a sweep file; `stop_early: asha` is enough.
+
+    Trials are judged by their training loss less that of their baseline over the same steps;
+    baselines run first and are never stopped.
+
+    Attributes:
+        kind: `asha` (asynchronous successive halving) lets the best 1/reduction of those that
+            reached a rung go on; `median` stops a trial whose best gap is worse than the median of
+            the others' means.
+        grace: the first step at which a trial is judged; a ninth of its steps where absent.
+        reduction: ASHA's rungs lie at grace x reduction^k, the median rule's at grace x k.
+        least: trials that must have come as far before the median rule judges.
+    """
+
+    kind: Literal["asha", "median"] = "asha"
+    grace: int | None = None
+    reduction: int = 3
+    least: int = 3
+
+    def __post_init__(self) -> None:
+        if self.reduction < 2:
+            raise UserError(f"reduction: at least 2, got {self.reduction}")
+        if self.least < 1 or (self.grace is not None and self.grace < 1):
+            raise UserError("grace and least: at least 1")
+
+    @staticmethod
+    def from_shorthand(value: Any) -> dict[str, Any]:
+        return {"kind": value}
+
+    def first_rung(self, steps: int) -> int:
+        """The first step at which a run of so many steps is judged."""
+        return self.grace or max(steps // 9, 1)
+
+    def rungs(self, steps: int) -> tuple[int, ...]:
+        """All steps at which a run of so many steps is judged."""
+        first = self.first_rung(steps)
+        if self.kind == "median":
+            return tuple(range(first, steps, first))
+        found, rung = [], first
+        while rung < steps:
+            found.append(rung)
+            rung *= self.reduction
+        return tuple(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetSpec:
+    """Limits of one sweep over all its sessions; a limit that is absent does not bind.
+
+    Attributes:
+        flops: training FLOPs that its runs may execute, baselines included.
+        hours: hours that its command may run, all sessions together.
+        trials: runs beside the baselines that may be started.
+    """
+
+    flops: float | None = None
+    hours: float | None = None
+    trials: int | None = None
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if value is not None and not value > 0:
+                raise UserError(f"{limit.name}: must be positive, got {value}")
 
 
 @dataclass(frozen=True, kw_only=True)

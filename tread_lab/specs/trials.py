@@ -1,4 +1,4 @@
-"""Cells and seeds become trials, each with its baseline; what many trials share is made once."""
+"""Cells and seeds become trials, each with its baseline; what many trials share is decoded once."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tread_lab.specs.cell import Cell, CellNames, has_computed, labelled
+from tread_lab.specs.decode import decode, decode_field
+from tread_lab.specs.fields import is_field, run_of, with_fields
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.set_fields import with_fields
-from tread_lab.specs.shared import SharedParts
 from tread_lab.specs.signature import signature
-from tread_lab.specs.then import run_of
+
+_ABSENT = object()
 
 
 @dataclass(frozen=True)
@@ -88,3 +89,43 @@ class Trials:
             spec = run_of(tree, path) if "then" in tree else self._shared.run(tree, path)
             found = self._runs[key] = spec, signature(spec)
         return found
+
+
+class SharedParts:
+    """Decodes the trees of runs.
+
+    Args:
+        base: a tree whose parts the others have too, as the same objects: these are known without
+            being looked at. It must outlive this, unchanged.
+    """
+
+    def __init__(self, base: Mapping[str, Any] | None = None) -> None:
+        self._base = base or {}
+        self._parts: dict[Any, Any] = {}
+
+    def run(self, tree: Mapping[str, Any], path: str = "") -> RunSpec:
+        """The run of a tree, as `decode` has it.
+
+        Raises:
+            UserError: as `decode`.
+        """
+        return decode(RunSpec, {name: self._part(name, v) for name, v in tree.items()}, path)
+
+    def key(self, tree: Mapping[str, Any]) -> Any:
+        """Equal for equal trees, cheap for parts of the base."""
+        return tuple((name, self._mark(name, value)) for name, value in tree.items())
+
+    def is_base(self, name: str, value: Any) -> bool:
+        """Whether a part is the base's own object."""
+        return value is self._base.get(name, _ABSENT)
+
+    def _mark(self, name: str, value: Any) -> Any:
+        return id(value) if self.is_base(name, value) else repr(value)
+
+    def _part(self, name: str, value: Any) -> Any:
+        if not is_field(name):
+            return value
+        key = name, self._mark(name, value)
+        if key not in self._parts:
+            self._parts[key] = decode_field(RunSpec, name, value)
+        return self._parts[key]

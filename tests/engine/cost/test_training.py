@@ -13,7 +13,7 @@ from tread_lab.backbones import build_backbone
 from tread_lab.engine.cost.report import report, table
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs import DataSpec, ModelSpec, RouteSpec, RunSpec, TrainSpec, decode
-from tread_lab.specs.run import ExecutionSpec
+from tread_lab.specs.recipe import ExecutionSpec
 
 RECOMMENDED = {"S": "2->8", "B": "2->8", "L": "2->20", "XL": "2->24"}  # i = 2, j = B - 4
 

@@ -45,7 +45,7 @@ def test_runs_that_do_not_fit_one_device_together_are_refused(
 def _image_bytes() -> float:
     """What one image of the tiny experiment keeps for the backward pass."""
     from tread_lab.config.load import load_experiment
-    from tread_lab.specs.then import run_of
+    from tread_lab.specs.fields import run_of
 
     return cost(run_of(load_experiment("tiny", []).run)).activation_bytes
 

@@ -13,8 +13,7 @@ from tread_lab.records import suggestions
 from tread_lab.records.lab import Lab
 from tread_lab.records.time_spent import Stopwatch, seconds_spent
 from tread_lab.specs import RunSpec, UserError, decode, encode
-from tread_lab.specs.budget import BudgetSpec
-from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.specs.sweep import BudgetSpec, Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.slots import makespan, starts

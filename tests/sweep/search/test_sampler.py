@@ -17,10 +17,8 @@ from tread_lab.records import stopped_early, suggestions
 from tread_lab.records.lab import Lab
 from tread_lab.records.stopped_early import Stopped
 from tread_lab.specs import RunSpec, UserError, decode, encode
-from tread_lab.specs.search import SearchSpec
 from tread_lab.specs.search_space import Space
-from tread_lab.specs.stop_early import StopEarlySpec
-from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.specs.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.sweep.plan.open_tasks import search_forecast
 from tread_lab.sweep.plan.plan import Plan, check_plan, load_plan, make_plan, store_plan
 from tread_lab.sweep.search.sampler import SAMPLERS, Observation, propose

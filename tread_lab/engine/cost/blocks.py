@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tread_lab.specs.errors import lookup
-from tread_lab.specs.run import ModelSpec
+from tread_lab.specs.model import ModelSpec
 
 FP32 = 4  # bytes
 

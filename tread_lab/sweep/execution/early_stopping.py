@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tread_lab.records import metric_names, stopped_early
 from tread_lab.records.lab import Lab
 from tread_lab.records.stopped_early import Stopped
-from tread_lab.specs.stop_early import StopEarlySpec
+from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.plan.plan import Plan
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tread_lab.records.plan import StoredPlan, StoredTrial
+from tread_lab.specs.errors import counted
 from tread_lab.specs.labels import Trial, trial_label
-from tread_lab.specs.wording import counted
 
 Tree = Mapping[str, Any]
 _FIELDS = 2  # that are named; the rest are counted

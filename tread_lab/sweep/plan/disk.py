@@ -11,10 +11,10 @@ from pathlib import Path
 from tread_lab.data.source import open_data
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
+from tread_lab.specs.data import DataSpec, stored
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplesSpec
-from tread_lab.specs.run import DataSpec, RunSpec
-from tread_lab.specs.sources import stored
+from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.trial.task import Task
 
 REFERENCES = 10_000  # held-out images at most whose features are kept

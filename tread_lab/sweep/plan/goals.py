@@ -13,9 +13,8 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError, lookup, suggest
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.expansion import Trial
-from tread_lab.specs.search import SearchSpec
 from tread_lab.specs.signature import signature
-from tread_lab.specs.sweep import SweepSpec
+from tread_lab.specs.sweep import SearchSpec, SweepSpec
 
 _COSTS = (
     metric_names.TRAIN_FLOPS,

@@ -16,16 +16,13 @@ from tread_lab.records import stopped_early
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.plan import StoredPlan, StoredTrial
-from tread_lab.specs.budget import BudgetSpec
 from tread_lab.specs.cell import Cell
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, decode_evaluations
 from tread_lab.specs.expansion import Expansion, Hole, Trial, expand
-from tread_lab.specs.search import SearchSpec
-from tread_lab.specs.shared import SharedParts
-from tread_lab.specs.stop_early import StopEarlySpec
-from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.specs.sweep import BudgetSpec, Experiment, SearchSpec, StopEarlySpec, SweepSpec
+from tread_lab.specs.trials import SharedParts
 from tread_lab.sweep.plan.difference import difference
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.goals import objectives_of

@@ -10,9 +10,9 @@ from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.encoder import check_encoder
 from tread_lab.metrics.requirements import check_requirements
+from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplesSpec
-from tread_lab.specs.run import DataSpec
 from tread_lab.specs.units import amount
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.trial.task import Task

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.time_spent import Stopwatch, seconds_spent
-from tread_lab.specs.budget import BudgetSpec
+from tread_lab.specs.sweep import BudgetSpec
 from tread_lab.sweep.plan.open_tasks import begun_tasks
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.slots import starts

@@ -23,8 +23,8 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tread_lab.records.metric_names import lower_is_better
 from tread_lab.specs.errors import lookup
-from tread_lab.specs.search import SearchSpec
 from tread_lab.specs.search_space import Space
+from tread_lab.specs.sweep import SearchSpec
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,10 @@
-"""A search block is strict, and the box its samplers move in has no holes."""
+"""The box that a search's samplers move in has no holes."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tread_lab.specs import UserError, decode
-from tread_lab.specs.search import SearchSpec
 from tread_lab.specs.search_space import Space
 
 TRIANGLE = [
@@ -40,19 +35,3 @@ def test_near_cells_are_near() -> None:
     point = space.point(space.number_of(TRIANGLE[0]) or 0)
     found = space.nearest(point, [n for n in range(len(space)) if n != 0])
     assert space.cells[found] == {"start": 0, "end": 1, "rate": 0.5, "selection": "rows"}
-
-
-@pytest.mark.parametrize(
-    ("tree", "message"),
-    [
-        ({"sampler": "tpo"}, "search.sampler"),
-        ({"trails": 3}, "did you mean 'trials'"),
-        ({"trials": 0}, "search: trials: must be positive"),
-        ({"sampler": "nsgaii"}, "nsgaii weighs several"),
-        ({"objectives": ["gap/heldout", "gap/heldout"]}, "must be distinct"),
-    ],
-)
-def test_a_mistake_is_named(tree: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match="search") as raised:
-        decode(SearchSpec, tree, "search")
-    assert message.removeprefix("search: ") in str(raised.value)

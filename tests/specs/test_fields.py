@@ -8,8 +8,8 @@ import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.expansion import expand
+from tread_lab.specs.fields import run_of
 from tread_lab.specs.sweep import Experiment, SweepSpec
-from tread_lab.specs.then import run_of
 
 MODEL = {"depth": 12, "width": 32, "heads": 2}
 RUN = {"model": MODEL, "train": {"steps": 100, "batch": 16, "lr": 6e-3}}

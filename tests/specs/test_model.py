@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import ModelSpec, RunSpec, UserError, decode, encode, signature
-from tread_lab.specs.architecture import COUNTED, FAMILIES, SIZES, depth_of
+from tread_lab.specs.model import COUNTED, FAMILIES, SIZES, depth_of
 
 NAMES = [
     *(f"{family}-{size}/{patch}" for family in FAMILIES for size in SIZES for patch in (1, 2)),

@@ -1,17 +1,15 @@
-"""Architectures by name: published sizes, shorthands such as `LightningDiT-XL/1`, their options."""
+"""What a network is: backbones and their options, published sizes, names such as `DiT-XL/2`."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
-from tread_lab.specs.errors import UserError, lookup, suggest
+from tread_lab.specs.errors import UserError, check_positive, lookup, suggest
 from tread_lab.specs.extensions import Kind
 
-if TYPE_CHECKING:
-    from tread_lab.specs.run import ModelSpec
-
+DEEPEST = 10_000  # blocks
 SIZES = {  # DiT paper, table 1: depth, width, heads
     "S": (12, 384, 6),
     "B": (12, 768, 12),
@@ -56,6 +54,74 @@ OPTIONS = {**LIGHTNING, "qk_norm": True}
 # TREAD, table 2, gives the parameters of these two and for RWKV the 12 blocks; the widths are ours,
 # chosen so that 12 blocks have those parameters within 1% (210.7M and 111.6M).
 COUNTED = {"RWKV-210M": (12, 952), "Mamba-111M": (12, 960)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """A denoising network of equal blocks; `DiT-S/2` is short for the published size, patch 2.
+
+    Attributes:
+        backbone: `dit` (attention), `rwkv` (Diffusion-RWKV) or `mamba` (bidirectional Mamba).
+        depth: B, the number of blocks.
+        width: d, the width of a token.
+        heads: attention heads; must divide the width. Scans have none and forget it.
+        patch: p, the side of a patch in latent pixels.
+        mlp_ratio: hidden width of the MLP over d; SwiGLU has 2/3 of it. Mamba has no MLP.
+        norm, mlp, rope, qk_norm: DiT's block as published, or the parts of LightningDiT's: RMSNorm,
+            SwiGLU, rotary positions; its code can also normalise queries and keys, and no published
+            configuration does.
+        state: S, the state of a Mamba channel.
+        init: `adaln_zero` zeroes the modulations and the output last (DiT); `official_code`
+            follows the published TREAD code, whose Xavier pass overwrites those zeros.
+    """
+
+    backbone: Annotated[str, BACKBONES] = "dit"
+    depth: int
+    width: int
+    heads: int = 0
+    patch: int = 2
+    mlp_ratio: float = 4.0
+    norm: Literal["layer", "rms"] = "layer"
+    mlp: Literal["gelu", "swiglu"] = "gelu"
+    rope: bool = False
+    qk_norm: bool = False
+    state: int = STATE
+    init: Literal["adaln_zero", "official_code"] = "adaln_zero"
+
+    def __post_init__(self) -> None:
+        check_positive(self, "depth", "width", "patch", "mlp_ratio", "state")
+        if self.depth > DEEPEST:
+            raise UserError(f"depth: {self.depth} blocks are more than {DEEPEST:,}")
+        if self.heads < 0:
+            raise UserError(f"heads: must be positive, got {self.heads}")
+        options = check_options(self)
+        if self.width % 4:
+            raise UserError(f"width: {self.width} is not a multiple of 4 (2-D positions need it)")
+        if "heads" not in options:
+            object.__setattr__(self, "heads", 0)
+        if "mlp_ratio" not in options:
+            object.__setattr__(self, "mlp_ratio", 4.0)
+
+    @staticmethod
+    def from_shorthand(value: Any) -> dict[str, Any]:
+        """`LightningDiT-XL/1` -> depth, width, heads, patch and options."""
+        return parse_name(value)
+
+    @property
+    def name(self) -> str:
+        """`DiT-S/2` for a published size, else `DiT-12x32/2` (depth x width / patch)."""
+        return name_of(self)
+
+    @property
+    def scans(self) -> bool:
+        """Whether tokens are read in order, so that only whole rows may leave."""
+        return lookup(BACKBONES, self.backbone, "backbone").scans
+
+    @property
+    def hidden(self) -> int:
+        """h, the hidden width of the MLP."""
+        hidden = int(self.width * self.mlp_ratio)
+        return int(2 / 3 * hidden) if self.mlp == "swiglu" else hidden
 
 
 def parse_name(value: Any) -> dict[str, Any]:

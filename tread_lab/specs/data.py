@@ -1,0 +1,108 @@
+"""What the data are: what each source of samples stores, and what one sample looks like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from tread_lab.specs.decode import added
+from tread_lab.specs.errors import check_positive, lookup
+from tread_lab.specs.extensions import Kind
+
+SD_SCALE = 0.18215  # of the Stable Diffusion autoencoder: latent = encoding x 0.18215
+SD_DEVIATION = 0.93  # of its ImageNet latents, times 0.18215
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a source holds, and where its code is.
+
+    Attributes:
+        latents: its samples are latents, which an autoencoder turns into images.
+        scaled: what it holds is what the network sees, if the spec does not say otherwise.
+        decoder_scale: what the decoder divides by where a spec gives no factor at all.
+        enlarges: side of a decoded image over that of a latent (8 for SD's autoencoder).
+        code: reference to an `Opener` of `data.source`, where an extension has it.
+    """
+
+    latents: bool
+    scaled: bool
+    decoder_scale: float | None = None
+    enlarges: int = 8
+    code: str = ""
+
+
+SOURCES = Kind(
+    "source",
+    {
+        "fashion16": Source(latents=False, scaled=True, enlarges=1),
+        "latents": Source(latents=True, scaled=False),  # packed as the encoder gave them
+        "shards": Source(latents=True, scaled=True, decoder_scale=SD_SCALE),  # the official tars
+    },
+    Source,
+)
+
+
+def stored(source: str) -> Source:
+    """Return what `source` holds.
+
+    Raises:
+        UserError: there is no such source.
+    """
+    return lookup(SOURCES, source, "data.source")
+
+
+def resolve_scales(
+    source: str, scale: float | None, decoder_scale: float | None
+) -> tuple[float, float | None]:
+    """Return `scale` and `decoder_scale` as numbers; the latter `None` where it equals `scale`.
+
+    A spec that gives `scale` alone says that the decoder undoes it. Without `scale`, a store of
+    encodings is multiplied by `decoder_scale`, and a store of scaled latents is taken as it is.
+    """
+    holds = stored(source)
+    if scale is None:
+        decoder_scale = decoder_scale or holds.decoder_scale
+        scale = 1.0 if holds.scaled or decoder_scale is None else decoder_scale
+    return scale, decoder_scale if holds.latents and decoder_scale != scale else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSpec:
+    """Where samples come from and what one sample looks like.
+
+    Attributes:
+        source: `fashion16` (embedded images), `latents` (packed arrays) or `shards` (webdataset
+            tars with `latent.npy` and `cls`).
+        path: folder or file of the data; the embedded set needs none.
+        channels, size: one sample is channels x size x size.
+        classes: number of class labels.
+        scale: factor from stored values to what the network sees: 1 for latents that are stored
+            scaled, as the official tars are; 0.18215 for what the SD encoder gave. Left out, it
+            is 1 for `shards`, and for `latents` what `decoder_scale` says, else 1.
+        decoder_scale: what the decoder divides the network's values by (0.18215 for SD's). Left
+            out, it is `scale`; for `shards` without either it is 0.18215.
+        deviation: standard deviation that the network's values should have; a store far from it
+            is refused before training. It is not signed.
+    """
+
+    source: Annotated[str, SOURCES] = "fashion16"
+    path: str | None = None
+    channels: int = 1
+    size: int = 16
+    classes: int = 10
+    scale: float | None = None
+    decoder_scale: float | None = added(None)
+    deviation: float | None = added(None)
+
+    def __post_init__(self) -> None:
+        check_positive(self, "channels", "size", "classes", "scale", "decoder_scale", "deviation")
+        scale, decoder_scale = resolve_scales(self.source, self.scale, self.decoder_scale)
+        object.__setattr__(self, "scale", scale)
+        object.__setattr__(self, "decoder_scale", decoder_scale)
+
+    @property
+    def scales(self) -> tuple[float, float]:
+        """The factor from stored values to the network's, and what the decoder divides these by."""
+        assert self.scale is not None
+        return self.scale, self.scale if self.decoder_scale is None else self.decoder_scale

@@ -1,0 +1,99 @@
+"""The training recipe, and how a run is executed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from tread_lab.specs.errors import UserError, check_positive
+from tread_lab.specs.extensions import Kind
+
+SCHEDULES = Kind("schedule", dict.fromkeys(("constant", "sqrt_decay")))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmaSpec:
+    """Exponential moving average of the weights; 0.9999 alone means a fixed decay.
+
+    Attributes:
+        decay: decay per step, from step 0 on.
+        halflife: half-life as a fraction of all steps; replaces `decay` where given.
+    """
+
+    decay: float = 0.9999
+    halflife: float | None = None
+
+    def __post_init__(self) -> None:
+        check_positive(self, "halflife")
+        if not 0 <= self.decay < 1:
+            raise UserError(f"decay: {self.decay} is outside [0, 1)")
+
+    @staticmethod
+    def from_shorthand(value: Any) -> dict[str, Any]:
+        return {"decay": value}
+
+    def at(self, steps: int) -> float:
+        """The decay per step of a run of `steps` steps."""
+        return self.decay if self.halflife is None else 0.5 ** (1 / (self.halflife * steps))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSpec:
+    """The training recipe; defaults are the paper's (supplement A.1).
+
+    Attributes:
+        steps: optimizer steps.
+        batch: global batch in samples.
+        schedule: `constant`, or `sqrt_decay`: lr * sqrt(1 - progress), to zero at the end.
+        warmup: steps of linear warm-up.
+        clip: largest gradient norm, or nothing for no clipping.
+        label_drop: probability that a label is replaced by the null class.
+    """
+
+    steps: int = 400_000
+    batch: int = 256
+    lr: float = 1e-4
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    schedule: Annotated[str, SCHEDULES] = "constant"
+    warmup: int = 0
+    clip: float | None = None
+    ema: EmaSpec = field(default_factory=EmaSpec)
+    label_drop: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_positive(self, "steps", "batch", "lr", "eps", "clip")
+        if self.warmup < 0 or self.weight_decay < 0:
+            raise UserError("warmup and weight_decay must not be negative")
+        if not 0 <= self.label_drop <= 1:
+            raise UserError(f"label_drop: {self.label_drop} is outside [0, 1]")
+        for beta in self.betas:
+            if not 0 <= beta < 1:
+                raise UserError(f"betas: {beta} is outside [0, 1)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionSpec:
+    """How a run is carried out; nothing here changes what it learns, so nothing is signed.
+
+    Attributes:
+        micro_batch: samples per forward pass on one device; the global batch is cut into these.
+        log_every: steps between two entries of the log.
+        checkpoint_every: steps between two checkpoints.
+        keep_checkpoints: newest checkpoints that stay on disk.
+        keep_steps: steps after which a checkpoint is written and never removed.
+        workers: processes that read data ahead.
+    """
+
+    micro_batch: int | None = None
+    log_every: int = 100
+    checkpoint_every: int = 5_000
+    keep_checkpoints: int = 2
+    keep_steps: tuple[int, ...] = ()
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        check_positive(self, "micro_batch", "log_every", "checkpoint_every", "keep_checkpoints")
+        if any(step < 1 for step in self.keep_steps):
+            raise UserError(f"keep_steps: {list(self.keep_steps)} must be positive steps")
