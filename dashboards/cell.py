@@ -15,6 +15,7 @@ from tread_lab.frames import COUNT, HIGH, LOW
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.metric_names import TRAIN_LOSS, metric_kind
 from tread_lab.records.plan import StoredPlan
+from tread_lab.specs.dotted import dotted
 from tread_lab.specs.errors import UserError
 
 POINTS = 400  # of a curve; longer ones are thinned out
@@ -59,7 +60,7 @@ def cell(
 
 def differences(baseline: Mapping[str, Any], spec: Mapping[str, Any]) -> list[list[str]]:
     """[field, baseline's value, the spec's] of the dotted fields that differ; routes as written."""
-    before, after = _flat(baseline), _flat(spec)
+    before, after = _settings(baseline), _settings(spec)
     keys = [key for key in dict.fromkeys([*before, *after]) if not key.startswith(NOT_TOLD)]
     pairs = ((key, before.get(key, "absent"), after.get(key, "absent")) for key in keys)
     return [[key, old, new] for key, old, new in pairs if old != new]
@@ -127,15 +128,8 @@ def _metrics(frame: pd.DataFrame, trial: pd.Series[Any]) -> list[Tree]:
     return found
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    found: dict[str, str] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{key}.")
-        elif key == "routes" and not prefix:
-            found[key] = (
-                " + ".join(f"{r['start']}->{r['end']} s={r['rate']}" for r in value) or "none"
-            )
-        else:
-            found[prefix + key] = str(value)
-    return found
+def _settings(tree: Mapping[str, Any]) -> dict[str, str]:
+    """Return a run's fields as text by dotted name, its routes in one line."""
+    texts = {name: str(value) for name, value in dotted(tree)}
+    routes = (f"{r['start']}->{r['end']} s={r['rate']}" for r in tree.get("routes", ()))
+    return texts | {"routes": " + ".join(routes) or "none"}

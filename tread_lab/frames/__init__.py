@@ -20,7 +20,6 @@ from tread_lab.frames.ranking import (
     without_baseline,
 )
 from tread_lab.frames.reading import Memory
-from tread_lab.frames.settings import setting_names
 from tread_lab.frames.trials import NO_RESULT, plan_frame, trials_frame
 
 __all__ = [
@@ -42,7 +41,6 @@ __all__ = [
     "ranking_caption",
     "ranking_key",
     "require_metric",
-    "setting_names",
     "trials_frame",
     "with_delta",
     "without_baseline",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,11 @@ import pandas as pd
 from tread_lab.compare.gaps import recorded_gaps
 from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW, metric_columns, plain
 from tread_lab.frames.reading import Memory, Record, numbers, read_records
-from tread_lab.frames.settings import differences, flat
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.plan import StoredPlan, StoredTrial
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation_labels import suffixes
 from tread_lab.specs.labels import cell_label
 
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
@@ -143,22 +144,18 @@ def _metric_names(plan: StoredPlan, records: dict[str, Record]) -> dict[tuple[st
     The planned ones are named as if they were alone, whatever another sweep has measured too.
     """
     planned = plan.planned
-    specs: dict[str, dict[str, Any]] = {}
-    sources: dict[str, list[str]] = {}
+    specs: dict[str, Mapping[str, Any]] = {}
+    measured_by: dict[str, dict[str, None]] = {}  # metric -> signatures, in order
     for record in records.values():
         for sig, tree in record.evaluations.items():
-            if sig not in specs:
-                specs[sig] = flat(tree["spec"])
+            specs.setdefault(sig, tree["spec"])
             for metric in numbers(tree):
-                if sig not in (known := sources.setdefault(metric, [])):
-                    known.append(sig)
-    names: dict[tuple[str, str], str] = {}
-    for metric, sigs in sources.items():
-        full = differences({sig: specs[sig] for sig in sigs})
-        short = full | differences({sig: specs[sig] for sig in sigs if sig in planned})
-        suffix = short if len(set(short.values())) == len(short) else full
-        names |= {(sig, metric): metric + suffix[sig] for sig in sigs}
-    return names
+                measured_by.setdefault(metric, {})[sig] = None
+    return {
+        (sig, metric): metric + suffix
+        for metric, sigs in measured_by.items()
+        for sig, suffix in suffixes({sig: specs[sig] for sig in sigs}, planned).items()
+    }
 
 
 def _is_whole(column: pd.Series) -> bool:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from rich.console import Console
 
 from tread_lab.engine.cost.training import cost
-from tread_lab.frames import setting_names
 from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab
 from tread_lab.records.stopped_early import state_in_sweep
 from tread_lab.screen.console import ROWS, answers, fitted, notices
+from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import counted
-from tread_lab.specs.evaluation import SamplesSpec, count_label
+from tread_lab.specs.evaluation import SamplesSpec
+from tread_lab.specs.evaluation_labels import evaluation_label, setting_names
 from tread_lab.specs.labels import cell_text, run_labels
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import duration
@@ -92,9 +93,8 @@ def show_evaluation_time(plan: Plan, outlook: Forecast, *, asked: bool = False) 
         if not isinstance(evaluation, SamplesSpec) or len(parts) == 1:
             continue
         once = outlook.references(spec, evaluation)
-        metrics = "+".join(evaluation.metrics) or "samples"
         say(
-            f"{metrics}@{count_label(evaluation.count)} of one run: {_times(parts)}"
+            f"{evaluation_label(encode(evaluation))} of one run: {_times(parts)}"
             + (f"; references once for the lab: {_times(once)}" if once else "")
         )
         said = True

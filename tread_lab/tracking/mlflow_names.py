@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tread_lab.specs.decode import decode, encode
+from tread_lab.specs.dotted import dotted
 from tread_lab.specs.evaluation import KINDS, EvaluationSpec, SamplesSpec, count_label
 from tread_lab.specs.guidance import in_short
-from tread_lab.tracking.flat import flat
 
 _APART = ("kind", "metrics", "count", "guidance", "inception_score")  # told in other words
 OURS = re.compile(r"(?P<metric>[\w/]+)(?:\[(?P<extractor>[\w.-]+)\])?@(?P<count>\d+k?)(?P<rest>.*)")
@@ -59,7 +59,7 @@ def difference(spec: EvaluationSpec, planned: Iterable[EvaluationSpec]) -> str:
 
 def _fields(spec: EvaluationSpec) -> dict[str, Any]:
     """Dotted fields, the guidance in short: ` guidance 1.5 by SG 0.5/0.9`."""
-    fields = {name.removeprefix("sampler."): value for name, value in flat(encode(spec))}
+    fields = {name.removeprefix("sampler."): value for name, value in dotted(encode(spec))}
     kept = {n: v for n, v in fields.items() if n.split(".")[0] not in _APART}
     if not isinstance(spec, SamplesSpec):
         return kept

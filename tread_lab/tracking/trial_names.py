@@ -9,9 +9,9 @@ from typing import Any
 
 from tread_lab.records.plan import StoredPlan
 from tread_lab.specs.decode import decode
+from tread_lab.specs.dotted import dotted
 from tread_lab.specs.labels import cell_label
 from tread_lab.specs.run import RunSpec
-from tread_lab.tracking.flat import flat
 
 TOLD = ("routes", "seed", "execution.", "data.path")  # by the route, the seed, or not science
 
@@ -51,7 +51,7 @@ class Trial:
 
 def trials_of(sweep: str, plan: StoredPlan) -> list[Trial]:
     """The distinct trials of a plan, in its order."""
-    fields = [dict(flat(trial.spec)) for trial in plan.trials]
+    fields = [dict(dotted(trial.spec)) for trial in plan.trials]
     varied = _varied(fields)
     found: dict[str, Trial] = {}
     labels = map(cell_label, plan.with_baseline_cells().trials)

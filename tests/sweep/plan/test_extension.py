@@ -44,7 +44,7 @@ def rates(found: Plan) -> list[Any]:
     [
         (WIDER, "axes.rate was [0.25, 0.5], is [0.25, 0.5, 0.75]; 1 trial new (e.g. 2->8"),
         (OTHER, "1 trial new (e.g. 2->8 s=0.75 seed 0), 2 trials gone (e.g. "),
-        ({**FIRST, "evaluate": ["fd@2k"]}, "measures fd@2000 too; no longer fd@1000"),
+        ({**FIRST, "evaluate": ["fd@2k"]}, "measures fd@2k too; no longer fd@1k"),
         ({**FIRST, "fixed": {"train": {"steps": 9}}}, "sweep.fixed.train.steps was nothing, is 9"),
     ],
 )
@@ -105,7 +105,7 @@ def test_an_evaluation_of_the_same_images_measures_only_what_is_new(folder: Swee
     )
     measured = [(spec.metrics, spec.count) for spec in both.evaluations]  # type: ignore[union-attr]
     assert measured == [(("fd",), 1000), (("kid",), 1000), (("fd",), 2000)]
-    assert "kid@1000 for every run" in what_is_added(load_plan(folder), both)
+    assert "kid@1k for every run" in what_is_added(load_plan(folder), both)
 
 
 def test_other_images_of_the_same_number_and_metric_are_an_evaluation_of_their_own() -> None:

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tread_lab.records.plan import StoredPlan, StoredTrial
+from tread_lab.specs.dotted import dotted
 from tread_lab.specs.errors import counted
+from tread_lab.specs.evaluation_labels import evaluation_label
 from tread_lab.specs.labels import Trial, trial_label
 
 Tree = Mapping[str, Any]
@@ -32,13 +34,6 @@ def in_short(trials: Sequence[Trial]) -> str:
     return "; ".join(map(trial_label, trials[:2]))
 
 
-def evaluation_name(spec: Tree) -> str:
-    """`heldout_loss`, or `fd+kid@1000` for samples."""
-    if spec["kind"] != "samples":
-        return str(spec["kind"])
-    return f"{'+'.join(spec['metrics']) or 'samples'}@{spec['count']}"
-
-
 def _new_trials(before: StoredPlan, after: StoredPlan) -> list[StoredTrial]:
     """Trials of `after` whose run, compared with the same baseline, is not in `before`."""
     pairs = {(trial.run, trial.baseline) for trial in before.trials if trial.role == "trial"}
@@ -52,13 +47,13 @@ def _counted(trials: Sequence[Trial], what: str) -> str:
 
 
 def _measured(before: StoredPlan, after: StoredPlan) -> list[str]:
-    names = [evaluation_name(spec) for spec in after.evaluate if spec not in before.evaluate]
+    names = [evaluation_label(spec) for spec in after.evaluate if spec not in before.evaluate]
     return list(dict.fromkeys(names))
 
 
 def _fields(before: Tree, after: Tree) -> Iterator[str]:
     """The fields of the two sweep files, and of their experiments, that differ."""
-    old, new = dict(_flat(before, "")), dict(_flat(after, ""))
+    old, new = _given(before), _given(after)
     names = [
         name
         for name in dict.fromkeys([*old, *new])
@@ -71,12 +66,10 @@ def _fields(before: Tree, after: Tree) -> Iterator[str]:
         yield f"{len(names) - _FIELDS} fields more"
 
 
-def _flat(tree: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(tree, Mapping) and tree:
-        for key, value in tree.items():
-            yield from _flat(value, f"{prefix}.{key}" if prefix else str(key))
-    elif tree not in (None, {}, [], ()):
-        yield prefix, list(tree) if isinstance(tree, tuple) else tree
+def _given(tree: Tree) -> dict[str, Any]:
+    """Return the fields that have a value, by dotted name; stored trees hold lists, not tuples."""
+    values = {k: list(v) if isinstance(v, tuple) else v for k, v in dotted(tree)}
+    return {name: value for name, value in values.items() if value not in (None, [])}
 
 
 def _shown(values: Mapping[str, Any], name: str) -> str:

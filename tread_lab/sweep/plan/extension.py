@@ -9,8 +9,9 @@ from tread_lab.records.lab import SweepFolder
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError, counted
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
+from tread_lab.specs.evaluation_labels import evaluation_label
 from tread_lab.specs.expansion import Trial
-from tread_lab.sweep.plan.difference import evaluation_name, in_short
+from tread_lab.sweep.plan.difference import in_short
 from tread_lab.sweep.plan.plan import Plan, check_plan, is_stored, load_plan, version_of, versions
 
 
@@ -58,7 +59,7 @@ def what_is_added(stored: Plan, plan: Plan) -> str:
     others = [encode(e) for e in plan.evaluations if e not in stored.evaluations]
     parts = [f"{counted(len(trials), 'trial')} ({in_short(trials)})"] if trials else []
     parts += [counted(len(new) - len(trials), "baseline")] if len(new) > len(trials) else []
-    parts += [f"{evaluation_name(tree)} for every run" for tree in others]
+    parts += [f"{evaluation_label(tree)} for every run" for tree in others]
     return f"adds {', '.join(parts) or 'nothing'}; {counted(len(stored.trials), 'trial')} as before"
 
 

@@ -1,0 +1,25 @@
+"""The stamp of a trial in MLflow follows all that its view is made from."""
+
+from __future__ import annotations
+
+from tests.tracking.conftest import HELDOUT, Sweeps
+from tread_lab.records.status import RunState
+from tread_lab.tracking.projection import Projection
+from tread_lab.tracking.trial_names import trials_of
+
+
+def stamp(sweeps: Sweeps) -> str:
+    """The stamp of the first routed trial, as a sync that begins now would find it."""
+    plan = sweeps.lab.sweep("placement").plan()
+    trial = next(t for t in trials_of("placement", plan) if t.role == "trial")
+    return Projection(sweeps.lab, plan).stamp(trial, RunState.COMPLETED)
+
+
+def test_a_trial_is_shown_anew_when_its_baseline_is_measured_later(sweeps: Sweeps) -> None:
+    baseline, trial, _ = sweeps.plan()
+    sweeps.finish(trial)
+    alone = stamp(sweeps)
+    sweeps.finish(baseline)
+    compared = stamp(sweeps)
+    sweeps.lab.run_of(baseline).evaluation(HELDOUT).write(HELDOUT, {"heldout/loss": 2.0})
+    assert len({alone, compared, stamp(sweeps)}) == 3
