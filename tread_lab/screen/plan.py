@@ -12,12 +12,11 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.stopped_early import state_in_sweep
 from tread_lab.screen.console import ROWS, answers, fitted, notices
 from tread_lab.specs.decode import encode
-from tread_lab.specs.errors import counted
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.evaluation_labels import evaluation_label, setting_names
 from tread_lab.specs.labels import cell_text, run_labels
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.units import duration
+from tread_lab.specs.units import counted, duration
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.open_tasks import search_forecast
 from tread_lab.sweep.plan.plan import Plan

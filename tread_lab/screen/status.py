@@ -18,9 +18,8 @@ from tread_lab.records.provenance import made_of, mixtures
 from tread_lab.records.run_status import RunStatus, count_states, run_status
 from tread_lab.records.status import RunState, without_comparison
 from tread_lab.screen.console import ROWS, answer, answers, fitted, say, show_pairs
-from tread_lab.specs.errors import counted
 from tread_lab.specs.labels import run_label, run_labels
-from tread_lab.specs.units import counts_text, duration
+from tread_lab.specs.units import counted, counts_text, duration
 
 _EVERY = 2.0  # seconds between two looks
 _URGENT = (  # the states in the order in which runs are shown where there is no room for all

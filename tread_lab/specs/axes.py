@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tread_lab.specs.cell import Cell
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.errors import UserError, shown
 
 ZIP = "zip"  # the key under which axes vary together
 MOST_CELLS = 200_000
@@ -45,7 +45,7 @@ def cell_of(fields: Any, path: str) -> Cell:
         UserError: not a mapping.
     """
     if not isinstance(fields, Mapping):
-        raise UserError(f"expected {{field: value}}, got {_shown(fields)}").at(path)
+        raise UserError(f"expected {{field: value}}, got {shown(fields)}").at(path)
     return dict(_leaves("", fields))
 
 
@@ -68,7 +68,7 @@ def _product(columns: Sequence[list[Cell]]) -> Iterator[Cell]:
 def _columns(prefix: str, axes: Any, path: str) -> list[list[Cell]]:
     """The settings of every axis of a grid."""
     if not isinstance(axes, Mapping):
-        raise UserError(f"expected a mapping of axes, got {_shown(axes)}").at(path)
+        raise UserError(f"expected a mapping of axes, got {shown(axes)}").at(path)
     columns: list[list[Cell]] = []
     for key, values in axes.items():
         if key == ZIP:
@@ -82,7 +82,7 @@ def _columns(prefix: str, axes: Any, path: str) -> list[list[Cell]]:
 def _zipped(prefix: str, axes: Any, path: str) -> list[Cell]:
     """The settings of axes that vary together: the first of each, the second of each, ..."""
     if not isinstance(axes, Mapping) or not axes:
-        raise UserError(f"expected axes that vary together, got {_shown(axes)}").at(path)
+        raise UserError(f"expected axes that vary together, got {shown(axes)}").at(path)
     columns: dict[Any, list[Cell]] = {}
     for key, values in axes.items():
         place = f"{path}.{key}"
@@ -147,14 +147,9 @@ def numbers(text: str, path: str) -> list[int]:
     form = r"\s*(-?\d{1,15})\s*\.\.\s*(-?\d{1,15})(?:\s+step\s+(\d{1,15}))?\s*"
     match = re.fullmatch(form, text, flags=re.ASCII)
     if match is None:
-        raise UserError(f"{_shown(text)} is not a range; write 0..7 or 0..8 step 2").at(path)
+        raise UserError(f"{shown(text)} is not a range; write 0..7 or 0..8 step 2").at(path)
     first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
     if step == 0 or last < first:
         raise UserError(f"the range {text!r} is empty").at(path)
     check_count((last - first) // step + 1, f"{path}: the range {text!r}")
     return list(range(first, last + 1, step))
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

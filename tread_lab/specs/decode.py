@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from tread_lab.specs.errors import UserError, suggest
+from tread_lab.specs.errors import UserError, shown, suggest
 
 T = TypeVar("T")
 
@@ -19,31 +20,26 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
     """Build the frozen dataclass `cls` from a plain tree of dicts, lists and scalars.
 
     A dataclass may accept a shorthand by a static method `from_shorthand(value) -> dict`, called
-    for anything that is not a mapping.
+    for a scalar in place of a mapping.
 
     Raises:
         UserError: an unknown key, a missing key or a value of the wrong type, with its dotted path.
     """
     if isinstance(tree, cls):
         return tree
-    if not isinstance(tree, Mapping):
-        shorthand = getattr(cls, "from_shorthand", None)
-        if shorthand is None or tree is None or isinstance(tree, list | tuple):
-            raise UserError(f"expected a mapping, got {_show(tree)}").at(path)
-        try:
-            tree = shorthand(tree)
-        except UserError as error:
-            raise error.at(path) from None
     fields = _fields(typing.cast(Any, cls))
-    for key in tree:
-        if key not in fields:
-            raise UserError(f"unknown key {key!r}{suggest(key, fields)}").at(path)
-    values = {}
-    for name, (hint, required) in fields.items():
-        if name in tree:
-            values[name] = _value(hint, tree[name], _join(path, name))
-        elif required:
-            raise UserError(f"missing key {name!r}").at(path)
+    prefix = f"{path}." if path else ""
+    try:
+        tree = _opened(cls, tree)
+        for key in tree:
+            if key not in fields:
+                raise UserError(f"unknown key {key!r}{suggest(key, fields)}")
+        for name, (_, required) in fields.items():
+            if required and name not in tree:
+                raise UserError(f"missing key {name!r}")
+    except UserError as error:
+        raise error.at(path) from None
+    values = {name: _value(fields[name][0], tree[name], f"{prefix}{name}") for name in tree}
     try:
         return cls(**values)
     except UserError as error:
@@ -51,12 +47,12 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
 
 
 def decode_field(cls: type, name: str, value: Any) -> Any:
-    """One field of the frozen dataclass `cls`, decoded as `decode` would.
+    """Decode one field of the frozen dataclass `cls`.
 
     Raises:
         UserError: as `decode`, with the field's name in front.
     """
-    return _value(_fields(typing.cast(Any, cls))[name][0], value, name)
+    return _value(_fields(cls)[name][0], value, name)
 
 
 def added(default: Any) -> Any:
@@ -89,7 +85,7 @@ def encode(value: Any) -> Any:
 
 @functools.cache
 def _fields(cls: Any) -> dict[str, tuple[Any, bool]]:
-    """Field name -> (type hint, whether it must be given)."""
+    """Return field name -> (type hint, whether it must be given)."""
     hints = typing.get_type_hints(cls, include_extras=True)
     missing = dataclasses.MISSING
     return {
@@ -98,87 +94,105 @@ def _fields(cls: Any) -> dict[str, tuple[Any, bool]]:
     }
 
 
+def _opened(cls: Any, tree: Any) -> Mapping[str, Any]:
+    """Return the mapping of a dataclass; a shorthand is written out."""
+    if isinstance(tree, Mapping):
+        return tree
+    if tree is None or isinstance(tree, list | tuple) or not hasattr(cls, "from_shorthand"):
+        raise UserError(f"expected a mapping, got {shown(tree)}")
+    written: Mapping[str, Any] = cls.from_shorthand(tree)
+    return written
+
+
 def _value(hint: Any, value: Any, path: str) -> Any:
-    """One value decoded after its type hint."""
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        return _union(get_args(hint), value, path)
-    if origin is Literal:
-        choices = get_args(hint)
-        if value in choices and type(value) in {type(c) for c in choices}:
-            return value
-        if value is False and "off" in choices:  # YAML reads a bare `off` as false
-            return "off"
-        raise UserError(f"{_show(value)} is not one of {_names(choices)}").at(path)
-    if origin is Annotated:
-        _, kind = get_args(hint)
-        if _scalar(str, value, path) not in kind:
-            raise UserError(f"unknown {value!r}{suggest(value, kind)}").at(path)
-        return value
-    if origin is tuple:
-        return _tuple(get_args(hint), value, path)
-    if origin is Mapping or hint is Mapping or origin is dict:
-        if not isinstance(value, Mapping):
-            raise UserError(f"expected a mapping, got {_show(value)}").at(path)
-        return dict(value)
+    """Decode one value after its type hint."""
+    form = get_origin(hint) or hint
+    if form in _FORMS:
+        return _FORMS[form](get_args(hint), value, path)
     if dataclasses.is_dataclass(hint):
         return decode(typing.cast(type, hint), value, path)
-    if hint is Any:
-        return value
     return _scalar(hint, value, path)
 
 
+def _literal(choices: tuple[Any, ...], value: Any, path: str) -> Any:
+    if value is False and "off" in choices:  # YAML reads a bare `off` as false
+        return "off"
+    if value not in choices or type(value) not in map(type, choices):
+        raise UserError(f"{shown(value)} is not one of {', '.join(map(str, choices))}").at(path)
+    return value
+
+
+def _named(hint_and_kind: tuple[Any, ...], value: Any, path: str) -> str:
+    """Decode a name of a kind, built in or of another package."""
+    hint, kind = hint_and_kind
+    name: str = _scalar(hint, value, path)
+    if name not in kind:
+        raise UserError(f"unknown {name!r}{suggest(name, kind)}").at(path)
+    return name
+
+
+def _mapping(_: tuple[Any, ...], value: Any, path: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise UserError(f"expected a mapping, got {shown(value)}").at(path)
+    return dict(value)
+
+
+def _tuple(hints: tuple[Any, ...], value: Any, path: str) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise UserError(f"expected a list, got {shown(value)}").at(path)
+    if hints[-1] is Ellipsis:
+        hints = hints[:1] * len(value)
+    if len(value) != len(hints):
+        raise UserError(f"expected {len(hints)} values, got {len(value)}").at(path)
+    items = enumerate(zip(hints, value))
+    return tuple(_value(hint, item, f"{path}[{k}]") for k, (hint, item) in items)
+
+
 def _union(options: tuple[Any, ...], value: Any, path: str) -> Any:
+    """Decode `X | None`, a union of dataclasses told apart by `kind`, or a union of other types."""
     if value is None and type(None) in options:
         return None
     options = tuple(option for option in options if option is not type(None))
     if len(options) == 1:
         return _value(options[0], value, path)
-    tagged = _tagged(options)
-    if tagged and isinstance(value, Mapping):
-        default = next(iter(tagged))
-        kind = value.get("kind", default)
-        if not isinstance(kind, str) or kind not in tagged:
-            raise UserError(f"unknown kind {kind!r}{suggest(str(kind), map(str, tagged))}").at(path)
-        return decode(tagged[kind], value, path)
-    if tagged and isinstance(value, tuple(tagged.values())):
-        return value
-    if tagged and isinstance(value, str):
-        if value in tagged:
-            return decode(tagged[value], {"kind": value}, path)
-        if len(tagged) == len(options):
-            raise UserError(f"unknown kind {value!r}{suggest(value, map(str, tagged))}").at(path)
-    lists = [option for option in options if get_origin(option) is tuple]
-    if isinstance(value, list | tuple) and len(lists) == 1:
-        return _value(lists[0], value, path)
-    for option in sorted(options, key=lambda o: 0 if type(value) is o else 1):
-        try:
+    if all(map(dataclasses.is_dataclass, options)):
+        return _tagged(options, value, path)
+    form = tuple if isinstance(value, list) else type(value)
+    for option in options:
+        if (get_origin(option) or option) is form:
             return _value(option, value, path)
-        except UserError:
-            continue
-    names = " or ".join(getattr(o, "__name__", str(o)) for o in options)
-    raise UserError(f"expected {names}, got {_show(value)}").at(path)
+    for option in options:
+        with contextlib.suppress(UserError):
+            return _value(option, value, path)
+    names = " or ".join(getattr(option, "__name__", str(option)) for option in options)
+    raise UserError(f"expected {names}, got {shown(value)}").at(path)
 
 
-@functools.cache
-def _tagged(options: tuple[Any, ...]) -> dict[str, Any]:
-    """The members of a tagged union by their tags."""
-    return {_kind(option): option for option in options if dataclasses.is_dataclass(option)}
+def _tagged(options: tuple[Any, ...], value: Any, path: str) -> Any:
+    """Decode one of several dataclasses by its `kind`, which may stand alone; the first without."""
+    if isinstance(value, options):
+        return value
+    tree = {"kind": value} if isinstance(value, str) else value
+    if not isinstance(tree, Mapping):
+        raise UserError(f"expected a mapping or a kind, got {shown(value)}").at(path)
+    kinds = {option.kind: option for option in options}
+    kind = tree.get("kind", options[0].kind)
+    if not isinstance(kind, str) or kind not in kinds:
+        raise UserError(f"unknown kind {kind!r}{suggest(str(kind), kinds)}").at(path)
+    return decode(kinds[kind], tree, path)
 
 
-def _kind(cls: Any) -> str:
-    """The tag of one member of a tagged union: the default of its field `kind`."""
-    return str(next(f.default for f in dataclasses.fields(cls) if f.name == "kind"))
-
-
-def _tuple(args: tuple[Any, ...], value: Any, path: str) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple):
-        raise UserError(f"expected a list, got {_show(value)}").at(path)
-    if len(args) == 2 and args[1] is Ellipsis:
-        return tuple(_value(args[0], item, f"{path}[{k}]") for k, item in enumerate(value))
-    if len(value) != len(args):
-        raise UserError(f"expected {len(args)} values, got {len(value)}").at(path)
-    return tuple(_value(a, v, f"{path}[{k}]") for k, (a, v) in enumerate(zip(args, value)))
+_FORMS: dict[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
+    Annotated: _named,
+    Any: lambda _, value, path: value,
+    Literal: _literal,
+    Mapping: _mapping,
+    Union: _union,
+    dict: _mapping,
+    tuple: _tuple,
+    types.UnionType: _union,
+}
+_SCALARS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
 def _scalar(hint: type, value: Any, path: str) -> Any:
@@ -188,22 +202,6 @@ def _scalar(hint: type, value: Any, path: str) -> Any:
         return float(value)
     if hint is int and type(value) is float and value.is_integer():
         return int(value)
-    if type(value) is hint:
-        return value
-    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-    raise UserError(f"expected {names.get(hint, hint.__name__)}, got {_show(value)}").at(path)
-
-
-def _names(choices: tuple[Any, ...]) -> str:
-    return ", ".join(map(str, choices))
-
-
-def _show(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+    if type(value) is not hint:
+        raise UserError(f"expected {_SCALARS[hint]}, got {shown(value)}").at(path)
+    return value

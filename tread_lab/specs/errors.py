@@ -69,6 +69,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f" (known: {', '.join(known)})" if known else ""
 
 
-def counted(n: int, noun: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+def shown(value: object) -> str:
+    """Return a value as a message quotes it, at most 60 characters long."""
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

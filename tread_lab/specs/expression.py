@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.errors import UserError, shown
 
 Lookup = Callable[[str], Any]
 
@@ -54,7 +54,7 @@ def evaluate(text: str, lookup: Lookup) -> Any:
     except _REFUSED as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"cannot evaluate {_shown(text)}: {error}") from None
+        raise UserError(f"cannot evaluate {shown(text)}: {error}") from None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -65,7 +65,7 @@ def parsed(text: str) -> ast.expr:
         UserError: not an expression, or one too long or too deep to be meant.
     """
     if len(text) > LONGEST:
-        raise UserError(f"{_shown(text)} is longer than {LONGEST} characters")
+        raise UserError(f"{shown(text)} is longer than {LONGEST} characters")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -73,18 +73,14 @@ def parsed(text: str) -> ast.expr:
         deep = _depth(tree) > DEEPEST
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         example = "write e.g. 'start < end and rate >= 0.5'"
-        raise UserError(f"{_shown(text)} is not an expression; {example}") from None
+        raise UserError(f"{shown(text)} is not an expression; {example}") from None
     if deep:
-        raise UserError(f"{_shown(text)} is nested more than {DEEPEST} deep")
+        raise UserError(f"{shown(text)} is nested more than {DEEPEST} deep")
     return tree
 
 
 def _depth(node: ast.AST) -> int:
     return 1 + max(map(_depth, ast.iter_child_nodes(node)), default=0)
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
 def _value(node: ast.expr, lookup: Lookup) -> Any:
@@ -113,7 +109,7 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
             name in _FUNCTIONS
         ):
             return _number(_FUNCTIONS[name], *(_value(part, lookup) for part in parts))
-    raise UserError(f"{_shown(ast.unparse(node))} is not allowed here; compare fields and numbers")
+    raise UserError(f"{shown(ast.unparse(node))} is not allowed here; compare fields and numbers")
 
 
 def _comparable(operators: Sequence[ast.cmpop]) -> bool:
@@ -124,7 +120,7 @@ def _number(function: Callable[..., Any], *operands: Any) -> int | float:
     """A number from numbers; texts and lists are compared only, so that nothing can grow."""
     for operand in operands:
         if not isinstance(operand, int | float):
-            raise TypeError(f"{_shown(str(operand))} is not a number")
+            raise TypeError(f"{shown(str(operand))} is not a number")
     result: int | float = function(*operands)
     if not math.isfinite(result) or (isinstance(result, int) and abs(result) > LARGEST):
         raise ValueError("the result is too large")

@@ -16,6 +16,11 @@ _DURATIONS = (  # below which seconds, how many seconds the unit has, how it is 
 )
 
 
+def counted(n: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def counts_text(states: Counter[Word]) -> str:
     """Return `3 completed, 1 failed`, the most frequent first."""
     return ", ".join(f"{count} {state}" for state, count in states.most_common())

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from tread_lab.records.lab import SweepFolder
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
-from tread_lab.specs.errors import counted
+from tread_lab.specs.units import counted
 from tread_lab.tracking.artifacts import File, preview
 from tread_lab.tracking.projection import FORMAT, file_mark
 from tread_lab.tracking.ranking import Ranked, as_csv, as_markdown

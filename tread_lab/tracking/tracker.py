@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-from tread_lab.specs.errors import counted
+from tread_lab.specs.units import counted
 from tread_lab.tracking.store import in_short
 
 SLOWEST = 60.0  # seconds between two attempts while the store does not answer

@@ -7,9 +7,9 @@ from typing import Any
 
 from tread_lab.records.plan import StoredPlan, StoredTrial
 from tread_lab.specs.dotted import dotted
-from tread_lab.specs.errors import counted
 from tread_lab.specs.evaluation_labels import evaluation_label
 from tread_lab.specs.labels import Trial, trial_label
+from tread_lab.specs.units import counted
 
 Tree = Mapping[str, Any]
 _FIELDS = 2  # that are named; the rest are counted

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from tread_lab.specs.errors import counted
 from tread_lab.specs.signature import signature
+from tread_lab.specs.units import counted
 from tread_lab.sweep.trial.task import Task
 
 
