@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from tread_lab.analysis.figures.loss_gap import GapOverSteps
-from tread_lab.analysis.figures.placements import states_without_numbers
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, sample_metrics
+from tread_lab.analysis.figures.placements import Array, states_without_numbers
 from tread_lab.analysis.figures.style import (
     BLACK,
-    CYCLE,
     GREY,
+    PAGE,
     STATE_LOOKS,
     Axes,
     arrow,
+    difference_colour,
+    figure,
+    holds_zero,
     label,
-    power_of_ten,
+    scaled,
     times,
 )
 from tread_lab.frames import HIGH, LOW, cells_frame, delta_column, require_metric, with_delta
-from tread_lab.records.metric_names import FAMILY_FLOPS
-
-Array = NDArray[np.float64]
+from tread_lab.records.metric_names import FAMILY_FLOPS, GAP_HELDOUT
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,6 @@ class CellGaps:
 
     Attributes:
         names: the axis values of every cell.
-        groups: number of the cell's value on the first axis, for its colour.
         value, low, high: difference to the baseline and its interval, NaN where there is none.
         flops: training FLOPs, those of runs it descends from included, over the baseline's.
         states: how the cell ended.
@@ -41,7 +41,6 @@ class CellGaps:
 
     metric: str
     names: tuple[str, ...]
-    groups: NDArray[np.int64]
     value: Array
     low: Array
     high: Array
@@ -50,7 +49,7 @@ class CellGaps:
 
 
 def cell_gaps(frame: pd.DataFrame, metric: str) -> CellGaps:
-    """Every cell with its difference to the baseline, averaged over seeds.
+    """Return every cell with its difference to the baseline, averaged over seeds.
 
     Raises:
         UserError: no such metric.
@@ -59,15 +58,13 @@ def cell_gaps(frame: pd.DataFrame, metric: str) -> CellGaps:
     column = delta_column(metric)
     trials = _with_relative_flops(with_delta(frame, metric))
     cells = cells_frame(trials[trials["role"] == "trial"])
-    axes = [axis for axis in frame.attrs.get("axes", ()) if cells[axis].nunique() > 1] or ["route"]
-    done = (cells["state"] == "completed").to_numpy()
+    done = cells["state"] == "completed"
     value, low, high = (
-        np.where(done, cells[name].to_numpy(float), np.nan) for name in _ends(cells, column)
+        cells[name].where(done).to_numpy(float) for name in (column, column + LOW, column + HIGH)
     )
     return CellGaps(
-        metric=metric,
+        metric=column,
         names=tuple(cells["cell"]),
-        groups=pd.factorize(cells[axes[0]])[0].astype(np.int64),
         value=value,
         low=low,
         high=high,
@@ -77,57 +74,32 @@ def cell_gaps(frame: pd.DataFrame, metric: str) -> CellGaps:
 
 
 def draw_cell_gaps(gaps: CellGaps, axes: list[Axes]) -> None:
-    """Dots with intervals on the first axes, bars of relative cost on the second."""
+    """Dots with intervals on the first axes, bars of relative cost on the second.
+
+    Blue is better than the baseline, orange worse; a dot is hollow where its interval holds zero.
+    """
     dots, bars = axes
-    power = power_of_ten(np.concatenate([gaps.value, gaps.low, gaps.high]))
-    places = -np.arange(len(gaps.names))
+    power, values, spread = scaled(gaps.value, gaps.low, gaps.high)
+    places = -np.arange(float(len(gaps.names)))
+    undecided = holds_zero(gaps.low, gaps.high)
     dots.axvline(0, color=BLACK, linewidth=0.7)
-    for y, group, state, *numbers in zip(
-        places, gaps.groups, gaps.states, gaps.value, gaps.low, gaps.high
-    ):
-        colour = CYCLE[group % len(CYCLE)]
-        value, low, high = (number / 10.0**power for number in numbers)
+    for k, (y, value) in enumerate(zip(places, values)):
         if np.isfinite(value):
-            spread = np.nan_to_num([[value - low], [high - value]])
-            dots.errorbar([value], [y], xerr=spread, marker="o", color=colour)
+            colour = difference_colour(gaps.metric, value)
+            fill = "white" if undecided[k] else colour
+            bar = spread[:, k : k + 1]
+            dots.errorbar([value], [y], xerr=bar, marker="o", color=colour, markerfacecolor=fill)
         else:
-            look = STATE_LOOKS[state if state in STATE_LOOKS else "unmeasured"]
+            look = STATE_LOOKS[gaps.states[k]]
             dots.text(0, y, f" {look.letter} {look.text}", color=GREY, va="center")
     dots.set_yticks(places, [arrow(name) for name in gaps.names])
-    dots.set_xlabel(label(delta_column(gaps.metric)) + times(power))
-    colours = [CYCLE[group % len(CYCLE)] for group in gaps.groups]
-    bars.barh(places, np.nan_to_num(gaps.flops), height=0.6, color=colours)
+    dots.set_xlabel(label(gaps.metric) + times(power))
+    bars.barh(places, np.nan_to_num(gaps.flops), height=0.6, color=GREY)
     bars.axvline(1, color=BLACK, linewidth=0.7)
     bars.set_yticks([])
     for ax in axes:
         ax.set_ylim(0.5 - len(gaps.names), 0.5)
-    bars.set_xlabel("training FLOPs / baseline's")
-
-
-def draw_named_gaps(gaps: GapOverSteps, ax: Axes) -> None:
-    """One line a cell, told apart by colour and, past the colours, by dashes."""
-    power = power_of_ten(np.concatenate([np.zeros(1), *gaps.gaps]))
-    ax.axhline(0, color=BLACK, linewidth=0.7)
-    for k, (name, steps, values) in enumerate(zip(gaps.names, gaps.steps, gaps.gaps)):
-        dashes = ("-", "--", ":", "-.")[k // len(CYCLE) % 4]
-        colour = CYCLE[k % len(CYCLE)]
-        ax.plot(steps, values / 10.0**power, dashes, color=colour, linewidth=0.9, label=arrow(name))
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), labelspacing=0.25)
-    ax.set_title(f"paired differences, smoothed over {gaps.halflife:g} logged entries")
-    ax.set_xlabel("training step")
-    ax.set_ylabel("Δ training loss" + times(power))
-
-
-def with_the_baselines_loss(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows whose training loss may be compared with their baseline's: it is the same loss."""
-    losses = frame.drop_duplicates("run").set_index("run")["loss"].fillna("")
-    baseline = frame["baseline"].map(losses)
-    return frame[baseline.isna() | (baseline == frame["loss"].fillna(""))]
-
-
-def _ends(cells: pd.DataFrame, column: str) -> list[str]:
-    """The columns of value and interval; without an interval the value itself."""
-    return [name if name in cells else column for name in (column, column + LOW, column + HIGH)]
+    bars.set_xlabel("training FLOPs relative to dense (1 = dense)")
 
 
 def _with_relative_flops(frame: pd.DataFrame) -> pd.DataFrame:
@@ -136,3 +108,18 @@ def _with_relative_flops(frame: pd.DataFrame) -> pd.DataFrame:
     flops = frame.drop_duplicates("run").set_index("run")[FAMILY_FLOPS]
     baseline = frame["baseline"].map(flops).astype(float)
     return frame.assign(**{"cost/relative": frame[FAMILY_FLOPS] / baseline})
+
+
+def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+    frame = records.frame
+    for metric in (GAP_HELDOUT, *sample_metrics(records.frame)):
+        if records.panels > 1 and metric in frame and frame[metric].notna().sum() > 1:
+            gaps = cell_gaps(frame, metric)
+            fig, axes = figure(width=PAGE, height=1.0 + 0.18 * len(gaps.names), columns=2)
+            draw_cell_gaps(gaps, axes)
+            caption = "Every cell of the sweep with its cost beside it; a dot is hollow where"
+            caption += " its 95% interval holds zero."
+            yield Drawn(named("cells", metric), caption, fig, metric)
+
+
+CELLS = FigureKind("All cells of the sweep", _drawn)

@@ -6,14 +6,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from tread_lab.analysis.figures.placements import states_without_numbers
-from tread_lab.frames import HIGH, LOW, UNIT, cells_frame, require_metric
+from tread_lab.analysis.figures.placements import Array, measured_as, states_without_numbers
+from tread_lab.analysis.figures.style import (
+    Axes,
+    arrow,
+    curve_look,
+    label,
+    mark_state,
+    power_of_ten,
+    state_legend,
+    times,
+)
+from tread_lab.frames import HIGH, LOW, cells_frame, require_metric
+from tread_lab.records.metric_names import TRAIN_FLOPS
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.labels import without_axis
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -41,18 +49,15 @@ class Curve:
 
 @dataclass(frozen=True)
 class Curves:
-    """The curves of one metric, baselines first; `measured_as` tells what intervals are over."""
+    """The curves of one metric, baselines first; `measured_as` says what intervals are over."""
 
     metric: str
-    axis: str
     curves: tuple[Curve, ...]
     measured_as: str
 
 
-def curves(
-    frame: pd.DataFrame, metric: str, axis: str, *, cost: str = "cost/train_flops"
-) -> Curves:
-    """`metric` along the numeric column `axis`, from the rows of `trials_frame`.
+def curves(frame: pd.DataFrame, metric: str, axis: str, *, cost: str = TRAIN_FLOPS) -> Curves:
+    """Return `metric` along the numeric column `axis`, from the rows of `trials_frame`.
 
     Cells are joined that differ in `axis` alone. A cell has a number only if all its seeds
     completed.
@@ -65,34 +70,59 @@ def curves(
         axes = frame.attrs.get("axes", ())
         raise UserError(f"no numeric axis {axis!r} in this sweep{suggest(axis, axes)}")
     cells = cells_frame(frame)
-    cells = cells[cells[axis].notna()].assign(
-        name=cells["cell"].map(lambda label: without_axis(label, axis))
-    )
-    groups = cells.groupby("name", sort=False)
-    found = [_curve(str(name), rows, metric, axis, cost) for name, rows in groups]
-    found.sort(key=lambda curve: not curve.dense)
-    units = set(cells.loc[cells[metric].notna(), metric + UNIT])
-    seeds = int(cells["completed"].max()) if len(cells) else 0
-    over = f"95% over {seeds} seeds" if units == {"seeds"} else ""
-    return Curves(metric, axis, tuple(found), over)
+    cells = cells[cells[axis].notna()]
+    names = cells["cell"].map(lambda label: without_axis(label, axis))
+    joined = [
+        _curve(str(name), rows, metric, axis, cost)
+        for name, rows in cells.groupby(names, sort=False)
+    ]
+    joined.sort(key=lambda curve: not curve.dense)
+    return Curves(metric, tuple(joined), measured_as(cells[cells[metric].notna()], metric))
 
 
 def _curve(name: str, rows: pd.DataFrame, metric: str, axis: str, cost: str) -> Curve:
     rows = rows.sort_values(axis)
     done = (rows["state"] == "completed") & rows[metric].notna()
-    states = rows["state"].where(done, states_without_numbers(rows))
-    nothing = pd.Series(np.nan, index=rows.index)
-
-    def column(key: str) -> Array:
-        return np.asarray(rows.get(key, nothing).where(done), dtype=np.float64)
-
+    cost_row, value, low, high = (
+        rows.reindex(columns=[key])[key].where(done).to_numpy(float)
+        for key in (cost, metric, metric + LOW, metric + HIGH)
+    )
     return Curve(
         name=name,
         dense=bool((rows["role"] == "baseline").all()),
         x=rows[axis].to_numpy(float),
-        cost=column(cost),
-        value=column(metric),
-        low=column(metric + LOW),
-        high=column(metric + HIGH),
-        states=tuple(states),
+        cost=cost_row,
+        value=value,
+        low=low,
+        high=high,
+        states=tuple(rows["state"].where(done, states_without_numbers(rows))),
     )
+
+
+def draw_curves(found: Curves, ax: Axes, *, legend: bool = True) -> None:
+    """Dense black and dashed, others in colour; cells without a number are lettered."""
+    values = [v for curve in found.curves for v in (curve.value, curve.low, curve.high)]
+    power = power_of_ten(np.concatenate([np.zeros(1), *values]))
+    states: list[str] = []
+    dense = sum(curve.dense for curve in found.curves)
+    for k, curve in enumerate(found.curves):
+        value, low, high = (v / 10.0**power for v in (curve.value, curve.low, curve.high))
+        spread = np.nan_to_num(np.stack([value - low, high - value]))
+        known = np.isfinite(value)
+        shape, colour = curve_look(k - dense, dense=curve.dense)
+        ax.errorbar(
+            curve.x[known],
+            value[known],
+            spread[:, known],
+            fmt=shape,
+            color=colour,
+            label=arrow(curve.name),
+        )
+        missing = np.array(curve.states)[~known].tolist()
+        for x, state in zip(curve.x[~known], missing):
+            mark_state(ax, float(x), state)
+        states += missing
+    ax.set_ylabel(label(found.metric.split(" ")[0]) + times(power))
+    handles, _ = ax.get_legend_handles_labels()
+    if legend:
+        ax.legend(handles=[*handles, *state_legend(states)], loc="best")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
-from tread_lab.analysis.figures.style import BLACK, CYCLE, Axes, Line2D, label
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, slug
+from tread_lab.analysis.figures.sentences import metric_text, number, quantity, routed
+from tread_lab.analysis.figures.style import BLACK, CYCLE, Axes, Line2D, figure, label
 from tread_lab.frames import cells_frame
-from tread_lab.records.metric_names import SAMPLE_FLOPS
+from tread_lab.records.metric_names import SAMPLE_FLOPS, metric_kind
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,10 @@ class GuidanceCosts:
 
 
 def guidance_costs(frame: pd.DataFrame, metric: str) -> GuidanceCosts:
-    """The planned columns `metric w=...` of `trials_frame`'s rows with the cost of an image.
+    """Return the planned columns `metric w=...` with the cost of an image.
 
     Args:
+        frame: rows of `trials_frame`.
         metric: its name without a setting: `fd[fashion16-v1]@1k`.
     """
     cells = cells_frame(frame)
@@ -79,22 +82,22 @@ def _point(row: pd.Series, column: str, setting: str, flops: float) -> GuidanceP
 
 
 def draw_guidance_costs(costs: GuidanceCosts, axes: Sequence[Axes]) -> None:
-    """One panel a cell on shared scales; colours are methods, numbers beside points weights.
+    """One panel a cell on shared scales; colours are methods, numbers beside points are weights.
 
-    Where points crowd, one of them has its weight written.
+    Where points crowd, the weight stands at one of them only.
     """
     colours = dict(zip([m for m in costs.methods if m != "none"], CYCLE * 2))
     colours["none"] = BLACK
     values, prices = ([getattr(p, name) for p in costs.points] for name in ("value", "flops"))
     for ax, cell in zip(axes, costs.cells):
-        said: list[tuple[float, float]] = []
+        labelled: list[tuple[float, float]] = []
         for point in (point for point in costs.points if point.cell == cell):
             x, y = point.flops / 1e9, point.value
             ax.plot(x, y, "o", color=colours[point.method])
             place = (point.flops / max(prices), point.value / _span(values))
-            if all(abs(place[0] - a) > 0.12 or abs(place[1] - b) > 0.06 for a, b in said):
+            if all(abs(place[0] - a) > 0.12 or abs(place[1] - b) > 0.06 for a, b in labelled):
                 ax.annotate(f"{point.weight:g}", (x, y), (2, 2), textcoords="offset points", size=5)
-                said.append(place)
+                labelled.append(place)
         ax.set_title(cell)
         ax.set_xlabel("GFLOP per image")
     for ax in axes:
@@ -108,3 +111,39 @@ def draw_guidance_costs(costs: GuidanceCosts, axes: Sequence[Axes]) -> None:
 
 def _span(values: Sequence[float]) -> float:
     return max(values) - min(values) or 1.0
+
+
+def caption(costs: GuidanceCosts) -> str:
+    """Return the best guidance of every cell, and the cost of an image with and without it."""
+    metric, sign = metric_text(costs.metric), metric_kind(costs.metric).sign
+    if sign == 0:
+        return f"{metric} is no measure of quality: no guidance is best by it."
+    if not costs.cells:
+        return "No guidance has been measured with its cost yet."
+    settings = []
+    for cell in costs.cells:
+        points = [point for point in costs.points if point.cell == cell]
+        best = min(points, key=lambda point: sign * point.value)
+        plain = next((point for point in points if point.method == "none"), None)
+        beside = "" if plain is None else f", without guidance {_at_cost(plain)}"
+        settings.append(f"{routed(cell)}: best is {best.setting} with {_at_cost(best)}{beside}")
+    return f"{metric} and the cost of an image. {'; '.join(settings)}."
+
+
+def _at_cost(point: GuidancePoint) -> str:
+    return f"{number(point.value)} at {quantity(point.flops, 'FLOP')}"
+
+
+def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+    planned = records.frame.attrs["planned"]
+    columns = [c for c in planned if " w=" in c and not c.startswith("cost/")]
+    for metric in dict.fromkeys(column.split(" ")[0] for column in columns):
+        costs = guidance_costs(records.frame, metric)
+        panels = len(costs.cells)
+        if len(costs.points) > 2 and panels < 5:
+            fig, axes = figure(width=1.2 + 1.9 * panels, height=2.4, columns=panels)
+            draw_guidance_costs(costs, axes)
+            yield Drawn(f"guidance-{slug(metric)}", caption(costs), fig, metric)
+
+
+GUIDANCE = FigureKind("Guidance: quality against the cost of an image", _drawn)

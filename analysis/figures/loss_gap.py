@@ -2,66 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tread_lab.analysis.figures.placements import commonest, measured_as, placements
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords
+from tread_lab.analysis.figures.placements import (
+    Array,
+    Ints,
+    Placements,
+    commonest,
+    placements,
+    rank_correlation,
+)
+from tread_lab.analysis.figures.sentences import number, routed, trend
 from tread_lab.analysis.figures.style import (
     BLACK,
+    CYCLE,
     GREEN,
     GREY,
+    PAGE,
     PINK,
     SEQUENTIAL,
     Axes,
-    Line2D,
     Normalize,
+    arrow,
+    figure,
     label,
     power_of_ten,
+    scaled,
     times,
 )
-from tread_lab.frames import delta_column
-from tread_lab.records.metric_names import TRAIN_LOSS
+from tread_lab.records.metric_names import GAP_TRAIN, TRAIN_LOSS
 
-Array = NDArray[np.float64]
-FAMILIES = (GREEN, PINK, GREY)  # colours that say nothing of better or worse
+FAMILIES = (GREEN, PINK, GREY)
 
 
 @dataclass(frozen=True)
 class GapByLength:
-    """One point a placement, shortest routes first.
+    """One point a measured placement, shortest routes first.
 
     Attributes:
-        metric: what the values are; a difference, so the baseline is 0.
-        length: blocks skipped, j - i + 1.
-        start, end: the route.
-        value, low, high: the gap and its interval.
         common_start, common_end: the start and the end with most planned routes.
         rank_correlation: Spearman's, between length and gap; NaN below three points.
-        measured_as: what the intervals are taken over.
     """
 
-    metric: str
-    length: NDArray[np.int64]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    value: Array
-    low: Array
-    high: Array
+    places: Placements
     common_start: int
     common_end: int
     rank_correlation: float
-    measured_as: str
 
 
 @dataclass(frozen=True)
 class GapOverSteps:
-    """Smoothed paired differences of the training loss, one curve a route, shortest first.
+    """Smoothed paired differences of the training loss, one curve a cell, shortest route first.
 
     Attributes:
-        names: by curve, its route (`2->8`), or its whole cell where a route has several.
+        names: cells, by curve.
         length: blocks skipped, by curve.
         steps, gaps: by curve, [points] each: logged steps, and the mean over seeds.
         halflife: of the smoothing, in logged entries.
@@ -69,38 +69,32 @@ class GapOverSteps:
 
     names: tuple[str, ...]
     length: tuple[int, ...]
-    steps: tuple[NDArray[np.int64], ...]
+    steps: tuple[Ints, ...]
     gaps: tuple[Array, ...]
     halflife: float
 
 
-def gap_by_length(frame: pd.DataFrame, metric: str = "gap/train") -> GapByLength:
-    """Every completed placement's gap against its length, from the rows of `trials_frame`.
+def gap_by_length(frame: pd.DataFrame, metric: str = GAP_TRAIN) -> GapByLength:
+    """Return every measured placement's gap against its length, from the rows of `trials_frame`.
 
     Raises:
         UserError: no such metric, or several cells share a route (see `placements`).
     """
     planned = placements(frame, metric)
-    places = planned[planned["value"].notna()].sort_values(["length", "start"])
+    order = np.lexsort((planned.start, planned.length))
+    places = planned.take(order[planned.measured[order]])
     return GapByLength(
-        metric=delta_column(metric),
-        length=places["length"].to_numpy(),
-        start=places["start"].to_numpy(),
-        end=places["end"].to_numpy(),
-        value=places["value"].to_numpy(float),
-        low=places["low"].to_numpy(float),
-        high=places["high"].to_numpy(float),
-        common_start=commonest(planned["start"]) if len(planned) else 0,
-        common_end=commonest(planned["end"]) if len(planned) else 0,
-        rank_correlation=_spearman(places["length"].to_numpy(), places["value"].to_numpy(float)),
-        measured_as=measured_as(places),
+        places,
+        commonest(planned.start),
+        commonest(planned.end),
+        rank_correlation(places.length, places.value),
     )
 
 
 def gap_over_steps(
-    frame: pd.DataFrame, history: pd.DataFrame, *, key: str = TRAIN_LOSS, halflife: float = 3.0
+    frame: pd.DataFrame, history: pd.DataFrame, *, halflife: float = 3.0
 ) -> GapOverSteps:
-    """Differences of logged losses to the baseline of the same seed at equal steps, smoothed.
+    """Return differences of training losses to the baseline of the same seed at equal steps.
 
     Runs of one seed share batches, noise and label drops, so the difference is far steadier than
     either curve. Smoothing is an exponential mean of the differences; completed trials only.
@@ -110,66 +104,91 @@ def gap_over_steps(
         history: rows of `history_frame`.
         halflife: logged entries after which a difference counts half.
     """
-    logged = history[history["key"] == key]
-    curves = {str(run): rows.set_index("step")["value"] for run, rows in logged.groupby("run")}
+    logged = history[history["key"] == TRAIN_LOSS]
+    losses = {str(run): rows.set_index("step")["value"] for run, rows in logged.groupby("run")}
     trials = frame[(frame["role"] == "trial") & (frame["state"] == "completed")]
     trials = trials[trials["run"] != trials["baseline"]]  # a rate of 0 is the dense run itself
     trials = trials.drop_duplicates(["run", "baseline"]).sort_values(
         ["route_length", "route_start"], kind="stable"
     )
-    found: dict[str, tuple[int, NDArray[np.int64], Array]] = {}
+    curves: dict[str, tuple[int, Ints, Array]] = {}
     for name, seeds in trials.groupby("cell", sort=False):
         pairs = zip(seeds["run"], seeds["baseline"])
-        gaps = [curves[a] - curves[b] for a, b in pairs if a in curves and b in curves]
+        gaps = [losses[a] - losses[b] for a, b in pairs if a in losses and b in losses]
         mean = pd.concat(gaps, axis=1).dropna().mean(axis=1).sort_index() if gaps else pd.Series()
         if len(mean):
             smooth = mean.ewm(halflife=halflife).mean()
             steps, length = smooth.index.to_numpy(np.int64), int(seeds["route_length"].iloc[0])
-            found[str(name)] = (length, steps, smooth.to_numpy(float))
-    lengths, steps_of, gaps_of = zip(*found.values()) if found else ((), (), ())
-    return GapOverSteps(tuple(found), lengths, steps_of, gaps_of, halflife)
+            curves[str(name)] = (length, steps, smooth.to_numpy(float))
+    lengths, steps_of, gaps_of = zip(*curves.values()) if curves else ((), (), ())
+    return GapOverSteps(tuple(curves), lengths, steps_of, gaps_of, halflife)
+
+
+def with_the_baselines_loss(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows whose training loss may be compared with their baseline's: the same loss."""
+    losses = frame.drop_duplicates("run").set_index("run")["loss"].fillna("")
+    baseline = frame["baseline"].map(losses)
+    return frame[baseline.isna() | (baseline == frame["loss"].fillna(""))]
 
 
 def draw_gap_by_length(gaps: GapByLength, ax: Axes) -> None:
     """Points with intervals; routes that share a start or an end share a marker."""
-    power = power_of_ten(np.concatenate([gaps.value, gaps.low, gaps.high]))
-    scale = 10.0**power
+    places = gaps.places
+    power, value, spread = scaled(places.value, places.low, places.high)
     ax.axhline(0, color=BLACK, linewidth=0.7)
     families = _families(gaps)
     for family, (members, text) in enumerate(families):
-        at = gaps.length[members] + 0.16 * (family - (len(families) - 1) / 2)
-        value, low, high = (v[members] / scale for v in (gaps.value, gaps.low, gaps.high))
-        spread = np.nan_to_num(np.stack([value - low, high - value]))
-        (points, *_) = ax.errorbar(at, value, spread, linestyle="none", color=FAMILIES[family])
+        at = places.length[members] + 0.16 * (family - (len(families) - 1) / 2)
+        bars = spread[:, members]
+        (points, *_) = ax.errorbar(
+            at, value[members], bars, linestyle="none", color=FAMILIES[family]
+        )
         points.set(marker="os^"[family], label=text)
-    if gaps.measured_as:
-        ax.set_title(f"intervals: {gaps.measured_as}")
+    if places.measured_as:
+        ax.set_title(f"intervals: {places.measured_as}")
     correlation = gaps.rank_correlation
-    told = f" (rank correlation {correlation:.2f})" if np.isfinite(correlation) else ""
-    ax.set_xlabel("route length, blocks skipped" + told)
-    ax.set_ylabel(label(gaps.metric) + times(power))
+    text = f" (rank correlation {correlation:.2f})" if np.isfinite(correlation) else ""
+    ax.set_xlabel("route length, blocks skipped" + text)
+    ax.set_ylabel(label(places.metric) + times(power))
     ax.locator_params(axis="x", integer=True)
-    if len(gaps.value):
+    if families:
         ax.legend(loc="best")
 
 
-def draw_gap_over_steps(gaps: GapOverSteps, ax: Axes) -> None:
-    """One line a route, darker for shorter ones; zero is the baseline."""
+def _families(gaps: GapByLength) -> list[tuple[NDArray[np.bool_], str]]:
+    """Return the commonest start, the commonest end and the rest; empty ones are left out."""
+    first = gaps.places.start == gaps.common_start
+    second = (gaps.places.end == gaps.common_end) & ~first
+    families = [
+        (first, f"{gaps.common_start}$\\to j$"),
+        (second, f"$i\\to${gaps.common_end}"),
+        (~first & ~second, "other routes"),
+    ]
+    return [(members, text) for members, text in families if members.any()]
+
+
+def draw_gap_over_steps(gaps: GapOverSteps, ax: Axes, *, named: bool = False) -> None:
+    """One line a cell; zero is the baseline.
+
+    Lines are darker for shorter routes; `named` ones have their own colour and, past the colours,
+    dashes.
+    """
     power = power_of_ten(np.concatenate([np.zeros(1), *gaps.gaps]))
     norm = Normalize(min(gaps.length, default=0), max(gaps.length, default=1))
     ax.axhline(0, color=BLACK, linewidth=0.7)
-    for length, steps, values in zip(gaps.length, gaps.steps, gaps.gaps):
-        colour = SEQUENTIAL(0.92 * norm(length))
-        ax.plot(steps, values / 10.0**power, color=colour, linewidth=0.9)
-    lengths = sorted(set(gaps.length))
-    handles = [
-        Line2D([], [], color=SEQUENTIAL(0.92 * norm(length)), label=str(length))
-        for length in lengths
-    ]
-    if handles:
+    for k, (name, length) in enumerate(zip(gaps.names, gaps.length)):
+        colour = CYCLE[k % len(CYCLE)] if named else SEQUENTIAL(0.92 * norm(length))
+        dashes = ("-", "--", ":", "-.")[k // len(CYCLE) % 4] if named else "-"
+        text = arrow(name) if named else str(length)
+        values = gaps.gaps[k] / 10.0**power
+        ax.plot(gaps.steps[k], values, dashes, color=colour, linewidth=0.9, label=text)
+    handles, texts = ax.get_legend_handles_labels()
+    entries = dict(zip(texts, handles))  # one for lines of equal length
+    if entries:
         ax.legend(
-            handles=handles,
-            title="blocks\nskipped",
+            entries.values(),
+            entries.keys(),
+            title=None if named else "blocks\nskipped",
             loc="center left",
             bbox_to_anchor=(1.0, 0.5),
             labelspacing=0.25,
@@ -179,19 +198,56 @@ def draw_gap_over_steps(gaps: GapOverSteps, ax: Axes) -> None:
     ax.set_ylabel("Δ training loss" + times(power))
 
 
-def _families(gaps: GapByLength) -> list[tuple[NDArray[np.bool_], str]]:
-    """The commonest start, then the commonest end, then the rest; empty ones fall away."""
-    first = gaps.start == gaps.common_start
-    second = (gaps.end == gaps.common_end) & ~first
-    found = [
-        (first, f"{gaps.common_start}$\\to j$"),
-        (second, f"$i\\to${gaps.common_end}"),
-        (~first & ~second, "other routes"),
-    ]
-    return [(members, text) for members, text in found if members.any()]
+def length_caption(gaps: GapByLength) -> str:
+    """Return whether longer routes have the larger gap."""
+    if not np.isfinite(gaps.rank_correlation):
+        return "Too few routes for a trend over their length."
+    return (
+        f"Rank correlation of length and gap over {len(gaps.places.routes)} routes:"
+        f" {number(gaps.rank_correlation)};"
+        f" {trend(gaps.rank_correlation, 'longer routes have the larger gap')}. The gap is that of"
+        " the routed task, which is harder by construction; it is no measure of quality."
+    )
 
 
-def _spearman(x: Array, y: Array) -> float:
-    if len(x) < 3 or len(set(x)) < 2 or len(set(y)) < 2:
-        return float("nan")
-    return float(pd.Series(x).rank().corr(pd.Series(y).rank()))
+def steps_caption(gaps: GapOverSteps) -> str:
+    """Return the last gap of the shortest and of the longest route."""
+    if not gaps.names:
+        return "No two runs logged the same steps yet."
+    first, last = gaps.gaps[0][-1], gaps.gaps[-1][-1]
+    return (
+        f"At step {gaps.steps[0][-1]} the training loss of the shortest route"
+        f" ({routed(gaps.names[0])}) is {number(first, signed=True)} from the dense run's, that of"
+        f" the longest ({routed(gaps.names[-1])}) {number(last, signed=True)}. Runs of one seed"
+        " share batches and noise, so differences are steadier than either curve."
+    )
+
+
+def _by_length(records: SweepRecords) -> Iterator[Drawn]:
+    gaps = gap_by_length(records.frame) if GAP_TRAIN in records.frame else None
+    if gaps is not None and len(gaps.places.routes) > 2:
+        fig, (ax,) = figure(height=2.2)
+        draw_gap_by_length(gaps, ax)
+        yield Drawn("gap_by_length", length_caption(gaps), fig)
+
+
+def _over_steps(records: SweepRecords) -> Iterator[Drawn]:
+    gaps = gap_over_steps(records.frame, records.history)
+    if gaps.names:
+        fig, (ax,) = figure(height=2.2)
+        draw_gap_over_steps(gaps, ax)
+        yield Drawn("gap_over_steps", steps_caption(gaps), fig)
+
+
+def _all_over_steps(records: SweepRecords) -> Iterator[Drawn]:
+    if records.panels > 1:
+        gaps = gap_over_steps(with_the_baselines_loss(records.frame), records.history)
+        if gaps.names:
+            fig, (ax,) = figure(width=PAGE, height=max(2.2, 0.5 + 0.13 * len(gaps.names)))
+            draw_gap_over_steps(gaps, ax, named=True)
+            yield Drawn("gap_over_steps_all", "The loss gap of every cell over training.", fig)
+
+
+GAP_BY_LENGTH = FigureKind("Loss gap against the route's length", _by_length, each_panel=True)
+GAP_OVER_STEPS = FigureKind("Loss gap over training", _over_steps, each_panel=True)
+ALL_OVER_STEPS = FigureKind("Loss gap over training, all cells", _all_over_steps)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.curves import Curves, curves
-from tread_lab.analysis.figures.style import (
-    BLACK,
-    CYCLE,
-    Axes,
-    arrow,
-    label,
-    mark_state,
-    power_of_ten,
-    state_legend,
-    times,
+from tread_lab.analysis.figures.curves import Curves, curves, draw_curves
+from tread_lab.analysis.figures.kind import (
+    Drawn,
+    FigureKind,
+    SweepRecords,
+    quality_metrics,
+    slug,
 )
+from tread_lab.analysis.figures.sentences import number, routed
+from tread_lab.analysis.figures.style import COLUMN, PAGE, Axes, figure
 from tread_lab.frames import own_metrics
 
 STEPS = "train.steps"
@@ -36,62 +35,66 @@ class OverTraining:
     panels: tuple[tuple[str, Curves], ...]
 
 
-def budgets(frame: pd.DataFrame) -> bool:
-    """Whether the sweep trained the same settings for several numbers of steps."""
-    return STEPS in frame and frame[STEPS].nunique() > 1
-
-
 def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
-    """The panels of one metric: its column, or all its columns that differ in how images are drawn.
+    """Return the panels of one metric: one for each way in which its images were drawn.
 
     `fd[x]@1k` stands for `fd[x]@1k w=1` and `fd[x]@1k w=2` where both were measured.
 
     Raises:
         UserError: no such metric, or training steps are no axis of the sweep.
     """
-    columns = variants(frame, metric) or [metric]
+    own = [c for c in own_metrics(frame) if c.split(" ")[0] == metric and ":" not in c]
+    columns = own or [metric]
     panels = [(_title(column, metric), curves(frame, column, STEPS)) for column in columns]
     return OverTraining(tuple(panels))
 
 
-def variants(frame: pd.DataFrame, metric: str) -> list[str]:
-    """The sweep's own columns of a metric: itself, or one for every evaluation that measured it."""
-    return [c for c in own_metrics(frame) if c.split(" ")[0] == metric and ":" not in c]
+def budget_metrics(frame: pd.DataFrame) -> list[str]:
+    """Return the metrics of quality of a sweep over numbers of training steps; else none."""
+    if STEPS not in frame or frame[STEPS].nunique() < 2:
+        return []
+    return list(dict.fromkeys(metric.split(" ")[0] for metric in quality_metrics(frame)))
 
 
 def draw_over_training(found: Curves, ax: Axes, *, title: str = "", legend: bool = True) -> None:
     """Dense black and dashed, routes in colour; cells without a number are lettered."""
-    values = [v for curve in found.curves for v in (curve.value, curve.low, curve.high)]
-    power = power_of_ten(np.concatenate([np.zeros(1), *values]))
-    colours = iter(CYCLE * 9)
-    states: list[str] = []
-    for k, curve in enumerate(found.curves):
-        value, low, high = (v / 10.0**power for v in (curve.value, curve.low, curve.high))
-        spread = np.nan_to_num(np.stack([value - low, high - value]))
-        known = np.isfinite(value)
-        ax.errorbar(
-            curve.x[known],
-            value[known],
-            spread[:, known],
-            fmt="--D" if curve.dense else "-" + "os^vP"[k % 5],
-            color=BLACK if curve.dense else next(colours),
-            label=arrow(curve.name),
-        )
-        for x, state in zip(curve.x[~known], np.array(curve.states)[~known]):
-            mark_state(ax, float(x), str(state))
-            states.append(str(state))
+    draw_curves(found, ax, legend=legend)
     ax.set_xlabel("training steps")
-    ax.set_ylabel(label(found.metric.split(" ")[0]) + times(power))
     ax.set_title(title)
-    if legend:
-        handles, _ = ax.get_legend_handles_labels()
-        ax.legend(handles=[*handles, *state_legend(states)], loc="best")
 
 
 def _title(column: str, metric: str) -> str:
-    """How the images of a column were drawn: `guidance w = 2`, or as the column says."""
-    told = column.removeprefix(metric).strip()
-    weight = told.removeprefix("w=")
-    if told.startswith("w=") and " " not in told:
+    """Return how the images of a column were drawn: `guidance w = 2`, or as the column says."""
+    setting = column.removeprefix(metric).strip()
+    weight = setting.removeprefix("w=")
+    if setting.startswith("w=") and " " not in setting:
         return "without guidance" if weight == "1" else f"with guidance, $w$ = {weight}"
-    return told
+    return setting
+
+
+def caption(found: OverTraining) -> str:
+    """Return the last value of every curve, panel by panel."""
+    sentences = []
+    for title, panel in found.panels:
+        ends = []
+        for curve in panel.curves:
+            measured = np.flatnonzero(np.isfinite(curve.value))
+            if len(measured):
+                step, value = curve.x[measured[-1]], curve.value[measured[-1]]
+                ends.append(f"{routed(curve.name)} {number(value)} at {step:.0f} steps")
+        if ends:
+            sentences.append(f"{title.replace('$', '') or 'at the end'}: {', '.join(ends)}")
+    return "; ".join(sentences) + "."
+
+
+def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+    for metric in budget_metrics(records.frame):
+        found = over_training(records.frame, metric)
+        width = PAGE if len(found.panels) > 1 else COLUMN
+        fig, axes = figure(width=width, height=2.3, columns=len(found.panels))
+        for k, ((title, panel), ax) in enumerate(zip(found.panels, axes)):
+            draw_over_training(panel, ax, title=title, legend=k == 0)
+        yield Drawn(f"over_training-{slug(metric)}", caption(found), fig, metric)
+
+
+OVER_TRAINING = FigureKind("Quality over training", _drawn)

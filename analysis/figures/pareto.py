@@ -1,15 +1,23 @@
-"""Quality against executed training FLOPs: which cells nobody beats in both (the Pareto front)."""
+"""Quality against executed training FLOPs, and the Pareto front: no cell is cheaper and better."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tread_lab.analysis.figures.placements import measured_as, states_without_numbers
+from tread_lab.analysis.figures.kind import (
+    Drawn,
+    FigureKind,
+    SweepRecords,
+    quality_metrics,
+    slug,
+)
+from tread_lab.analysis.figures.placements import Array, measured_as, states_without_numbers
+from tread_lab.analysis.figures.sentences import quantity, routed
 from tread_lab.analysis.figures.style import (
     BLACK,
     GREEN,
@@ -17,16 +25,16 @@ from tread_lab.analysis.figures.style import (
     STATE_LOOKS,
     Axes,
     arrow,
+    figure,
     halo,
     label,
-    power_of_ten,
+    scaled,
     times,
 )
-from tread_lab.frames import HIGH, LOW, UNIT, cells_frame, require_metric
-from tread_lab.records.metric_names import TRAIN_FLOPS, metric_kind
+from tread_lab.frames import HIGH, LOW, cells_frame, require_metric
+from tread_lab.records.metric_names import GAP_HELDOUT, TRAIN_FLOPS, metric_kind
 from tread_lab.specs.errors import UserError
 
-Array = NDArray[np.float64]
 NAMED = 8  # points of the front that are labelled
 
 
@@ -37,20 +45,16 @@ class Pareto:
     Attributes:
         metric: the quality; for a gap the baseline is 0.
         cells: (role, cell) of each, as `cells_frame` has them.
-        names: routes, with what else varies.
-        dense: [points], which are baselines.
         cost: training FLOPs, routes counted; over the baseline's where there is one baseline.
         relative: whether `cost` is over the baseline's.
         value, low, high: quality and its interval.
-        front: [points], which no other point beats in both quality and cost.
+        front: [points], those that no other point beats, see `pareto_front`.
         endings: state -> names of the cells without a number.
         measured_as: what the intervals are over.
     """
 
     metric: str
     cells: tuple[tuple[str, str], ...]
-    names: tuple[str, ...]
-    dense: NDArray[np.bool_]
     cost: Array
     relative: bool
     value: Array
@@ -60,9 +64,19 @@ class Pareto:
     endings: dict[str, tuple[str, ...]] = field(default_factory=dict)
     measured_as: str = ""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The cells' names."""
+        return tuple(cell for _, cell in self.cells)
 
-def pareto(frame: pd.DataFrame, metric: str = "gap/heldout") -> Pareto:
-    """Every completed cell's quality and cost, from the rows of `trials_frame`.
+    @property
+    def dense(self) -> NDArray[np.bool_]:
+        """[points], which are baselines."""
+        return np.array([role == "baseline" for role, _ in self.cells], dtype=bool)
+
+
+def pareto(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Pareto:
+    """Return every completed cell's quality and cost, from the rows of `trials_frame`.
 
     Raises:
         UserError: no such metric, it is no measure of quality, or no run has recorded its cost.
@@ -73,43 +87,39 @@ def pareto(frame: pd.DataFrame, metric: str = "gap/heldout") -> Pareto:
     require_metric(frame, TRAIN_FLOPS)
     cells = cells_frame(frame)
     dense = cells["role"] == "baseline"
-    value = cells[metric].mask(dense & cells[metric].isna(), 0.0 if _is_gap(metric) else np.nan)
-    done = (cells["state"] == "completed") & value.notna() & cells[TRAIN_FLOPS].notna()
-    names = cells["cell"]
-    state = states_without_numbers(cells)
-    endings = {
-        str(key): tuple(names[rows.index]) for key, rows in cells[~done].groupby(state[~done])
-    }
-    cells, value, dense = cells[done], value[done], dense[done]
+    if metric_kind(metric).compared == "gap":
+        cells[metric] = cells[metric].mask(dense & cells[metric].isna(), 0.0)
+    done = (cells["state"] == "completed") & cells[metric].notna() & cells[TRAIN_FLOPS].notna()
+    others, state = cells[~done], states_without_numbers(cells)[~done]
+    endings = {str(key): tuple(rows["cell"]) for key, rows in others.groupby(state)}
+    cells, dense = cells[done], dense[done]
     relative = int(dense.sum()) == 1
-    cost = cells[TRAIN_FLOPS].to_numpy(float)
-    if relative:
-        cost = cost / cost[dense.to_numpy(bool)][0]
-    nothing = pd.Series(np.nan, index=cells.index)
-    shown = pd.DataFrame({"value": value, "unit": cells[metric + UNIT], "n": cells["completed"]})
+    cost, value, low, high = (
+        cells[column].to_numpy(float)
+        for column in (TRAIN_FLOPS, metric, metric + LOW, metric + HIGH)
+    )
+    cost = cost / cost[dense] if relative else cost
     return Pareto(
         metric=metric,
         cells=tuple(zip(cells["role"], cells["cell"])),
-        names=tuple(names[done]),
-        dense=dense.to_numpy(bool),
         cost=cost,
         relative=relative,
-        value=value.to_numpy(float),
-        low=np.asarray(cells.get(metric + LOW, nothing), dtype=np.float64),
-        high=np.asarray(cells.get(metric + HIGH, nothing), dtype=np.float64),
-        front=pareto_front(cost, value.to_numpy(float), lower=metric_kind(metric).sign > 0),
+        value=value,
+        low=low,
+        high=high,
+        front=pareto_front(cost, value, lower=metric_kind(metric).sign > 0),
         endings=endings,
-        measured_as=measured_as(shown[~dense]),
+        measured_as=measured_as(cells[~dense], metric),
     )
 
 
 def pareto_front(cost: Array, value: Array, *, lower: bool = True) -> NDArray[np.bool_]:
-    """Which points no other beats: at most as costly and at least as good, one of them strictly."""
+    """Return which points no other beats: none costs as little and is as good, or better in one."""
     front = np.zeros(len(cost), dtype=bool)
     signed = value if lower else -value
     best = np.inf
-    for cost_now in np.unique(cost):
-        at = np.flatnonzero(cost == cost_now)
+    for level in np.unique(cost):
+        at = np.flatnonzero(cost == level)
         least = signed[at].min()
         if least < best:
             front[at[signed[at] == least]] = True
@@ -119,43 +129,38 @@ def pareto_front(cost: Array, value: Array, *, lower: bool = True) -> NDArray[np
 
 def draw_pareto(points: Pareto, ax: Axes) -> None:
     """Points with intervals, the front joined by steps and named; dense runs are diamonds."""
-    power = power_of_ten(np.concatenate([points.value, points.low, points.high]))
-    value, low, high = (v / 10.0**power for v in (points.value, points.low, points.high))
-    spread = np.nan_to_num(np.stack([value - low, high - value]))
-    if _is_gap(points.metric):
+    power, value, spread = scaled(points.value, points.low, points.high)
+    if metric_kind(points.metric).compared == "gap":
         ax.axhline(0, color=BLACK, linewidth=0.7)
-    for at, colour in ((~points.front, GREY), (points.front, GREEN)):
-        at = at & ~points.dense
-        ax.errorbar(
-            points.cost[at], value[at], spread[:, at], fmt="o", color=colour, elinewidth=0.7
-        )
-    at = points.dense
-    ax.errorbar(points.cost[at], value[at], spread[:, at], fmt="D", color=BLACK, elinewidth=0.7)
-    _draw_front(ax, points, value)
+    routes = ~points.dense
+    for at, shape, colour in (
+        (routes & ~points.front, "o", GREY),
+        (routes & points.front, "o", GREEN),
+        (points.dense, "D", BLACK),
+    ):
+        bars = spread[:, at]
+        ax.errorbar(points.cost[at], value[at], bars, fmt=shape, color=colour, elinewidth=0.7)
+    _draw_front(ax, points, value, spread)
     if not points.relative:
         ax.set_xscale("log")
     ax.margins(0.16, 0.14)
-    ax.set_xlabel("training FLOPs" + (" relative to dense" if points.relative else ""))
+    relative = " relative to dense (1 = dense)" if points.relative else ""
+    ax.set_xlabel("training FLOPs" + relative)
     ax.set_ylabel(label(points.metric).replace("\n", "") + times(power))
     ax.set_title(f"intervals: {points.measured_as}" if points.measured_as else "")
     _tell_endings(ax, points)
 
 
-def _draw_front(ax: Axes, points: Pareto, value: Array) -> None:
+def _draw_front(ax: Axes, points: Pareto, value: Array, spread: Array) -> None:
     order = np.flatnonzero(points.front)[np.argsort(points.cost[points.front], kind="stable")]
-    ax.plot(
-        points.cost[order],
-        value[order],
-        drawstyle="steps-post",
-        color=GREEN,
-        linewidth=0.8,
-        zorder=0,
-    )
+    (steps,) = ax.plot(points.cost[order], value[order], color=GREEN, linewidth=0.8, zorder=0)
+    steps.set_drawstyle("steps-post")
     below = metric_kind(points.metric).sign > 0
     across = points.cost if points.relative else np.log(points.cost)
     first = [*np.flatnonzero(points.dense)[:1], *order[::-1]]
     room = float(across.min()) + 0.3 * float(np.ptp(across))
-    for k in _apart(first, points.names, across, value)[:NAMED]:
+    high = float(np.ptp([value - spread[0], value + spread[1]]))
+    for k in _apart(first, points.names, across, value, high)[:NAMED]:
         left = bool(across[k] < room)  # of a point near the edge the name stands on the other side
         name = ax.annotate(
             arrow(points.names[k]),
@@ -169,9 +174,11 @@ def _draw_front(ax: Axes, points: Pareto, value: Array) -> None:
         halo(name)
 
 
-def _apart(order: Sequence[int], names: Sequence[str], x: Array, y: Array) -> list[int]:
-    """The points whose names do not run into those of earlier ones."""
-    wide, high = (float(np.ptp(v)) or 1.0 for v in (x, y))
+def _apart(
+    order: Sequence[int], names: Sequence[str], x: Array, y: Array, high: float
+) -> list[int]:
+    """Return the points whose names do not run into those of earlier ones; axes reach `high`."""
+    wide, high = float(np.ptp(x)) or 1.0, high or 1.0
     kept: list[int] = []
     for k in order:
         room = 0.05 + 0.027 * len(names[k])
@@ -181,7 +188,7 @@ def _apart(order: Sequence[int], names: Sequence[str], x: Array, y: Array) -> li
 
 
 def _tell_endings(ax: Axes, points: Pareto) -> None:
-    """Cells without a number are named below the axes; they have no place on it."""
+    """Name the cells without a number below the axes; they have no place on it."""
     lines = []
     for state, names in points.endings.items():
         look = STATE_LOOKS[state]
@@ -191,5 +198,37 @@ def _tell_endings(ax: Axes, points: Pareto) -> None:
         ax.figure.supxlabel("\n".join(lines), fontsize=6.5, x=0.02, ha="left")
 
 
-def _is_gap(metric: str) -> bool:
-    return metric.startswith(("gap/", "delta/"))
+def caption(points: Pareto) -> str:
+    """Return the cells on the Pareto front, and whether the dense run is one of them."""
+    front = [k for k in np.argsort(points.cost) if points.front[k]]
+    if not front:
+        return "No cell has both numbers yet."
+    heading = "training FLOPs relative to dense" if points.relative else "training FLOPs"
+    names = [
+        f"{routed(points.names[k])} ({quantity(points.cost[k], '' if points.relative else 'FLOP')})"
+        for k in front[:6]
+    ]
+    more = f" and {len(front) - 6} more" if len(front) > 6 else ""
+    parts = [
+        f"Pareto front, cheapest first ({heading}): {', '.join(names)}{more}.",
+        "No cell is both cheaper and better than one of these.",
+    ]
+    if points.dense[front].any():
+        parts.append("The dense run is one of them: no cheaper cell is as good.")
+    elif points.dense.any():
+        parts.append("The dense run is not: a cell that costs less is as good or better.")
+    if not points.measured_as:
+        parts.append("No intervals: one seed.")
+    return " ".join(parts)
+
+
+def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+    for metric in quality_metrics(records.frame)[:2]:
+        points = pareto(records.frame, metric) if TRAIN_FLOPS in records.frame else None
+        if points is not None and len(points.value) > 2:
+            fig, (ax,) = figure(height=2.5)
+            draw_pareto(points, ax)
+            yield Drawn(f"pareto-{slug(metric)}", caption(points), fig, metric)
+
+
+PARETO = FigureKind("Quality against training FLOPs", _drawn)

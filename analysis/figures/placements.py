@@ -1,9 +1,17 @@
 """Every placed route of a sweep with its difference to the dense baseline, one row a cell."""
 
+# K placements
+
 from __future__ import annotations
 
-import pandas as pd
+from dataclasses import dataclass, replace
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tread_lab.analysis.figures.sentences import ARROW, metric_text, span
+from tread_lab.analysis.tables import published
 from tread_lab.frames import (
     HIGH,
     LOW,
@@ -14,17 +22,68 @@ from tread_lab.frames import (
     require_metric,
     with_delta,
 )
+from tread_lab.records.metric_names import metric_kind
 from tread_lab.specs.errors import UserError
 
-ROUTE_AXES = ("start", "end", "route", "routes")
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+PLACE_AXES = ("start", "end", "route", "routes")
 
 
-def placements(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Cells with exactly one route: start, end, length, value, low, high, n, unit, state.
+@dataclass(frozen=True)
+class Placements:
+    """Routes with their difference to the dense baseline; every array is [K].
 
-    `frame` has the rows of `trials_frame`. The value is the difference to the baseline of the same
-    seed, averaged over seeds, and is there **only if every seed of the cell completed**. A finished
-    cell without the metric has the state `unmeasured`.
+    Attributes:
+        metric: what the values are; a difference, so the baseline is 0.
+        start, end: of each route, both inclusive.
+        value, low, high: the difference and its interval; NaN where there is none.
+        states: `completed`, or why there is no number.
+        measured_as: what the intervals are over; empty where there are none.
+    """
+
+    metric: str
+    start: Ints
+    end: Ints
+    value: Array
+    low: Array
+    high: Array
+    states: NDArray[np.str_]
+    measured_as: str = ""
+
+    @property
+    def routes(self) -> list[tuple[int, int]]:
+        """(start, end) of each."""
+        return list(zip(self.start.tolist(), self.end.tolist()))
+
+    @property
+    def length(self) -> Ints:
+        """Blocks skipped, j - i + 1."""
+        return self.end - self.start + 1
+
+    @property
+    def measured(self) -> NDArray[np.bool_]:
+        """Which placements have a number."""
+        return np.isfinite(self.value)
+
+    @property
+    def best(self) -> int | None:
+        """The index of the best value; `None` also where no value of the metric is better."""
+        sign = metric_kind(self.metric).sign
+        return int(np.nanargmin(sign * self.value)) if sign and self.measured.any() else None
+
+    def take(self, rows: NDArray[np.bool_] | Ints) -> Placements:
+        """Return some placements, chosen by a mask or put in the order of indices."""
+        arrays = ("start", "end", "value", "low", "high", "states")
+        return replace(self, **{name: getattr(self, name)[rows] for name in arrays})
+
+
+def placements(frame: pd.DataFrame, metric: str) -> Placements:
+    """Return the cells with exactly one route, from the rows of `trials_frame`.
+
+    The value is the difference to the baseline of the same seed, averaged over seeds, and is there
+    **only if every seed of the cell completed**. A finished cell without the metric has the state
+    `unmeasured`.
 
     Raises:
         UserError: no such metric, or two cells share a route; `panels` splits a frame first.
@@ -40,24 +99,56 @@ def placements(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
         where = " and ".join(cells.loc[cells["route"] == shared["route"].iloc[0], "cell"][:2])
         raise UserError(f"one route stands in several cells ({where}); choose one of them first")
     done = (cells["state"] == "completed") & cells[column].notna()
-    state = cells["state"].where(done, states_without_numbers(cells))
-    return pd.DataFrame(
-        {
-            "start": cells["route_start"].astype(int),
-            "end": cells["route_end"].astype(int),
-            "length": cells["route_length"].astype(int),
-            "value": cells[column].where(done),
-            "low": cells[column + LOW].where(done),
-            "high": cells[column + HIGH].where(done),
-            "n": cells["completed"],
-            "unit": cells[column + UNIT],
-            "state": state,
-        }
+    value, low, high = (
+        cells[name].where(done).to_numpy(float) for name in (column, column + LOW, column + HIGH)
+    )
+    return Placements(
+        column,
+        cells["route_start"].to_numpy(np.int64),
+        cells["route_end"].to_numpy(np.int64),
+        value,
+        low,
+        high,
+        cells["state"].where(done, states_without_numbers(cells)).to_numpy(np.str_),
+        measured_as(cells[done], column),
     )
 
 
+def published_placements() -> Placements:
+    """Return Fig. 8 in its own order (see `published.FIG8`): another model, data and metric."""
+    start, end = np.array(list(published.FIG8)).T
+    value = np.array(list(published.FIG8.values()))
+    none = np.full(len(value), np.nan)
+    return Placements(
+        "delta/FID", start, end, value, none, none, np.full(len(value), "completed", np.str_)
+    )
+
+
+def best_route(places: Placements) -> str:
+    """Return the best route and how many routes can be distinguished from the baseline."""
+    metric = metric_text(places.metric)
+    sign = metric_kind(places.metric).sign
+    if not places.measured.any():
+        return "No route has a number yet."
+    if places.best is None:
+        return f"{metric} is no measure of quality: no route is best by it."
+    (start, end), k = places.routes[places.best], places.best
+    interval = span(places.value[k], places.low[k], places.high[k])
+    first = f"Best is {start}{ARROW}{end}: {metric} {interval}."
+    measured = np.isfinite(places.low)
+    if not measured.any():
+        return f"{first} No intervals: one seed, and this metric is not paired image by image."
+    low, high = places.low[measured], places.high[measured]
+    below, above = int((high < 0).sum()), int((low > 0).sum())
+    better, worse = (below, above) if sign > 0 else (above, below)
+    rest = len(low) - better - worse
+    outcomes = ((better, "better"), (worse, "worse"), (rest, "cannot be distinguished from it"))
+    counts = ", ".join(f"{count} {outcome}" for count, outcome in outcomes if count)
+    return f"{first} Compared with dense at 95%, of {len(low)} routes: {counts}."
+
+
 def states_without_numbers(cells: pd.DataFrame) -> pd.Series[str]:
-    """Why a row of `cells_frame` has no number, if it has none: its state, if it completed not.
+    """Return why a row of `cells_frame` would have no number: its state, unless it completed.
 
     A completed one is `uncompared` where its baseline ended without a result, else `unmeasured`.
     """
@@ -67,7 +158,7 @@ def states_without_numbers(cells: pd.DataFrame) -> pd.Series[str]:
 
 
 def panels(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """`frame` split by every axis but the route's: (`rate=0.5`, rows with their baselines).
+    """Return `frame` split by every axis but the route's: (`rate=0.5`, rows with their baselines).
 
     A sweep over routes alone is one panel without a name.
     """
@@ -75,27 +166,37 @@ def panels(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     axes = [
         axis
         for axis in frame.attrs.get("axes", ())
-        if axis not in ROUTE_AXES and trials[axis].nunique(dropna=False) > 1
+        if axis not in PLACE_AXES and trials[axis].nunique(dropna=False) > 1
     ]
     if not axes:
         return [("", frame)]
-    found = []
+    parts = []
     for values, part in trials.groupby(axes, sort=False, dropna=False):
         name = " ".join(f"{axis}={value}" for axis, value in zip(axes, values))
         rows = frame["run"].isin(part["baseline"]) & (frame["role"] == "baseline")
-        found.append((name, frame[rows | frame.index.isin(part.index)]))
-    return found
+        parts.append((name, frame[rows | frame.index.isin(part.index)]))
+    return parts
 
 
-def commonest(values: pd.Series[int]) -> int:
-    """The value met most often, the smallest of equals."""
-    counts = values.value_counts()
-    return int(counts.index[counts == counts.max()].min())
+def commonest(values: Ints) -> int:
+    """Return the value met most often, the smallest of equals; 0 where there is none."""
+    distinct, counts = np.unique(values, return_counts=True)
+    return int(distinct[counts.argmax()]) if len(distinct) else 0
 
 
-def measured_as(places: pd.DataFrame) -> str:
-    """What the intervals are taken over, for a caption: `95% over 3 seeds`, or nothing."""
-    units = set(places.loc[places["value"].notna(), "unit"])
+def measured_as(cells: pd.DataFrame, metric: str) -> str:
+    """Return what the intervals of these rows of `cells_frame` are over: `95% over 3 seeds`.
+
+    The text is empty where there are no intervals, or intervals of several kinds.
+    """
+    units = set(cells[metric + UNIT])
     if units == {"seeds"}:
-        return f"95% over {places['n'].max()} seeds"
+        return f"95% over {cells['completed'].max()} seeds"
     return "95% over images, 1 seed" if units == {"images"} else ""
+
+
+def rank_correlation(x: Array | Ints, y: Array) -> float:
+    """Return Spearman's correlation; NaN below three points or without any spread."""
+    if len(x) < 3 or len(set(x)) < 2 or len(set(y)) < 2:
+        return float("nan")
+    return float(pd.Series(x).rank().corr(pd.Series(y).rank()))

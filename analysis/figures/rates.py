@@ -2,136 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from tread_lab.analysis.figures.curves import Curve, Curves, curves
-from tread_lab.analysis.figures.style import (
-    BLACK,
-    CYCLE,
-    Axes,
-    arrow,
-    label,
-    mark_state,
-    power_of_ten,
-    state_legend,
-    times,
-)
+from tread_lab.analysis.figures.curves import Curve, Curves, curves, draw_curves
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, sample_metrics, slug
+from tread_lab.analysis.figures.placements import Array
+from tread_lab.analysis.figures.sentences import metric_text, routed, span
+from tread_lab.analysis.figures.style import BLACK, PAGE, Axes, figure
 from tread_lab.analysis.tables import published
-from tread_lab.frames import delta_column, with_delta
-from tread_lab.records.metric_names import metric_kind
+from tread_lab.frames import delta_column, require_metric, with_delta
+from tread_lab.records.metric_names import GAP_HELDOUT, metric_kind
 
-Array = NDArray[np.float64]
 RATE = "selection_rate"
 
 
-@dataclass(frozen=True)
-class RateCurve:
-    """Differences to the baseline over rates 0 <= s < 1; at s = 0 stands the baseline itself.
+def rates(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Curves:
+    """Return one curve for every route (and other axis) with at least two rates.
 
-    Attributes:
-        name: the route and what else is fixed.
-        rate, value, low, high: NaN where there is no number.
-        states: `completed`, or why there is no number.
-    """
-
-    name: str
-    rate: Array
-    value: Array
-    low: Array
-    high: Array
-    states: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Rates:
-    """The curves of one metric; `measured_as` tells what the intervals are over."""
-
-    metric: str
-    curves: tuple[RateCurve, ...]
-    measured_as: str = ""
-
-    @property
-    def best(self) -> tuple[str, float] | None:
-        """The curve and the rate of the best value, the baseline's own zero included.
-
-        `None` where no value of the metric is better.
-        """
-        sign = metric_kind(self.metric).sign
-        found = [
-            (sign * v, curve.name, r)
-            for curve in self.curves
-            for r, v in zip(curve.rate, curve.value)
-            if np.isfinite(v) and sign
-        ]
-        return min(found)[1:] if found else None
-
-
-def rates(frame: pd.DataFrame, metric: str = "gap/heldout") -> Rates:
-    """One curve for every route (and other axis) with at least two rates.
+    Rates are 0 <= s < 1; at s = 0 stands the baseline itself, whose difference is 0.
 
     Raises:
         UserError: no such metric.
     """
-    if metric not in frame:
-        curves(frame, metric, RATE)  # says so
-    shown = delta_column(metric)
+    require_metric(frame, metric)
     trials = with_delta(frame, metric)
-    found = curves(trials[trials["role"] == "trial"], shown, RATE)
-    drawn = tuple(_from_zero(curve) for curve in found.curves if len(set(curve.x)) > 1)
-    return Rates(shown, drawn, found.measured_as or _over_images(frame, metric, found))
+    found = curves(trials[trials["role"] == "trial"], delta_column(metric), RATE)
+    several = tuple(_from_zero(curve) for curve in found.curves if len(set(curve.x)) > 1)
+    return replace(found, curves=several)
 
 
-def published_rates() -> Rates:
-    """Table 5: FID-50K of DiT-B/2 less that of the dense run; another metric, data and model."""
-    table = published.table5()
-    rate, fid = (table[c].to_numpy(float) for c in ("selection_rate", "fid"))
-    nothing = np.full(len(rate), np.nan)
-    states = ("completed",) * len(rate)
-    return Rates("delta/FID", (RateCurve("2->8", rate, fid - fid[0], nothing, nothing, states),))
-
-
-def draw_rates(rates: Rates, ax: Axes) -> None:
-    """One line a route; cells without a number are lettered on the axis."""
-    values = [v for curve in rates.curves for v in (curve.value, curve.low, curve.high)]
-    power = power_of_ten(np.concatenate([np.zeros(1), *values]))
-    ax.axhline(0, color=BLACK, linewidth=0.7)
-    states: list[str] = []
-    for k, curve in enumerate(rates.curves):
-        value, low, high = (v / 10.0**power for v in (curve.value, curve.low, curve.high))
-        spread = np.nan_to_num(np.stack([value - low, high - value]))
-        known = np.isfinite(value)
-        ax.errorbar(
-            curve.rate[known],
-            value[known],
-            spread[:, known],
-            fmt="-" + "os^vDP"[k % 6],
-            color=CYCLE[k % len(CYCLE)],
-            label=arrow(curve.name),
-        )
-        for rate, state in zip(curve.rate[~known], np.array(curve.states)[~known]):
-            mark_state(ax, float(rate), str(state))
-            states.append(str(state))
-    ax.set_xlabel("selection rate $s$, share of tokens routed")
-    ax.set_ylabel(label(rates.metric) + times(power))
-    ax.set_xlim(-0.05, 1.0)
-    handles, _ = ax.get_legend_handles_labels()
-    if len(rates.curves) > 1 or states:
-        ax.legend(handles=[*handles, *state_legend(states)], loc="best")
-
-
-def _from_zero(curve: Curve) -> RateCurve:
-    """With the baseline in front: no difference to itself, no interval."""
+def _from_zero(curve: Curve) -> Curve:
+    """Put the baseline in front: no difference to itself, no interval."""
 
     def led(values: Array, first: float) -> Array:
         return np.concatenate([[first], values])
 
-    return RateCurve(
+    return Curve(
         curve.name,
+        False,
         led(curve.x, 0.0),
+        led(curve.cost, np.nan),
         led(curve.value, 0.0),
         led(curve.low, np.nan),
         led(curve.high, np.nan),
@@ -139,6 +53,65 @@ def _from_zero(curve: Curve) -> RateCurve:
     )
 
 
-def _over_images(frame: pd.DataFrame, metric: str, found: Curves) -> str:
-    has = any(np.isfinite(curve.low).any() for curve in found.curves)
-    return "95% over images, 1 seed" if has and f"{metric}:low" in frame else ""
+def published_rates() -> Curves:
+    """Return Table 5: FID-50K of DiT-B/2 less that of the dense run; another metric and model."""
+    table = published.table5()
+    rate, fid = (table[c].to_numpy(float) for c in ("selection_rate", "fid"))
+    none = np.full(len(rate), np.nan)
+    states = ("completed",) * len(rate)
+    curve = Curve("2->8", False, rate, none, fid - fid[0], none, none, states)
+    return Curves("delta/FID", (curve,), "")
+
+
+def best_rate(found: Curves) -> tuple[Curve, int] | None:
+    """Return the curve and the index of the best value, the baseline's own zero included.
+
+    `None` where no value of the metric is better.
+    """
+    sign = metric_kind(found.metric).sign
+    measured = [
+        (sign * curve.value[k], n, k)
+        for n, curve in enumerate(found.curves)
+        for k in np.flatnonzero(np.isfinite(curve.value))
+    ]
+    if not measured or not sign:
+        return None
+    _, n, k = min(measured)
+    return found.curves[n], int(k)
+
+
+def draw_rates(found: Curves, ax: Axes) -> None:
+    """One line a route; cells without a number are lettered on the axis."""
+    ax.axhline(0, color=BLACK, linewidth=0.7)
+    missing = any(state != "completed" for curve in found.curves for state in curve.states)
+    draw_curves(found, ax, legend=missing or len(found.curves) > 1)
+    ax.set_xlabel("selection rate $s$, share of tokens routed")
+    ax.set_xlim(-0.05, 1.0)
+
+
+def caption(found: Curves) -> str:
+    """Return the best rate and its route."""
+    best = best_rate(found)
+    if best is None:
+        return "No two rates of one route have a number yet."
+    curve, k = best
+    if curve.x[k] == 0:
+        return f"No rate is better than dense training ({metric_text(found.metric)} against it)."
+    interval = span(curve.value[k], curve.low[k], curve.high[k])
+    name = routed(curve.name)
+    return f"Best is s = {curve.x[k]:g} on {name}: {metric_text(found.metric)} {interval}."
+
+
+def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+    for metric in dict.fromkeys((GAP_HELDOUT, *sample_metrics(records.frame))):
+        found = rates(records.frame, metric) if metric in records.frame else None
+        if found is not None and found.curves:
+            fig, (ours, theirs) = figure(width=PAGE, height=2.3, columns=2)
+            draw_rates(found, ours)
+            ours.set_title(records.title(found.measured_as))
+            draw_rates(published_rates(), theirs)
+            theirs.set_title(published.TABLE5_TITLE)
+            yield Drawn(f"selection_rate-{slug(metric)}", caption(found), fig, metric)
+
+
+SELECTION_RATE = FigureKind("How many tokens are routed", _drawn)

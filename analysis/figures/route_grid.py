@@ -4,31 +4,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tread_lab.analysis.figures.placements import placements
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
+from tread_lab.analysis.figures.placements import best_route, placements
 from tread_lab.analysis.figures.style import (
     BLACK,
+    COLUMN,
     DIFFERENCES,
     GREY,
-    MINUS,
+    PAGE,
     STATE_LOOKS,
     Axes,
     Patch,
     Rectangle,
     centred,
+    colour_bar,
+    figure,
+    holds_zero,
     ink_on,
     label,
+    mark_zero,
     power_of_ten,
     signed,
     state_legend,
-    times,
+    zero_legend,
 )
-from tread_lab.frames import delta_column
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, metric_kind
 
 BASELINE_OF = {GAP_HELDOUT: HELDOUT_LOSS, GAP_TRAIN: HELDOUT_LOSS}
@@ -58,58 +64,64 @@ class RouteGrid:
     best: tuple[int, int] | None
 
 
-def route_grid(frame: pd.DataFrame, metric: str = "gap/heldout") -> RouteGrid:
-    """The grid of one metric from the rows of `trials_frame`.
+def route_grid(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> RouteGrid:
+    """Return the grid of one metric from the rows of `trials_frame`.
 
     Raises:
         UserError: no such metric, or several cells share a route (see `placements`).
     """
     places = placements(frame, metric)
-    starts = tuple(range(places["start"].min(), places["start"].max() + 1)) if len(places) else ()
-    ends = tuple(range(places["end"].min(), places["end"].max() + 1)) if len(places) else ()
+    starts, ends = _range(places.start), _range(places.end)
     shape = (len(starts), len(ends))
     values, low, high = (np.full(shape, np.nan) for _ in range(3))
     states = np.full(shape, "", dtype="<U16")
-    for place in places.to_dict("records"):
-        at = (place["start"] - starts[0], place["end"] - ends[0])
-        values[at], low[at], high[at] = place["value"], place["low"], place["high"]
-        states[at] = place["state"]
-    best = None
-    sign = metric_kind(metric).sign
-    if np.isfinite(values).any() and sign:
-        row, column = np.unravel_index(np.nanargmin(sign * values), shape)
-        best = (starts[row], ends[column])
+    if places.routes:
+        at = (places.start - starts[0], places.end - ends[0])
+        values[at], low[at], high[at] = places.value, places.low, places.high
+        states[at] = places.states
+    best = None if places.best is None else places.routes[places.best]
     dense = frame.loc[frame["role"] == "baseline", BASELINE_OF.get(metric, metric)]
     baseline = float(dense.mean()) if dense.notna().any() else np.nan
-    return RouteGrid(delta_column(metric), starts, ends, values, low, high, states, baseline, best)
+    return RouteGrid(places.metric, starts, ends, values, low, high, states, baseline, best)
+
+
+def _range(blocks: NDArray[np.int64]) -> tuple[int, ...]:
+    return tuple(range(blocks.min(), blocks.max() + 1)) if len(blocks) else ()
 
 
 def draw_route_grid(grid: RouteGrid, ax: Axes) -> None:
-    """Values in cells, the best outlined; cells without a number are hatched and lettered."""
+    """Values in cells, the best outlined, a dot where the interval holds zero.
+
+    Cells without a number are hatched and lettered.
+    """
     power = power_of_ten(grid.values)
     norm = centred(grid.values)
     colours = DIFFERENCES[metric_kind(grid.metric).sign]
     image = ax.imshow(grid.values, cmap=colours, norm=norm, aspect="auto")
     texts = np.reshape(signed(grid.values.ravel() / 10.0**power), grid.values.shape)
-    for (row, column), value in np.ndenumerate(grid.values):
-        state = str(grid.states[row, column])
+    undecided = holds_zero(grid.low, grid.high)
+    for at, value in np.ndenumerate(grid.values):
+        (row, column), state = at, str(grid.states[at])
         if np.isfinite(value):
             _cell(ax, row, column, edge="white", width=0.8)
             ink = ink_on(colours(norm(value)))
-            text = str(texts[row, column])
-            ax.text(column, row, text, ha="center", va="center", color=ink, fontsize=5.5)
+            ax.text(column, row, str(texts[at]), ha="center", va="center", color=ink, fontsize=5.5)
+            if undecided[at]:
+                mark_zero(ax, column + 0.36, row - 0.32, ink)
         elif state:
             _draw_state(ax, row, column, state)
     if grid.best is not None:
         best = grid.best[0] - grid.starts[0], grid.best[1] - grid.ends[0]
         _cell(ax, *best, edge=BLACK, width=1.3)
     _label_axes(ax, grid)
-    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, aspect=28)
-    bar.outline.set_visible(False)
-    bar.ax.yaxis.set_major_formatter(lambda v, _: f"{v / 10.0**power:g}".replace("-", MINUS))
-    bar.set_label(label(grid.metric) + times(power))
-    best_mark = [Patch(fc="none", ec=BLACK, lw=1.3, label="best")] if grid.best else []
-    handles = [*best_mark, *state_legend(dict.fromkeys(grid.states.flat))]
+    colour_bar(ax, image, label(grid.metric), power=power)
+    _draw_legend(ax, grid)
+
+
+def _draw_legend(ax: Axes, grid: RouteGrid) -> None:
+    best = [Patch(fc="none", ec=BLACK, lw=1.3, label="best")] if grid.best else []
+    states = state_legend(dict.fromkeys(grid.states.flat))
+    handles = [*best, *zero_legend(grid.low, grid.high), *states]
     if handles:
         columns = len(handles) if len(handles) <= 3 else 2
         ax.figure.legend(handles=handles, loc="outside lower center", ncols=columns)
@@ -150,3 +162,16 @@ def _cell(
         corner, side, side, fill=False, edgecolor=edge, linewidth=width, hatch=hatch, clip_on=False
     )
     ax.add_patch(box)
+
+
+def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+    for metric, places in records.placed():
+        grid = route_grid(records.frame, metric)
+        if min(grid.values.shape) > 1:
+            width = COLUMN if len(grid.ends) <= 10 else PAGE
+            fig, (ax,) = figure(width=width, height=1.1 + 0.22 * len(grid.starts))
+            draw_route_grid(grid, ax)
+            yield Drawn(named("route_grid", metric), best_route(places), fig, metric)
+
+
+ROUTE_GRID = FigureKind("Where a route starts and ends", _drawn, each_panel=True)

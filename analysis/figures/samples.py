@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tread_lab.analysis.figures.style import STATE_LOOKS, Axes, arrow
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords
+from tread_lab.analysis.figures.sentences import routed
+from tread_lab.analysis.figures.style import PAGE, STATE_LOOKS, Axes, arrow, figure
 from tread_lab.frames import cells_frame
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.metric_names import GAP_HELDOUT, metric_kind
@@ -53,11 +55,11 @@ class SampleRows:
 def sample_rows(
     lab: Lab, frame: pd.DataFrame, *, columns: int = 12, rows: int = 8, metric: str = GAP_HELDOUT
 ) -> SampleRows | None:
-    """Images of equal seeds and labels from one evaluation that most runs have.
+    """Return images of equal seeds and labels from the evaluation that most runs have.
 
-    Of several, the most guided one. Every cell is shown by its first seed. Of more cells than
-    `rows`, the best and the worst are kept, and one of every kind of ending. Nothing if no run has
-    samples.
+    Of several such evaluations it is the most guided one. Every cell is shown by its first seed. Of
+    more cells than `rows`, the best and the worst are kept, and one of every kind of ending. The
+    result is `None` where no run has samples.
     """
     cells = _ordered(frame, metric)
     folders = {run: lab.run(run) for run in cells["run"]}
@@ -66,13 +68,13 @@ def sample_rows(
         return None
     found = []
     labels: tuple[int, ...] = ()
-    for run, name, state in zip(cells["run"], cells["name"], cells["state"]):
-        images, asked = _images(folders[run].path / "evaluations" / evaluation, columns)
+    for run, name, state in zip(cells["run"], cells["cell"], cells["state"]):
+        images, own_labels = _images(folders[run].path / "evaluations" / evaluation, columns)
         if images is None:
             state = "unmeasured" if state == "completed" else state
         elif not labels:
-            labels = asked
-        elif asked != labels:
+            labels = own_labels
+        elif own_labels != labels:
             images, state = None, "unmeasured"  # other labels: not the same columns
         found.append(SampleRow(str(name), run, images, str(state)))
     if not labels:
@@ -80,20 +82,18 @@ def sample_rows(
     kept = _kept(found, rows)
     first = int(spec["sampler"]["seed"])
     seeds = tuple(range(first, first + len(labels)))
-    return SampleRows(tuple(kept), seeds, labels, _drawn(spec))
+    return SampleRows(tuple(kept), seeds, labels, _sampler(spec))
 
 
 def sheet(rows: SampleRows, *, gap: int = 1) -> Images:
-    """All images on one white sheet, [height, width, C]; a row without images stays white."""
-    shapes = [row.images.shape for row in rows.rows if row.images is not None]
-    K, H, W, C = shapes[0]
-    drawn = np.full((len(rows.rows) * (H + gap), K * (W + gap), C), 255, dtype=np.uint8)
-    for r, row in enumerate(rows.rows):
-        for k in range(K if row.images is not None else 0):
-            assert row.images is not None
-            top, left = r * (H + gap), k * (W + gap)
-            drawn[top : top + H, left : left + W] = row.images[k]
-    return drawn
+    """Return one sheet of all images, [R(H+gap), K(W+gap), C]; rows without images are white."""
+    shape = next(row.images.shape for row in rows.rows if row.images is not None)
+    blank = np.full(shape, 255, dtype=np.uint8)
+    images = np.stack([blank if row.images is None else row.images for row in rows.rows])
+    border = ((0, 0), (0, 0), (0, gap), (0, gap), (0, 0))
+    padded = np.pad(images, border, constant_values=255)  # [R, K, H+gap, W+gap, C]
+    R, K, H, W, C = padded.shape
+    return padded.transpose(0, 2, 1, 3, 4).reshape(R * H, K * W, C)
 
 
 def draw_samples(rows: SampleRows, ax: Axes) -> None:
@@ -110,8 +110,8 @@ def draw_samples(rows: SampleRows, ax: Axes) -> None:
             box = ax.axhspan(r * height, (r + 1) * height - 2, fc="white", ec="#BBBBBB", lw=0.4)
             box.set_hatch(look.hatch)
             plate = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
-            told = f"{look.letter}  {look.text}"
-            ax.text(width / 2, middle, told, ha="center", va="center", fontsize=6.5, bbox=plate)
+            text = f"{look.letter}  {look.text}"
+            ax.text(width / 2, middle, text, ha="center", va="center", fontsize=6.5, bbox=plate)
     ax.set_title(f"equal seeds and labels in each column; {rows.drawn}")
     ax.set_axis_off()
 
@@ -121,8 +121,6 @@ def _ordered(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     cells = cells_frame(frame)
     first = frame.drop_duplicates(["role", "cell"])
     cells = cells.merge(first[["role", "cell", "run"]], on=["role", "cell"], how="left")
-    cells.attrs["axes"] = frame.attrs.get("axes", [])
-    cells["name"] = cells["cell"]
     sign = metric_kind(metric).sign or 1
     quality = sign * cells[metric] if metric in cells else pd.Series(0.0, index=cells.index)
     return cells.assign(
@@ -132,12 +130,12 @@ def _ordered(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     ).sort_values(["trial", "open", "quality"], kind="stable")
 
 
-def _evaluation(runs: Any) -> tuple[str | None, dict[str, Any]]:
-    """The evaluation of samples that most runs have; the most guided of equals."""
+def _evaluation(runs: Iterable[RunFolder]) -> tuple[str | None, dict[str, Any]]:
+    """Return the evaluation of samples that most runs have; the most guided of equals."""
     specs: dict[str, dict[str, Any]] = {}
     having: Counter[str] = Counter()
     for run in runs:
-        for folder in run.evaluations() if isinstance(run, RunFolder) else ():
+        for folder in run.evaluations():
             tree = folder.read() or {}
             if tree.get("spec", {}).get("kind") == "samples":
                 specs[folder.path.name] = tree["spec"]
@@ -170,8 +168,36 @@ def _kept(found: Sequence[SampleRow], rows: int) -> list[SampleRow]:
     return [*shown, *endings]
 
 
-def _drawn(spec: dict[str, Any]) -> str:
+def _sampler(spec: dict[str, Any]) -> str:
     sampler = spec["sampler"]
     weight = _weight(spec)
     guidance = "without guidance" if weight == 1 else f"guidance $w$ = {weight:g}"
     return f"{guidance}, {sampler['solver'].capitalize()}, {sampler['steps']} steps"
+
+
+def caption(rows: SampleRows) -> str:
+    """Return the mean pixel difference between the images of every run and the first row's."""
+    shown = [row for row in rows.rows if row.images is not None]
+    if len(shown) < 2:
+        return "Fewer than two runs have images yet."
+    first, *others = (np.asarray(row.images, dtype=float) for row in shown)
+    away = [
+        f"{routed(row.name)} {np.abs(images - first).mean():.0f}"
+        for row, images in zip(shown[1:], others)
+    ]
+    return (
+        f"Mean difference from {routed(shown[0].name)}, of 255 grey levels, over {len(first)}"
+        f" images from equal noise and labels: {', '.join(away)}. It shows how far a network"
+        " moved, not whether its images are better."
+    )
+
+
+def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+    rows = sample_rows(records.lab, records.frame)
+    if rows is not None and len(rows.rows) > 1:
+        fig, (ax,) = figure(width=PAGE, height=0.25 + 0.53 * len(rows.rows))
+        draw_samples(rows, ax)
+        yield Drawn("samples", caption(rows), fig)
+
+
+SAMPLES = FigureKind("Samples from equal seeds", _drawn)

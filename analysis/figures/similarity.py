@@ -4,16 +4,29 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tread_lab.analysis.figures.style import BLACK, SEQUENTIAL, Axes, Normalize, Rectangle
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords
+from tread_lab.analysis.figures.sentences import ARROW, number
+from tread_lab.analysis.figures.style import (
+    BLACK,
+    PAGE,
+    SEQUENTIAL,
+    Axes,
+    Normalize,
+    Rectangle,
+    arrow,
+    figure,
+)
 from tread_lab.records.lab import EvaluationFolder, Lab, RunFolder
+from tread_lab.records.metric_names import GAP_HELDOUT
 
 Array = NDArray[np.float64]
 Route = tuple[int, int]
@@ -39,8 +52,8 @@ class Similarity:
     @property
     def name(self) -> str:
         """`dense`, or `route 2->8`."""
-        texts = " + ".join(f"{start}$\\to${end}" for start, end in self.routes)
-        return f"route {texts}" if texts else "dense"
+        texts = " + ".join(f"{start}->{end}" for start, end in self.routes)
+        return f"route {arrow(texts)}" if texts else "dense"
 
 
 @dataclass(frozen=True)
@@ -60,7 +73,7 @@ class WindowNumbers:
 
 
 def read_similarity(run: RunFolder) -> Similarity | None:
-    """The recorded matrix of a run, the one over most images; nothing if there is none."""
+    """Return the recorded matrix of a run, the one over most images; `None` without one."""
     folders = [f for f in run.evaluations() if (f.path / "similarity.npz").exists()]
     if not folders:
         return None
@@ -149,3 +162,55 @@ def draw_similarities(
 def _images(folder: EvaluationFolder) -> int:
     tree = folder.read() or {}
     return int(tree.get("spec", {}).get("images", 0))
+
+
+def caption(dense: Similarity, other: Similarity) -> str:
+    """Return the mean similarity inside and across a route's window, beside the dense model's."""
+    route = other.routes[0]
+    ours, theirs = window_numbers(other.mean, route), window_numbers(dense.mean, route)
+    first = max(route[0] - 1, 0)
+    return (
+        f"Inside the window of route {route[0]}{ARROW}{route[1]} (outputs {first} to {route[1]})"
+        f" the mean cosine is {number(ours.inside)}, in the dense model {number(theirs.inside)};"
+        f" from the window to later blocks it is {number(ours.crossing)} against"
+        f" {number(theirs.crossing)}."
+    )
+
+
+def _best(frame: pd.DataFrame, routed: Sequence[Similarity]) -> Similarity:
+    """Return the measured route with the least held-out gap; the first where there is no gap."""
+    gaps = frame.drop_duplicates("run").set_index("run").get(GAP_HELDOUT, pd.Series(dtype=float))
+    return min(routed, key=lambda matrix: gaps.fillna(math.inf).get(matrix.run, math.inf))
+
+
+def _pair(records: SweepRecords) -> Iterator[Drawn]:
+    """Dense beside the best route."""
+    matrices = similarities(records.lab, records.frame)
+    dense = [matrix for matrix in matrices if not matrix.routes]
+    routed = [matrix for matrix in matrices if matrix.routes]
+    if dense and routed:
+        best = _best(records.frame, routed)
+        fig, axes = figure(height=1.75, columns=2)
+        draw_similarities([dense[0], best], axes, route=best.routes[0])
+        yield Drawn("similarity", caption(dense[0], best), fig)
+
+
+def _all(records: SweepRecords) -> Iterator[Drawn]:
+    """Every measured route on one page."""
+    matrices = similarities(records.lab, records.frame)
+    routed = [matrix for matrix in matrices if matrix.routes]
+    shown = [*(matrix for matrix in matrices[:1] if not matrix.routes), *routed]
+    if len(shown) > len(routed) > 1:
+        columns = 6
+        rows = math.ceil(len(shown) / columns)
+        fig, axes = figure(width=PAGE, height=1.3 * rows, rows=rows, columns=columns)
+        draw_similarities(shown, axes, route=None)
+        for ax in axes[len(shown) :]:
+            ax.set_axis_off()
+        yield Drawn("similarity_all", "One colour scale; each route's blocks are framed.", fig)
+
+
+SIMILARITY = FigureKind("Similarity of block outputs", _pair, each_panel=True)
+ALL_SIMILARITIES = FigureKind(
+    "Similarity of block outputs, all routes", _all, each_panel=True, in_report=False
+)

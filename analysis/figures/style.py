@@ -39,10 +39,13 @@ __all__ = [
 MINUS = "\N{MINUS SIGN}"
 COLUMN, PAGE = 3.3, 6.9  # widths of a printed column and page, inches
 
-# Okabe and Ito's palette, told apart by every kind of colour vision.
+# The palettes of Okabe and Ito and of Tol, told apart by every kind of colour vision.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-SKY, YELLOW, BLACK, GREY = "#56B4E9", "#E69F00", "#000000", "#8C8C8C"
-CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, BLACK)
+BLACK, GREY = "#000000", "#8C8C8C"
+
+# Curves and families have colours of their own: blue and orange mean better and worse.
+INDIGO, OLIVE, WINE, TEAL = "#332288", "#999933", "#882255", "#44AA99"
+CYCLE = (GREEN, PINK, INDIGO, OLIVE, WINE, TEAL)
 
 PURPLE = "#762A83"
 BETTER_TO_WORSE = LinearSegmentedColormap.from_list("better_to_worse", [BLUE, "#F7F7F7", ORANGE])
@@ -169,9 +172,50 @@ def power_of_ten(values: NDArray[np.float64]) -> int:
     return 0 if top == 0 or 0.5 <= top < 1000 else 3 * math.floor(math.log10(top) / 3)
 
 
+def scaled(
+    value: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
+) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:
+    """Return k, value / 10^k, and [2, n] error bars in the same unit, 0 where there is none."""
+    power = power_of_ten(np.concatenate([value, low, high]))
+    value, low, high = (v / 10.0**power for v in (value, low, high))
+    return power, value, np.nan_to_num(np.stack([value - low, high - value]))
+
+
 def times(power: int) -> str:
-    """What an axis label adds for values divided by 10^power: ` (x 10^-3)`, nothing for 0."""
+    """Return what an axis label adds for values divided by 10^power: ` (x 10^-3)`; empty for 0."""
     return rf" ($\times 10^{{{power}}}$)" if power else ""
+
+
+_ZERO: dict[str, Any] = {"marker": ".", "markersize": 3, "linestyle": "none"}
+
+
+def holds_zero(low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which intervals have zero in them, so that no difference can be claimed."""
+    return (low <= 0) & (high >= 0)
+
+
+def mark_zero(ax: Axes, x: float, y: float, colour: str) -> None:
+    """Draw the dot of a value whose interval holds zero."""
+    ax.plot(x, y, color=colour, zorder=5, **_ZERO)
+
+
+def zero_legend(low: NDArray[np.float64], high: NDArray[np.float64]) -> list[Line2D]:
+    """Return the legend entry of the dots of `mark_zero`, where there are any."""
+    entry = Line2D([], [], color=BLACK, label="95% interval holds zero", **_ZERO)
+    return [entry] if holds_zero(low, high).any() else []
+
+
+def colour_bar(ax: Axes, drawn: ScalarMappable, text: str, *, power: int = 0) -> None:
+    """Add the colour bar of a map; its ticks are divided by 10^power."""
+    bar = ax.figure.colorbar(drawn, ax=ax, pad=0.02, aspect=28)
+    bar.outline.set_visible(False)
+    bar.ax.yaxis.set_major_formatter(lambda v, _: f"{v / 10.0**power:g}".replace("-", MINUS))
+    bar.set_label(text + times(power))
+
+
+def curve_look(k: int, *, dense: bool) -> tuple[str, str]:
+    """Return format and colour of curve number k; dense ones are black and dashed."""
+    return ("--D", BLACK) if dense else ("-" + "os^vP"[k % 5], CYCLE[k % len(CYCLE)])
 
 
 def signed(values: NDArray[np.float64]) -> list[str]:

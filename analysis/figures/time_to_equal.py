@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from tread_lab.analysis.figures.curves import curves
-from tread_lab.analysis.figures.over_training import STEPS
+from tread_lab.analysis.figures.curves import Curve, curves
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, slug
+from tread_lab.analysis.figures.over_training import STEPS, budget_metrics, over_training
+from tread_lab.analysis.figures.placements import Array
+from tread_lab.analysis.figures.sentences import number, quantity, routed
 from tread_lab.analysis.figures.style import (
-    BLACK,
-    BLUE,
-    CYCLE,
-    GREY,
+    PAGE,
     Axes,
     arrow,
+    curve_look,
+    figure,
     halo,
     label,
     power_of_ten,
     times,
 )
 from tread_lab.analysis.tables import published
-from tread_lab.records.metric_names import TRAIN_SECONDS, lower_is_better
-
-Array = NDArray[np.float64]
-UNITS = {"cost/train_seconds": "training seconds", "cost/train_flops": "training FLOPs"}
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Quality at rising cost."""
-
-    name: str
-    dense: bool
-    cost: Array
-    value: Array
+from tread_lab.records.metric_names import (
+    TRAIN_FLOPS,
+    TRAIN_SECONDS,
+    lower_is_better,
+    metric_kind,
+)
 
 
 @dataclass(frozen=True)
@@ -59,16 +53,22 @@ class Factor:
 
 @dataclass(frozen=True)
 class TimeToEqual:
-    """Curves of quality against cost with the factors between them, dense first."""
+    """Curves of quality against cost with the factors between them, dense first.
+
+    Attributes:
+        cost, unit: `training FLOPs` and `FLOP`.
+        curves: those of their points that have a quality and a cost.
+    """
 
     metric: str
+    cost: str
     unit: str
-    curves: tuple[Progress, ...]
+    curves: tuple[Curve, ...]
     factors: tuple[Factor, ...]
 
 
 def cost_to_reach(cost: Array, value: Array, level: float, *, lower: bool = True) -> float:
-    """The least cost at which a curve is as good as `level`; NaN if it never is.
+    """Return the least cost at which a curve is as good as `level`; NaN if it never is.
 
     Between two points the value is taken as linear in the logarithm of the cost.
     """
@@ -84,38 +84,43 @@ def cost_to_reach(cost: Array, value: Array, level: float, *, lower: bool = True
 
 
 def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str = TRAIN_SECONDS) -> TimeToEqual:
-    """Curves over the budgets of a sweep; factors at the best value both reached.
+    """Return curves over the budgets of a sweep, and factors at the best value both reached.
 
     Each point is a run trained to its own end, so the schedule of the learning rate ended too.
 
     Raises:
         UserError: no such metric, or training steps are no axis of the sweep.
     """
-    found = []
-    for curve in curves(frame, metric, STEPS, cost=cost).curves:
-        known = np.isfinite(curve.value) & np.isfinite(curve.cost)
-        if known.any():
-            found.append(Progress(curve.name, curve.dense, curve.cost[known], curve.value[known]))
-    lower = lower_is_better(metric)
-    return TimeToEqual(metric, UNITS.get(cost, cost), tuple(found), _factors(found, lower=lower))
+    measured = [
+        _curve(c.name, c.dense, c.cost[known], c.value[known])
+        for c in curves(frame, metric, STEPS, cost=cost).curves
+        if (known := np.isfinite(c.value) & np.isfinite(c.cost)).any()
+    ]
+    kind = metric_kind(cost)
+    factors = _factors(measured, lower=lower_is_better(metric))
+    return TimeToEqual(metric, kind.label or cost, kind.unit, tuple(measured), factors)
+
+
+def _curve(name: str, dense: bool, cost: Array, value: Array) -> Curve:
+    none = np.full(len(cost), np.nan)
+    return Curve(name, dense, cost, cost, value, none, none, ("completed",) * len(cost))
 
 
 def published_time_to_equal() -> TimeToEqual:
-    """DiT-XL/2 on ImageNet-256, digitised from the paper's first figure, and its two factors."""
-    found = [
-        Progress(name, name == "DiT", *(np.array(column, float) for column in zip(*points)))
+    """Return DiT-XL/2 on ImageNet-256, digitised from the paper's first figure: its two factors."""
+    dense, routed = (
+        _curve(name, name == "DiT", *np.array(points, dtype=float).T)
         for name, points in published.TEASER.items()
-    ]
-    dense, routed = found
+    )
     factors = []
     for level, hours in zip(dense.value[1:], dense.cost[1:]):
         reached = cost_to_reach(routed.cost, routed.value, float(level))
         factors.append(Factor(routed.name, float(level), float(hours), reached))
-    return TimeToEqual("FID", "A100 GPU-hours", tuple(found), tuple(factors))
+    return TimeToEqual("FID", "A100 GPU-hours", "GPU-hours", (dense, routed), tuple(factors))
 
 
 def factors_frame(found: TimeToEqual) -> pd.DataFrame:
-    """The factors as a table."""
+    """Return the factors as a table."""
     columns = ["curve", "reaches", "dense cost", "cost", "factor"]
     rows = [(f.name, f.level, f.dense_cost, f.cost, f.value) for f in found.factors]
     return pd.DataFrame(rows, columns=columns)
@@ -124,23 +129,17 @@ def factors_frame(found: TimeToEqual) -> pd.DataFrame:
 def draw_time_to_equal(found: TimeToEqual, ax: Axes) -> None:
     """Curves against cost, and at every level an arrow from dense to the other's cost."""
     power = power_of_ten(np.concatenate([np.zeros(1), *(c.value for c in found.curves)]))
-    scale = 10.0**power
-    colours = iter((BLUE, *CYCLE[1:]) * 9)
-    shades: dict[str, str] = {}
+    dense = sum(curve.dense for curve in found.curves)
+    colours: dict[str, str] = {}
     for k, curve in enumerate(found.curves):
-        shades[curve.name] = BLACK if curve.dense else next(colours)
-        ax.plot(
-            curve.cost,
-            curve.value / scale,
-            "--D" if curve.dense else "-" + "os^vP"[k % 5],
-            color=shades[curve.name],
-            label=arrow(curve.name),
-        )
+        shape, colours[curve.name] = curve_look(k - dense, dense=curve.dense)
+        value, colour = curve.value / 10.0**power, colours[curve.name]
+        ax.plot(curve.cost, value, shape, color=colour, label=arrow(curve.name))
     for factor in found.factors:
         if np.isfinite(factor.value):
-            _draw_factor(ax, factor, factor.level / scale, shades[factor.name])
+            _draw_factor(ax, factor, factor.level / 10.0**power, colours[factor.name])
     ax.set_xscale("log")
-    ax.set_xlabel(found.unit)
+    ax.set_xlabel(found.cost)
     ax.set_ylabel(label(found.metric) + times(power))
     ax.legend(loc="best")
 
@@ -156,22 +155,59 @@ def _draw_factor(ax: Axes, factor: Factor, level: float, colour: str) -> None:
         textcoords="offset points",
         ha="center",
         va="bottom",
-        color=colour if colour != GREY else BLACK,
+        color=colour,
         fontsize=6.5,
         zorder=5,
     )
     halo(name)
 
 
-def _factors(found: list[Progress], *, lower: bool) -> tuple[Factor, ...]:
-    """At the best value that both reached: the worse of the two curves' bests."""
-    dense = next((curve for curve in found if curve.dense), None)
+def _factors(measured: Sequence[Curve], *, lower: bool) -> tuple[Factor, ...]:
+    """Return factors at the best value that both reached: the worse of the two curves' bests."""
+    dense = next((curve for curve in measured if curve.dense), None)
     if dense is None:
         return ()
     best, worse = (np.min, max) if lower else (np.max, min)
     factors = []
-    for other in (curve for curve in found if not curve.dense):
+    for other in (curve for curve in measured if not curve.dense):
         level = float(worse(best(dense.value), best(other.value)))
         ours, theirs = (cost_to_reach(c.cost, c.value, level, lower=lower) for c in (dense, other))
         factors.append(Factor(other.name, level, ours, theirs))
     return tuple(factors)
+
+
+def caption(found: TimeToEqual) -> str:
+    """Return the time-to-equal factors and their definition."""
+    if not found.factors:
+        return "There is no dense curve to be as good as."
+    sentences = []
+    for factor in found.factors:
+        name = routed(factor.name)
+        if np.isfinite(factor.value):
+            ours, theirs = (quantity(c, found.unit) for c in (factor.cost, factor.dense_cost))
+            sentences.append(
+                f"{name} reaches {number(factor.level)} after {ours} instead of {theirs}:"
+                f" a factor of {factor.value:.2g}"
+            )
+        else:
+            sentences.append(f"{name} does not reach {number(factor.level)}")
+    return (
+        f"{'; '.join(sentences)}. A factor is the dense run's cost ({found.cost}) to reach a value"
+        " over the other's, at the best value that both reached."
+    )
+
+
+def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+    for metric in budget_metrics(records.frame):
+        column = over_training(records.frame, metric).panels[0][1].metric
+        ours = time_to_equal(records.frame, column, cost=TRAIN_FLOPS)
+        if ours.factors:
+            fig, (left, right) = figure(width=PAGE, height=2.4, columns=2)
+            draw_time_to_equal(ours, left)
+            left.set_title(records.title("runs of growing length"))
+            draw_time_to_equal(published_time_to_equal(), right)
+            right.set_title("DiT-XL/2, ImageNet-256 (published)")
+            yield Drawn(f"time_to_equal-{slug(metric)}", caption(ours), fig, metric)
+
+
+TIME_TO_EQUAL = FigureKind("Time to equal quality", _drawn)

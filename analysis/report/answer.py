@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.report.readings import joined, number, routed, span
+from tread_lab.analysis.figures.sentences import joined, number, routed, span
 from tread_lab.compare.gaps import Losses, PairedGap, gap_over_images, gap_over_seeds, losses_paths
 from tread_lab.frames import COUNT, HIGH, LOW, NO_RESULT, cells_frame
 from tread_lab.records.lab import Lab

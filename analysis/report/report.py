@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,31 +12,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.catalogue import all_figures, quality_metrics, slug
-from tread_lab.analysis.figures.style import MINUS, as_bytes, label
+from tread_lab.analysis.figures.catalogue import all_figures, sweep_records
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, quality_metrics
+from tread_lab.analysis.figures.sentences import metric_text, quantity, routed
+from tread_lab.analysis.figures.style import MINUS, Figure, as_bytes
 from tread_lab.analysis.report.answer import answer
 from tread_lab.analysis.report.page import render
-from tread_lab.analysis.report.readings import number, routed
 from tread_lab.analysis.report.reproduce import setups, sweep_file
 from tread_lab.analysis.tables.ranking import formatted, ranking
-from tread_lab.frames import (
-    cells_frame,
-    history_frame,
-    ranking_caption,
-    ranking_key,
-    trials_frame,
-)
+from tread_lab.frames import cells_frame, ranking_caption, ranking_key
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
-    GAP_HELDOUT,
-    HELDOUT_LOSS,
     IMAGES_PER_S,
     MFU,
     PEAK_MEMORY,
     STEP_SECONDS,
     TRAIN_FLOPS,
-    TRAIN_LOSS,
     TRAIN_SECONDS,
 )
 from tread_lab.records.plan import StoredPlan
@@ -46,33 +37,17 @@ from tread_lab.records.status import RunState
 from tread_lab.specs.units import duration
 
 ROWS = 60  # of a table; longer ones say how many are left out
-TITLES = {  # figures in the order of the report, by the start of their names
-    "route_grid": "Where a route starts and ends",
-    "route_spans": "Placement as the paper draws it: the blocks of each route",
-    "route_bars": "Placement from short to long routes",
-    "cells": "All cells of the sweep",
-    "selection_rate": "How many tokens are routed",
-    "guidance": "Guidance: quality against the cost of an image",
-    "pareto": "Quality against training FLOPs",
-    "time_to_equal": "Time to equal quality",
-    "over_training": "Quality over training",
-    "gap_over_steps": "Loss gap over training",
-    "gap_by_length": "Loss gap against the route's length",
-    "gap_and_quality": "Loss gap and quality of samples",
-    "similarity": "Similarity of block outputs",
-    "samples": "Samples from equal seeds",
-}
 _DISTURBED = 1.2  # factor between a cell's ratio and the median cell's
 
 
 @dataclass(frozen=True)
 class ShownFigure:
-    """A figure inside the page: title, metric, what it says, picture and width in inches."""
+    """A figure inside the page: title, metric and panel, caption, picture and width in inches."""
 
     name: str
     title: str
     metric: str
-    reading: str
+    caption: str
     picture: str
     width: float
 
@@ -106,8 +81,8 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
     """Everything that the page shows."""
     folder = lab.known_sweep(sweep)
     plan = folder.plan()
-    frame = trials_frame(lab, folder)
-    history = history_frame(lab, folder, keys=[TRAIN_LOSS])
+    records = sweep_records(lab, folder)
+    frame = records.frame
     runs = frame.drop_duplicates("run")
     states = runs["state"].value_counts()
     done = bool(all(RunState(state).ended for state in runs["state"]))
@@ -117,7 +92,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "answer": answer(lab, frame, complete=done),
         "facts": _facts(frame, runs, plan),
         "states": [(str(state), int(count)) for state, count in states.items()],
-        "figures": list(_figures(lab, frame, history)),
+        "figures": _figures(records),
         "ranking": _ranking(frame),
         "ranking_caption": ranking_caption(key) if (key := ranking_key(frame)) else "",
         "cost": cost_sheet(frame),
@@ -148,9 +123,9 @@ def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
     cells = cells[cells["state"] == RunState.COMPLETED]
     if cells.empty:
         return None
-    texts = pd.DataFrame({"cell": cells["cell"].map(routed)})
+    flops = cells[TRAIN_FLOPS].map(lambda count: quantity(count, "FLOP"))
+    texts = pd.DataFrame({"cell": cells["cell"].map(routed), "training": flops})
     columns = {
-        "training FLOPs": (TRAIN_FLOPS, "{:.3g}"),
         "speed-up, FLOPs": ("speed/flops", "{:.2f}\N{MULTIPLICATION SIGN}"),
         "speed-up, measured": ("speed/time", "{:.2f}\N{MULTIPLICATION SIGN}"),
         "seconds": (TRAIN_SECONDS, "{:.0f}"),
@@ -180,46 +155,24 @@ def is_disturbed(predicted: pd.Series, measured: pd.Series) -> list[bool]:
     return [bool(value < 1 / _DISTURBED or value > _DISTURBED) for value in away]
 
 
-def _figures(lab: Lab, frame: pd.DataFrame, history: pd.DataFrame) -> Iterator[ShownFigure]:
-    """The figures in the order of TITLES; samples as dots, everything else as outlines."""
-    drawn = [
-        ShownFigure(
-            name,
-            TITLES[_kind(name)],
-            _metric(name, frame),
-            reading,
-            _picture(fig, name),
-            round(float(fig.get_size_inches()[0]), 2),
-        )
-        for name, reading, fig in all_figures(lab, frame, history)
-        if not name.startswith("similarity_all")
-    ]
-    order = list(TITLES)
-    yield from sorted(drawn, key=lambda shown: order.index(_kind(shown.name)))
+def _figures(records: SweepRecords) -> list[ShownFigure]:
+    """Return the figures in the order of their kinds."""
+    return [_shown(kind, drawn) for kind, drawn in all_figures(records) if kind.in_report]
 
 
-def _picture(fig: Any, name: str) -> str:
-    """A data address; an SVG where it is the smaller."""
-    kinds = ["png"] if name == "samples" else ["svg", "png"]
-    found = [(kind, as_bytes(fig, kind, dpi=200, name=name)) for kind in kinds]
-    kind, content = found[0] if len(found[0][1]) < 400_000 or len(found) == 1 else found[1]
-    media = {"png": "image/png", "svg": "image/svg+xml"}[kind]
+def _shown(kind: FigureKind, drawn: Drawn) -> ShownFigure:
+    shows = " ".join(filter(None, (drawn.metric and metric_text(drawn.metric), drawn.panel)))
+    width = round(float(drawn.figure.get_size_inches()[0]), 2)
+    picture = _picture(drawn.figure, drawn.name)
+    return ShownFigure(drawn.name, kind.title, shows, drawn.caption, picture, width)
+
+
+def _picture(fig: Figure, name: str) -> str:
+    """Return a data address: an SVG, or a PNG where that would be too large or shows samples."""
+    content, media = as_bytes(fig, "svg", name=name), "image/svg+xml"
+    if name == "samples" or len(content) >= 400_000:
+        content, media = as_bytes(fig, "png", dpi=200), "image/png"
     return f"data:{media};base64,{base64.b64encode(content).decode()}"
-
-
-def _kind(name: str) -> str:
-    return next(kind for kind in TITLES if name.startswith(kind))
-
-
-def _metric(name: str, frame: pd.DataFrame) -> str:
-    """The metric that the name of a figure ends with, or what else tells it from its like."""
-    rest = name.removeprefix(_kind(name)).strip("-")
-    known = {slug(m): m for m in (GAP_HELDOUT, HELDOUT_LOSS, *quality_metrics(frame))}
-    found = max((s for s in known if rest.startswith(s)), key=len, default="")
-    if not found and _kind(name) in ("route_grid", "route_spans", "route_bars"):
-        found = slug(GAP_HELDOUT)
-    others = rest.removeprefix(found).strip("-").replace("-", " ")
-    return " ".join(filter(None, (label(known[found]).replace("\n", "") if found else "", others)))
 
 
 def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tuple[str, str]]:
@@ -237,7 +190,7 @@ def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tu
         steps = sorted(frame["train.steps"].dropna().unique())
         facts[1] = ("training", f"{', '.join(f'{s:,}' for s in steps)} steps of {train['batch']}")
     if TRAIN_FLOPS in runs:
-        facts.append(("training FLOPs", number(float(runs[TRAIN_FLOPS].sum()))))
+        facts.append(("training FLOPs", quantity(float(runs[TRAIN_FLOPS].sum()), "FLOP")))
     if TRAIN_SECONDS in runs:
         facts.append(("training time", duration(float(runs[TRAIN_SECONDS].sum()))))
     return facts

@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from tread_lab.specs.wording import counted
 
-from tread_lab.analysis.figures.style import MINUS, column_numbers, label
+from tread_lab.analysis.figures.sentences import metric_text, routed, span
+from tread_lab.analysis.figures.style import MINUS, column_numbers
 from tread_lab.analysis.tables import published
 from tread_lab.analysis.tables.ranking import to_latex, to_markdown
 from tread_lab.engine.cost.training import cost
 from tread_lab.frames import HIGH, LOW, cells_frame, delta_column, require_metric, with_delta
+from tread_lab.records.metric_names import metric_kind
 from tread_lab.specs.decode import decode
 from tread_lab.specs.model import SIZES
 from tread_lab.specs.run import RunSpec
@@ -111,7 +114,7 @@ def comparison(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
 def comparison_table(frame: pd.DataFrame, metric: str) -> Table:
     """`comparison` as texts; a cell without a number says why."""
     rows = comparison(frame, metric)
-    name = label(metric).replace("\n", "")
+    name = metric_text(metric)
     texts = pd.DataFrame({"cell": rows["cell"]})
     if rows["model"].nunique() > 1:
         texts.insert(0, "model", rows["model"])
@@ -130,6 +133,25 @@ def comparison_table(frame: pd.DataFrame, metric: str) -> Table:
     texts["seeds"] = rows["seeds"].astype(str)
     return Table(
         "This sweep", f"{name}, dense against routed.", "", "the runs of this sweep", texts
+    )
+
+
+def comparison_caption(rows: pd.DataFrame, metric: str) -> str:
+    """Return how many cells of a `comparison` are better than dense, and the best one."""
+    measured = rows[rows["difference"].notna() & ~rows["own"]]
+    if measured.empty:
+        return "No cell has both numbers yet."
+    sign = metric_kind(metric).sign
+    if sign == 0:
+        return f"{metric_text(metric)} is no measure of quality: no cell is better by it."
+    signed = sign * measured["difference"]
+    best = measured.iloc[int(signed.to_numpy().argmin())]
+    interval = span(best["difference"], best["low"], best["high"])
+    seeds = int(measured["seeds"].max())
+    few = "" if seeds > 2 else f" {counted(seeds, 'seed')}: a claim needs three."
+    return (
+        f"Better than dense: {int((signed < 0).sum())} of {len(measured)} cells. First is"
+        f" {routed(str(best['cell']))}, {metric_text(metric)} {interval} against dense.{few}"
     )
 
 

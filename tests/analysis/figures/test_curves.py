@@ -20,10 +20,10 @@ from tests.synthetic import (
     write_sweep,
 )
 from tread_lab.analysis.figures.gap_and_quality import gap_and_quality
-from tread_lab.analysis.figures.over_training import budgets, over_training
+from tread_lab.analysis.figures.over_training import budget_metrics, over_training
 from tread_lab.analysis.figures.pareto import draw_pareto, pareto, pareto_front
 from tread_lab.analysis.figures.placements import placements
-from tread_lab.analysis.figures.rates import draw_rates, published_rates, rates
+from tread_lab.analysis.figures.rates import best_rate, draw_rates, published_rates, rates
 from tread_lab.analysis.figures.samples import sample_rows, sheet
 from tread_lab.analysis.figures.style import figure
 from tread_lab.analysis.figures.time_to_equal import (
@@ -45,13 +45,15 @@ def test_rates_start_at_the_baseline_and_have_the_true_gaps(seeds_frame: pd.Data
     assert [curve.name for curve in found.curves] == ["0->4", "0->8", "2->8", "4->8"]
     for curve in found.curves:
         start, end = map(int, curve.name.split("->"))
-        assert list(curve.rate) == [0, 0.5, 0.75] and curve.value[0] == 0
+        assert list(curve.x) == [0, 0.5, 0.75] and curve.value[0] == 0
         if curve.name != "4->8":  # one of its seeds failed
             assert curve.value[1:] == pytest.approx(heldout_gap((start, end)))
             assert (curve.low[1:] < curve.value[1:]).all()
     failed = next(curve for curve in found.curves if curve.name == "4->8")
     assert np.isnan(failed.value[1:]).all() and set(failed.states[1:]) == {"failed"}
-    assert found.best == ("2->8", 0.5) and found.measured_as == "95% over 3 seeds"
+    best = best_rate(found)
+    assert best is not None and (best[0].name, best[0].x[best[1]]) == ("2->8", 0.5)
+    assert found.measured_as == "95% over 3 seeds"
 
 
 def test_published_rates_are_table_5() -> None:
@@ -64,7 +66,7 @@ def test_published_rates_are_table_5() -> None:
 
 
 def test_quality_over_training_without_and_with_guidance(budget_frame: pd.DataFrame) -> None:
-    assert budgets(budget_frame)
+    assert budget_metrics(budget_frame) == ["heldout/loss", FD]
     panels = over_training(budget_frame, FD).panels
     assert [title for title, _ in panels] == ["with guidance, $w$ = 2", "without guidance"]
     for (_, panel), base in zip(panels, (1.8, 4.4)):
@@ -129,8 +131,8 @@ def test_pareto_has_every_completed_cell_and_names_the_others(paper_frame: pd.Da
 
 def test_gap_and_quality_pair_the_same_routes(paper_frame: pd.DataFrame) -> None:
     found = gap_and_quality(paper_frame, FD)
-    assert len(found.routes) == 16 - len(ENDINGS)
-    for route, gap, value in zip(found.routes, found.gap, found.value):
+    assert len(found.gap.routes) == 16 - len(ENDINGS) and found.gap.routes == found.quality.routes
+    for route, gap, value in zip(found.gap.routes, found.gap.value, found.quality.value):
         assert gap == pytest.approx(train_gap(route)) and value == pytest.approx(fd_gap(route))
 
 
@@ -161,7 +163,7 @@ def test_cells_beside_a_diverged_baseline_are_not_called_unmeasured(tmp_path: Pa
     frame = trials_frame(lab, "placement")
     why = "its baseline diverged: there is nothing to compare with"
     assert frame["reason"].tolist() == ["on purpose", why, why, why]
-    assert placements(frame, FD)["state"].tolist() == ["uncompared"] * 3
+    assert placements(frame, FD).states.tolist() == ["uncompared"] * 3
 
 
 def test_the_answer_says_that_the_baseline_has_no_result(tmp_path: Path) -> None:

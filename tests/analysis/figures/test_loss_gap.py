@@ -26,12 +26,13 @@ def history(paper_lab: Lab) -> pd.DataFrame:
 
 def test_gap_against_length_is_the_truth(paper_frame: pd.DataFrame) -> None:
     gaps = gap_by_length(paper_frame)
-    routes = list(zip(gaps.start, gaps.end))
-    assert set(routes) == set(PAPER_PLACEMENTS) - set(ENDINGS)
-    assert gaps.value == pytest.approx([train_gap(route) for route in routes])
-    assert list(gaps.length) == [end - start + 1 for start, end in routes] == sorted(gaps.length)
+    places = gaps.places
+    assert set(places.routes) == set(PAPER_PLACEMENTS) - set(ENDINGS)
+    assert places.value == pytest.approx([train_gap(route) for route in places.routes])
+    lengths = [end - start + 1 for start, end in places.routes]
+    assert list(places.length) == lengths == sorted(lengths)
     assert gaps.rank_correlation == pytest.approx(1.0, abs=0.01)  # ties differ by rounding
-    assert np.all((gaps.low < gaps.value) & (gaps.value < gaps.high))
+    assert np.all((places.low < places.value) & (places.value < places.high))
 
 
 def test_gap_over_steps_is_free_of_the_noise_that_both_runs_share(

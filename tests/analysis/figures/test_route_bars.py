@@ -9,15 +9,13 @@ from matplotlib.colors import to_hex
 
 from tests.analysis.conftest import ENDINGS
 from tests.synthetic import PAPER_PLACEMENTS, heldout_gap
+from tread_lab.analysis.figures.placements import Placements, best_route
 from tread_lab.analysis.figures.route_bars import (
-    Bar,
-    RouteBars,
     draw_route_bars,
     published_bars,
     route_bars,
 )
 from tread_lab.analysis.figures.style import BLUE, ORANGE, figure
-from tread_lab.analysis.report import readings
 from tread_lab.analysis.tables import published
 from tread_lab.specs import UserError
 
@@ -25,31 +23,32 @@ from tread_lab.specs import UserError
 def test_bars_stand_in_the_papers_order(paper_frame: pd.DataFrame) -> None:
     bars = route_bars(paper_frame)
     assert (bars.start, bars.end) == (0, 8)
-    assert tuple(bar.route for bar in bars.bars) == PAPER_PLACEMENTS == tuple(published.FIG8)
-    assert bars.measured_as == "95% over images, 1 seed"
+    assert tuple(bars.places.routes) == PAPER_PLACEMENTS == tuple(published.FIG8)
+    assert bars.places.measured_as == "95% over images, 1 seed"
 
 
 def test_bars_are_the_true_gaps_and_states(paper_frame: pd.DataFrame) -> None:
-    for bar in route_bars(paper_frame).bars:
-        if bar.route in ENDINGS:
-            assert bar.state == ENDINGS[bar.route] and np.isnan(bar.value)
+    places = route_bars(paper_frame).places
+    for k, route in enumerate(places.routes):
+        if route in ENDINGS:
+            assert places.states[k] == ENDINGS[route] and np.isnan(places.value[k])
         else:
-            assert bar.value == pytest.approx(heldout_gap(bar.route))
-            assert bar.low < bar.value < bar.high
+            assert places.value[k] == pytest.approx(heldout_gap(route))
+            assert places.low[k] < places.value[k] < places.high[k]
 
 
 def test_families_may_be_chosen(paper_frame: pd.DataFrame) -> None:
     bars = route_bars(paper_frame, start=2, end=8)
-    assert [bar.route for bar in bars.from_start] == [(2, 8)]
-    assert len(bars.to_end) == 7  # 0->8 and the other starts
+    assert bars.places.routes[: bars.split] == [(2, 8)]
+    assert len(bars.places.routes) - bars.split == 7  # 0->8 and the other starts
 
 
 def test_drawn_heights_are_the_values_and_endings_are_hatched(paper_frame: pd.DataFrame) -> None:
     bars = route_bars(paper_frame)
     _, (ax,) = figure()
     draw_route_bars(bars, ax)
-    heights = [patch.get_height() * 1e-3 for patch in ax.patches[: len(bars.bars)]]
-    assert heights == pytest.approx([bar.value for bar in bars.bars], nan_ok=True)
+    heights = [patch.get_height() * 1e-3 for patch in ax.patches[: len(bars.places.routes)]]
+    assert heights == pytest.approx(bars.places.value, nan_ok=True)
     hatches = [patch.get_hatch() for patch in ax.patches if patch.get_hatch()]
     assert len(hatches) == len(set(hatches)) == 4
     assert {"D", "F", "S", "\u2026"} <= {text.get_text() for text in ax.texts}
@@ -68,8 +67,8 @@ def test_better_is_blue_and_worse_is_orange() -> None:
 
 def test_published_bars_are_the_published_numbers() -> None:
     bars = published_bars()
-    assert {bar.route: bar.value for bar in bars.bars} == published.FIG8
-    assert bars.best is not None and bars.best.route == (2, 8)
+    assert dict(zip(bars.places.routes, bars.places.value)) == published.FIG8
+    assert bars.places.best is not None and bars.places.routes[bars.places.best] == (2, 8)
 
 
 def test_a_sweep_without_single_routes_is_refused(paper_frame: pd.DataFrame) -> None:
@@ -79,13 +78,13 @@ def test_a_sweep_without_single_routes_is_refused(paper_frame: pd.DataFrame) -> 
 
 def test_no_bar_is_best_or_blue_by_a_metric_without_a_better(paper_frame: pd.DataFrame) -> None:
     bars = route_bars(paper_frame, "gap/train")
-    assert bars.best is None
+    assert bars.places.best is None
     _, (ax,) = figure()
     draw_route_bars(bars, ax)
-    colours = {to_hex(patch.get_facecolor()) for patch in ax.patches[: len(bars.bars)]}
+    colours = {to_hex(patch.get_facecolor()) for patch in ax.patches[: len(bars.places.routes)]}
     assert colours == {"#8c8c8c"}
     told = "no measure of quality: no route is best by it"
-    assert told in readings.of_bars(bars)
+    assert told in best_route(bars.places)
 
 
 def test_the_frame_of_the_best_bar_is_explained(paper_frame: pd.DataFrame) -> None:
@@ -95,9 +94,11 @@ def test_the_frame_of_the_best_bar_is_explained(paper_frame: pd.DataFrame) -> No
 
 
 def test_a_reading_says_which_routes_cannot_be_distinguished() -> None:
-    first = (Bar((0, 2), -0.2, -0.3, -0.1), Bar((0, 3), 0.1, -0.1, 0.3), Bar((0, 4), 0.2, 0.1, 0.3))
-    reading = readings.of_bars(RouteBars("gap/heldout", 0, 8, first, ()))
-    assert reading.endswith(
+    value, low, high = np.array([[-0.2, 0.1, 0.2], [-0.3, -0.1, 0.1], [-0.1, 0.3, 0.3]])
+    start, end = np.array([[0, 0, 0], [2, 3, 4]])
+    states = np.full(3, "completed")
+    caption = best_route(Placements("gap/heldout", start, end, value, low, high, states))
+    assert caption.endswith(
         "Compared with dense at 95%, of 3 routes: 1 better, 1 worse, 1 cannot be distinguished"
         " from it."
     )

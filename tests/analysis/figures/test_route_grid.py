@@ -52,10 +52,11 @@ def test_a_cell_of_seeds_is_a_number_only_when_all_of_them_completed(
     seeds_frame: pd.DataFrame,
 ) -> None:
     (_, half), _ = panels(seeds_frame)
-    places = placements(half, "gap/heldout").set_index(["start", "end"])
-    assert places.loc[(4, 8), "state"] == "failed" and np.isnan(places.loc[(4, 8), "value"])
-    assert places.loc[(2, 8), "value"] == pytest.approx(heldout_gap((2, 8)))
-    assert places.loc[(2, 8), "unit"] == "seeds" and places.loc[(2, 8), "n"] == 3
+    places = placements(half, "gap/heldout")
+    lost, best = places.routes.index((4, 8)), places.routes.index((2, 8))
+    assert places.states[lost] == "failed" and np.isnan(places.value[lost])
+    assert places.value[best] == pytest.approx(heldout_gap((2, 8)))
+    assert places.measured_as == "95% over 3 seeds"
 
 
 def test_a_second_axis_is_refused_by_name_and_split_by_panels(seeds_frame: pd.DataFrame) -> None:

@@ -1,0 +1,99 @@
+"""What all figures have in common: a kind with its title, the records they show, their caption."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+
+from tread_lab.analysis.figures.placements import Placements, placements
+from tread_lab.analysis.figures.style import Figure
+from tread_lab.frames import own_metrics, ranking_key
+from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import GAP_HELDOUT, metric_kind
+
+
+@dataclass(frozen=True)
+class SweepRecords:
+    """What the figures of a sweep, or of one panel of it, are drawn from.
+
+    Attributes:
+        frame: rows of `trials_frame`.
+        history: rows of `history_frame`, the training losses.
+        panels: how many panels the sweep has, see `placements.panels`.
+    """
+
+    lab: Lab
+    frame: pd.DataFrame
+    history: pd.DataFrame
+    panels: int = 1
+
+    def placed(self) -> Iterator[tuple[str, Placements]]:
+        """Give each metric that two placements have: the loss gap, then those of samples."""
+        for metric in (GAP_HELDOUT, *sample_metrics(self.frame)):
+            places = placements(self.frame, metric) if metric in self.frame else None
+            if places is not None and places.measured.sum() > 1:
+                yield metric, places
+
+    def title(self, measured_as: str = "") -> str:
+        """Return the title of a drawing of this sweep, for example beside a published one."""
+        model = str(self.frame["model"].iloc[0])
+        return f"{model} (this sweep; {measured_as})" if measured_as else f"{model} (this sweep)"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A drawn figure.
+
+    Attributes:
+        name: of its files, without the ending.
+        metric: that it shows; empty where the title says it.
+        panel: the part of the sweep that it shows; empty for all of it.
+    """
+
+    name: str
+    caption: str
+    figure: Figure
+    metric: str = ""
+    panel: str = ""
+
+
+@dataclass(frozen=True)
+class FigureKind:
+    """A kind of figure.
+
+    Attributes:
+        title: its heading in the report.
+        draw: gives every figure of the kind that the records support.
+        each_panel: whether it is drawn for each panel of a sweep instead of once.
+        in_report: whether the report shows it.
+    """
+
+    title: str
+    draw: Callable[[SweepRecords], Iterator[Drawn]]
+    each_panel: bool = False
+    in_report: bool = True
+
+
+def sample_metrics(frame: pd.DataFrame) -> list[str]:
+    """Return the sweep's own measures of quality of samples."""
+    columns = [c for c in own_metrics(frame) if "@" in c and ":" not in c]
+    return [c for c in columns if metric_kind(c).nature == "quality"]
+
+
+def quality_metrics(frame: pd.DataFrame) -> list[str]:
+    """Return the metrics of quality: the `ranking_key` first, then those of samples."""
+    key = ranking_key(frame)
+    return list(dict.fromkeys([*([key] if key else []), *sample_metrics(frame)]))
+
+
+def named(name: str, metric: str) -> str:
+    """Return the name of a metric's files; that of the loss gap needs no suffix."""
+    return name if metric == GAP_HELDOUT else f"{name}-{slug(metric)}"
+
+
+def slug(text: str) -> str:
+    """Return a metric or panel as part of a file name."""
+    return re.sub(r"[^\w.=+-]+", "-", text).rstrip("-")

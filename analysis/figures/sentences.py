@@ -1,0 +1,58 @@
+"""Numbers and names in sentences: three digits, units, real minus signs and arrows, intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tread_lab.analysis.figures.style import MINUS, label
+from tread_lab.specs.units import amount
+
+ARROW = "\N{RIGHTWARDS ARROW}"
+
+
+def number(value: float, *, signed: bool = False) -> str:
+    """Return three digits with a real minus sign."""
+    text = f"{value:+.3g}" if signed else f"{value:.3g}"
+    return text.replace("-", MINUS)
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return a value with its unit: `765 GFLOP`, `12.4 s`, `113 GPU-hours`."""
+    return amount(value, unit) if unit == "FLOP" else f"{number(value)} {unit}".strip()
+
+
+def span(value: float, low: float, high: float) -> str:
+    """Return `+0.0023 (95% interval +0.0016 to +0.0030)`; the interval only where there is one."""
+    text = number(value, signed=True)
+    if not np.isfinite(low):
+        return text
+    return f"{text} (95% interval {number(low, signed=True)} to {number(high, signed=True)})"
+
+
+def routed(name: str) -> str:
+    """Return `2->8` with a real arrow."""
+    return name.replace("->", ARROW)
+
+
+def joined(names: Iterable[str], *, most: int = 6) -> str:
+    """Return `a, b and c`, or the first names `and 3 more`."""
+    texts = [routed(name) for name in names]
+    if len(texts) > most:
+        return f"{', '.join(texts[:most])} and {len(texts) - most} more"
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+
+
+def metric_text(metric: str) -> str:
+    """Return what an axis calls a metric, in one line and without the marks of formulas."""
+    return label(metric).replace("$", "").replace("\n", "")
+
+
+def trend(
+    correlation: float, positive: str, negative: str = "the opposite of the paper's trend"
+) -> str:
+    """Return what a rank correlation shows: nothing from -0.5 to 0.5."""
+    if correlation > 0.5:
+        return positive
+    return negative if correlation < -0.5 else "no clear trend"
