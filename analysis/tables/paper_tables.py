@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from tread_lab.specs.wording import counted
 
 from tread_lab.analysis.figures.sentences import metric_text, routed, span
 from tread_lab.analysis.figures.style import MINUS, column_numbers
@@ -19,6 +18,7 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.frames import HIGH, LOW, cells_frame, delta_column, require_metric, with_delta
 from tread_lab.records.metric_names import metric_kind
 from tread_lab.specs.decode import decode
+from tread_lab.specs.errors import counted
 from tread_lab.specs.model import SIZES
 from tread_lab.specs.run import RunSpec
 
