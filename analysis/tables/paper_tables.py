@@ -18,9 +18,9 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.frames import HIGH, LOW, cells_frame, delta_column, require_metric, with_delta
 from tread_lab.records.metric_names import metric_kind
 from tread_lab.specs.decode import decode
-from tread_lab.specs.errors import counted
 from tread_lab.specs.model import SIZES
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.units import counted
 
 DAGGER = "\N{DAGGER}"  # on a difference of two recipes
 HEADS = {
