@@ -12,7 +12,6 @@ import pandas as pd
 
 from tread_lab.frames import Memory, plan_frame
 from tread_lab.records.lab import Lab, RunFolder
-from tread_lab.records.locks import is_held
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.metric_names import TRAIN_LOSS
 from tread_lab.records.plan import StoredPlan
@@ -107,7 +106,7 @@ class LiveSweep:
             path = self.lab.run(name).path
             if all((path / "evaluations" / e / "metrics.json").exists() for e in planned):
                 self._measured.add(name)
-            elif is_held(path / ".claim"):
+            elif self.lab.run(name).locked:
                 busy.append(name)
         return frame.assign(state=frame["state"].mask(frame["run"].isin(busy), MEASURING))
 

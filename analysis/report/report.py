@@ -32,7 +32,7 @@ from tread_lab.records.metric_names import (
     TRAIN_SECONDS,
 )
 from tread_lab.records.plan import StoredPlan
-from tread_lab.records.provenance import made_of, mixtures
+from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.records.status import RunState
 from tread_lab.specs.units import duration
 
@@ -100,7 +100,10 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "endings": _endings(frame),
         "file": sweep_file(plan) if plan.sources else "",
         "setups": setups(lab, runs["run"]),
-        "mixtures": [str(mixture) for mixture in mixtures(made_of(lab, runs["run"]))],
+        "provenance": [
+            str(difference)
+            for difference in provenance_differences(provenances_of(lab, runs["run"]))
+        ],
         "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M"),
     }
 

@@ -1,14 +1,24 @@
-"""Claims about sealed text: any change of any byte is noticed, and files of before are read."""
+"""Claims about checksums: any change of any byte is noticed, and files of before are read."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
+from pathlib import Path
 
 import pytest
 import yaml
 
-from tread_lab.records.checksums import Damaged, json_text, json_tree, yaml_body, yaml_text
+from tread_lab.records.checksums import (
+    Damaged,
+    changed_files,
+    file_checksums,
+    json_text,
+    json_tree,
+    yaml_body,
+    yaml_text,
+)
 
 TREE = {"state": "completed", "step": 24, "metrics": {"a/b": 0.1 + 0.2, "crc": "no"}, "list": [1]}
 
@@ -40,3 +50,31 @@ def test_every_changed_bit_and_every_cut_is_noticed(kind: str) -> None:
 def test_files_without_a_checksum_are_read_as_they_are() -> None:
     assert json_tree(json.dumps(TREE)) == TREE
     assert yaml_body("a: 1\n") == "a: 1\n"
+
+
+def test_a_file_is_changed_if_it_was_cut_or_a_byte_differs_and_not_if_it_grew(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "losses.npz"
+    file.write_bytes(b"123456789")
+    stored = file_checksums([file, tmp_path / "absent"])
+    assert stored == {"losses.npz": {"bytes": 9, "crc": 0xCBF43926}}  # the CRC-32 of its standard
+    assert changed_files(tmp_path, stored) == []
+    for content, changed in ((b"12345678", True), (b"123456780", True), (b"123456789+", False)):
+        file.write_bytes(content)
+        assert (changed_files(tmp_path, stored) == ["losses.npz"]) == changed
+    file.unlink()
+    assert changed_files(tmp_path, stored) == []
+
+
+def test_of_a_large_file_the_size_alone_is_compared(tmp_path: Path) -> None:
+    file, size = tmp_path / "large", 16 * 2**20 + 1
+    with file.open("wb") as sparse:
+        sparse.truncate(size)
+    stored = file_checksums([file])
+    assert stored == {"large": {"bytes": size, "crc": 0}}
+    with file.open("r+b") as changed:
+        changed.write(b"x")
+    assert changed_files(tmp_path, stored) == []
+    os.truncate(file, size - 1)
+    assert changed_files(tmp_path, stored) == ["large"]

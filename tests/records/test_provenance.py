@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tread_lab.records.provenance import NOW, mixtures
+from tread_lab.records.provenance import NOW, provenance_differences
 
 
 def test_only_what_has_several_digests_is_a_difference() -> None:
@@ -12,7 +12,7 @@ def test_only_what_has_several_digests_is_a_difference() -> None:
         "old": [{}],
         NOW: [{"code": "bbbbbbbbbbbb"}],
     }
-    (found,) = mixtures(made)
+    (found,) = provenance_differences(made)
     assert found.what == "code" and found.within == ["two"]
     assert str(found) == (
         "code differs: aaaaaaaa in 2 runs, bbbbbbbb in 1 run and what is to be run now;"

@@ -1,11 +1,17 @@
-"""Files that carry a checksum of what they say: whatever was cut off or changed is noticed."""
+"""Checksums in files and of files: whatever was cut off or changed is noticed."""
 
 from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+FileChecksum = dict[str, int]  # `bytes` and `crc` of a finished file
+
+_CHUNK = 1 << 20
+_READ_AGAIN = 16 * _CHUNK  # bytes; of larger files only the size is looked at later
 _JSON_END, _YAML_START = ',\n "crc": "', "# crc "
 
 
@@ -62,3 +68,40 @@ def yaml_body(text: str) -> str:
 def checksum(text: str) -> str:
     """Eight hexadecimal digits."""
     return f"{zlib.crc32(text.encode()):08x}"
+
+
+def file_checksums(paths: Iterable[Path]) -> dict[str, FileChecksum]:
+    """Return size and checksum, by name, of each of these files that exists."""
+    return {path.name: _file_checksum(path) for path in sorted(paths) if path.is_file()}
+
+
+def changed_files(folder: Path, stored: Mapping[str, FileChecksum]) -> list[str]:
+    """Return the files of `folder` that were cut or changed since their checksums were stored.
+
+    What was appended since is no damage, and a file that is absent was removed to save room.
+    """
+    return [name for name, checksum in stored.items() if _differs(folder / name, checksum)]
+
+
+def _differs(path: Path, stored: FileChecksum) -> bool:
+    size = stored["bytes"]
+    try:
+        if path.stat().st_size < size:
+            return True
+        return size <= _READ_AGAIN and _crc(path, size) != stored["crc"]
+    except FileNotFoundError:
+        return False
+
+
+def _file_checksum(path: Path) -> FileChecksum:
+    size = path.stat().st_size
+    return {"bytes": size, "crc": _crc(path, size) if size <= _READ_AGAIN else 0}
+
+
+def _crc(path: Path, size: int) -> int:
+    """Return the CRC of the first `size` bytes."""
+    crc = 0
+    with path.open("rb") as file:
+        while size > 0 and (part := file.read(min(size, _CHUNK))):
+            crc, size = zlib.crc32(part, crc), size - len(part)
+    return crc

@@ -14,9 +14,8 @@ import yaml
 
 from tread_lab.records import suggestions
 from tread_lab.records.attempts import Attempts
-from tread_lab.records.checksums import yaml_body, yaml_text
+from tread_lab.records.checksums import changed_files, file_checksums, yaml_body, yaml_text
 from tread_lab.records.durable import read_json, write_json, write_text
-from tread_lab.records.file_checksums import changed, marks
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
 from tread_lab.records.plan import StoredPlan, read_plan
@@ -28,6 +27,7 @@ from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
+LOCK = ".claim"  # in the folder of a run or a sweep
 _ENDED: dict[Any, RunState] = {state.value: state for state in RunState if state.ended}
 
 
@@ -123,7 +123,12 @@ class RunFolder:
 
     def lock(self) -> AbstractContextManager[None]:
         """Be the only process that writes this run; freed when the process ends."""
-        return exclusive(self.path / ".claim", f"run {self.name}")
+        return exclusive(self.path / LOCK, f"run {self.name}")
+
+    @property
+    def locked(self) -> bool:
+        """Whether a process works at this run."""
+        return is_held(self.path / LOCK)
 
     def create(self, spec: RunSpec) -> None:
         """Write the resolved spec, once; again where the file is damaged."""
@@ -179,7 +184,7 @@ class RunFolder:
     def finish(self, state: RunState, **facts: Any) -> None:
         """Record the state in which the run has ended; this is written last."""
         assert RunState(state).ended, state
-        tree = {"state": state, **facts, "files": marks(self._kept())}
+        tree = {"state": state, **facts, "files": file_checksums(self._kept())}
         write_json(self.path / "result.json", tree)
 
     def _kept(self) -> list[Path]:
@@ -187,7 +192,7 @@ class RunFolder:
 
     def damaged(self) -> list[str]:
         """The files that are not as they were when the run ended."""
-        return changed(self.path, (self.result() or {}).get("files", {}))
+        return changed_files(self.path, (self.result() or {}).get("files", {}))
 
     def reopen(self) -> None:
         """Forget the terminal state, so that the run is taken up again."""
@@ -212,7 +217,7 @@ class RunFolder:
         result = self.result()
         if result is not None:
             return RunState(result["state"])
-        if is_held(self.path / ".claim"):
+        if self.locked:
             return RunState.RUNNING
         return RunState.INTERRUPTED if self.log_path.exists() else RunState.PENDING
 
@@ -231,7 +236,9 @@ class EvaluationFolder:
     path: Path
 
     def write(self, spec: EvaluationSpec, metrics: dict[str, float], **facts: Any) -> None:
-        arrays = marks(path for path in self.path.glob("[!.]*") if path.name != "metrics.json")
+        arrays = file_checksums(
+            path for path in self.path.glob("[!.]*") if path.name != "metrics.json"
+        )
         tree = {"spec": encode(spec), "metrics": metrics, **facts, "files": arrays}
         write_json(self.path / "metrics.json", tree)
 
@@ -244,7 +251,7 @@ class EvaluationFolder:
     def done(self) -> bool:
         """Whether it is complete and its files are as they were written."""
         tree = self.read()
-        return tree is not None and not changed(self.path, tree.get("files", {}))
+        return tree is not None and not changed_files(self.path, tree.get("files", {}))
 
 
 @dataclass(frozen=True)
@@ -283,12 +290,12 @@ class SweepFolder:
 
     def lock(self) -> AbstractContextManager[None]:
         """Be the only driver of this sweep; freed when the process ends."""
-        return exclusive(self.path / ".claim", f"sweep {self.name}")
+        return exclusive(self.path / LOCK, f"sweep {self.name}")
 
     @property
     def driven(self) -> bool:
         """Whether a driver is at work on it."""
-        return is_held(self.path / ".claim")
+        return is_held(self.path / LOCK)
 
     @property
     def earlier_plans(self) -> list[Path]:

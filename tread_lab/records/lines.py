@@ -12,13 +12,13 @@ from tread_lab.records.checksums import checksum
 from tread_lab.records.durable import disk_error
 
 
-def sealed(tree: Mapping[str, Any]) -> str:
+def with_checksum(tree: Mapping[str, Any]) -> str:
     """One line with the checksum of all that stands before it."""
     body = json.dumps(tree)
     return f'{body[:-1]}, "crc": "{checksum(body)}"}}\n'
 
 
-def unsealed(raw: bytes) -> dict[str, Any] | None:
+def without_checksum(raw: bytes) -> dict[str, Any] | None:
     """What a line holds, or nothing if it is damaged."""
     try:
         head, _, tail = raw.decode().rstrip("\n").rpartition(', "crc": "')
@@ -40,7 +40,7 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[dict[str, Any]]:
     with file:
         file.seek(offset)
         for raw in file:
-            tree = unsealed(raw)
+            tree = without_checksum(raw)
             if tree is not None:
                 yield tree
 
@@ -71,7 +71,7 @@ def append_line(path: Path, tree: Mapping[str, Any]) -> None:
     file = open_lines(path)
     try:
         with file:
-            file.write(sealed(tree))
+            file.write(with_checksum(tree))
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:

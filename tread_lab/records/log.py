@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from tread_lab.records.durable import disk_error
-from tread_lab.records.lines import open_lines, read_lines, sealed
+from tread_lab.records.lines import open_lines, read_lines, with_checksum
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def latest(entries: Iterable[Entry]) -> list[Entry]:
 def _line(entry: Entry) -> str:
     value: float | str = entry.value if math.isfinite(entry.value) else str(entry.value)
     fields = {"n": entry.n, "step": entry.step, "key": entry.key, "value": value}
-    return sealed({**fields, "time": round(entry.time, 3)})
+    return with_checksum({**fields, "time": round(entry.time, 3)})
 
 
 def _entry(tree: dict[str, Any]) -> Entry | None:

@@ -1,4 +1,4 @@
-"""Whether runs were made with the same code, data and weights, and how to say if they were not."""
+"""Provenance: which code, data and weights runs were made with, and in what they differ."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ NOW = "now"  # stands for the runs that are still to be made
 
 
 @dataclass(frozen=True)
-class Mixture:
-    """Something that was not the same for all runs.
+class ProvenanceDifference:
+    """A part of the provenance whose digest differs between runs.
 
     Attributes:
         what: `code`, `data ...` or `weights ...`.
@@ -24,7 +24,7 @@ class Mixture:
 
     @property
     def within(self) -> list[str]:
-        """Runs that saw several: it changed between their attempts."""
+        """The runs between whose attempts it changed."""
         seen = [run for runs in self.runs.values() for run in runs]
         return sorted({run for run in seen if seen.count(run) > 1})
 
@@ -39,13 +39,15 @@ class Mixture:
         return f"{self.what} differs: {', '.join(parts)}{changed}"
 
 
-def made_of(lab: Lab, runs: Iterable[str]) -> dict[str, list[Mapping[str, str]]]:
-    """What every attempt at these runs was made with."""
+def provenances_of(lab: Lab, runs: Iterable[str]) -> dict[str, list[Mapping[str, str]]]:
+    """Return the provenance of every attempt at these runs."""
     return {run: [attempt.made_with for attempt in lab.run(run).attempts.read()] for run in runs}
 
 
-def mixtures(made: Mapping[str, Iterable[Mapping[str, str]]]) -> list[Mixture]:
-    """What differs among all attempts at the runs; records without digests say nothing."""
+def provenance_differences(
+    made: Mapping[str, Iterable[Mapping[str, str]]],
+) -> list[ProvenanceDifference]:
+    """Return what differs among all attempts at the runs; records without digests say nothing."""
     seen: dict[str, dict[str, list[str]]] = {}
     for run, attempts in made.items():
         for facts in attempts:
@@ -54,7 +56,7 @@ def mixtures(made: Mapping[str, Iterable[Mapping[str, str]]]) -> list[Mixture]:
                 if run not in runs:
                     runs.append(run)
     return [
-        Mixture(what, {digest: tuple(runs) for digest, runs in found.items()})
-        for what, found in sorted(seen.items())
-        if len(found) > 1
+        ProvenanceDifference(what, {digest: tuple(runs) for digest, runs in digests.items()})
+        for what, digests in sorted(seen.items())
+        if len(digests) > 1
     ]

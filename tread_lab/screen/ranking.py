@@ -22,7 +22,7 @@ from tread_lab.frames import (
 )
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab, SweepFolder
-from tread_lab.records.provenance import made_of, mixtures
+from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.screen.console import ROWS, answer, answers, fitted, say
 from tread_lab.specs.units import amount
 
@@ -52,8 +52,8 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
         answer(f"gap: difference to the baseline, paired; ± 95% {_interval(frame)}")
     for line in without_baseline(frame):
         answer(line)
-    for mixture in mixtures(made_of(lab, frame["run"].unique())):
-        answer(f"not one comparison: {mixture}")
+    for difference in provenance_differences(provenances_of(lab, frame["run"].unique())):
+        answer(f"not one comparison: {difference}")
     return frame
 
 

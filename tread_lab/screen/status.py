@@ -14,7 +14,7 @@ from rich.table import Table
 from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.plan import Tree
-from tread_lab.records.provenance import made_of, mixtures
+from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.records.run_status import RunStatus, count_states, run_status
 from tread_lab.records.status import RunState, without_comparison
 from tread_lab.screen.console import ROWS, answer, answers, fitted, say, show_pairs
@@ -62,8 +62,8 @@ def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
         answer(f"... and {len(runs) - ROWS} more")
     for line in _alone(lab, name):
         answer(line)
-    for mixture in mixtures(made_of(lab, runs)):
-        answer(f"not one comparison: {mixture}")
+    for difference in provenance_differences(provenances_of(lab, runs)):
+        answer(f"not one comparison: {difference}")
 
 
 def watch_sweep(lab: Lab, name: str) -> None:
@@ -184,7 +184,7 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
         where = f"process {attempt.pid} on {attempt.host}"
         pairs.append((f"attempt {attempt.n}", f"{attempt.ended or 'under way'}, {where}{why}"))
     made = {folder.name: [attempt.made_with for attempt in stands.attempts]}
-    pairs += [("mixed", str(mixture)) for mixture in mixtures(made)]
+    pairs += [("mixed", str(difference)) for difference in provenance_differences(made)]
     pairs += [(k, f"{v:.6g}") for e in measured for k, v in e.get("metrics", {}).items()]
     pairs += [(k, f"{v:.6g}") for k, v in result.get("metrics", {}).items()]
     show_pairs([*pairs, ("folder", str(folder.path))])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tread_lab.engine.checkpoint import list_checkpoints, slim, step_of
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import LOCK, Lab, RunFolder
 from tread_lab.records.locks import Busy, is_held
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
@@ -59,7 +59,7 @@ def find(lab: Lab, *, samples: bool = False) -> list[Removable]:
     removable: list[Removable] = []
     for path in sorted((lab.root / "runs").glob("*")):
         folder = lab.run(path.name)
-        if not is_held(path / ".claim"):
+        if not folder.locked:
             removable += _of_run(folder, planned.get(path.name, set()))
             removable += _samples(folder) if samples else []
     return [*removable, *_scratch(lab)]
@@ -128,7 +128,7 @@ def _kept_steps(folder: RunFolder) -> tuple[int, ...]:
 def _unfinished(folder: Path) -> Iterator[Path]:
     """Yield what a killed process was writing, and the empty dumps of watchdogs."""
     for path in folder.rglob(".*.*"):
-        if path.is_file() and path.name not in (".claim", ".pulse"):
+        if path.is_file() and path.name not in (LOCK, ".pulse"):
             yield path
     yield from folder.glob("checkpoints/staging.safetensors")
     yield from (path for path in folder.glob("stacks/*.txt") if not path.stat().st_size)
@@ -148,7 +148,7 @@ def _optimizer_bytes(path: Path) -> int:
 
 def _scratch(lab: Lab) -> Iterator[Removable]:
     """Yield the scratch folders and unfinished files that killed drivers have left."""
-    driven = any(is_held(path) for path in lab.root.glob("sweeps/*/.claim"))
+    driven = any(is_held(path) for path in lab.root.glob(f"sweeps/*/{LOCK}"))
     for path in () if driven else lab.root.glob("ray/*"):
         yield Removable("scratch", path, _size(path))
     for path in (*lab.root.glob("sweeps/*/.*.*"), *lab.root.glob("cache/.*.*")):

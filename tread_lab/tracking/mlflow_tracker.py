@@ -31,7 +31,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tread_lab.records.durable import replacing
 from tread_lab.records.lab import Lab, SweepFolder
-from tread_lab.records.locks import is_held
 from tread_lab.records.plan import StoredPlan
 from tread_lab.specs.errors import UserError
 from tread_lab.tracking.artifacts import File
@@ -117,7 +116,7 @@ class _SweepSync:
     def run(self, *, closing: bool) -> SyncReport:
         trials = trials_of(self._sweep.name, self._plan)
         states = {trial.key: self._projection.state(trial) for trial in trials}
-        driven = is_held(self._sweep.path / ".claim") and not closing
+        driven = self._sweep.driven and not closing
         found = self._found()
         name = self._sweep.name
         parent = found.pop("", None) or self._create(name, written(self._sweep, self._plan), {})

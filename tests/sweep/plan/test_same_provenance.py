@@ -11,10 +11,10 @@ import pytest
 from tread_lab.engine import provenance
 from tread_lab.engine.provenance import DECIDES, code_digest, made_with, meaning
 from tread_lab.records.lab import Lab
-from tread_lab.records.provenance import made_of, mixtures
+from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.sweep.execution.executor import InlineExecutor
-from tread_lab.sweep.plan.same_provenance import check_unmixed, mixed
+from tread_lab.sweep.plan.same_provenance import check_same_provenance, differences
 from tread_lab.sweep.trial import attempt
 from tread_lab.sweep.trial.task import Task
 
@@ -56,13 +56,13 @@ def test_changed_code_is_refused_between_runs_and_told_when_forced(
 ) -> None:
     tasks = [Task(tiny(steps=4, seed=seed)) for seed in (0, 1)]
     run(lab, tasks[0])
-    assert mixed(lab, tasks, tasks[1:]) == []
+    assert differences(lab, tasks, tasks[1:]) == []
     monkeypatch.setattr(provenance, "code_digest", lambda: "another")
-    assert mixed(lab, tasks, []) == []
+    assert differences(lab, tasks, []) == []
     with pytest.raises(UserError, match=r"code differs: .* in 1 run, another in what is to be run"):
-        check_unmixed(mixed(lab, tasks, tasks[1:]))
+        check_same_provenance(differences(lab, tasks, tasks[1:]))
     run(lab, tasks[1])
-    (found,) = mixtures(made_of(lab, (task.run for task in tasks)))
+    (found,) = provenance_differences(provenances_of(lab, (task.run for task in tasks)))
     assert found.what == "code" and found.within == []
 
 
@@ -77,7 +77,7 @@ def test_changed_code_between_the_attempts_of_a_run_is_told(
     monkeypatch.setattr(attempt, "made_with", lambda spec: {"code": "b"})
     run(lab, task)
     name = task.run
-    (found,) = mixtures(made_of(lab, [name]))
+    (found,) = provenance_differences(provenances_of(lab, [name]))
     assert found.within == [name] and "it changed within 1 of them" in str(found)
 
 
@@ -100,13 +100,13 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(
 
     one, other = latents("one", 1.0), latents("other", 2.0)
     run(lab, Task(one))
-    assert mixed(lab, [Task(one), Task(other)], [Task(other)]) == []
+    assert differences(lab, [Task(one), Task(other)], [Task(other)]) == []
     latents("one", 3.0)
-    found = mixed(lab, [Task(one)], [Task(one)])
-    assert [mixture.what for mixture in found] == [f"data latents {tmp_path / 'one'}"]
+    found = differences(lab, [Task(one)], [Task(one)])
+    assert [difference.what for difference in found] == [f"data latents {tmp_path / 'one'}"]
 
 
 def test_records_without_digests_say_nothing(lab: Lab, tiny: Tiny) -> None:
     folder = lab.run_of(tiny())
     folder.attempts.close(folder.attempts.open(), "completed")
-    assert mixed(lab, [Task(tiny())], [Task(tiny(seed=1))]) == []
+    assert differences(lab, [Task(tiny())], [Task(tiny(seed=1))]) == []
