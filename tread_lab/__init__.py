@@ -1,3 +1,23 @@
 """tread-lab: what does token routing do to diffusion training, where, and at what cost?"""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tread_lab.frames.lab_frames import open_lab
+    from tread_lab.sweep.plan.planned_sweep import load_sweep
+
+__all__ = ["__version__", "load_sweep", "open_lab"]
 __version__ = "0.2.0"
+
+_MODULES = {
+    "load_sweep": "tread_lab.sweep.plan.planned_sweep",
+    "open_lab": "tread_lab.frames.lab_frames",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a function when it is first used: `import tread_lab` alone is instant."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

@@ -17,7 +17,7 @@ _DURATIONS = (  # below which seconds, how many seconds the unit has, how it is 
 
 
 def counted(n: int, noun: str) -> str:
-    """`1 run`, `2 runs`."""
+    """Return `1 run`, `2 runs`."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 

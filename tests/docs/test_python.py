@@ -1,0 +1,41 @@
+"""The Python page shows what its snippets return, and `import tread_lab` stays instant."""
+
+from __future__ import annotations
+
+import doctest
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tread_lab
+from tests.docs.pages import DOCS, blocks
+from tests.synthetic import small, write_sweep
+from tread_lab.specs.errors import UserError
+
+
+def test_every_snippet_returns_what_the_page_says(in_folder: Path) -> None:
+    write_sweep(in_folder / "lab", small(name="route_placement", seeds=(0, 1)))
+    snippets = "\n".join(b.text for b in blocks(DOCS / "python.md") if b.language == "python")
+    test = doctest.DocTestParser().get_doctest(snippets, {}, "python.md", None, 0)
+    assert len(test.examples) > 10
+    report: list[str] = []
+    doctest.DocTestRunner().run(test, out=report.append)
+    assert not report, "".join(report)
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = "import sys, tread_lab; print(sorted({m.split('.')[0] for m in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"torch", "pandas", "numpy", "hydra"} & set(done.stdout.split("'"))
+
+
+def test_unknown_names_are_errors(in_folder: Path) -> None:
+    with pytest.raises(AttributeError, match="no attribute 'open_labs'"):
+        _ = tread_lab.open_labs
+    with pytest.raises(UserError, match=r"^no lab at .*lab; open_lab\(path\) or TREAD_LAB_ROOT"):
+        tread_lab.open_lab()
+    write_sweep(in_folder / "lab", small(name="route_placement"))
+    with pytest.raises(UserError, match="did you mean 'route_placement'"):
+        tread_lab.open_lab().sweep("route_placment")

@@ -1,0 +1,60 @@
+"""A lab is opened where it lies; its frames have what the records have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.engine.runs import small_run
+from tests.synthetic import Synthetic, small, write_sweep
+from tread_lab.frames.lab_frames import GAP_COLUMNS, gaps_frame, open_lab
+from tread_lab.records.status import RunState
+
+
+def test_the_nearest_lab_above_is_opened(in_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_sweep(in_folder / "lab", small(name="near"))
+    write_sweep(in_folder / "far", small(name="far"))
+    below = in_folder / "a" / "b"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert open_lab().sweeps == ["near"]
+    monkeypatch.setenv("TREAD_LAB_ROOT", str(in_folder / "far"))
+    assert open_lab().sweeps == ["far"]
+    assert open_lab(in_folder / "lab").sweeps == ["near"]
+
+
+def test_a_run_whose_spec_is_damaged_is_a_row_without_label(tmp_path: Path) -> None:
+    lab = open_lab(tmp_path)
+    whole, damaged = (lab.lab.run_of(small_run(seed=seed)) for seed in (0, 1))
+    for seed, folder in enumerate((whole, damaged)):
+        folder.create(small_run(seed=seed))
+        folder.finish(RunState.COMPLETED, step=3)
+    (damaged.path / "spec.yaml").write_text("cut")
+    rows = lab.runs.set_index("run")[["label", "state", "step"]]
+    assert rows.loc[whole.name].tolist() == ["1->1 s=0.5 seed 0", "completed", 3]
+    assert rows.loc[damaged.name].tolist() == ["", "completed", 3]
+
+
+def test_gaps_have_a_row_for_each_trial_that_was_measured(tmp_path: Path) -> None:
+    states = {(5, 8): RunState.FAILED}
+    lab = write_sweep(tmp_path, small(name="s", seeds=(0, 1), states=states))
+    sweep = open_lab(lab.root).sweep("s")
+    gaps = sweep.gaps
+    assert list(gaps.columns) == [*GAP_COLUMNS]
+    heldout = gaps[gaps["gap"] == "gap/heldout"]
+    assert heldout["cell"].tolist() == ["0->4 s=0.5"] * 2 + ["2->8 s=0.5"] * 2
+    assert heldout["mean"].round(4).tolist() == [0.0104, 0.0104, -0.0015, -0.0015]
+    assert (heldout["low"] < heldout["mean"]).all() and (heldout["mean"] < heldout["high"]).all()
+    baselines = sweep.trials.query("role == 'baseline'").set_index("run")["seed"]
+    assert heldout["baseline"].map(baselines).tolist() == heldout["seed"].tolist() == [0, 1, 0, 1]
+    none_measured = gaps_frame(sweep.trials[sweep.trials["role"] == "baseline"])
+    assert len(none_measured) == 0 and list(none_measured.columns) == [*GAP_COLUMNS]
+
+
+def test_history_has_the_keys_that_are_asked_for(tmp_path: Path) -> None:
+    write_sweep(tmp_path, Synthetic(name="s", routes=((2, 8),), similarity=False))
+    sweep = open_lab(tmp_path).sweep("s")
+    assert set(sweep.history("train/loss")["key"]) == {"train/loss"}
+    assert set(sweep.history()["key"]) > {"train/loss"}
+    assert sweep.trials is sweep.trials

@@ -1,0 +1,128 @@
+"""A lab as data frames, for Python: its runs; the trials, cells, gaps and logs of each sweep."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from tread_lab.frames.cells import cells_frame
+from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW
+from tread_lab.frames.history import history_frame
+from tread_lab.frames.trials import trials_frame
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.run_status import run_status
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.labels import run_label
+
+RUN_COLUMNS = ("run", "label", "state", "step", "attempts", "reason")
+GAP_COLUMNS = ("run", "cell", "seed", "baseline", "gap", "mean", "low", "high", "n", "kept")
+
+
+@dataclass(frozen=True)
+class SweepFrames:
+    """One sweep of a lab; each frame is read when it is first used, and once."""
+
+    lab: Lab
+    name: str
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """The rows of `trials_frame`: one per trial, with its state, settings and metrics."""
+        return trials_frame(self.lab, self.name)
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """The rows of `cells_frame`: one per cell, each metric with its mean and interval."""
+        return cells_frame(self.trials)
+
+    @cached_property
+    def gaps(self) -> pd.DataFrame:
+        """The rows of `gaps_frame`: one per trial and gap."""
+        return gaps_frame(self.trials)
+
+    def history(self, *keys: str) -> pd.DataFrame:
+        """Return the logged values of every run: run, step, key, value; all keys by default."""
+        return history_frame(self.lab, self.name, keys=keys or None)
+
+    def __repr__(self) -> str:
+        runs = self.trials.drop_duplicates("run")
+        states = ", ".join(f"{n} {state}" for state, n in runs["state"].value_counts().items())
+        return f"{self.name}: {len(runs)} runs ({states})"
+
+
+@dataclass(frozen=True)
+class LabFrames:
+    """The runs and sweeps of a lab."""
+
+    lab: Lab
+
+    @property
+    def sweeps(self) -> list[str]:
+        """The names of the planned sweeps."""
+        return self.lab.sweeps()
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """One row per run of the lab: its label, its `RunState`, its last step, its attempts."""
+        rows = [_run_row(self.lab.run(path.name)) for path in sorted(self.lab.root.glob("runs/*"))]
+        return pd.DataFrame(rows, columns=[*RUN_COLUMNS])
+
+    def sweep(self, name: str) -> SweepFrames:
+        """Return a planned sweep.
+
+        Raises:
+            UserError: the lab has no such sweep; suggests a near miss.
+        """
+        return SweepFrames(self.lab, self.lab.known_sweep(name).name)
+
+
+def _run_row(folder: RunFolder) -> tuple[str | int, ...]:
+    status = run_status(folder)
+    try:
+        label = run_label(folder.spec())
+    except UserError:  # the spec is damaged, the status is not
+        label = ""
+    return (status.run, label, status.state, status.step, len(status.attempts), status.reason)
+
+
+def open_lab(path: str | os.PathLike[str] | None = None) -> LabFrames:
+    """Return a lab as data frames.
+
+    Args:
+        path: its folder; by default TREAD_LAB_ROOT, else the nearest folder `lab` with sweeps
+            here or above.
+
+    Raises:
+        UserError: there is no such folder.
+    """
+    lab = Lab.at(path or os.environ.get("TREAD_LAB_ROOT") or nearest_lab())
+    if not lab.root.is_dir():
+        raise UserError(f"no lab at {lab.root}; open_lab(path) or TREAD_LAB_ROOT names its folder")
+    return LabFrames(lab)
+
+
+def nearest_lab() -> Path | None:
+    """Return the folder `lab` with sweeps in this folder or the nearest one above, else `None`."""
+    here = Path.cwd()
+    return next((f / "lab" for f in (here, *here.parents) if (f / "lab" / "sweeps").is_dir()), None)
+
+
+def gaps_frame(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per trial and gap that was measured, from the rows of `trials_frame`.
+
+    Columns: run, cell, seed, baseline, gap (such as `gap/heldout`), mean, low, high (95% over n
+    held-out images of this pair of runs), kept (the share of variance that pairing left).
+    """
+    ends = {"low": LOW, "high": HIGH, "n": COUNT, "kept": KEPT}
+    rows = pd.DataFrame(columns=[*GAP_COLUMNS])
+    own = trials[trials["role"] == "trial"]
+    for gap in (str(column) for column in trials.columns if f"{column}{LOW}" in trials.columns):
+        values = {name: own[gap + end] for name, end in ends.items()}
+        named = own[["run", "cell", "seed", "baseline"]].assign(gap=gap, mean=own[gap], **values)
+        measured = named[named["mean"].notna()]
+        rows = pd.concat([rows, measured]) if len(rows) else measured
+    return rows.reset_index(drop=True)

@@ -1,0 +1,111 @@
+"""A sweep file as Python sees it before it runs: its trials and what they will cost."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from tread_lab.config.load import load_sweep as load_file
+from tread_lab.engine.cost.training import cost
+from tread_lab.frames.columns import plain
+from tread_lab.records.lab import Lab
+from tread_lab.records.parents import with_parents
+from tread_lab.specs.decode import decode
+from tread_lab.specs.labels import run_labels
+from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.specs.units import amount, counted
+from tread_lab.sweep.plan.devices import Devices
+from tread_lab.sweep.plan.forecast import forecast
+from tread_lab.sweep.plan.plan import Plan, make_plan
+
+
+@dataclass(frozen=True)
+class PlannedSweep:
+    """A plan that is neither stored nor run, and the lab where it would run."""
+
+    plan: Plan
+    lab: Lab
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """One row per trial: run, label, role, seed, state, baseline, axes, speed-up, FLOPs.
+
+        Under a search these are the baselines that all cells share.
+        """
+        labels = run_labels(self.plan.trials)
+        rows = []
+        for trial in self.plan.trials:
+            price = cost(trial.spec)
+            rows.append(
+                {
+                    "run": trial.run,
+                    "label": labels[trial.run],
+                    "role": trial.role,
+                    "seed": trial.seed,
+                    "state": self.lab.run(trial.run).state(),
+                    "baseline": trial.baseline,
+                    **{axis: plain(value) for axis, value in trial.cell.items()},
+                    "speedup": price.speedup,
+                    "train_flops": float(price.train_flops),
+                }
+            )
+        return pd.DataFrame(rows).convert_dtypes()
+
+    @property
+    def left_out(self) -> pd.DataFrame:
+        """One row per reason for which cells are left out: how many, and why."""
+        rows = [(hole.count, hole.reason) for hole in (*self.plan.holes, *self.plan.duplicates)]
+        return pd.DataFrame(rows, columns=["cells", "reason"])
+
+    @property
+    def train_flops(self) -> int:
+        """Training FLOPs of all runs, those included that other runs start from."""
+        return self.plan.train_flops
+
+    @property
+    def disk_bytes(self) -> int:
+        """The most that the runs leave on the disk, in bytes."""
+        return self.plan.disk_bytes
+
+    def hours(self, device: str) -> float:
+        """Return the hours that the open runs take, one after another, on one device.
+
+        Args:
+            device: a device with stated rates: H200, H100, A100 or cpu.
+
+        Raises:
+            UserError: no rates are stated for it.
+        """
+        open_tasks = self.plan.open_tasks(self.lab)
+        times = forecast(self.lab, open_tasks, Devices.here("cpu"), start=0.0, rates=device)
+        seconds = times.total(open_tasks).seconds
+        assert seconds is not None
+        return seconds / 3600
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.plan.name}: {counted(len(self.plan.tasks), 'run')} of {self.plan.experiment},"
+            f" {amount(self.train_flops, 'FLOP')}, at most {amount(self.disk_bytes)} on the disk"
+        )
+
+
+def load_sweep(
+    file: str, *overrides: str, path: str | os.PathLike[str] | None = None
+) -> PlannedSweep:
+    """Return the plan of a sweep file with `key=value` overrides; nothing is written or run.
+
+    Args:
+        file: a path, or the name of a shipped file or of one in ./sweeps.
+        path: the folder of the lab whose runs count as done; by default TREAD_LAB_ROOT, else ./lab.
+
+    Raises:
+        UserError: the file or an override has a mistake.
+    """
+    lab = Lab.at(path)
+    name, sweep, experiment = load_file(file, overrides)
+    whole = decode(SweepSpec, with_parents(vars(sweep), lab))
+    base = decode(Experiment, with_parents(vars(experiment), lab))
+    return PlannedSweep(make_plan(name, whole, base, Devices.here().names()), lab)
