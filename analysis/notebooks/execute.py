@@ -83,7 +83,7 @@ def _executed(path: Path, notebook: Any, cells: Sequence[Any]) -> Executed:
         failed = next((out for out in ran.outputs if out.output_type == "error"), None)
         if failed is None:
             continue
-        told = "" if failed.ename == "NoSweep" else f"cell {count}: {failed.ename}: "
+        told = "" if failed.ename == "UserError" else f"cell {count}: {failed.ename}: "
         problem = f"{told}{failed.evalue}"
         break
     notebook.metadata = KERNEL

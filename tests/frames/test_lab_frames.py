@@ -8,8 +8,9 @@ import pytest
 
 from tests.engine.runs import small_run
 from tests.synthetic import Synthetic, small, write_sweep
-from tread_lab.frames.lab_frames import GAP_COLUMNS, gaps_frame, open_lab
+from tread_lab.frames.lab_frames import GAP_COLUMNS, gaps_frame, open_lab, open_sweep
 from tread_lab.records.status import RunState
+from tread_lab.specs.errors import UserError
 
 
 def test_the_nearest_lab_above_is_opened(in_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,3 +59,26 @@ def test_history_has_the_keys_that_are_asked_for(tmp_path: Path) -> None:
     assert set(sweep.history("train/loss")["key"]) == {"train/loss"}
     assert set(sweep.history()["key"]) > {"train/loss"}
     assert sweep.trials is sweep.trials
+
+
+def test_the_first_metric_of_samples_that_begins_so(tmp_path: Path) -> None:
+    write_sweep(tmp_path, small(name="s"))
+    sweep = open_lab(tmp_path).sweep("s")
+    assert sweep.metric("fd") == "fd[fashion16-v1]@1k"
+    with pytest.raises(UserError, match=r"^s measured no fid; `tread-lab evaluate s fd@1k`$"):
+        sweep.metric("fid")
+
+
+def test_a_notebook_opens_the_sweep_that_the_environment_names(
+    in_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sweep(in_folder / "lab", small(name="s"))
+    states = dict.fromkeys([(0, 4), (2, 8), (5, 8)], RunState.FAILED)
+    write_sweep(in_folder / "lab", small(name="other", steps=7, states=states))
+    assert open_sweep("s").name == "s"
+    with pytest.raises(
+        UserError, match=r"^no sweep t in this lab yet: run `tread-lab sweep t\.yaml"
+    ):
+        open_sweep("t")
+    monkeypatch.setenv("TREAD_LAB_SWEEP", "other")
+    assert open_sweep("s").name == "other"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +16,10 @@ from tread_lab.frames.history import history_frame
 from tread_lab.frames.trials import trials_frame
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.run_status import run_status
+from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import run_label
+from tread_lab.specs.units import counted, counts_text
 
 RUN_COLUMNS = ("run", "label", "state", "step", "attempts", "reason")
 GAP_COLUMNS = ("run", "cell", "seed", "baseline", "gap", "mean", "low", "high", "n", "kept")
@@ -48,10 +51,26 @@ class SweepFrames:
         """Return the logged values of every run: run, step, key, value; all keys by default."""
         return history_frame(self.lab, self.name, keys=keys or None)
 
+    def metric(self, start: str) -> str:
+        """Return the sweep's first metric of samples that begins so: `fd` for `fd[inception]@5k`.
+
+        Raises:
+            UserError: nothing of the kind was measured.
+        """
+        columns = (str(c) for c in self.trials.columns if "@" in str(c) and ":" not in str(c))
+        names = (column.split(" ")[0] for column in columns if column.startswith(start))
+        if (name := next(names, None)) is None:
+            raise UserError(
+                f"{self.name} measured no {start}; `tread-lab evaluate {self.name} fd@1k`"
+            )
+        return name
+
     def __repr__(self) -> str:
         runs = self.trials.drop_duplicates("run")
-        states = ", ".join(f"{n} {state}" for state, n in runs["state"].value_counts().items())
-        return f"{self.name}: {len(runs)} runs ({states})"
+        states = counts_text(Counter(map(str, runs["state"])))
+        count, models = counted(len(runs), "run"), ", ".join(runs["model"].unique())
+        seeds = counted(self.trials["seed"].nunique(), "seed")
+        return f"{self.name}: {count} of {models} ({states}), {seeds}"
 
 
 @dataclass(frozen=True)
@@ -103,6 +122,28 @@ def open_lab(path: str | os.PathLike[str] | None = None) -> LabFrames:
     if not lab.root.is_dir():
         raise UserError(f"no lab at {lab.root}; open_lab(path) or TREAD_LAB_ROOT names its folder")
     return LabFrames(lab)
+
+
+def open_sweep(name: str) -> SweepFrames:
+    """Return a sweep of `open_lab()` of which a run is completed; notebooks open theirs so.
+
+    Args:
+        name: the sweep; TREAD_LAB_SWEEP, where it is set, names another.
+
+    Raises:
+        UserError: it was never planned there, or no run is completed; says what to run.
+    """
+    name = os.environ.get("TREAD_LAB_SWEEP") or name
+    lab = Lab.at(os.environ.get("TREAD_LAB_ROOT") or nearest_lab())
+    if name not in lab.sweeps():
+        raise UserError(
+            f"no sweep {name} in this lab yet: run `tread-lab sweep {name}.yaml`, or set"
+            " TREAD_LAB_ROOT to another lab and TREAD_LAB_SWEEP to another sweep"
+        )
+    sweep = SweepFrames(lab, name)
+    if not (sweep.trials["state"] == RunState.COMPLETED).any():
+        raise UserError(f"no run of {name} is done yet: `tread-lab sweep {name}.yaml` runs them")
+    return sweep
 
 
 def nearest_lab() -> Path | None:

@@ -20,6 +20,10 @@ class UserError(ValueError):
 
     exit_code = 2
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows: the one line."""
+        return [str(self)]
+
     def at(self, path: str) -> UserError:
         """The same mistake with the dotted path `path` in front of it."""
         return UserError(f"{path}: {self}" if path else str(self))
