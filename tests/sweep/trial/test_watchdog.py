@@ -44,37 +44,37 @@ def test_patience_grows_with_the_runs_own_pace(monkeypatch: pytest.MonkeyPatch) 
     assert patience.limit == watchdog.FIRST
     for pause, limit in ((1.0, watchdog.LEAST), (60.0, 60 * watchdog.FACTOR), (1.0, 3000.0)):
         clock.pass_by(pause)
-        patience.sign()
+        patience.progress()
         assert (patience.limit, patience.silence) == (limit, 0)
-    patience.anew()
+    patience.start_phase()
     fixed = Patience(7.0)
     assert (patience.limit, fixed.limit) == (watchdog.FIRST, 70.0)
     clock.pass_by(3.0)
-    fixed.sign()
+    fixed.progress()
     assert fixed.limit == 7.0
 
 
-def test_every_call_of_a_network_is_a_sign_while_measuring() -> None:
-    signs: list[int] = []
+def test_every_call_of_a_network_is_progress_while_measuring() -> None:
+    passes: list[int] = []
     network = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
-    with every_forward_pass(lambda: signs.append(1)):
+    with every_forward_pass(lambda: passes.append(1)):
         network(torch.zeros(1, 2))
-    assert len(signs) == 3
+    assert len(passes) == 3
     network(torch.zeros(1, 2))
-    assert len(signs) == 3
+    assert len(passes) == 3
 
 
 def test_a_watchdog_that_had_nothing_to_do_leaves_nothing(tmp_path: Path) -> None:
     dump, heartbeat = tmp_path / "stacks" / "attempt-1.txt", tmp_path / ".pulse"
     with Watchdog(dump, heartbeat, 60.0) as dog:
-        dog.sign()
+        dog.progress()
         assert heartbeat.exists()
     assert not dump.exists() and not heartbeat.exists()
 
 
-def test_a_watchdog_that_is_off_tells_nobody_to_wait_for_signs(tmp_path: Path) -> None:
+def test_a_watchdog_that_is_off_tells_nobody_to_wait_for_progress(tmp_path: Path) -> None:
     with Watchdog(tmp_path / "stacks" / "attempt-1.txt", tmp_path / ".pulse", 0.0) as dog:
-        dog.sign()
+        dog.progress()
         assert (tmp_path / ".pulse").read_text() == "" and not (tmp_path / "stacks").exists()
 
 

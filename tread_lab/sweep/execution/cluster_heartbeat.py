@@ -9,49 +9,81 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from contextlib import AbstractContextManager
 
 from tread_lab.specs.errors import Unavailable
 
 Address = tuple[str, int]
 
-_EVERY = 2.0  # seconds between two knocks, and for an answer
+_EVERY = 2.0  # seconds between two attempts to connect, and for an answer
 PATIENCE = 30.0  # seconds without an answer of another machine, which may only be held up
 OWN_PATIENCE = 5.0  # of this machine's daemon; Ray ends the driver without a word after about 12
 _LOOK = 0.1  # seconds between two looks at child processes
 
 
-@contextlib.contextmanager
 def monitor_addresses(
     addresses: Mapping[Address, float], lost: Callable[[str], None]
-) -> Iterator[None]:
-    """Knock at every address within the block; call `lost` once one is silent for its seconds.
+) -> AbstractContextManager[None]:
+    """Within the block, call `lost` once an address has not answered for its seconds.
 
-    Ray's own calls wait for ever then, so this is done from a thread, and `lost` has to end the
-    process, such as `leave`.
+    Ray's own calls wait for ever then, so a thread looks, and `lost` has to end the process.
     """
-    with _thread(_watch, dict(addresses), lost):
-        yield
+    answered = dict.fromkeys(addresses, time.monotonic())
+    looked = time.monotonic()
+
+    def lost_address() -> str:
+        nonlocal looked
+        held_up = max(time.monotonic() - looked - 3 * _EVERY, 0)  # this process itself
+        looked = time.monotonic()
+        for address, patience in addresses.items():
+            answered[address] = (
+                time.monotonic() if _answers(address) else answered[address] + held_up
+            )
+            if time.monotonic() - answered[address] > patience:
+                host, port = address
+                return (
+                    f"the Ray cluster is lost ({host}:{port} has not answered for {patience:.0f}"
+                    " s); records and checkpoints are whole, run the same command again with"
+                    " another cluster to continue"
+                )
+        return ""
+
+    return _monitor(lost_address, _EVERY, lost)
 
 
-@contextlib.contextmanager
-def monitor_daemons(ended: Callable[[], str], lost: Callable[[str], None]) -> Iterator[None]:
-    """Ask within the block which daemon of a cluster started here has ended; then call `lost`.
+def monitor_daemons(
+    ended: Callable[[], str], lost: Callable[[str], None]
+) -> AbstractContextManager[None]:
+    """Within the block, call `lost` once a daemon of a cluster started here has ended.
 
     Args:
-        ended: the name of a daemon that has ended; empty while all live.
+        ended: returns the name of a daemon that has ended; empty while all live.
     """
-    with _thread(_look, ended, lost):
-        yield
+
+    def lost_daemon() -> str:
+        daemon = ended()
+        return daemon and (
+            f"the Ray cluster is lost (its process {daemon} has ended); records and checkpoints"
+            " are whole, run the same command again to continue"
+        )
+
+    return _monitor(lost_daemon, _LOOK, lost)
 
 
 @contextlib.contextmanager
-def _thread(target: Callable[..., None], *arguments: Any) -> Iterator[None]:
+def _monitor(
+    message: Callable[[], str], seconds: float, lost: Callable[[str], None]
+) -> Iterator[None]:
+    """Ask for a message every few seconds; pass the first one that is not empty to `lost`."""
     over = threading.Event()
-    thread = threading.Thread(
-        target=target, args=(*arguments, over), name="cluster-heartbeat", daemon=True
-    )
-    thread.start()
+
+    def watch() -> None:
+        while not over.wait(seconds):
+            if (text := message()) and not over.is_set():
+                lost(text)
+                return
+
+    threading.Thread(target=watch, name="cluster-heartbeat", daemon=True).start()
     try:
         yield
     finally:
@@ -64,10 +96,10 @@ def leave(
     *,
     code: int = Unavailable.exit_code,
 ) -> None:
-    """End this process at once with one line: what is on record is whole, whatever is cut short.
+    """End this process at once with one line; what is on record is whole.
 
     Args:
-        last: what is still to be done; nothing that Ray prints meanwhile is seen.
+        last: called before the end; nothing that Ray prints meanwhile is seen.
         code: the exit code of the process.
     """
     cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a live display may have hidden it
@@ -78,36 +110,6 @@ def leave(
     with contextlib.suppress(Exception):
         last()
     os._exit(code)
-
-
-def _look(ended: Callable[[], str], lost: Callable[[str], None], over: threading.Event) -> None:
-    while not over.wait(_LOOK):
-        daemon = ended()
-        if daemon and not over.is_set():
-            lost(
-                f"the Ray cluster is lost (its process {daemon} has ended); records and"
-                " checkpoints are whole, run the same command again to continue"
-            )
-            return
-
-
-def _watch(
-    addresses: Mapping[Address, float], lost: Callable[[str], None], over: threading.Event
-) -> None:
-    heard = dict.fromkeys(addresses, time.monotonic())
-    before = time.monotonic()
-    while not over.wait(_EVERY):
-        late = max(time.monotonic() - before - 3 * _EVERY, 0)  # this process was held up itself
-        before = time.monotonic()
-        for address, patience in addresses.items():
-            heard[address] = time.monotonic() if _answers(address) else heard[address] + late
-            if time.monotonic() - heard[address] > patience and not over.is_set():
-                lost(
-                    f"the Ray cluster is lost ({address[0]}:{address[1]} has not answered for"
-                    f" {patience:.0f} s); records and checkpoints are whole, run the same command"
-                    " again with another cluster to continue"
-                )
-                return
 
 
 def _answers(address: Address) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,72 +17,66 @@ _EVERY = 1.0  # seconds between two looks
 
 
 @dataclass
-class _Watched:
-    """A running attempt: the last time of its heartbeat, and since when that has not changed."""
+class _Heartbeat:
+    """The last heartbeat of a running attempt, as this driver has seen it."""
 
-    since: float
-    touched: float = 0.0
+    seen: float  # when it last changed, or when this driver could first look again
+    modified: float = 0.0
     limit: float | None = None  # seconds of silence that its process allows itself
-    ended: int = 0  # the attempt that was put down
+    killed: int = 0  # number of the attempt that was killed
 
 
 class HeartbeatMonitor:
     """Watches the heartbeat files of the running runs; each holds the seconds its watchdog waits.
 
     Args:
-        end: kills the process of an attempt, wherever it runs.
+        kill: kills the process of an attempt, wherever it runs.
     """
 
-    def __init__(self, lab: Lab, end: Callable[[Attempt], None]) -> None:
-        self._lab, self._end = lab, end
-        self._runs: dict[str, _Watched] = {}
+    def __init__(self, lab: Lab, kill: Callable[[Attempt], None]) -> None:
+        self._lab, self._kill = lab, kill
+        self._heartbeats: dict[str, _Heartbeat] = {}
         self._looked = time.monotonic()
 
     def begin(self, run: str) -> None:
-        """A run is under way from now on."""
-        self._runs[run] = _Watched(time.monotonic())
+        """Start to watch a run."""
+        self._heartbeats[run] = _Heartbeat(time.monotonic())
 
     def forget(self, run: str) -> None:
-        """A run is not under way any more."""
-        self._runs.pop(run, None)
+        """Stop watching a run."""
+        self._heartbeats.pop(run, None)
 
     def look(self) -> None:
-        """End the processes that have been silent for longer than they should be able to."""
+        """Kill the processes that have been silent for longer than they should be able to."""
         now = time.monotonic()
-        pause, held_up = now - self._looked, now - self._looked > MARGIN / 2
+        pause = now - self._looked
         if pause < _EVERY:
             return
         self._looked = now
-        for name, watched in self._runs.items():
+        for name, heartbeat in self._heartbeats.items():
             folder = self._lab.run(name)
-            touched = modified(folder.heartbeat_path) or 0.0
-            if touched != watched.touched or held_up:  # or this process could not look
-                watched.since, watched.touched = now, touched
-                watched.limit = _number(folder.heartbeat_path) or watched.limit
-            elif watched.limit and now - watched.since > watched.limit + MARGIN:
-                self._put_down(folder, watched)
+            last_change = modified(folder.heartbeat_path) or 0.0
+            if last_change != heartbeat.modified or pause > MARGIN / 2:  # this process was held up
+                heartbeat.seen, heartbeat.modified = now, last_change
+                heartbeat.limit = _number(folder.heartbeat_path) or heartbeat.limit
+            elif heartbeat.limit and now - heartbeat.seen > heartbeat.limit + MARGIN:
+                self._kill_silent(folder, heartbeat)
 
-    def _put_down(self, folder: RunFolder, watched: _Watched) -> None:
-        """Say why where a stack would stand, then kill."""
+    def _kill_silent(self, folder: RunFolder, heartbeat: _Heartbeat) -> None:
+        """Kill the process of the open attempt, and say why in the file of its stacks."""
         last = next(reversed(folder.attempts.read()), None)
-        if last is None or last.ended or last.n == watched.ended:
+        if last is None or last.ended or last.n == heartbeat.killed:
             return
         reason = (
             f"Process {last.pid} on {last.host} gave no sign for"
-            f" {time.monotonic() - watched.since:.0f} s, not even to its own watchdog:"
+            f" {time.monotonic() - heartbeat.seen:.0f} s, not even to its own watchdog:"
             " it was stopped or frozen. Its driver ended it.\n"
         )
-        write_text(folder.stack_dump(last.n), reason + _kernel_says(last.pid))
-        watched.ended = last.n
-        self._end(last)
-
-
-def _kernel_says(pid: int) -> str:
-    """The state of a process as Linux tells it, where it is of this machine."""
-    try:
-        return Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    except OSError:
-        return ""
+        with suppress(OSError):  # Linux tells the state of a process of this machine
+            reason += Path(f"/proc/{last.pid}/status").read_text(encoding="utf-8")
+        write_text(folder.stack_dump(last.n), reason)
+        heartbeat.killed = last.n
+        self._kill(last)
 
 
 def _number(path: Path) -> float | None:

@@ -20,7 +20,7 @@ from tread_lab.sweep.execution.ray_probe import take
 from tread_lab.sweep.trial.attempt import WorkerInfo
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import UNDER_WAY, Report, run_trial
-from tread_lab.sweep.trial.watchdog import awake
+from tread_lab.sweep.trial.watchdog import watched
 
 MISTAKE, UNAVAILABLE = "mistake", "unavailable"  # phases of tasks that no attempt can mend
 _REPORT_SECONDS = 1.0  # how long a worker trains between two reports
@@ -80,7 +80,7 @@ class Worker(tune.Trainable):
         """
         assert self._reports is not None
         until, last = time.monotonic() + _REPORT_SECONDS, None
-        with awake():
+        with watched():
             for report in self._reports:
                 last = report
                 if time.monotonic() > until or self._is_judged(report):

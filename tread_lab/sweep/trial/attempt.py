@@ -46,12 +46,12 @@ class OpenAttempt:
 
     def __init__(self, watchdog: Watchdog) -> None:
         self.phase, self.ended = "train", "completed"
-        self._watchdog, self.sign = watchdog, watchdog.sign
+        self._watchdog, self.progress = watchdog, watchdog.progress
 
     def start_evaluating(self) -> None:
-        """Enter the phase of the evaluations, whose first sign of progress may take long."""
+        """Enter the phase of the evaluations, whose first progress may take long."""
         self.phase = "evaluate"
-        self._watchdog.anew()
+        self._watchdog.start_phase()
 
 
 @contextlib.contextmanager

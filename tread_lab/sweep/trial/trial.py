@@ -146,7 +146,7 @@ def _evaluate(
     for spec in task.evaluations:
         yield replace(report, phase="evaluate", step=report.steps)
         try:
-            with every_forward_pass(under_way.sign):
+            with every_forward_pass(under_way.progress):
                 evaluate(lab.run(task.run), spec, device, cache=lab.root / "cache")
         except (Unavailable, DamagedCheckpoint):
             raise
@@ -206,7 +206,7 @@ def _train(
             for progress in steps:
                 at = (progress.step, progress.steps, progress.loss, progress.overflows)
                 report = Report(folder.name, "train", *at)
-                under_way.sign()
+                under_way.progress()
                 yield report
     except Diverged as diverged:
         folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(diverged))
