@@ -15,7 +15,8 @@ from tread_lab.config.load import load_experiment
 from tread_lab.records.lab import Lab
 from tread_lab.specs import decode
 from tread_lab.specs.sweep import SweepSpec
-from tread_lab.sweep.plan.plan import load_plan, make_plan, store_plan
+from tread_lab.sweep.plan.plan import make_plan
+from tread_lab.sweep.plan.storage import load_plan, store_plan
 
 RESULT = '{"state": "completed", "step": 1000, "metrics": {"cost/train_flops": 1e12}}'
 SWEEP = {

@@ -168,7 +168,8 @@ def test_another_plan_under_the_same_name(
     in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tread_lab.config.load import load_sweep
-    from tread_lab.sweep.plan.plan import make_plan, store_plan
+    from tread_lab.sweep.plan.plan import make_plan
+    from tread_lab.sweep.plan.storage import store_plan
 
     name, sweep, experiment = load_sweep("route_placement", ["train.steps=10"])
     store_plan(Lab.at("lab").sweep(name), make_plan(name, sweep, experiment))

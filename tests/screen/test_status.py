@@ -17,7 +17,8 @@ from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, decode, encode, signature
 from tread_lab.specs import trials as expanded
 from tread_lab.specs.sweep import SweepSpec
-from tread_lab.sweep.plan.plan import Plan, load_plan, make_plan, store_plan
+from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.storage import load_plan, store_plan
 
 THEN = {"routes": [], "train": {"steps": 10, "warmup": 0}}
 

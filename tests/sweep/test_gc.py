@@ -23,7 +23,8 @@ from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep import gc
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.gc import clear, find
-from tread_lab.sweep.plan.plan import Plan, make_plan, store_plan
+from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.trial.task import Task, is_complete
 
 Tiny = Callable[..., RunSpec]

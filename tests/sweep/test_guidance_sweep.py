@@ -15,7 +15,8 @@ from tread_lab.specs import UserError, decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.forecast import Forecast
-from tread_lab.sweep.plan.plan import Plan, make_plan, store_plan
+from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.trial.trial import Report
 
 BASE = Experiment(name="small", run=encode(small_run()), sampler={"steps": 2, "sigma_max": 10})

@@ -18,7 +18,7 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
 from tread_lab.sweep.execution.executor import UserErrors
 from tread_lab.sweep.plan.open_tasks import begun_tasks
-from tread_lab.sweep.plan.plan import load_plan
+from tread_lab.sweep.plan.storage import load_plan
 
 Measurements = list[tuple[RunFolder, tuple[EvaluationSpec, ...]]]
 

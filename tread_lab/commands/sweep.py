@@ -30,13 +30,13 @@ from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.extension import plan_to_run, what_is_added
 from tread_lab.sweep.plan.forecast import Forecast, forecast
 from tread_lab.sweep.plan.open_tasks import begun_tasks, coming_tasks
-from tread_lab.sweep.plan.plan import Plan, load_plan, make_plan, store_plan
+from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.plan_json import plan_with_costs
-from tread_lab.sweep.plan.preflight import check_arithmetic, preflight
-from tread_lab.sweep.plan.same_provenance import check_same_provenance, differences
+from tread_lab.sweep.plan.preflight import check_arithmetic, check_provenance, preflight
+from tread_lab.sweep.plan.storage import load_plan, store_plan
 from tread_lab.sweep.search.budget import BudgetedQueue, open_budget
 from tread_lab.sweep.search.queue import ListQueue, TaskQueue
-from tread_lab.sweep.trial.retry_failed import failed_kind, failed_tasks, reopen
+from tread_lab.sweep.trial.retry import failed_kind, failed_tasks, reopen
 from tread_lab.sweep.trial.task import Task
 
 
@@ -166,7 +166,7 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
     folder, open_tasks = lab.sweep(plan.name), launch.open_tasks
     preflight(open_tasks, launch.devices)
     if not options["allow_mixed"]:
-        check_same_provenance(differences(lab, begun_tasks(plan, lab), open_tasks))
+        check_provenance(lab, begun_tasks(plan, lab), open_tasks)
     with folder.lock():
         store_plan(folder, plan)
         queue = _queue(lab, plan, launch.forecast)

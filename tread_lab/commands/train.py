@@ -19,7 +19,7 @@ from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.preflight import preflight
-from tread_lab.sweep.trial.retry_failed import failed_tasks, reopen
+from tread_lab.sweep.trial.retry import failed_tasks, reopen
 from tread_lab.sweep.trial.task import Task, is_complete, with_ancestors
 
 

@@ -33,8 +33,7 @@ def progress(plan: Plan, todo: Sequence[Task], outlook: Forecast) -> Iterator[Re
         todo: the open runs; of a search, as many as will come and about as long.
         outlook: what tells how long parts of runs take.
     """
-    trials = plan.trials if plan.search is None else plan.search.all_trials
-    labels = run_labels([*trials])
+    labels = run_labels(plan.possible_trials)
     with _shown(Board(todo, plan.possible_tasks, outlook, labels)) as watch:
         yield watch
 

@@ -159,15 +159,15 @@ def _say_search(plan: Plan, lab: Lab, say: Say) -> None:
     assert plan.search is not None
     found, spec = search_forecast(plan, lab), plan.search.spec
     seeds = sum(t.role == "trial" for t in plan.search.trials_of(plan.search.cells[0]))
-    begun = f", {found.asked} of them asked for" if found.asked else ""
+    begun = f", {found.suggested} of them asked for" if found.suggested else ""
     runs = "run" if seeds == 1 else "runs"
     say(
         f"search by {spec.sampler}: {found.trials} of {found.cells} cells{begun}, {seeds} {runs}"
         f" each, for {' and '.join(plan.search.objectives)}; {spec.parallel} at once,"
         f" {'the same trials come again' if spec.in_order else 'results in order of arrival'}"
     )
-    if found.asked < found.trials:
-        still = counted(found.trials - found.asked, "trial")
+    if found.suggested < found.trials:
+        still = counted(found.trials - found.suggested, "trial")
         say(
             f"{still} to ask for: {found.mean_flops:.2e} training"
             f" FLOPs at the mean of the space, {found.worst_flops:.2e} at worst"

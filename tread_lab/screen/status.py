@@ -150,7 +150,7 @@ def _row(stands: RunStatus, label: str, steps: int) -> list[str]:
 
 def show_unfinished(lab: Lab, name: str) -> bool:
     """Say which runs of a sweep failed or lack measurements, and what to do; whether any does."""
-    from tread_lab.sweep.plan.plan import load_plan
+    from tread_lab.sweep.plan.storage import load_plan
     from tread_lab.sweep.trial.task import is_complete
 
     tasks = load_plan(lab.sweep(name)).tasks

@@ -18,7 +18,7 @@ from tread_lab.records.locks import Busy, is_held
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.signature import signature
-from tread_lab.sweep.plan.plan import load_plan
+from tread_lab.sweep.plan.storage import load_plan
 
 # A failed run may be tried again.
 ENDED = (RunState.COMPLETED, RunState.STOPPED, RunState.DIVERGED)

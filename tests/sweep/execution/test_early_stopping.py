@@ -16,7 +16,8 @@ from tread_lab.records.stopped_early import Stopped
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.sweep import Experiment, StopEarlySpec, SweepSpec
 from tread_lab.sweep.execution.early_stopping import Early
-from tread_lab.sweep.plan.plan import Plan, make_plan, store_plan
+from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.search.queue import ListQueue
 
 Tiny = Callable[..., RunSpec]

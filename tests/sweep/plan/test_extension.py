@@ -16,7 +16,8 @@ from tread_lab.specs import UserError, decode
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.sweep import SweepSpec
 from tread_lab.sweep.plan.extension import extended, plan_to_run, what_is_added
-from tread_lab.sweep.plan.plan import Plan, check_plan, load_plan, make_plan, store_plan
+from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.storage import check_plan, load_plan, store_plan
 
 FIRST: dict[str, Any] = {"axes": {"route": ["2->8"], "rate": [0.25, 0.5]}, "evaluate": ["fd@1k"]}
 WIDER = {**FIRST, "axes": {"route": ["2->8"], "rate": [0.25, 0.5, 0.75]}}
@@ -148,8 +149,8 @@ def test_a_search_is_not_extended(folder: SweepFolder) -> None:
 
 
 def test_what_the_earlier_file_had_alone_is_noted(folder: SweepFolder) -> None:
-    assert "earlier" not in extended(load_plan(folder), plan(WIDER)).tree
-    assert len(extended(load_plan(folder), plan(OTHER)).tree["earlier"]) == 1
+    assert "earlier" not in extended(load_plan(folder), plan(WIDER)).sources
+    assert len(extended(load_plan(folder), plan(OTHER)).sources["earlier"]) == 1
 
 
 def test_from_the_command_line(

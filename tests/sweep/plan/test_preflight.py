@@ -1,21 +1,30 @@
-"""Runs that share a device are refused before launch where its memory does not suffice."""
+"""Preflight refuses runs that do not fit their device, and runs of another provenance."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from tread_lab.cli import main
+from tread_lab.engine import provenance
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import memory
-from tread_lab.specs import RunSpec, UserError
+from tread_lab.engine.provenance import DECIDES, code_digest, made_with, meaning
+from tread_lab.records.lab import Lab
+from tread_lab.records.provenance import provenance_differences, provenances_of
+from tread_lab.specs import RunSpec, UserError, decode, encode
+from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
-from tread_lab.sweep.plan.preflight import check_room
+from tread_lab.sweep.plan.preflight import check_provenance, check_room
+from tread_lab.sweep.trial import attempt
 from tread_lab.sweep.trial.task import Task
 
+Tiny = Callable[..., RunSpec]
+ROOT = Path(provenance.__file__).parents[1]
 CPU = torch.device("cpu")
 SWEEP = """
 experiment: tiny
@@ -58,3 +67,93 @@ def test_a_gpu_given_in_parts(tiny: Callable[..., RunSpec]) -> None:
         check_room([task], Devices((large, small), packed=packed))
     with pytest.raises(UserError, match=r"3 runs at once .* room for 2 runs"):
         check_room([task], Devices((large, small), packed=3))
+
+
+def run(lab: Lab, *tasks: Task) -> None:
+    InlineExecutor(device="cpu").run(lab, tasks, lambda report: None)
+
+
+def test_what_says_nothing_to_the_interpreter_is_not_in_the_digest() -> None:
+    source = 'def f(x):\n    """Old."""\n    return x + 1  # why\n'
+    same = '"""A module."""\n\ndef f(\n    x,\n):\n    return x+1\n'
+    assert meaning(source) == meaning(same)
+    assert meaning(source) != meaning(source.replace("+ 1", "+ 2"))
+
+
+def test_the_digest_covers_what_decides_and_not_what_shows() -> None:
+    assert all((ROOT / name).exists() for name in DECIDES)
+    assert not {"cli.py", "commands.py", "screen", "sweep", "tracking"} & set(DECIDES)
+    assert code_digest() == code_digest() and len(code_digest()) == 16
+
+
+def test_every_attempt_says_what_it_was_made_with(lab: Lab, tiny: Tiny) -> None:
+    run(lab, Task(tiny(steps=4)))
+    (tried,) = lab.run_of(tiny(steps=4)).attempts.read()
+    assert tried.made_with == made_with(tiny(steps=4))
+    assert list(tried.made_with) == ["code", "data fashion16"]
+
+
+@pytest.mark.fault(
+    17,
+    done="another digest of the code that decides results between the first and the second run",
+    survived="refused in one line that says what differs; where it is forced, tables tell of it",
+)
+def test_changed_code_is_refused_between_runs_and_told_when_forced(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = [Task(tiny(steps=4, seed=seed)) for seed in (0, 1)]
+    run(lab, tasks[0])
+    check_provenance(lab, tasks, tasks[1:])
+    monkeypatch.setattr(provenance, "code_digest", lambda: "another")
+    check_provenance(lab, tasks, [])
+    with pytest.raises(UserError, match=r"code differs: .* in 1 run, another in what is to be run"):
+        check_provenance(lab, tasks, tasks[1:])
+    run(lab, tasks[1])
+    (found,) = provenance_differences(provenances_of(lab, (task.run for task in tasks)))
+    assert found.what == "code" and found.within == []
+
+
+def test_changed_code_between_the_attempts_of_a_run_is_told(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Task(tiny(steps=4))
+    monkeypatch.setattr(attempt, "made_with", lambda spec: {"code": "a"})
+    reports = attempt.attempt(lab.run(task.run), task.spec, attempt.WorkerInfo())
+    with pytest.raises(KeyboardInterrupt), reports:
+        raise KeyboardInterrupt
+    monkeypatch.setattr(attempt, "made_with", lambda spec: {"code": "b"})
+    run(lab, task)
+    name = task.run
+    (found,) = provenance_differences(provenances_of(lab, [name]))
+    assert found.within == [name] and "it changed within 1 of them" in str(found)
+
+
+@pytest.mark.fault(
+    17,
+    done="the arrays of a data set written anew under a finished run",
+    survived="noticed by their fingerprint and named",
+)
+def test_changed_data_are_noticed_and_other_data_are_no_mixture(
+    lab: Lab, tiny: Tiny, tmp_path: Path
+) -> None:
+    def latents(name: str, factor: float) -> RunSpec:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        values = np.random.default_rng(0).normal(size=(40, 4, 8, 8)) * factor
+        np.save(folder / "latents.npy", values.astype(np.float32))
+        np.save(folder / "labels.npy", np.arange(40) % 10)
+        data = {"source": "latents", "path": str(folder), "channels": 4, "size": 8, "classes": 10}
+        return decode(RunSpec, {**encode(tiny(steps=2)), "data": data})
+
+    one, other = latents("one", 1.0), latents("other", 2.0)
+    run(lab, Task(one))
+    check_provenance(lab, [Task(one), Task(other)], [Task(other)])
+    latents("one", 3.0)
+    with pytest.raises(UserError, match=f"^data latents {tmp_path / 'one'} differs"):
+        check_provenance(lab, [Task(one)], [Task(one)])
+
+
+def test_records_without_digests_say_nothing(lab: Lab, tiny: Tiny) -> None:
+    folder = lab.run_of(tiny())
+    folder.attempts.close(folder.attempts.open(), "completed")
+    check_provenance(lab, [Task(tiny())], [Task(tiny(seed=1))])

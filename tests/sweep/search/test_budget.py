@@ -15,8 +15,8 @@ from tread_lab.records.time_spent import Stopwatch, seconds_spent
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.sweep import BudgetSpec, Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
+from tread_lab.sweep.plan.forecast import makespan, starts
 from tread_lab.sweep.plan.plan import Plan, make_plan
-from tread_lab.sweep.plan.slots import makespan, starts
 from tread_lab.sweep.search.budget import BudgetedQueue, open_budget
 from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.search.search_queue import SearchQueue

@@ -20,7 +20,8 @@ from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.search_space import Space
 from tread_lab.specs.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.sweep.plan.open_tasks import search_forecast
-from tread_lab.sweep.plan.plan import Plan, check_plan, load_plan, make_plan, store_plan
+from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.storage import check_plan, load_plan, store_plan
 from tread_lab.sweep.search.sampler import SAMPLERS, Observation, propose
 from tread_lab.sweep.search.search_queue import SearchQueue
 
@@ -270,5 +271,5 @@ def test_more_trials_go_on_and_other_settings_are_refused(lab: Lab, tiny: Any) -
 
 def test_the_price_is_known_at_the_mean_and_at_worst(lab: Lab, tiny: Any) -> None:
     found = search_forecast(planned(tiny), lab)
-    assert (found.asked, found.trials, found.cells) == (0, 6, 36)
+    assert (found.suggested, found.trials, found.cells) == (0, 6, 36)
     assert 0 < found.mean_flops < found.worst_flops

@@ -1,11 +1,21 @@
-"""Claims about the retry policy: tries are counted by kind of failure, literally."""
+"""The retry policy counts tries by kind of failure; `--retry-failed` reopens failed runs alone."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tread_lab.records.attempts import Attempt
-from tread_lab.sweep.trial.retry import Decision, decide
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_status import run_status
+from tread_lab.records.status import RunState
+from tread_lab.specs import RunSpec, UserError, decode, encode
+from tread_lab.sweep.trial.retry import Decision, decide, failed_tasks, reopen
+from tread_lab.sweep.trial.task import Task
+
+Tiny = Callable[..., RunSpec]
 
 
 def history(*kinds: str) -> list[Attempt]:
@@ -29,3 +39,53 @@ def test_an_earlier_lack_of_memory_still_asks_for_a_whole_device() -> None:
 
 def test_an_open_attempt_is_no_try() -> None:
     assert decide(history("exception", "")) == Decision()
+
+
+def ended(lab: Lab, spec: RunSpec, state: str, **facts: Any) -> Task:
+    folder = lab.run_of(spec)
+    folder.create(spec)
+    folder.attempts.close(folder.attempts.open(pid=1), facts.get("kind", "completed"))
+    folder.finish(state, **facts)
+    return Task(spec)
+
+
+@pytest.fixture
+def tasks(lab: Lab, tiny: Tiny) -> list[Task]:
+    """completed, diverged, exception, oom, the child of the oom."""
+    parent = tiny(seed=3)
+    child = decode(RunSpec, {**encode(parent), "init_from": {"run": encode(parent)}})
+    lab.run_of(child).create(child)
+    lab.run_of(child).finish(RunState.FAILED, kind="parent", reason="its parent")
+    return [
+        ended(lab, tiny(seed=0), "completed"),
+        ended(lab, tiny(seed=1), "diverged", kind="diverged"),
+        ended(lab, tiny(seed=2), "failed", kind="exception", reason="RuntimeError: x\nmore"),
+        ended(lab, parent, "failed", kind="oom", reason="too large"),
+        Task(child),
+    ]
+
+
+def test_only_the_failed_are_taken_up_and_their_record_stays(lab: Lab, tasks: list[Task]) -> None:
+    assert failed_tasks(lab, tasks) == tasks[2:]
+    for task in failed_tasks(lab, tasks):
+        reopen(lab, task)
+    states = [lab.run(task.run).result() for task in tasks]
+    assert [result is None for result in states] == [False, False, True, True, True]
+    (attempt,) = lab.run_of(tasks[3].spec).attempts.read()
+    assert attempt.ended == "oom" and attempt.forgiven
+
+
+def test_of_a_kind_with_the_runs_that_failed_for_them(lab: Lab, tasks: list[Task]) -> None:
+    assert failed_tasks(lab, tasks, ["oom"]) == [tasks[3], tasks[4]]
+    assert failed_tasks(lab, tasks, ["exception"]) == [tasks[2]]
+    assert failed_tasks(lab, tasks, ["hung"]) == []
+    with pytest.raises(UserError, match="no kind of failure 'ooom', did you mean 'oom'"):
+        failed_tasks(lab, tasks, ["ooom"])
+
+
+def test_a_status_tells_kind_reason_and_attempts(lab: Lab, tasks: list[Task], tiny: Tiny) -> None:
+    status = run_status(lab.run_of(tasks[2].spec))
+    assert (status.state, status.kind, status.reason) == ("failed", "exception", "RuntimeError: x")
+    assert len(status.attempts) == 1 and status.moved is not None
+    fresh = run_status(lab.run_of(tiny(seed=9)))
+    assert (fresh.state, fresh.kind, fresh.attempts, fresh.moved) == ("pending", "", (), None)

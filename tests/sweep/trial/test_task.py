@@ -24,7 +24,8 @@ from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
-from tread_lab.sweep.plan.plan import Plan, load_plan, make_plan, store_plan
+from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.storage import load_plan, store_plan
 from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.trial.attempt import WorkerInfo
 from tread_lab.sweep.trial.task import Task, with_ancestors

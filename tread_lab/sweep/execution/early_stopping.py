@@ -31,8 +31,7 @@ class Early:
         """For a plan that stops trials early."""
         if plan.stop_early is None:
             return None
-        offered = plan.trials if plan.search is None else plan.search.all_trials
-        trials = [trial for trial in offered if trial.role == "trial"]
+        trials = [trial for trial in plan.possible_trials if trial.role == "trial"]
         judged = {t.run: (t.spec.train.steps, t.baseline) for t in trials}
         baselines = {trial.baseline for trial in trials}
         judged = {run: about for run, about in judged.items() if run not in baselines}

@@ -13,7 +13,8 @@ from tread_lab.specs.evaluation_labels import evaluation_label
 from tread_lab.specs.expansion import Trial
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.difference import in_short
-from tread_lab.sweep.plan.plan import Plan, check_plan, is_stored, load_plan, version_of, versions
+from tread_lab.sweep.plan.plan import Plan
+from tread_lab.sweep.plan.storage import check_plan, is_stored, load_plan, version_of, versions
 
 
 def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Plan:
@@ -45,11 +46,11 @@ def extended(stored: Plan, plan: Plan) -> Plan:
     """Return a plan with all trials and evaluations of `stored`, then those only `plan` has."""
     trials = _union(stored.trials, plan.trials)
     evaluations = _all_evaluations(stored.evaluations, plan.evaluations)
-    tree = plan.tree
+    sources = plan.sources
     if len(trials) > len(_keys(plan.trials)) or set(evaluations) != set(plan.evaluations):
-        earlier = {k: v for k, v in stored.tree.items() if k != "earlier"}
-        tree = {**tree, "earlier": [*stored.tree.get("earlier", []), earlier]}
-    return dataclasses.replace(plan, trials=trials, evaluations=evaluations, tree=tree)
+        earlier = {k: v for k, v in stored.sources.items() if k != "earlier"}
+        sources = {**sources, "earlier": [*stored.sources.get("earlier", []), earlier]}
+    return dataclasses.replace(plan, trials=trials, evaluations=evaluations, sources=sources)
 
 
 def what_is_added(stored: Plan, plan: Plan) -> str:

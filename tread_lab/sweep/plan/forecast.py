@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,7 +12,6 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.slots import makespan
 from tread_lab.sweep.trial.task import Task, done_share
 
 TRIAL_SECONDS = 0.5  # starting a trial in a reused worker, writing its record
@@ -147,3 +147,19 @@ def forecast(
         speeds = calibrate(list(specs.values()), devices.local, lanes=min(devices.slots, len(todo)))
     stated = rates_of(devices.type, devices.kinds[0].name)
     return Forecast(lab, dict(zip(specs, speeds)), devices.slots, start, stated)
+
+
+def starts(seconds: Sequence[float], slots: int) -> list[float]:
+    """Return the second in which each run starts, from the seconds that each one takes."""
+    free, begins = [0.0] * max(slots, 1), []
+    for length in seconds:
+        begin = heapq.heappop(free)
+        begins.append(begin)
+        heapq.heappush(free, begin + length)
+    return begins
+
+
+def makespan(seconds: Sequence[float], slots: int) -> float:
+    """Return the second in which the last run ends."""
+    begins = starts(seconds, slots)
+    return max((begin + length for begin, length in zip(begins, seconds)), default=0.0)

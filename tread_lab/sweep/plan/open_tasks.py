@@ -1,4 +1,4 @@
-"""What is still to come of a plan: its open runs, and those a search will probably ask for."""
+"""Tasks still to come of a plan: its open tasks, and those that a search will probably suggest."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.records import suggestions
 from tread_lab.records.lab import Lab
 from tread_lab.specs.cell import Cell
+from tread_lab.specs.expansion import Trial
 from tread_lab.sweep.plan.plan import Plan, Searched
-from tread_lab.sweep.trial.task import Task, with_ancestors
+from tread_lab.sweep.trial.task import Task
 
-_PRICED = 400  # cells of a large space that its mean is taken over
+_SAMPLED_CELLS = 400  # of a large space, for its mean FLOPs
 
 
 @dataclass(frozen=True)
 class SearchForecast:
-    """How far a search is and what the rest costs, in training FLOPs of all seeds.
+    """How far a search is, and the training FLOPs of all trials that it has not suggested yet.
 
     Attributes:
-        asked, trials: trials asked for so far, and wanted in the end.
+        suggested, trials: cells suggested so far, and in the end.
         cells: size of the space.
-        mean_flops, worst_flops: of the trials still to ask for, at the mean of the space and if
-            the dearest cells came.
+        mean_flops, worst_flops: at the mean of the space, and if its dearest cells came.
     """
 
-    asked: int
+    suggested: int
     trials: int
     cells: int
     mean_flops: float
@@ -33,50 +33,54 @@ class SearchForecast:
 
 
 def search_forecast(plan: Plan, lab: Lab) -> SearchForecast:
-    """Price what a search has still to ask for."""
+    """Return how far the search of a plan is and what the rest of it costs."""
     assert plan.search is not None
-    searched, before = plan.search, suggestions.read(lab.sweep(plan.name).suggestions_path)
-    left = _left(searched, len(before))
-    prices = sorted((_flops(searched, cell) for cell in _spread(searched, _PRICED)), reverse=True)
-    mean = sum(prices) / len(prices)
-    dearest = prices[:left] + prices[:1] * max(left - len(prices), 0)
+    searched, suggested = plan.search, len(_suggested_cells(plan, lab))
+    sample = _spread(searched, _SAMPLED_CELLS)
+    flops = sorted((_flops(searched.trials_of(cell)) for cell in sample), reverse=True)
     trials = min(searched.spec.trials, len(searched.cells))
-    return SearchForecast(len(before), trials, len(searched.cells), left * mean, sum(dearest))
+    left = max(trials - suggested, 0)
+    worst = sum(flops[:left]) + flops[0] * max(left - len(flops), 0)
+    return SearchForecast(
+        suggested, trials, len(searched.cells), left * sum(flops) / len(flops), worst
+    )
 
 
 def coming_tasks(plan: Plan, lab: Lab) -> list[Task]:
-    """The open runs in order; for trials not yet asked for stand cells from all over the space."""
-    found = plan.open_tasks(lab)
+    """Return the open tasks in order; cells from all over the space stand for later suggestions."""
+    tasks = plan.open_tasks(lab)
     if plan.search is None:
-        return found
-    before = suggestions.read(lab.sweep(plan.name).suggestions_path)
-    named = [entry.cell for entry in before]
-    named += _spread(plan.search, _left(plan.search, len(before)))
-    trials = [trial for cell in named for trial in plan.search.trials_of(cell)]
-    tasks = with_ancestors(Task(trial.spec, plan.evaluations) for trial in trials)
-    known = {task.spec for task in found}
-    return found + [t for t in plan.open_of(lab, tasks) if t.spec not in known]
+        return tasks
+    cells = _suggested_cells(plan, lab)
+    trials = min(plan.search.spec.trials, len(plan.search.cells))
+    cells += _spread(plan.search, max(trials - len(cells), 0))
+    runs = {task.run for task in tasks}
+    searched_tasks = plan.open_of(lab, plan.tasks_of(_trials_of(plan.search, cells)))
+    return tasks + [task for task in searched_tasks if task.run not in runs]
 
 
 def begun_tasks(plan: Plan, lab: Lab) -> tuple[Task, ...]:
-    """The runs that belong to the sweep so far: those of its plan, and those asked for."""
+    """Return the tasks of the sweep so far: those of its plan and of the suggested cells."""
     if plan.search is None:
         return plan.tasks
-    named = [entry.cell for entry in suggestions.read(lab.sweep(plan.name).suggestions_path)]
-    trials = [trial for cell in named for trial in plan.search.trials_of(cell)]
-    return with_ancestors(Task(t.spec, plan.evaluations) for t in (*plan.trials, *trials))
+    suggested = _trials_of(plan.search, _suggested_cells(plan, lab))
+    return plan.tasks_of([*plan.trials, *suggested])
 
 
-def _left(searched: Searched, before: int) -> int:
-    return max(min(searched.spec.trials, len(searched.cells)) - before, 0)
+def _suggested_cells(plan: Plan, lab: Lab) -> list[Cell]:
+    return [entry.cell for entry in suggestions.read(lab.sweep(plan.name).suggestions_path)]
+
+
+def _trials_of(searched: Searched, cells: list[Cell]) -> list[Trial]:
+    return [trial for cell in cells for trial in searched.trials_of(cell)]
 
 
 def _spread(searched: Searched, count: int) -> list[Cell]:
-    """So many cells at equal distances in the order of the sweep."""
+    """Return `count` cells at equal distances in the order of the sweep."""
     cells = searched.cells
     count = min(count, len(cells))
     return [cells[(2 * k + 1) * len(cells) // (2 * count)] for k in range(count)]
 
 
-def _flops(searched: Searched, cell: Cell) -> float:
-    return sum(cost(t.spec).train_flops for t in searched.trials_of(cell) if t.role == "trial")
+def _flops(trials: tuple[Trial, ...]) -> float:
+    return sum(cost(trial.spec).train_flops for trial in trials if trial.role == "trial")

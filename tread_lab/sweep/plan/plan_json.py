@@ -7,7 +7,8 @@ from typing import Any
 
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs.run import RunSpec
-from tread_lab.sweep.plan.plan import Plan, to_stored
+from tread_lab.sweep.plan.plan import Plan
+from tread_lab.sweep.plan.storage import to_stored
 
 
 def plan_with_costs(plan: Plan) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What can be known to fail is refused before anything is written: device, data, metrics."""
+"""Preflight checks: refuse before anything is written what would fail or not compare."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.encoder import check_encoder
+from tread_lab.engine.provenance import made_with
 from tread_lab.metrics.requirements import check_requirements
+from tread_lab.records.lab import Lab
+from tread_lab.records.provenance import NOW, provenance_differences, provenances_of
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplesSpec
@@ -22,10 +25,8 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> None:
     """Check every distinct requirement of `tasks` once, on the devices where they will run.
 
     Raises:
-        UserError: a device that is not here or cannot do a precision, data that cannot be read or
-            are scaled wrongly,
-            metrics whose weights or decoder are missing, an encoder that is not here, more runs
-            on one device than it has memory for.
+        UserError: a device is not here or lacks a precision or memory; data cannot be read or are
+            scaled wrongly; a metric lacks weights or a decoder; an encoder is not here.
     """
     check_arithmetic(tasks, devices)
     check_room(tasks, devices)
@@ -36,14 +37,14 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> None:
     for spec in {task.spec.repa: task.spec for task in tasks}.values():
         if spec.repa is not None:
             check_encoder(spec.repa, open_data(spec.data, "train"))
-    asked = {
+    metrics = {
         (task.spec.data, evaluation.metrics): None
         for task in tasks
         for evaluation in task.evaluations
         if isinstance(evaluation, SamplesSpec)
     }
-    for data, metrics in asked:
-        check_requirements(metrics, data.source, preview=previews[data])
+    for data, names in metrics:
+        check_requirements(names, data.source, preview=previews[data])
 
 
 def check_arithmetic(tasks: Sequence[Task], devices: Devices) -> None:
@@ -84,6 +85,24 @@ def check_room(tasks: Sequence[Task], devices: Devices) -> None:
         )
 
 
+def check_provenance(lab: Lab, tasks: Sequence[Task], todo: Sequence[Task]) -> None:
+    """Refuse to add the runs of `todo` to `tasks` that were made with other code, data or weights.
+
+    Raises:
+        UserError: names the first difference, and what the user can do.
+    """
+    if not todo:
+        return
+    distinct = {(task.spec.data, task.spec.repa): task.spec for task in todo}
+    earlier = provenances_of(lab, (task.run for task in tasks))
+    now = [made_with(spec) for spec in distinct.values()]
+    for difference in provenance_differences({**earlier, NOW: now}):
+        raise UserError(
+            f"{difference}; such runs do not compare. --allow-mixed goes on and marks it, another"
+            " --root starts afresh"
+        )
+
+
 def _opened(data: DataSpec) -> tuple[Samples, Samples]:
-    """The training and the held-out samples, which can be read."""
+    """Return the training and the held-out samples."""
     return open_data(data, "train"), open_data(data, "heldout")

@@ -9,9 +9,9 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.time_spent import Stopwatch, seconds_spent
 from tread_lab.specs.sweep import BudgetSpec
+from tread_lab.sweep.plan.forecast import starts
 from tread_lab.sweep.plan.open_tasks import begun_tasks
 from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.plan.slots import starts
 from tread_lab.sweep.search.queue import TaskQueue
 from tread_lab.sweep.trial.task import Task, done_share
 
@@ -30,8 +30,7 @@ class Spent:
 def open_budget(lab: Lab, plan: Plan, seconds: Seconds) -> Budget:
     """What is left of a plan's budget."""
     assert plan.budget is not None
-    offered = plan.trials if plan.search is None else plan.search.all_trials
-    trials = frozenset(trial.run for trial in offered if trial.role == "trial")
+    trials = frozenset(trial.run for trial in plan.possible_trials if trial.role == "trial")
     before = spent(lab, plan.name, begun_tasks(plan, lab), trials)
     return Budget(lab, plan.budget, before, trials, seconds)
 

@@ -19,7 +19,7 @@ from tread_lab.sweep.plan.goals import cell_values
 from tread_lab.sweep.plan.plan import Plan, Searched
 from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.search.sampler import Observation, StoredStudy, StudyTrial, propose
-from tread_lab.sweep.trial.task import Task, with_ancestors
+from tread_lab.sweep.trial.task import Task
 
 Fits = Callable[[Sequence[Task]], bool]
 
@@ -29,7 +29,7 @@ class _Cell:
     """One suggested cell: its runs, and what is known of it."""
 
     suggestion: Suggestion
-    trials: list[Trial]
+    trials: tuple[Trial, ...]
     observation: Observation
 
     @property
@@ -139,8 +139,7 @@ class SearchQueue:
         self._queue.add(self._open(trials))
 
     def _open(self, trials: Sequence[Trial]) -> list[Task]:
-        tasks = with_ancestors(Task(trial.spec, self.plan.evaluations) for trial in trials)
-        return self.plan.open_of(self.lab, tasks)
+        return self.plan.open_of(self.lab, self.plan.tasks_of(trials))
 
     def _observe(self) -> bool:
         """Read the results of the open cells; return whether a cell has come to its end."""

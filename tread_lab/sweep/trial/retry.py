@@ -1,14 +1,20 @@
-"""The retry policy: from a run's attempts, whether another one follows and on what device."""
+"""The retry policy: which attempt is followed by another, and which failed runs are reopened."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tread_lab.records.attempts import Attempt
-from tread_lab.records.endings import ENDINGS
-from tread_lab.specs.errors import lookup
+from tread_lab.records.endings import ENDINGS, FAILURES
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.status import RunState
+from tread_lab.specs.errors import UserError, lookup, suggest
+from tread_lab.specs.signature import signature
+from tread_lab.sweep.trial.task import Task
+
+PARENT = "parent"  # kind of failure of a run whose parent failed
 
 
 @dataclass(frozen=True)
@@ -38,3 +44,39 @@ def decide(attempts: Sequence[Attempt]) -> Decision:
         if tries is not None and times[attempt.ended] >= tries:
             return Decision(last=attempt)
     return Decision(whole_device=any(ending.whole_device for ending in endings.values()))
+
+
+def failed_kind(folder: RunFolder) -> str | None:
+    """Return the kind of a run's failure, or `None` if the run has not failed."""
+    result = folder.result() or {}
+    return str(result.get("kind", "exception")) if result.get("state") is RunState.FAILED else None
+
+
+def failed_tasks(lab: Lab, tasks: Sequence[Task], kinds: Collection[str] = ()) -> list[Task]:
+    """Return the failed tasks of these kinds (all kinds by default) and those failed by a parent.
+
+    Raises:
+        UserError: there is no such kind of failure.
+    """
+    for name in kinds:
+        if name not in FAILURES:
+            raise UserError(f"--retry-failed: no kind of failure {name!r}{suggest(name, FAILURES)}")
+    failed: dict[str, Task] = {}
+    for task in tasks:  # parents stand before their children
+        kind = failed_kind(lab.run(task.run))
+        follows = any(signature(parent) in failed for parent in task.spec.ancestors)
+        if kind is not None and (not kinds or kind in kinds or (kind == PARENT and follows)):
+            failed[task.run] = task
+    return list(failed.values())
+
+
+def reopen(lab: Lab, task: Task) -> None:
+    """Reopen a failed run: its earlier attempts no longer count as tries.
+
+    Raises:
+        Busy: another process holds the run's lock.
+    """
+    folder = lab.run(task.run)
+    with folder.lock():
+        folder.attempts.forgive()
+        folder.reopen()

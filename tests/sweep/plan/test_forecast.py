@@ -1,8 +1,8 @@
-"""Claims about slots: each run starts, in order, in the slot that is free first."""
+"""A forecast lets each run start, in order, in the slot that is free first."""
 
 from __future__ import annotations
 
-from tread_lab.sweep.plan.slots import makespan, starts
+from tread_lab.sweep.plan.forecast import makespan, starts
 
 
 def test_a_run_starts_in_the_slot_that_is_free_first() -> None:
