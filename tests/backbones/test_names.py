@@ -8,10 +8,10 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from tread_lab.backbones import BACKBONES, build_backbone
-from tread_lab.backbones.bypass import RE_ENTRIES
 from tread_lab.backbones.dit import ZEROED
 from tread_lab.backbones.masked import ADAPTERS
 from tread_lab.backbones.parts import MLPS, NORMS
+from tread_lab.backbones.table import RE_ENTRIES
 from tread_lab.engine.cost.blocks import BLOCK_COSTS, block_macs
 from tread_lab.engine.cost.bypasses import BYPASS_COSTS, bypass_cost
 from tread_lab.specs import ModelSpec, RunSpec, UserError, decode

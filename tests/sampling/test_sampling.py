@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.backbones.test_bypass import woken
+from tests.backbones.test_table import woken
 from tread_lab.diffusion import EDM
 from tread_lab.sampling.generate import IMAGES_A_CALL, generate
 from tread_lab.sampling.solvers import SOLVERS, euler, heun

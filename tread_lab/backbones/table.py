@@ -1,13 +1,19 @@
-"""The table of backbones by name, and the network of a run."""
+"""The network of a run: one table of backbones by name, one of re-entries by kind of bypass."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import torch
 from torch import nn
 
-from tread_lab.backbones.bypass import build_re_entry
 from tread_lab.backbones.dit import DiT
+from tread_lab.backbones.fusion import Fusion
 from tread_lab.backbones.mamba import DiffusionMamba
+from tread_lab.backbones.masked import MaskDecoder
 from tread_lab.backbones.rwkv import DiffusionRWKV
+from tread_lab.routing.re_entry import ReEntry, Return
+from tread_lab.specs.bypass import MaskBypass, RouteBypass, SprintBypass
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.run import RunSpec
 
@@ -27,5 +33,42 @@ def build_backbone(spec: RunSpec) -> nn.Module:
     data = spec.data
     shape = {"channels": data.channels, "size": data.size, "classes": data.classes}
     network = lookup(BACKBONES, spec.model.backbone, "model.backbone")
-    re_enter = build_re_entry(spec)
-    return network(spec.model, **shape, fp32_blocks=spec.fp32_blocks, re_enter=re_enter)
+    return network(spec.model, **shape, fp32_blocks=spec.fp32_blocks, re_enter=_re_entry(spec))
+
+
+def _re_entry(spec: RunSpec) -> ReEntry:
+    """Return what stands at the end of a run's routes, freshly initialised.
+
+    Its initialisation leaves the generator as it was, so that the rest of the network starts equal
+    whatever the bypass.
+    """
+    with torch.random.fork_rng(devices=[]):
+        return lookup(RE_ENTRIES, spec.bypass.kind, "bypass")(spec)
+
+
+def _return(spec: RunSpec) -> ReEntry:
+    assert isinstance(spec.bypass, RouteBypass)
+    return Return(spec.bypass.re_entry)
+
+
+def _mask_decoder(spec: RunSpec) -> ReEntry:
+    assert isinstance(spec.bypass, MaskBypass)
+    side = spec.data.size // spec.model.patch
+    return MaskDecoder(spec.model, spec.bypass, side=side, spans=_spans(spec))
+
+
+def _fusion(spec: RunSpec) -> ReEntry:
+    assert isinstance(spec.bypass, SprintBypass)
+    learned = spec.bypass.mask_token == "learned"
+    return Fusion(spec.model.width, spans=_spans(spec), learned=learned)
+
+
+def _spans(spec: RunSpec) -> tuple[tuple[int, int], ...]:
+    return tuple((route.blocks[0], route.blocks[-1]) for route in spec.routes)
+
+
+RE_ENTRIES: dict[str, Callable[[RunSpec], ReEntry]] = {
+    "route": _return,
+    "mask": _mask_decoder,
+    "sprint": _fusion,
+}

@@ -6,11 +6,8 @@ import functools
 import gc
 import os
 import platform
-import subprocess
 import warnings
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -82,11 +79,6 @@ def precisions(device: torch.device) -> tuple[str, ...]:
     if device.type == "cpu":
         return ("fp32", "bf16", "fp16") if _cpu_has_fp16() else ("fp32", "bf16")
     return ("fp32",)
-
-
-def facts(device: torch.device) -> dict[str, Any]:
-    """What a sweep's `where` may ask of the device: `precision in device.precisions`."""
-    return {"device": {"type": device.type, "precisions": list(precisions(device))}}
 
 
 def check_precision(precision: str, device: torch.device) -> None:
@@ -171,36 +163,3 @@ def memory(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory) - CONTEXT
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def origin(device: torch.device) -> dict[str, Any]:
-    """Code version and changes, package versions and device of this attempt."""
-    packages = ("tread-lab", "torch", "accelerate", "torch-fidelity", "numpy", "ray", "mlflow")
-    return {
-        "code": _git("describe", "--always", "--dirty"),
-        "diff": _git("diff", "HEAD")[:100_000],
-        "packages": {p: v for p in packages if (v := _version(p))},
-        "python": platform.python_version(),
-        "device": name(device),
-        "host": platform.node(),
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _git(*arguments: str) -> str:
-    """Return the output of git on the source tree, empty if it is no checkout."""
-    folder = Path(__file__).parents[2]
-    if not (folder / ".git").exists():
-        return ""
-    command = ["git", "-C", str(folder), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 import warnings
@@ -200,13 +201,8 @@ class LiveRun:
             if self._writer is not None:
                 facts["log"] = self._writer.history(self.step)
             state = checkpoint.Checkpoint(self.step, tensors, facts)
-            plan = self.spec.execution
-            checkpoint.save(
-                self.folder.checkpoints,
-                state,
-                keep=plan.keep_checkpoints,
-                keep_steps=plan.keep_steps,
-            )
+            keep, keep_steps = self.spec.execution.keep_checkpoints, self.spec.execution.keep_steps
+            checkpoint.save(self.folder.checkpoints, state, keep=keep, keep_steps=keep_steps)
         return self.step
 
     @property
@@ -238,14 +234,8 @@ class LiveRun:
 
     def _encoder(self, repa: RepaSpec) -> Encoder:
         """The encoder, opened with its first use: a cache of features needs none."""
-        opened: list[Encoder] = []
-
-        def encoder(x_BCHW: Tensor, side: int) -> Tensor:
-            if not opened:
-                opened.append(open_encoder(repa, self.batches.samples, self.device))
-            return opened[0](x_BCHW, side)
-
-        return encoder
+        opened = functools.cache(lambda: open_encoder(repa, self.batches.samples, self.device))
+        return lambda x_BCHW, side: opened()(x_BCHW, side)
 
     def _start_from_parent(self) -> None:
         """The weights of the run that this one goes on from, in network and EMA alike."""

@@ -5,10 +5,17 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
+
+import torch
 
 import tread_lab
 from tread_lab.data.source import open_data
+from tread_lab.engine.device import name
 from tread_lab.engine.encoder import weights_digest, weights_folder
 from tread_lab.specs.run import RunSpec
 
@@ -43,8 +50,7 @@ def code_digest() -> str:
     It is a digest of syntax trees, so that another version of Python may give another one.
     """
     root, digest = Path(tread_lab.__file__).parent, hashlib.sha256()
-    for name in DECIDES:
-        path = root / name
+    for path in (root / module for module in DECIDES):
         for module in [path] if path.is_file() else sorted(path.rglob("*.py")):
             digest.update(f"{module.relative_to(root)}\n{meaning(module.read_text())}\n".encode())
     return digest.hexdigest()[:16]
@@ -58,3 +64,36 @@ def meaning(source: str) -> str:
         if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:]
     return ast.dump(tree)
+
+
+def origin(device: torch.device) -> dict[str, Any]:
+    """Code version and changes, package versions and device of this attempt."""
+    packages = ("tread-lab", "torch", "accelerate", "torch-fidelity", "numpy", "ray", "mlflow")
+    return {
+        "code": _git("describe", "--always", "--dirty"),
+        "diff": _git("diff", "HEAD")[:100_000],
+        "packages": {p: v for p in packages if (v := _version(p))},
+        "python": platform.python_version(),
+        "device": name(device),
+        "host": platform.node(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _git(*arguments: str) -> str:
+    """Return the output of git on the source tree, empty if it is no checkout."""
+    folder = Path(__file__).parents[2]
+    if not (folder / ".git").exists():
+        return ""
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()

@@ -15,8 +15,9 @@ from tread_lab.engine.assemble import has_lost_its_end
 from tread_lab.engine.checkpoint import DamagedCheckpoint, list_checkpoints, load_latest
 from tread_lab.engine.cost.memory import check_room
 from tread_lab.engine.cost.training import cost
-from tread_lab.engine.device import PeakMemory, origin, peak_flops, release
+from tread_lab.engine.device import PeakMemory, peak_flops, release
 from tread_lab.engine.evaluate import evaluate
+from tread_lab.engine.provenance import origin
 from tread_lab.engine.train import Diverged, Progress, train
 from tread_lab.records import metric_names
 from tread_lab.records.attempts import Attempt
