@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import nn
@@ -13,15 +13,14 @@ from tread_lab.backbones.mamba import DiffusionMamba
 from tread_lab.backbones.masked import MaskDecoder
 from tread_lab.backbones.rwkv import DiffusionRWKV
 from tread_lab.routing.re_entry import ReEntry, Return
+from tread_lab.specs import model
 from tread_lab.specs.bypass import MaskBypass, RouteBypass, SprintBypass
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.run import RunSpec
 
-BACKBONES: dict[str, type[DiT]] = {
-    "dit": DiT,
-    "rwkv": DiffusionRWKV,
-    "mamba": DiffusionMamba,
-}
+BACKBONES: Mapping[str, type[DiT]] = model.BACKBONES.code(
+    {"dit": DiT, "rwkv": DiffusionRWKV, "mamba": DiffusionMamba}
+)
 
 
 def build_backbone(spec: RunSpec) -> nn.Module:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from torch import Tensor
@@ -15,8 +15,8 @@ from tread_lab.data.latents import PackedArrays
 from tread_lab.data.scaled import ScaledLatents, Store
 from tread_lab.data.shards import TarShards
 from tread_lab.data.split import Split
-from tread_lab.specs.data import DataSpec
-from tread_lab.specs.errors import UserError, suggest
+from tread_lab.specs.data import SOURCES, DataSpec
+from tread_lab.specs.errors import UserError, lookup
 
 
 class Samples(Protocol):
@@ -65,10 +65,7 @@ def open_data(spec: DataSpec, split: Split, *, autoencoder: str | None = None) -
     Raises:
         UserError: the data are absent, damaged, or not what `spec` says.
     """
-    if spec.source not in OPENERS:
-        near = suggest(spec.source, OPENERS)
-        raise UserError(f"data.source: {spec.source!r} has no code that opens it{near}")
-    samples = OPENERS[spec.source](spec, split, autoencoder)
+    samples = lookup(OPENERS, spec.source, "data.source")(spec, split, autoencoder)
     channels, *sides = samples.shape
     _agree("channels", spec.channels, channels)
     for side in sides:
@@ -94,11 +91,13 @@ def _latents_of(store: Callable[[DataSpec, Split], Store]) -> Opener:
 
 Opener = Callable[[DataSpec, Split, str | None], Samples]
 
-OPENERS: dict[str, Opener] = {
-    "fashion16": _fashion16,
-    "latents": _latents_of(PackedArrays),
-    "shards": _latents_of(TarShards),
-}
+OPENERS: Mapping[str, Opener] = SOURCES.code(
+    {
+        "fashion16": _fashion16,
+        "latents": _latents_of(PackedArrays),
+        "shards": _latents_of(TarShards),
+    }
+)
 
 
 def _agree(name: str, said: int, found: int) -> None:

@@ -20,6 +20,7 @@ from tread_lab.engine.cost.sampling import sample_flops
 from tread_lab.engine.device import check_precision
 from tread_lab.engine.precision import autocast, matrix_products
 from tread_lab.engine.probes import heldout_losses, layer_similarity
+from tread_lab.engine.provenance import packages_of
 from tread_lab.metrics.feature_space import by_extractor
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records import metric_names
@@ -61,7 +62,9 @@ def evaluate(
         with matrix_products("fp32"):
             metrics = PROBES[type(spec)](model, spec, place)
         facts = {"step": model.step}
-    place.write(spec, metrics, **facts, seconds=time.perf_counter() - started)
+    packages = {"packages": added} if (added := packages_of(spec)) else {}
+    seconds = time.perf_counter() - started
+    place.write(spec, metrics, **facts, **packages, seconds=seconds)
     return metrics
 
 

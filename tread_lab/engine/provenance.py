@@ -17,6 +17,8 @@ import tread_lab
 from tread_lab.data.source import open_data
 from tread_lab.engine.device import name
 from tread_lab.engine.encoder import weights_digest, weights_folder
+from tread_lab.specs.evaluation import EvaluationSpec
+from tread_lab.specs.extensions import extensions_of
 from tread_lab.specs.run import RunSpec
 
 # The modules that decide results; screens, tables, figures and executors do not.
@@ -40,7 +42,12 @@ def made_with(spec: RunSpec) -> dict[str, str]:
     folder = weights_folder(spec.repa) if spec.repa is not None else None
     if spec.repa is not None and folder is not None:
         found[f"weights {spec.repa.encoder}"] = weights_digest(folder)
-    return found
+    return found | {f"package {name}": version for name, version in packages_of(spec).items()}
+
+
+def packages_of(spec: RunSpec | EvaluationSpec) -> dict[str, str]:
+    """Return the versions of the other packages whose entry points `spec` names."""
+    return {package: version for _, _, package, version in extensions_of(spec)}
 
 
 @functools.cache
@@ -66,13 +73,13 @@ def meaning(source: str) -> str:
     return ast.dump(tree)
 
 
-def origin(device: torch.device) -> dict[str, Any]:
-    """Code version and changes, package versions and device of this attempt."""
+def origin(spec: RunSpec, device: torch.device) -> dict[str, Any]:
+    """Return code version and changes, package versions and device of an attempt at `spec`."""
     packages = ("tread-lab", "torch", "accelerate", "torch-fidelity", "numpy", "ray", "mlflow")
     return {
         "code": _git("describe", "--always", "--dirty"),
         "diff": _git("diff", "HEAD")[:100_000],
-        "packages": {p: v for p in packages if (v := _version(p))},
+        "packages": {p: v for p in packages if (v := _version(p))} | packages_of(spec),
         "python": platform.python_version(),
         "device": name(device),
         "host": platform.node(),

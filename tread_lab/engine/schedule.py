@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from tread_lab.specs import recipe
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.recipe import TrainSpec
 
 # name -> factor on the learning rate, given the share of all steps that is done
-SCHEDULES: Mapping[str, Callable[[float], float]] = {
-    "constant": lambda done: 1.0,
-    "sqrt_decay": lambda done: math.sqrt(1 - done),
-}
+SCHEDULES: Mapping[str, Callable[[float], float]] = recipe.SCHEDULES.code(
+    {"constant": lambda done: 1.0, "sqrt_decay": lambda done: math.sqrt(1 - done)}
+)
 
 
 def learning_rate(spec: TrainSpec, step: int) -> float:

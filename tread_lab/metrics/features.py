@@ -90,11 +90,11 @@ def score(
     device, shape = torch.device(device), tuple(generated.shape[1:])
     extract = _extraction(extractor, weights, device, shape)
     layers = list(dict.fromkeys(METRICS[metric].layer for metric in metrics))
-    mine, theirs = extract([generated], layers), {}
+    references: Mapping[str, Tensor] = {}
     if any(METRICS[metric].compares for metric in metrics):
         path = cache and cache / _entry(reference.name, shape, extractor, device)
-        theirs = _kept(path, lambda: extract(reference.batches(), ["pool"]))
-    compared = _Compared(mine, theirs)
+        references = _kept(path, lambda: extract(reference.batches(), ["pool"]))
+    compared = Compared(extract([generated], layers), references)
     return {sample_metric(m, extractor, len(generated)): MEASURES[m](compared) for m in metrics}
 
 
@@ -132,16 +132,20 @@ for _name in OWN.values():
     torch_fidelity.register_feature_extractor(_name, OwnFeatures)
 
 
-class _Compared:
-    """Features of generated images and of references; what two metrics share is computed once."""
+class Compared:
+    """Features [N, D] of generated images and of references, by layer, on the CPU.
 
-    def __init__(self, mine: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:
-        self.mine, self.theirs = mine, theirs
+    What two metrics share is computed once. References have the layer `pool` alone, and none
+    unless a metric compares.
+    """
+
+    def __init__(self, generated: Mapping[str, Tensor], reference: Mapping[str, Tensor]) -> None:
+        self.generated, self.reference = generated, reference
 
     @functools.cached_property
     def frechet(self) -> float:
         """The Frechet distance, in float64."""
-        both = (self.mine["pool"], self.theirs["pool"])
+        both = (self.generated["pool"], self.reference["pool"])
         moments = [fid_features_to_statistics(x.double()) for x in both]
         found = fid_statistics_to_metric(*moments, verbose=False)
         return float(found["frechet_inception_distance"])
@@ -149,30 +153,34 @@ class _Compared:
     @functools.cached_property
     def kernel(self) -> float:
         """The kernel distance: mean over 100 random subsets of at most 1,000 images."""
-        mine, theirs = self.mine["pool"], self.theirs["pool"]
-        size = min(1000, len(mine), len(theirs))
-        found = kid_features_to_metric(mine, theirs, kid_subset_size=size, verbose=False)
-        return float(found["kernel_inception_distance_mean"])
+        both = (self.generated["pool"], self.reference["pool"])
+        size = min(1000, *map(len, both))
+        distance = kid_features_to_metric(*both, kid_subset_size=size, verbose=False)
+        return float(distance["kernel_inception_distance_mean"])
 
     @functools.cached_property
     def neighbours(self) -> dict[str, float]:
         """Precision and recall at k = 3."""
-        near = evenly(self.theirs["pool"], MOST_NEIGHBOURS)
-        found = prc_features_to_metric(self.mine["pool"], near, save_cpu_ram=True, verbose=False)
+        near = evenly(self.reference["pool"], MOST_NEIGHBOURS)
+        found = prc_features_to_metric(
+            self.generated["pool"], near, save_cpu_ram=True, verbose=False
+        )
         return {"precision": float(found["precision"]), "recall": float(found["recall"])}
 
 
-MEASURES: dict[str, Callable[[_Compared], float]] = {
-    "fd": lambda compared: compared.frechet,
-    "fid": lambda compared: compared.frechet,
-    "kid": lambda compared: compared.kernel,
-    "is": lambda compared: inception_score(compared.mine["logits"].numpy()),
-    "is_shuffled": lambda compared: float(
-        isc_features_to_metric(compared.mine["logits"])["inception_score_mean"]
-    ),
-    "precision": lambda compared: compared.neighbours["precision"],
-    "recall": lambda compared: compared.neighbours["recall"],
-}
+MEASURES: Mapping[str, Callable[[Compared], float]] = METRICS.code(
+    {
+        "fd": lambda compared: compared.frechet,
+        "fid": lambda compared: compared.frechet,
+        "kid": lambda compared: compared.kernel,
+        "is": lambda compared: inception_score(compared.generated["logits"].numpy()),
+        "is_shuffled": lambda compared: float(
+            isc_features_to_metric(compared.generated["logits"])["inception_score_mean"]
+        ),
+        "precision": lambda compared: compared.neighbours["precision"],
+        "recall": lambda compared: compared.neighbours["recall"],
+    }
+)
 
 
 def _check_images(images_BCHW: Tensor, shape: tuple[int, ...], extractor: str) -> None:

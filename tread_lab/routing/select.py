@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from tread_lab import draws
+from tread_lab.specs import routes
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.routes import RouteSpec
 
@@ -150,9 +151,6 @@ def _bernoulli(route: RouteSpec, rank_BN: Tensor) -> Kept:
     return places_BN[:, :K], kept_BN.gather(1, places_BN[:, :K])
 
 
-SELECTIONS: dict[str, Callable[[RouteSpec, Tensor], Kept]] = {
-    "random": _random,
-    "rows": _rows,
-    "structured": _structured,
-    "bernoulli": _bernoulli,
-}
+SELECTIONS: Mapping[str, Callable[[RouteSpec, Tensor], Kept]] = routes.SELECTIONS.code(
+    {"random": _random, "rows": _rows, "structured": _structured, "bernoulli": _bernoulli}
+)

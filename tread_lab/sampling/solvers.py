@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 from torch import Tensor
+
+from tread_lab.specs import evaluation
 
 # velocity(z_BCHW, level) -> dz/dlevel
 Velocity = Callable[[Tensor, Tensor], Tensor]
@@ -33,4 +35,4 @@ def heun(velocity: Velocity, z_BCHW: Tensor, levels: Tensor) -> Tensor:
     return z_BCHW
 
 
-SOLVERS: dict[str, Solver] = {"euler": euler, "heun": heun}
+SOLVERS: Mapping[str, Solver] = evaluation.SOLVERS.code({"heun": heun, "euler": euler})

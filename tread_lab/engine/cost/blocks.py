@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tread_lab.specs.errors import lookup
-from tread_lab.specs.model import ModelSpec
+from tread_lab.specs.model import BACKBONES, ModelSpec
 
 FP32 = 4  # bytes
 
@@ -46,6 +46,11 @@ def kept_bytes(model: ModelSpec, n: int, low: int) -> int:
 
 
 def _of(model: ModelSpec) -> BlockCost:
+    backbone = lookup(BACKBONES, model.backbone, "model.backbone")
+    if backbone.code and not backbone.cost:  # of another package, which gives no formula
+        from tread_lab.engine.cost.counted import COUNTED  # torch
+
+        return COUNTED
     return lookup(BLOCK_COSTS, model.backbone, "model.backbone")
 
 
@@ -132,8 +137,11 @@ def _scan(model: ModelSpec) -> tuple[int, int, int]:
     return 2 * model.width, -(-model.width // 16), model.state
 
 
-BLOCK_COSTS = {
-    "dit": BlockCost(_dit_macs, _dit_parameters, _dit_kept),
-    "rwkv": BlockCost(_rwkv_macs, _rwkv_parameters, _rwkv_kept),
-    "mamba": BlockCost(_mamba_macs, _mamba_parameters, _mamba_kept),
-}
+BLOCK_COSTS = BACKBONES.code(
+    {
+        "dit": BlockCost(_dit_macs, _dit_parameters, _dit_kept),
+        "rwkv": BlockCost(_rwkv_macs, _rwkv_parameters, _rwkv_kept),
+        "mamba": BlockCost(_mamba_macs, _mamba_parameters, _mamba_kept),
+    },
+    field="cost",
+)

@@ -15,6 +15,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import NOW, provenance_differences, provenances_of
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.extensions import extensions_of
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.units import amount
 from tread_lab.sweep.plan.devices import Devices
@@ -93,7 +94,9 @@ def check_provenance(lab: Lab, tasks: Sequence[Task], todo: Sequence[Task]) -> N
     """
     if not todo:
         return
-    distinct = {(task.spec.data, task.spec.repa): task.spec for task in todo}
+    distinct = {
+        (task.spec.data, task.spec.repa, extensions_of(task.spec)): task.spec for task in todo
+    }
     earlier = provenances_of(lab, (task.run for task in tasks))
     now = [made_with(spec) for spec in distinct.values()]
     for difference in provenance_differences({**earlier, NOW: now}):

@@ -200,7 +200,7 @@ def _train(
 ) -> Generator[Report, None, Report]:
     """Train to the end and write the result; return the last report."""
     check_room(spec, device)
-    folder.write_origin({**origin(device), "started": time.time()})
+    folder.write_origin({**origin(spec, device), "started": time.time()})
     progress, memory = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
     try:
         with closing(train(spec, folder, device)) as steps:  # type: ignore[type-var]
