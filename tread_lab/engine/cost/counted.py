@@ -52,5 +52,5 @@ def _block(model: ModelSpec, n: int) -> nn.Module:
 COUNTED = BlockCost(
     macs=lambda model, n: _counts(model, n)[0],
     parameters=lambda model: _counts(model, 1)[1],
-    kept=lambda model, n, low: _counts(model, n)[2] if n else 0,
+    kept=lambda model, n, low: _counts(model, n)[2],
 )
