@@ -29,13 +29,14 @@ class Backbone:
         scans: whether it reads its tokens in order, so that only whole rows may leave.
         options: the fields of a `ModelSpec` that it has beside depth, width, patch and init.
         code: reference to a class as in `backbones.table`, where an extension has it.
-        cost: reference to a `BlockCost` of `engine.cost.blocks`, where an extension has it.
+        cost: reference to a `BlockCost` of `engine.cost.blocks`, where an extension has it; without
+            it a pass of a block is counted.
     """
 
     scans: bool = False
     options: tuple[str, ...] = ()
     code: str = ""
-    cost: str = ""
+    cost: str = "tread_lab.engine.cost.counted:COUNTED"
 
 
 BACKBONES = Kind(
@@ -242,4 +243,7 @@ def _size(model: ModelSpec, family: str) -> str:
 
 def _hint(value: Any, known: list[str]) -> str:
     near = suggest(str(value), known)
-    return near if "did you mean" in near else "; write e.g. DiT-B/2, RWKV-S/2 or Mamba-12x32/2"
+    examples = (
+        "; write e.g. DiT-B/2, RWKV-S/2 or Mamba-12x32/2, or install the package that adds it"
+    )
+    return near if "did you mean" in near else examples

@@ -46,11 +46,6 @@ def kept_bytes(model: ModelSpec, n: int, low: int) -> int:
 
 
 def _of(model: ModelSpec) -> BlockCost:
-    backbone = lookup(BACKBONES, model.backbone, "model.backbone")
-    if backbone.code and not backbone.cost:  # of another package, which gives no formula
-        from tread_lab.engine.cost.counted import COUNTED  # torch
-
-        return COUNTED
     return lookup(BLOCK_COSTS, model.backbone, "model.backbone")
 
 

@@ -1,0 +1,25 @@
+"""Blocks without a formula cost what the formulas of the built-in ones say."""
+
+from __future__ import annotations
+
+import pytest
+
+from tread_lab.engine.cost.blocks import block_macs, block_parameters, kept_bytes
+from tread_lab.engine.cost.counted import COUNTED
+from tread_lab.specs import ModelSpec, decode
+
+
+@pytest.mark.parametrize("name", ["DiT-4x64x2/2", "LightningDiT-2x64x4/1"])
+def test_attention_blocks_are_counted_as_their_formulas_say(name: str) -> None:
+    model = decode(ModelSpec, name)
+    assert COUNTED.parameters(model) == block_parameters(model)
+    for n in (64, 24):
+        assert COUNTED.macs(model, n) == block_macs(model, n)
+        assert 1.0 <= COUNTED.kept(model, n, 4) / kept_bytes(model, n, 4) < 1.15
+
+
+def test_matrices_of_scans_are_counted_and_half_precision_is_an_upper_bound() -> None:
+    model = decode(ModelSpec, "RWKV-4x32/2")
+    assert COUNTED.parameters(model) == block_parameters(model)
+    assert 1.0 < COUNTED.macs(model, 64) / block_macs(model, 64) < 1.5
+    assert COUNTED.kept(model, 64, 2) == COUNTED.kept(model, 64, 4) > kept_bytes(model, 64, 2)
