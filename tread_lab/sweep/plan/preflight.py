@@ -15,8 +15,8 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import NOW, provenance_differences, provenances_of
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.extensions import extensions_of
 from tread_lab.specs.evaluation import SamplesSpec
+from tread_lab.specs.extensions import extensions_of
 from tread_lab.specs.units import amount
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.trial.task import Task
