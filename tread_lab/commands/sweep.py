@@ -15,10 +15,10 @@ from tread_lab.config.load import load_sweep
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import plan_text
 from tread_lab.records.time_spent import Stopwatch
-from tread_lab.screen.console import say
-from tread_lab.screen.disk import DiskWatch, show_disk
+from tread_lab.screen.console import answers, notices, say, show_lines
+from tread_lab.screen.disk import DiskWatch, disk_lines
 from tread_lab.screen.live_progress import progress
-from tread_lab.screen.plan import show_budget, show_evaluation_time, show_plan
+from tread_lab.screen.plan import budget_lines, evaluation_lines, show_plan
 from tread_lab.screen.status import show_unfinished
 from tread_lab.specs.errors import Unavailable, UserError, lookup
 from tread_lab.specs.sweep import BudgetSpec
@@ -119,16 +119,15 @@ def run(**options: Unpack[Options]) -> int:
 
 
 def _show(launch: _Launch) -> None:
-    """Say what will run and what it will take; on stdout where only the plan is asked for."""
-    plan, lab, times = launch.plan, launch.lab, launch.forecast
-    open_tasks, slots = launch.open_tasks, launch.devices.slots
-    asked = launch.options["plan"]
-    show_plan(plan, lab, times.total(open_tasks), slots, asked=asked)
-    show_disk(disk_need(open_tasks), lab, asked=asked)
-    show_evaluation_time(plan, times, asked=asked)
+    """Print what will run and what it will take; on stdout where only the plan is asked for."""
+    out = answers if launch.options["plan"] else notices
+    plan, lab, times, slots = launch.plan, launch.lab, launch.forecast, launch.devices.slots
+    show_plan(out, plan, lab, times.total(launch.open_tasks), slots)
+    show_lines(out, disk_lines(disk_need(launch.open_tasks), lab))
+    show_lines(out, evaluation_lines(plan, times))
     if plan.budget is not None:
         budget = open_budget(lab, plan, times.seconds)
-        show_budget(plan, budget, open_tasks, slots, asked=asked)
+        show_lines(out, budget_lines(plan, budget, launch.open_tasks, slots))
 
 
 def _say_extension(lab: Lab, plan: Plan) -> bool:

@@ -10,8 +10,8 @@ from tread_lab.commands.resolve import run_spec, with_whole_parents
 from tread_lab.config.load import load_experiment
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.screen.console import say
-from tread_lab.screen.disk import DiskWatch, show_disk
+from tread_lab.screen.console import notices, say, show_lines
+from tread_lab.screen.disk import DiskWatch, disk_lines
 from tread_lab.screen.live_progress import run_progress
 from tread_lab.screen.status import show_run
 from tread_lab.specs.evaluation import decode_evaluations
@@ -66,6 +66,6 @@ def _complete(lab: Lab, task: Task, executor: InlineExecutor) -> None:
         return
     open_tasks = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
     preflight(open_tasks, Devices.here(executor.device))
-    show_disk(disk_need(open_tasks), lab)
+    show_lines(notices, disk_lines(disk_need(open_tasks), lab))
     with run_progress(open_tasks, lab) as watch:
         executor.run(lab, open_tasks, DiskWatch(lab, open_tasks, watch))

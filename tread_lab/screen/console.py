@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -31,6 +31,12 @@ def say(text: str) -> None:
 def answer(text: str) -> None:
     """One line of what a command was asked for, on stdout."""
     answers.print(text, markup=False)
+
+
+def show_lines(out: Console, lines: Iterable[str]) -> None:
+    """Print lines on `answers` or `notices`."""
+    for line in lines:
+        out.print(line, markup=False)
 
 
 def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:

@@ -1,27 +1,23 @@
-"""The disk that runs will need beside the room that is left, said once more when it runs short."""
+"""Disk that the runs will need and the room that is left; a warning when it runs short."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tread_lab.records.lab import Lab
-from tread_lab.screen.console import answer, say
+from tread_lab.screen.console import say
 from tread_lab.specs.units import amount
 from tread_lab.sweep.execution.executor import ReportHandler
 from tread_lab.sweep.plan.disk import DiskNeed, disk_need, room
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 
-EVERY = 10.0  # seconds between two looks at the disk
+EVERY = 10.0  # seconds between two checks of the disk
 
 
-def show_disk(need: DiskNeed, lab: Lab, *, asked: bool = False) -> None:
-    """Say what the open runs leave on the disk, and whether there is room for it.
-
-    Args:
-        asked: the plan is what the command was asked for, and goes to stdout.
-    """
+def disk_lines(need: DiskNeed, lab: Lab) -> Iterator[str]:
+    """Yield what the open runs leave on the disk, and a warning where there is no room for it."""
     if not need.total:
         return
     parts = {
@@ -31,40 +27,39 @@ def show_disk(need: DiskNeed, lab: Lab, *, asked: bool = False) -> None:
         "REPA's features": need.targets,
     }
     listed = ", ".join(f"{amount(size)} of {what}" for what, size in parts.items() if size)
-    left = room(lab)
-    line = answer if asked else say
-    line(f"disk: at most {listed}; {amount(left)} free in {lab.root}")
-    if left < need.total:
-        line(
-            f"the disk may not suffice: {amount(need.total)} at most, {amount(left)} free;"
+    free = room(lab)
+    yield f"disk: at most {listed}; {amount(free)} free in {lab.root}"
+    if free < need.total:
+        yield (
+            f"the disk may not suffice: {amount(need.total)} at most, {amount(free)} free;"
             " `tread-lab gc` lists what can go (--samples: images too), fewer"
             " execution.keep_checkpoints need less, another --root may have more"
         )
 
 
 class DiskWatch:
-    """Passes reports on, and says once that the lab's disk is nearly full.
+    """Pass reports on, and warn once when the lab's disk is nearly full.
 
-    That is when two of the largest files would not fit: a file is written whole before it takes
-    the place of an older one.
+    It is nearly full when two of the largest files would not fit: a file is written whole before
+    it replaces an older one.
     """
 
     def __init__(self, lab: Lab, tasks: Sequence[Task], watch: ReportHandler) -> None:
         self._lab, self._watch = lab, watch
         self._low = 2 * disk_need(tasks).largest
         self._next = 0.0
-        self._said = False
+        self._warned = False
 
     def __call__(self, report: Report) -> None:
         self._watch(report)
-        if self._said or time.monotonic() < self._next:
+        if self._warned or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + EVERY
-        left = room(self._lab)
-        if left < self._low:
-            self._said = True
+        free = room(self._lab)
+        if free < self._low:
+            self._warned = True
             say(
-                f"{amount(left)} are left on the disk of {self._lab.root}, and the next file"
+                f"{amount(free)} are left on the disk of {self._lab.root}, and the next file"
                 f" may take {amount(self._low / 2)}: `tread-lab gc` lists what can go;"
-                " the same command goes on after a full disk"
+                " after a full disk the same command continues"
             )
