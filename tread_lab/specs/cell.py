@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 from tread_lab.specs.decode import decode_field
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.expression import evaluate
-from tread_lab.specs.fields import field_value, near_field, routes_of
+from tread_lab.specs.fields import field_value, near_field, routes_of, value_at
 from tread_lab.specs.labels import axis_label
 from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.routes import block_index
@@ -91,13 +92,8 @@ class CellNames:
     def _field(self, name: str) -> Any:
         if name == "seed":
             raise UserError("'seed' is no name here: every cell runs once for each of `seeds`")
-        node: Any = self.facts
-        for part in name.split("."):
-            if not isinstance(node, Mapping) or part not in node:
-                break
-            node = node[part]
-        else:
-            return node
+        with contextlib.suppress(KeyError):
+            return value_at(self.facts, name.split("."))
         try:
             return field_value(self.tree, name)
         except KeyError:

@@ -1,4 +1,4 @@
-"""Dotted fields of a run's plain tree: which there are, read, set; `then` goes on from a run."""
+"""Dotted fields of a run's plain tree: their names, their values, setting them, and `then`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import copy
 import dataclasses
 import difflib
 import functools
+import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from tread_lab.specs.decode import decode, decode_field, encode
-from tread_lab.specs.errors import UserError, suggest
+from tread_lab.specs.errors import UserError, shown, suggest
 from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.run import InitSpec, RunSpec
 
+TOP = tuple(field.name for field in dataclasses.fields(RunSpec))
 SHORT = ("route", "rate")  # the first route, and the selection rate of all routes
 
 
@@ -23,121 +25,89 @@ def check_field(key: str) -> None:
     """Refuse a dotted field that no run has.
 
     Raises:
-        UserError: there is no such field; the one that was meant is suggested.
+        UserError: there is no such field; suggests a near one.
     """
-    head, _, rest = key.partition(".")
-    if head == "then" or key == "rate":
-        return check_field(rest) if rest else None
-    if head == "route":
-        fields: Any = _fields_below(RunSpec)["routes"]
-        found = not rest or any(rest in _fields_below(cls) for cls in _classes(fields))
-    else:
-        found = _has(RunSpec, key)
-    if not found:
-        raise UserError(f"no such field{near_field(key)}")
-    return None
-
-
-def is_field(name: str) -> bool:
-    """Whether a run has a field of this name at its top."""
-    return name in _fields_below(RunSpec)
+    own = re.sub(r"^((then|init_from\.run)\.)+", "", key)
+    if own not in {*SHORT, "then", *all_fields()}:
+        raise UserError(f"no such field{near_field(own)}")
 
 
 def near_field(key: str, others: Iterable[str] = SHORT) -> str:
-    """`, did you mean 'train.lr'?` for `lr` or `trian.lr`, else the names there are.
+    """Return `, did you mean 'train.lr'?` for `lr` or `trian.lr`, else the names at the top.
 
     Args:
-        others: names that are known beside the dotted fields.
+        others: names that are valid beside the dotted fields.
     """
+    names = [*others, *all_fields()]
     leaf = key.rpartition(".")[2]
-    known = [*others, *all_fields()]
-    same = [name for name in known if name.rpartition(".")[2] == leaf]
-    near = same or difflib.get_close_matches(key, known, n=1)
+    near = [name for name in names if name.rpartition(".")[2] == leaf]
+    near = near or difflib.get_close_matches(key, names, n=1)
     if near:
         return f", did you mean {min(near, key=len)!r}?"
-    return suggest(key, [*others, *_fields_below(RunSpec)])
+    return suggest(key, [*others, *TOP])
 
 
 @functools.cache
 def all_fields() -> tuple[str, ...]:
-    """Every dotted field of a run, those of its parents apart."""
-    routes = (f"route.{name}" for cls in _routes() for name in _fields_below(cls))
-    return tuple(dict.fromkeys([*_walk(RunSpec, ""), *routes]))
-
-
-@functools.lru_cache(maxsize=256)
-def _default(head: str) -> Any:
-    found = next((f for f in dataclasses.fields(RunSpec) if f.name == head), None)
-    if found is None:
-        return None
-    if found.default_factory is not dataclasses.MISSING:
-        return encode(found.default_factory())
-    return None if found.default is dataclasses.MISSING else encode(found.default)
-
-
-def field_value(tree: Mapping[str, Any], key: str) -> Any:
-    """What a dotted field is in the run of `tree`: as written, else its default.
-
-    Raises:
-        KeyError: no run has it.
-    """
-    node: Any = tree
-    for part in key.split("."):
-        if not isinstance(node, Mapping) or part not in node:
-            return _decoded(tree, key)
-        node = node[part]
-    return node
-
-
-def _decoded(tree: Mapping[str, Any], key: str) -> Any:
-    """The field with shorthands opened and defaults filled in."""
-    head, *rest = key.split(".")
-    if head not in _fields_below(RunSpec):
-        raise KeyError(key)
-    node = encode(decode_field(RunSpec, head, tree[head])) if head in tree else _default(head)
-    for part in rest:
-        if not isinstance(node, Mapping) or part not in node:
-            raise KeyError(key)
-        node = node[part]
-    return node
-
-
-def _has(cls: Any, key: str) -> bool:
-    head, _, rest = key.partition(".")
-    hints = _fields_below(cls)
-    if head not in hints:
-        return False
-    return not rest or any(_has(inner, rest) for inner in _classes(hints[head]))
+    """Return every dotted field of a run, without those of its parents."""
+    return tuple(dict.fromkeys(_walk(RunSpec, "")))
 
 
 def _walk(cls: Any, prefix: str) -> Iterator[str]:
-    for name, hint in _fields_below(cls).items():
+    for name, hint in typing.get_type_hints(cls).items():
         yield prefix + name
-        for inner in _classes(hint) if cls is not InitSpec and name != "routes" else ():
-            yield from _walk(inner, f"{prefix}{name}.")
+        below = "route." if name == "routes" else f"{prefix}{name}."
+        for part in _classes(hint) if cls is not InitSpec else ():
+            yield from _walk(part, below)
 
 
-@functools.cache
-def _fields_below(cls: Any) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
-
-
-def _routes() -> tuple[Any, ...]:
-    return _classes(_fields_below(RunSpec)["routes"])
-
-
-@functools.cache
 def _classes(hint: Any) -> tuple[Any, ...]:
-    """The dataclasses in a type hint."""
+    """Return the dataclasses in a type hint."""
     if dataclasses.is_dataclass(hint):
         return (hint,)
     return tuple(cls for part in get_args(hint) for cls in _classes(part))
 
 
+def field_value(tree: Mapping[str, Any], key: str) -> Any:
+    """Return a dotted field of the run of `tree`: as it is written, else its default.
+
+    Raises:
+        KeyError: no run has the field.
+    """
+    head, *below = key.split(".")
+    try:
+        return value_at(tree, [head, *below])
+    except KeyError:
+        part = encode(decode_field(RunSpec, head, tree[head])) if head in tree else _default(head)
+        return value_at(part, below)
+
+
+def value_at(tree: Any, keys: Sequence[str]) -> Any:
+    """Return what lies in nested mappings under one key after another.
+
+    Raises:
+        KeyError: a key is missing, or its place is no mapping.
+    """
+    for key in keys:
+        if not isinstance(tree, Mapping):
+            raise KeyError(key)
+        tree = tree[key]
+    return tree
+
+
+@functools.cache
+def _default(name: str) -> Any:
+    """Return the plain tree of a field that nothing sets; `None` for one that must be set."""
+    field = RunSpec.__dataclass_fields__[name]
+    if field.default_factory is not dataclasses.MISSING:
+        return encode(field.default_factory())
+    return None if field.default is dataclasses.MISSING else encode(field.default)
+
+
 def with_cell(
     base: Mapping[str, Any], cell: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The base tree with the fields of a cell, a variant's all at once."""
+    """Return the base tree with the fields of a cell set, those of a variant all at once."""
     tree = dict(base)
     for key, value in cell.items():
         if key in variants:
@@ -148,19 +118,19 @@ def with_cell(
 
 
 def with_fields(base: Mapping[str, Any], fields: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """The base tree with some fields changed; nested mappings change only what they name."""
+    """Return the base tree with some fields set; nested mappings set only what they name."""
     tree = dict(base)
-    for key, value in fields.items():
-        try:
+    try:
+        for key, value in fields.items():
             for dotted, leaf in _leaves(str(key), value):
                 _set(tree, dotted, leaf)
-        except UserError as error:
-            raise error.at(path) from None
+    except UserError as error:
+        raise error.at(path) from None
     return tree
 
 
 def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value and key not in ("route",):
+    if isinstance(value, Mapping) and value and key != "route":
         for sub, item in value.items():
             yield from _leaves(f"{key}.{sub}", item)
     else:
@@ -168,58 +138,55 @@ def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _set(tree: dict[str, Any], key: str, value: Any) -> None:
-    """Set a dotted field, copying what is on the way; `route` and `rate` are shorthands."""
+    """Set a dotted field, copying the mappings above it; `route` and `rate` belong to `routes`."""
     head, _, rest = key.partition(".")
     if head == "route":
-        routes = routes_of(tree.get("routes") or [{}])
-        routes[0] = {**routes[0], **({rest: value} if rest else route_tree(value))}
-        tree["routes"] = routes
+        first, *others = routes_of(tree.get("routes") or [{}])
+        first |= {rest: value} if rest else _route_tree(value)
+        tree["routes"] = [first, *others]
     elif key == "rate":
-        tree["routes"] = [
-            {**route, "rate": value} for route in routes_of(tree.get("routes") or [{}])
-        ]
+        routes = routes_of(tree.get("routes") or [{}])
+        tree["routes"] = [{**route, "rate": value} for route in routes]
     elif not rest:
         tree[head] = copy.deepcopy(value)
     else:
-        tree[head] = _opened(head, tree.get(head, {}))
+        part = tree.get(head)
+        if head == "model" and isinstance(part, str):
+            part = ModelSpec.from_shorthand(part)
+        tree[head] = dict(part) if isinstance(part, Mapping) else {}
         _set(tree[head], rest, value)
 
 
-def _opened(key: str, value: Any) -> dict[str, Any]:
-    """A field as a mapping of its own, a shorthand written out."""
-    if key == "model" and isinstance(value, str):
-        return ModelSpec.from_shorthand(value)
-    return dict(value) if isinstance(value, Mapping) else {}
-
-
-def routes_of(value: Any) -> list[dict[str, Any]]:
-    """Routes as mappings.
+def routes_of(routes: Any) -> list[dict[str, Any]]:
+    """Return routes as mappings, `2->8` written out.
 
     Raises:
         UserError: not a list of routes.
     """
-    if not isinstance(value, list | tuple):
-        raise UserError(f"expected a list of routes, got {value!r}").at("routes")
-    return [route_tree(route) for route in value]
+    if not isinstance(routes, list | tuple):
+        raise UserError(f"expected a list of routes, got {shown(routes)}").at("routes")
+    return [_route_tree(route) for route in routes]
 
 
-def route_tree(route: Any) -> dict[str, Any]:
-    """A route as a mapping, `2->8` written out."""
+def _route_tree(route: Any) -> dict[str, Any]:
     return dict(route) if isinstance(route, Mapping) else RouteSpec.from_shorthand(route)
 
 
 def run_of(tree: Mapping[str, Any], path: str = "") -> RunSpec:
-    """The run of a tree; with `then: {fields}` the run that goes on from it, fields changed.
+    """Return the run of a tree; with `then: {fields}` the run that goes on from it, fields changed.
 
     `{..., then: {routes: [], train: {steps: 100}}}` is 100 dense steps that start from the weights
     of the run without `then`, which becomes its parent (`init_from`).
+
+    Raises:
+        UserError: `then` is no mapping, or a field is wrong.
     """
-    tree = dict(tree)
-    then = tree.pop("then", None)
+    parent = {key: value for key, value in tree.items() if key != "then"}
+    then = tree.get("then")
     if then is None:
-        return decode(RunSpec, tree, path)
+        return decode(RunSpec, parent, path)
     if not isinstance(then, Mapping):
-        raise UserError(f"then: expected fields of the run that goes on, got {then!r}").at(path)
-    child = with_fields({**tree, "init_from": None}, then, "then")
-    start = {**(child["init_from"] or {}), "run": encode(run_of(tree, path))}
+        raise UserError(f"then: expected fields of the run that goes on, got {shown(then)}")
+    child = with_fields({**parent, "init_from": None}, then, "then")
+    start = {**(child["init_from"] or {}), "run": encode(run_of(parent, path))}
     return run_of({**child, "init_from": start}, path)

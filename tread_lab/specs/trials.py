@@ -8,7 +8,7 @@ from typing import Any
 
 from tread_lab.specs.cell import Cell, CellNames, has_computed, labelled
 from tread_lab.specs.decode import decode, decode_field
-from tread_lab.specs.fields import is_field, run_of, with_fields
+from tread_lab.specs.fields import TOP, run_of, with_fields
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
@@ -123,7 +123,7 @@ class SharedParts:
         return id(value) if self.is_base(name, value) else repr(value)
 
     def _part(self, name: str, value: Any) -> Any:
-        if not is_field(name):
+        if name not in TOP:
             return value
         key = name, self._mark(name, value)
         if key not in self._parts:
