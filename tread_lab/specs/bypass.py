@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tread_lab.specs.decode import added
-from tread_lab.specs.errors import UserError, suggest
+from tread_lab.specs.errors import UserError, check_positive, suggest
 from tread_lab.specs.routes import RouteSpec
 
 
@@ -88,9 +88,7 @@ class MaskBypass:
     adapter: Literal["zero", "xavier"] = "zero"
 
     def __post_init__(self) -> None:
-        for name in ("depth", "width", "heads"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}: must be positive, got {getattr(self, name)}")
+        check_positive(self, "depth", "width", "heads")
         if self.width % self.heads or self.width % 4:
             raise UserError(f"width: {self.width} is no multiple of 4 and of heads {self.heads}")
 

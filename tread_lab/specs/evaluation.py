@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from tread_lab.specs.decode import added, decode, encode
-from tread_lab.specs.errors import UserError, lookup, suggest
+from tread_lab.specs.errors import UserError, check_positive, lookup, shown, suggest
 from tread_lab.specs.extensions import Kind
 from tread_lab.specs.guidance import GuidanceSpec, RateSpec
 from tread_lab.specs.metrics import METRICS
@@ -41,12 +41,9 @@ class SamplerSpec:
     seed: int = 100_000
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise UserError(f"steps: must be positive, got {self.steps}")
+        check_positive(self, "steps", "rho")
         if not 0 < self.sigma_min < self.sigma_max:
             raise UserError("sigma_min: must be positive and below sigma_max")
-        if self.rho <= 0:
-            raise UserError(f"rho: must be positive, got {self.rho}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +84,9 @@ class SamplesSpec:
     Attributes:
         metrics: `fd` (Frechet distance in the data set's own features), `fid` (the same in
             Inception-2015 features, weights needed), `kid`, `is` (ADM's inception score),
-            `is_shuffled` (torch-fidelity's), `precision`, `recall`; none at all draws the sample
-            grid only.
-        sampler: how images are generated; the experiment's sampler where absent.
+            `is_shuffled` (torch-fidelity's), `precision`, `recall`; without any, only the
+            sample grid is drawn.
+        sampler: how images are generated; by default as the experiment says.
         inception_score: the definition that `is` has; written by itself. Records of an earlier
             version lack it: their `is` was torch-fidelity's.
     """
@@ -104,14 +101,13 @@ class SamplesSpec:
         for name in self.metrics:
             lookup(METRICS, name, "metrics")
         object.__setattr__(self, "inception_score", "adm" if "is" in self.metrics else None)
-        if self.count < 1:
-            raise UserError(f"count: must be positive, got {self.count}")
+        check_positive(self, "count")
         if self.metrics and self.count < 100:
             raise UserError(f"count: {self.count} images are too few for {self.metrics[0]}")
 
 
 EvaluationSpec = HeldoutSpec | SimilaritySpec | SamplesSpec
-KINDS: dict[str, type] = {
+KINDS: dict[str, type[EvaluationSpec]] = {
     "heldout_loss": HeldoutSpec,
     "layer_similarity": SimilaritySpec,
     "samples": SamplesSpec,
@@ -124,7 +120,7 @@ def decode_evaluations(
     path: str = "evaluate",
     cells: Sequence[Mapping[str, Any]] = ({},),
 ) -> tuple[EvaluationSpec, ...]:
-    """The evaluations of a list such as `[heldout_loss, fd@1k, {samples: {count: 64}}]`.
+    """Return the evaluations of a list such as `[heldout_loss, fd@1k, {samples: {count: 64}}]`.
 
     `fd@1k` is short for `{samples: {metrics: [fd], count: 1000}}`; metrics that share count and
     sampler become one evaluation, so that images are generated once.
@@ -132,81 +128,90 @@ def decode_evaluations(
     Args:
         sampler: fields of the sampler of every evaluation of samples.
         cells: dotted fields of the sampler; every evaluation of samples is made once per cell.
+
+    Raises:
+        UserError: an unknown evaluation or a wrong option, with its dotted path.
     """
     if not isinstance(items, list | tuple):
-        raise UserError(f"expected a list such as [heldout_loss, fd@1k], got {items!r}").at(path)
+        example = "expected a list such as [heldout_loss, fd@1k]"
+        raise UserError(f"{example}, got {shown(items)}").at(path)
     places = [(item, f"{path}[{k}]") for k, item in enumerate(items)]
     return _merged(
-        _one(item, sampler or {}, cell, place) for item, place in places for cell in cells
+        _evaluation(item, sampler or {}, cell, place) for item, place in places for cell in cells
     )
 
 
-def _one(
+def _evaluation(
     item: Any, sampler: Mapping[str, Any], cell: Mapping[str, Any], path: str
 ) -> EvaluationSpec:
     if isinstance(item, SamplesSpec) and cell:
         item = {"samples": {k: v for k, v in encode(item).items() if k != "kind"}}
     elif isinstance(item, EvaluationSpec):
         return item
+    kind, written = _kind_and_options(item, path)
+    path = f"{path}.{kind}"
+    options = _options(written, path)
+    if kind == "samples":
+        own = _options(options.get("sampler"), f"{path}.sampler")
+        options["sampler"] = _with_cell({**sampler, **own}, cell)
+    return decode(KINDS[kind], options, path)
+
+
+def _kind_and_options(item: Any, path: str) -> tuple[str, Any]:
+    """Return `samples` and its options for `fd@1k`, `heldout_loss` and `{}` for that name alone."""
     if isinstance(item, str):
         match = re.fullmatch(r"(\w+)@(\d{1,9})(k?)", item, flags=re.IGNORECASE)
         if match:
             count = int(match[2]) * (1000 if match[3] else 1)
-            item = {"samples": {"metrics": [match[1].lower()], "count": count}}
-        else:
-            item = {item: {}}
+            return "samples", {"metrics": [match[1].lower()], "count": count}
+        item = {item: {}}
     if not isinstance(item, Mapping) or len(item) != 1:
-        raise UserError(f"expected a name or {{name: options}}, got {item!r}").at(path)
-    (kind, options), *_ = item.items()
+        raise UserError(f"expected a name or {{name: options}}, got {shown(item)}").at(path)
+    ((kind, options),) = item.items()
     if kind not in KINDS:
-        known = [*KINDS, *(f"{name}@1k" for name in METRICS)]
-        raise UserError(f"unknown evaluation {kind!r}{suggest(str(kind), known)}").at(path)
-    options = _options(options, f"{path}.{kind}")
-    if kind == "samples":
-        own = _options(options.get("sampler"), f"{path}.{kind}.sampler")
-        options["sampler"] = _set({**sampler, **own}, cell)
-    spec: EvaluationSpec = decode(KINDS[kind], options, f"{path}.{kind}")
-    return spec
+        names = [*KINDS, *(f"{name}@1k" for name in METRICS)]
+        raise UserError(f"unknown evaluation {kind!r}{suggest(str(kind), names)}").at(path)
+    return kind, options
 
 
 def _options(value: Any, path: str) -> dict[str, Any]:
     if value and not isinstance(value, Mapping):
-        raise UserError(f"expected a mapping, got {value!r}").at(path)
+        raise UserError(f"expected a mapping, got {shown(value)}").at(path)
     return dict(value or {})
 
 
-_SHORT: dict[str, Any] = {"guidance": GuidanceSpec, "rate": RateSpec}
+_SHORTHANDS: dict[str, Any] = {"guidance": GuidanceSpec, "rate": RateSpec}
 
 
-def _set(tree: dict[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
-    """A sampler's tree with some dotted fields changed, shorthands opened on the way."""
+def _with_cell(tree: dict[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Set dotted fields of a sampler's tree; a shorthand above them is written out."""
     for dotted, value in cell.items():
         *parents, leaf = dotted.split(".")
         node = tree
         for parent in parents:
             inner = node.get(parent, {})
             if not isinstance(inner, Mapping):
-                inner = _SHORT[parent].from_shorthand(inner) if parent in _SHORT else {}
+                short = _SHORTHANDS.get(parent)
+                inner = short.from_shorthand(inner) if short else {}
             node[parent] = dict(inner)
             node = node[parent]
         node[leaf] = value
     return tree
 
 
-def _merged(found: Iterable[EvaluationSpec]) -> tuple[EvaluationSpec, ...]:
+def _merged(specs: Iterable[EvaluationSpec]) -> tuple[EvaluationSpec, ...]:
+    """Merge the evaluations of samples that share images; equal ones are one."""
     merged: dict[Any, EvaluationSpec] = {}
-    for spec in found:
-        key: Any = spec
-        if isinstance(spec, SamplesSpec):
-            key = (spec.count, spec.sampler)
-            before = merged.get(key)
-            if isinstance(before, SamplesSpec):
-                names = dict.fromkeys((*before.metrics, *spec.metrics))
-                spec = SamplesSpec(metrics=tuple(names), count=spec.count, sampler=spec.sampler)
+    for spec in specs:
+        key: Any = (spec.count, spec.sampler) if isinstance(spec, SamplesSpec) else spec
+        first = merged.get(key)
+        if isinstance(spec, SamplesSpec) and isinstance(first, SamplesSpec):
+            metrics = tuple(dict.fromkeys((*first.metrics, *spec.metrics)))
+            spec = SamplesSpec(metrics=metrics, count=spec.count, sampler=spec.sampler)
         merged[key] = spec
     return tuple(merged.values())
 
 
 def count_label(count: int) -> str:
-    """`10k` for 10000, `512` for 512: the sample size as metric names carry it."""
+    """Return `10k` for 10000, `512` for 512: the sample size as metric names carry it."""
     return f"{count // 1000}k" if count % 1000 == 0 else str(count)

@@ -1,13 +1,14 @@
-"""What a sweep file says: axes, seeds, search, early stopping, budget; and its experiment."""
+"""What a sweep file says: axes, seeds, search, early stopping, budget; and its base experiment."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, Literal
 
 from tread_lab.specs.axes import numbers
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.errors import UserError, check_positive
 
 if TYPE_CHECKING:
     Seeds = tuple[int, ...]
@@ -33,15 +34,15 @@ class SearchSpec:
         sampler: how cells are chosen: `tpe` (tree-structured Parzen estimator), `gp` (Gaussian
             process), `random`, or `nsgaii` (genetic, for several objectives).
         trials: how many cells are tried, each with all seeds.
-        objectives: what is to become good: metrics as tables name them. Each counts as the
-            difference to the baseline, mean over seeds. `gap/heldout` where absent, `heldout/loss`
-            in a sweep without baseline.
+        objectives: the metrics to improve, as tables name them. Each counts as the difference to
+            the baseline, averaged over seeds. The default is `gap/heldout`, or `heldout/loss` in a
+            sweep without a baseline.
         seed: of the search itself; the same seed asks for the same trials.
         startup: random trials before the sampler learns (`nsgaii`: the size of a generation).
         parallel: trials in flight at most. Trial n is chosen from the results of the trials up to
-            n - parallel alone, so that the same ones come however long each takes.
-        in_order: false uses every result as soon as it is there, which keeps more places busy
-            where trials differ much in length, and gives up that the same trials come again.
+            n - parallel alone, so the choice does not depend on how long each takes.
+        in_order: false uses every result as soon as it exists, which keeps more slots busy when
+            trials differ much in length, but makes the search irreproducible.
     """
 
     sampler: Literal["tpe", "gp", "random", "nsgaii"] = "tpe"
@@ -53,9 +54,7 @@ class SearchSpec:
     in_order: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("trials", "startup", "parallel"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}: must be positive, got {getattr(self, name)}")
+        check_positive(self, "trials", "startup", "parallel")
         if len(set(self.objectives)) != len(self.objectives):
             raise UserError(f"objectives: {list(self.objectives)} must be distinct")
         if self.sampler == "nsgaii" and len(self.objectives) < 2:
@@ -75,7 +74,7 @@ class StopEarlySpec:
         kind: `asha` (asynchronous successive halving) lets the best 1/reduction of those that
             reached a rung go on; `median` stops a trial whose best gap is worse than the median of
             the others' means.
-        grace: the first step at which a trial is judged; a ninth of its steps where absent.
+        grace: the first step at which a trial is judged; `None` means a ninth of its steps.
         reduction: ASHA's rungs lie at grace x reduction^k, the median rule's at grace x k.
         least: trials that must have come as far before the median rule judges.
     """
@@ -96,24 +95,22 @@ class StopEarlySpec:
         return {"kind": value}
 
     def first_rung(self, steps: int) -> int:
-        """The first step at which a run of so many steps is judged."""
+        """Return the first step at which a run of so many steps is judged."""
         return self.grace or max(steps // 9, 1)
 
     def rungs(self, steps: int) -> tuple[int, ...]:
-        """All steps at which a run of so many steps is judged."""
+        """Return all steps at which a run of so many steps is judged."""
         first = self.first_rung(steps)
-        if self.kind == "median":
-            return tuple(range(first, steps, first))
-        found, rung = [], first
-        while rung < steps:
-            found.append(rung)
-            rung *= self.reduction
-        return tuple(found)
+        rung_of: dict[str, Callable[[int], int]] = {
+            "asha": lambda k: first * self.reduction**k,
+            "median": lambda k: first * (k + 1),
+        }
+        return tuple(takewhile(lambda rung: rung < steps, map(rung_of[self.kind], count())))
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetSpec:
-    """Limits of one sweep over all its sessions; a limit that is absent does not bind.
+    """Limits of one sweep over all its sessions; `None` is no limit.
 
     Attributes:
         flops: training FLOPs that its runs may execute, baselines included.
@@ -126,10 +123,7 @@ class BudgetSpec:
     trials: int | None = None
 
     def __post_init__(self) -> None:
-        for limit in fields(self):
-            value = getattr(self, limit.name)
-            if value is not None and not value > 0:
-                raise UserError(f"{limit.name}: must be positive, got {value}")
+        check_positive(self, "flops", "hours", "trials")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,17 +134,17 @@ class SweepSpec:
         question: what the sweep answers.
         experiment: the base run, from `experiments/`.
         fixed: fields of the base run that every trial changes.
-        baseline: fields that turn a trial into the run it is compared with; null for none.
+        baseline: fields that turn a trial into the run it is compared with; `null` for no baseline.
         variants: axis -> {name: fields that this variant changes together}; an axis like any other.
         axes: field -> values; a mapping is a grid over its keys, a list of axes several grids; the
             axes under a key `zip` vary together.
         trials: further cells, each written out as {field: value}.
         where: expressions that a cell must meet; the others are holes.
         seeds: every cell and its baseline run once per seed; a list, or a range such as `0..4`.
-        evaluate: evaluations of every run; the experiment's where absent.
+        evaluate: evaluations of every run; `None` means those of the experiment.
         sampler_axes: field of the sampler -> values, written as `axes` are; every evaluation of
             samples is made with each of them, on the same trained runs.
-        search: how cells are chosen one after another; absent, every cell is run.
+        search: how cells are chosen one after another; `None` runs every cell.
         stop_early: ends trials that are worse than the others after a few steps.
         budget: what may be spent; what does not fit is not started, and more may be given later.
     """
@@ -176,12 +170,13 @@ class SweepSpec:
 
 
 def _seeds(seeds: Any) -> tuple[int, ...]:
-    found = tuple(numbers(seeds, "seeds")) if isinstance(seeds, str) else tuple(seeds)
-    if len(set(found)) != len(found) or not found:
-        raise UserError(f"seeds: {list(found)} must be distinct, at least one")
-    if min(found) < 0:
-        raise UserError(f"seeds: must not be negative, got {min(found)}")
-    return found
+    if isinstance(seeds, str):
+        seeds = numbers(seeds, "seeds")
+    if len(set(seeds)) != len(seeds) or not seeds:
+        raise UserError(f"seeds: {list(seeds)} must be distinct, at least one")
+    if min(seeds) < 0:
+        raise UserError(f"seeds: must not be negative, got {min(seeds)}")
+    return tuple(seeds)
 
 
 def _variants(variants: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[Any, Any]]]:
