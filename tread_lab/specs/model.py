@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -10,15 +11,12 @@ from tread_lab.specs.errors import UserError, check_positive, lookup, suggest
 from tread_lab.specs.extensions import Kind
 
 DEEPEST = 10_000  # blocks
-SIZES = {  # DiT paper, table 1: depth, width, heads
-    "S": (12, 384, 6),
-    "B": (12, 768, 12),
-    "L": (24, 1024, 16),
-    "XL": (28, 1152, 16),
-}
+# DiT paper, table 1: depth, width, heads
+SIZES = {"S": (12, 384, 6), "B": (12, 768, 12), "L": (24, 1024, 16), "XL": (28, 1152, 16)}
 # The word before a size, as in `DiT-S/2`; that of an extension is its name.
 FAMILIES = {"DiT": "dit", "LightningDiT": "dit", "RWKV": "rwkv", "Mamba": "mamba"}
 STATE = 16  # S of a published Mamba
+MLP_SHARE = {"gelu": 1.0, "swiglu": 2 / 3}  # of d mlp_ratio, so that both have the same parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,23 +93,68 @@ class ModelSpec:
             raise UserError(f"depth: {self.depth} blocks are more than {DEEPEST:,}")
         if self.heads < 0:
             raise UserError(f"heads: must be positive, got {self.heads}")
-        options = check_options(self)
+        options = lookup(BACKBONES, self.backbone, "backbone").options
+        self._check_options(options)
+        if "heads" in options:
+            self._check_heads()
         if self.width % 4:
             raise UserError(f"width: {self.width} is not a multiple of 4 (2-D positions need it)")
-        if "heads" not in options:
-            object.__setattr__(self, "heads", 0)
-        if "mlp_ratio" not in options:
-            object.__setattr__(self, "mlp_ratio", 4.0)
+        for name, default in {"heads": 0, "mlp_ratio": 4.0}.items():
+            if name not in options:
+                object.__setattr__(self, name, default)
+
+    def _check_options(self, options: Sequence[str]) -> None:
+        chosen = {name: value for name, value in OPTIONS.items() if getattr(self, name) == value}
+        if self.state != STATE:
+            chosen["state"] = self.state
+        for name, value in chosen.items():
+            if name in options:
+                continue
+            owner = " and ".join(b for b, own in BACKBONES.built_in.items() if name in own.options)
+            raise UserError(f"{name}: {value} is an option of {owner}; {self.backbone} has none")
+
+    def _check_heads(self) -> None:
+        if self.heads == 0:
+            raise UserError("missing key 'heads': attention needs a number that divides the width")
+        if self.width % self.heads:
+            raise UserError(f"heads: {self.heads} does not divide the width {self.width}")
+        if self.rope and self.width // self.heads % 4:
+            raise UserError(f"rope: a head of {self.width // self.heads} is not a multiple of 4")
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
-        """`LightningDiT-XL/1` -> depth, width, heads, patch and options."""
-        return parse_name(value)
+        """Return `DiT-XL/2`, `RWKV-210M/2` or `LightningDiT-B/1+qk_norm` as fields.
+
+        A custom size is depth x width, then x heads where there is attention (`DiT-12x32x2/2`); a
+        Mamba may say x state. `/2` is the patch; options of the modern block may follow.
+
+        Raises:
+            UserError: no such family or size; a near miss is suggested.
+        """
+        name, *added = value.split("+") if isinstance(value, str) else [""]
+        match = re.fullmatch(r"(\w+)-(\w+)/(\d{1,9})", name)
+        backbone = _backbone(match[1]) if match else None
+        shape = _shape(backbone, match[1], match[2]) if match and backbone else None
+        if match is None or shape is None:
+            raise UserError(f"unknown model {value!r}{_hint(value)}")
+        options = dict(LIGHTNING) if match[1] == "LightningDiT" else {}
+        options |= {option: lookup(OPTIONS, option, value) for option in added}
+        return {"backbone": backbone, **shape, "patch": int(match[3]), **options}
 
     @property
     def name(self) -> str:
-        """`DiT-S/2` for a published size, else `DiT-12x32/2` (depth x width / patch)."""
-        return name_of(self)
+        """`DiT-S/2` for a published size, else `DiT-12x32/2` (depth x width / patch).
+
+        Options of the modern block are appended (`DiT-S/2+rope`); RMSNorm, SwiGLU and rotary
+        positions together make a LightningDiT.
+        """
+        chosen = [option for option, value in OPTIONS.items() if getattr(self, option) == value]
+        families = {backbone: family for family, backbone in reversed(FAMILIES.items())}
+        family = families.get(self.backbone, self.backbone)
+        if LIGHTNING.keys() <= set(chosen):
+            family = "LightningDiT"
+            chosen = [option for option in chosen if option not in LIGHTNING]
+        return "+".join([f"{family}-{_size(self, family)}/{self.patch}", *chosen])
 
     @property
     def scans(self) -> bool:
@@ -121,91 +164,19 @@ class ModelSpec:
     @property
     def hidden(self) -> int:
         """h, the hidden width of the MLP."""
-        hidden = int(self.width * self.mlp_ratio)
-        return int(2 / 3 * hidden) if self.mlp == "swiglu" else hidden
-
-
-def parse_name(value: Any) -> dict[str, Any]:
-    """Return `DiT-XL/2`, `RWKV-210M/2`, `DiT-12x32x2/2`, `LightningDiT-B/1+qk_norm` as fields.
-
-    A custom size is depth x width, then x heads where there is attention; a Mamba may say x state.
-    `/2` is the patch; options of the modern block may follow.
-
-    Raises:
-        UserError: no such family or size; a near miss is suggested.
-    """
-    name, *added = value.split("+") if isinstance(value, str) else [""]
-    match = re.fullmatch(r"(\w+)-(\w+)/(\d{1,9})", name)
-    backbone = _backbone(match[1]) if match else None
-    shape = _shape(backbone, match[1], match[2]) if match and backbone else None
-    if match is None or backbone is None or shape is None:
-        known = [f"{f}-{s}/{p}" for f in FAMILIES for s in SIZES for p in (1, 2, 4, 8)]
-        known += [f"{name}/2" for name in COUNTED]
-        raise UserError(f"unknown model {value!r}{_hint(value, known)}")
-    options = dict(LIGHTNING) if match[1] == "LightningDiT" else {}
-    options |= {option: lookup(OPTIONS, option, value) for option in added}
-    return {"backbone": backbone, **shape, "patch": int(match[3]), **options}
-
-
-def name_of(model: ModelSpec) -> str:
-    """Return `DiT-S/2` for a published size, else `DiT-12x32/2` (depth x width / patch).
-
-    Options of the modern block are appended (`DiT-S/2+rope`); RMSNorm, SwiGLU and rotary positions
-    together make a LightningDiT.
-    """
-    chosen = [option for option, value in OPTIONS.items() if getattr(model, option) == value]
-    backbones = {backbone: family for family, backbone in reversed(FAMILIES.items())}
-    lightning = LIGHTNING.keys() <= set(chosen)
-    family = "LightningDiT" if lightning else backbones.get(model.backbone, model.backbone)
-    suffix = "".join(f"+{o}" for o in chosen if not (lightning and o in LIGHTNING))
-    return f"{family}-{_size(model, family)}/{model.patch}{suffix}"
+        return int(lookup(MLP_SHARE, self.mlp, "mlp") * int(self.width * self.mlp_ratio))
 
 
 def depth_of(name: str) -> int:
-    """Return B, the number of blocks, of a name that `name_of` gave.
+    """Return B, the number of blocks, of a `ModelSpec.name`.
 
     Raises:
-        UserError: no such family or size.
+        UserError: no such size.
     """
-    size = re.fullmatch(r"(\w+-(\w+))/\d+(?:\+\w+)*", name)
-    if size is None:
-        raise UserError(f"unknown model {name!r}")
-    custom = re.fullmatch(r"(\d+)x\d+", size[2])
-    if custom is not None:
-        return int(custom[1])
-    depths = {**{size: shape[0] for size, shape in SIZES.items()}}
-    depths |= {counted.partition("-")[2]: shape[0] for counted, shape in COUNTED.items()}
-    return lookup(depths, size[2], "model")
-
-
-def check_options(model: ModelSpec) -> tuple[str, ...]:
-    """Refuse options that the backbone does not have; return those that it has.
-
-    Raises:
-        UserError: an option of another backbone, or a head that cannot be rotated.
-    """
-    options = lookup(BACKBONES, model.backbone, "backbone").options
-    chosen = {name: value for name, value in OPTIONS.items() if getattr(model, name) == value}
-    if model.state != STATE:
-        chosen["state"] = model.state
-    for name in [name for name in chosen if name not in options]:
-        owners = [backbone for backbone, own in BACKBONES.built_in.items() if name in own.options]
-        owner = " and ".join(owners)
-        raise UserError(
-            f"{name}: {chosen[name]} is an option of {owner}; {model.backbone} has none"
-        )
-    if "heads" in options:
-        _check_heads(model)
-    return options
-
-
-def _check_heads(model: ModelSpec) -> None:
-    if model.heads == 0:
-        raise UserError("missing key 'heads': attention needs a number that divides the width")
-    if model.width % model.heads:
-        raise UserError(f"heads: {model.heads} does not divide the width {model.width}")
-    if model.rope and model.width // model.heads % 4:
-        raise UserError(f"rope: a head of {model.width // model.heads} is not a multiple of 4")
+    size = name.partition("-")[2].partition("/")[0]
+    custom = re.fullmatch(r"(\d+)x\d+", size)
+    depths = {key.rpartition("-")[2]: shape[0] for key, shape in {**SIZES, **COUNTED}.items()}
+    return int(custom[1]) if custom else lookup(depths, size, "model")
 
 
 def _backbone(family: str) -> str | None:
@@ -215,25 +186,23 @@ def _backbone(family: str) -> str | None:
 
 def _shape(backbone: str, family: str, size: str) -> dict[str, int] | None:
     """Return depth, width and, where there is attention, heads; `None` for an unknown size."""
-    options = BACKBONES[backbone].options
+    names = ["depth", "width", *(n for n in BACKBONES[backbone].options if n in ("heads", "state"))]
     if size in SIZES:
-        depth, width, heads = SIZES[size]
-        return {"depth": depth, "width": width, "heads": heads if "heads" in options else 0}
+        published = dict(zip(("depth", "width", "heads"), SIZES[size]))
+        return {name: number for name, number in published.items() if name in names}
     if f"{family}-{size}" in COUNTED:
-        depth, width = COUNTED[f"{family}-{size}"]
-        return {"depth": depth, "width": width}
+        return dict(zip(names, COUNTED[f"{family}-{size}"]))
     match = re.fullmatch(r"(\d{1,9})x(\d{1,9})(?:x(\d{1,9}))?", size)
-    third = next((name for name in ("heads", "state") if name in options), None)
-    if match is None or (third == "heads" and not match[3]) or (match[3] and third is None):
+    numbers = [int(number) for number in match.groups() if number] if match else []
+    if not 2 <= len(numbers) <= len(names) or ("heads" in names and len(numbers) == 2):
         return None
-    shape = {"depth": int(match[1]), "width": int(match[2])}
-    return {**shape, third: int(match[3])} if third and match[3] else shape
+    return dict(zip(names, numbers))
 
 
 def _size(model: ModelSpec, family: str) -> str:
     shape = (model.depth, model.width)
-    for size, known in SIZES.items():
-        if known[:2] == shape and model.heads in (0, known[2]):
+    for size, (*published, heads) in SIZES.items():
+        if (*published,) == shape and model.heads in (0, heads):
             return size
     for name, counted in COUNTED.items():
         if name.startswith(f"{family}-") and counted == shape:
@@ -241,9 +210,8 @@ def _size(model: ModelSpec, family: str) -> str:
     return f"{model.depth}x{model.width}"
 
 
-def _hint(value: Any, known: list[str]) -> str:
-    near = suggest(str(value), known)
-    examples = (
-        "; write e.g. DiT-B/2, RWKV-S/2 or Mamba-12x32/2, or install the package that adds it"
-    )
-    return near if "did you mean" in near else examples
+def _hint(value: Any) -> str:
+    names = [f"{family}-{size}/{p}" for family in FAMILIES for size in SIZES for p in (1, 2, 4, 8)]
+    near = suggest(str(value), [*names, *(f"{name}/2" for name in COUNTED)])
+    examples = "DiT-B/2, RWKV-S/2 or Mamba-12x32/2, or install the package that adds it"
+    return near if "did you mean" in near else f"; write e.g. {examples}"
