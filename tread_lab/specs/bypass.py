@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError, check_positive, suggest
@@ -45,8 +45,7 @@ class ReEntrySpec:
         return dict(RE_ENTRIES[value])
 
     def __str__(self) -> str:
-        mine = {"x_T": self.x_T, "x_D_last": self.x_D_last, "coinciding": self.coinciding}
-        return next((name for name, tree in RE_ENTRIES.items() if tree == mine), "x_T")
+        return next((name for name, tree in RE_ENTRIES.items() if tree == vars(self)), "x_T")
 
 
 RE_ENTRIES: dict[str, dict[str, Any]] = {
@@ -106,8 +105,8 @@ class SprintBypass:
     Attributes:
         path_drop: share of training samples whose deep path is all mask tokens (path-drop
             guidance needs it).
-        dense_path_drop: the same in steps without routes, as in the dense finetune; `path_drop`
-            where absent, as in the published code. It is `None` in a run without such steps.
+        dense_path_drop: the same in steps without routes, as in the dense finetune; by default
+            `path_drop`, as in the published code. It is `None` in a run without such steps.
         mask_token: `learned` as the paper says; the published code leaves it `frozen` at its
             random start.
     """
@@ -124,7 +123,7 @@ class SprintBypass:
                 raise UserError(f"{name}: {share} is outside [0, 1)")
 
     def resolved(self, *, dense_steps: bool) -> SprintBypass:
-        """The same with `dense_path_drop` written out where it has an effect.
+        """Return the bypass with `dense_path_drop` written out where it has an effect.
 
         Args:
             dense_steps: whether the run has steps without routes.
@@ -156,8 +155,19 @@ def with_old_meaning(tree: Any) -> Any:
 BypassSpec = RouteBypass | MaskBypass | SprintBypass
 
 
+def bypass_weights(bypass: BypassSpec, routes: Sequence[RouteSpec]) -> object:
+    """Return what decides the weights of a bypass; equal for those that can hand them on."""
+    spans = tuple((route.start, route.end) for route in routes)
+    weights: dict[str, Callable[[], object]] = {
+        "route": lambda: None,
+        "mask": lambda: dataclasses.replace(cast(MaskBypass, bypass), adapter="zero"),
+        "sprint": lambda: spans,
+    }
+    return weights[bypass.kind]()
+
+
 def check_bypass(bypass: BypassSpec, routes: Sequence[RouteSpec], depth: int) -> None:
-    """Whether the resolved routes are ones that this bypass can have.
+    """Refuse resolved routes that this bypass cannot have.
 
     Raises:
         UserError: masking over a part of the network, or several routes where one is needed.

@@ -164,7 +164,7 @@ class ModelSpec:
     @property
     def hidden(self) -> int:
         """h, the hidden width of the MLP."""
-        return int(lookup(MLP_SHARE, self.mlp, "mlp") * int(self.width * self.mlp_ratio))
+        return int(lookup(MLP_SHARE, self.mlp, "model.mlp") * int(self.width * self.mlp_ratio))
 
 
 def depth_of(name: str) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tread_lab.specs.decode import added
-from tread_lab.specs.errors import UserError, check_positive, suggest
+from tread_lab.specs.errors import UserError, check_positive, lookup
 from tread_lab.specs.routes import Position, block_index
 
 # What is done to an image before the encoder and to its features after; another text is another
@@ -116,8 +116,8 @@ class RepaSpec:
         target: the image that is encoded: the stored `image` as in the published code
             (`images.npy` beside the latents), or what the autoencoder makes of the latent,
             `decoded`, where only latents exist.
-        block: h is the residual stream after this block; REPA's "depth 8" is block 7. Left out, it
-            is REPA's: block 3 of S and B (12 blocks), block 7 of L and XL.
+        block: h is the residual stream after this block; REPA's "depth 8" is block 7. By default
+            block 3 of S and B (12 blocks), block 7 of L and XL, as in REPA.
         weight: REPA's coefficient.
         hidden: width of the projector.
         path: folder or hub id of a DINOv2, else TREAD_LAB_ENCODER; not part of the signature.
@@ -131,8 +131,7 @@ class RepaSpec:
     path: str | None = None
 
     def __post_init__(self) -> None:
-        if self.encoder not in ENCODERS:
-            raise UserError(f"encoder: unknown {self.encoder!r}{suggest(self.encoder, ENCODERS)}")
+        lookup(ENCODERS, self.encoder, "encoder")
         if self.weight <= 0 or self.hidden < 1:
             raise UserError("weight, hidden: must be positive")
 
@@ -145,7 +144,7 @@ class RepaSpec:
         return ENCODERS[self.encoder]
 
     def block_of(self, depth: int) -> int:
-        """The aligned block of a network of `depth` blocks.
+        """Return the aligned block of a network of `depth` blocks.
 
         Raises:
             UserError: there is no such block.

@@ -73,7 +73,7 @@ class RouteSpec:
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
-        """`2->8` is short for `{start: 2, end: 8}`; `2->8 by rows` says the selection too."""
+        """Return `{start: 2, end: 8}` for `2->8`; `2->8 by rows` has a selection too."""
         written = re.sub(r"\s+", " ", value).strip() if isinstance(value, str) else ""
         start, arrow, rest = written.partition("->")
         end, _, selection = rest.partition(" by ")
@@ -83,7 +83,7 @@ class RouteSpec:
         return {**ends, "selection": selection.strip()} if selection else ends
 
     def resolved(self, depth: int) -> RouteSpec:
-        """The same route with block numbers, checked against a network of `depth` blocks."""
+        """Return the route with block numbers, checked against a network of `depth` blocks."""
         start, end = block_index(self.start, depth), block_index(self.end, depth)
         if not 0 <= start < depth or not 0 <= end < depth:
             raise UserError(
@@ -101,13 +101,13 @@ class RouteSpec:
         return range(self.start, self.end + 1)
 
     def unit(self, tokens: int) -> int:
-        """How many of `tokens` leave together: a row of the square grid, or one."""
+        """Return how many of `tokens` leave together: a row of the square grid, or one."""
         return lookup(SELECTIONS, self.selection, "selection").unit(math.isqrt(tokens))
 
     def routed(self, tokens: int) -> int:
-        """floor(s U) units of the U that `tokens` make (truncated, as in the official code).
+        """Return the routed tokens: floor(s U) of the U units that `tokens` make (official code).
 
-        For `bernoulli` it is the number expected, floored; the numbers drawn vary around it.
+        For `bernoulli` it is the expected number, floored; the drawn numbers vary around it.
         """
         unit = self.unit(tokens)
         return unit * int(tokens // unit * self.rate + 1e-9)
@@ -117,22 +117,24 @@ class RouteSpec:
 
 
 def block_index(position: Position, depth: int) -> int:
-    """The block number that a written position means in a network of `depth` blocks."""
+    """Return the block number that a written position means in a network of `depth` blocks.
+
+    Raises:
+        UserError: it is no position.
+    """
     value = _number(position)
-    if not isinstance(value, int | float | str):
-        raise UserError(f"{position!r} is not a position; write 2, B-4, 1/6 or 0.25")
     if isinstance(value, int):
         return value
     if isinstance(value, float):
         return int(value * depth + 0.5)
-    match = re.fullmatch(r"B ?- ?(\d{1,9})", value)
+    match = re.fullmatch(r"B ?- ?(\d{1,9})", value) if isinstance(value, str) else None
     if match is None:
         raise UserError(f"{position!r} is not a position; write 2, B-4, 1/6 or 0.25")
     return depth - int(match[1])
 
 
 def resolve_routes(routes: Sequence[RouteSpec], depth: int) -> tuple[RouteSpec, ...]:
-    """Routes with block numbers, in order and disjoint; routes of rate 0 are dense and fall away.
+    """Return routes with block numbers, in order and disjoint, without those of rate 0.
 
     Raises:
         UserError: a route out of range, out of order or overlapping the one before it.
@@ -159,11 +161,8 @@ def check_selections(routes: Sequence[RouteSpec], tokens: int, *, scans: bool) -
         UserError: a scan's order is torn, 2 x 2 windows do not tile the grid, or nothing is routed.
     """
     for k, route in enumerate(routes):
-        where, side, facts = (
-            f"routes[{k}]",
-            math.isqrt(tokens),
-            lookup(SELECTIONS, route.selection, "selection"),
-        )
+        where, side = f"routes[{k}]", math.isqrt(tokens)
+        facts = lookup(SELECTIONS, route.selection, "selection")
         if scans and not facts.keeps_order:
             raise UserError(
                 f"{where}.selection: {route.selection} tears the rows that a scan reads in order;"
@@ -182,7 +181,7 @@ def check_selections(routes: Sequence[RouteSpec], tokens: int, *, scans: bool) -
 
 
 def _number(text: Position) -> Position:
-    """`3` -> 3, `0.25` and `1/4` -> 0.25 (a fraction of the depth), anything else unchanged."""
+    """Return 3 for `3`, 0.25 (a fraction of the depth) for `0.25` and `1/4`, else the text."""
     if isinstance(text, float) and not 0 <= text <= 1:
         raise UserError(f"{text} is not a position; a fraction of the depth lies in [0, 1]")
     if not isinstance(text, str):

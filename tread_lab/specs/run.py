@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from tread_lab.specs.bypass import (
     BypassSpec,
-    MaskBypass,
     RouteBypass,
     SprintBypass,
+    bypass_weights,
     check_bypass,
 )
 from tread_lab.specs.data import DataSpec
@@ -20,7 +20,8 @@ from tread_lab.specs.objective import EDMSpec, LossSpec, PlainLoss, ProcessSpec,
 from tread_lab.specs.recipe import ExecutionSpec, TrainSpec
 from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes
 
-_FP32_AFTER = {"j": 0, "j+1": 1}  # blocks between the end j of a route and the one kept in fp32
+_EXACT = ("fp32", "tf32")  # precisions in which no block has to be kept in fp32
+_FP32_AFTER = {"off": (), "j": (0,), "j+1": (1,)}  # blocks kept in fp32, counted from the end j
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,18 +45,18 @@ class RunSpec:
 
     Attributes:
         routes: sequential, disjoint routes; none is the dense network.
-        bypass: how routed tokens get around a route; without routes there is none.
+        bypass: how routed tokens get around a route; the default without routes.
         routes_from, routes_until: steps at which the routes are switched on and off, as numbers or
             as fractions of all steps; in the other steps the same network trains densely.
         loss: what is minimised; without routes the plain loss.
-        repa: alignment with a frozen encoder, where given.
-        init_from: the run whose weights this one starts from, where given.
+        repa: alignment with a frozen encoder, or `None`.
+        init_from: the run whose weights this one starts from, or `None`.
         precision: arithmetic of the forward and backward pass; weights stay fp32. `tf32` rounds
             the inputs of matrix products, `fp16` scales the loss and skips steps that overflow.
         fp32_block: which block around the end j of a route is kept in fp32 under bf16 and fp16: the
             paper says `j`, the official code does `j+1`. On a GPU its matrix products run in tf32,
-            as in the official code. It is `off` where there is nothing to keep: without a route, in
-            fp32 and in tf32.
+            as in the official code. It is `off` without routes, in fp32 and in tf32, where no block
+            has to be kept.
         seed: names every random draw of the run together with (step, sample).
     """
 
@@ -82,46 +83,48 @@ class RunSpec:
             )
         if self.seed < 0:
             raise UserError(f"seed: must not be negative, got {self.seed}")
-        self._resolve_routes()
+        resolved = self._resolved()
         if self.repa is not None:
             block = self.repa.block_of(self.model.depth)
-            object.__setattr__(self, "repa", dataclasses.replace(self.repa, block=block))
+            resolved["repa"] = dataclasses.replace(self.repa, block=block)
+        for name, value in resolved.items():
+            object.__setattr__(self, name, value)
         if self.init_from is not None and self.init_from.run.network != self.network:
             raise UserError(
                 "init_from.run: trains another network (model, data or bypass); to go on densely"
                 " after masking or sprint keep routes and bypass and say routes_until: 0"
             )
 
-    def _resolve_routes(self) -> None:
-        """Routes as block numbers, their steps as numbers; what means nothing without routes goes,
-        so that equal runs are equal specs."""
+    def _resolved(self) -> dict[str, Any]:
+        """Return the routes as block numbers, their steps as numbers, and what depends on them.
+
+        Without routes all of it has its default, so that equal runs are equal specs.
+        """
         routes = resolve_routes(self.routes, self.model.depth)
         check_selections(routes, self.tokens, scans=self.model.scans)
-        first = self._step("routes_from", self.routes_from)
-        last: int | None = self._step("routes_until", self.routes_until)
-        resolved: dict[str, Any] = {"routes_from": first, "routes_until": last}
+        first, last = self._step("routes_from"), self._step("routes_until")
         if last is not None and last >= self.train.steps:
-            resolved["routes_until"] = None
+            last = None
         if not routes:
-            resolved = {"routes_from": 0, "routes_until": None}
-            resolved |= {"bypass": RouteBypass(), "loss": PlainLoss()}
-        else:
-            check_bypass(self.bypass, routes, self.model.depth)
-        if routes and isinstance(self.bypass, SprintBypass):
-            dense_steps = first > 0 or resolved["routes_until"] is not None
+            resolved = {"routes": (), "routes_from": 0, "routes_until": None, "fp32_block": "off"}
+            return {**resolved, "bypass": RouteBypass(), "loss": PlainLoss()}
+        check_bypass(self.bypass, routes, self.model.depth)
+        resolved = {"routes": routes, "routes_from": first, "routes_until": last}
+        if isinstance(self.bypass, SprintBypass):
+            dense_steps = bool(first) or last is not None
             resolved["bypass"] = self.bypass.resolved(dense_steps=dense_steps)
-        if not routes or self.precision in ("fp32", "tf32"):
+        if self.precision in _EXACT:
             resolved["fp32_block"] = "off"
-        for name, value in {**resolved, "routes": routes}.items():
-            object.__setattr__(self, name, value)
+        return resolved
 
-    def _step(self, name: str, value: Any) -> Any:
-        """A step as written, a fraction of all steps rounded to the nearest."""
+    def _step(self, name: str) -> int | None:
+        """Return a step as written; a fraction of all steps is rounded to the nearest step."""
+        value: float | None = getattr(self, name)
         if value is None:
             return None
         if value < 0 or (isinstance(value, float) and value > 1):
             raise UserError(f"{name}: {value} is no step; write 500 or a fraction such as 0.9")
-        return round(value * self.train.steps) if isinstance(value, float) else value
+        return value if isinstance(value, int) else round(value * self.train.steps)
 
     @property
     def tokens(self) -> int:
@@ -130,12 +133,10 @@ class RunSpec:
 
     @property
     def fp32_blocks(self) -> frozenset[int]:
-        """The blocks that stay in fp32: around the end j of every route, after `fp32_block`."""
-        if self.fp32_block == "off":
-            return frozenset()
+        """The blocks around the end j of every route that stay in fp32."""
         after = lookup(_FP32_AFTER, self.fp32_block, "fp32_block")
-        ends = (route.blocks[-1] + after for route in self.routes)
-        return frozenset(l for l in ends if l < self.model.depth)
+        blocks = (route.blocks[-1] + offset for route in self.routes for offset in after)
+        return frozenset(block for block in blocks if block < self.model.depth)
 
     @property
     def routed_steps(self) -> range:
@@ -152,16 +153,12 @@ class RunSpec:
         return (*self.init_from.run.ancestors, self.init_from.run)
 
     @property
-    def network(self) -> Any:
+    def network(self) -> tuple[object, ...]:
         """What decides which weights there are; equal for runs that can hand them on."""
         shape = (self.data.channels, self.data.size, self.data.classes)
         model = dataclasses.replace(self.model, init="adaln_zero")
-        decoder = None
-        if isinstance(self.bypass, MaskBypass):
-            decoder = dataclasses.replace(self.bypass, adapter="zero")
-        spans = tuple((route.start, route.end) for route in self.routes)
-        return model, shape, decoder, spans if self.bypass.kind == "sprint" else ()
+        return model, shape, bypass_weights(self.bypass, self.routes)
 
     def dense(self) -> RunSpec:
-        """A run of the same size and length without routes, and without a parent."""
+        """Return a run of the same size and length without routes and without a parent."""
         return dataclasses.replace(self, routes=(), init_from=None)
