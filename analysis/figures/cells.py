@@ -8,22 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, sample_metrics
 from tread_lab.analysis.figures.placements import Array, states_without_numbers
-from tread_lab.analysis.figures.style import (
-    BLACK,
-    GREY,
-    PAGE,
-    STATE_LOOKS,
-    Axes,
-    arrow,
-    difference_colour,
-    figure,
-    holds_zero,
-    label,
-    scaled,
-    times,
-)
+from tread_lab.analysis.figures.style import Axes
 from tread_lab.frames import HIGH, LOW, cells_frame, delta_column, require_metric, with_delta
 from tread_lab.records.metric_names import FAMILY_FLOPS, GAP_HELDOUT
 
@@ -79,23 +67,23 @@ def draw_cell_gaps(gaps: CellGaps, axes: list[Axes]) -> None:
     Blue is better than the baseline, orange worse; a dot is hollow where its interval holds zero.
     """
     dots, bars = axes
-    power, values, spread = scaled(gaps.value, gaps.low, gaps.high)
+    power, values, spread = style.scaled(gaps.value, gaps.low, gaps.high)
     places = -np.arange(float(len(gaps.names)))
-    undecided = holds_zero(gaps.low, gaps.high)
-    dots.axvline(0, color=BLACK, linewidth=0.7)
+    undecided = style.holds_zero(gaps.low, gaps.high)
+    dots.axvline(0, color=style.BLACK, linewidth=0.7)
     for k, (y, value) in enumerate(zip(places, values)):
         if np.isfinite(value):
-            colour = difference_colour(gaps.metric, value)
+            colour = style.difference_colour(gaps.metric, value)
             fill = "white" if undecided[k] else colour
             bar = spread[:, k : k + 1]
             dots.errorbar([value], [y], xerr=bar, marker="o", color=colour, markerfacecolor=fill)
         else:
-            look = STATE_LOOKS[gaps.states[k]]
-            dots.text(0, y, f" {look.letter} {look.text}", color=GREY, va="center")
-    dots.set_yticks(places, [arrow(name) for name in gaps.names])
-    dots.set_xlabel(label(gaps.metric) + times(power))
-    bars.barh(places, np.nan_to_num(gaps.flops), height=0.6, color=GREY)
-    bars.axvline(1, color=BLACK, linewidth=0.7)
+            look = style.STATE_LOOKS[gaps.states[k]]
+            dots.text(0, y, f" {look.letter} {look.text}", color=style.GREY, va="center")
+    dots.set_yticks(places, [style.arrow(name) for name in gaps.names])
+    dots.set_xlabel(style.label(gaps.metric) + style.times(power))
+    bars.barh(places, np.nan_to_num(gaps.flops), height=0.6, color=style.GREY)
+    bars.axvline(1, color=style.BLACK, linewidth=0.7)
     bars.set_yticks([])
     for ax in axes:
         ax.set_ylim(0.5 - len(gaps.names), 0.5)
@@ -115,7 +103,9 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
     for metric in (GAP_HELDOUT, *sample_metrics(records.frame)):
         if records.panels > 1 and metric in frame and frame[metric].notna().sum() > 1:
             gaps = cell_gaps(frame, metric)
-            fig, axes = figure(width=PAGE, height=1.0 + 0.18 * len(gaps.names), columns=2)
+            fig, axes = style.figure(
+                width=style.PAGE, height=1.0 + 0.18 * len(gaps.names), columns=2
+            )
             draw_cell_gaps(gaps, axes)
             caption = "Every cell of the sweep with its cost beside it; a dot is hollow where"
             caption += " its 95% interval holds zero."

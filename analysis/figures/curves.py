@@ -7,17 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.placements import Array, measured_as, states_without_numbers
-from tread_lab.analysis.figures.style import (
-    Axes,
-    arrow,
-    curve_look,
-    label,
-    mark_state,
-    power_of_ten,
-    state_legend,
-    times,
-)
+from tread_lab.analysis.figures.style import Axes
 from tread_lab.frames import HIGH, LOW, cells_frame, require_metric
 from tread_lab.records.metric_names import TRAIN_FLOPS
 from tread_lab.specs.errors import UserError, suggest
@@ -71,7 +63,7 @@ def curves(frame: pd.DataFrame, metric: str, axis: str, *, cost: str = TRAIN_FLO
         raise UserError(f"no numeric axis {axis!r} in this sweep{suggest(axis, axes)}")
     cells = cells_frame(frame)
     cells = cells[cells[axis].notna()]
-    names = cells["cell"].map(lambda label: without_axis(label, axis))
+    names = cells["cell"].map(lambda cell: without_axis(cell, axis))
     joined = [
         _curve(str(name), rows, metric, axis, cost)
         for name, rows in cells.groupby(names, sort=False)
@@ -102,27 +94,27 @@ def _curve(name: str, rows: pd.DataFrame, metric: str, axis: str, cost: str) -> 
 def draw_curves(found: Curves, ax: Axes, *, legend: bool = True) -> None:
     """Dense black and dashed, others in colour; cells without a number are lettered."""
     values = [v for curve in found.curves for v in (curve.value, curve.low, curve.high)]
-    power = power_of_ten(np.concatenate([np.zeros(1), *values]))
+    power = style.power_of_ten(np.concatenate([np.zeros(1), *values]))
     states: list[str] = []
     dense = sum(curve.dense for curve in found.curves)
     for k, curve in enumerate(found.curves):
         value, low, high = (v / 10.0**power for v in (curve.value, curve.low, curve.high))
         spread = np.nan_to_num(np.stack([value - low, high - value]))
         known = np.isfinite(value)
-        shape, colour = curve_look(k - dense, dense=curve.dense)
+        shape, colour = style.curve_look(k - dense, dense=curve.dense)
         ax.errorbar(
             curve.x[known],
             value[known],
             spread[:, known],
             fmt=shape,
             color=colour,
-            label=arrow(curve.name),
+            label=style.arrow(curve.name),
         )
         missing = np.array(curve.states)[~known].tolist()
         for x, state in zip(curve.x[~known], missing):
-            mark_state(ax, float(x), state)
+            style.mark_state(ax, float(x), state)
         states += missing
-    ax.set_ylabel(label(found.metric.split(" ")[0]) + times(power))
+    ax.set_ylabel(style.label(found.metric.split(" ")[0]) + style.times(power))
     handles, _ = ax.get_legend_handles_labels()
     if legend:
-        ax.legend(handles=[*handles, *state_legend(states)], loc="best")
+        ax.legend(handles=[*handles, *style.state_legend(states)], loc="best")

@@ -8,20 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, sample_metrics
 from tread_lab.analysis.figures.placements import Placements, placements, rank_correlation
 from tread_lab.analysis.figures.sentences import number, trend
-from tread_lab.analysis.figures.style import (
-    BLACK,
-    SEQUENTIAL,
-    Axes,
-    Normalize,
-    colour_bar,
-    figure,
-    label,
-    scaled,
-    times,
-)
+from tread_lab.analysis.figures.style import Axes
 from tread_lab.records.metric_names import GAP_TRAIN
 
 
@@ -54,18 +45,18 @@ def gap_and_quality(frame: pd.DataFrame, metric: str) -> GapAndQuality:
 def draw_gap_and_quality(found: GapAndQuality, ax: Axes) -> None:
     """Points coloured by length, the baseline at the crossing of the two lines."""
     gap, quality = found.gap, found.quality
-    power_x, x, spread_x = scaled(gap.value, gap.low, gap.high)
-    power_y, y, spread_y = scaled(quality.value, quality.low, quality.high)
-    ax.axhline(0, color=BLACK, linewidth=0.5)
-    ax.axvline(0, color=BLACK, linewidth=0.5)
+    power_x, x, spread_x = style.scaled(gap.value, gap.low, gap.high)
+    power_y, y, spread_y = style.scaled(quality.value, quality.low, quality.high)
+    ax.axhline(0, color=style.BLACK, linewidth=0.5)
+    ax.axvline(0, color=style.BLACK, linewidth=0.5)
     ax.errorbar(x, y, spread_y, spread_x, fmt="none", ecolor="#B0B0B0", elinewidth=0.6, capsize=0)
-    norm = Normalize(min(gap.length, default=0), max(gap.length, default=1))
-    points = ax.scatter(x, y, c=gap.length, cmap=SEQUENTIAL, norm=norm, s=16, zorder=3)
-    colour_bar(ax, points, "blocks skipped")
+    norm = style.Normalize(min(gap.length, default=0), max(gap.length, default=1))
+    points = ax.scatter(x, y, c=gap.length, cmap=style.SEQUENTIAL, norm=norm, s=16, zorder=3)
+    style.colour_bar(ax, points, "blocks skipped")
     correlation = found.rank_correlation
     ax.set_title(f"rank correlation {number(correlation)}" if np.isfinite(correlation) else "")
-    ax.set_xlabel(label(gap.metric) + times(power_x))
-    ax.set_ylabel(label(quality.metric) + times(power_y))
+    ax.set_xlabel(style.label(gap.metric) + style.times(power_x))
+    ax.set_ylabel(style.label(quality.metric) + style.times(power_y))
 
 
 def caption(found: GapAndQuality) -> str:
@@ -82,7 +73,7 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
     for metric in sample_metrics(records.frame) if GAP_TRAIN in records.frame else ():
         found = gap_and_quality(records.frame, metric)
         if len(found.gap.routes) > 2:
-            fig, (ax,) = figure(height=2.2)
+            fig, (ax,) = style.figure(height=2.2)
             draw_gap_and_quality(found, ax)
             yield Drawn(named("gap_and_quality", metric), caption(found), fig, metric)
 

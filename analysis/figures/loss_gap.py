@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords
 from tread_lab.analysis.figures.placements import (
     Array,
@@ -19,26 +20,10 @@ from tread_lab.analysis.figures.placements import (
     rank_correlation,
 )
 from tread_lab.analysis.figures.sentences import number, routed, trend
-from tread_lab.analysis.figures.style import (
-    BLACK,
-    CYCLE,
-    GREEN,
-    GREY,
-    PAGE,
-    PINK,
-    SEQUENTIAL,
-    Axes,
-    Normalize,
-    arrow,
-    figure,
-    label,
-    power_of_ten,
-    scaled,
-    times,
-)
+from tread_lab.analysis.figures.style import Axes
 from tread_lab.records.metric_names import GAP_TRAIN, TRAIN_LOSS
 
-FAMILIES = (GREEN, PINK, GREY)
+FAMILIES = (style.GREEN, style.PINK, style.GREY)
 
 
 @dataclass(frozen=True)
@@ -134,8 +119,8 @@ def with_the_baselines_loss(frame: pd.DataFrame) -> pd.DataFrame:
 def draw_gap_by_length(gaps: GapByLength, ax: Axes) -> None:
     """Points with intervals; routes that share a start or an end share a marker."""
     places = gaps.places
-    power, value, spread = scaled(places.value, places.low, places.high)
-    ax.axhline(0, color=BLACK, linewidth=0.7)
+    power, value, spread = style.scaled(places.value, places.low, places.high)
+    ax.axhline(0, color=style.BLACK, linewidth=0.7)
     families = _families(gaps)
     for family, (members, text) in enumerate(families):
         at = places.length[members] + 0.16 * (family - (len(families) - 1) / 2)
@@ -149,7 +134,7 @@ def draw_gap_by_length(gaps: GapByLength, ax: Axes) -> None:
     correlation = gaps.rank_correlation
     text = f" (rank correlation {correlation:.2f})" if np.isfinite(correlation) else ""
     ax.set_xlabel("route length, blocks skipped" + text)
-    ax.set_ylabel(label(places.metric) + times(power))
+    ax.set_ylabel(style.label(places.metric) + style.times(power))
     ax.locator_params(axis="x", integer=True)
     if families:
         ax.legend(loc="best")
@@ -173,13 +158,15 @@ def draw_gap_over_steps(gaps: GapOverSteps, ax: Axes, *, named: bool = False) ->
     Lines are darker for shorter routes; `named` ones have their own colour and, past the colours,
     dashes.
     """
-    power = power_of_ten(np.concatenate([np.zeros(1), *gaps.gaps]))
-    norm = Normalize(min(gaps.length, default=0), max(gaps.length, default=1))
-    ax.axhline(0, color=BLACK, linewidth=0.7)
+    power = style.power_of_ten(np.concatenate([np.zeros(1), *gaps.gaps]))
+    norm = style.Normalize(min(gaps.length, default=0), max(gaps.length, default=1))
+    ax.axhline(0, color=style.BLACK, linewidth=0.7)
     for k, (name, length) in enumerate(zip(gaps.names, gaps.length)):
-        colour = CYCLE[k % len(CYCLE)] if named else SEQUENTIAL(0.92 * norm(length))
-        dashes = ("-", "--", ":", "-.")[k // len(CYCLE) % 4] if named else "-"
-        text = arrow(name) if named else str(length)
+        colour = (
+            style.CYCLE[k % len(style.CYCLE)] if named else style.SEQUENTIAL(0.92 * norm(length))
+        )
+        dashes = ("-", "--", ":", "-.")[k // len(style.CYCLE) % 4] if named else "-"
+        text = style.arrow(name) if named else str(length)
         values = gaps.gaps[k] / 10.0**power
         ax.plot(gaps.steps[k], values, dashes, color=colour, linewidth=0.9, label=text)
     handles, texts = ax.get_legend_handles_labels()
@@ -195,7 +182,7 @@ def draw_gap_over_steps(gaps: GapOverSteps, ax: Axes, *, named: bool = False) ->
         )
     ax.set_title(f"paired differences, smoothed over {gaps.halflife:g} logged entries")
     ax.set_xlabel("training step")
-    ax.set_ylabel("Δ training loss" + times(power))
+    ax.set_ylabel("Δ training loss" + style.times(power))
 
 
 def length_caption(gaps: GapByLength) -> str:
@@ -226,7 +213,7 @@ def steps_caption(gaps: GapOverSteps) -> str:
 def _by_length(records: SweepRecords) -> Iterator[Drawn]:
     gaps = gap_by_length(records.frame) if GAP_TRAIN in records.frame else None
     if gaps is not None and len(gaps.places.routes) > 2:
-        fig, (ax,) = figure(height=2.2)
+        fig, (ax,) = style.figure(height=2.2)
         draw_gap_by_length(gaps, ax)
         yield Drawn("gap_by_length", length_caption(gaps), fig)
 
@@ -234,7 +221,7 @@ def _by_length(records: SweepRecords) -> Iterator[Drawn]:
 def _over_steps(records: SweepRecords) -> Iterator[Drawn]:
     gaps = gap_over_steps(records.frame, records.history)
     if gaps.names:
-        fig, (ax,) = figure(height=2.2)
+        fig, (ax,) = style.figure(height=2.2)
         draw_gap_over_steps(gaps, ax)
         yield Drawn("gap_over_steps", steps_caption(gaps), fig)
 
@@ -243,7 +230,9 @@ def _all_over_steps(records: SweepRecords) -> Iterator[Drawn]:
     if records.panels > 1:
         gaps = gap_over_steps(with_the_baselines_loss(records.frame), records.history)
         if gaps.names:
-            fig, (ax,) = figure(width=PAGE, height=max(2.2, 0.5 + 0.13 * len(gaps.names)))
+            fig, (ax,) = style.figure(
+                width=style.PAGE, height=max(2.2, 0.5 + 0.13 * len(gaps.names))
+            )
             draw_gap_over_steps(gaps, ax, named=True)
             yield Drawn("gap_over_steps_all", "The loss gap of every cell over training.", fig)
 

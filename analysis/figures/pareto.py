@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import (
     Drawn,
     FigureKind,
@@ -18,19 +19,7 @@ from tread_lab.analysis.figures.kind import (
 )
 from tread_lab.analysis.figures.placements import Array, measured_as, states_without_numbers
 from tread_lab.analysis.figures.sentences import quantity, routed
-from tread_lab.analysis.figures.style import (
-    BLACK,
-    GREEN,
-    GREY,
-    STATE_LOOKS,
-    Axes,
-    arrow,
-    figure,
-    halo,
-    label,
-    scaled,
-    times,
-)
+from tread_lab.analysis.figures.style import Axes
 from tread_lab.frames import HIGH, LOW, cells_frame, require_metric
 from tread_lab.records.metric_names import GAP_HELDOUT, TRAIN_FLOPS, metric_kind
 from tread_lab.specs.errors import UserError
@@ -129,14 +118,14 @@ def pareto_front(cost: Array, value: Array, *, lower: bool = True) -> NDArray[np
 
 def draw_pareto(points: Pareto, ax: Axes) -> None:
     """Points with intervals, the front joined by steps and named; dense runs are diamonds."""
-    power, value, spread = scaled(points.value, points.low, points.high)
+    power, value, spread = style.scaled(points.value, points.low, points.high)
     if metric_kind(points.metric).compared == "gap":
-        ax.axhline(0, color=BLACK, linewidth=0.7)
+        ax.axhline(0, color=style.BLACK, linewidth=0.7)
     routes = ~points.dense
     for at, shape, colour in (
-        (routes & ~points.front, "o", GREY),
-        (routes & points.front, "o", GREEN),
-        (points.dense, "D", BLACK),
+        (routes & ~points.front, "o", style.GREY),
+        (routes & points.front, "o", style.GREEN),
+        (points.dense, "D", style.BLACK),
     ):
         bars = spread[:, at]
         ax.errorbar(points.cost[at], value[at], bars, fmt=shape, color=colour, elinewidth=0.7)
@@ -146,14 +135,14 @@ def draw_pareto(points: Pareto, ax: Axes) -> None:
     ax.margins(0.16, 0.14)
     relative = " relative to dense (1 = dense)" if points.relative else ""
     ax.set_xlabel("training FLOPs" + relative)
-    ax.set_ylabel(label(points.metric).replace("\n", "") + times(power))
+    ax.set_ylabel(style.label(points.metric).replace("\n", "") + style.times(power))
     ax.set_title(f"intervals: {points.measured_as}" if points.measured_as else "")
     _tell_endings(ax, points)
 
 
 def _draw_front(ax: Axes, points: Pareto, value: Array, spread: Array) -> None:
     order = np.flatnonzero(points.front)[np.argsort(points.cost[points.front], kind="stable")]
-    (steps,) = ax.plot(points.cost[order], value[order], color=GREEN, linewidth=0.8, zorder=0)
+    (steps,) = ax.plot(points.cost[order], value[order], color=style.GREEN, linewidth=0.8, zorder=0)
     steps.set_drawstyle("steps-post")
     below = metric_kind(points.metric).sign > 0
     across = points.cost if points.relative else np.log(points.cost)
@@ -163,7 +152,7 @@ def _draw_front(ax: Axes, points: Pareto, value: Array, spread: Array) -> None:
     for k in _apart(first, points.names, across, value, high)[:NAMED]:
         left = bool(across[k] < room)  # of a point near the edge the name stands on the other side
         name = ax.annotate(
-            arrow(points.names[k]),
+            style.arrow(points.names[k]),
             (points.cost[k], value[k]),
             xytext=(4.5 if left else -3.5, 3.5 if left == below else -3.5),
             textcoords="offset points",
@@ -171,7 +160,7 @@ def _draw_front(ax: Axes, points: Pareto, value: Array, spread: Array) -> None:
             va="bottom" if left == below else "top",
             fontsize=6.5,
         )
-        halo(name)
+        style.halo(name)
 
 
 def _apart(
@@ -191,9 +180,9 @@ def _tell_endings(ax: Axes, points: Pareto) -> None:
     """Name the cells without a number below the axes; they have no place on it."""
     lines = []
     for state, names in points.endings.items():
-        look = STATE_LOOKS[state]
+        look = style.STATE_LOOKS[state]
         more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-        lines.append(f"{look.letter} {look.text}: {', '.join(map(arrow, names[:6]))}{more}")
+        lines.append(f"{look.letter} {look.text}: {', '.join(map(style.arrow, names[:6]))}{more}")
     if lines:
         ax.figure.supxlabel("\n".join(lines), fontsize=6.5, x=0.02, ha="left")
 
@@ -214,9 +203,9 @@ def caption(points: Pareto) -> str:
         "No cell is both cheaper and better than one of these.",
     ]
     if points.dense[front].any():
-        parts.append("The dense run is one of them: no cheaper cell is as good.")
+        parts.append("The dense run is on it: no cheaper cell is as good.")
     elif points.dense.any():
-        parts.append("The dense run is not: a cell that costs less is as good or better.")
+        parts.append("The dense run is not on it: another cell costs less and is as good or better.")
     if not points.measured_as:
         parts.append("No intervals: one seed.")
     return " ".join(parts)
@@ -226,7 +215,7 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
     for metric in quality_metrics(records.frame)[:2]:
         points = pareto(records.frame, metric) if TRAIN_FLOPS in records.frame else None
         if points is not None and len(points.value) > 2:
-            fig, (ax,) = figure(height=2.5)
+            fig, (ax,) = style.figure(height=2.5)
             draw_pareto(points, ax)
             yield Drawn(f"pareto-{slug(metric)}", caption(points), fig, metric)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
 from tread_lab.analysis.figures.placements import (
     Ints,
@@ -21,19 +22,7 @@ from tread_lab.analysis.figures.placements import (
     rank_correlation,
 )
 from tread_lab.analysis.figures.sentences import number, trend
-from tread_lab.analysis.figures.style import (
-    BLACK,
-    COLUMN,
-    GREY,
-    PAGE,
-    STATE_LOOKS,
-    Axes,
-    difference_colour,
-    figure,
-    label,
-    scaled,
-    times,
-)
+from tread_lab.analysis.figures.style import Axes
 from tread_lab.analysis.tables import published
 from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.specs.errors import UserError
@@ -119,19 +108,21 @@ def draw_route_bars(bars: RouteBars, ax: Axes) -> None:
     The gap between the bars separates the two families.
     """
     places = bars.places
-    power, value, spread = scaled(places.value, places.low, places.high)
+    power, value, spread = style.scaled(places.value, places.low, places.high)
     x = np.arange(len(value)) + (np.arange(len(value)) >= bars.split)
-    ax.axhline(0, color=BLACK, linewidth=0.7)
-    colours = [difference_colour(places.metric, v) for v in places.value]
+    ax.axhline(0, color=style.BLACK, linewidth=0.7)
+    colours = [style.difference_colour(places.metric, v) for v in places.value]
     drawn = ax.bar(x, value, width=0.78, color=colours)
     if places.best is not None:
-        drawn[places.best].set(edgecolor=BLACK, linewidth=1.2)
+        drawn[places.best].set(edgecolor=style.BLACK, linewidth=1.2)
     known = np.isfinite(places.low)
-    ax.errorbar(x[known], value[known], spread[:, known], fmt="none", ecolor=BLACK, elinewidth=0.7)
+    ax.errorbar(
+        x[known], value[known], spread[:, known], fmt="none", ecolor=style.BLACK, elinewidth=0.7
+    )
     _label_families(ax, bars, x)
     for at, state in zip(x[~places.measured], places.states[~places.measured]):
         _draw_state(ax, float(at), str(state))
-    ax.set_ylabel(label(places.metric) + times(power))
+    ax.set_ylabel(style.label(places.metric) + style.times(power))
 
 
 def _label_families(ax: Axes, bars: RouteBars, x: Ints) -> None:
@@ -146,7 +137,7 @@ def _label_families(ax: Axes, bars: RouteBars, x: Ints) -> None:
     for at, text in ((x[:split], first), (x[split:], second)):
         if len(at):
             ax.text(at.mean(), -0.13, text, transform=below, ha="center", va="top", fontsize=7)
-    looks = {STATE_LOOKS[state] for state in places.states if state in STATE_LOOKS}
+    looks = {style.STATE_LOOKS[state] for state in places.states if state in style.STATE_LOOKS}
     marks = ["framed: best"] if places.best is not None else []
     key = ",  ".join([*marks, *sorted(f"{look.letter} {look.text}" for look in looks)])
     if key:
@@ -155,10 +146,10 @@ def _label_families(ax: Axes, bars: RouteBars, x: Ints) -> None:
 
 def _draw_state(ax: Axes, x: float, state: str) -> None:
     """A stub of fixed height on the baseline, hatched and lettered."""
-    look = STATE_LOOKS[state]
+    look = style.STATE_LOOKS[state]
     low, high = ax.get_ylim()
     height = 0.12 * (high - low)
-    ax.bar(x, height, width=0.78, fc="white", ec=GREY, lw=0.5, hatch=look.hatch)
+    ax.bar(x, height, width=0.78, fc="white", ec=style.GREY, lw=0.5, hatch=look.hatch)
     ax.text(x, height * 1.1, look.letter, ha="center", va="bottom", fontsize=6.5)
     ax.set_ylim(low, max(high, height * 1.9))
 
@@ -166,8 +157,8 @@ def _draw_state(ax: Axes, x: float, state: str) -> None:
 def _drawn(records: SweepRecords) -> Iterator[Drawn]:
     for metric, places in records.placed():
         bars = route_bars(records.frame, metric)
-        width = COLUMN if len(bars.places.routes) <= 18 else PAGE
-        fig, (ours, theirs) = figure(width=width, height=3.7, rows=2)
+        width = style.COLUMN if len(bars.places.routes) <= 18 else style.PAGE
+        fig, (ours, theirs) = style.figure(width=width, height=3.7, rows=2)
         draw_route_bars(bars, ours)
         ours.set_title(records.title(places.measured_as))
         draw_route_bars(published_bars(), theirs)

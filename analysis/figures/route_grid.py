@@ -11,30 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
 from tread_lab.analysis.figures.placements import best_route, placements
-from tread_lab.analysis.figures.style import (
-    BLACK,
-    COLUMN,
-    DIFFERENCES,
-    GREY,
-    PAGE,
-    STATE_LOOKS,
-    Axes,
-    Patch,
-    Rectangle,
-    centred,
-    colour_bar,
-    figure,
-    holds_zero,
-    ink_on,
-    label,
-    mark_zero,
-    power_of_ten,
-    signed,
-    state_legend,
-    zero_legend,
-)
+from tread_lab.analysis.figures.style import Axes
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, metric_kind
 
 BASELINE_OF = {GAP_HELDOUT: HELDOUT_LOSS, GAP_TRAIN: HELDOUT_LOSS}
@@ -94,34 +74,34 @@ def draw_route_grid(grid: RouteGrid, ax: Axes) -> None:
 
     Cells without a number are hatched and lettered.
     """
-    power = power_of_ten(grid.values)
-    norm = centred(grid.values)
-    colours = DIFFERENCES[metric_kind(grid.metric).sign]
+    power = style.power_of_ten(grid.values)
+    norm = style.centred(grid.values)
+    colours = style.DIFFERENCES[metric_kind(grid.metric).sign]
     image = ax.imshow(grid.values, cmap=colours, norm=norm, aspect="auto")
-    texts = np.reshape(signed(grid.values.ravel() / 10.0**power), grid.values.shape)
-    undecided = holds_zero(grid.low, grid.high)
+    texts = np.reshape(style.signed(grid.values.ravel() / 10.0**power), grid.values.shape)
+    undecided = style.holds_zero(grid.low, grid.high)
     for at, value in np.ndenumerate(grid.values):
         (row, column), state = at, str(grid.states[at])
         if np.isfinite(value):
             _cell(ax, row, column, edge="white", width=0.8)
-            ink = ink_on(colours(norm(value)))
+            ink = style.ink_on(colours(norm(value)))
             ax.text(column, row, str(texts[at]), ha="center", va="center", color=ink, fontsize=5.5)
             if undecided[at]:
-                mark_zero(ax, column + 0.36, row - 0.32, ink)
+                style.mark_zero(ax, column + 0.36, row - 0.32, ink)
         elif state:
             _draw_state(ax, row, column, state)
     if grid.best is not None:
         best = grid.best[0] - grid.starts[0], grid.best[1] - grid.ends[0]
-        _cell(ax, *best, edge=BLACK, width=1.3)
+        _cell(ax, *best, edge=style.BLACK, width=1.3)
     _label_axes(ax, grid)
-    colour_bar(ax, image, label(grid.metric), power=power)
+    style.colour_bar(ax, image, style.label(grid.metric), power=power)
     _draw_legend(ax, grid)
 
 
 def _draw_legend(ax: Axes, grid: RouteGrid) -> None:
-    best = [Patch(fc="none", ec=BLACK, lw=1.3, label="best")] if grid.best else []
-    states = state_legend(dict.fromkeys(grid.states.flat))
-    handles = [*best, *zero_legend(grid.low, grid.high), *states]
+    best = [style.Patch(fc="none", ec=style.BLACK, lw=1.3, label="best")] if grid.best else []
+    states = style.state_legend(dict.fromkeys(grid.states.flat))
+    handles = [*best, *style.zero_legend(grid.low, grid.high), *states]
     if handles:
         columns = len(handles) if len(handles) <= 3 else 2
         ax.figure.legend(handles=handles, loc="outside lower center", ncols=columns)
@@ -135,13 +115,13 @@ def _label_axes(ax: Axes, grid: RouteGrid) -> None:
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     if np.isfinite(grid.baseline):
-        name = label(BASELINE_OF.get(grid.metric, grid.metric.removeprefix("delta/")))
+        name = style.label(BASELINE_OF.get(grid.metric, grid.metric.removeprefix("delta/")))
         ax.set_title(f"dense baseline: {name.replace(chr(10), '')} = {grid.baseline:.4g}")
 
 
 def _draw_state(ax: Axes, row: int, column: int, state: str) -> None:
-    look = STATE_LOOKS[state]
-    _cell(ax, row, column, edge=GREY, width=0.5, hatch=look.hatch, inset=0.04)
+    look = style.STATE_LOOKS[state]
+    _cell(ax, row, column, edge=style.GREY, width=0.5, hatch=look.hatch, inset=0.04)
     plate = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
     ax.text(column, row, look.letter, ha="center", va="center", fontsize=6.5, bbox=plate)
 
@@ -158,7 +138,7 @@ def _cell(
 ) -> None:
     """Outline one cell."""
     corner, side = (column - 0.5 + inset, row - 0.5 + inset), 1 - 2 * inset
-    box = Rectangle(
+    box = style.Rectangle(
         corner, side, side, fill=False, edgecolor=edge, linewidth=width, hatch=hatch, clip_on=False
     )
     ax.add_patch(box)
@@ -168,8 +148,8 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
     for metric, places in records.placed():
         grid = route_grid(records.frame, metric)
         if min(grid.values.shape) > 1:
-            width = COLUMN if len(grid.ends) <= 10 else PAGE
-            fig, (ax,) = figure(width=width, height=1.1 + 0.22 * len(grid.starts))
+            width = style.COLUMN if len(grid.ends) <= 10 else style.PAGE
+            fig, (ax,) = style.figure(width=width, height=1.1 + 0.22 * len(grid.starts))
             draw_route_grid(grid, ax)
             yield Drawn(named("route_grid", metric), best_route(places), fig, metric)
 

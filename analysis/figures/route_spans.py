@@ -9,30 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
 from tread_lab.analysis.figures.placements import Placements, best_route, published_placements
-from tread_lab.analysis.figures.style import (
-    BLACK,
-    DIFFERENCES,
-    GREY,
-    PAGE,
-    STATE_LOOKS,
-    Axes,
-    Figure,
-    Rectangle,
-    ScalarMappable,
-    centred,
-    colour_bar,
-    figure,
-    holds_zero,
-    ink_on,
-    label,
-    mark_zero,
-    power_of_ten,
-    signed,
-    state_legend,
-    zero_legend,
-)
+from tread_lab.analysis.figures.style import Axes, Figure
 from tread_lab.analysis.tables import published
 from tread_lab.records.metric_names import metric_kind
 from tread_lab.specs.model import depth_of
@@ -52,30 +32,32 @@ def draw_route_spans(places: Placements, ax: Axes, *, depth: int = 12) -> None:
     hatched and lettered. The dashed line stands after the last block at which the paper lets a
     route end, in a network of `depth` blocks.
     """
-    power, norm = power_of_ten(places.value), centred(places.value)
-    colours = DIFFERENCES[metric_kind(places.metric).sign]
-    texts = signed(places.value / 10.0**power)
-    undecided = holds_zero(places.low, places.high)
+    power, norm = style.power_of_ten(places.value), style.centred(places.value)
+    colours = style.DIFFERENCES[metric_kind(places.metric).sign]
+    texts = style.signed(places.value / 10.0**power)
+    undecided = style.holds_zero(places.low, places.high)
     for row, (value, state, text) in enumerate(zip(places.value, places.states, texts)):
         if np.isfinite(value):
             fill = colours(norm(value))
             _span(ax, places, row, fill=fill)
-            _letter(ax, places, row, text, color=ink_on(fill))
+            _letter(ax, places, row, text, color=style.ink_on(fill))
             if undecided[row]:
-                mark_zero(ax, places.end[row] + 0.3, row, ink_on(fill))
+                style.mark_zero(ax, places.end[row] + 0.3, row, style.ink_on(fill))
         else:
-            look = STATE_LOOKS[str(state)]
+            look = style.STATE_LOOKS[str(state)]
             _span(ax, places, row, fill="white", hatch=look.hatch)
             plate = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-            _letter(ax, places, row, look.letter, color=BLACK, bbox=plate)
+            _letter(ax, places, row, look.letter, color=style.BLACK, bbox=plate)
     _label_axes(ax, places, depth)
-    colour_bar(ax, ScalarMappable(norm, colours), label(places.metric), power=power)
+    style.colour_bar(
+        ax, style.ScalarMappable(norm, colours), style.label(places.metric), power=power
+    )
 
 
 def draw_legend(places: Placements, fig: Figure) -> None:
     """Say below the figure what dots, hatches and letters mean, where there are any."""
-    states = state_legend(dict.fromkeys(map(str, places.states)))
-    handles = [*zero_legend(places.low, places.high), *states]
+    states = style.state_legend(dict.fromkeys(map(str, places.states)))
+    handles = [*style.zero_legend(places.low, places.high), *states]
     if handles:
         fig.legend(handles=handles, loc="outside lower center", ncols=len(handles))
 
@@ -86,8 +68,8 @@ def _span(
     """Draw the box of one route, from the left edge of block i to the right edge of block j."""
     start, end = places.routes[row]
     best = row == places.best
-    edge, width = (BLACK, 1.3) if best else (GREY, 0.4)
-    box = Rectangle(
+    edge, width = (style.BLACK, 1.3) if best else (style.GREY, 0.4)
+    box = style.Rectangle(
         (start - 0.5, row - 0.38),
         end - start + 1,
         0.76,
@@ -107,13 +89,13 @@ def _letter(ax: Axes, places: Placements, row: int, text: str, **look: Any) -> N
     if end > start:
         ax.text((start + end) / 2, row, text, ha="center", **look)
     else:
-        ax.text(end + 0.6, row, text, ha="left", **{**look, "color": BLACK})
+        ax.text(end + 0.6, row, text, ha="left", **{**look, "color": style.BLACK})
 
 
 def _label_axes(ax: Axes, places: Placements, depth: int) -> None:
     """Blocks below, routes to the left, the shortest start first."""
     latest_end = depth - MARGIN
-    ax.axvline(latest_end + 0.5, color=BLACK, linewidth=0.8, linestyle="--", zorder=5)
+    ax.axvline(latest_end + 0.5, color=style.BLACK, linewidth=0.8, linestyle="--", zorder=5)
     ax.set_xlim(-0.5, depth - 0.5)
     ax.set_ylim(len(places.routes) - 0.4, -0.6)
     ax.set_xticks(range(0, depth, 1 if depth <= 12 else 4))
@@ -121,14 +103,14 @@ def _label_axes(ax: Axes, places: Placements, depth: int) -> None:
     ax.set_yticks(range(len(names)), names)
     ax.set_xlabel(f"block; dashed: after block {latest_end}")
     ax.tick_params(length=0)
-    ax.grid(axis="x", color=GREY, alpha=0.2, linewidth=0.4)
+    ax.grid(axis="x", color=style.GREY, alpha=0.2, linewidth=0.4)
     ax.spines[:].set_visible(False)
 
 
 def _drawn(records: SweepRecords) -> Iterator[Drawn]:
     for metric, places in records.placed():
         rows = max(len(places.routes), len(published.FIG8))
-        fig, (ours, theirs) = figure(width=PAGE, height=0.9 + 0.135 * rows, columns=2)
+        fig, (ours, theirs) = style.figure(width=style.PAGE, height=0.9 + 0.135 * rows, columns=2)
         depth = depth_of(str(records.frame["model"].iloc[0]))
         draw_route_spans(in_rows(places), ours, depth=depth)
         ours.set_title(records.title())

@@ -13,18 +13,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords
 from tread_lab.analysis.figures.sentences import ARROW, number
-from tread_lab.analysis.figures.style import (
-    BLACK,
-    PAGE,
-    SEQUENTIAL,
-    Axes,
-    Normalize,
-    Rectangle,
-    arrow,
-    figure,
-)
+from tread_lab.analysis.figures.style import Axes
 from tread_lab.records.lab import EvaluationFolder, Lab, RunFolder
 from tread_lab.records.metric_names import GAP_HELDOUT
 
@@ -53,7 +45,7 @@ class Similarity:
     def name(self) -> str:
         """`dense`, or `route 2->8`."""
         texts = " + ".join(f"{start}->{end}" for start, end in self.routes)
-        return f"route {arrow(texts)}" if texts else "dense"
+        return f"route {style.arrow(texts)}" if texts else "dense"
 
 
 @dataclass(frozen=True)
@@ -117,9 +109,11 @@ def window_numbers(mean: Array, route: Route) -> WindowNumbers:
     )
 
 
-def draw_similarity(matrix: Similarity, ax: Axes, *, norm: Normalize, route: Route | None) -> None:
+def draw_similarity(
+    matrix: Similarity, ax: Axes, *, norm: style.Normalize, route: Route | None
+) -> None:
     """One matrix, block 0 at the top left, with a route's frame: dashed on a dense model."""
-    ax.imshow(matrix.mean, cmap=SEQUENTIAL, norm=norm)
+    ax.imshow(matrix.mean, cmap=style.SEQUENTIAL, norm=norm)
     B = len(matrix.mean)
     ticks = range(0, B, 2 if B <= 16 else 4)
     ax.set_xticks(ticks)
@@ -127,14 +121,13 @@ def draw_similarity(matrix: Similarity, ax: Axes, *, norm: Normalize, route: Rou
     ax.tick_params(length=0, pad=1.5)
     ax.spines[:].set_visible(False)
     frames = matrix.routes or ((route,) if route else ())
-    style = "-" if matrix.routes else (0, (2.5, 1.5))
+    line = "-" if matrix.routes else (0, (2.5, 1.5))
     for start, end in frames:
         side = end - start + 1
         corner = (start - 0.5, start - 0.5)
-        for colour, width in (("white", 2.2), (BLACK, 1.0)):
-            solid = "-" if colour == "white" else style
-            box = Rectangle(
-                corner, side, side, fill=False, edgecolor=colour, linewidth=width, linestyle=solid
+        for colour, width, dashes in (("white", 2.2, "-"), (style.BLACK, 1.0, line)):
+            box = style.Rectangle(
+                corner, side, side, fill=False, edgecolor=colour, linewidth=width, linestyle=dashes
             )
             ax.add_patch(box)
 
@@ -144,7 +137,7 @@ def draw_similarities(
 ) -> None:
     """Matrices side by side on one colour scale; with a route, its two means below each."""
     low = min(float(matrix.mean.min()) for matrix in matrices)
-    norm = Normalize(np.floor(10 * low) / 10, 1.0)
+    norm = style.Normalize(np.floor(10 * low) / 10, 1.0)
     for matrix, ax in zip(matrices, axes):
         draw_similarity(matrix, ax, norm=norm, route=route)
         ax.set_title(matrix.name)
@@ -190,7 +183,7 @@ def _pair(records: SweepRecords) -> Iterator[Drawn]:
     routed = [matrix for matrix in matrices if matrix.routes]
     if dense and routed:
         best = _best(records.frame, routed)
-        fig, axes = figure(height=1.75, columns=2)
+        fig, axes = style.figure(height=1.75, columns=2)
         draw_similarities([dense[0], best], axes, route=best.routes[0])
         yield Drawn("similarity", caption(dense[0], best), fig)
 
@@ -203,7 +196,7 @@ def _all(records: SweepRecords) -> Iterator[Drawn]:
     if len(shown) > len(routed) > 1:
         columns = 6
         rows = math.ceil(len(shown) / columns)
-        fig, axes = figure(width=PAGE, height=1.3 * rows, rows=rows, columns=columns)
+        fig, axes = style.figure(width=style.PAGE, height=1.3 * rows, rows=rows, columns=columns)
         draw_similarities(shown, axes, route=None)
         for ax in axes[len(shown) :]:
             ax.set_axis_off()

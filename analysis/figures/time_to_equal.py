@@ -8,22 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.curves import Curve, curves
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, slug
 from tread_lab.analysis.figures.over_training import STEPS, budget_metrics, over_training
 from tread_lab.analysis.figures.placements import Array
 from tread_lab.analysis.figures.sentences import number, quantity, routed
-from tread_lab.analysis.figures.style import (
-    PAGE,
-    Axes,
-    arrow,
-    curve_look,
-    figure,
-    halo,
-    label,
-    power_of_ten,
-    times,
-)
+from tread_lab.analysis.figures.style import Axes
 from tread_lab.analysis.tables import published
 from tread_lab.records.metric_names import (
     TRAIN_FLOPS,
@@ -128,19 +119,19 @@ def factors_frame(found: TimeToEqual) -> pd.DataFrame:
 
 def draw_time_to_equal(found: TimeToEqual, ax: Axes) -> None:
     """Curves against cost, and at every level an arrow from dense to the other's cost."""
-    power = power_of_ten(np.concatenate([np.zeros(1), *(c.value for c in found.curves)]))
+    power = style.power_of_ten(np.concatenate([np.zeros(1), *(c.value for c in found.curves)]))
     dense = sum(curve.dense for curve in found.curves)
     colours: dict[str, str] = {}
     for k, curve in enumerate(found.curves):
-        shape, colours[curve.name] = curve_look(k - dense, dense=curve.dense)
+        shape, colours[curve.name] = style.curve_look(k - dense, dense=curve.dense)
         value, colour = curve.value / 10.0**power, colours[curve.name]
-        ax.plot(curve.cost, value, shape, color=colour, label=arrow(curve.name))
+        ax.plot(curve.cost, value, shape, color=colour, label=style.arrow(curve.name))
     for factor in found.factors:
         if np.isfinite(factor.value):
             _draw_factor(ax, factor, factor.level / 10.0**power, colours[factor.name])
     ax.set_xscale("log")
     ax.set_xlabel(found.cost)
-    ax.set_ylabel(label(found.metric) + times(power))
+    ax.set_ylabel(style.label(found.metric) + style.times(power))
     ax.legend(loc="best")
 
 
@@ -159,7 +150,7 @@ def _draw_factor(ax: Axes, factor: Factor, level: float, colour: str) -> None:
         fontsize=6.5,
         zorder=5,
     )
-    halo(name)
+    style.halo(name)
 
 
 def _factors(measured: Sequence[Curve], *, lower: bool) -> tuple[Factor, ...]:
@@ -202,7 +193,7 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
         column = over_training(records.frame, metric).panels[0][1].metric
         ours = time_to_equal(records.frame, column, cost=TRAIN_FLOPS)
         if ours.factors:
-            fig, (left, right) = figure(width=PAGE, height=2.4, columns=2)
+            fig, (left, right) = style.figure(width=style.PAGE, height=2.4, columns=2)
             draw_time_to_equal(ours, left)
             left.set_title(records.title("runs of growing length"))
             draw_time_to_equal(published_time_to_equal(), right)
