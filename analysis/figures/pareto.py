@@ -205,7 +205,9 @@ def caption(points: Pareto) -> str:
     if points.dense[front].any():
         parts.append("The dense run is on it: no cheaper cell is as good.")
     elif points.dense.any():
-        parts.append("The dense run is not on it: another cell costs less and is as good or better.")
+        parts.append(
+            "The dense run is not on it: another cell costs less and is as good or better."
+        )
     if not points.measured_as:
         parts.append("No intervals: one seed.")
     return " ".join(parts)

@@ -1,13 +1,22 @@
 // The page's state (sweep, metric, chosen cells): it polls the server and draws what has changed.
-import { colourBar, hatchDefs, heatmap, keys, scatter, stateBox } from "./charts.js";
-import { arrows, at, BAD, h, number, put, quantity, STATES, s, unitOf } from "./dom.js";
+import {
+  colourBar,
+  hatchDefs,
+  heatmap,
+  holdsZero,
+  opens,
+  scatter,
+  stateBox,
+  zeroDot,
+} from "./charts.js";
+import { arrows, at, BAD, h, has, number, put, quantity, STATES, s, table, unitOf } from "./dom.js";
 import { showPanel } from "./panel.js";
 
 const MOST = 4;
 const PAUSE = 2000;
 const SLOW = 8000;
-const state = {
-  sweep: null,
+// What is known and chosen of one sweep, before anything is.
+const unopened = () => ({
   metric: "",
   version: 0,
   view: null,
@@ -15,8 +24,8 @@ const state = {
   seeds: {},
   filters: {},
   fresh: new Set(),
-  asked: 0,
-};
+});
+const state = { sweep: null, requests: 0, ...unopened() };
 
 // Return the server's JSON. An error in the answer is thrown with its own text; a request that gets
 // no answer at all means that the server is gone.
@@ -103,16 +112,7 @@ async function listSweeps() {
 }
 
 function open(name) {
-  Object.assign(state, {
-    sweep: name,
-    metric: "",
-    version: 0,
-    view: null,
-    chosen: [],
-    seeds: {},
-    filters: {},
-    fresh: new Set(),
-  });
+  Object.assign(state, { sweep: name, ...unopened() });
   writeHash();
   refresh();
   drawPanel();
@@ -126,18 +126,20 @@ async function refresh() {
     );
     return;
   }
-  const asked = ++state.asked;
+  const request = ++state.requests;
   const query = new URLSearchParams({ metric: state.metric, version: state.version });
   const tree = await ask(`api/sweeps/${state.sweep}?${query}`);
   // A cell that is replaced between press and release would lose the click.
   while (pressed) await new Promise((resume) => setTimeout(resume, 30));
-  if (asked !== state.asked) return;
+  if (request !== state.requests) return;
   if (tree.cells) {
     const earlier = state.view?.name === tree.name ? state.view.cells : null;
-    const had = (cells, k) => cells.value?.[k] !== null && cells.value?.[k] !== undefined;
+    const measured = (cells, k) => has(cells.value?.[k]);
     state.fresh = new Set(
       earlier && earlier.metric === tree.cells.metric
-        ? tree.cells.name.map((_, k) => k).filter((k) => had(tree.cells, k) && !had(earlier, k))
+        ? tree.cells.name
+            .map((_, k) => k)
+            .filter((k) => measured(tree.cells, k) && !measured(earlier, k))
         : [],
     );
     const first = !state.view || state.view.version === 0;
@@ -214,7 +216,7 @@ function drawRunning() {
         "li",
         {
           "data-run": run.run,
-          ...opens(run.number, run.seed),
+          ...openSeed(run.number, run.seed),
           "aria-label": `open ${name}, seed ${run.seed}`,
         },
         `${name}, seed ${run.seed}`,
@@ -225,14 +227,12 @@ function drawRunning() {
   );
 }
 
-// What makes an element open a cell, by a click or from the keyboard.
-function opens(cell, seed) {
-  const open = (event) => {
-    if (seed !== undefined) state.seeds[cell] = seed;
-    choose(cell, event.shiftKey || event.ctrlKey || event.metaKey);
-  };
-  return { "data-cell": cell, tabindex: 0, role: "button", onclick: open, onkeydown: keys(open) };
-}
+// Return the attributes of an element that opens a cell with one of its seeds.
+const openSeed = (cell, seed) =>
+  opens(cell, (k, add) => {
+    state.seeds[k] = seed;
+    choose(k, add);
+  });
 
 // New children; what had the focus keeps it, and a list its place.
 function redraw(element, ...children) {
@@ -321,7 +321,7 @@ function drawGrid() {
   const statesShown = [
     ...new Set(
       places.map((p) =>
-        cells.state[p.cell] === "completed" && (cells.value?.[p.cell] ?? null) === null && scale
+        cells.state[p.cell] === "completed" && !has(cells.value?.[p.cell]) && scale
           ? "unmeasured"
           : cells.state[p.cell],
       ),
@@ -330,6 +330,9 @@ function drawGrid() {
   put(
     at("legend"),
     scale ? [colourBar(scale), h("span", {}, meaning.legend)] : null,
+    places.some((p) => holdsZero(cells, p.cell))
+      ? h("span", {}, s("svg", { width: 8, height: 14 }, zeroDot(4, 8)), " 95% interval holds zero")
+      : null,
     statesShown.map((name) =>
       h(
         "span",
@@ -397,13 +400,12 @@ function drawRanking() {
   const { cells } = state.view;
   const words = at("search").value.toLowerCase();
   const { meaning } = cells;
-  const has = (k) => cells.value?.[k] !== null && cells.value?.[k] !== undefined;
   const differs = meaning && meaning.shows !== "value";
   // The baseline differs from itself by nothing, where a metric compares with it.
   const zero = (k) =>
     cells.role[k] === "baseline" &&
     cells.state[k] === "completed" &&
-    !has(k) &&
+    !has(cells.value?.[k]) &&
     differs &&
     cells.metric !== "gap/route"
       ? 0
@@ -416,7 +418,7 @@ function drawRanking() {
         arrows(cells.name[k]).toLowerCase().includes(arrows(words)) ||
         cells.state[k].includes(words),
     );
-  const ranked = (k) => zero(k) !== null && zero(k) !== undefined;
+  const ranked = (k) => has(zero(k));
   const text = (v) => quantity(v, meaning.unit, { signed: differs, digits: differs ? 3 : 4 });
   const order = all.sort(
     (a, b) =>
@@ -427,20 +429,20 @@ function drawRanking() {
     .map((k) =>
       h(
         "tr",
-        { class: "go", ...opens(k) },
+        { class: "go", ...opens(k, choose) },
         h("td", {}, arrows(cells.name[k])),
         h("td", { class: "n" }, ranked(k) ? text(zero(k)) : ""),
         h(
           "td",
           { class: "n" },
-          cells.low?.[k] !== null && cells.low?.[k] !== undefined
-            ? `${text(cells.low[k])} to ${text(cells.high[k])}`
-            : "",
+          has(cells.low?.[k]) ? `${text(cells.low[k])} to ${text(cells.high[k])}` : "",
         ),
         h(
           "td",
           {},
-          has(k) ? ({ seeds: `${cells.n[k]} seeds`, images: "images" }[cells.unit[k]] ?? "") : "",
+          has(cells.value?.[k])
+            ? ({ seeds: `${cells.n[k]} seeds`, images: "images" }[cells.unit[k]] ?? "")
+            : "",
         ),
         h(
           "td",
@@ -470,19 +472,9 @@ function drawRanking() {
     h(
       "div",
       { class: "scroll" },
-      h(
-        "table",
-        {},
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            heads.map(([t, c]) => h("th", { class: c || null }, t)),
-          ),
-        ),
-        h("tbody", {}, rows),
+      table(
+        heads.map(([t, c]) => h("th", { class: c || null }, t)),
+        rows,
       ),
     ),
     more,
@@ -494,38 +486,24 @@ function drawFailures() {
   at("failures-card").hidden = failures.length === 0;
   redraw(
     at("failures"),
-    h(
-      "table",
-      {},
-      h(
-        "thead",
-        {},
+    table(
+      ["cell", "seed", "state", "reason"].map((t) => h("th", {}, t)),
+      failures.map((f) =>
         h(
           "tr",
-          {},
-          ["cell", "seed", "state", "reason"].map((t) => h("th", {}, t)),
-        ),
-      ),
-      h(
-        "tbody",
-        {},
-        failures.map((f) =>
+          { class: "go", "data-run": f.run, ...openSeed(f.number, f.seed) },
+          h("td", {}, arrows(cells.name[f.number])),
+          h("td", {}, f.seed),
           h(
-            "tr",
-            { class: "go", "data-run": f.run, ...opens(f.number, f.seed) },
-            h("td", {}, arrows(cells.name[f.number])),
-            h("td", {}, f.seed),
+            "td",
+            {},
             h(
-              "td",
-              {},
-              h(
-                "span",
-                { class: "state bad" },
-                f.state === "completed" ? "no comparison" : (STATES[f.state]?.[1] ?? f.state),
-              ),
+              "span",
+              { class: "state bad" },
+              f.state === "completed" ? "no comparison" : (STATES[f.state]?.[1] ?? f.state),
             ),
-            h("td", { class: "wide" }, f.reason),
           ),
+          h("td", { class: "wide" }, f.reason),
         ),
       ),
     ),

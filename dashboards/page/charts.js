@@ -1,12 +1,13 @@
 // Charts in plain SVG: heatmap, scatter with its Pareto front, lines and similarity matrices.
-import { arrows, MINUS, number, quantity, STATES, s } from "./dom.js";
+import { arrows, has, MINUS, number, quantity, STATES, s } from "./dom.js";
 
 const BLUE = [0, 114, 178];
 const WHITE = [247, 247, 247];
 const ORANGE = [213, 94, 0];
 const PURPLE = [118, 42, 131];
 const GREEN = [27, 120, 55];
-export const COLOURS = ["#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7"];
+// Of dense and of the chosen cells; blue and orange mean better and worse.
+export const COLOURS = ["#000000", "#009E73", "#CC79A7", "#332288", "#999933"];
 const HATCH = {
   failed: "M0 6L6 0",
   diverged: "M0 6L6 0M0 0L6 6",
@@ -76,12 +77,25 @@ function scaleOf(meaning, values) {
   };
 }
 
-// Return a key handler: Enter and Space do what a click does.
-export const keys = (action) => (event) => {
-  if (event.key !== "Enter" && event.key !== " ") return;
-  event.preventDefault();
-  action(event);
-};
+// Return the attributes of an element that opens a cell: a click, Enter and Space do the same.
+export function opens(cell, choose) {
+  const open = (event) => choose(cell, event.shiftKey || event.ctrlKey || event.metaKey);
+  const onkeydown = (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    open(event);
+  };
+  return { "data-cell": cell, tabindex: 0, role: "button", onclick: open, onkeydown };
+}
+
+// Return whether a cell's 95% interval holds zero: its difference cannot be told from none.
+export const holdsZero = (cells, k) =>
+  cells.meaning?.shows !== "value" &&
+  has(cells.low?.[k]) &&
+  cells.low[k] <= 0 &&
+  cells.high[k] >= 0;
+export const zeroDot = (x, y, fill = "#000") =>
+  s("circle", { cx: x, cy: y, r: 1.8, fill, class: "zero", "pointer-events": "none" });
 
 function hatches() {
   const patterns = Object.entries(HATCH)
@@ -132,9 +146,7 @@ export const hatchDefs = () => s("svg", { width: 0, height: 0, "aria-hidden": "t
 // Draw one cell per place. For differences white is zero and both signs reach equally far.
 export function heatmap(view, choose) {
   const { cells, rows, columns, places, untried, chosen, fresh } = view;
-  const measured = places
-    .map((p) => cells.value?.[p.cell])
-    .filter((v) => v !== null && v !== undefined);
+  const measured = places.map((p) => cells.value?.[p.cell]).filter(has);
   const scale = measured.length ? scaleOf(cells.meaning, measured) : null;
   const order = cells.search?.order;
   const left = 46 + 4 * longest(rows.values);
@@ -167,40 +179,41 @@ export function heatmap(view, choose) {
   const drawn = places.map(({ cell, row, column }) => {
     const { x, y } = box({ row, column });
     const value = cells.value?.[cell];
-    const has = value !== null && value !== undefined;
-    const state = has
+    const known = has(value);
+    const state = known
       ? "completed"
       : cells.state[cell] === "completed"
         ? "unmeasured"
         : cells.state[cell];
-    const part = has ? Math.abs(value / 10 ** scale.power).toFixed(scale.digits) : "";
-    const colour = has ? scale.colour(value) : null;
-    const label = !has
+    const part = known ? Math.abs(value / 10 ** scale.power).toFixed(scale.digits) : "";
+    const colour = known ? scale.colour(value) : null;
+    const label = !known
       ? STATES[state][0]
       : scale.signed
         ? (value >= 0 ? "+" : MINUS) + part
         : (value < 0 ? MINUS : "") + part;
-    const field = has
+    const field = known
       ? [s("rect", { x, y, width: width - 2, height: height - 2, rx: 2, fill: css(colour) })]
       : stateBox(state, x, y, width - 2, height - 2);
     const trial = order?.[cell] ? `, trial ${order[cell]} of the search` : "";
-    const result = has
-      ? quantity(value, cells.meaning.unit, { signed: scale.signed })
-      : STATES[state][1];
+    const amount = (v) => quantity(v, cells.meaning.unit, { signed: scale.signed });
+    const interval = has(cells.low?.[cell])
+      ? ` (95%: ${amount(cells.low[cell])} to ${amount(cells.high[cell])})`
+      : "";
+    const result = known ? amount(value) + interval : STATES[state][1];
     const reason = cells.reason[cell] ? `, ${cells.reason[cell]}` : "";
     const description = `${arrows(cells.name[cell])}: ${result}${reason}${trial}`;
-    const open = (event) => choose(cell, event.shiftKey || event.ctrlKey || event.metaKey);
-    const ink = has ? inkOn(colour) : "#1b1f24";
+    const ink = known ? inkOn(colour) : "#1b1f24";
     const text =
-      texts || !has
+      texts || !known
         ? s(
             "text",
             {
               x: x + width / 2 - 1 + (trial && texts ? 4 : 0),
               y: y + height / 2 + 2.6,
               "text-anchor": "middle",
-              "font-size": has ? 10 : 11,
-              class: has ? null : "halo",
+              "font-size": known ? 10 : 11,
+              class: known ? null : "halo",
               "pointer-events": "none",
             },
             label,
@@ -214,7 +227,7 @@ export function heatmap(view, choose) {
               x: x + 3,
               y: y + 8.5,
               "font-size": 7.5,
-              class: has ? "order" : "order halo",
+              class: known ? "order" : "order halo",
               "pointer-events": "none",
             },
             order[cell],
@@ -225,19 +238,16 @@ export function heatmap(view, choose) {
       "g",
       {
         class: `cell${chosen.includes(cell) ? " chosen" : ""}${fresh.has(cell) ? " fresh" : ""}`,
-        "data-cell": cell,
         "data-state": state,
-        "data-value": has ? value : null,
-        tabindex: 0,
-        role: "button",
+        "data-value": known ? value : null,
         "aria-label": description,
-        onclick: open,
-        onkeydown: keys(open),
+        ...opens(cell, choose),
       },
       field,
       s("title", {}, description),
       text,
       number,
+      holdsZero(cells, cell) ? zeroDot(x + width - 7, y + 5, ink) : null,
     );
   });
   const step = Math.ceil(
@@ -449,20 +459,11 @@ export function scatter(points, { name, role, label, chosen, choose }) {
     const shape = dense
       ? s("path", { d: `M${cx} ${cy - 5}l5 5l-5 5l-5 -5z`, fill })
       : s("circle", { cx, cy, r: picked ? 5.5 : 3.6, fill, stroke: picked ? "#000" : "none" });
-    const open = (event) => choose(cell, event.shiftKey || event.ctrlKey || event.metaKey);
     const price = points.relative ? `${number(cost)} of dense` : quantity(cost, "FLOP");
     const description = `${arrows(name[cell])}: ${number(points.value[k])} at ${price}`;
     return s(
       "g",
-      {
-        class: "point",
-        "data-cell": cell,
-        tabindex: 0,
-        role: "button",
-        "aria-label": description,
-        onclick: open,
-        onkeydown: keys(open),
-      },
+      { class: "point", "aria-label": description, ...opens(cell, choose) },
       bar,
       shape,
       s("title", {}, description),
@@ -510,7 +511,7 @@ export function lines(curves, { label, zero = false }) {
   const box = { left: 52, right: 16, top: 18, bottom: 30 };
   const shown = curves.filter((c) => c.step.length > 0);
   if (!shown.length) return null;
-  const values = shown.flatMap((c) => c.value).filter((v) => v !== null);
+  const values = shown.flatMap((c) => c.value).filter(has);
   const y = span(zero ? [...values, 0] : values, 0.05);
   const x = [0, Math.max(...shown.flatMap((c) => c.step))];
   const { px, py, frame } = axes({

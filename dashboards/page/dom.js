@@ -12,27 +12,29 @@ export function s(tag, attributes = {}, ...children) {
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false)
-      element.setAttribute(name, value);
+    else if (has(value) && value !== false) element.setAttribute(name, value);
   }
-  element.append(
-    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined),
-  );
+  element.append(...present(children));
   return element;
 }
 
+const present = (children) =>
+  children.flat(Infinity).filter((child) => has(child) && child !== false);
+
+export function table(heads, rows, attributes = {}) {
+  const [head, body] = [h("tr", {}, heads), h("tbody", {}, rows)];
+  return h("table", attributes, h("thead", {}, head), body);
+}
+
 export const at = (id) => document.getElementById(id);
-export const put = (element, ...children) =>
-  element.replaceChildren(
-    ...children
-      .flat(Infinity)
-      .filter((child) => child !== null && child !== undefined && child !== false),
-  );
+export const put = (element, ...children) => element.replaceChildren(...present(children));
+// Return whether a value is there: the server sends null where there is no number.
+export const has = (value) => value !== null && value !== undefined;
 
 // Numbers and names as people read them.
 export const MINUS = "\u2212";
 export function number(value, { signed = false, digits = 3 } = {}) {
-  if (value === null || value === undefined) return "";
+  if (!has(value)) return "";
   const size = Math.abs(value);
   const text =
     size !== 0 && (size < 1e-3 || size >= 1e5)
@@ -63,7 +65,7 @@ export function unitOf(unit, power) {
 }
 // Return a value with its unit: `7.65 GFLOP`, `12.4 s`.
 export function quantity(value, unit, options = {}) {
-  if (!unit || value === null || value === undefined) return number(value, options);
+  if (!unit || !has(value)) return number(value, options);
   const size = Math.abs(value);
   const power =
     size >= 1000 && unit !== "s"

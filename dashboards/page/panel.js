@@ -1,6 +1,6 @@
 // The panel that shows one or several cells beside their dense baseline.
 import { COLOURS, lines, matrix } from "./charts.js";
-import { arrows, BAD, h, number, put, quantity, STATES } from "./dom.js";
+import { arrows, BAD, h, has, number, put, quantity, STATES, table } from "./dom.js";
 
 export function showPanel(panel, details, names, { remove, seed }) {
   if (!details.length) {
@@ -140,19 +140,9 @@ function numbers(details, names) {
   return h(
     "div",
     { class: "numbers" },
-    h(
-      "table",
-      {},
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          heads.map((t, k) => h("th", { class: k ? "n" : null }, t)),
-        ),
-      ),
-      h("tbody", {}, rows),
+    table(
+      heads.map((t, k) => h("th", { class: k ? "n" : null }, t)),
+      rows,
     ),
   );
 }
@@ -180,7 +170,7 @@ function curves(columns, details) {
   const gaps = columns.slice(1).map((c) => {
     const steps = c.run.curve.step
       .map((step, k) => [step, c.run.curve.loss[k]])
-      .filter(([step, v]) => v !== null && base.get(step) !== undefined && base.get(step) !== null);
+      .filter(([step, v]) => has(v) && has(base.get(step)));
     const value = smoothed(steps.map(([step, v]) => v - base.get(step)));
     return { step: steps.map(([step]) => step), value, colour: c.colour };
   });
@@ -281,19 +271,10 @@ function differences(details, names) {
     "div",
     {},
     h("h3", {}, "What differs from the baseline"),
-    h(
-      "table",
+    table(
+      ["field", "dense", ...names.map(arrows)].map((t) => h("th", {}, t)),
+      rows,
       { class: "differences" },
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          ["field", "dense", ...names.map(arrows)].map((t) => h("th", {}, t)),
-        ),
-      ),
-      h("tbody", {}, rows),
     ),
   );
 }
