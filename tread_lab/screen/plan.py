@@ -158,7 +158,7 @@ def budget_lines(
     plan: Plan, budget: Budget, open_tasks: Sequence[Task], slots: int
 ) -> Iterator[str]:
     """Yield the limits of a budget, what of them is spent, and which runs will not fit."""
-    limits, spent = budget.spec, budget.before
+    limits, spent = budget.spec, budget.spent
     parts = []
     if limits.flops is not None:
         parts.append(f"{limits.flops:.2e} training FLOPs ({spent.flops:.2e} spent)")

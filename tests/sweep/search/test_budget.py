@@ -156,7 +156,7 @@ def test_a_trial_that_failed_before_its_first_entry_has_been_started(lab: Lab, t
     folder = lab.run_of(plan.trials[1].spec)
     folder.create(plan.trials[1].spec)
     folder.attempts.close(folder.attempts.open(), "exception")
-    assert open_budget(lab, plan, lambda task: None).before.trials == 1
+    assert open_budget(lab, plan, lambda task: None).spent.trials == 1
 
 
 def test_only_the_flops_that_a_begun_run_has_left_are_charged(lab: Lab, tiny: Tiny) -> None:

@@ -1,4 +1,4 @@
-"""A sweep within its budget: what fits is started in order; when the hours are over all stops."""
+"""The budget of a sweep: a queue starts what fits in order, and stops all after the hours."""
 
 from __future__ import annotations
 
@@ -28,43 +28,46 @@ class Spent:
 
 
 def open_budget(lab: Lab, plan: Plan, seconds: Seconds) -> Budget:
-    """What is left of a plan's budget."""
+    """Return what is left of a plan's budget.
+
+    Args:
+        seconds: the forecast of what is left of a run.
+    """
     assert plan.budget is not None
     trials = frozenset(trial.run for trial in plan.possible_trials if trial.role == "trial")
-    before = spent(lab, plan.name, begun_tasks(plan, lab), trials)
-    return Budget(lab, plan.budget, before, trials, seconds)
+    return Budget(lab, plan.budget, _spent(lab, plan, trials), trials, seconds)
 
 
-def spent(lab: Lab, name: str, tasks: Sequence[Task], trials: frozenset[str]) -> Spent:
-    """Read what has been spent on `tasks`, of which `trials` are no baselines."""
+def _spent(lab: Lab, plan: Plan, trials: frozenset[str]) -> Spent:
+    """Read what a sweep has spent; the runs in `trials` are no baselines."""
+    tasks = begun_tasks(plan, lab)
     done = {task.run: done_share(lab, task) for task in tasks}
     flops = sum(cost(task.spec).train_flops * done[task.run] for task in tasks)
     started = sum(_started(lab, run, done) for run in trials & done.keys())
-    return Spent(flops, seconds_spent(lab.sweep(name).spent_path) / 3600, started)
+    return Spent(flops, seconds_spent(lab.sweep(plan.name).spent_path) / 3600, started)
 
 
 def _started(lab: Lab, run: str, done: Mapping[str, float]) -> bool:
-    """Whether a run has begun; one that ended before its first log entry has only attempts."""
+    """Return whether a run has begun; one that failed before its first log entry has attempts."""
     return done[run] > 0 or bool(lab.run(run).attempts.read())
 
 
 class Budget:
     """What is left of a budget while a sweep runs.
 
-    A run fits if all that was admitted before it and itself stay within every limit. The first one
-    that does not ends the admitting, so that the order of the plan is kept.
+    A run fits if it and all runs admitted before it stay within every limit.
     """
 
     def __init__(
-        self, lab: Lab, spec: BudgetSpec, before: Spent, trials: frozenset[str], seconds: Seconds
+        self, lab: Lab, spec: BudgetSpec, spent: Spent, trials: frozenset[str], seconds: Seconds
     ) -> None:
         self.lab, self.spec, self.trials, self.seconds = lab, spec, trials, seconds
-        self.before = before
-        self.flops, self.count, self.hours = before.flops, before.trials, before.hours
+        self.spent = spent  # by earlier sessions
+        self.flops, self.count = spent.flops, spent.trials  # with what was admitted
 
     def fits(self, tasks: Sequence[Task], hours: float) -> bool:
-        """Whether these runs fit in, beginning when `hours` of the budget are gone."""
-        flops, count = self._price(tasks)
+        """Return whether these tasks fit if they begin when `hours` of the budget are gone."""
+        flops, count = self._cost(tasks)
         limits = self.spec
         if limits.flops is not None and self.flops + flops > limits.flops:
             return False
@@ -76,30 +79,32 @@ class Budget:
         return hours + longest / 3600 <= limits.hours
 
     def admit(self, task: Task) -> None:
-        """Count a run as spent."""
-        flops, count = self._price([task])
+        """Count a task as spent."""
+        flops, count = self._cost([task])
         self.flops += flops
         self.count += count
 
-    def _price(self, tasks: Sequence[Task]) -> tuple[float, int]:
-        """FLOPs still to execute, and trials not yet started."""
+    def _cost(self, tasks: Sequence[Task]) -> tuple[float, int]:
+        """Return the FLOPs still to execute, and the number of trials not yet started."""
         done = {task.run: done_share(self.lab, task) for task in tasks}
-        left = sum(cost(t.spec).train_flops * (1 - done[t.run]) for t in tasks)
-        mine = self.trials & done.keys()
-        return left, sum(not _started(self.lab, run, done) for run in mine)
+        flops = sum(cost(task.spec).train_flops * (1 - done[task.run]) for task in tasks)
+        return flops, sum(not _started(self.lab, run, done) for run in self.trials & done.keys())
 
     def split(self, todo: Sequence[Task], slots: int) -> tuple[list[Task], list[Task]]:
-        """What fits of an ordered list on so many slots, and what does not."""
+        """Split an ordered list at the first task that does not fit on so many slots."""
         begins = starts([self.seconds(task) or 0.0 for task in todo], slots)
         for number, (task, begin) in enumerate(zip(todo, begins)):
-            if not self.fits([task], self.hours + begin / 3600):
+            if not self.fits([task], self.spent.hours + begin / 3600):
                 return list(todo[:number]), list(todo[number:])
             self.admit(task)
         return list(todo), []
 
 
 class BudgetedQueue:
-    """A queue that hands out what fits, and asks for a stop when the hours are over."""
+    """A queue that hands out what fits a budget, and stops all when the hours are over.
+
+    The first task that does not fit closes the queue, so that the order of the plan is kept.
+    """
 
     def __init__(self, queue: TaskQueue, budget: Budget, watch: Stopwatch) -> None:
         self.queue, self.budget, self.watch = queue, budget, watch
@@ -115,7 +120,6 @@ class BudgetedQueue:
 
     @property
     def full(self) -> bool:
-        """Whether something was left undone because it does not fit."""
         return self.closed or self.queue.full
 
     @property
@@ -142,10 +146,9 @@ class BudgetedQueue:
         self.queue.ended(task)
 
     def close(self) -> None:
-        """Write down the time of this session."""
+        """Record the time of this session."""
         self.watch.note(now=True)
 
     @property
     def left(self) -> str:
-        """What was not done, for people."""
         return f"{self.queue.left}; the same command with a larger budget goes on"

@@ -1,4 +1,4 @@
-"""Where an executor gets its next task: a list in family order, or whatever decides as it goes."""
+"""Task queues: their protocol, and a list in which parents come before their children."""
 
 from __future__ import annotations
 
@@ -14,42 +14,33 @@ class TaskQueue(Protocol):
     """Hands out tasks one by one and hears of their ends; called from one thread.
 
     Attributes:
-        finished: nothing will come any more.
-        stop: what is running is to end now, with a checkpoint.
+        finished: whether every task has been handed out.
+        over: whether every task has been handed out and has ended.
+        stop: whether the running tasks are to end now, with a checkpoint.
+        full: whether a task is left because it does not fit a budget.
+        left: what has not been handed out or has not ended, for people.
     """
 
     @property
     def finished(self) -> bool: ...
-
     @property
-    def over(self) -> bool:
-        """Whether nothing will come any more, and all that was handed out has ended."""
-        ...
-
+    def over(self) -> bool: ...
     @property
     def stop(self) -> bool: ...
-
     @property
-    def full(self) -> bool:
-        """Whether something is not handed out because it does not fit a budget."""
-        ...
-
+    def full(self) -> bool: ...
     @property
-    def left(self) -> str:
-        """What has not been handed out or has not ended, for people."""
-        ...
+    def left(self) -> str: ...
 
     def next(self) -> Task | None:
-        """A task that can start now; nothing while all that is left waits for others to end."""
-        ...
+        """Return a task that can start now; `None` while every task left waits for others."""
 
     def ended(self, task: Task) -> None:
-        """A task that was handed out has come to an end in this session, however it went."""
-        ...
+        """Note that a task has come to an end in this session, however it went."""
 
 
 class ListQueue:
-    """Tasks in their order, none before what it starts from or comes `after`."""
+    """Tasks in their order, none before its parents or the run that it comes `after`."""
 
     stop = full = False
 
@@ -60,12 +51,11 @@ class ListQueue:
         self.add(tasks)
 
     def add(self, tasks: Sequence[Task]) -> None:
-        """Further tasks at the end; one that is open already is not doubled."""
+        """Append the tasks that are not open already."""
         for task in tasks:
-            name = task.run
-            if name not in self._open:
-                self._waiting[name] = task
-                self._open.add(name)
+            if task.run not in self._open:
+                self._waiting[task.run] = task
+                self._open.add(task.run)
 
     @property
     def finished(self) -> bool:
@@ -81,20 +71,15 @@ class ListQueue:
 
     def next(self) -> Task | None:
         for name, task in self._waiting.items():
-            if self._can_start(name, task):
+            waits_for = {self._after.get(name), *map(signature, task.spec.ancestors)}
+            if not waits_for & self._open:
                 return self._waiting.pop(name)
         return None
-
-    def _can_start(self, name: str, task: Task) -> bool:
-        """Whether nothing that must come before is open."""
-        if self._after.get(name) in self._open:
-            return False
-        return not any(signature(parent) in self._open for parent in task.spec.ancestors)
 
     def ended(self, task: Task) -> None:
         self._open.discard(task.run)
 
 
 def as_queue(work: Sequence[Task] | TaskQueue) -> TaskQueue:
-    """A list of tasks as what hands them out."""
+    """Return a list of tasks as a queue."""
     return ListQueue(work) if isinstance(work, Sequence) else work
