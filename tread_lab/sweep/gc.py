@@ -9,6 +9,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Collection, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from tread_lab.sweep.plan.storage import load_plan
 # A failed run may be tried again.
 ENDED = (RunState.COMPLETED, RunState.STOPPED, RunState.DIVERGED)
 OPTIMIZER = "optimizer/"  # of a checkpoint, what only further training needs
-SAMPLES = "samples"
+SAMPLES, UNFINISHED, OPTIMIZER_STATE = "samples", "unfinished files", "optimizer state"
 SCRATCH = "tread-lab-"  # prefix of the folders that hold the sockets of local clusters
 _ORPHAN_SECONDS = 3600.0  # age from which an unfinished file outside of runs is an orphan
 
@@ -47,13 +48,12 @@ class Removable:
 def find(lab: Lab, *, samples: bool = False) -> list[Removable]:
     """Return every removable file of a lab and of its scratch folders; change nothing.
 
-    A run that has ended and has every evaluation that any sweep plans for it keeps its last weights
-    and those of `execution.keep_steps`: evaluations, runs that start from it and figures need no
-    more. Runs that are under way, open or failed keep everything they could resume from.
+    A run that has ended and has every planned evaluation keeps its last weights and those of
+    `execution.keep_steps`; nothing needs more. Any other run keeps all that it could resume from.
 
     Args:
-        samples: whether to include the images of finished evaluations, which only ADM's own
-            evaluator and sheets of samples read; their metrics stay, and nothing is measured again.
+        samples: whether to include the images of finished evaluations, which only ADM's evaluator
+            and sheets of samples read; their metrics stay.
     """
     planned = _planned(lab)
     removable: list[Removable] = []
@@ -70,13 +70,9 @@ def clear(lab: Lab, removable: Collection[Removable]) -> int:
     freed = 0
     for item in removable:
         try:
-            if not item.run:
-                freed += _remove(item)
-                continue
-            folder = lab.run(item.run)
-            with folder.lock():
-                unfinished = item.what == "unfinished files"
-                if unfinished or folder.state() in ENDED:
+            with lab.run(item.run).lock() if item.run else nullcontext():
+                # A run that has ended may have been reopened since.
+                if not item.run or item.what == UNFINISHED or lab.run(item.run).state() in ENDED:
                     freed += _remove(item)
         except Busy:
             continue
@@ -94,7 +90,7 @@ def _planned(lab: Lab) -> dict[str, set[str]]:
 
 def _of_run(folder: RunFolder, planned: Collection[str]) -> Iterator[Removable]:
     for path in _unfinished(folder.path):
-        yield Removable("unfinished files", path, path.stat().st_size, folder.name)
+        yield Removable(UNFINISHED, path, path.stat().st_size, folder.name)
     state = folder.state()
     if state not in ENDED or folder.damaged():
         return
@@ -102,11 +98,11 @@ def _of_run(folder: RunFolder, planned: Collection[str]) -> Iterator[Removable]:
     if state is not RunState.DIVERGED and not set(planned) <= done:
         return
     steps = set(_kept_steps(folder))
-    for place, path in enumerate(list_checkpoints(folder.checkpoints)):
-        if place > 0 and step_of(path) not in steps:
+    for age, path in enumerate(list_checkpoints(folder.checkpoints)):
+        if age > 0 and step_of(path) not in steps:
             yield Removable("earlier checkpoints", path, path.stat().st_size, folder.name)
         elif size := _optimizer_bytes(path):
-            yield Removable("optimizer state", path, size, folder.name)
+            yield Removable(OPTIMIZER_STATE, path, size, folder.name)
 
 
 def _samples(folder: RunFolder) -> Iterator[Removable]:
@@ -153,7 +149,7 @@ def _scratch(lab: Lab) -> Iterator[Removable]:
         yield Removable("scratch", path, _size(path))
     for path in (*lab.root.glob("sweeps/*/.*.*"), *lab.root.glob("cache/.*.*")):
         if time.time() - path.stat().st_mtime > _ORPHAN_SECONDS:
-            yield Removable("unfinished files", path, _size(path))
+            yield Removable(UNFINISHED, path, _size(path))
     for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
         if path.stat().st_uid == os.getuid() and not _in_use(path):
             yield Removable("scratch", path, _size(path))
@@ -175,7 +171,7 @@ def _size(path: Path) -> int:
 
 def _remove(item: Removable) -> int:
     """Remove one file or folder, and return how many bytes that made free."""
-    if item.what == "optimizer state":
+    if item.what == OPTIMIZER_STATE:
         return slim(item.path, OPTIMIZER)
     if item.path.is_dir():
         shutil.rmtree(item.path, ignore_errors=True)

@@ -104,7 +104,7 @@ def test_a_sweep_that_needs_all_of_it_takes_it_up(lab: Lab, tiny: Tiny) -> None:
 
 @pytest.mark.parametrize("kind", ["asha", "median"])
 def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, tiny: Tiny, kind: str) -> None:
-    from tread_lab.sweep.execution.ray_early_stopping import Judge, Past
+    from tread_lab.sweep.execution.ray_early_stopping import EarlierTrial, Judge
     from tread_lab.sweep.execution.ray_errors import CallbackErrors
 
     plan = planned(tiny, stop_early={"kind": kind, "grace": 10, "reduction": 2})
@@ -114,13 +114,13 @@ def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, tiny: Tiny, kin
     for number, task in enumerate(plan.tasks[1:6]):
         Pretender(lab).finish(task)
         logged(lab, task.run, 0.1 * number)
-    judge, new = Judge(early, CallbackErrors()), Past("new")
+    judge, new = Judge(early, CallbackErrors()), EarlierTrial("new")
     judge.on_trial_add(None, new)
     run = plan.trials[-1].run
     assert judge.on_trial_result(None, new, {"run": run}) == "CONTINUE"
     good = {"run": run, "rung": 10, "rung_gap": -1.0}
     assert judge.on_trial_result(None, new, good) == "CONTINUE"
-    bad = Past("bad")
+    bad = EarlierTrial("bad")
     judge.on_trial_add(None, bad)
     verdict = judge.on_trial_result(None, bad, {"run": run, "rung": 10, "rung_gap": 9.0})
     assert verdict == "STOP"

@@ -1,4 +1,4 @@
-"""What early stopping knows of a sweep: who is judged, at which steps, by what, who was stopped."""
+"""Early stopping of a sweep: which runs are judged, at which steps, and by which gap."""
 
 from __future__ import annotations
 
@@ -28,45 +28,48 @@ class Early:
 
     @staticmethod
     def of(plan: Plan, lab: Lab) -> Early | None:
-        """For a plan that stops trials early."""
+        """Return the judge of a plan's trials; `None` if the plan stops none early."""
         if plan.stop_early is None:
             return None
         trials = [trial for trial in plan.possible_trials if trial.role == "trial"]
-        judged = {t.run: (t.spec.train.steps, t.baseline) for t in trials}
         baselines = {trial.baseline for trial in trials}
-        judged = {run: about for run, about in judged.items() if run not in baselines}
+        judged = {
+            trial.run: (trial.spec.train.steps, trial.baseline)
+            for trial in trials
+            if trial.run not in baselines
+        }
         return Early(plan.stop_early, lab, plan.name, judged)
 
     def rungs(self, run: str) -> tuple[int, ...]:
-        """The steps at which a run is judged; none for a baseline."""
+        """Return the steps at which a run is judged; none for a baseline."""
         return self.spec.rungs(self.judged[run][0]) if run in self.judged else ()
 
     def gap(self, run: str, rung: int) -> float | None:
-        """The training loss over the second half of the steps up to a rung, less the baseline's.
+        """Return the mean training loss up to a rung less the baseline's, `None` without logs.
 
-        Both see the same images, noise and levels, so that a difference of few steps means
-        something. Nothing if the logs do not reach that far.
+        The mean is over the logged steps of the second half, in which both runs see the same
+        images, noise and levels.
         """
-        mine, baseline = self._losses(run, rung), self.judged[run][1]
-        other = dict.fromkeys(mine, 0.0) if baseline is None else self._losses(baseline, rung)
-        common = mine.keys() & other.keys()
-        if not common:
+        losses, baseline = self._losses(run, rung), self.judged[run][1]
+        references = self._losses(baseline, rung) if baseline else dict.fromkeys(losses, 0.0)
+        steps = losses.keys() & references.keys()
+        if not steps:
             return None
-        gap = math.fsum(mine[step] - other[step] for step in common) / len(common)
+        gap = math.fsum(losses[step] - references[step] for step in steps) / len(steps)
         return gap if math.isfinite(gap) else None
 
     def history(self) -> Iterator[tuple[str, int, float]]:
-        """(run, rung, gap) of runs that have ended or were stopped: what a new session knows."""
-        before = stopped_early.read(self.lab.sweep(self.sweep).stopped_path)
+        """Yield (run, rung, gap) of the runs that have ended or were stopped before."""
+        stopped = stopped_early.read(self.lab.sweep(self.sweep).stopped_path)
         for run in self.judged:
-            if run not in before and self.lab.run(run).result() is None:
+            if run not in stopped and self.lab.run(run).result() is None:
                 continue
             for rung in self.rungs(run):
                 if (gap := self.gap(run, rung)) is not None:
                     yield run, rung, gap
 
     def stop(self, run: str, rung: int, gap: float) -> None:
-        """Write down that a run ends here, for this sweep."""
+        """Record that this sweep stops a run at a rung."""
         reason = f"{self.spec.kind} at step {rung}: training gap {gap:+.4f}, others are better"
         stopped_early.append(self.lab.sweep(self.sweep).stopped_path, Stopped(run, rung, reason))
 

@@ -1,4 +1,4 @@
-"""What carries tasks out: the protocol of an executor, and the one that needs no Ray."""
+"""Executors: their protocol, the one that runs tasks in this process, and stop signals."""
 
 from __future__ import annotations
 
@@ -45,11 +45,10 @@ class Executor(Protocol):
             Unavailable: the disk is full or the cluster is lost; nothing is recorded as failed.
             UserError: some tasks lack what only the user can provide; the others are done.
         """
-        ...
 
 
 class InlineExecutor:
-    """One task after another in this process."""
+    """Runs one task after another in this process."""
 
     def __init__(
         self, *, device: str | None = None, threads: int = 1, hang_timeout: float | None = None
@@ -90,8 +89,7 @@ class InlineExecutor:
             except Exception as error:
                 # As text: the traceback would keep the failed run, and its memory, alive.
                 last = f"{type(error).__name__}: {first_line(error)}"
-        name = task.run
-        raise RuntimeError(f"run {name}: no attempt comes to an end; the last one: {last}")
+        raise RuntimeError(f"run {task.run}: no attempt comes to an end; the last one: {last}")
 
 
 class UserErrors:
@@ -102,7 +100,7 @@ class UserErrors:
 
     @contextmanager
     def collect(self) -> Iterator[None]:
-        """Collect a user error of the block; let pass what stops every task."""
+        """Collect a user error of the block; `Unavailable` passes, because it stops every task."""
         try:
             yield
         except Unavailable:
@@ -124,8 +122,8 @@ class UserErrors:
 def stop_signals() -> Iterator[Callable[[], bool]]:
     """Within the block SIGINT and SIGTERM only raise a flag; a second one acts as usual.
 
-    The flag is right in every thread at once, also while the main thread waits in foreign code and
-    its handlers do not run.
+    Every thread sees the flag at once, also while the main thread waits in foreign code and its
+    handlers do not run.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
@@ -140,7 +138,7 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
             signal.signal(s, handler)
 
     def stopping() -> bool:
-        with suppress(OSError):  # no signal has come, or the block has ended
+        with suppress(OSError):  # no signal came, or the block has ended
             raised.extend(number for number in received.recv(64) if number in handlers)
         return bool(raised)
 

@@ -1,4 +1,4 @@
-"""Executors: one table from the name of each to what makes it and to the devices that it uses."""
+"""The table of executors: how each is made, and which devices it uses."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Share:
 
     @property
     def worker_device(self) -> str:
-        """The device of a worker that others give it: no GPU that is not part of the share."""
+        """The device of a worker: a GPU only if the share has one."""
         return "cuda" if self.gpus else self.device or "cpu"
 
     def slots(self, cpus: float, gpus: float) -> int:
-        """Return how many runs fit on a machine with so many of each at once."""
+        """Return how many runs fit at once on a machine with so many CPUs and GPUs."""
         return int(min(cpus / self.cpus, gpus / self.gpus if self.gpus else cpus / self.cpus))
 
     def packed(self, slots: int) -> int:
@@ -55,10 +55,10 @@ class ExecutorKind:
     """What belongs to one executor.
 
     Attributes:
-        make: the executor for a share, the seconds of `--hang-timeout`, and early stopping.
-        devices: where its runs will run.
+        make: makes the executor from a share, the seconds of `--hang-timeout`, early stopping.
+        devices: returns the devices where its runs will run.
         start_seconds: predicted time until the first run starts.
-        side_by_side: whether runs go beside each other, which early stopping needs.
+        side_by_side: whether several runs go at once, which early stopping needs.
     """
 
     make: Callable[[Share, float | None, Early | None], Executor]
@@ -81,7 +81,7 @@ def _inline(share: Share, hang_timeout: float | None, early: Early | None) -> Ex
 
 
 def _ray_devices(share: Share) -> Devices:
-    """Devices of the cluster at RAY_ADDRESS, which is asked, else of this machine.
+    """Return the devices of the cluster at RAY_ADDRESS, else of this machine.
 
     Raises:
         UserError: a run is to have more than there is.
@@ -96,9 +96,9 @@ def _ray_devices(share: Share) -> Devices:
     from tread_lab.sweep.plan.devices import Devices
 
     cpus, gpus = os.cpu_count() or 1, torch.cuda.device_count() if share.gpus else 0
-    for what, asked, have in (("cpus", share.cpus, cpus), ("gpus", share.gpus, gpus)):
-        if asked > have:
-            raise UserError(f"--{what}: {asked:g} for a run, and this machine has {have}")
+    for what, wanted, present in (("cpus", share.cpus, cpus), ("gpus", share.gpus, gpus)):
+        if wanted > present:
+            raise UserError(f"--{what}: {wanted:g} for a run, and this machine has {present}")
     slots = share.slots(cpus, gpus)
     slots = min(slots, share.concurrent or slots)
     return Devices.here(share.worker_device, slots=slots, packed=min(slots, share.packed(slots)))

@@ -9,7 +9,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ def cluster() -> Iterator[Driver]:
 
 @contextmanager
 def _joined(address: str, driver: Driver) -> Iterator[None]:
-    """A part of somebody's cluster, watched by knocking at its doors."""
+    """Join a running cluster, and watch the addresses of its daemons."""
     try:
         _init(address)
         with monitor_addresses(_addresses(), driver.leave):
@@ -76,7 +76,7 @@ def _joined(address: str, driver: Driver) -> Iterator[None]:
 
 @contextmanager
 def _started(driver: Driver) -> Iterator[None]:
-    """A cluster of this machine, whose daemons are children of this process and watched as such."""
+    """Start a cluster on this machine, and watch its daemons, which are child processes."""
     # Ray's sockets need a short path, so this is not below the lab.
     scratch = tempfile.mkdtemp(prefix=SCRATCH, dir="/tmp")
     try:
@@ -89,46 +89,48 @@ def _started(driver: Driver) -> Iterator[None]:
 
 
 def _init(address: str | None, **options: Any) -> None:
-    """Call `ray.init`; whatever it raises, bare `Exception` among it, becomes one line."""
+    """Call `ray.init`.
+
+    Raises:
+        Unavailable: it raised anything, bare `Exception` among it.
+    """
     ray._private.worker.print_to_stdstream = _print_but_dumps  # type: ignore[assignment]
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except Exception as error:
-        raise _no_ray(address, error) from error
+        reason = first_line(error.__cause__ or error)[:200]
+        raise Unavailable(
+            f"Ray did not start on this machine: {reason}; `--executor inline` needs no Ray; or try"
+            " again when the machine is less busy"
+            if address is None
+            else f"cannot join the Ray cluster at {address}: {reason}; is it there, and does it"
+            " want RAY_AUTH_MODE=token?"
+        ) from error
 
 
 _print: Any = ray._private.worker.print_to_stdstream
 
 
 def _print_but_dumps(batch: Mapping[str, Any], *arguments: Any, **options: Any) -> None:
-    """Print what Ray has to say, but not the last state of a raylet that was killed: 60 lines."""
+    """Print what Ray says, except the 60 lines of a raylet that was killed."""
     if not any(line.startswith("Raylet is terminated") for line in batch["lines"]):
         _print(batch, *arguments, **options)
 
 
-def _no_ray(address: str | None, error: Exception) -> Unavailable:
-    """The one line a cluster that does not start or does not let us in becomes."""
-    reason = first_line(error.__cause__ or error)[:200]
-    if address is None:
-        remedy = "`--executor inline` needs no Ray; or try again when the machine is less busy"
-        return Unavailable(f"Ray did not start on this machine: {reason}; {remedy}")
-    remedy = "is it there, and does it want RAY_AUTH_MODE=token?"
-    return Unavailable(f"cannot join the Ray cluster at {address}: {reason}; {remedy}")
-
-
 def _addresses() -> dict[Address, float]:
     """Return where the head and this machine's own daemon answer, and how long to wait for each."""
-    here = ray.get_runtime_context()
-    head, port = here.gcs_address.rsplit(":", 1)
-    own = [node for node in nodes() if node["NodeID"] == here.get_node_id()]
+    context = ray.get_runtime_context()
+    head, port = context.gcs_address.rsplit(":", 1)
     daemons = {
-        (node["NodeManagerAddress"], int(node["NodeManagerPort"])): OWN_PATIENCE for node in own
+        (node["NodeManagerAddress"], int(node["NodeManagerPort"])): OWN_PATIENCE
+        for node in nodes()
+        if node["NodeID"] == context.get_node_id()
     }
     return {**daemons, (head, int(port)): PATIENCE}
 
 
 def _ended_daemon() -> str:
-    """The name of a daemon of the cluster started here that has ended; empty while all live."""
+    """Return the name of an ended daemon of the cluster started here; empty while all live."""
     node: Any = ray._private.worker._global_node
     if node is None:  # not started yet, or shut down
         return ""
@@ -142,32 +144,28 @@ def _kill_daemons() -> None:
 
 
 def end_attempt(attempt: Attempt) -> None:
-    """Kill the process of an attempt on whatever node it runs; nobody waits for it."""
+    """Kill the process of an attempt on its node, without waiting for its end."""
     if attempt.node == ray.get_runtime_context().get_node_id():
         _kill(attempt.pid)
         return
-    there = NodeAffinitySchedulingStrategy(attempt.node, soft=False)
-    task = ray.remote(num_cpus=0)(_kill)
-    task.options(scheduling_strategy=there).remote(attempt.pid)
+    node = NodeAffinitySchedulingStrategy(attempt.node, soft=False)
+    ray.remote(num_cpus=0)(_kill).options(scheduling_strategy=node).remote(attempt.pid)
 
 
 def _kill(pid: int) -> None:
-    """Kill a worker of Ray, and nobody who has its number now."""
-    try:
-        title = Path(f"/proc/{pid}/cmdline").read_bytes()
-        if title.startswith(b"ray::"):
+    """Kill a worker of Ray, but no other process that has its number now."""
+    with suppress(OSError):
+        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::"):
             os.kill(pid, signal.SIGKILL)
-    except OSError:
-        return
 
 
 def alive_nodes() -> frozenset[str]:
-    """The nodes that are in the cluster now."""
+    """Return the ids of the nodes that are in the cluster now."""
     return frozenset(node["NodeID"] for node in nodes() if node["Alive"])
 
 
 def whole_device(share: dict[str, float]) -> dict[str, float]:
-    """Resources that leave no room for another run: whole GPUs, or all cores of a node."""
+    """Return resources that leave no room for another run: whole GPUs, or all cores of a node."""
     if share["gpu"]:
         return {**share, "gpu": math.ceil(share["gpu"])}
     cores = [node["Resources"].get("CPU", 0) for node in nodes() if node["Alive"]]
@@ -175,5 +173,5 @@ def whole_device(share: dict[str, float]) -> dict[str, float]:
 
 
 def nodes() -> list[dict[str, Any]]:
-    """Return the nodes of the cluster, those that have left it too."""
+    """Return the nodes of the cluster, including those that have left it."""
     return list(ray.nodes())  # type: ignore[no-untyped-call]

@@ -3,45 +3,54 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, MedianStoppingRule
 
+from tread_lab.specs.errors import lookup
+from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import Early
 from tread_lab.sweep.execution.ray_errors import CallbackErrors
 
 RUNG, GAP = "rung", "rung_gap"  # only in results at steps where a trial is judged
+_JUDGED_BY: Mapping[str, Any] = {"time_attr": RUNG, "metric": GAP, "mode": "min"}
+
+
+def _asha(spec: StopEarlySpec, steps: int) -> ASHAScheduler:
+    return ASHAScheduler(
+        **_JUDGED_BY,
+        max_t=steps,
+        grace_period=spec.first_rung(steps),
+        reduction_factor=spec.reduction,
+        stop_last_trials=False,
+    )
+
+
+def _median(spec: StopEarlySpec, steps: int) -> MedianStoppingRule:
+    return MedianStoppingRule(
+        **_JUDGED_BY,
+        grace_period=spec.first_rung(steps),
+        min_samples_required=spec.least,
+        min_time_slice=math.inf,  # type: ignore[arg-type] # trials without company are not paused
+    )
+
+
+RULES: Mapping[str, Callable[[StopEarlySpec, int], Any]] = {"asha": _asha, "median": _median}
 
 
 class Judge(FIFOScheduler):
-    """ASHA or the median rule of Ray Tune, shown what earlier sessions saw; notes its verdicts."""
+    """A rule of Ray Tune that is shown what earlier sessions saw, and whose verdicts are noted."""
 
     def __init__(self, early: Early, errors: CallbackErrors) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.early, self.errors, spec = early, errors, early.spec
+        self.early, self.errors = early, errors
         steps = max((steps for steps, _ in early.judged.values()), default=1)
-        first = spec.first_rung(steps)
-        how: dict[str, Any] = {"time_attr": RUNG, "metric": GAP, "mode": "min"}
-        self.rule: Any
-        if spec.kind == "asha":
-            self.rule = ASHAScheduler(
-                **how,
-                max_t=steps,
-                grace_period=first,
-                reduction_factor=spec.reduction,
-                stop_last_trials=False,
-            )
-        else:  # an endless slice: trials that lack company go on instead of being paused
-            self.rule = MedianStoppingRule(
-                **how,
-                grace_period=first,
-                min_samples_required=spec.least,
-                min_time_slice=math.inf,  # type: ignore[arg-type]
-            )
+        self.rule = lookup(RULES, early.spec.kind, "stop_early.kind")(early.spec, steps)
         for run, rung, gap in early.history():
-            self.rule.on_trial_add(None, Past(run))
-            self.rule.on_trial_complete(None, Past(run), {RUNG: rung, GAP: gap})
+            self.rule.on_trial_add(None, EarlierTrial(run))
+            self.rule.on_trial_complete(None, EarlierTrial(run), {RUNG: rung, GAP: gap})
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         self.rule.on_trial_add(tune_controller, trial)
@@ -57,7 +66,7 @@ class Judge(FIFOScheduler):
 
 
 @dataclass(frozen=True)
-class Past:
-    """A run of an earlier session, as far as a rule must know it."""
+class EarlierTrial:
+    """A trial of an earlier session, as far as a rule must know it."""
 
     trial_id: str

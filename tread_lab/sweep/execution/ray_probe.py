@@ -1,4 +1,4 @@
-"""Asks the nodes of a Ray cluster that fit a run what their devices are and can do."""
+"""Devices of a Ray cluster: asks the nodes that a run fits on what their devices can do."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def cluster_devices(share: Share) -> Devices:
         slots = [share.slots(_has(node, "CPU"), _has(node, "GPU")) for node in alive]
         fits = [node for node, count in zip(alive, slots) if count]
         if not fits:
-            have = "; ".join(f"{said(node)} has {_offer(node)}" for node in alive)
+            have = "; ".join(f"{_name(node)} has {_offer(node)}" for node in alive)
             raise UserError(
                 f"no node of the cluster has {share.cpus} CPU cores and {share.gpus:g} GPU for a"
                 f" run: {have}; see --cpus and --gpus"
             )
         one_of_each = {_kind(node): node for node in fits}.values()
-        found = [facts for node in one_of_each for facts in _ask(node, share.worker_device)]
+        kinds = [facts for node in one_of_each for facts in _ask(node, share.worker_device)]
     at_once = min(sum(slots), share.concurrent or sum(slots))
     return Devices(
-        tuple(dict.fromkeys(found)),
+        tuple(dict.fromkeys(kinds)),
         slots=at_once,
         packed=min(at_once, share.packed(max(slots))),
         idle_gpus=0 if share.gpus else int(sum(_has(node, "GPU") for node in alive)),
@@ -58,15 +58,15 @@ def take(device: str) -> torch.device:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray hides no GPU from a worker that has none
         return pick(device)
     try:
-        found = pick(device)
-        torch.zeros(1, device=found)
-        return found
+        gpu = pick(device)
+        torch.zeros(1, device=gpu)
+        return gpu
     except (UserError, RuntimeError, AssertionError) as error:
         node = f"{platform.node()} ({ray.get_runtime_context().get_node_id()[:12]})"
-        raise broken_gpu(node, error) from error
+        raise _broken_gpu(node, error) from error
 
 
-def broken_gpu(node: str, error: Exception) -> Unavailable:
+def _broken_gpu(node: str, error: Exception) -> Unavailable:
     """Return the one line about a node whose GPUs do not work."""
     return Unavailable(
         f"node {node} offers GPUs to Ray, and CUDA does not work there"
@@ -75,28 +75,33 @@ def broken_gpu(node: str, error: Exception) -> Unavailable:
 
 
 def _ask(node: Node, device: str) -> list[DeviceFacts]:
-    there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-    # A process of its own: a GPU that was asked keeps memory for the process that did.
+    """Return the facts of a node's devices.
+
+    Raises:
+        UserError: the node lacks the device.
+        Unavailable: its GPUs do not work, or it does not answer.
+    """
+    strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+    # A process of its own, because it keeps memory of the GPU that it asks.
     task = ray.remote(num_cpus=0, max_calls=1, max_retries=0)(_facts)
+    answer = task.options(scheduling_strategy=strategy).remote(device)
     try:
-        answer: list[DeviceFacts] = ray.get(
-            task.options(scheduling_strategy=there).remote(device), timeout=_PATIENCE
-        )
-        return answer
+        facts: list[DeviceFacts] = ray.get(answer, timeout=_PATIENCE)
+        return facts
     except ray.exceptions.RayTaskError as error:
         cause = error.cause if isinstance(error.cause, Exception) else error
         if not device.startswith("cuda"):
             raise cause from error
-        raise broken_gpu(said(node), cause) from error
+        raise _broken_gpu(_name(node), cause) from error
     except ray.exceptions.RayError as error:
         raise Unavailable(
-            f"node {said(node)} does not answer ({first_line(error)}); mend or remove it, then run"
+            f"node {_name(node)} does not answer ({first_line(error)}); mend or remove it, then run"
             " the same command again"
         ) from error
 
 
 def _facts(device: str) -> list[DeviceFacts]:
-    """The devices of this type on the node of this process."""
+    """Return the facts of the devices of this type on the node of this process."""
     if not device.startswith("cuda"):
         return [DeviceFacts.of(pick(device))]
     if not os.environ.get("CUDA_VISIBLE_DEVICES", "all"):
@@ -110,7 +115,7 @@ def _has(node: Node, resource: str) -> float:
 
 
 def _kind(node: Node) -> tuple[Any, ...]:
-    """What nodes with equal devices have in common."""
+    """Return what nodes with equal devices have in common."""
     types = sorted(name for name in node["Resources"] if name.startswith("accelerator_type:"))
     return (*types, _has(node, "CPU"), _has(node, "GPU"))
 
@@ -119,6 +124,5 @@ def _offer(node: Node) -> str:
     return f"{_has(node, 'CPU'):g} CPU cores and {_has(node, 'GPU'):g} GPUs"
 
 
-def said(node: Node) -> str:
-    """Return how a line names a node."""
+def _name(node: Node) -> str:
     return f"{node['NodeManagerHostname']} ({node['NodeID'][:12]})"

@@ -1,4 +1,4 @@
-"""What a plan has that an earlier one has not, and the other way round, in one line for people."""
+"""The difference of two plans, in one line for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ABSENT = object()
 
 
 def difference(before: StoredPlan, after: StoredPlan) -> str:
-    """`experiment.run.train.steps was 10, is 11; 17 trials new, 17 gone`."""
+    """Return `experiment.run.train.steps was 10, is 11; 17 trials new, 17 gone`."""
     parts = [*_fields(before.sources, after.sources)]
     new, gone = _new_trials(before, after), _new_trials(after, before)
     if new or gone:
@@ -30,12 +30,12 @@ def difference(before: StoredPlan, after: StoredPlan) -> str:
 
 
 def in_short(trials: Sequence[Trial]) -> str:
-    """Two of the trials, by cell and seed."""
+    """Return two of the trials, by cell and seed."""
     return "; ".join(map(trial_label, trials[:2]))
 
 
 def _new_trials(before: StoredPlan, after: StoredPlan) -> list[StoredTrial]:
-    """Trials of `after` whose run, compared with the same baseline, is not in `before`."""
+    """Return the trials of `after` whose pair of run and baseline is not in `before`."""
     pairs = {(trial.run, trial.baseline) for trial in before.trials if trial.role == "trial"}
     trials = [trial for trial in after.trials if trial.role == "trial"]
     return [trial for trial in trials if (trial.run, trial.baseline) not in pairs]
@@ -52,7 +52,7 @@ def _measured(before: StoredPlan, after: StoredPlan) -> list[str]:
 
 
 def _fields(before: Tree, after: Tree) -> Iterator[str]:
-    """The fields of the two sweep files, and of their experiments, that differ."""
+    """Yield the fields of two sweep files and of their experiments that differ."""
     old, new = _given(before), _given(after)
     names = [
         name

@@ -1,4 +1,4 @@
-"""Forecast of the remaining time: from a short calibration on this device, or from stated rates."""
+"""Forecast of the remaining time: from a short calibration on this device or stated rates."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class RemainingTime:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Predicts how long things take.
+    """Predicts how long tasks take: in seconds, or in FLOPs where it has no speeds and no rates.
 
     Attributes:
-        speeds: by kind of run, as measured; none where measuring would cost too much.
-        rates: of the device, as stated; they serve where nothing was measured, and for decoding and
-            features always. Without either, work is told in FLOPs, which says how far things are
-            but not how long they take.
+        speeds: by kind of run, as measured; empty where measuring would cost too much.
+        start: seconds until the first run starts.
+        rates: of the device, as stated; used where nothing was measured, and always for decoding
+            and features.
     """
 
     lab: Lab
@@ -50,25 +50,25 @@ class Forecast:
     rates: Rates | None = None
 
     def training(self, spec: RunSpec) -> float:
-        """Seconds of all training steps, or their FLOPs."""
+        """Return the seconds of all training steps, or their FLOPs."""
         if self.rates is not None and not self.speeds:
             return self.rates.train_seconds(spec)
         return self._speed(spec).train_seconds(spec)
 
     def work(self, task: Task) -> float:
-        """Seconds of a whole run and its evaluations, or their FLOPs."""
+        """Return the seconds of a whole run and its evaluations, or their FLOPs."""
         return self.training(task.spec) + self.measuring(task)
 
     def measuring(self, task: Task, *, still: bool = False) -> float:
-        """Seconds of the evaluations, or their FLOPs; `still`: of those that are not done."""
+        """Return the seconds of the evaluations, or their FLOPs; `still`: of those not done."""
         folder = self.lab.run(task.run)
         specs = [e for e in task.evaluations if not still or not folder.evaluation(e).done]
         return sum(sum(self.parts(task.spec, spec).values()) for spec in specs)
 
     def parts(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
-        """Seconds of one evaluation by kind of work; or the FLOPs of the network's passes.
+        """Return the seconds of one evaluation by kind of work, or the FLOPs of its passes.
 
-        References are left out: `references` has them.
+        `references` has those of the data set's images.
         """
         if self.rates is None:
             return {"sampling": self._speed(spec).evaluate_seconds(spec, [evaluation])}
@@ -79,13 +79,13 @@ class Forecast:
         return {"sampling": self.rates.pass_seconds(spec, evaluation), **shown}
 
     def references(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
-        """Seconds of decoding and describing the data set's images, once for a lab."""
+        """Return the seconds of decoding and describing the data set's images, once for a lab."""
         images = {} if self.rates is None else self.rates.image_seconds(spec, evaluation)
         ending = " of references"
         return {n.removesuffix(ending): s for n, s in images.items() if s and n.endswith(ending)}
 
     def seconds(self, task: Task) -> float | None:
-        """What is left of one run in its slot as measured; `None` where nothing was timed here."""
+        """Return the seconds left of a task in its slot; `None` if nothing was timed here."""
         return self._left(task) if self.speeds else None
 
     def _left(self, task: Task) -> float:
@@ -94,7 +94,7 @@ class Forecast:
         return left * self.training(task.spec) + measuring + TRIAL_SECONDS
 
     def total(self, todo: Sequence[Task]) -> RemainingTime:
-        """Wall time of all, the last one included."""
+        """Return the wall time until the last task has ended."""
         if not todo:
             return RemainingTime(0.0, 0)
         if not self.speeds and self.rates is None:
@@ -102,8 +102,8 @@ class Forecast:
         once: dict[object, float] = {}
         for task in todo:
             for evaluation in task.evaluations:
-                found = sum(self.references(task.spec, evaluation).values())
-                once[task.spec.data] = max(found, once.get(task.spec.data, 0.0))
+                references = sum(self.references(task.spec, evaluation).values())
+                once[task.spec.data] = max(references, once.get(task.spec.data, 0.0))
         seconds = makespan([self._left(task) for task in todo], self.slots) + self.start
         source = "" if self.speeds or self.rates is None else self.rates.device
         return RemainingTime(seconds + sum(once.values()), len(todo), source)
@@ -115,7 +115,7 @@ class Forecast:
 
 
 def kind_of(spec: RunSpec) -> Kind:
-    """What decides how long a FLOP takes."""
+    """Return what decides how long a FLOP takes."""
     return spec.model, spec.precision, spec.train.batch
 
 

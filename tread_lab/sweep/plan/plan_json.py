@@ -1,4 +1,4 @@
-"""What `sweep --plan --json` prints: the plan with its counts and with what each run costs."""
+"""JSON of `sweep --plan --json`: the plan with its counts and the costs of each run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from tread_lab.sweep.plan.storage import to_stored
 
 
 def plan_with_costs(plan: Plan) -> dict[str, Any]:
-    """The plan as `--plan --json` prints it: `plan.json` with counts and costs, nothing measured.
-
-    The same file gives the same bytes, whatever has run and wherever it is asked.
-    """
+    """Return `plan.json` with counts and costs, the same bytes on every machine at any time."""
     specs = {task.run: task.spec for task in plan.tasks}
     roles = Counter(trial.role for trial in plan.trials)
     counts = {

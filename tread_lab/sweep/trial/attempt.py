@@ -83,9 +83,8 @@ def attempt(folder: RunFolder, spec: RunSpec, worker: WorkerInfo) -> Iterator[Op
 def counted_attempts(folder: RunFolder, worker: WorkerInfo) -> list[Attempt]:
     """Return the attempts that the retry policy counts; close the last one if it was left open.
 
-    Every driver evaluates a trained run with fresh tries, because what was missing may be there
-    now. The caller must hold the run's lock: only then is an attempt that was left open known to
-    have no process any more.
+    The caller holds the run's lock, so that an attempt that was left open has no process any more.
+    Every driver evaluates a trained run with fresh tries: what was missing may be there now.
     """
     attempts = folder.attempts.read()
     if attempts and not attempts[-1].ended:

@@ -61,26 +61,24 @@ def run_trial(
 ) -> Iterator[Report]:
     """Make one attempt to complete a task; report after every step and before every evaluation.
 
-    A finished run is not trained again, and a partial one continues from its last checkpoint.
-    Closing the iterator saves a checkpoint and stops. A loss that is not finite ends the run as
-    `diverged`. Any other exception closes the attempt and passes to the caller, who calls again
-    until the retry policy ends the run as `failed`. The parent of a run is trained first, unless
-    it has a result already. While another process holds the run's lock, this one waits.
+    A run continues from its last checkpoint, after its parent has a result. Closing the iterator
+    saves a checkpoint and stops. A loss that is not finite ends the run as `diverged`. Any other
+    exception closes the attempt and passes to the caller, who calls again until the retry policy
+    ends the run as `failed`. While another process holds the run's lock, this one waits.
 
     Raises:
         DiskFull: the disk has no room to go on; nothing that was saved is lost.
     """
     folder, worker = lab.run(task.run), worker or WorkerInfo()
     report = Report(task.run, "train", 0, task.spec.train.steps, float("nan"))
-    with ExitStack() as held:
-        yield from _wait_for_lock(folder, held, report)
+    with ExitStack() as locks:
+        yield from _wait_for_lock(folder, locks, report)
         folder.create(task.spec)
         if is_repairable(folder):
             folder.reopen()
         if folder.result() is None and task.spec.init_from is not None:
             parent = Task(task.spec.init_from.run)
-            deferred = yield from _train_parent(lab, task, parent, device, worker, report)
-            if deferred:
+            if (yield from _train_parent(lab, task, parent, device, worker, report)):
                 yield replace(report, phase=DEFERRED)
                 return
             _fail_without_parent(folder, lab.run(parent.run))
@@ -100,11 +98,11 @@ def run_trial(
         yield replace(report, phase=result["state"], step=report.steps, note=note)
 
 
-def _wait_for_lock(folder: RunFolder, held: ExitStack, report: Report) -> Iterator[Report]:
-    """Lock a run into `held`, and report as long as another process has locked it."""
+def _wait_for_lock(folder: RunFolder, locks: ExitStack, report: Report) -> Iterator[Report]:
+    """Add the run's lock to `locks`; report as long as another process holds it."""
     while True:
         try:
-            held.enter_context(folder.lock())
+            locks.enter_context(folder.lock())
             return
         except Busy as busy:
             yield replace(report, note=str(busy))
@@ -116,7 +114,7 @@ def _train_and_evaluate(
 ) -> Generator[Report, None, Report]:
     """Train the run if it has no result, then evaluate it; return the last report.
 
-    A last checkpoint that turns out to be damaged is trained again from the one before it.
+    If the last checkpoint is damaged, the run is trained again from the one before it.
 
     Raises:
         UserError: an evaluation lacks something; every other evaluation is done.
@@ -142,8 +140,8 @@ def _train_and_evaluate(
 def _evaluate(
     lab: Lab, task: Task, device: torch.device, under_way: OpenAttempt, report: Report
 ) -> Iterator[Report]:
-    """Carry out every evaluation, and raise the first user's mistake after the last one."""
-    mistakes: list[UserError] = []
+    """Carry out every evaluation; raise the first user error after the last evaluation."""
+    user_errors: list[UserError] = []
     for spec in task.evaluations:
         yield replace(report, phase="evaluate", step=report.steps)
         try:
@@ -151,10 +149,10 @@ def _evaluate(
                 evaluate(lab.run(task.run), spec, device, cache=lab.root / "cache")
         except (Unavailable, DamagedCheckpoint):
             raise
-        except UserError as mistake:  # the other evaluations may lack nothing
-            mistakes.append(mistake)
-    if mistakes:
-        raise mistakes[0]
+        except UserError as error:  # the other evaluations may lack nothing
+            user_errors.append(error)
+    if user_errors:
+        raise user_errors[0]
 
 
 def _give_up(folder: RunFolder, last: Attempt) -> None:
@@ -169,10 +167,10 @@ def _give_up(folder: RunFolder, last: Attempt) -> None:
 def _train_parent(
     lab: Lab, task: Task, parent: Task, device: torch.device, worker: WorkerInfo, report: Report
 ) -> Generator[Report, None, bool]:
-    """Train the run that the task starts from, unless it has a result.
+    """Train the run that the task starts from; return whether it waits for a whole device.
 
-    A parent whose last weights are damaged is trained again, if the task has not started from them
-    yet. Return whether the parent waits for a whole device, and the task with it.
+    A parent with a result is trained again only if its last weights are damaged and the task has
+    not started from them yet.
     """
     folder = lab.run(parent.run)
     has_started = bool(list_checkpoints(lab.run(task.run).checkpoints))
@@ -220,32 +218,28 @@ def _train(
 
 
 def _costs(
-    folder: RunFolder,
-    spec: RunSpec,
-    device: torch.device,
-    mean_seconds: float,
-    peak_memory: int | None,
+    folder: RunFolder, spec: RunSpec, device: torch.device, mean_seconds: float, memory: int | None
 ) -> dict[str, float]:
     """Return what the run cost, under the names of the record.
 
     Args:
         mean_seconds: the training time of all steps over their number.
+        memory: the peak in bytes, `None` where the device does not tell.
     """
     step_seconds = median_step_seconds(folder.entries(), spec.train.batch) or mean_seconds
     flops, peak = cost(spec).train_flops, peak_flops(device)
     parents = sum(cost(parent).train_flops for parent in spec.ancestors)
-    values: dict[str, float] = {
+    mfu = None if peak is None else flops / spec.train.steps / step_seconds / peak
+    costs: dict[str, float | None] = {
         metric_names.TRAIN_FLOPS: flops,
         metric_names.FAMILY_FLOPS: parents + flops,
         metric_names.TRAIN_SECONDS: mean_seconds * spec.train.steps,
         metric_names.STEP_SECONDS: step_seconds,
         metric_names.IMAGES_PER_S: spec.train.batch / step_seconds,
+        metric_names.PEAK_MEMORY: memory,
+        metric_names.MFU: mfu,
     }
-    if peak_memory is not None:
-        values[metric_names.PEAK_MEMORY] = peak_memory
-    if peak is not None:
-        values[metric_names.MFU] = flops / spec.train.steps / step_seconds / peak
-    return values
+    return {name: value for name, value in costs.items() if value is not None}
 
 
 def median_step_seconds(entries: Iterable[Entry], batch: int) -> float | None:
