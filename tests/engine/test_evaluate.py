@@ -18,6 +18,7 @@ from tread_lab.data.embedded import Fashion16
 from tread_lab.engine import evaluate as evaluations
 from tread_lab.engine.evaluate import _all_images, _shown, evaluate
 from tread_lab.metrics import requirements
+from tread_lab.metrics.extractor import Extractor
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import SamplesSpec, UserError, decode
@@ -140,6 +141,27 @@ def test_a_second_evaluation_decodes_no_reference(
         decoded.clear()
         evaluate(folder, decode(SamplesSpec, tree), CPU, cache=tmp_path)
         assert sum(decoded) == count
+
+
+def test_features_are_exact_products_and_references_are_decoded_in_tf32(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch_fidelity")
+    seen: dict[str, set[bool]] = {"decoded": set(), "described": set()}
+
+    def watch(cls: type, method: str, name: str) -> None:
+        original = getattr(cls, method)
+
+        def watched(*arguments: Any) -> Any:
+            seen[name].add(torch.backends.cuda.matmul.allow_tf32)
+            return original(*arguments)
+
+        monkeypatch.setattr(cls, method, watched)
+
+    watch(Fashion16, "pixels", "decoded")
+    watch(Extractor, "forward", "described")
+    evaluate(folder, decode(SamplesSpec, {**FEW, "metrics": ["fd"]}), CPU, cache=tmp_path)
+    assert seen == {"decoded": {True}, "described": {False}}
 
 
 def test_missing_weights_are_said_before_a_sample_is_drawn(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tread_lab.metrics.feature_space import (
-    EXTRACTORS,
+    CHANNELS,
     INCEPTION,
     OWN,
     by_extractor,
@@ -47,7 +47,7 @@ def test_metrics_of_one_extractor_are_computed_together() -> None:
 
 
 def test_every_extractor_of_a_data_set_is_in_the_table() -> None:
-    assert set(EXTRACTORS) == {INCEPTION, *OWN.values()}
+    assert set(CHANNELS) == {INCEPTION, *OWN.values()}
 
 
 def test_unknown_names_are_refused_with_a_suggestion() -> None:

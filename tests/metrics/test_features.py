@@ -11,10 +11,11 @@ import pytest
 import torch
 import torch_fidelity
 from torch import Tensor
+from torch_fidelity.feature_extractor_base import FeatureExtractorBase
 
 from tests.metrics.conftest import Images
 from tread_lab.metrics import features as door
-from tread_lab.metrics.extractor import load_extractor
+from tread_lab.metrics.extractor import Extractor, load_extractor
 from tread_lab.metrics.features import MEASURES, Reference, evenly
 from tread_lab.metrics.features import score as scored
 from tread_lab.records.metric_names import METRIC_KINDS
@@ -23,6 +24,30 @@ from tread_lab.specs.metrics import METRICS
 
 OWN = "fashion16-v1"
 ALL = ("fd", "kid", "precision", "recall")
+
+
+class OwnFeatures(FeatureExtractorBase):
+    """The shipped extractor as torch-fidelity wants one."""
+
+    def __init__(self, name: str, features_list: list[str], **_: Any) -> None:
+        super().__init__(name, features_list)
+        self.model = load_extractor(OWN)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        found = dict(zip(self.get_provided_features_list(), self.model(images), strict=True))
+        return tuple(found[name].double() for name in self.features_list)
+
+    @staticmethod
+    def get_provided_features_list() -> tuple[str, ...]:
+        return "features", "logits"
+
+    @staticmethod
+    def get_default_feature_layer_for_metric(metric: str) -> str:
+        return "logits" if metric == "isc" else "features"
+
+    @staticmethod
+    def can_be_compiled() -> bool:
+        return False
 
 
 def score(generated: Tensor, reference: Tensor, **options: Any) -> dict[str, float]:
@@ -57,10 +82,11 @@ def test_names_carry_extractor_and_number_of_images(real: Tensor, reference: Ten
 def test_every_metric_is_what_torch_fidelity_gives_in_one_call(
     real: Tensor, reference: Tensor
 ) -> None:
+    torch_fidelity.register_feature_extractor("own", OwnFeatures)
     theirs = torch_fidelity.calculate_metrics(
         input1=Images(real),
         input2=Images(reference),
-        feature_extractor=OWN,
+        feature_extractor="own",
         **dict.fromkeys(("fid", "kid", "prc"), True),
         kid_subset_size=300,
         cuda=False,
@@ -136,14 +162,14 @@ def test_a_filled_cache_spares_the_reference_and_never_keeps_the_generated(
 ) -> None:
     _fd(real, reference, tmp_path)
     seen = 0
-    forward = door.OwnFeatures.forward
+    forward = Extractor.forward
 
-    def counting(self: door.OwnFeatures, images: Tensor) -> tuple[Tensor, ...]:
+    def counting(self: Extractor, images: Tensor) -> tuple[Tensor, ...]:
         nonlocal seen
         seen += len(images)
         return forward(self, images)
 
-    monkeypatch.setattr(door.OwnFeatures, "forward", counting)
+    monkeypatch.setattr(Extractor, "forward", counting)
     other = _fd(real.flip(0)[:200], reference, tmp_path)
     assert seen == 200
     assert other == _fd(real.flip(0)[:200], reference)

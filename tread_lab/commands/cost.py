@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from tread_lab.commands.exit_codes import DONE
 from tread_lab.commands.resolve import run_spec, with_whole_parents
 from tread_lab.config.load import load_experiment
-from tread_lab.engine.cost.rates import rates_named
+from tread_lab.engine.cost.rates import RATES
 from tread_lab.engine.cost.report import report, table
 from tread_lab.records.lab import Lab
 from tread_lab.screen.console import show_pairs
+from tread_lab.specs.errors import lookup
 from tread_lab.specs.evaluation import decode_evaluations
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment
@@ -47,7 +48,7 @@ def run(
 
 def _times(spec: RunSpec, experiment: Experiment, device: str) -> list[tuple[str, str]]:
     """Return rows with the times of training and of every evaluation by the device's rates."""
-    rates = rates_named(device)
+    rates = lookup(RATES, device, "--device-rates")
     rows = [("training time", duration(rates.train_seconds(spec)))]
     for evaluation in decode_evaluations(experiment.evaluate, experiment.sampler):
         seconds = {"network": rates.pass_seconds(spec, evaluation)}

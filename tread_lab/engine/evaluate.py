@@ -214,21 +214,16 @@ def _scores(
         return {}
     from tread_lab.metrics.features import Reference, score  # torch-fidelity takes seconds
 
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     decided_by = (reference.fingerprint, reference.decoder, str(len(reference)))
     against = Reference(
         f"heldout-{'-'.join(decided_by)}", lambda: _all_images(reference, model.device)
     )
-    for extractor, group in by_extractor(metrics, model.spec.data.source).items():
-        found |= score(
-            images_BCHW,
-            against,
-            metrics=group,
-            extractor=extractor,
-            cache=cache,
-            device=model.device,
-        )
-    return found
+    options: dict[str, Any] = {"cache": cache, "device": model.device}
+    with matrix_products("fp32"):
+        for extractor, group in by_extractor(metrics, model.spec.data.source).items():
+            scores |= score(images_BCHW, against, metrics=group, extractor=extractor, **options)
+    return scores
 
 
 def _all_images(samples: Samples, device: torch.device) -> Iterator[Tensor]:

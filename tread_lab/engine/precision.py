@@ -37,18 +37,9 @@ PRECISIONS: Mapping[str, Arithmetic] = {
 }
 
 
-def arithmetic(precision: str) -> Arithmetic:
-    """Return the arithmetic of a precision.
-
-    Raises:
-        UserError: there is none of that name.
-    """
-    return lookup(PRECISIONS, precision, "precision")
-
-
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
     """Matrix products and convolutions in bf16 or fp16; nothing changes for fp32 and tf32."""
-    dtype = arithmetic(precision).autocast
+    dtype = lookup(PRECISIONS, precision, "precision").autocast
     return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
 
 
@@ -62,7 +53,7 @@ def matrix_products(precision: str) -> Iterator[None]:
     Ampere and CPUs have no tf32 and compute these products exactly. The switches are the older pair
     of torch: reading one after the newer ones are set raises.
     """
-    allowed = arithmetic(precision).tf32
+    allowed = lookup(PRECISIONS, precision, "precision").tf32
     switches: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
     before = [switch.allow_tf32 for switch in switches]
     try:
@@ -85,7 +76,7 @@ class LossScaler:
     """
 
     def __init__(self, precision: str, device: torch.device) -> None:
-        self.enabled = arithmetic(precision).scales_loss
+        self.enabled = lookup(PRECISIONS, precision, "precision").scales_loss
         self.overflows = torch.zeros((), dtype=torch.long, device=device)
         self._scaler = torch.amp.GradScaler(device.type, enabled=self.enabled)
         self._one = torch.ones((), device=device)

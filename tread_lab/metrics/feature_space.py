@@ -2,52 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from tread_lab.specs.errors import UserError, lookup, suggest
+from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.metrics import METRICS
 
 INCEPTION = "inception"
 OWN = {"fashion16": "fashion16-v1"}  # data source -> the extractor made from it
 
 
-@dataclass(frozen=True, kw_only=True)
-class FeatureSpace:
-    """A network whose features are compared.
-
-    Attributes:
-        channels: numbers of channels of the images that it takes.
-        layers: its own names of the layers `pool` and `logits`; ADM's own for Inception.
-        model: the name that torch-fidelity knows it by.
-    """
-
-    channels: tuple[int, ...]
-    layers: Mapping[str, str]
-    model: str
-
-
-EXTRACTORS: dict[str, FeatureSpace] = {
-    INCEPTION: FeatureSpace(
-        channels=(1, 3),
-        layers={"pool": "2048", "logits": "logits_unbiased"},
-        model="inception-v3-compat",
-    ),
-    "fashion16-v1": FeatureSpace(
-        channels=(1,), layers={"pool": "features", "logits": "logits"}, model="fashion16-v1"
-    ),
-}
-
-
-def feature_space(name: str) -> FeatureSpace:
-    """The features of the extractor of that name.
-
-    Raises:
-        UserError: there is none.
-    """
-    if name not in EXTRACTORS:
-        raise UserError(f"metrics: unknown extractor {name!r}{suggest(name, EXTRACTORS)}")
-    return EXTRACTORS[name]
+CHANNELS = {INCEPTION: (1, 3), "fashion16-v1": (1,)}  # of the images that an extractor takes
 
 
 def extractor_for(metric: str, source: str) -> str:
@@ -80,7 +44,7 @@ def check_metrics(metrics: Sequence[str], name: str) -> None:
     Raises:
         UserError: not so; a Frechet distance in other features than Inception's is never `fid`.
     """
-    feature_space(name)
+    lookup(CHANNELS, name, "metrics: extractor")
     wrong = "own" if name == INCEPTION else "inception"
     for metric in metrics:
         if lookup(METRICS, metric, "metrics").features == wrong:

@@ -8,17 +8,15 @@ import contextlib
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch_fidelity
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
-from torch_fidelity.feature_extractor_base import FeatureExtractorBase
 from torch_fidelity.metric_fid import fid_features_to_statistics, fid_statistics_to_metric
 from torch_fidelity.metric_isc import isc_features_to_metric
 from torch_fidelity.metric_kid import kid_features_to_metric
@@ -26,7 +24,7 @@ from torch_fidelity.metric_prc import prc_features_to_metric
 from torch_fidelity.utils import create_feature_extractor
 
 from tread_lab.metrics.extractor import load_extractor, weights_path
-from tread_lab.metrics.feature_space import EXTRACTORS, INCEPTION, OWN, check_metrics
+from tread_lab.metrics.feature_space import CHANNELS, INCEPTION, check_metrics
 from tread_lab.metrics.inception import SHA256, inception_weights, sha256
 from tread_lab.metrics.inception_score import inception_score
 from tread_lab.records.durable import replacing
@@ -70,7 +68,8 @@ def score(
 ) -> dict[str, float]:
     """Metrics of `generated` against `reference`, by the names they are recorded under.
 
-    Features are extracted once, whatever the number of metrics, batch by batch on `device`.
+    Features are extracted once, whatever the number of metrics, batch by batch on `device`, whose
+    products must be exact in fp32: the published numbers know no TF32.
 
     Args:
         generated: uint8 [N, C, H, W].
@@ -102,34 +101,6 @@ def evenly(rows: Tensor, most: int) -> Tensor:
     """At most `most` rows, spread evenly over all (which may be sorted by class)."""
     count = min(len(rows), most)
     return rows[torch.arange(count) * len(rows) // count]
-
-
-class OwnFeatures(FeatureExtractorBase):  # type: ignore[misc]
-    """A shipped extractor as torch-fidelity wants one; float64 features give exact moments."""
-
-    def __init__(self, name: str, features_list: list[str], **_: Any) -> None:
-        super().__init__(name, features_list)
-        self.model = load_extractor(name)
-
-    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        found = dict(zip(self.get_provided_features_list(), self.model(images), strict=True))
-        return tuple(found[name].double() for name in self.features_list)
-
-    @staticmethod
-    def get_provided_features_list() -> tuple[str, ...]:
-        return "features", "logits"
-
-    @staticmethod
-    def get_default_feature_layer_for_metric(metric: str) -> str:
-        return "logits" if metric == "isc" else "features"
-
-    @staticmethod
-    def can_be_compiled() -> bool:
-        return False
-
-
-for _name in OWN.values():
-    torch_fidelity.register_feature_extractor(_name, OwnFeatures)
 
 
 class Compared:
@@ -189,7 +160,7 @@ def _check_images(images_BCHW: Tensor, shape: tuple[int, ...], extractor: str) -
     if tuple(images_BCHW.shape[1:]) != shape:
         shapes = f"{list(shape)} and {list(images_BCHW.shape[1:])}"
         raise UserError(f"metrics: generated and reference images differ in shape: {shapes}")
-    takes = EXTRACTORS[extractor].channels
+    takes = CHANNELS[extractor]
     if shape[0] not in takes:
         raise UserError(
             f"metrics: {extractor!r} takes images of {' or '.join(map(str, takes))} channels, "
@@ -197,6 +168,8 @@ def _check_images(images_BCHW: Tensor, shape: tuple[int, ...], extractor: str) -
         )
 
 
+# describe(images_BCHW) -> features [B, D] by layer, on the device
+Describe = Callable[[Tensor], dict[str, Tensor]]
 Extraction = Callable[[Iterable[Tensor], Sequence[str]], dict[str, Tensor]]
 
 
@@ -207,32 +180,38 @@ def _extraction(
 
     One batch is on the device at a time; only its features are kept.
     """
-    facts = EXTRACTORS[extractor]
-    options: dict[str, str] = {}
-    if extractor == INCEPTION:
-        options = {"feature_extractor_weights_path": str(inception_weights(weights))}
+    describe = _inception(weights, device) if extractor == INCEPTION else _own(extractor, device)
 
     def extract(batches: Iterable[Tensor], layers: Sequence[str]) -> dict[str, Tensor]:
-        names = [facts.layers[layer] for layer in layers]
-        parts: list[tuple[Tensor, ...]] = []
-        with _exact(device), torch.no_grad():
-            model = create_feature_extractor(
-                facts.model, names, cuda=device.type == "cuda", verbose=False, **options
-            )
-            for images_BCHW in batches:
-                _check_images(images_BCHW, shape, extractor)
-                for part_BCHW in torch.split(images_BCHW, BATCH):
-                    found = model(_coloured(part_BCHW, extractor).to(device))
-                    parts.append(tuple(x.cpu() for x in found))
-        return {layer: torch.cat(column) for layer, column in zip(layers, zip(*parts))}
+        parts: list[dict[str, Tensor]] = []
+        for images_BCHW in batches:
+            _check_images(images_BCHW, shape, extractor)
+            with torch.no_grad():
+                parts += (describe(part.to(device)) for part in torch.split(images_BCHW, BATCH))
+        return {layer: torch.cat([part[layer] for part in parts]).cpu() for layer in layers}
 
     return extract
 
 
-def _coloured(images_BCHW: Tensor, extractor: str) -> Tensor:
-    """The images; grey ones become RGB for Inception."""
-    grey = extractor == INCEPTION and images_BCHW.shape[1] == 1
-    return images_BCHW.expand(-1, 3, -1, -1) if grey else images_BCHW
+def _inception(weights: Path | None, device: torch.device) -> Describe:
+    """Inception-2015 as torch-fidelity has it; grey images become RGB, logits lack their bias."""
+    layers, path = {"pool": "2048", "logits": "logits_unbiased"}, inception_weights(weights)
+    model = create_feature_extractor(
+        "inception-v3-compat",
+        [*layers.values()],
+        cuda=device.type == "cuda",
+        feature_extractor_weights_path=str(path),
+        verbose=False,
+    )
+    return lambda images_BCHW: dict(zip(layers, model(images_BCHW.expand(-1, 3, -1, -1))))
+
+
+def _own(name: str, device: torch.device) -> Describe:
+    """A shipped extractor; float64 features give exact moments."""
+    model = load_extractor(name).to(device)
+    return lambda images_BCHW: dict(
+        zip(("pool", "logits"), (layer.double() for layer in model(images_BCHW)))
+    )
 
 
 def _entry(reference: str, shape: tuple[int, ...], extractor: str, device: torch.device) -> str:
@@ -268,22 +247,3 @@ def _digest(found: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         digest.update(tensor.contiguous().numpy().data)
     return digest.hexdigest()
-
-
-@contextlib.contextmanager
-def _exact(device: torch.device) -> Iterator[None]:
-    """Full fp32 on `device` for the block: the published numbers know no TF32."""
-    if device.type != "cuda":
-        yield
-        return
-    backends: Any = torch.backends
-    settings = (backends.cudnn.conv, backends.cuda.matmul)
-    before = [setting.fp32_precision for setting in settings]
-    try:
-        for setting in settings:
-            setting.fp32_precision = "ieee"
-        with torch.cuda.device(device):
-            yield
-    finally:
-        for setting, precision in zip(settings, before, strict=True):
-            setting.fp32_precision = precision

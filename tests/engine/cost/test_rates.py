@@ -9,9 +9,10 @@ import pytest
 from tests.engine.cost.test_training import imagenet
 from tread_lab import cli
 from tread_lab.engine.cost.images import ImageWork, decoder_macs, image_work
-from tread_lab.engine.cost.rates import RATES, rates_named, rates_of
+from tread_lab.engine.cost.rates import RATES, rates_of
 from tread_lab.records.lab import Lab
 from tread_lab.specs import HeldoutSpec, RunSpec, SamplerSpec, SamplesSpec, UserError, decode
+from tread_lab.specs.errors import lookup
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.trial.task import Task
 
@@ -74,7 +75,7 @@ def test_every_rate_says_where_it_comes_from() -> None:
 
 def test_an_unknown_device_has_a_near_miss() -> None:
     with pytest.raises(UserError, match="did you mean 'H200'"):
-        rates_named("H20")
+        lookup(RATES, "H20", "--device-rates")
     assert rates_of("cpu", "x86_64 x1 threads") is RATES["cpu"]
     assert rates_of("cuda", "NVIDIA H200") is RATES["H200"]
     assert rates_of("cuda", "NVIDIA GeForce") is None

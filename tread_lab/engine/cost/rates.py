@@ -9,7 +9,6 @@ from tread_lab.engine import device as devices
 from tread_lab.engine.cost.images import image_work
 from tread_lab.engine.cost.sampling import passes
 from tread_lab.engine.cost.training import cost
-from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.run import RunSpec
 
@@ -88,17 +87,6 @@ RATES: dict[str, Rates] = {
     "H200": _gpu("H200", 67e12),
     "H800": _gpu("H800", 67e12),
 }
-
-
-def rates_named(name: str) -> Rates:
-    """The rates of the device that people call so.
-
-    Raises:
-        UserError: none are stated for it.
-    """
-    if name not in RATES:
-        raise UserError(f"--device-rates: none are stated for {name!r}{suggest(name, RATES)}")
-    return RATES[name]
 
 
 def rates_of(type: str, name: str) -> Rates | None:

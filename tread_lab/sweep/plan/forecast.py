@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tread_lab.engine.cost.calibration import FLOPS, Speed, affordable, calibrate
-from tread_lab.engine.cost.rates import Rates, rates_named, rates_of
+from tread_lab.engine.cost.rates import RATES, Rates, rates_of
 from tread_lab.records.lab import Lab
+from tread_lab.specs.errors import lookup
 from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.plan.devices import Devices
@@ -134,7 +135,7 @@ def forecast(
         UserError: no rates are stated for it.
     """
     if rates is not None:
-        return Forecast(lab, {}, devices.slots, start, rates_named(rates))
+        return Forecast(lab, {}, devices.slots, start, lookup(RATES, rates, "--device-rates"))
     kinds: dict[Kind, RunSpec] = {}
     for task in todo:
         kinds.setdefault(kind_of(task.spec), task.spec)
