@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from tread_lab.data.source import Samples
-from tread_lab.specs.data import SD_DEVIATION, SD_SCALE, DataSpec, stored
+from tread_lab.specs.data import SD_DEVIATION, SD_SCALE, DataSpec
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.objective import EDMSpec
 from tread_lab.specs.run import RunSpec
@@ -38,7 +38,7 @@ def expected_deviation(spec: RunSpec) -> Expected:
     data, (_, decoder_scale) = spec.data, spec.data.scales
     if data.deviation is not None:
         return Expected(data.deviation, NEAR, "data.deviation")
-    if stored(data.source).latents and decoder_scale == SD_SCALE:
+    if data.holds.latents and decoder_scale == SD_SCALE:
         return Expected(SD_DEVIATION, NEAR, "latents of the SD autoencoder")
     if isinstance(spec.process, EDMSpec):
         return Expected(spec.process.sigma_data, FAR, "EDM's sigma_data")

@@ -36,7 +36,6 @@ from tread_lab.engine.objective import Objective
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
 from tread_lab.records import metric_names
 from tread_lab.records.lab import RunFolder
-from tread_lab.specs.data import stored
 from tread_lab.specs.objective import RepaSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
@@ -101,7 +100,7 @@ class LiveRun:
             UserError: the encoder cannot be opened, or there is no room for its features.
         """
         spec, samples = self.spec, self.batches.samples
-        if spec.repa is None or not stored(spec.data.source).latents:
+        if spec.repa is None or not spec.data.holds.latents:
             return
         check_encoder(spec.repa, samples)
         side, digest = spec.data.size // spec.model.patch, encoder_digest(spec.repa)

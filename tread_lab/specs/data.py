@@ -43,30 +43,6 @@ SOURCES = Kind(
 )
 
 
-def stored(source: str) -> Source:
-    """Return what `source` holds.
-
-    Raises:
-        UserError: there is no such source.
-    """
-    return lookup(SOURCES, source, "data.source")
-
-
-def resolve_scales(
-    source: str, scale: float | None, decoder_scale: float | None
-) -> tuple[float, float | None]:
-    """Return `scale` and `decoder_scale` as numbers; the latter `None` where it equals `scale`.
-
-    A spec that gives `scale` alone says that the decoder undoes it. Without `scale`, a store of
-    encodings is multiplied by `decoder_scale`, and a store of scaled latents is taken as it is.
-    """
-    holds = stored(source)
-    if scale is None:
-        decoder_scale = decoder_scale or holds.decoder_scale
-        scale = 1.0 if holds.scaled or decoder_scale is None else decoder_scale
-    return scale, decoder_scale if holds.latents and decoder_scale != scale else None
-
-
 @dataclass(frozen=True, kw_only=True)
 class DataSpec:
     """Where samples come from and what one sample looks like.
@@ -78,10 +54,10 @@ class DataSpec:
         channels, size: one sample is channels x size x size.
         classes: number of class labels.
         scale: factor from stored values to what the network sees: 1 for latents that are stored
-            scaled, as the official tars are; 0.18215 for what the SD encoder gave. Left out, it
-            is 1 for `shards`, and for `latents` what `decoder_scale` says, else 1.
-        decoder_scale: what the decoder divides the network's values by (0.18215 for SD's). Left
-            out, it is `scale`; for `shards` without either it is 0.18215.
+            scaled, as the official tars are; 0.18215 for what the SD encoder gave. The default is
+            1 for `shards`, and for `latents` `decoder_scale`, else 1.
+        decoder_scale: what the decoder divides the network's values by (0.18215 for SD's). The
+            default is `scale`; for `shards` without either it is 0.18215.
         deviation: standard deviation that the network's values should have; a store far from it
             is refused before training. It is not signed.
     """
@@ -97,9 +73,19 @@ class DataSpec:
 
     def __post_init__(self) -> None:
         check_positive(self, "channels", "size", "classes", "scale", "decoder_scale", "deviation")
-        scale, decoder_scale = resolve_scales(self.source, self.scale, self.decoder_scale)
+        scale, decoder_scale, holds = self.scale, self.decoder_scale, self.holds
+        if scale is None:
+            decoder_scale = decoder_scale or holds.decoder_scale
+            scale = 1.0 if holds.scaled or decoder_scale is None else decoder_scale
+        if not holds.latents or decoder_scale == scale:
+            decoder_scale = None
         object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "decoder_scale", decoder_scale)
+
+    @property
+    def holds(self) -> Source:
+        """What the source holds."""
+        return lookup(SOURCES, self.source, "data.source")
 
     @property
     def scales(self) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tread_lab.data.source import open_data
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
-from tread_lab.specs.data import DataSpec, stored
+from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.run import RunSpec
@@ -72,7 +72,7 @@ def target_bytes(spec: RunSpec) -> int:
 
     Data that cannot be read count as none; the run is refused for that before it starts.
     """
-    if spec.repa is None or not stored(spec.data.source).latents:
+    if spec.repa is None or not spec.data.holds.latents:
         return 0
     with contextlib.suppress(UserError):
         return 2 * len(open_data(spec.data, "train")) * spec.tokens * spec.repa.features
@@ -81,13 +81,13 @@ def target_bytes(spec: RunSpec) -> int:
 
 def image_bytes(data: DataSpec) -> int:
     """Return the bytes of one sample as uint8; of a latent, decoded by an autoencoder like SD's."""
-    holds = stored(data.source)
+    holds = data.holds
     colours = 3 if holds.latents else data.channels
     return colours * (data.size * holds.enlarges) ** 2
 
 
 def _feature_bytes(data: DataSpec, metrics: set[str]) -> int:
-    inception = stored(data.source).latents or metrics & {"fid", "is"}
+    inception = data.holds.latents or metrics & {"fid", "is"}
     return INCEPTION_BYTES if inception else OWN_BYTES
 
 
