@@ -16,7 +16,7 @@ MOST_CELLS = 200_000
 
 
 def grid(axes: Any, name: str) -> list[Cell]:
-    """The cells of one grid, or of a list of them, in order; equal cells are still there.
+    """Return the cells of one grid, or of a list of grids, in order; equal cells are kept.
 
     Raises:
         UserError: not axes, or more cells than anybody can mean.
@@ -29,7 +29,7 @@ def grid(axes: Any, name: str) -> list[Cell]:
 
 
 def check_count(count: int, name: str) -> None:
-    """Refuse a number of cells that would take forever.
+    """Refuse too many cells.
 
     Raises:
         UserError: it is over the limit.
@@ -39,7 +39,7 @@ def check_count(count: int, name: str) -> None:
 
 
 def cell_of(fields: Any, path: str) -> Cell:
-    """One cell that is written out: every value stands for itself, nested fields are dotted.
+    """Return a cell that is written out: values stand for themselves, nested fields are dotted.
 
     Raises:
         UserError: not a mapping.
@@ -50,23 +50,22 @@ def cell_of(fields: Any, path: str) -> Cell:
 
 
 def distinct(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
-    """The cells without those that set the same as an earlier one, and the latter."""
-    found: dict[str, Cell] = {}
-    again = []
+    """Split cells into the first ones that set something, and those that set the same again."""
+    first_cells: dict[str, Cell] = {}
+    repeated = []
     for cell in cells:
-        before = found.setdefault(repr(sorted(cell.items())), cell)
-        if before is not cell:
-            again.append(cell)
-    return list(found.values()), again
+        if first_cells.setdefault(repr(sorted(cell.items())), cell) is not cell:
+            repeated.append(cell)
+    return list(first_cells.values()), repeated
 
 
 def _product(columns: Sequence[list[Cell]]) -> Iterator[Cell]:
-    """All combinations, the last column varying fastest."""
+    """Combine all columns; the last varies fastest."""
     return map(_joined, itertools.product(*columns))
 
 
 def _columns(prefix: str, axes: Any, path: str) -> list[list[Cell]]:
-    """The settings of every axis of a grid."""
+    """Return the settings of every axis of a grid."""
     if not isinstance(axes, Mapping):
         raise UserError(f"expected a mapping of axes, got {shown(axes)}").at(path)
     columns: list[list[Cell]] = []
@@ -80,18 +79,16 @@ def _columns(prefix: str, axes: Any, path: str) -> list[list[Cell]]:
 
 
 def _zipped(prefix: str, axes: Any, path: str) -> list[Cell]:
-    """The settings of axes that vary together: the first of each, the second of each, ..."""
+    """Return the settings of axes that vary together: the first of each, the second of each."""
     if not isinstance(axes, Mapping) or not axes:
         raise UserError(f"expected axes that vary together, got {shown(axes)}").at(path)
     columns: dict[Any, list[Cell]] = {}
     for key, values in axes.items():
         place = f"{path}.{key}"
-        inner = isinstance(values, Mapping)
-        columns[key] = (
-            _zipped(f"{prefix}{key}.", values, place)
-            if inner
-            else _axis(f"{prefix}{key}", values, place)
-        )
+        if isinstance(values, Mapping):
+            columns[key] = _zipped(f"{prefix}{key}.", values, place)
+        else:
+            columns[key] = _axis(f"{prefix}{key}", values, place)
     if len({len(column) for column in columns.values()}) > 1:
         counts = ", ".join(f"{key} has {len(column)}" for key, column in columns.items())
         raise UserError(f"axes that vary together have equally many values; {counts}").at(path)
@@ -103,7 +100,7 @@ def _joined(parts: Iterable[Cell]) -> Cell:
 
 
 def _axis(key: str, values: Any, path: str) -> list[Cell]:
-    """The settings that one axis runs through."""
+    """Return the settings that one axis runs through."""
     if isinstance(values, Mapping):
         columns = _columns(f"{key}.", values, path)
         check_count(math.prod(map(len, columns)), path)
@@ -128,7 +125,7 @@ def _leaves(prefix: str, fields: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]
 
 
 def _values(values: Any, path: str) -> list[Any]:
-    """A list as it is, `0..7` as 0 to 7 inclusive, `0..8 step 2`, one value as a list of one.
+    """Return a list as it is, `0..7` as 0 to 7 inclusive, one value as a list of one.
 
     Ranges are opened inside a list too; a list inside a list is one value.
     """
@@ -139,7 +136,7 @@ def _values(values: Any, path: str) -> list[Any]:
 
 
 def numbers(text: str, path: str) -> list[int]:
-    """The whole numbers of a range: `0..7`, both ends inclusive, or `0..8 step 2`.
+    """Return the whole numbers of a range: `0..7`, both ends inclusive, or `0..8 step 2`.
 
     Raises:
         UserError: not a range, or one without or with too many numbers.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,6 @@ from tread_lab.specs.fields import check_field, run_of, with_cell, with_fields
 from tread_lab.specs.labels import cell_text
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.specs.trials import Setting, Trial, Trials
-
-__all__ = ["Expansion", "Hole", "Trial", "expand"]
 
 _EXAMPLES = 5
 
@@ -49,7 +47,7 @@ class Expansion:
 def expand(
     sweep: SweepSpec, experiment: Experiment, facts: Mapping[str, Any] | None = None
 ) -> Expansion:
-    """The trials of a sweep.
+    """Return the trials of a sweep, baselines first.
 
     Args:
         facts: further names that `where` may use, such as what the device can do.
@@ -60,7 +58,7 @@ def expand(
     base = with_fields(experiment.run, sweep.fixed, "fixed")
     if not has_computed(base):
         run_of(base)
-    cells, again = _cells(sweep)
+    cells, repeated = _cells(sweep)
     check_count(len(cells) * len(sweep.seeds), "cells and seeds")
     make = Trials(base, sweep.baseline)
     settings, holes = _split(sweep, cells, make, facts or {})
@@ -68,43 +66,42 @@ def expand(
         missed = "; ".join(f"{hole.count} miss {hole.reason}" for hole in holes)
         raise UserError(f"where: no cell of the axes is left; loosen it ({missed})")
     pairs = [_pair(make, setting, seed) for seed in sweep.seeds for setting in settings]
-    baselines = {before.run: before for before, _ in pairs if before is not None}
-    twice = _hole("written again", again)
+    baselines = {baseline.run: baseline for baseline, _ in pairs if baseline is not None}
     return Expansion(
         trials=(*baselines.values(), *(trial for _, trial in pairs)),
         holes=tuple(holes),
         evaluations=_evaluations(sweep, experiment),
-        duplicates=(*([twice] if again else []), *_shared(pairs[: len(settings)])),
+        duplicates=(*_holes({"written again": repeated}), *_shared(pairs[: len(settings)])),
     )
 
 
 def _cells(sweep: SweepSpec) -> tuple[list[Cell], list[Cell]]:
-    """The distinct cells of axes, variants and listed trials, and those that are written again."""
+    """Return the distinct cells of axes, variants and listed trials, and the repeated cells."""
     variants: list[Cell] = [
         dict(zip(sweep.variants, names)) for names in itertools.product(*sweep.variants.values())
     ]
-    found, again = distinct(grid(sweep.axes, "axes"))
-    check_count(len(variants) * len(found), "axes and variants")
-    crossed, _ = distinct([{**names, **cell} for names in variants for cell in found])
+    of_axes, repeated = distinct(grid(sweep.axes, "axes"))
+    check_count(len(variants) * len(of_axes), "axes and variants")
+    crossed, _ = distinct([{**names, **cell} for names in variants for cell in of_axes])
     if sweep.trials and not sweep.axes and not sweep.variants:
         crossed = []
     listed = [cell_of(fields, f"trials[{k}]") for k, fields in enumerate(sweep.trials)]
-    _check_axes(found, sweep, "axes")
+    _check_axes(of_axes, sweep, "axes")
     _check_axes(listed, sweep, "trials")
-    cells, once_more = distinct([*crossed, *listed])
-    return cells, [*again, *once_more]
+    cells, listed_again = distinct([*crossed, *listed])
+    return cells, [*repeated, *listed_again]
 
 
 def _check_axes(cells: Sequence[Cell], sweep: SweepSpec, path: str) -> None:
-    """Refuse what no run has, and variants that are not there."""
+    """Refuse fields that no run has, and unknown variants."""
     for key in dict.fromkeys(key for cell in cells for key in cell):
         if key == "seed":
             raise UserError(f"{path}.seed: write `seeds: [0, 1]`, so that baselines have them too")
         if key in sweep.variants:
             for name in (cell[key] for cell in cells if key in cell):
                 if name not in sweep.variants[key]:
-                    known = map(str, sweep.variants[key])
-                    raise UserError(f"{path}.{key}: no variant {name!r}{suggest(str(name), known)}")
+                    near = suggest(str(name), map(str, sweep.variants[key]))
+                    raise UserError(f"{path}.{key}: no variant {name!r}{near}")
             continue
         try:
             check_field(key)
@@ -115,10 +112,10 @@ def _check_axes(cells: Sequence[Cell], sweep: SweepSpec, path: str) -> None:
 def _split(
     sweep: SweepSpec, cells: Iterable[Cell], make: Trials, facts: Mapping[str, Any]
 ) -> tuple[list[Setting], list[Hole]]:
-    """Cells that meet every expression, and the others by the first expression they miss."""
+    """Split cells into those that meet every expression and holes by the first one they miss."""
     rules = [sweep.where] if isinstance(sweep.where, str) else list(sweep.where)
     kept: list[Setting] = []
-    missed: dict[str, list[Cell]] = {rule: [] for rule in rules}
+    missed: dict[str, list[Cell]] = {f"where: {rule}": [] for rule in rules}
     for cell in cells:
         try:
             names = CellNames(with_cell(make.base, cell, sweep.variants), cell, facts)
@@ -126,12 +123,14 @@ def _split(
             if rule is None:
                 kept.append(make.setting(names, cell))
             else:
-                missed[rule].append({key: names.settled(value) for key, value in cell.items()})
+                missed[f"where: {rule}"].append(
+                    {key: names.settled(value) for key, value in cell.items()}
+                )
         except _Where:
             raise
         except UserError as error:
             raise UserError(f"axes at {cell_text(cell)}: {error}") from None
-    return kept, [_hole(f"where: {rule}", missed[rule]) for rule in rules if missed[rule]]
+    return kept, _holes(missed)
 
 
 class _Where(UserError):
@@ -153,31 +152,31 @@ def _pair(make: Trials, setting: Setting, seed: int) -> tuple[Trial | None, Tria
         raise UserError(f"axes at {place}: {error}; leave it out by `where`") from None
 
 
-def _shared(pairs: Sequence[tuple[Trial | None, Trial]]) -> Iterator[Hole]:
-    """The cells of one seed that are the run of a baseline or of an earlier cell."""
-    baselines = {before.run for before, _ in pairs if before is not None}
-    seen: set[str] = set()
-    dense: list[Cell] = []
-    same: list[Cell] = []
+def _shared(pairs: Sequence[tuple[Trial | None, Trial]]) -> list[Hole]:
+    """Return the cells of one seed that are the run of a baseline or of an earlier cell."""
+    of_baselines = {baseline.run for baseline, _ in pairs if baseline is not None}
+    first_cells: dict[str, Cell] = {}
+    shared: dict[str, list[Cell]] = {"the run of a baseline": [], "the run of another cell": []}
     for _, trial in pairs:
-        if trial.run in baselines:
-            dense.append(trial.cell)
-        elif trial.run in seen:
-            same.append(trial.cell)
-        seen.add(trial.run)
-    for reason, cells in (("the run of a baseline", dense), ("the run of another cell", same)):
-        if cells:
-            yield _hole(reason, cells)
+        if trial.run in of_baselines:
+            shared["the run of a baseline"].append(trial.cell)
+        elif first_cells.setdefault(trial.run, trial.cell) is not trial.cell:
+            shared["the run of another cell"].append(trial.cell)
+    return _holes(shared)
 
 
-def _hole(reason: str, cells: Sequence[Cell]) -> Hole:
-    return Hole(reason, len(cells), tuple(labelled(cell) for cell in cells[:_EXAMPLES]))
+def _holes(by_reason: Mapping[str, Sequence[Cell]]) -> list[Hole]:
+    return [
+        Hole(reason, len(cells), tuple(labelled(cell) for cell in cells[:_EXAMPLES]))
+        for reason, cells in by_reason.items()
+        if cells
+    ]
 
 
 def _evaluations(sweep: SweepSpec, experiment: Experiment) -> tuple[EvaluationSpec, ...]:
-    asked = experiment.evaluate if sweep.evaluate is None else sweep.evaluate
+    written = experiment.evaluate if sweep.evaluate is None else sweep.evaluate
     samplers, _ = distinct(grid(sweep.sampler_axes, "sampler_axes"))
-    evaluations = decode_evaluations(asked, experiment.sampler, cells=samplers)
+    evaluations = decode_evaluations(written, experiment.sampler, cells=samplers)
     if sweep.sampler_axes and not any(spec.kind == "samples" for spec in evaluations):
         raise UserError("sampler_axes: there is no evaluation of samples; add e.g. fd@1k")
     return evaluations

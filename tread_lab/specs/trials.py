@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tread_lab.specs.cell import Cell, CellNames, has_computed, labelled
@@ -41,18 +41,17 @@ class Trials:
     Args:
         base: the plain tree that every cell changes. Equal parts of trees are decoded once, and
             those that a cell leaves as they are (the same objects) are not even looked at.
-        baseline: fields that turn a trial's tree into that of its baseline, nothing for none.
+        baseline: fields that turn a trial's tree into that of its baseline; `None` for no baseline.
     """
 
     def __init__(self, base: Mapping[str, Any], baseline: Mapping[str, Any] | None) -> None:
         self.base, self.baseline = base, baseline
         self._computes = {name for name, value in base.items() if has_computed(value)}
-        self._relative = has_computed(baseline)
         self._shared = SharedParts(base)
         self._runs: dict[Any, tuple[RunSpec, str]] = {}
 
     def setting(self, names: CellNames, cell: Cell) -> Setting:
-        """The cell of `names` and its tree with every `=expression` computed."""
+        """Return the cell of `names` and its tree with every `=expression` computed."""
         tree = {
             name: value if self._is_settled(name, value) else names.settled(value)
             for name, value in names.tree.items()
@@ -60,43 +59,38 @@ class Trials:
         return Setting({key: names.settled(value) for key, value in cell.items()}, tree)
 
     def pair(self, setting: Setting, seed: int) -> tuple[Trial | None, Trial]:
-        """The baseline of a cell, if there is one, and its trial, with one seed.
+        """Return the baseline of a cell, or `None`, and the cell's trial, both with one seed.
 
         Raises:
             UserError: the cell is no possible run, or its baseline is none.
         """
-        tree, label = {**setting.tree, "seed": seed}, labelled(setting.cell)
-        spec, name = self._run(tree)
+        tree = {**setting.tree, "seed": seed}
+        trial = Trial("trial", labelled(setting.cell), seed, *self._run(tree), None)
         if self.baseline is None:
-            return None, Trial("trial", label, seed, spec, name, None)
-        fields = self.baseline
-        if self._relative:
-            fields = CellNames(setting.tree, setting.cell).settled(fields)
-        reference, against = self._run(with_fields(tree, fields, "baseline"), "baseline")
-        return (
-            Trial("baseline", {}, seed, reference, against, None),
-            Trial("trial", label, seed, spec, name, against),
-        )
+            return None, trial
+        fields = CellNames(setting.tree, setting.cell).settled(self.baseline)
+        run = self._run(with_fields(tree, fields, "baseline"), "baseline")
+        baseline = Trial("baseline", {}, seed, *run, None)
+        return baseline, replace(trial, baseline=baseline.run)
 
     def _is_settled(self, name: str, value: Any) -> bool:
         return self._shared.is_base(name, value) and name not in self._computes
 
     def _run(self, tree: Mapping[str, Any], path: str = "") -> tuple[RunSpec, str]:
-        """The run of a tree and its signature."""
+        """Return the run of a tree and its signature."""
         key = self._shared.key(tree)
-        found = self._runs.get(key)
-        if found is None:
+        if key not in self._runs:
             spec = run_of(tree, path) if "then" in tree else self._shared.run(tree, path)
-            found = self._runs[key] = spec, signature(spec)
-        return found
+            self._runs[key] = spec, signature(spec)
+        return self._runs[key]
 
 
 class SharedParts:
-    """Decodes the trees of runs.
+    """Decodes the trees of runs; equal parts are decoded once.
 
     Args:
-        base: a tree whose parts the others have too, as the same objects: these are known without
-            being looked at. It must outlive this, unchanged.
+        base: a tree whose parts the others share as the same objects, so that these parts are
+            recognised by identity. It must outlive this object, unchanged.
     """
 
     def __init__(self, base: Mapping[str, Any] | None = None) -> None:
@@ -104,7 +98,7 @@ class SharedParts:
         self._parts: dict[Any, Any] = {}
 
     def run(self, tree: Mapping[str, Any], path: str = "") -> RunSpec:
-        """The run of a tree, as `decode` has it.
+        """Return the run of a tree, as `decode` does.
 
         Raises:
             UserError: as `decode`.
@@ -112,7 +106,7 @@ class SharedParts:
         return decode(RunSpec, {name: self._part(name, v) for name, v in tree.items()}, path)
 
     def key(self, tree: Mapping[str, Any]) -> Any:
-        """Equal for equal trees, cheap for parts of the base."""
+        """Return a key that is equal for equal trees; parts of the base are not walked."""
         return tuple((name, self._mark(name, value)) for name, value in tree.items())
 
     def is_base(self, name: str, value: Any) -> bool:

@@ -10,7 +10,7 @@ from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_labels import evaluation_label
-from tread_lab.specs.expansion import Trial
+from tread_lab.specs.trials import Trial
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.difference import in_short
 from tread_lab.sweep.plan.plan import Plan

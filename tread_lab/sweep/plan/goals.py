@@ -12,9 +12,9 @@ from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError, lookup, suggest
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
-from tread_lab.specs.expansion import Trial
 from tread_lab.specs.signature import signature
 from tread_lab.specs.sweep import SearchSpec, SweepSpec
+from tread_lab.specs.trials import Trial
 
 _COSTS = (
     metric_names.TRAIN_FLOPS,

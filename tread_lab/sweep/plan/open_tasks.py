@@ -8,7 +8,7 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.records import suggestions
 from tread_lab.records.lab import Lab
 from tread_lab.specs.cell import Cell
-from tread_lab.specs.expansion import Trial
+from tread_lab.specs.trials import Trial
 from tread_lab.sweep.plan.plan import Plan, Searched
 from tread_lab.sweep.trial.task import Task
 

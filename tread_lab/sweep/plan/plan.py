@@ -13,8 +13,9 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs.cell import Cell
 from tread_lab.specs.decode import encode
 from tread_lab.specs.evaluation import EvaluationSpec
-from tread_lab.specs.expansion import Expansion, Hole, Trial, expand
+from tread_lab.specs.expansion import Expansion, Hole, expand
 from tread_lab.specs.sweep import BudgetSpec, Experiment, SearchSpec, StopEarlySpec, SweepSpec
+from tread_lab.specs.trials import Trial
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.goals import objectives_of
 from tread_lab.sweep.trial.task import Task, is_complete, with_ancestors

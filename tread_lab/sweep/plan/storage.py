@@ -14,8 +14,7 @@ from tread_lab.records.plan import StoredPlan, StoredTrial
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import decode_evaluations
-from tread_lab.specs.expansion import Trial
-from tread_lab.specs.trials import SharedParts
+from tread_lab.specs.trials import SharedParts, Trial
 from tread_lab.sweep.plan.difference import difference
 from tread_lab.sweep.plan.plan import Plan, Searched
 

@@ -11,9 +11,9 @@ from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.plan import StoredTrial
 from tread_lab.records.status import RunState
 from tread_lab.records.suggestions import Suggestion
-from tread_lab.specs.expansion import Trial
 from tread_lab.specs.search_space import Space
 from tread_lab.specs.sweep import SearchSpec
+from tread_lab.specs.trials import Trial
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.goals import cell_values
 from tread_lab.sweep.plan.plan import Plan, Searched
