@@ -11,7 +11,7 @@ import yaml
 
 from tread_lab.analysis.figures.similarity import read_similarity
 from tread_lab.dashboards.views import Tree, cells_of, choices, numbers
-from tread_lab.frames import COUNT, HIGH, LOW
+from tread_lab.frames import HIGH, LOW
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.metric_names import TRAIN_LOSS, metric_kind
 from tread_lab.records.plan import StoredPlan
@@ -50,7 +50,6 @@ def cell(
         "state": str(trial["state"]),
         "states": list(trials["state"]),
         "reason": str(trial["reason"]),
-        "steps": int(spec["train"]["steps"]),
         "metrics": _metrics(frame, trial),
         "run": _run(lab.run(run), spec),
         "baseline": _run(lab.run(baseline), specs[baseline]) if known else None,
@@ -120,8 +119,8 @@ def _metrics(frame: pd.DataFrame, trial: pd.Series[Any]) -> list[Tree]:
         delta = {"gap": value, "difference": value - dense, "value": float("nan")}[kind.compared]
         if not np.isfinite(value):
             continue
-        own = (float(trial.get(metric + end, np.nan)) for end in (LOW, HIGH, COUNT))
-        names = ("value", "dense", "delta", "low", "high", "n")
+        own = (float(trial.get(metric + end, np.nan)) for end in (LOW, HIGH))
+        names = ("value", "dense", "delta", "low", "high")
         row = dict(zip(names, numbers([value, dense, delta, *own])))
         facts = {"nature": kind.nature, "sign": kind.sign, "unit": kind.unit}
         found.append({"metric": metric, "compared": kind.compared, **facts, **row})

@@ -6,13 +6,12 @@ import itertools
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pandas as pd
 
 from tread_lab.frames import Memory, plan_frame
 from tread_lab.records.lab import Lab, RunFolder
-from tread_lab.records.log import Entry, read_entries
+from tread_lab.records.log import read_entries
 from tread_lab.records.metric_names import TRAIN_LOSS
 from tread_lab.records.plan import StoredPlan
 from tread_lab.specs.errors import UserError
@@ -162,25 +161,17 @@ class LiveLab:
             return self._sweeps[name]
 
 
-def last_entries(run: RunFolder) -> dict[str, Entry]:
-    """The newest entry of every key near the end of a run's log, without reading all of it."""
+def progress(run: RunFolder, steps: int) -> dict[str, float | None]:
+    """Return `{step, steps, loss}` of a running run, read from the end of its log."""
     try:
         size = run.log_path.stat().st_size
+        entries = list(read_entries(run.log_path, max(0, size - TAIL)))
     except OSError:
-        return {}
-    return {entry.key: entry for entry in read_entries(run.log_path, max(0, size - TAIL))}
-
-
-def progress(run: RunFolder, steps: int) -> dict[str, Any]:
-    """How far a running run is: `{step, steps, loss, age}`, age in seconds since the last entry."""
-    entries = last_entries(run)
-    if not entries:
-        return {"step": 0, "steps": steps, "loss": None, "age": None}
-    newest = max(entries.values(), key=lambda entry: entry.n)
-    loss = entries.get(TRAIN_LOSS)
+        entries = []
+    losses = [entry.value for entry in entries if entry.key == TRAIN_LOSS]
+    newest = max(entries, key=lambda entry: entry.n, default=None)
     return {
-        "step": newest.step,
+        "step": newest.step if newest else 0,
         "steps": steps,
-        "loss": None if loss is None else loss.value,
-        "age": max(0.0, time.time() - newest.time),
+        "loss": losses[-1] if losses else None,
     }

@@ -65,7 +65,6 @@ def overview(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
     return {
         "name": plan.name,
         "question": plan.question or plan.name,
-        "experiment": plan.experiment,
         "runs": len(runs),
         "counts": {state: int(counts[state]) for state in counts.index},
         "metrics": shown,
@@ -88,10 +87,10 @@ def choices(frame: pd.DataFrame) -> list[str]:
 
 
 def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = None) -> Tree:
-    """Every cell in plan order, column by column, with its place on every dimension.
+    """Return every cell in plan order, column by column, with its place on every dimension.
 
-    Values are averaged over seeds; a cell has one only if all its seeds completed. They are
-    differences to the baseline of the same seed where `metrics` says so, else the metric itself.
+    Values are averaged over seeds; a cell has one only if all its seeds completed. They are what
+    `shows` says: differences to the baseline of the same seed, or the metric itself.
 
     Args:
         plan: of a search, tells the space: its dimensions and the cells that were not tried.
@@ -99,22 +98,20 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
     known = metric if metric in frame else None
     rows = cells_of(with_delta(frame, known) if known else frame)
     shown = shows(frame, known) if known else ""
-    column = None if known is None else known if shown == "value" else delta_column(known)
+    column = known if known is None or shown == "value" else delta_column(known)
     untried = _untried(rows, plan.space if plan else ())
     space = pd.concat([rows, untried], ignore_index=True) if len(untried) else rows
     space.attrs["axes"] = rows.attrs.get("axes", [])
-    found = dimensions(space)
-    places = _places(space, found)
+    varied = dimensions(space)
+    places = _places(space, varied)
     tree: Tree = {
         "metric": known,
-        "dimensions": found,
+        "dimensions": varied,
         "name": list(rows["cell"]),
         "role": list(rows["role"]),
         "at": places[: len(rows)],
         "state": _states(rows, column),
         "reason": list(rows["reason"]),
-        "seeds": [int(n) for n in rows["seeds"]],
-        "completed": [int(n) for n in rows["completed"]],
     }
     if plan and plan.search:
         tree["search"] = {
@@ -124,15 +121,20 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
             "names": list(untried["cell"]) if len(untried) else [],
         }
     if known and column:
-        done = rows["state"] == "completed"
-        for name, key in (("value", column), ("low", column + LOW), ("high", column + HIGH)):
-            tree[name] = numbers(rows[key].where(done)) if key in rows else [None] * len(rows)
-        tree["unit"] = list(rows.get(column + UNIT, pd.Series("", index=rows.index)))
-        tree["n"] = [int(n) for n in rows[column + COUNT]]
-        tree["absolute"] = numbers(rows[known].where(done))
-        tree["pareto"] = front(frame, known)
-        tree["meaning"] = meaning(known, shown)
+        tree |= _numbers(rows, column)
+        tree |= {"pareto": front(frame, known), "meaning": meaning(known, shown)}
     return tree
+
+
+def _numbers(rows: pd.DataFrame, column: str) -> Tree:
+    """Return value and interval of every cell, with what the interval is over."""
+    done = rows["state"] == "completed"
+    ends = {"value": column, "low": column + LOW, "high": column + HIGH}
+    return {
+        **{name: numbers(rows[key].where(done)) for name, key in ends.items()},
+        "unit": list(rows[column + UNIT]),
+        "n": [int(n) for n in rows[column + COUNT]],
+    }
 
 
 def shows(frame: pd.DataFrame, metric: str) -> str:
@@ -163,7 +165,6 @@ def meaning(metric: str, shown: str) -> Tree:
         legend = LEGENDS[kind.nature, kind.better]
     return {
         "shows": shown,
-        "nature": kind.nature,
         "sign": kind.sign,
         "unit": kind.unit,
         "title": titles[shown],

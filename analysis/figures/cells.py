@@ -12,7 +12,15 @@ from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, sample_metrics
 from tread_lab.analysis.figures.placements import Array, states_without_numbers
 from tread_lab.analysis.figures.style import Axes
-from tread_lab.frames import HIGH, LOW, cells_frame, delta_column, require_metric, with_delta
+from tread_lab.frames import (
+    HIGH,
+    LOW,
+    cells_frame,
+    delta_column,
+    of_baseline,
+    require_metric,
+    with_delta,
+)
 from tread_lab.records.metric_names import FAMILY_FLOPS, GAP_HELDOUT
 
 
@@ -93,9 +101,8 @@ def draw_cell_gaps(gaps: CellGaps, axes: list[Axes]) -> None:
 def _with_relative_flops(frame: pd.DataFrame) -> pd.DataFrame:
     if FAMILY_FLOPS not in frame:
         return frame.assign(**{"cost/relative": np.nan})
-    flops = frame.drop_duplicates("run").set_index("run")[FAMILY_FLOPS]
-    baseline = frame["baseline"].map(flops).astype(float)
-    return frame.assign(**{"cost/relative": frame[FAMILY_FLOPS] / baseline})
+    ratio = frame[FAMILY_FLOPS] / of_baseline(frame, FAMILY_FLOPS)
+    return frame.assign(**{"cost/relative": ratio})
 
 
 def _drawn(records: SweepRecords) -> Iterator[Drawn]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tread_lab.analysis.figures.sentences import joined, number, routed, span
 from tread_lab.compare.gaps import Losses, PairedGap, gap_over_images, gap_over_seeds, losses_paths
-from tread_lab.frames import COUNT, HIGH, LOW, NO_RESULT, cells_frame
+from tread_lab.frames import COUNT, HIGH, LOW, NO_RESULT, cells_frame, of_baseline
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS
 from tread_lab.specs.errors import UserError
@@ -103,16 +103,16 @@ def _ahead(lab: Lab, frame: pd.DataFrame, best: str, rival: str) -> bool:
 
 def _finding(name: str, gap: float, low: float, high: float, dense: float, cells: int) -> str:
     share = f", {number(100 * abs(gap) / dense)}% of its {number(dense)}" if dense > 0 else ""
-    told = f"held-out loss {span(gap, low, high)} against dense training{share}"
+    result = f"held-out loss {span(gap, low, high)} against dense training{share}"
     among = f" of {cells}" if cells > 1 else ""
     if high < 0:
-        return f"Best{among} is {routed(name)}, and better than dense: {told}."
+        return f"Best{among} is {routed(name)}, and better than dense: {result}."
     if low > 0 and cells > 1:
-        least = f"Least{among}: {routed(name)}, {told}."
+        least = f"Least{among}: {routed(name)}, {result}."
         return f"Every route that was tried costs quality here. {least}"
     if low > 0:
-        return f"{routed(name)} costs quality here: {told}."
-    return f"Best{among} is {routed(name)}, but it cannot be distinguished from dense: {told}."
+        return f"{routed(name)} costs quality here: {result}."
+    return f"Best{among} is {routed(name)}, but it cannot be distinguished from dense: {result}."
 
 
 def _rivals(tied: tuple[str, ...], cells: int) -> str:
@@ -136,9 +136,8 @@ def _price(frame: pd.DataFrame, cell: str) -> str:
     """Return what the best cell costs relative to its baseline."""
     if TRAIN_FLOPS not in frame:
         return ""
-    flops = frame.drop_duplicates("run").set_index("run")[TRAIN_FLOPS]
-    rows = frame[(frame["cell"] == cell) & (frame["role"] == "trial")]
-    ratio = float((rows[TRAIN_FLOPS] / rows["baseline"].map(flops)).mean())
+    ratios = frame[TRAIN_FLOPS] / of_baseline(frame, TRAIN_FLOPS)
+    ratio = float(ratios[(frame["cell"] == cell) & (frame["role"] == "trial")].mean())
     return f"It spends {number(ratio)} of the dense training FLOPs." if np.isfinite(ratio) else ""
 
 

@@ -20,7 +20,7 @@ from tread_lab.analysis.report.answer import answer
 from tread_lab.analysis.report.page import render
 from tread_lab.analysis.report.reproduce import setups, sweep_file
 from tread_lab.analysis.tables.ranking import formatted, ranking
-from tread_lab.frames import cells_frame, ranking_caption, ranking_key
+from tread_lab.frames import cells_frame, of_baseline, ranking_caption, ranking_key
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
@@ -116,10 +116,8 @@ def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
     """
     if not {TRAIN_FLOPS, TRAIN_SECONDS, STEP_SECONDS} <= set(frame):
         return None
-    by_run = frame.drop_duplicates("run").set_index("run")
-    baseline = frame["baseline"]
     ratios = {
-        f"speed/{name}": baseline.map(by_run[column]).astype(float) / frame[column]
+        f"speed/{name}": of_baseline(frame, column) / frame[column]
         for name, column in (("flops", TRAIN_FLOPS), ("time", STEP_SECONDS))
     }
     cells = cells_frame(frame.assign(**ratios))

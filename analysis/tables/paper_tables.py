@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.sentences import metric_text, routed, span
@@ -15,7 +14,15 @@ from tread_lab.analysis.figures.style import MINUS, column_numbers
 from tread_lab.analysis.tables import published
 from tread_lab.analysis.tables.ranking import to_latex, to_markdown
 from tread_lab.engine.cost.training import cost
-from tread_lab.frames import HIGH, LOW, cells_frame, delta_column, require_metric, with_delta
+from tread_lab.frames import (
+    HIGH,
+    LOW,
+    cells_frame,
+    delta_column,
+    of_baseline,
+    require_metric,
+    with_delta,
+)
 from tread_lab.records.metric_names import metric_kind
 from tread_lab.specs.decode import decode
 from tread_lab.specs.model import SIZES
@@ -86,24 +93,19 @@ def comparison(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
         UserError: no such metric.
     """
     require_metric(frame, metric)
-    values = frame.drop_duplicates("run").set_index("run")[metric]
     column = delta_column(metric)
-    trials = with_delta(frame, metric)
-    dense = trials["baseline"].map(values).astype(float)
-    trials = trials.assign(**{"dense/value": dense}, own=trials["run"] == trials["baseline"])
+    trials = with_delta(frame, metric).assign(
+        **{"dense/value": of_baseline(frame, metric)}, own=frame["run"] == frame["baseline"]
+    )
     cells = cells_frame(trials[trials["role"] == "trial"])
     done = cells["state"] == "completed"
-    nothing = pd.Series(np.nan, index=cells.index)
-    ends = [cells.get(column + end, nothing).where(done) for end in (LOW, HIGH)]
+    columns = {"dense": "dense/value", "routed": metric, "difference": column}
+    columns |= {"low": column + LOW, "high": column + HIGH}
     return pd.DataFrame(
         {
             "cell": cells["cell"],
             "model": cells["model"],
-            "dense": cells["dense/value"].where(done),
-            "routed": cells[metric].where(done),
-            "difference": cells[column].where(done),
-            "low": ends[0],
-            "high": ends[1],
+            **{name: cells[key].where(done) for name, key in columns.items()},
             "seeds": cells["completed"],
             "state": cells["state"],
             "own": cells["own"],

@@ -7,8 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from tread_lab.analysis.figures.placements import PLACE_AXES
 from tread_lab.analysis.figures.style import column_numbers, power_of_ten
-from tread_lab.frames import COUNT, HIGH, LOW, UNIT, cells_frame, ranking_key, require_metric
+from tread_lab.frames import (
+    COUNT,
+    HIGH,
+    LOW,
+    UNIT,
+    cells_frame,
+    of_baseline,
+    ranking_key,
+    require_metric,
+)
 from tread_lab.records.metric_names import GAP_HELDOUT, TRAIN_FLOPS, metric_kind
 from tread_lab.specs.errors import UserError
 
@@ -42,25 +52,20 @@ def ranking(
         frame = frame.assign(**{OF_DENSE: _of_dense(frame)})
     cells = cells_frame(frame)
     done = cells["state"] == "completed"
-    axes = [a for a in frame.attrs.get("axes", ()) if a not in ("start", "end", "route", "routes")]
+    dense = (cells["role"] == "baseline") & done
+    if gap in cells:
+        cells.loc[dense, gap] = 0.0
+    axes = [a for a in frame.attrs.get("axes", ()) if a not in PLACE_AXES]
     table = cells[["route", *axes]].copy()
     if table.duplicated().any():
         table.insert(0, "cell", cells["cell"])
-    table["value"] = cells[metric].where(done)
-    if gap in cells:
-        for name, column in (("gap", gap), ("gap_low", gap + LOW), ("gap_high", gap + HIGH)):
-            table[name] = cells[column].where(done)
-        table["n"], table["unit"] = cells[gap + COUNT], cells[gap + UNIT]
-        baselines = (cells["role"] == "baseline") & done
-        table.loc[baselines, "gap"] = 0.0
-        if metric == gap:
-            table.loc[baselines, "value"] = 0.0
-    if TRAIN_FLOPS in cells:
-        table["flops"] = cells[OF_DENSE].where(done)
-    for other in beside:
-        table[other] = cells[other].where(done)
-    table["state"], table["reason"] = cells["state"], cells["reason"]
-    return _ranked(table, metric_kind(metric).sign)
+    columns = {"value": metric, "gap": gap, "gap_low": gap + LOW, "gap_high": gap + HIGH}
+    columns |= {"n": gap + COUNT, "unit": gap + UNIT, "flops": OF_DENSE}
+    columns |= {other: other for other in beside}
+    for name, column in columns.items():
+        if column in cells:
+            table[name] = cells[column].where(done | (name in ("n", "unit")))
+    return _ranked(table.assign(state=cells["state"], reason=cells["reason"]), metric)
 
 
 def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -116,12 +121,12 @@ def to_latex(texts: pd.DataFrame) -> str:
 
 def _of_dense(frame: pd.DataFrame) -> pd.Series[float]:
     """Training FLOPs of each trial over those of its own baseline; 1 for a baseline."""
-    flops = frame.drop_duplicates("run").set_index("run")[TRAIN_FLOPS]
-    ratio = frame[TRAIN_FLOPS] / frame["baseline"].map(flops).astype(float)
+    ratio = frame[TRAIN_FLOPS] / of_baseline(frame, TRAIN_FLOPS)
     return ratio.where(frame["role"] == "trial", frame[TRAIN_FLOPS] / frame[TRAIN_FLOPS])
 
 
-def _ranked(table: pd.DataFrame, sign: int) -> pd.DataFrame:
+def _ranked(table: pd.DataFrame, metric: str) -> pd.DataFrame:
+    sign = metric_kind(metric).sign
     ascending = sign >= 0
     table = table.sort_values("value", ascending=ascending, kind="stable", na_position="last")
     table = table.reset_index(drop=True)

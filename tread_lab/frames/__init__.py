@@ -1,6 +1,6 @@
 """A sweep's records as data frames: one row a trial, one row a cell, one row a logged value."""
 
-from tread_lab.frames.cells import STATES, cells_frame, with_delta
+from tread_lab.frames.cells import STATES, cells_frame, of_baseline, with_delta
 from tread_lab.frames.columns import (
     COUNT,
     HIGH,
@@ -35,6 +35,7 @@ __all__ = [
     "delta_column",
     "history_frame",
     "metric_columns",
+    "of_baseline",
     "own_metrics",
     "plan_frame",
     "ranked_cells",

@@ -55,8 +55,13 @@ def with_delta(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
     column = delta_column(metric)
     if column == metric:
         return trials
+    return trials.assign(**{column: trials[metric] - of_baseline(trials, metric)})
+
+
+def of_baseline(trials: pd.DataFrame, metric: str) -> pd.Series[float]:
+    """Return for each trial the value of a metric of its own baseline; NaN for a baseline."""
     values = trials.drop_duplicates("run").set_index("run")[metric]
-    return trials.assign(**{column: trials[metric] - trials["baseline"].map(values).astype(float)})
+    return trials["baseline"].map(values).astype(float)
 
 
 def _over_seeds(groups: Any, metric: str, *, has_own: bool) -> dict[str, Any]:
