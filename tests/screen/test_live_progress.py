@@ -11,7 +11,7 @@ import torch
 from tread_lab.engine.cost.calibration import Speed
 from tread_lab.records.lab import Lab
 from tread_lab.screen import live_progress
-from tread_lab.screen.live_progress import Board
+from tread_lab.screen.live_progress import WorkDone
 from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
@@ -36,63 +36,63 @@ def report(task: Task, phase: str, step: int) -> Report:
 
 
 def seconds_per_step(lab: Lab, *tasks: Task) -> Forecast:
-    """Every step is predicted to take a second, on one lane."""
+    """Every step is predicted to take a second, in one slot."""
     speed = Speed(overhead=1.0, per_flop=0, call=0, per_call_flop=0)
     return Forecast(lab, {kind_of(task.spec): speed for task in tasks})
 
 
 def test_training_and_measuring_count_as_much_as_they_take(lab: Lab, tiny: Tiny) -> None:
     task = Task(tiny(steps=6), (HELDOUT,))
-    outlook = Forecast(lab)
-    trained = outlook.training(task.spec) / outlook.work(task)
+    forecast = Forecast(lab)
+    trained = forecast.training(task.spec) / forecast.work(task)
     assert 0.1 < trained < 0.9
-    board = Board([task], [task], outlook)
-    assert board.fraction() == 0 and board.counts() == "0/1 ended"
-    board.note(report(task, "train", 3))
-    assert board.fraction() == pytest.approx(trained / 2)
-    board.note(report(task, "train", 6))
-    assert board.fraction() == pytest.approx(trained)
+    work = WorkDone([task], [task], forecast)
+    assert work.fraction() == 0 and work.counts() == "0/1 ended"
+    work.record(report(task, "train", 3))
+    assert work.fraction() == pytest.approx(trained / 2)
+    work.record(report(task, "train", 6))
+    assert work.fraction() == pytest.approx(trained)
     InlineExecutor(device="cpu").run(lab, [task], lambda _: None)
-    board.note(report(task, "evaluate", 6))
-    assert board.fraction() == pytest.approx(1)
-    board.note(report(task, "completed", 6))
-    assert board.fraction() == 1 and board.outlook() == "1/1 ended: 1 completed"
+    work.record(report(task, "evaluate", 6))
+    assert work.fraction() == pytest.approx(1)
+    work.record(report(task, "completed", 6))
+    assert work.fraction() == 1 and work.summary() == "1/1 ended: 1 completed"
 
 
 def test_what_earlier_sessions_did_is_neither_progress_nor_left(lab: Lab, tiny: Tiny) -> None:
     trained, fresh = Task(tiny(steps=6)), Task(tiny(steps=6, seed=1))
     InlineExecutor(device="cpu").run(lab, [trained], lambda _: None)
     half = Task(trained.spec, (HELDOUT,))
-    outlook = Forecast(lab)
-    board = Board([half, fresh], [half, fresh], outlook)
-    board.note(report(fresh, "completed", 6))
-    measuring = outlook.measuring(half)
-    assert board.fraction() == pytest.approx(1 - measuring / (measuring + outlook.work(fresh)))
+    forecast = Forecast(lab)
+    work = WorkDone([half, fresh], [half, fresh], forecast)
+    work.record(report(fresh, "completed", 6))
+    measuring = forecast.measuring(half)
+    assert work.fraction() == pytest.approx(1 - measuring / (measuring + forecast.work(fresh)))
 
 
 def test_time_left_begins_as_predicted_and_follows_what_is_seen(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, task = Clock(monkeypatch), Task(tiny(steps=1000))
-    board = Board([task], [task], seconds_per_step(lab, task))
-    board.note(report(task, "train", 0))
-    assert board.left() == live_progress.duration(1000)
+    work = WorkDone([task], [task], seconds_per_step(lab, task))
+    work.record(report(task, "train", 0))
+    assert work.time_left() == live_progress.duration(1000)
     clock.now += 1000  # half as fast as predicted
-    board.note(report(task, "train", 500))
+    work.record(report(task, "train", 500))
     left = 500 * (1000 + 30) / (500 + 30)
-    assert board.left() == live_progress.duration(left)
+    assert work.time_left() == live_progress.duration(left)
 
 
 def test_without_a_prediction_nothing_is_said_before_something_is_seen(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, task = Clock(monkeypatch), Task(tiny(steps=1000))
-    board = Board([task], [task], Forecast(lab))
-    board.note(report(task, "train", 100))
-    assert board.left() == "..."
+    work = WorkDone([task], [task], Forecast(lab))
+    work.record(report(task, "train", 100))
+    assert work.time_left() == "..."
     clock.now += 60
-    board.note(report(task, "train", 200))
-    assert board.left() == live_progress.duration(240)
+    work.record(report(task, "train", 200))
+    assert work.time_left() == live_progress.duration(240)
 
 
 def test_the_longest_run_under_way_is_waited_for(
@@ -101,10 +101,10 @@ def test_the_longest_run_under_way_is_waited_for(
     Clock(monkeypatch)
     long, short = Task(tiny(steps=1000)), Task(tiny(steps=10))
     speeds = seconds_per_step(lab, long, short).speeds
-    board = Board([long, short], [long, short], Forecast(lab, speeds, slots=2))
-    board.note(report(long, "train", 0))
-    board.note(report(short, "completed", 10))
-    assert board.left() == live_progress.duration(1000 * 30 / 35)
+    work = WorkDone([long, short], [long, short], Forecast(lab, speeds, slots=2))
+    work.record(report(long, "train", 0))
+    work.record(report(short, "completed", 10))
+    assert work.time_left() == live_progress.duration(1000 * 30 / 35)
 
 
 def test_a_run_that_goes_on_from_before_its_last_entry_has_not_lost_what_is_done(
@@ -114,11 +114,11 @@ def test_a_run_that_goes_on_from_before_its_last_entry_has_not_lost_what_is_done
     with closing(run_trial(lab, task, torch.device("cpu"))) as steps:  # type: ignore[type-var]
         while next(steps).step < 15:
             pass
-    board = Board([task], [task], Forecast(lab))
-    board.note(report(task, "train", 11))
-    assert board.fraction() == 0
-    board.note(report(task, "train", 20))
-    assert board.fraction() == pytest.approx(1)
+    work = WorkDone([task], [task], Forecast(lab))
+    work.record(report(task, "train", 11))
+    assert work.fraction() == 0
+    work.record(report(task, "train", 20))
+    assert work.fraction() == pytest.approx(1)
 
 
 def test_measuring_is_reported_before_each_evaluation(lab: Lab, tiny: Tiny) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.engine.runs import small_run
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
-from tread_lab.screen.live_progress import progress
+from tread_lab.screen.live_progress import sweep_progress
 from tread_lab.specs import UserError, decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
@@ -67,7 +67,7 @@ def test_what_an_evaluation_will_lack_is_refused_before_anything_is_trained() ->
 def test_overflows_are_said_once_for_each_run(capsys: pytest.CaptureFixture[str]) -> None:
     plan = planned("s")
     runs = [trial.run for trial in plan.trials]
-    with progress(plan, plan.tasks, Forecast(Lab(Path("nowhere")))) as watch:
+    with sweep_progress(plan, plan.tasks, Forecast(Lab(Path("nowhere")))) as watch:
         for step, overflows in ((1, 0), (2, 1), (3, 1), (4, 2)):
             for run in runs:
                 watch(Report(run, "train", step, 6, 0.5, overflows))

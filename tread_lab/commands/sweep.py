@@ -17,7 +17,7 @@ from tread_lab.records.plan import plan_text
 from tread_lab.records.time_spent import Stopwatch
 from tread_lab.screen.console import answers, notices, say, show_lines
 from tread_lab.screen.disk import DiskWatch, disk_lines
-from tread_lab.screen.live_progress import progress
+from tread_lab.screen.live_progress import sweep_progress
 from tread_lab.screen.plan import budget_lines, evaluation_lines, show_plan
 from tread_lab.screen.status import show_unfinished
 from tread_lab.specs.errors import Unavailable, UserError, lookup
@@ -196,7 +196,7 @@ def _execute(launch: _Launch, queue: BudgetedQueue) -> None:
     executor = launch.kind.make(launch.share, launch.options["hang_timeout"], Early.of(plan, lab))
     with ExitStack() as stack:
         stack.enter_context(live_sync(lab, plan.name, off=launch.options["no_mlflow"]))
-        watch = stack.enter_context(progress(plan, open_tasks, launch.forecast))
+        watch = stack.enter_context(sweep_progress(plan, open_tasks, launch.forecast))
         stack.callback(queue.close)
         executor.run(lab, queue, DiskWatch(lab, open_tasks, watch))
 

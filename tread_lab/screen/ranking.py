@@ -23,6 +23,7 @@ from tread_lab.frames import (
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.provenance import provenance_differences, provenances_of
+from tread_lab.records.status import RunState
 from tread_lab.screen.console import ROWS, answer, answers, fitted, say
 from tread_lab.specs.units import amount
 
@@ -30,7 +31,7 @@ _WIDE = 6  # a table with more columns of results is turned on its side
 
 
 def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
-    """The sweep's cells, best first, each with its gap to the baseline and the interval."""
+    """Print the sweep's cells, best first, each with its gap to the baseline and its interval."""
     frame = trials_frame(lab, name)
     if frame.empty:
         say(f"no run of {name} has begun")
@@ -58,11 +59,20 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
 
 
 def _show_cells(cells: pd.DataFrame, shown: Sequence[str]) -> None:
+    heads = ("cell", "seeds", *shown, "state", "why")
     rows = [
-        [row["cell"], str(row["seeds"]), *(_value(row, column) for column in shown), _ending(row)]
+        [
+            row["cell"],
+            str(row["seeds"]),
+            *(_value(row, column) for column in shown),
+            _state(row),
+            str(row["reason"])[:80],
+        ]
         for _, row in cells.head(ROWS).iterrows()
     ]
-    heads, drop = ("cell", "seeds", *shown, "state"), ["seeds", *reversed(shown[1:])]
+    if not any(row[-1] for row in rows):
+        heads = heads[:-1]
+    drop = ["seeds", *reversed(shown[1:]), "why"]
     answers.print(fitted(heads, rows, drop=drop, width=answers.width))
     if len(cells) > ROWS:
         answer(f"... and {len(cells) - ROWS} more")
@@ -85,11 +95,10 @@ def _price(row: pd.Series[Any], column: str) -> str:
     return f"  {amount(flops, 'FLOP')}" if "@" in column and math.isfinite(flops) else ""
 
 
-def _ending(row: pd.Series[Any]) -> str:
-    state = str(row["state"])
-    if row["role"] == "baseline":
-        state = "baseline" if state == "completed" else f"baseline, {state}"
-    return f"{state}: {row['reason']}"[:80] if row["reason"] else state
+def _state(row: pd.Series[Any]) -> str:
+    if row["role"] != "baseline":
+        return str(row["state"])
+    return "baseline" if row["state"] == RunState.COMPLETED else f"baseline, {row['state']}"
 
 
 def _interval(frame: pd.DataFrame) -> str:
