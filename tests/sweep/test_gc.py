@@ -151,6 +151,13 @@ def test_the_scratch_folder_of_a_living_process_is_kept(lab: Lab, tmp_path: Path
     assert find(lab) == []
 
 
+def test_the_scratch_of_a_sweep_that_is_driven_is_kept(lab: Lab) -> None:
+    (lab.root / "ray" / "now").mkdir(parents=True)
+    with lab.sweep("s").lock():
+        assert find(lab) == []
+    assert [item.path.name for item in find(lab)] == ["now"]
+
+
 def test_an_unfinished_file_of_a_sweep_is_an_orphan_after_an_hour(lab: Lab) -> None:
     half = lab.root / "sweeps" / "s" / ".plan.json.x1"
     half.parent.mkdir(parents=True)

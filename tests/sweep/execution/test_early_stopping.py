@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,25 @@ def test_a_trial_is_judged_by_its_loss_less_its_baselines(lab: Lab, tiny: Tiny) 
     assert early.gap(first, 20) is None  # it has logged nothing
     logged(lab, first, 0.4)
     assert early.gap(first, 20) == pytest.approx(0.3 * (15 + 20) / 2 / 60)
+
+
+def test_a_run_that_others_are_compared_with_is_not_judged(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny)
+    dense, *others = plan.trials
+    early = Early.of(replace(plan, trials=(replace(dense, role="trial"), *others)), lab)
+    assert early is not None and list(early.judged) == [trial.run for trial in others]
+
+
+def test_a_new_session_knows_the_gaps_of_ended_and_of_stopped_runs(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny)
+    dense, ended, stopped, open_run = (trial.run for trial in plan.trials[:4])
+    for run in (dense, ended, stopped, open_run):
+        logged(lab, run, 0.0, steps=10)
+    Pretender(lab).finish(plan.tasks[1])
+    stopped_early.append(lab.sweep("halved").stopped_path, Stopped(stopped, 10, "asha"))
+    early = Early.of(plan, lab)
+    assert early is not None
+    assert list(early.history()) == [(ended, 10, 0.0), (stopped, 10, 0.0)]
 
 
 def test_baselines_come_first(lab: Lab, tiny: Tiny) -> None:

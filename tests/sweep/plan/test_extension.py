@@ -97,6 +97,7 @@ def test_afterwards_the_edited_file_and_the_first_one_are_both_the_extended_swee
     more = plan_to_run(folder, plan({**FIRST, "seeds": [0, 1]}), extend=True)
     store_plan(folder, more)
     assert len(more.trials) == 4 + 3 and len(folder.earlier_plans) == 2
+    assert len(folder.plan().extended) == 2
     assert [trial.role for trial in more.trials[:2]] == ["baseline", "baseline"]
 
 
@@ -117,6 +118,12 @@ def test_other_images_of_the_same_number_and_metric_are_an_evaluation_of_their_o
     stored = dataclasses.replace(plan(FIRST), evaluations=(first,))
     wider = dataclasses.replace(plan(FIRST), evaluations=(first, other))
     assert extended(stored, wider).evaluations == (first, other)
+
+
+def test_images_without_a_metric_are_an_evaluation_too() -> None:
+    stored, pictures = plan(FIRST), decode(SamplesSpec, {"metrics": [], "count": 64})
+    wider = dataclasses.replace(plan(FIRST), evaluations=(*stored.evaluations, pictures))
+    assert extended(stored, wider).evaluations == (*stored.evaluations, pictures)
 
 
 def test_an_added_seed_adds_its_baseline_and_says_so(folder: SweepFolder) -> None:
@@ -150,7 +157,11 @@ def test_a_search_is_not_extended(folder: SweepFolder) -> None:
 
 def test_what_the_earlier_file_had_alone_is_noted(folder: SweepFolder) -> None:
     assert "earlier" not in extended(load_plan(folder), plan(WIDER)).sources
-    assert len(extended(load_plan(folder), plan(OTHER)).sources["earlier"]) == 1
+    once = extended(load_plan(folder), plan(OTHER))
+    assert len(once.sources["earlier"]) == 1
+    third = {**FIRST, "axes": {"route": ["2->8"], "rate": [0.9]}}
+    rates = [e["sweep"]["axes"]["rate"] for e in extended(once, plan(third)).sources["earlier"]]
+    assert rates == [[0.25, 0.5], [0.75]]
 
 
 def test_from_the_command_line(

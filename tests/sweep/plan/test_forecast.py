@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tread_lab.sweep.plan.forecast import makespan, starts
+from collections.abc import Callable
+
+from tread_lab.engine.cost.calibration import Speed
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec
+from tread_lab.sweep.plan.forecast import TRIAL_SECONDS, Forecast, kind_of, makespan, starts
+from tread_lab.sweep.trial.task import Task
 
 
 def test_a_run_starts_in_the_slot_that_is_free_first() -> None:
@@ -14,3 +20,15 @@ def test_the_last_run_to_end_need_not_be_the_last_to_start() -> None:
     assert makespan([9.0, 1.0, 1.0], 2) == 9.0
     assert makespan([2.0, 3.0], 0) == 5.0
     assert makespan([], 2) == 0.0
+
+
+def test_of_a_begun_run_only_what_is_left_takes_time(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    begun, fresh = Task(tiny(steps=20)), Task(tiny(steps=20, seed=1))
+    speed = Speed(overhead=1.0, per_flop=0, call=0, per_call_flop=0)
+    forecast = Forecast(lab, {kind_of(begun.spec): speed}, start=3.0)
+    with lab.run(begun.run).log() as log:
+        log(15, **{"train/loss": 1.0})
+    assert forecast.total([begun]).seconds == 3 + 5 + TRIAL_SECONDS
+    assert forecast.total([begun, fresh]).seconds == 3 + 5 + 20 + 2 * TRIAL_SECONDS

@@ -79,6 +79,14 @@ def test_a_run_that_will_not_end_within_the_hours_is_not_started(lab: Lab, tiny:
     assert [len(part) for part in budget.split(plan.open_tasks(lab), 2)] == [4, 3]
 
 
+def test_runs_fit_together_if_the_longest_ends_within_the_hours(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny, budget={"hours": 1.0})
+    short, long = plan.tasks[:2]
+    budget = open_budget(lab, plan, lambda task: 1800.0 if task is short else 3000.0)
+    assert budget.fits([short, long], 0.1) and not budget.fits([short, long], 0.2)
+    assert budget.fits([short], 0.5)
+
+
 def test_when_the_hours_are_over_all_stops(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny, budget={"hours": 1.0})
     path = lab.sweep("budgeted").spent_path
@@ -106,7 +114,7 @@ def test_a_search_asks_for_no_cell_that_does_not_fit(lab: Lab, tiny: Tiny) -> No
     assert len(done) == 8 and not queue.full
 
 
-def test_lanes_take_runs_in_order() -> None:
+def test_slots_take_runs_in_order() -> None:
     assert starts([3.0, 1.0, 1.0, 2.0], 2) == [0.0, 0.0, 1.0, 2.0]
     assert makespan([3.0, 1.0, 1.0, 2.0], 2) == 4.0
     assert makespan([], 2) == 0.0

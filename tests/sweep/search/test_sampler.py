@@ -22,7 +22,7 @@ from tread_lab.specs.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSp
 from tread_lab.sweep.plan.open_tasks import search_forecast
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import check_plan, load_plan, store_plan
-from tread_lab.sweep.search.sampler import SAMPLERS, Observation, propose
+from tread_lab.sweep.search.sampler import SAMPLERS, Observation, directions, propose
 from tread_lab.sweep.search.search_queue import SearchQueue
 
 CELLS = [{"start": i, "end": j} for i in range(8) for j in range(i, 8)]
@@ -99,6 +99,11 @@ def test_the_samplers_are_those_of_the_spec_and_another_one_is_an_error() -> Non
     spec = SearchSpec(sampler="nsga")  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"search\.sampler: unknown 'nsga', did you mean 'nsgaii'"):
         propose(spec, ["heldout/loss"], Space(CELLS), [])
+
+
+def test_an_objective_of_which_more_is_better_is_maximised() -> None:
+    goals = ["heldout/loss", "throughput/images_per_s", "is@10k"]
+    assert directions(goals) == ["minimize", "maximize", "maximize"]
 
 
 FD = {"samples": {"metrics": ["fd"], "count": 1000}}
