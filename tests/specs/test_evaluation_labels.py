@@ -11,12 +11,17 @@ from tread_lab.specs import (
     SamplerSpec,
     SamplesSpec,
     encode,
+    signature,
 )
-from tread_lab.specs.evaluation_labels import evaluation_label, setting_names, suffixes
+from tread_lab.specs.evaluation_labels import MetricNames, evaluation_label, setting_names
 
 
 def guided(weight: float, steps: int = 20) -> SamplesSpec:
-    return SamplesSpec(sampler=SamplerSpec(steps=steps, guidance=GuidanceSpec(weight=weight)))
+    return SamplesSpec(
+        metrics=("fd",),
+        count=1000,
+        sampler=SamplerSpec(steps=steps, guidance=GuidanceSpec(weight=weight)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -37,7 +42,40 @@ def test_settings_name_what_differs_alone() -> None:
     assert setting_names([guided(2.0)]) == [""]
 
 
-def test_an_unplanned_evaluation_renames_no_planned_one() -> None:
-    trees = {"a": encode(guided(2.0)), "b": encode(guided(3.0)), "c": encode(guided(4.0, 50))}
-    names = {"a": " w=2", "b": " w=3", "c": " steps=50 w=4"}
-    assert suffixes(trees, ["a", "b"]) == names
+def test_a_planned_metric_is_named_by_what_differs_between_the_planned_ones() -> None:
+    heldout, two, three = (encode(spec) for spec in (HeldoutSpec(), guided(2.0), guided(3.0)))
+    names = MetricNames([heldout, two, three])
+    assert names.name("heldout/loss", signature(heldout), heldout) == "heldout/loss"
+    assert names.name("fd[x]@1k", signature(two), two) == "fd[x]@1k w=2"
+    assert names.name("cost/sample_flops", signature(three), three) == "cost/sample_flops w=3"
+    assert MetricNames([two]).name("fd[x]@1k", signature(two), two) == "fd[x]@1k"
+
+
+def test_evaluations_of_other_metrics_or_counts_are_no_rivals() -> None:
+    fd, kid, more = (
+        encode(SamplesSpec(metrics=(metric,), count=count, sampler=guided(weight).sampler))
+        for metric, count, weight in (("fd", 1000, 2.0), ("kid", 1000, 3.0), ("fd", 500, 4.0))
+    )
+    names = MetricNames([fd, kid, more])
+    assert names.name("fd[x]@1k", signature(fd), fd) == "fd[x]@1k"
+    assert names.name("kid[x]@1k", signature(kid), kid) == "kid[x]@1k"
+    assert names.name("fd[x]@500", signature(more), more) == "fd[x]@500"
+    assert (
+        names.name("cost/sample_flops", signature(kid), kid) == "cost/sample_flops count=1000 w=3"
+    )
+
+
+def test_an_unplanned_evaluation_is_named_by_its_departures_from_the_plan() -> None:
+    names = MetricNames([encode(guided(2.0)), encode(guided(3.0))])
+    for weight, steps, suffix in ((2.0, 50, " steps=50 w=2"), (4.0, 20, " w=4")):
+        tree = encode(guided(weight, steps))
+        assert names.name("fd[x]@1k", signature(tree), tree) == f"fd[x]@1k{suffix}"
+
+
+def test_without_a_plan_for_a_metric_the_defaults_and_the_experiments_sampler_are_usual() -> None:
+    names = MetricNames([], {"steps": 20})
+    usual, guidance = (encode(guided(weight)) for weight in (1.0, 2.0))
+    images = encode(HeldoutSpec(images=8))
+    assert names.name("fd[x]@1k", signature(usual), usual) == "fd[x]@1k"
+    assert names.name("fd[x]@1k", signature(guidance), guidance) == "fd[x]@1k w=2"
+    assert names.name("heldout/loss", signature(images), images) == "heldout/loss images=8"

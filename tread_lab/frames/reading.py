@@ -62,12 +62,18 @@ class Memory:
         return self.parts[key]
 
 
-def read_records(lab: Lab, plan: StoredPlan, memory: Memory) -> dict[str, Record]:
-    """Every run of the plan read once, however many trials share it."""
-    stopped, planned = stopped_early.read(lab.sweep(plan.name).stopped_path), plan.planned
-    runs = dict.fromkeys([*(trial.run for trial in plan.trials), *plan.baselines])
-    records = {run: _remembered(lab.run(run), planned, memory) for run in runs}
-    return {run: _in_sweep(run, record, stopped) for run, record in records.items()}
+class Records(dict[str, Record]):
+    """The records of a sweep's runs by name, each read once, when it is first asked for."""
+
+    def __init__(self, lab: Lab, plan: StoredPlan, memory: Memory) -> None:
+        super().__init__()
+        self._lab, self._planned, self._memory = lab, plan.planned, memory
+        self._stopped = stopped_early.read(lab.sweep(plan.name).stopped_path)
+
+    def __missing__(self, run: str) -> Record:
+        record = _remembered(self._lab.run(run), self._planned, self._memory)
+        self[run] = record = _in_sweep(run, record, self._stopped)
+        return record
 
 
 def _in_sweep(run: str, record: Record, stopped: Mapping[str, Stopped]) -> Record:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,12 @@ import pandas as pd
 
 from tread_lab.compare.gaps import recorded_gaps
 from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW, metric_columns, plain
-from tread_lab.frames.reading import Memory, Record, numbers, read_records
+from tread_lab.frames.reading import Memory, Record, Records, numbers
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.plan import StoredPlan, StoredTrial
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation_labels import suffixes
+from tread_lab.specs.evaluation_labels import MetricNames
 from tread_lab.specs.labels import cell_label
 
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
@@ -63,99 +63,103 @@ def trials_frame(
 
 def plan_frame(lab: Lab, plan: StoredPlan, *, memory: Memory | None = None) -> pd.DataFrame:
     """`trials_frame` of a plan that was read already: a search's plan grows between readings."""
-    plan = plan.with_baseline_cells()
-    memory = Memory() if memory is None else memory
-    records = read_records(lab, plan, memory)
-    names, gaps = _metric_names(plan, records), _gaps(plan, records)
-    frame = pd.DataFrame(
-        _row(trial, records[trial.run], gaps[trial.run, trial.baseline], names, memory)
-        for trial in plan.trials
-    )
-    axes = list(dict.fromkeys(axis for trial in plan.trials for axis in trial.cell))
-    metrics = metric_columns(frame)
-    order = dict.fromkeys([*FIRST, *axes, *frame.columns.drop([*FIRST, *metrics], errors="ignore")])
-    frame = frame.reindex(columns=[*order, *metrics])
-    whole = [*(axis for axis in axes if _is_whole(frame[axis])), *WHOLE]
-    types: dict[str, Any] = {**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")}
-    frame = frame.astype({column: kind for column, kind in types.items() if column in frame})
-    planned = plan.planned
-    asked = {column: None for (sig, _), column in names.items() if sig in planned}
-    foreign = [column for column in dict.fromkeys(names.values()) if column not in asked]
-    frame.attrs |= {"axes": axes, "planned": list(asked), "foreign": foreign}
-    return frame
+    reader = SweepReader(lab, plan, memory=memory)
+    reader.read_gaps()
+    return reader.frame([reader.row(trial) for trial in reader.plan.trials])
 
 
-def _row(
-    trial: StoredTrial,
-    record: Record,
-    gaps: _Gaps,
-    names: dict[tuple[str, str], str],
-    memory: Memory,
-) -> dict[str, Any]:
-    values = {
-        names[sig, metric]: value
-        for sig, tree in record.evaluations.items()
-        for metric, value in numbers(tree).items()
-    }
-    known = memory.parameters_of(trial.run, trial.spec)
-    return {
-        "run": trial.run,
-        "role": trial.role,
-        "seed": trial.seed,
-        "state": record.state,
-        "reason": gaps.problem or record.reason,
-        "baseline": trial.baseline,
-        "cell": cell_label(trial),
-        **{axis: plain(value) for axis, value in trial.cell.items()},
-        **{name: None if value == "" else value for name, value in known.items()},
-        "steps_done": record.steps,
-        **values,
-        **gaps.columns,
-        **record.costs,
-    }
+class SweepReader:
+    """Reads the trials of a plan into rows, one by one, and makes a frame of rows.
 
+    Args:
+        memory: makes the next reading of the same sweep quick.
 
-def _gaps(plan: StoredPlan, records: dict[str, Record]) -> dict[tuple[str, str | None], _Gaps]:
-    """(run, baseline) -> their gaps; in order of baselines, so that each of them is read once."""
-    pairs = {(trial.run, trial.baseline) for trial in plan.trials}
-    planned = plan.planned
-    found = {}
-    for run, baseline in sorted(pairs, key=lambda pair: (pair[1] or "", pair[0])):
-        other = records[baseline].losses if baseline else {}
+    Attributes:
+        plan: the plan, its baselines with the axis values that tell them apart.
+        names: the names of metrics under this plan.
+    """
+
+    def __init__(self, lab: Lab, plan: StoredPlan, *, memory: Memory | None = None) -> None:
+        self.plan = plan.with_baseline_cells()
+        self.names = MetricNames(plan.evaluate, plan.base.get("sampler"))
+        self._memory = Memory() if memory is None else memory
+        self._records, self._planned = Records(lab, plan, self._memory), plan.planned
+        self._gaps: dict[tuple[str, str | None], _Gaps] = {}
+        self._columns: dict[str, dict[str, bool]] = {}  # metric -> column -> whether planned
+
+    def row(self, trial: StoredTrial) -> dict[str, Any]:
+        """Return the row of a trial in `trials_frame`, without the columns of which it has none.
+
+        Raises:
+            UserError: an evaluation of the run cannot be understood.
+        """
+        record, gaps = self._records[trial.run], self._gaps_of(trial.run, trial.baseline)
+        parameters = self._memory.parameters_of(trial.run, trial.spec)
+        return {
+            "run": trial.run,
+            "role": trial.role,
+            "seed": trial.seed,
+            "state": record.state,
+            "reason": gaps.problem or record.reason,
+            "baseline": trial.baseline,
+            "cell": cell_label(trial),
+            **{axis: plain(value) for axis, value in trial.cell.items()},
+            **{name: None if value == "" else value for name, value in parameters.items()},
+            "steps_done": record.steps,
+            **self._metrics(record),
+            **gaps.columns,
+            **record.costs,
+        }
+
+    def frame(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+        """Return rows as a frame: its columns in order, whole numbers whole, its `attrs` set."""
+        frame = pd.DataFrame(rows)
+        axes = list(dict.fromkeys(axis for trial in self.plan.trials for axis in trial.cell))
+        metrics = metric_columns(frame)
+        settings = frame.columns.drop([*FIRST, *metrics], errors="ignore")
+        frame = frame.reindex(columns=[*dict.fromkeys([*FIRST, *axes, *settings]), *metrics])
+        whole = [*(axis for axis in axes if _is_whole(frame[axis])), *WHOLE]
+        types: dict[str, Any] = {**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")}
+        frame = frame.astype({column: kind for column, kind in types.items() if column in frame})
+        columns = {name: own for group in self._columns.values() for name, own in group.items()}
+        planned = [column for column, is_planned in columns.items() if is_planned]
+        foreign = [column for column, is_planned in columns.items() if not is_planned]
+        frame.attrs |= {"axes": axes, "planned": planned, "foreign": foreign}
+        return frame
+
+    def read_gaps(self) -> None:
+        """Read the gaps of all trials in order of baselines, so that each baseline is read once."""
+        pairs = {(trial.run, trial.baseline) for trial in self.plan.trials}
+        for run, baseline in sorted(pairs, key=lambda pair: (pair[1] or "", pair[0])):
+            self._gaps_of(run, baseline)
+
+    def _metrics(self, record: Record) -> dict[str, float]:
+        values = {}
+        for evaluation, tree in record.evaluations.items():
+            for metric, value in numbers(tree).items():
+                column = self.names.name(metric, evaluation, tree["spec"])
+                values[column] = value
+                self._columns.setdefault(metric, {})[column] = evaluation in self._planned
+        return values
+
+    def _gaps_of(self, run: str, baseline: str | None) -> _Gaps:
+        if (run, baseline) not in self._gaps:
+            self._gaps[run, baseline] = self._read_gaps(run, baseline)
+        return self._gaps[run, baseline]
+
+    def _read_gaps(self, run: str, baseline: str | None) -> _Gaps:
+        record = self._records[run]
+        dense = self._records[baseline] if baseline else None
         try:
-            gaps = recorded_gaps(records[run].losses, other, planned)
+            gaps = recorded_gaps(record.losses, dense.losses if dense else {}, self._planned)
         except UserError as error:
-            found[run, baseline] = _Gaps({}, str(error))
-            continue
+            return _Gaps({}, str(error))
         columns: dict[str, float] = {}
         for name, gap in gaps.items():
             ends = {name + LOW: gap.low, name + HIGH: gap.high}
             columns |= {name: gap.mean, **ends, name + COUNT: gap.n, name + KEPT: gap.kept}
-        done = records[run].state is RunState.COMPLETED
-        state = records[baseline].state if baseline and done else None
-        found[run, baseline] = _Gaps(columns, NO_RESULT.get(state, "") if state else "")
-    return found
-
-
-def _metric_names(plan: StoredPlan, records: dict[str, Record]) -> dict[tuple[str, str], str]:
-    """(evaluation signature, metric) -> column.
-
-    One metric of several evaluations is told apart by what differs in their specs: `fd@1k w=2`.
-    The planned ones are named as if they were alone, whatever another sweep has measured too.
-    """
-    planned = plan.planned
-    specs: dict[str, Mapping[str, Any]] = {}
-    measured_by: dict[str, dict[str, None]] = {}  # metric -> signatures, in order
-    for record in records.values():
-        for sig, tree in record.evaluations.items():
-            specs.setdefault(sig, tree["spec"])
-            for metric in numbers(tree):
-                measured_by.setdefault(metric, {})[sig] = None
-    return {
-        (sig, metric): metric + suffix
-        for metric, sigs in measured_by.items()
-        for sig, suffix in suffixes({sig: specs[sig] for sig in sigs}, planned).items()
-    }
+        compared = dense is not None and record.state is RunState.COMPLETED
+        return _Gaps(columns, NO_RESULT.get(dense.state, "") if dense and compared else "")
 
 
 def _is_whole(column: pd.Series) -> bool:

@@ -1,15 +1,17 @@
-"""Labels of evaluations: `fd+kid@1k`, and what tells several of one kind apart: `w=1.5 CFG`."""
+"""Labels of evaluations, `fd+kid@1k`, and names of their metrics: `fd@1k w=1.5 SG(0.5/0.9)`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.dotted import dotted
-from tread_lab.specs.evaluation import EvaluationSpec, count_label
+from tread_lab.specs.evaluation import KINDS, EvaluationSpec, count_label
 from tread_lab.specs.guidance import GuidanceSpec, in_short
 from tread_lab.specs.labels import value_text
+from tread_lab.specs.signature import signature
 
 Tree = Mapping[str, Any]
 
@@ -23,48 +25,92 @@ def evaluation_label(tree: Tree) -> str:
 
 def setting_names(specs: Sequence[EvaluationSpec]) -> list[str]:
     """Return what tells evaluations of one kind apart: `w=1`, `w=1.5 SG(0.5/0.9)`."""
-    trees = {str(number): encode(spec) for number, spec in enumerate(specs)}
-    return [suffix.strip() for suffix in suffixes(trees, trees).values()]
+    return [suffix.strip() for suffix in _suffixes([_settings(encode(spec)) for spec in specs])]
 
 
-def suffixes(trees: Mapping[str, Tree], planned: Collection[str]) -> dict[str, str]:
-    """Return what a metric's name ends with for each evaluation by signature: ` w=1.5 CFG`.
+class MetricNames:
+    """Names of metrics in tables, figures and MLflow: `heldout/loss`, `fd@1k w=1.5 SG(0.5/0.9)`.
 
-    The planned evaluations are named as if they were alone, unless two names would then be one.
+    A name depends on the plan and on the evaluation, never on what else was measured. Planned
+    evaluations of one metric are told apart in the fewest words. Any other evaluation is told by
+    all in which it departs from them; from the defaults if the plan has none of this metric.
+
+    Args:
+        planned: the trees of the plan's evaluations.
+        sampler: fields of the sampler that the plan's experiment sets.
     """
-    settings = {sig: dict(dotted(_guidance_in_short(tree))) for sig, tree in trees.items()}
-    every = _differences(settings)
-    short = every | _differences({sig: settings[sig] for sig in settings if sig in planned})
-    return short if len(set(short.values())) == len(short) else every
+
+    def __init__(self, planned: Sequence[Tree], sampler: Tree | None = None) -> None:
+        self._planned = {signature(tree): tree for tree in planned}
+        self._sampler = sampler or {}
+        self._names: dict[tuple[str, str], str] = {}
+
+    def name(self, metric: str, evaluation: str, tree: Tree) -> str:
+        """Return the name of a metric of the evaluation with this signature and tree."""
+        key = evaluation, metric
+        if key not in self._names:
+            self._names[key] = metric + self._suffix(metric, evaluation, tree)
+        return self._names[key]
+
+    def _suffix(self, metric: str, evaluation: str, tree: Tree) -> str:
+        rivals = {sig: other for sig, other in self._planned.items() if _has(other, metric, tree)}
+        settings = {sig: _settings(other) for sig, other in rivals.items()}
+        if evaluation in settings:
+            return _suffixes([*settings.values()])[list(settings).index(evaluation)]
+        own = _settings(tree)
+        others = [*settings.values()] or [_settings(self._default(tree))]
+        fields = _differing([*others, own])
+        return "".join(_setting(field, own.get(field), absent="none") for field in fields)
+
+    def _default(self, tree: Tree) -> Tree:
+        samples = tree["kind"] == "samples"
+        options = {"sampler": self._sampler, "count": tree["count"]} if samples else {}
+        default: Tree = encode(decode(KINDS[tree["kind"]], options))
+        return default
 
 
-def _differences(settings: Mapping[str, Tree]) -> dict[str, str]:
-    """Return ` key=value ...` of the fields in which these evaluations differ.
+def _has(planned: Tree, metric: str, tree: Tree) -> bool:
+    """Whether a planned evaluation has `metric` of the evaluation `tree` under the same name."""
+    if planned["kind"] != tree["kind"] or "@" not in metric:
+        return bool(planned["kind"] == tree["kind"])
+    stem = re.split(r"[\[@]", metric, maxsplit=1)[0]
+    same_count = metric.endswith(f"@{count_label(planned['count'])}")
+    return same_count and (stem in planned["metrics"] or stem not in tree["metrics"])
 
-    The method of guidance needs no key; where every method is CFG, the weight says enough. The
-    routes are said only where nothing else differs.
+
+def _suffixes(settings: Sequence[Tree]) -> list[str]:
+    """Return ` key=value ...` of the fields in which evaluations differ.
+
+    The routes of guidance are said only where nothing else differs.
     """
-    fields = dict.fromkeys(field for tree in settings.values() for field in tree)
-    fields.pop("metrics", None)
-    values = {field: {repr(tree.get(field)) for tree in settings.values()} for field in fields}
+    differing = _differing(settings)
+    for fields in ([f for f in differing if not f.endswith(".routes")], differing):
+        names = ["".join(_setting(field, own.get(field)) for field in fields) for own in settings]
+        if len(set(names)) == len(names):
+            break
+    return names
+
+
+def _differing(settings: Sequence[Tree]) -> list[str]:
+    """Return the fields in which evaluations differ; the weight says whether there is CFG."""
+    fields = dict.fromkeys(field for own in settings for field in own if field != "metrics")
+    values = {field: {repr(own.get(field)) for own in settings} for field in fields}
     plain = {repr(""), repr("CFG")}
-    differing = [f for f, texts in values.items() if len(texts) > 1 and not texts <= plain]
-    short = _named(settings, [field for field in differing if not field.endswith(".routes")])
-    return short if len(set(short.values())) == len(short) else _named(settings, differing)
+    return [f for f, texts in values.items() if len(texts) > 1 and not texts <= plain]
 
 
-def _named(settings: Mapping[str, Tree], fields: Sequence[str]) -> dict[str, str]:
-    return {
-        sig: "".join(_setting(field, tree.get(field)) for field in fields)
-        for sig, tree in settings.items()
-    }
-
-
-def _setting(field: str, value: Any) -> str:
+def _setting(field: str, value: Any, absent: str = "") -> str:
+    """Return ` key=value`; the method of guidance needs no key."""
     name = field.rpartition(".")[2]
-    if name == "method" or value is None:
+    if value is None:
+        return f" {name}={absent}" if absent else ""
+    if name == "method":
         return f" {value}" if value else ""
     return f" {name}={value_text(value)}"
+
+
+def _settings(tree: Tree) -> dict[str, Any]:
+    return dict(dotted(_guidance_in_short(tree)))
 
 
 def _guidance_in_short(tree: Tree) -> dict[str, Any]:
