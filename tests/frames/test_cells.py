@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from tests.synthetic import tiny_spec
 from tread_lab.frames import cells_frame, trials_frame
 from tread_lab.records.durable import write_json
@@ -47,3 +50,14 @@ def test_a_baseline_for_each_value_is_a_cell_for_each(tmp_path: Path) -> None:
     frame = trials_frame(Lab(tmp_path), "s")
     assert list(frame["precision"][:4]) == ["fp32", "bf16"] * 2
     assert frame["route_start"][:4].isna().all()
+
+
+def test_a_gap_without_readable_losses_has_no_interval() -> None:
+    rows = {"run": ["a", "b"], "role": "trial", "cell": ["1->4", "2->8"], "seed": 0}
+    rows |= {"state": "completed", "reason": "", "gap/route": [0.5, 0.25]}
+    ends = {"gap/route:low": [0.4, np.nan], "gap/route:high": [0.6, np.nan]}
+    frame = cells_frame(pd.DataFrame({**rows, **ends, "gap/route:n": [6.0, np.nan]}))
+    assert list(frame["gap/route"]) == [0.5, 0.25]
+    assert list(frame["gap/route:unit"]) == ["images", ""]
+    assert list(frame["gap/route:n"]) == [6, 1]
+    assert frame["gap/route:low"][0] == 0.4 and np.isnan(frame["gap/route:low"][1])

@@ -10,18 +10,26 @@ import pytest
 from PIL import Image
 
 from tests.tracking.conftest import HELDOUT, SAMPLES, SIMILARITY, Sweeps, spec_of
-from tread_lab.specs import EvaluationSpec
-from tread_lab.tracking.artifacts import has_pictures, picture_key, preview, run_files
+from tread_lab.specs import EvaluationSpec, encode, signature
+from tread_lab.specs.evaluation_labels import MetricNames
+from tread_lab.tracking.artifacts import (
+    has_pictures,
+    picture_folder,
+    picture_key,
+    preview,
+    run_files,
+)
 
-PLANNED = (HELDOUT, SIMILARITY, SAMPLES)
+NAMES = MetricNames([encode(spec) for spec in (HELDOUT, SIMILARITY, SAMPLES)])
 
 
 def test_files_are_a_function_of_the_record(sweeps: Sweeps) -> None:
     run = sweeps.finish(spec_of((1, 4)))
-    (once, problem), again = (run_files(run, PLANNED, step=40, time=7) for _ in range(2))
+    (once, problem), again = (run_files(run, NAMES, step=40, time=7) for _ in range(2))
     assert (once, problem) == again and problem == ""
     assert has_pictures(once)
-    assert picture_key(SAMPLES, PLANNED) == "pictures/samples_1k"
+    folder = picture_folder(NAMES, signature(SAMPLES), encode(SAMPLES))
+    assert picture_key(folder) == "pictures/samples_1k"
     pictures = [place for place in once if place.startswith("images/")]
     assert len({place.partition("+step+")[0] for place in pictures}) == 2
     assert all("+step+40+timestamp+7+" in place for place in pictures)
@@ -30,7 +38,7 @@ def test_files_are_a_function_of_the_record(sweeps: Sweeps) -> None:
 
 def test_the_image_grid_reads_the_names_as_mlflow_writes_them(sweeps: Sweeps) -> None:
     run = sweeps.finish(spec_of((1, 4)))
-    files, _ = run_files(run, PLANNED, step=40, time=7)
+    files, _ = run_files(run, NAMES, step=40, time=7)
     full = next(place for place in files if place.startswith("images/pictures~samples_1k"))
     assert full.endswith(".png")
     assert full.removesuffix(".png") + "+compressed.webp" in files
@@ -38,7 +46,7 @@ def test_the_image_grid_reads_the_names_as_mlflow_writes_them(sweeps: Sweeps) ->
 
 def test_a_matrix_is_a_table_and_a_picture(sweeps: Sweeps) -> None:
     run = sweeps.finish(spec_of((1, 4)))
-    files, _ = run_files(run, PLANNED, step=40, time=7)
+    files, _ = run_files(run, NAMES, step=40, time=7)
     table = files["layer_similarity/similarity.csv"]
     assert isinstance(table, str)
     rows = [line.split(",") for line in table.splitlines()]
@@ -52,7 +60,7 @@ def test_a_matrix_is_a_table_and_a_picture(sweeps: Sweeps) -> None:
 
 def test_a_run_that_measured_nothing_shows_its_spec(sweeps: Sweeps) -> None:
     run = sweeps.finish(spec_of(None), "failed", reason="boom")
-    files, _ = run_files(run, PLANNED, step=40, time=7)
+    files, _ = run_files(run, NAMES, step=40, time=7)
     assert set(files) == {"spec.yaml", "result.json"}
 
 
@@ -69,7 +77,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_shown(
     else:
         folder.write(spec, {})
         (folder.path / "similarity.npz").write_bytes(b"")
-    files, problem = run_files(run, PLANNED, step=40, time=7)
+    files, problem = run_files(run, NAMES, step=40, time=7)
     assert str(folder.path) in problem and "\n" not in problem
     other = "samples_1k/grid.png" if spec is SIMILARITY else "layer_similarity/similarity.csv"
     assert other in files and not any(place.endswith(name or ".npz") for place in files)

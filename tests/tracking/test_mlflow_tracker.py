@@ -15,9 +15,11 @@ import pytest
 
 from tests.tracking.conftest import FD, GUIDED, HELDOUT, SAMPLES, Store, Sweeps
 from tread_lab.compare.gaps import run_gaps
+from tread_lab.frames import is_metric, trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import UserError, signature
+from tread_lab.tracking.mlflow_names import to_mlflow
 
 Sync = Callable[..., Any]
 
@@ -104,14 +106,14 @@ def test_metrics_are_the_log_the_evaluations_and_the_gaps(
         "similarity/adjacent",
         "fd:fashion16-v1:1k",
         "cost/train_flops",
-        *(f"{key}{end}" for key in gaps for end in ("", "_low", "_high")),
+        *(f"{key}{end}" for key in gaps for end in ("", ":low", ":high", ":n", ":kept")),
     }
     assert {key for key, *_ in set(rows) - logged} == measured
     assert {step for _, step, *_ in set(rows) - logged} == {40}
     assert len(rows) == len(logged) + len(measured)
     latest = store.latest(name)
     gap = gaps["gap/heldout"]
-    assert (latest["gap/heldout"], latest["gap/heldout_low"]) == (gap.mean, gap.low)
+    assert (latest["gap/heldout"], latest["gap/heldout:low"]) == (gap.mean, gap.low)
     assert latest["fd:fashion16-v1:1k"] == 5.0
     assert "gap/heldout" not in store.latest("dense seed 0")
 
@@ -302,8 +304,21 @@ def test_two_samplers_keep_two_names(lab: Lab, sweeps: Sweeps, store: Store, syn
     folder.write(GUIDED, {FD: 1.5}, step=40)
     sync()
     latest = store.latest("0->2 s=0.5 seed 0")
-    assert latest["fd:fashion16-v1:1k"] == 5.0
-    assert latest["fd:fashion16-v1:1k guidance 2"] == 1.5
+    assert latest["fd:fashion16-v1:1k w:1"] == 5.0
+    assert latest["fd:fashion16-v1:1k w:2"] == 1.5
+
+
+def test_every_number_of_a_trials_row_is_in_mlflow_under_the_same_name(
+    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
+) -> None:
+    sweeps.complete(evaluate=(HELDOUT, SAMPLES, GUIDED))
+    sync()
+    frame = trials_frame(lab, "placement")
+    for _, row in frame.iterrows():
+        numbers = row[[column for column in frame if is_metric(column)]].dropna()
+        latest = store.latest(f"{row['cell']} seed {row['seed']}")
+        assert {to_mlflow(name): value for name, value in numbers.items()}.items() <= latest.items()
+        assert len({to_mlflow(name) for name in numbers.index}) == len(numbers)
 
 
 def test_infinite_losses_do_not_flatten_the_curves(

@@ -11,7 +11,7 @@ from tread_lab.tracking.trial_names import trials_of
 def stamp(sweeps: Sweeps) -> str:
     """The stamp of the first routed trial, as a sync that begins now would find it."""
     plan = sweeps.lab.sweep("placement").plan()
-    trial = next(t for t in trials_of("placement", plan) if t.role == "trial")
+    trial = next(t for t in trials_of("placement", plan) if t.stored.role == "trial")
     return Projection(sweeps.lab, plan).stamp(trial, RunState.COMPLETED)
 
 

@@ -15,9 +15,9 @@ VIEWS = SavedViews(
     condition="tags.`tread_lab.sweep` = 'placement'",
     metrics={
         "gap/heldout": 0,
-        "gap/heldout_low": 0,
+        "gap/heldout:low": 0,
         "gap/train": 0,
-        "fd:fashion16-v1:1k": 0,
+        "fd[fashion16-v1]@1k": 0,
         "train/loss": 0,
     },
     varied={"route_start", "route_end", "seed"},
@@ -80,13 +80,13 @@ def test_views_are_the_same_each_time_and_keep_their_link() -> None:
 
 
 def test_a_thousand_trials_fit_into_a_tag() -> None:
-    metrics = {f"gap/{k}_low" for k in range(40)} | set(VIEWS.metrics)
+    metrics = {f"gap/{k}:low" for k in range(40)} | set(VIEWS.metrics)
     tags = dataclasses.replace(VIEWS, metrics=metrics).tags()
     assert max(map(len, tags.values())) < 20_000
 
 
 def test_the_best_is_first_also_where_more_is_better() -> None:
-    scored = dataclasses.replace(VIEWS, metrics={"is:50k": 0, "sharpness:1k": 0})
+    scored = dataclasses.replace(VIEWS, metrics={"is@50k": 0, "sharpness@1k": 0})
     state = states(scored)["placement"]
     assert (state["orderByKey"], state["orderByAsc"]) == ("metrics.`is:50k`", False)
     assert "metrics.`sharpness:1k`" not in state["selectedColumns"]

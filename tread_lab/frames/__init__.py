@@ -6,8 +6,10 @@ from tread_lab.frames.columns import (
     HIGH,
     KEPT,
     LOW,
+    OWN,
     UNIT,
     delta_column,
+    is_metric,
     metric_columns,
     own_metrics,
     require_metric,
@@ -20,7 +22,7 @@ from tread_lab.frames.ranking import (
     without_baseline,
 )
 from tread_lab.frames.reading import Memory
-from tread_lab.frames.trials import NO_RESULT, plan_frame, trials_frame
+from tread_lab.frames.trials import NO_RESULT, SweepReader, plan_frame, trials_frame
 
 __all__ = [
     "COUNT",
@@ -28,12 +30,15 @@ __all__ = [
     "KEPT",
     "LOW",
     "NO_RESULT",
+    "OWN",
     "STATES",
+    "SweepReader",
     "UNIT",
     "Memory",
     "cells_frame",
     "delta_column",
     "history_frame",
+    "is_metric",
     "metric_columns",
     "of_baseline",
     "own_metrics",

@@ -68,13 +68,15 @@ def _over_seeds(groups: Any, metric: str, *, has_own: bool) -> dict[str, Any]:
     """Mean, interval, count and the interval's unit of one metric over the seeds that have it."""
     mean, n = groups[metric].mean(), groups[metric].count()
     half = half_width(groups[metric].std(), n.to_numpy())
-    low, high = mean - half, mean + half
-    units = np.where(n >= 2, "seeds", np.where((n == 1) & has_own, "images", ""))
-    counted = n
+    low, high, counted = mean - half, mean + half, n
+    units = np.where(n >= 2, "seeds", "")
     if has_own:
-        counted = n.where(n != 1, groups[metric + COUNT].mean()).astype(int)
-        low = low.where(n != 1, groups[metric + LOW].mean())
-        high = high.where(n != 1, groups[metric + HIGH].mean())
+        images = groups[metric + COUNT].mean()
+        single = (n == 1) & images.notna()  # losses that cannot be read leave a gap no interval
+        units = np.where(single, "images", units)
+        counted = n.mask(single, images).astype(int)
+        low = low.mask(single, groups[metric + LOW].mean())
+        high = high.mask(single, groups[metric + HIGH].mean())
     unit = pd.Series(units, index=mean.index)
     ends = {metric + LOW: low, metric + HIGH: high}
     return {metric: mean, **ends, metric + COUNT: counted, metric + UNIT: unit}

@@ -29,7 +29,7 @@ NO_RESULT = {  # state of a baseline that ended -> what it means for its trials
 
 @dataclass(frozen=True)
 class _Gaps:
-    """The gaps of a run as columns, an interval's ends beside each, or why there are none."""
+    """The gaps of a run as columns, an interval's ends beside each, or why they are unreadable."""
 
     columns: dict[str, float]
     problem: str = ""
@@ -94,22 +94,32 @@ class SweepReader:
             UserError: an evaluation of the run cannot be understood.
         """
         record, gaps = self._records[trial.run], self._gaps_of(trial.run, trial.baseline)
-        parameters = self._memory.parameters_of(trial.run, trial.spec)
         return {
             "run": trial.run,
             "role": trial.role,
             "seed": trial.seed,
             "state": record.state,
-            "reason": gaps.problem or record.reason,
+            "reason": gaps.problem or self._uncompared(trial) or record.reason,
             "baseline": trial.baseline,
             "cell": cell_label(trial),
             **{axis: plain(value) for axis, value in trial.cell.items()},
-            **{name: None if value == "" else value for name, value in parameters.items()},
+            **{
+                name: None if value == "" else value
+                for name, value in self.parameters(trial).items()
+            },
             "steps_done": record.steps,
             **self._metrics(record),
             **gaps.columns,
             **record.costs,
         }
+
+    def problem(self, trial: StoredTrial) -> str:
+        """Return what is wrong with the losses of a trial or of its baseline; "" if nothing is."""
+        return self._gaps_of(trial.run, trial.baseline).problem
+
+    def parameters(self, trial: StoredTrial) -> dict[str, Any]:
+        """Return `metric_names.parameters` of a trial's run."""
+        return self._memory.parameters_of(trial.run, trial.spec)
 
     def frame(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         """Return rows as a frame: its columns in order, whole numbers whole, its `attrs` set."""
@@ -158,8 +168,13 @@ class SweepReader:
         for name, gap in gaps.items():
             ends = {name + LOW: gap.low, name + HIGH: gap.high}
             columns |= {name: gap.mean, **ends, name + COUNT: gap.n, name + KEPT: gap.kept}
-        compared = dense is not None and record.state is RunState.COMPLETED
-        return _Gaps(columns, NO_RESULT.get(dense.state, "") if dense and compared else "")
+        return _Gaps(columns)
+
+    def _uncompared(self, trial: StoredTrial) -> str:
+        """Return why a completed trial has nothing to compare with."""
+        if not trial.baseline or self._records[trial.run].state is not RunState.COMPLETED:
+            return ""
+        return NO_RESULT.get(self._records[trial.baseline].state, "")
 
 
 def _is_whole(column: pd.Series) -> bool:

@@ -63,6 +63,8 @@ class MetricNames:
         return "".join(_setting(field, own.get(field), absent="none") for field in fields)
 
     def _default(self, tree: Tree) -> Tree:
+        if tree["kind"] not in KINDS:  # of a later version
+            return tree
         samples = tree["kind"] == "samples"
         options = {"sampler": self._sampler, "count": tree["count"]} if samples else {}
         default: Tree = encode(decode(KINDS[tree["kind"]], options))

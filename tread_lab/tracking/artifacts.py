@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import io
+import re
 import uuid
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tread_lab.records.lab import EvaluationFolder, RunFolder
-from tread_lab.specs.evaluation import EvaluationSpec
-from tread_lab.tracking.mlflow_names import evaluation_spec, folder_name
+from tread_lab.specs.evaluation import count_label
+from tread_lab.specs.evaluation_labels import MetricNames, Tree
 
 File = Path | str | bytes
 THUMBNAIL = 256  # pixels, as MLflow's own
@@ -28,7 +29,7 @@ COLOURS = np.array(  # dark to light, readable by the colour-blind and in print
 
 
 def run_files(
-    run: RunFolder, planned: Sequence[EvaluationSpec], *, step: int, time: int
+    run: RunFolder, names: MetricNames, *, step: int, time: int
 ) -> tuple[dict[str, File], str]:
     """Place among the artifacts -> file or content, and what cannot be read; "" if all can.
 
@@ -43,13 +44,12 @@ def run_files(
         if tree is None:
             continue
         try:
-            spec = evaluation_spec(tree["spec"])
-            key, folder = picture_key(spec, planned), folder_name(spec, planned)
+            folder = picture_folder(names, evaluation.path.name, tree["spec"])
             shown, pictures = _evaluation_files(evaluation)
             for name, picture in pictures.items():
                 shown[name] = picture
                 unique = f"{run.name}/{name}"
-                files |= _grid_files(unique, key, picture, step=step, time=time)
+                files |= _grid_files(unique, folder, picture, step=step, time=time)
             files |= {f"{folder}/{name}": file for name, file in shown.items()}
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             problem = f"{evaluation.path} cannot be read ({error}); evaluate again"
@@ -81,9 +81,15 @@ def _evaluation_files(
     return shown, pictures
 
 
-def picture_key(spec: EvaluationSpec, planned: Sequence[EvaluationSpec]) -> str:
-    """What the image grid calls the pictures of an evaluation: `pictures/samples_1k`."""
-    return f"pictures/{folder_name(spec, planned)}"
+def picture_folder(names: MetricNames, evaluation: str, tree: Tree) -> str:
+    """Return the folder of an evaluation's pictures: `samples_64`, `samples_1k_w_2`."""
+    kind = "samples@" + count_label(tree["count"]) if tree["kind"] == "samples" else tree["kind"]
+    return re.sub(r"[^\w.-]+", "_", names.name(kind, evaluation, tree)).strip("_")
+
+
+def picture_key(folder: str) -> str:
+    """Return what MLflow's image grid calls the pictures of an evaluation."""
+    return f"pictures/{folder}"
 
 
 def has_pictures(files: Iterable[str]) -> bool:
@@ -92,14 +98,14 @@ def has_pictures(files: Iterable[str]) -> bool:
 
 
 def _grid_files(
-    unique: str, key: str, picture: Path | bytes, *, step: int, time: int
+    unique: str, folder: str, picture: Path | bytes, *, step: int, time: int
 ) -> dict[str, File]:
     """A picture and its thumbnail where MLflow's image grid looks for them; equal names each time.
 
     MLflow's own `log_image` draws a random name, so that a replay would add another picture.
     """
-    name = uuid.uuid5(uuid.NAMESPACE_URL, f"{key}/{unique}")
-    stem = f"images/{key.replace('/', '~')}+step+{step}+timestamp+{time}+{name}"
+    name = uuid.uuid5(uuid.NAMESPACE_URL, f"{picture_key(folder)}/{unique}")
+    stem = f"images/{picture_key(folder).replace('/', '~')}+step+{step}+timestamp+{time}+{name}"
     return {f"{stem}.png": picture, f"{stem}+compressed.webp": _thumbnail(picture)}
 
 

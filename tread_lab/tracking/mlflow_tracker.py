@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import math
 import os
@@ -23,12 +24,14 @@ for _name, _value in {
 }.items():
     os.environ.setdefault(_name, _value)
 
+import pandas as pd
 from alembic.util import CommandError
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
+from tread_lab.frames import Memory, own_metrics
 from tread_lab.records.durable import replacing
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.plan import StoredPlan
@@ -36,8 +39,7 @@ from tread_lab.specs.errors import UserError
 from tread_lab.tracking.artifacts import File
 from tread_lab.tracking.authored import FACTS, NAME, SHARED, Authored
 from tread_lab.tracking.projection import Number, Projection, View
-from tread_lab.tracking.ranking import Shown, common_metrics, ranking
-from tread_lab.tracking.saved_views import SavedViews
+from tread_lab.tracking.saved_views import AXES, SavedViews
 from tread_lab.tracking.sent import Sent, files_mark
 from tread_lab.tracking.store import (
     EXPERIMENT,
@@ -48,7 +50,7 @@ from tread_lab.tracking.store import (
     one_writer,
     sqlite_path,
 )
-from tread_lab.tracking.sweep_run import Parent, written
+from tread_lab.tracking.sweep_run import Parent, Ranking, written
 from tread_lab.tracking.tracker import SyncReport
 from tread_lab.tracking.trial_names import Trial, trials_of
 
@@ -72,6 +74,7 @@ class MlflowTracker:
 
     def __init__(self, lab: Lab, uri: str, *, experiment: str = EXPERIMENT) -> None:
         self._lab, self._uri, self._experiment = lab, uri, experiment
+        self._memory: dict[str, Memory] = defaultdict(Memory)
 
     def sync(self, sweep_name: str, *, closing: bool = False) -> SyncReport:
         """Make the store equal to the records of a sweep; nothing is duplicated, whatever happened.
@@ -85,7 +88,11 @@ class MlflowTracker:
         with one_writer(self._lab, self._uri), _one_line(self._uri):
             client = _client(self._uri)
             experiment = _experiment(client, self._experiment, self._artifacts())
-            return _SweepSync(client, experiment, self._lab, sweep, plan).run(closing=closing)
+            memory = self._memory[json.dumps([sweep.name, *plan.planned])]
+            projection = Projection(self._lab, plan, memory)
+            return _SweepSync(client, experiment, self._lab, sweep, plan, projection).run(
+                closing=closing
+            )
 
     def _artifacts(self) -> str | None:
         """Beside a SQLite store lie its artifacts; a server has its own place for them."""
@@ -103,15 +110,17 @@ class _SweepSync:
         lab: Lab,
         sweep: SweepFolder,
         plan: StoredPlan,
+        projection: Projection,
     ) -> None:
         self._client, self._experiment = client, experiment
         self._lab, self._sweep, self._plan = lab, sweep, plan
         self._owner = {SWEEP: sweep.name, LAB: identity(lab)}
         self._condition = " AND ".join(f"tags.`{k}` = '{v}'" for k, v in self._owner.items())
-        self._projection = Projection(lab, plan)
+        self._projection = projection
         self._done: Counter[str] = Counter()
         self._problems: list[str] = []
-        self._shown: list[Shown] = []
+        self._shown = 0  # trials
+        self._ended = 0  # when the last of them ended, in milliseconds
 
     def run(self, *, closing: bool) -> SyncReport:
         trials = trials_of(self._sweep.name, self._plan)
@@ -127,7 +136,8 @@ class _SweepSync:
                 found.pop(trial.key, None)
         for run in found.values():
             self._remove(run)
-        views = self._views(trials)
+        frame = self._projection.frame(trials)
+        views = self._views(trials, frame)
         for key, value in views.tags().items():
             if self._experiment.tags.get(key) != value:
                 self._client.set_experiment_tag(self._experiment.experiment_id, key, value)
@@ -136,28 +146,24 @@ class _SweepSync:
             plan=self._plan,
             states=list(states.values()),
             driven=driven,
-            ranked=ranking(self._shown),
-            ended=max((trial.ended for trial in self._shown), default=0),
+            ranking=Ranking.of(frame),
+            ended=self._ended,
             run_id=parent.info.run_id,
             link=views.link(self._experiment.experiment_id),
         )
         self._parent(parent, shown)
-        return SyncReport(name, 1 + len(self._shown), **self._done, problems=tuple(self._problems))
+        return SyncReport(name, 1 + self._shown, **self._done, problems=tuple(self._problems))
 
-    def _views(self, trials: Sequence[Trial]) -> SavedViews:
-        params: dict[str, set[str]] = defaultdict(set)
-        for shown in self._shown:
-            for name, value in shown.params.items():
-                params[name].add(value)
+    def _views(self, trials: Sequence[Trial], frame: pd.DataFrame) -> SavedViews:
         return SavedViews(
             sweep=self._sweep.name,
             condition=f"{self._condition} AND tags.`role` != 'sweep'",
-            metrics=common_metrics(self._shown),
-            varied={name for name, values in params.items() if len(values) > 1},
+            metrics=own_metrics(frame),
+            varied={axis for axis in AXES if frame[axis].nunique() > 1},
             pictures=self._projection.pictures(),
-            seed=min(trial.seed for trial in trials),
-            step=max(trial.steps for trial in trials),
-            trials=len(self._shown),
+            seed=min(trial.stored.seed for trial in trials),
+            step=max(trial.stored.steps for trial in trials),
+            trials=self._shown,
             written=written(self._sweep, self._plan),
         )
 
@@ -186,36 +192,31 @@ class _SweepSync:
         stamp = self._projection.stamp(trial, state)
         if have is not None and _up_to_date(have, parent_id, stamp):
             self._done["unchanged"] += 1
-            data, ended = have.data, have.info.end_time or 0
-            shown = Shown(data.tags["cell"], data.params, data.metrics, ended)
-            self._note(trial, _own_tags(have), shown)
+            self._note(trial, _own_tags(have), have.info.end_time)
             return
         view = self._projection.view(trial, state)
-        marks = {TRIAL: trial.key, PARENT_RUN: parent_id}
+        own = {TRIAL: trial.key, PARENT_RUN: parent_id}
         name, typed = view.name, dict[str, str]()
         if have is not None and _contradicts(have, view):
             name, typed = _run_name(have, view.name), _typed(have, view)
             self._remove(have)
             have = None
         self._done["updated"] += have is not None
-        run = have or self._create(name, view.started, marks | typed)
+        run = have or self._create(name, view.started, own | typed)
         sent = Sent.parse(run.data.tags.get(SENT, ""))
         fresh = [number for n, number in view.logged.items() if n > sent.log]
         numbers = [*fresh, *view.measured.values()]
-        self._log(run, view.name, numbers, view.params, view.tags | marks)
+        self._log(run, view.name, numbers, view.params, view.tags | own)
         files = self._upload(run, view.files, sent)
         self._set_status(run, view.status, view.ended)
         now = Sent(stamp, max(view.logged, default=-1), view.born, files)
         self._client.set_tag(run.info.run_id, SENT, str(now))
-        numbers = [*view.logged.values(), *view.measured.values()]
-        metrics = {number.key: number.value for number in numbers}
-        self._note(
-            trial, view.tags, Shown(view.tags["cell"], view.params, metrics, view.ended or 0)
-        )
+        self._note(trial, view.tags, view.ended)
 
-    def _note(self, trial: Trial, tags: Mapping[str, str], shown: Shown) -> None:
-        """What the sweep's own run says of this one."""
-        self._shown.append(shown)
+    def _note(self, trial: Trial, tags: Mapping[str, str], ended: int | None) -> None:
+        """Remember what the report and the sweep's own run say of a trial."""
+        self._shown += 1
+        self._ended = max(self._ended, ended or 0)
         if "problem" in tags:
             self._problems.append(f"{trial.key}: {tags['problem']}")
 

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tread_lab.compare.gaps import run_gaps
+import pandas as pd
+
+from tread_lab.frames import Memory, SweepReader, is_metric
 from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.log import Entry, read_entries
-from tread_lab.records.metric_names import parameters
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.records.stopped_early import state_in_sweep
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import EvaluationSpec
-from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import signature
-from tread_lab.tracking.artifacts import File, has_pictures, picture_key, run_files
-from tread_lab.tracking.mlflow_names import difference, evaluation_spec, to_mlflow
+from tread_lab.tracking.artifacts import (
+    File,
+    has_pictures,
+    picture_folder,
+    picture_key,
+    run_files,
+)
+from tread_lab.tracking.mlflow_names import to_mlflow
 from tread_lab.tracking.trial_names import Trial
 
-FORMAT = 1  # of what is shown; another number sends everything once more
+FORMAT = 2  # of what is shown; another number sends everything once more
 STATUS = {
     RunState.RUNNING: "RUNNING",
     RunState.INTERRUPTED: "KILLED",
@@ -71,103 +76,114 @@ class View:
 
 
 class Projection:
-    """Reads the trials of one sweep; baselines and planned evaluations are read once."""
+    """Reads the trials of one sweep, each run once.
 
-    def __init__(self, lab: Lab, plan: StoredPlan) -> None:
-        self._lab = lab
-        self._planned = [evaluation_spec(tree) for tree in plan.evaluate]
+    Args:
+        memory: makes the next reading of the same plan quick.
+    """
+
+    def __init__(self, lab: Lab, plan: StoredPlan, memory: Memory | None = None) -> None:
+        self._lab, self._plan = lab, plan
+        self._reader = SweepReader(lab, plan, memory=memory)
         self._baselines: dict[str, list[Any]] = {}
         self._stopped = stopped_early.read(lab.sweep(plan.name).stopped_path)
 
     def pictures(self) -> list[str]:
-        """Keys of the pictures that the planned evaluations make."""
-        return [picture_key(s, self._planned) for s in self._planned if s.kind != "heldout_loss"]
+        """Return the keys of the pictures that the planned evaluations make."""
+        names, planned = self._reader.names, zip(self._plan.planned, self._plan.evaluate)
+        folders = (picture_folder(names, *e) for e in planned if e[1]["kind"] != "heldout_loss")
+        return [picture_key(folder) for folder in folders]
+
+    def frame(self, trials: Iterable[Trial]) -> pd.DataFrame:
+        """Return `trials_frame` of these trials, without those whose records cannot be read."""
+        rows = []
+        for trial in trials:
+            with contextlib.suppress(UserError):
+                rows.append(self._reader.row(trial.stored))
+        return self._reader.frame(rows)
 
     def state(self, trial: Trial) -> RunState:
-        """The run's state; one that has no spec yet is pending, whoever holds it."""
-        run = self._lab.run(trial.run)
+        """Return the run's state; one that has no spec yet is pending, whoever holds it."""
+        run = self._lab.run(trial.stored.run)
         state = run.state() if (run.path / "spec.yaml").exists() else RunState.PENDING
         return state_in_sweep(state, run.name, self._stopped)
 
     def stamp(self, trial: Trial, state: RunState) -> str:
-        """A fingerprint of all that `view` depends on, from names, sizes and times of files."""
-        run = self._lab.run(trial.run)
+        """Return a fingerprint of all that `view` depends on, from names, sizes, times of files."""
+        run, baseline = self._lab.run(trial.stored.run), trial.stored.baseline
         facts = [FORMAT, state, trial.key, run_marks(run), repr(trial.varied), trial.label]
-        if trial.baseline is not None and state.ended:
-            if trial.baseline not in self._baselines:
-                self._baselines[trial.baseline] = run_marks(self._lab.run(trial.baseline))
-            facts.append(self._baselines[trial.baseline])
+        facts.append(self._plan.planned)
+        if baseline is not None and state.ended:
+            if baseline not in self._baselines:
+                self._baselines[baseline] = run_marks(self._lab.run(baseline))
+            facts.append(self._baselines[baseline])
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
     def view(self, trial: Trial, state: RunState) -> View:
-        """All of it.
+        """Return all that is shown of a trial; its numbers are those of `trials_frame`.
 
         Raises:
             UserError: a part of the record cannot be read.
         """
-        run, spec = self._lab.run(trial.run), trial.spec()
-        measured_once = (run.result() or {}).get("metrics", {})  # one value, not a curve beside it
+        run, row = self._lab.run(trial.stored.run), self._reader.row(trial.stored)
+        values = {name: value for name, value in row.items() if is_metric(name)}
         entries = first_entries(read_entries(run.log_path))
-        logged = [entry for entry in entries if entry.key not in measured_once]
+        logged = [entry for entry in entries if entry.key not in values]  # one value and no curve
         times = [entry.time for entry in logged]
         started = min([*times[:1], _started(run)])
         last = max(times, default=started)
-        ended = state.ended
-        gaps, problem = self._gaps(trial) if ended else ({}, "")
-        step = int((run.result() or {}).get("step", max((e.step for e in logged), default=0)))
+        step = int(row["steps_done"] or max((entry.step for entry in logged), default=0))
         files: dict[str, File] = {"spec.yaml": run.path / "spec.yaml"}
-        if ended:
-            files, unread = run_files(run, self._planned, step=step, time=_milliseconds(last))
-            problem = problem or unread
+        problem = ""
+        if state.ended:
+            time = _milliseconds(last)
+            files, unread = run_files(run, self._reader.names, step=step, time=time)
+            problem = self._reader.problem(trial.stored) or unread
+        numbers = [
+            Number(to_mlflow(name), _finite(value), step, _milliseconds(last))
+            for name, value in values.items()
+        ]
         return View(
-            name=f"{trial.label} seed {trial.seed}",
+            name=f"{trial.label} seed {trial.stored.seed}",
             status=STATUS[state],
             started=_milliseconds(started),
             ended=None if state is RunState.RUNNING else _milliseconds(_end(run, last)),
-            params=_params(trial, spec),
-            tags=_tags(trial, spec, run, state=state, problem=problem, files=files),
+            params=self._params(trial),
+            tags=self._tags(trial, run, state=state, problem=problem, files=files),
             born=_milliseconds(times[0]) if times else 0,
             logged={entry.n: _number(entry) for entry in logged},
-            measured=self._measured(run, logged, gaps, step, last) if ended else {},
+            measured={number.key: number for number in numbers},
             files=files,
         )
 
-    def _measured(
-        self,
-        run: RunFolder,
-        logged: list[Entry],
-        gaps: Mapping[str, float],
-        last_step: int,
-        last_time: float,
-    ) -> dict[str, Number]:
-        """Costs, evaluations and gaps at the step they belong to; what was logged is left out."""
-        costs = (run.result() or {}).get("metrics", {})
-        values = {name: (value, last_step) for name, value in costs.items()}
-        for spec, tree in _evaluations(run):
-            rest = difference(spec, self._planned)
-            for name, value in tree["metrics"].items():
-                values[name + rest] = (value, tree.get("step", last_step))
-        values.update({name: (value, last_step) for name, value in gaps.items()})
-        time, taken = _milliseconds(last_time), {(entry.key, entry.step) for entry in logged}
-        numbers = (
-            Number(to_mlflow(name), _finite(value), step, time)
-            for name, (value, step) in values.items()
-            if (name, step) not in taken
-        )
-        return {number.key: number for number in numbers}
+    def _params(self, trial: Trial) -> dict[str, str]:
+        """Return the parameters and the fields that vary; MLflow would plot an empty one at 0."""
+        params = {**trial.varied, **self._reader.parameters(trial.stored)}
+        return {name: str(value) for name, value in params.items() if value != ""}
 
-    def _gaps(self, trial: Trial) -> tuple[dict[str, float], str]:
-        """Gaps to the baseline with the ends of their intervals, or why there are none."""
-        baseline = trial.baseline
-        if baseline in (None, trial.run) or self._lab.run(baseline).result() is None:
-            return {}, ""
-        planned = [signature(spec) for spec in self._planned]
-        try:
-            gaps = run_gaps(self._lab, trial.run, baseline, planned=planned)
-        except UserError as error:
-            return {}, str(error)
-        ends = (("", "mean"), ("_low", "low"), ("_high", "high"))
-        return {f"{k}{e}": getattr(gap, a) for k, gap in gaps.items() for e, a in ends}, ""
+    def _tags(
+        self, trial: Trial, run: RunFolder, *, state: RunState, problem: str, files: Iterable[str]
+    ) -> dict[str, str]:
+        """Return what people filter and group by; the seeds of a cell share the tag `cell`."""
+        attempts = run.origin()
+        origin = attempts[-1] if attempts else {}
+        code, reason = str(origin.get("code") or ""), str((run.result() or {}).get("reason") or "")
+        tags = {
+            "cell": trial.label,
+            "role": trial.stored.role,
+            "state": state,
+            "signature": trial.stored.run,
+            "code": code,
+            "device": str(origin.get("device") or ""),
+            "problem": problem,
+            "attempts": str(len(attempts)) if len(attempts) > 1 else "",
+            "mlflow.source.name": f"tread-lab sweep {self._plan.name}",
+            "mlflow.source.type": "LOCAL",
+            "mlflow.source.git.commit": code.removesuffix("-dirty"),
+            "mlflow.loggedImages": "True" if has_pictures(files) else "",
+            "mlflow.note.content": f"**{state}**: {reason[:2000]}" if reason else "",
+        }
+        return {name: value for name, value in tags.items() if value}
 
 
 def first_entries(entries: Iterable[Entry]) -> list[Entry]:
@@ -197,53 +213,6 @@ def file_mark(path: Path) -> list[Any]:
     except OSError:
         return []
     return [f"{path.parent.name}/{path.name}", facts.st_size, facts.st_mtime_ns]
-
-
-def _evaluations(run: RunFolder) -> Iterator[tuple[EvaluationSpec, dict[str, Any]]]:
-    for folder in run.evaluations():
-        tree = folder.read()
-        if tree is not None:
-            yield evaluation_spec(tree["spec"]), tree
-
-
-def _params(trial: Trial, spec: RunSpec) -> dict[str, str]:
-    """The flat parameters, and the axes that are none of them; empty ones are left out.
-
-    MLflow's plots would take an empty value for 0: the dense run has no start.
-    """
-    params = {**trial.varied, **parameters(spec)}
-    return {name: str(value) for name, value in params.items() if value != ""}
-
-
-def _tags(
-    trial: Trial,
-    spec: RunSpec,
-    run: RunFolder,
-    *,
-    state: RunState,
-    problem: str,
-    files: Iterable[str],
-) -> dict[str, str]:
-    """What people filter and group by; `cell` is shared by the seeds of one point of the grid."""
-    attempts = run.origin()
-    origin = attempts[-1] if attempts else {}
-    code, reason = str(origin.get("code") or ""), str((run.result() or {}).get("reason") or "")
-    tags = {
-        "cell": trial.label,
-        "role": trial.role,
-        "state": state,
-        "signature": trial.run,
-        "code": code,
-        "device": str(origin.get("device") or ""),
-        "problem": problem,
-        "attempts": str(len(attempts)) if len(attempts) > 1 else "",
-        "mlflow.source.name": f"tread-lab sweep {trial.sweep}",
-        "mlflow.source.type": "LOCAL",
-        "mlflow.source.git.commit": code.removesuffix("-dirty"),
-        "mlflow.loggedImages": "True" if has_pictures(files) else "",
-        "mlflow.note.content": f"**{state}**: {reason[:2000]}" if reason else "",
-    }
-    return {name: value for name, value in tags.items() if value}
 
 
 def _number(entry: Entry) -> Number:

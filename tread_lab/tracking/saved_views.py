@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tread_lab.frames import OWN
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     HELDOUT_LOSS,
@@ -19,7 +20,7 @@ from tread_lab.records.metric_names import (
     TRAIN_LOSS,
     metric_kind,
 )
-from tread_lab.tracking.mlflow_names import from_mlflow
+from tread_lab.tracking.mlflow_names import to_mlflow
 
 TAG = "mlflow.sharedViewState."  # as MLflow 3.17 keeps views; another version passes over them
 AXES = ("route_start", "route_end", "route_length", "selection_rate")
@@ -41,7 +42,7 @@ class SavedViews:
 
     Attributes:
         condition: the search that finds the sweep's trials and nothing else.
-        metrics: the metrics that its trials have.
+        metrics: the metrics that its trials have, by the names of `trials_frame`.
         varied: the parameters that differ between its trials.
         pictures: keys of the pictures that its trials have.
         seed: whose pictures are shown.
@@ -82,12 +83,9 @@ class SavedViews:
 
     def _headlines(self) -> list[str]:
         """What a cell is judged by, the held-out gap first, then samples' measures of quality."""
-        samples = sorted(
-            name
-            for name in self.metrics
-            if from_mlflow(name) != name and metric_kind(name).nature == "quality"
-        )
-        return [name for name in (GAP_HELDOUT, *samples) if name in self.metrics]
+        names = sorted(name for name in self.metrics if "@" in name and ":" not in name)
+        samples = [name for name in names if metric_kind(name).nature == "quality"]
+        return [to_mlflow(name) for name in (GAP_HELDOUT, *samples) if name in self.metrics]
 
     def _cells(self) -> dict[str, Any]:
         """Bars of every cell, the map over start and end, curves; seeds averaged."""
@@ -100,9 +98,9 @@ class SavedViews:
             charts.append(_chart("CONTOUR", RESULT, "placement", **options))
         for name in (TRAIN_LOSS, TRAIN_IMAGES_PER_S):
             charts.append(_chart("LINE", TRAINING, name, metricKey=name, **LINE))
-        for name in sorted(self.metrics):
+        for name in map(to_mlflow, sorted(self.metrics)):
             if name.startswith(ONCE) and name not in headlines:
-                hidden = {"deleted": name.endswith(("_low", "_high"))}
+                hidden = {"deleted": name.endswith(OWN)}
                 charts.append(_chart("BAR", OTHERS, name, metricKey=name) | hidden)
         group = {"mode": "tag", "groupByData": "cell"}
         grouped = {"aggregateFunction": "average", "groupByKeys": [group]}

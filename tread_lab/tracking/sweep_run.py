@@ -10,18 +10,63 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+import pandas as pd
+
+from tread_lab.frames import HIGH, LOW, UNIT, ranked_cells, ranking_caption, ranking_key
 from tread_lab.records.lab import SweepFolder
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.specs.units import counted
 from tread_lab.tracking.artifacts import File, preview
 from tread_lab.tracking.projection import FORMAT, file_mark
-from tread_lab.tracking.ranking import Ranked, as_csv, as_markdown
 
+SHOWN = 12  # rows of the table in a note
 LONGEST_NOTE = 7_500  # characters; MLflow takes 8,000
 HOLES_SHOWN = 5
 FIGURES_SHOWN = 8
 FOLDERS = ("previews", "figures")  # small and full size
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The measured cells of a sweep, best first, as tables and the terminal rank them.
+
+    Attributes:
+        key: the metric that decides.
+        rows: columns `cell`, `key`, `low`, `high`, `interval over`, `seeds`.
+    """
+
+    key: str
+    rows: pd.DataFrame
+
+    @staticmethod
+    def of(frame: pd.DataFrame) -> Ranking | None:
+        """Return the ranking of `trials_frame`'s rows, `None` before any cell is measured."""
+        key = ranking_key(frame)
+        if key is None:
+            return None
+        cells = ranked_cells(frame, key)
+        cells = cells[cells[key].notna() & (cells["state"] == RunState.COMPLETED)]
+        ends = {"low": cells[key + LOW], "high": cells[key + HIGH]}
+        rows = {"cell": cells["cell"], key: cells[key], **ends, "interval over": cells[key + UNIT]}
+        return Ranking(key, pd.DataFrame({**rows, "seeds": cells["completed"]}))
+
+    def markdown(self) -> str:
+        """Return the best cells as a table."""
+        lines = [f"{ranking_caption(self.key)}:", ""]
+        lines += [f"| | cell | {self.key} | 95% interval | seeds |", "|---|---|---|---|---|"]
+        form = "{:+.4f}" if self.key.startswith("gap/") else "{:.4g}"
+        for place, row in enumerate(self.rows.head(SHOWN).itertuples(index=False), start=1):
+            cell, value, low, high, unit, seeds = row
+            ends = f"{form.format(low)} to {form.format(high)} over {unit}" if unit else ""
+            lines.append(f"| {place} | `{cell}` | {form.format(value)} | {ends} | {seeds} |")
+        if len(self.rows) > SHOWN:
+            lines += ["", f"and {len(self.rows) - SHOWN} more in `ranking.csv` among the artifacts"]
+        return "\n".join(lines)
+
+    def csv(self) -> str:
+        """Return all cells."""
+        return str(self.rows.to_csv(index=False, float_format="%.6g"))
 
 
 @dataclass(frozen=True)
@@ -31,7 +76,7 @@ class Parent:
     Attributes:
         states: the state of every trial, in the order of the plan.
         driven: whether somebody runs the sweep and will go on doing so.
-        ranked: its cells from best to worst.
+        ranking: its measured cells from best to worst, `None` before any is.
         ended: when the last of its runs ended, in milliseconds; 0 before that.
         run_id: MLflow's name of this row.
         link: where MLflow's page compares the cells.
@@ -41,7 +86,7 @@ class Parent:
     plan: StoredPlan
     states: Sequence[RunState]
     driven: bool
-    ranked: Sequence[Ranked]
+    ranking: Ranking | None
     ended: int
     run_id: str
     link: str
@@ -84,8 +129,8 @@ class Parent:
             f"Not run: {counted(hole.count, 'cell')}, {hole.reason}"
             for hole in self.plan.holes[:HOLES_SHOWN]
         ]
-        if self.ranked:
-            parts.append(as_markdown(self.ranked))
+        if self.ranking is not None:
+            parts.append(self.ranking.markdown())
         parts.append(READING.format(name=self.sweep.name))
         for path in figures(self.sweep)[:FIGURES_SHOWN]:
             small, large = (self._address(f"{folder}/{path.name}") for folder in FOLDERS)
@@ -94,8 +139,8 @@ class Parent:
 
     def files(self) -> dict[str, File]:
         files: dict[str, File] = {"plan.json": self.sweep.plan_path}
-        if self.ranked:
-            files["ranking.csv"] = as_csv(self.ranked)
+        if self.ranking is not None:
+            files["ranking.csv"] = self.ranking.csv()
         for path in figures(self.sweep):
             previews, full = (f"{folder}/{path.name}" for folder in FOLDERS)
             files[full] = path
