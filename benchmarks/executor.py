@@ -67,13 +67,13 @@ def naive(work: list[Task]) -> float:
 def overhead(count: int) -> dict[str, float]:
     """Seconds a trial beyond its work, as the slope between 2 and 2 + `count` trials."""
     with cluster():
-        lanes = int(ray.cluster_resources()["CPU"])
+        slots = int(ray.cluster_resources()["CPU"])
         results = {}
         for name, run in (("reused workers", ours), ("function trainables", naive)):
             few, many = run(tasks(2, 1, depth=2)), run(tasks(2 + count, 1, depth=2))
             results[f"{name}: seconds a trial"] = (many - few) / count
             results[f"{name}: first two trials"] = few
-        return {**results, "workers": lanes}
+        return {**results, "workers": slots}
 
 
 def efficiency(count: int, steps: int) -> dict[str, float]:
@@ -85,7 +85,7 @@ def efficiency(count: int, steps: int) -> dict[str, float]:
 
     with tempfile.TemporaryDirectory() as folder, cluster():
         lab, work = Lab(Path(folder)), tasks(count, steps)
-        lanes, started = int(ray.cluster_resources()["CPU"]), time.perf_counter()
+        slots, started = int(ray.cluster_resources()["CPU"]), time.perf_counter()
         RayExecutor().run(lab, work, watch)
         wall = time.perf_counter() - started
         useful = sum(_useful(lab, task) for task in work)
@@ -94,8 +94,8 @@ def efficiency(count: int, steps: int) -> dict[str, float]:
     return {
         "trials": count,
         "seconds a trial": useful / count,
-        "efficiency with start-up": useful / (wall * lanes),
-        "efficiency once running": useful / (running * lanes),
+        "efficiency with start-up": useful / (wall * slots),
+        "efficiency once running": useful / (running * slots),
     }
 
 

@@ -48,12 +48,12 @@ def planned(overrides: list[str], steps: int) -> Plan:
     return make_plan("timed", sweep, experiment)
 
 
-def timed(plan: Plan, executor: str, lanes: int) -> dict[str, float]:
+def timed(plan: Plan, executor: str, slots: int) -> dict[str, float]:
     """Predicted and measured seconds of one plan, and how the machine's speed has changed."""
     with tempfile.TemporaryDirectory() as folder:
         lab = Lab(Path(folder))
         todo = plan.open_tasks(lab)
-        here, start = Devices.here("cpu", slots=lanes), EXECUTORS[executor].start_seconds
+        here, start = Devices.here("cpu", slots=slots), EXECUTORS[executor].start_seconds
         before = forecast(lab, todo, here, start=start)
         predicted = before.total(todo).seconds
         assert predicted is not None
@@ -79,12 +79,12 @@ def main() -> None:
     parser.add_argument("--executor", choices=("ray", "inline"), default="ray")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    lanes = (os.cpu_count() or 1) if options.executor == "ray" else 1
+    slots = (os.cpu_count() or 1) if options.executor == "ray" else 1
     found = {}
     for name, overrides in SHAPES.items():
         if options.shapes and not any(part in name for part in options.shapes):
             continue
-        found[name] = timed(planned(overrides, options.steps), options.executor, lanes)
+        found[name] = timed(planned(overrides, options.steps), options.executor, slots)
         values = ", ".join(f"{key} {value:.3g}" for key, value in found[name].items())
         print(f"{name:<36} {values} (aim: {1 - AIM:g} to {1 + AIM:g})", flush=True)
     if options.json:

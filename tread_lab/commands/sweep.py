@@ -22,7 +22,7 @@ from tread_lab.screen.plan import budget_lines, evaluation_lines, show_plan
 from tread_lab.screen.status import show_unfinished
 from tread_lab.specs.errors import Unavailable, UserError, lookup
 from tread_lab.specs.sweep import BudgetSpec
-from tread_lab.sweep.execution.early_stopping import Early
+from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.execution.executors import EXECUTORS, ExecutorKind, Share
 from tread_lab.sweep.plan.devices import Devices
@@ -193,7 +193,9 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
 def _execute(launch: _Launch, queue: BudgetedQueue) -> None:
     """Run the tasks of the queue, with live progress and MLflow beside them."""
     lab, plan, open_tasks = launch.lab, launch.plan, launch.open_tasks
-    executor = launch.kind.make(launch.share, launch.options["hang_timeout"], Early.of(plan, lab))
+    executor = launch.kind.make(
+        launch.share, launch.options["hang_timeout"], EarlyStopping.of(plan, lab)
+    )
     with ExitStack() as stack:
         stack.enter_context(live_sync(lab, plan.name, off=launch.options["no_mlflow"]))
         watch = stack.enter_context(sweep_progress(plan, open_tasks, launch.forecast))

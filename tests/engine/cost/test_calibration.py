@@ -29,4 +29,4 @@ def test_a_killed_process_of_the_calibration_is_survived(
 
     monkeypatch.setattr(calibration.subprocess, "Popen", Killed)
     monkeypatch.setattr(calibration, "measure", lambda spec, device: speed)
-    assert calibrate([tiny()] * 100, torch.device("cpu"), lanes=2) == [speed] * 100
+    assert calibrate([tiny()] * 100, torch.device("cpu"), slots=2) == [speed] * 100

@@ -16,7 +16,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.stopped_early import Stopped
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.sweep import Experiment, StopEarlySpec, SweepSpec
-from tread_lab.sweep.execution.early_stopping import Early
+from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.search.queue import ListQueue
@@ -55,7 +55,7 @@ def test_rungs_are_steps() -> None:
 def test_a_trial_is_judged_by_its_loss_less_its_baselines(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny)
     baseline, first = plan.trials[0].run, plan.trials[1].run
-    early = Early.of(plan, lab)
+    early = EarlyStopping.of(plan, lab)
     assert early is not None and early.rungs(first) == (10, 20, 40)
     assert early.rungs(baseline) == ()
     logged(lab, baseline, 0.1)
@@ -67,7 +67,7 @@ def test_a_trial_is_judged_by_its_loss_less_its_baselines(lab: Lab, tiny: Tiny) 
 def test_a_run_that_others_are_compared_with_is_not_judged(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny)
     dense, *others = plan.trials
-    early = Early.of(replace(plan, trials=(replace(dense, role="trial"), *others)), lab)
+    early = EarlyStopping.of(replace(plan, trials=(replace(dense, role="trial"), *others)), lab)
     assert early is not None and list(early.judged) == [trial.run for trial in others]
 
 
@@ -78,7 +78,7 @@ def test_a_new_session_knows_the_gaps_of_ended_and_of_stopped_runs(lab: Lab, tin
         logged(lab, run, 0.0, steps=10)
     Pretender(lab).finish(plan.tasks[1])
     stopped_early.append(lab.sweep("halved").stopped_path, Stopped(stopped, 10, "asha"))
-    early = Early.of(plan, lab)
+    early = EarlyStopping.of(plan, lab)
     assert early is not None
     assert list(early.history()) == [(ended, 10, 0.0), (stopped, 10, 0.0)]
 
@@ -128,7 +128,7 @@ def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, tiny: Tiny, kin
     from tread_lab.sweep.execution.ray_errors import CallbackErrors
 
     plan = planned(tiny, stop_early={"kind": kind, "grace": 10, "reduction": 2})
-    early = Early.of(plan, lab)
+    early = EarlyStopping.of(plan, lab)
     assert early is not None
     logged(lab, plan.trials[0].run, 0.0)
     for number, task in enumerate(plan.tasks[1:6]):

@@ -34,7 +34,7 @@ _SMALL, _LARGE = 16, 128  # images of the two forward passes
 
 @dataclass(frozen=True)
 class Speed:
-    """What takes time on one lane: a fixed part for each call, and a part for each FLOP.
+    """What takes time on one slot: a fixed part for each call, and a part for each FLOP.
 
     Attributes:
         overhead, per_flop: seconds of a training step.
@@ -70,20 +70,20 @@ def affordable(spec: RunSpec) -> bool:
     return cost(spec.dense()).train_flops / spec.train.steps < AFFORDABLE_FLOPS
 
 
-def calibrate(specs: Sequence[RunSpec], device: torch.device, *, lanes: int = 1) -> list[Speed]:
-    """Time a few steps and passes of each run, in as many processes at once as there are lanes.
+def calibrate(specs: Sequence[RunSpec], device: torch.device, *, slots: int = 1) -> list[Speed]:
+    """Time a few steps and passes of each run, in as many processes at once as there are slots.
 
     Lanes share the caches and the memory of a machine, so that one alone would be faster.
     """
-    if lanes == 1 or device.type != "cpu":
+    if slots == 1 or device.type != "cpu":
         return [measure(spec, device) for spec in specs]
-    command = [sys.executable, "-c", "from tread_lab.engine.cost.calibration import lane; lane()"]
+    command = [sys.executable, "-c", "from tread_lab.engine.cost.calibration import slot; slot()"]
     pipe = subprocess.PIPE
     streams: dict[str, Any] = {"stdin": pipe, "stdout": pipe, "stderr": subprocess.DEVNULL}
-    started = [subprocess.Popen(command, text=True, **streams) for _ in range(lanes)]
+    started = [subprocess.Popen(command, text=True, **streams) for _ in range(slots)]
     try:
         found = _together(started, json.dumps([encode(spec) for spec in specs]))
-    except (OSError, ValueError):  # a lane did not answer; one process tells most of it
+    except (OSError, ValueError):  # a slot did not answer; one process tells most of it
         return [measure(spec, device) for spec in specs]
     finally:
         for process in started:
@@ -93,22 +93,22 @@ def calibrate(specs: Sequence[RunSpec], device: torch.device, *, lanes: int = 1)
                 assert stream is not None
                 with contextlib.suppress(OSError):  # unsent text to a process that was killed
                     stream.close()
-    return [Speed(*(sum(column) / lanes for column in zip(*seen))) for seen in zip(*found)]
+    return [Speed(*(sum(column) / slots for column in zip(*seen))) for seen in zip(*found)]
 
 
-def _together(lanes: Sequence[subprocess.Popen[str]], specs: str) -> list[list[list[float]]]:
-    """Every lane's numbers of every spec; all begin when the last one has its imports."""
+def _together(processes: Sequence[subprocess.Popen[str]], specs: str) -> list[list[list[float]]]:
+    """Return the numbers of every process for every spec; all begin once all have their imports."""
     for line in (specs, "go"):
-        for process in lanes:
+        for process in processes:
             assert process.stdin is not None
             process.stdin.write(line + "\n")
             process.stdin.flush()
-        answers = [process.stdout.readline() for process in lanes if process.stdout is not None]
+        answers = [process.stdout.readline() for process in processes if process.stdout is not None]
     return [json.loads(answer) for answer in answers]
 
 
-def lane() -> None:
-    """One lane of `calibrate`: specs on stdin, `ready`; a line on stdin, the numbers."""
+def slot() -> None:
+    """One slot of `calibrate`: specs on stdin, `ready`; a line on stdin, the numbers."""
     torch.set_num_threads(1)
     specs = [decode(RunSpec, tree) for tree in json.loads(sys.stdin.readline())]
     print("ready", flush=True)

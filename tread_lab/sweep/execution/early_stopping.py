@@ -14,7 +14,7 @@ from tread_lab.sweep.plan.plan import Plan
 
 
 @dataclass(frozen=True)
-class Early:
+class EarlyStopping:
     """Judges the trials of one sweep by their logs.
 
     Attributes:
@@ -27,7 +27,7 @@ class Early:
     judged: Mapping[str, tuple[int, str | None]]
 
     @staticmethod
-    def of(plan: Plan, lab: Lab) -> Early | None:
+    def of(plan: Plan, lab: Lab) -> EarlyStopping | None:
         """Return the judge of a plan's trials; `None` if the plan stops none early."""
         if plan.stop_early is None:
             return None
@@ -38,7 +38,7 @@ class Early:
             for trial in trials
             if trial.run not in baselines
         }
-        return Early(plan.stop_early, lab, plan.name, judged)
+        return EarlyStopping(plan.stop_early, lab, plan.name, judged)
 
     def rungs(self, run: str) -> tuple[int, ...]:
         """Return the steps at which a run is judged; none for a baseline."""

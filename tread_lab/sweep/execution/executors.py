@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tread_lab.specs.errors import UserError
 
 if TYPE_CHECKING:  # the command line lists the names at once
-    from tread_lab.sweep.execution.early_stopping import Early
+    from tread_lab.sweep.execution.early_stopping import EarlyStopping
     from tread_lab.sweep.execution.executor import Executor
     from tread_lab.sweep.plan.devices import Devices
 
@@ -61,19 +61,19 @@ class ExecutorKind:
         side_by_side: whether several runs go at once, which early stopping needs.
     """
 
-    make: Callable[[Share, float | None, Early | None], Executor]
+    make: Callable[[Share, float | None, EarlyStopping | None], Executor]
     devices: Callable[[Share], Devices]
     start_seconds: float
     side_by_side: bool
 
 
-def _ray(share: Share, hang_timeout: float | None, early: Early | None) -> Executor:
+def _ray(share: Share, hang_timeout: float | None, early: EarlyStopping | None) -> Executor:
     from tread_lab.sweep.execution.ray_executor import RayExecutor
 
     return RayExecutor(share, hang_timeout=hang_timeout, early=early)
 
 
-def _inline(share: Share, hang_timeout: float | None, early: Early | None) -> Executor:
+def _inline(share: Share, hang_timeout: float | None, early: EarlyStopping | None) -> Executor:
     from tread_lab.sweep.execution.executor import InlineExecutor
 
     assert early is None

@@ -11,7 +11,7 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, MedianStoppingRule
 
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.sweep import StopEarlySpec
-from tread_lab.sweep.execution.early_stopping import Early
+from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.execution.ray_errors import CallbackErrors
 
 RUNG, GAP = "rung", "rung_gap"  # only in results at steps where a trial is judged
@@ -43,7 +43,7 @@ RULES: Mapping[str, Callable[[StopEarlySpec, int], Any]] = {"asha": _asha, "medi
 class Judge(FIFOScheduler):
     """A rule of Ray Tune that is shown what earlier sessions saw, and whose verdicts are noted."""
 
-    def __init__(self, early: Early, errors: CallbackErrors) -> None:
+    def __init__(self, early: EarlyStopping, errors: CallbackErrors) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.early, self.errors = early, errors
         steps = max((steps for steps, _ in early.judged.values()), default=1)

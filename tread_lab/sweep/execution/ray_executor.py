@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ray import tune
 
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.execution.early_stopping import Early
+from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.execution.executor import ReportHandler, UserErrors, stop_signals
 from tread_lab.sweep.execution.executors import Share
 from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
@@ -48,7 +48,7 @@ class RayExecutor:
         share: Share | None = None,
         *,
         hang_timeout: float | None = None,
-        early: Early | None = None,
+        early: EarlyStopping | None = None,
     ) -> None:
         self.share, self.hang_timeout, self.early = share or Share(), hang_timeout, early
 

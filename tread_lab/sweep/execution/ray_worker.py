@@ -13,7 +13,7 @@ from ray import tune
 
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, UserError
-from tread_lab.sweep.execution.early_stopping import Early
+from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.execution.ray_cluster import alive_nodes
 from tread_lab.sweep.execution.ray_early_stopping import GAP, RUNG
 from tread_lab.sweep.execution.ray_probe import take
@@ -48,7 +48,7 @@ class Worker(tune.Trainable):
         device: str,
         threads: int,
         worker: WorkerInfo,
-        early: Early | None,
+        early: EarlyStopping | None,
     ) -> None:
         torch.set_num_threads(threads)
         self.lab, self.device, self.early = lab, device, early

@@ -145,7 +145,7 @@ def forecast(
         import torch
 
         torch.set_num_threads(1)
-        speeds = calibrate(list(specs.values()), devices.local, lanes=min(devices.slots, len(todo)))
+        speeds = calibrate(list(specs.values()), devices.local, slots=min(devices.slots, len(todo)))
     stated = rates_of(devices.type, devices.kinds[0].name)
     return Forecast(lab, dict(zip(specs, speeds)), devices.slots, start, stated)
 
