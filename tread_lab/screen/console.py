@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 ROWS = 40  # longer tables show their head and count the rest
-_FILE_WIDTH = 160  # a log file has room
+_FILE_WIDTH = 160  # columns of a log file
 _GAP = 2  # columns of space beside each column of a table
 
 
@@ -24,12 +24,12 @@ answers, notices = _console(stderr=False), _console(stderr=True)
 
 
 def say(text: str) -> None:
-    """One line for people on stderr, apart from what a command was asked for."""
+    """Print a line for people on stderr."""
     notices.print(text, markup=False)
 
 
 def answer(text: str) -> None:
-    """One line of what a command was asked for, on stdout."""
+    """Print a line of the command's answer on stdout."""
     answers.print(text, markup=False)
 
 
@@ -40,24 +40,24 @@ def show_lines(out: Console, lines: Iterable[str]) -> None:
 
 
 def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:
-    """Names and values, one a line, on stdout."""
+    """Print names and values on stdout, one pair per line."""
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
         print(f"{name:<{width}}  {value}")
 
 
 def metrics_line(metrics: Mapping[str, float]) -> str:
-    """`name value, name value`."""
+    """Return `name value, name value`."""
     return ", ".join(f"{name} {value:.6g}" for name, value in metrics.items()) or "drawn"
 
 
 def fitted(
     heads: Sequence[str], rows: Sequence[Sequence[str]], *, drop: Sequence[str], width: int
 ) -> Table:
-    """A table that `width` holds: columns are dropped in the order of `drop` until the rest fits.
+    """Return a table that fits `width`: columns are dropped in the order of `drop` until it does.
 
-    Where even those that must stay do not fit, every row is stacked, one value a line. Nothing is
-    ever cut in the middle.
+    If the columns that must stay do not fit either, each row is stacked, one value per line. No
+    value is ever cut.
     """
     wide = {
         head: max([len(head), *(len(row[k]) for row in rows)]) + _GAP
@@ -81,7 +81,7 @@ def fitted(
 
 
 def _stacked(heads: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[str]) -> Table:
-    """Every row on lines of its own, the first value at the margin."""
+    """Return each row on lines of its own, the first value at the margin."""
     table = Table(box=None, padding=(0, 1), show_header=False)
     for row in rows:
         first, *others = [text for head, text in zip(heads, row) if head in kept and text]

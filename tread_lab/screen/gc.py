@@ -1,4 +1,4 @@
-"""What could be removed from a lab, by kind, and what that makes free."""
+"""Removable files of a lab by kind, with their sizes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tread_lab.sweep.gc import Removable
 
 
 def show_removable(
-    litter: Sequence[Removable], freed: int | None, *, as_json: bool, samples_kept: int = 0
+    removable: Sequence[Removable], freed: int | None, *, as_json: bool, samples_kept: int = 0
 ) -> None:
-    """Kinds with their number and size.
+    """Print the kinds of removable files with their number and size.
 
     Args:
-        freed: bytes that are free now; `None` while it is only listed.
-        samples_kept: bytes of samples that could go too.
+        freed: bytes that were freed; `None` if the files are only listed.
+        samples_kept: bytes of samples that could be removed too.
     """
     if as_json:
-        rows = [{**vars(item), "path": str(item.path)} for item in litter]
+        rows = [{**vars(item), "path": str(item.path)} for item in removable]
         print(json.dumps({"litter": rows, "freed": freed}, indent=1))
         return
     if samples_kept:
@@ -28,14 +28,16 @@ def show_removable(
             f"{amount(samples_kept)} of samples stay; `tread-lab gc --samples` offers those of"
             " finished evaluations too (metrics and sheets of samples stay)"
         )
-    if not litter:
+    if not removable:
         answer("nothing to remove")
         return
     texts = []
-    for what in dict.fromkeys(item.what for item in litter):
-        sizes = [item.bytes for item in litter if item.what == what]
+    for what in dict.fromkeys(item.what for item in removable):
+        sizes = [item.bytes for item in removable if item.what == what]
         texts.append([what, str(len(sizes)), amount(sum(sizes))])
     answers.print(fitted(("what", "files", "size"), texts, drop=["files"], width=answers.width))
-    total = amount(sum(item.bytes for item in litter))
-    done = f"{amount(freed)} are free now" if freed is not None else ""
-    answer(done or f"{total} would be free; `tread-lab gc --yes` removes it")
+    if freed is not None:
+        answer(f"{amount(freed)} were freed")
+    else:
+        total = amount(sum(item.bytes for item in removable))
+        answer(f"{total} would be freed; `tread-lab gc --yes` removes the files")

@@ -1,4 +1,4 @@
-"""The ranking of a sweep's cells, best first, and where to look next."""
+"""The ranking of a sweep's cells, best first, and the places of its figures and records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tread_lab.records.status import RunState
 from tread_lab.screen.console import ROWS, answer, answers, fitted, say
 from tread_lab.specs.units import amount
 
-_WIDE = 6  # a table with more columns of results is turned on its side
+_WIDE = 6  # columns of results above which a table of few runs is transposed
 
 
 def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
@@ -79,7 +79,7 @@ def _show_cells(cells: pd.DataFrame, shown: Sequence[str]) -> None:
 
 
 def _by_setting(frame: pd.DataFrame, shown: Sequence[str]) -> Table:
-    """Metrics as rows and runs as columns: few runs, sampled in many ways, and what that costs."""
+    """Return a table of metrics by runs, for few runs that are sampled in many ways."""
     runs = [row for _, row in frame.drop_duplicates("run").iterrows()]
     heads = ["", *(f"{row['cell']} seed {row['seed']}" for row in runs)]
     rows = []
@@ -90,7 +90,7 @@ def _by_setting(frame: pd.DataFrame, shown: Sequence[str]) -> Table:
 
 
 def _price(row: pd.Series[Any], column: str) -> str:
-    """FLOPs of one image, beside a metric of samples."""
+    """Return the FLOPs of one image, to be shown beside a metric of samples."""
     flops = row.get(" ".join([metric_names.SAMPLE_FLOPS, *column.split(" ")[1:]]), math.nan)
     return f"  {amount(flops, 'FLOP')}" if "@" in column and math.isfinite(flops) else ""
 
@@ -102,7 +102,7 @@ def _state(row: pd.Series[Any]) -> str:
 
 
 def _interval(frame: pd.DataFrame) -> str:
-    """What the intervals speak of."""
+    """Return what the intervals of the gaps are over."""
     count = frame[metric_names.GAP_HELDOUT + COUNT].max()
     kept = frame.loc[frame["run"] != frame["baseline"], metric_names.GAP_HELDOUT + KEPT].median()
     removed = f"; using equal images and noise removed {1 - kept:.1%} of the variance"
@@ -111,7 +111,7 @@ def _interval(frame: pd.DataFrame) -> str:
 
 
 def _ranked(column: str) -> bool:
-    """Columns of the ranking: held-out loss, its gap, and the metrics of samples."""
+    """Return whether a column is ranked: held-out loss, a gap, or a metric of samples."""
     if ":" in column:
         return False
     return (
@@ -131,7 +131,7 @@ def _value(row: pd.Series[Any], column: str) -> str:
 
 
 def show_places(lab: Lab, folder: SweepFolder, figures: Sequence[Path], *, mlflow: bool) -> None:
-    """Where to look next."""
+    """Say where the figures, the records and the MLflow store are."""
     shown = folder.figures if figures or folder.figures.exists() else None
     if shown is not None:
         say(f"figures: {shown}")

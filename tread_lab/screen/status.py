@@ -1,28 +1,30 @@
-"""Where sweeps and runs stand, once or again and again."""
+"""The states of sweeps and runs, shown once or until all runs have ended."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
-from rich.console import RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab, RunFolder
-from tread_lab.records.plan import Tree
+from tread_lab.records.plan import StoredPlan, Tree
 from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.records.run_status import RunStatus, count_states, run_status
 from tread_lab.records.status import RunState, without_comparison
-from tread_lab.screen.console import ROWS, answer, answers, fitted, say, show_pairs
+from tread_lab.records.stopped_early import Stopped
+from tread_lab.records.stopped_early import read as read_stopped
+from tread_lab.screen.console import ROWS, answer, answers, fitted, say, show_lines, show_pairs
 from tread_lab.specs.labels import run_label, run_labels
 from tread_lab.specs.units import counted, counts_text, duration
 
-_EVERY = 2.0  # seconds between two looks
-_URGENT = (  # the states in the order in which runs are shown where there is no room for all
+_EVERY = 2.0  # seconds between two readings of the records
+_URGENT = (  # the order of states in which runs are shown if there is no room for all
     RunState.RUNNING,
     RunState.FAILED,
     RunState.DIVERGED,
@@ -34,122 +36,118 @@ _URGENT = (  # the states in the order in which runs are shown where there is no
 
 
 def show_lab(lab: Lab, *, as_json: bool) -> None:
-    """Every sweep with its states."""
-    rows = {name: _counted(lab, name, lab.sweep(name).plan().runs()) for name in lab.sweeps()}
+    """Print every sweep with the number of its runs in each state."""
+    counts = {name: _SweepStatus.read(lab, name).counts for name in lab.sweeps()}
     if as_json:
-        print(json.dumps(rows, indent=1))
+        print(json.dumps(counts, indent=1))
         return
-    if not rows:
+    if not counts:
         say(f"no sweep in {lab.root}; try `tread-lab sweep route_placement.yaml --plan`")
         return
-    texts = [[name, str(sum(s.values())), counts_text(s)] for name, s in rows.items()]
+    texts = [[name, str(sum(c.values())), counts_text(c)] for name, c in counts.items()]
     answers.print(fitted(("sweep", "runs", "states"), texts, drop=["runs"], width=answers.width))
 
 
 def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
-    """The runs of a sweep and where they stand."""
-    plan = lab.sweep(name).plan()
-    runs = plan.runs()
+    """Print the runs of a sweep with their states, and what makes the sweep no fair comparison."""
+    sweep = _SweepStatus.read(lab, name)
     if as_json:
-        before = stopped_early.read(lab.sweep(name).stopped_path)
-        labels = run_labels(plan.trials)
-        rows = [{"label": labels[r], **run_status(lab.run(r), before).tree()} for r in runs]
+        labels = run_labels(sweep.plan.trials)
+        rows = [{"label": labels[run], **sweep.status(run).tree()} for run in sweep.runs]
         print(json.dumps(rows, indent=1))
         return
-    answer(f"{name}: {counts_text(_counted(lab, name, runs))}")
-    answers.print(_table(lab, name, runs))
-    if len(runs) > ROWS:
-        answer(f"... and {len(runs) - ROWS} more")
-    for line in _alone(lab, name):
-        answer(line)
-    for difference in provenance_differences(provenances_of(lab, runs)):
+    answer(sweep.headline())
+    answers.print(sweep.table(ROWS))
+    if len(sweep.runs) > ROWS:
+        answer(f"... and {len(sweep.runs) - ROWS} more")
+    show_lines(answers, sweep.lost_baselines())
+    for difference in provenance_differences(provenances_of(lab, sweep.runs)):
         answer(f"not one comparison: {difference}")
 
 
 def watch_sweep(lab: Lab, name: str) -> None:
-    """The same until every run has ended: a live table, or a line at every change in a log."""
-    if not answers.is_terminal:
-        said = _changes(name)
-        _until_ended(lab, name, lambda runs, states: said(states))
+    """Show a sweep until every run has ended: a live table, or in a log a line at every change."""
+    if answers.is_terminal:
+        with Live(console=answers, refresh_per_second=4) as live:
+            for sweep in _until_ended(lab, name):
+                table = sweep.table(max(answers.height - 6, 5))
+                table.title, table.title_justify = sweep.headline(), "left"
+                live.update(table)
         return
-    with Live(console=answers, refresh_per_second=4) as live:
-        _until_ended(lab, name, lambda runs, states: live.update(_page(lab, name, runs, states)))
+    last_headline = ""
+    for sweep in _until_ended(lab, name):
+        if sweep.headline() != last_headline:
+            last_headline = sweep.headline()
+            answer(last_headline)
 
 
-def _counted(lab: Lab, name: str, runs: Mapping[str, Tree]) -> Counter[RunState]:
-    return count_states(lab, runs, stopped_early.read(lab.sweep(name).stopped_path))
-
-
-def _until_ended(
-    lab: Lab, name: str, show: Callable[[Mapping[str, Tree], Counter[RunState]], None]
-) -> None:
-    folder = lab.sweep(name)
+def _until_ended(lab: Lab, name: str) -> Iterator[_SweepStatus]:
+    """Yield the status of a sweep every two seconds, at last when all runs have ended."""
     while True:
-        runs = folder.plan().runs()  # of a search, further ones are asked for as it goes
-        states = _counted(lab, name, runs)
-        show(runs, states)
-        if all(state.ended for state in states) and not folder.driven:
+        sweep = _SweepStatus.read(lab, name)  # a search adds trials to its plan as it goes
+        yield sweep
+        if all(state.ended for state in sweep.counts) and not lab.sweep(name).driven:
             return
         time.sleep(_EVERY)
 
 
-def _changes(name: str) -> Callable[[Counter[RunState]], None]:
-    """Says the states whenever they are others than before."""
-    said: list[str] = []
+@dataclass(frozen=True)
+class _SweepStatus:
+    """A sweep's runs and the plan and early stops that were recorded when it was read."""
 
-    def show(states: Counter[RunState]) -> None:
-        text = f"{name}: {counts_text(states)}"
-        if said[-1:] != [text]:
-            said.append(text)
-            answer(text)
+    lab: Lab
+    plan: StoredPlan
+    runs: Mapping[str, Tree]
+    stopped: Mapping[str, Stopped]
 
-    return show
+    @staticmethod
+    def read(lab: Lab, name: str) -> _SweepStatus:
+        plan = lab.sweep(name).plan()
+        return _SweepStatus(lab, plan, plan.runs(), read_stopped(lab.sweep(name).stopped_path))
+
+    def status(self, run: str) -> RunStatus:
+        return run_status(self.lab.run(run), self.stopped)
+
+    @cached_property
+    def counts(self) -> Counter[RunState]:
+        return count_states(self.lab, self.runs, self.stopped)
+
+    def headline(self) -> str:
+        """Return `route_placement: 3 completed, 1 failed`."""
+        return f"{self.plan.name}: {counts_text(self.counts)}"
+
+    def table(self, most: int) -> Table:
+        """Return a row per run, at most `most`; if not all fit, in the order of `_URGENT`."""
+        statuses = [self.status(run) for run in list(self.runs)[: 4 * most]]
+        if len(statuses) > most:
+            statuses.sort(key=lambda status: _URGENT.index(status.state))
+        labels = run_labels(self.plan.trials)
+        heads = ("run", "trial", "state", "step", "attempts", "last progress", "why")
+        rows = [
+            _row(status, labels[status.run], self.runs[status.run]["train"]["steps"])
+            for status in statuses[:most]
+        ]
+        drop = ("attempts", "last progress", "run", "why", "step")
+        return fitted(heads, rows, drop=drop, width=answers.width)
+
+    def lost_baselines(self) -> Iterator[str]:
+        """Yield a line for every baseline that ended without a result to compare with."""
+        labels = run_labels(self.plan.trials)
+        for run in self.plan.baselines:
+            state = self.status(run).state
+            if state.lacks_result:
+                yield without_comparison(labels[run], state)
 
 
-def _page(
-    lab: Lab, name: str, runs: Mapping[str, Tree], states: Counter[RunState]
-) -> RenderableType:
-    table = _table(lab, name, runs, most=max(answers.height - 6, 5))
-    table.title, table.title_justify = f"{name}: {counts_text(states)}", "left"
-    return table
-
-
-def _table(lab: Lab, name: str, runs: Mapping[str, Tree], most: int = ROWS) -> Table:
-    """A row a run, as many as there is room for; what has to be looked at comes first then."""
-    before = stopped_early.read(lab.sweep(name).stopped_path)
-    found = [run_status(lab.run(run), before) for run in list(runs)[: 4 * most]]
-    if len(found) > most:
-        found.sort(key=lambda status: _URGENT.index(status.state))
-    labels = run_labels(lab.sweep(name).plan().trials)
-    heads = ("run", "trial", "state", "step", "attempts", "last progress", "why")
-    rows = [
-        _row(stands, labels[stands.run], runs[stands.run]["train"]["steps"])
-        for stands in found[:most]
-    ]
-    drop = ("attempts", "last progress", "run", "why", "step")
-    return fitted(heads, rows, drop=drop, width=answers.width)
-
-
-def _alone(lab: Lab, name: str) -> list[str]:
-    """A line for every baseline that ended without a result: its trials are compared with none."""
-    plan, before = lab.sweep(name).plan(), stopped_early.read(lab.sweep(name).stopped_path)
-    labels = run_labels(plan.trials)
-    states = {run: run_status(lab.run(run), before).state for run in plan.baselines}
-    return [
-        without_comparison(labels[r], state) for r, state in states.items() if state.lacks_result
-    ]
-
-
-def _row(stands: RunStatus, label: str, steps: int) -> list[str]:
-    moved = f"{duration(max(time.time() - stands.moved, 0))} ago" if stands.moved else ""
-    why = ": ".join(part for part in (stands.kind, stands.reason) if part)
-    step = f"{stands.step}/{steps}"
-    tries = str(len(stands.attempts) or "")
-    return [stands.run, label, stands.state, step, tries, moved, why[:90]]
+def _row(status: RunStatus, label: str, steps: int) -> list[str]:
+    progress = f"{duration(max(time.time() - status.moved, 0))} ago" if status.moved else ""
+    why = ": ".join(part for part in (status.kind, status.reason) if part)
+    step, attempts = f"{status.step}/{steps}", str(len(status.attempts) or "")
+    return [status.run, label, status.state, step, attempts, progress, why[:90]]
 
 
 def show_unfinished(lab: Lab, name: str) -> bool:
-    """Say which runs of a sweep failed or lack measurements, and what to do; whether any does."""
+    """Say how many runs failed or lack measurements, and what to do; return whether any does."""
     from tread_lab.sweep.plan.storage import load_plan
     from tread_lab.sweep.trial.task import is_complete
 
@@ -158,33 +156,33 @@ def show_unfinished(lab: Lab, name: str) -> bool:
     ended = [task for task in tasks if lab.run(task.run).result() is not None]
     lacking = [lab.run(task.run) for task in ended if not is_complete(lab, task)]
     if failed:
-        kinds = counts_text(Counter(stands.kind for stands in failed))
+        kinds = counts_text(Counter(status.kind for status in failed))
         say(f"{counted(len(failed), 'run')} failed ({kinds}); --retry-failed runs them again")
     if lacking:
         why = next((s.reason for f in lacking if (s := run_status(f)).reason), "")
         count = counted(len(lacking), "run")
-        say(f"measurements lack in {count} ({why}); `tread-lab evaluate {name}` adds them")
+        say(f"{count} lack measurements ({why}); `tread-lab evaluate {name}` adds them")
     return bool(failed or lacking)
 
 
 def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
-    """One run: what it is, where it stands, its attempts, what was measured."""
-    spec, result, stands = folder.spec(), folder.result() or {}, run_status(folder)
+    """Print one run: its label, state, attempts and metrics."""
+    spec, result, status = folder.spec(), folder.result() or {}, run_status(folder)
     measured = [e.read() or {} for e in folder.evaluations()]
     if as_json:
         metrics = [e.get("metrics", {}) for e in measured]
-        print(json.dumps({**stands.tree(), "result": result, "metrics": metrics}, indent=1))
+        print(json.dumps({**status.tree(), "result": result, "metrics": metrics}, indent=1))
         return
-    pairs = [("run", f"{folder.name} ({run_label(spec)})"), ("state", stands.state)]
-    pairs += [("kind", stands.kind)] if stands.kind else []
-    pairs += [("reason", stands.reason)] if stands.reason else []
-    pairs.append(("step", f"{stands.step}/{spec.train.steps}"))
-    for attempt in stands.attempts if len(stands.attempts) > 1 else ():
+    pairs = [("run", f"{folder.name} ({run_label(spec)})"), ("state", status.state)]
+    pairs += [("kind", status.kind)] if status.kind else []
+    pairs += [("reason", status.reason)] if status.reason else []
+    pairs.append(("step", f"{status.step}/{spec.train.steps}"))
+    for attempt in status.attempts if len(status.attempts) > 1 else ():
         why = f": {attempt.reason.splitlines()[0]}" if attempt.reason else ""
         where = f"process {attempt.pid} on {attempt.host}"
         pairs.append((f"attempt {attempt.n}", f"{attempt.ended or 'under way'}, {where}{why}"))
-    made = {folder.name: [attempt.made_with for attempt in stands.attempts]}
-    pairs += [("mixed", str(difference)) for difference in provenance_differences(made)]
+    provenances = {folder.name: [attempt.made_with for attempt in status.attempts]}
+    pairs += [("mixed", str(difference)) for difference in provenance_differences(provenances)]
     pairs += [(k, f"{v:.6g}") for e in measured for k, v in e.get("metrics", {}).items()]
     pairs += [(k, f"{v:.6g}") for k, v in result.get("metrics", {}).items()]
     show_pairs([*pairs, ("folder", str(folder.path))])
