@@ -297,6 +297,25 @@ def test_an_evaluation_that_changed_is_not_shown_beside_its_old_value(
     assert store.latest("0->2 s=0.5 seed 0")["fd:fashion16-v1:1k"] == 1.25
 
 
+def test_a_number_under_the_name_of_an_earlier_version_goes(
+    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
+) -> None:
+    from mlflow import MlflowClient
+
+    sweeps.complete()
+    sync()
+    child = store.run_id("0->2 s=0.5 seed 0")
+    client = MlflowClient(tracking_uri=lab.mlflow_uri)
+    client.log_metric(child, "gap/heldout_low", 0.1, step=40)
+    client.set_tag(child, "mlflow.note.content", "mine")
+    store.rows("DELETE FROM tags WHERE key = 'tread_lab.sent'")
+    report = sync()
+    assert (report.created, report.removed) == (1, 1)
+    latest = store.latest("0->2 s=0.5 seed 0")
+    assert "gap/heldout_low" not in latest and "gap/heldout:low" in latest
+    assert store.tags("0->2 s=0.5 seed 0")["mlflow.note.content"] == "mine"
+
+
 def test_two_samplers_keep_two_names(lab: Lab, sweeps: Sweeps, store: Store, sync: Sync) -> None:
     _, spec, _ = sweeps.complete(evaluate=(HELDOUT, SAMPLES, GUIDED))
     folder = lab.run_of(spec).evaluation(GUIDED)

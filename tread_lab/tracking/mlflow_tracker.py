@@ -347,9 +347,11 @@ def _contradicts(have: Run, view: View) -> bool:
         return True
     if sent.log >= 0 and (sent.born != view.born or sent.log > max(view.logged, default=-1)):
         return True  # the record was replaced by another one
-    curves = {number.key for number in view.logged.values()}
+    curves, stored = {number.key for number in view.logged.values()}, have.data.metrics
+    if stored.keys() - curves - view.measured.keys():
+        return True  # a number that the record no longer has, or that had another name
     return any(
-        key not in curves and not _same(have.data.metrics.get(key, number.value), number.value)
+        key not in curves and not _same(stored.get(key, number.value), number.value)
         for key, number in view.measured.items()
     )
 
