@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import pandas as pd
+
 from tread_lab.dashboards import cell, views
 from tread_lab.dashboards.live import MEASURING, LiveLab, progress
 from tread_lab.records.lab import Lab
@@ -59,7 +61,7 @@ class Pages:
         self._picture = re.compile(rf"/runs/{NAME}/evaluations/{NAME}/grid\.png\Z")
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[str, bytes]:
-        """The type and body of a page.
+        """Return the type and body of a page.
 
         Raises:
             UserError: there is no such page, sweep, cell, picture or parameter.
@@ -77,12 +79,12 @@ class Pages:
                 return "application/json", body.encode()
         raise UserError(f"no page {path}")
 
-    def _sweeps(self) -> Any:
+    def _sweeps(self) -> list[views.Tree]:
         found = [views.sweep_line(name, self.lab.sweep(name).plan()) for name in self.lab.sweeps()]
         return sorted(found, key=lambda line: -(line["created"] or 0))
 
-    def _sweep(self, name: str, metric: str = "", version: str = "") -> Any:
-        """All of a sweep; only what runs now if the reader knows this version of the rest."""
+    def _sweep(self, name: str, metric: str = "", version: str = "") -> views.Tree:
+        """Return all of a sweep, or only what runs now if the page has this version of the rest."""
         sweep = self.live.sweep(name)
         now = sweep.snapshot()
         running = self._running(now.plan, now.frame)
@@ -93,8 +95,8 @@ class Pages:
         chosen = metric if metric in above["metrics"] else above["metric"]
         return {**above, **tree, "cells": views.cells(now.frame, chosen, now.plan)}
 
-    def _running(self, plan: StoredPlan, frame: Any) -> Any:
-        """The runs that are at work, and how far they are."""
+    def _running(self, plan: StoredPlan, frame: pd.DataFrame) -> list[views.Tree]:
+        """Return the runs that are at work, and how far they are."""
         steps = {trial.run: trial.steps for trial in plan.trials}
         rows = frame[frame["state"].isin(["running", MEASURING])].drop_duplicates("run")
         place = views.cell_numbers(frame)
@@ -111,7 +113,7 @@ class Pages:
             for run, role, label, seed, state in zip(*columns)
         ]
 
-    def _cell(self, name: str, number: str, seed: str = "") -> Any:
+    def _cell(self, name: str, number: str, seed: str = "") -> views.Tree:
         now = self.live.sweep(name).snapshot()
         chosen = int(seed) if seed.isdigit() else None
         return cell.cell(self.lab, now.plan, now.frame, int(number), chosen)
@@ -171,7 +173,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # the reader went away
 
     def log_message(self, *_: Any) -> None:
-        """Requests are not printed."""
+        """Print no line for a request."""
 
 
 class DashboardServer(ThreadingHTTPServer):
@@ -191,7 +193,7 @@ class DashboardServer(ThreadingHTTPServer):
         return f"http://{host!s}:{port}/"
 
     def knows(self, host: str) -> bool:
-        """Whether a request names this server: on loopback, names of other sites are refused."""
+        """Return whether a request names this server; on loopback no other name is accepted."""
         name = host.rpartition(":")[0] if re.search(r":\d+\Z", host) else host
         return not self.loopback or name in ("127.0.0.1", "localhost", "[::1]")
 

@@ -25,7 +25,7 @@ NOT_TOLD = ("seed", "execution.")  # fields of a spec that are no difference bet
 def cell(
     lab: Lab, plan: StoredPlan, frame: pd.DataFrame, number: int, seed: int | None = None
 ) -> Tree:
-    """The cell with this number in `cells`, seen through one of its seeds.
+    """Return the cell with this number in `cells`, seen through one of its seeds.
 
     Raises:
         UserError: there is no such cell.
@@ -58,7 +58,7 @@ def cell(
 
 
 def differences(baseline: Mapping[str, Any], spec: Mapping[str, Any]) -> list[list[str]]:
-    """[field, baseline's value, the spec's] of the dotted fields that differ; routes as written."""
+    """Return [dotted field, baseline's value, the spec's] where they differ; routes as written."""
     before, after = _settings(baseline), _settings(spec)
     keys = [key for key in dict.fromkeys([*before, *after]) if not key.startswith(NOT_TOLD)]
     pairs = ((key, before.get(key, "absent"), after.get(key, "absent")) for key in keys)
@@ -66,7 +66,7 @@ def differences(baseline: Mapping[str, Any], spec: Mapping[str, Any]) -> list[li
 
 
 def curve(run: RunFolder) -> Tree:
-    """The logged training loss; of more than POINTS entries every k-th, the last always."""
+    """Return the logged training loss; of more than POINTS entries every k-th, the last always."""
     logged = [(e.step, e.value) for e in run.entries() if e.key == TRAIN_LOSS]
     stride = max(1, -(-len(logged) // POINTS))
     kept = logged[::-1][::stride][::-1]
@@ -74,7 +74,7 @@ def curve(run: RunFolder) -> Tree:
 
 
 def pictures(run: RunFolder) -> list[Tree]:
-    """The sample grids of a run: how they were drawn and where they lie."""
+    """Return the sample grids of a run: how they were drawn and where they lie."""
     found = []
     for folder in run.evaluations():
         if not (folder.path / "grid.png").exists():
@@ -93,7 +93,7 @@ def pictures(run: RunFolder) -> list[Tree]:
 
 
 def _run(run: RunFolder, spec: Mapping[str, Any]) -> Tree:
-    """What one run left behind."""
+    """Return what one run left behind."""
     matrix = read_similarity(run) if (run.path / "spec.yaml").exists() else None
     result = run.result() or {}
     return {
@@ -109,7 +109,7 @@ def _run(run: RunFolder, spec: Mapping[str, Any]) -> Tree:
 
 
 def _metrics(frame: pd.DataFrame, trial: pd.Series[Any]) -> list[Tree]:
-    """Every measured number of a trial beside its baseline's."""
+    """Return every measured number of a trial beside its baseline's."""
     baselines = frame[frame["run"] == trial["baseline"]]
     found = []
     for metric in choices(frame):

@@ -60,7 +60,7 @@ class LiveSweep:
         self._now = self._unread()
 
     def snapshot(self) -> Snapshot:
-        """The sweep as it was read last; a new reading is started if the last one is old."""
+        """Return the sweep as it was read last; a new reading is started if the last one is old."""
         with self._lock:
             if self._plan_stamp() != self._stamp:
                 self._now, self._memory, self._next = self._unread(), Memory(), 0.0
@@ -97,7 +97,7 @@ class LiveSweep:
             self._ready.set()
 
     def _with_measuring(self, frame: pd.DataFrame, plan: StoredPlan) -> pd.DataFrame:
-        """Trained runs at which a process still works are being measured, not completed."""
+        """Return the frame with the state `measuring` for trained runs that a process works at."""
         planned = plan.planned
         trained = frame.loc[frame["state"] == "completed", "run"].unique()
         busy = []
@@ -140,7 +140,7 @@ class LiveSweep:
 
 
 def _one_line(error: Exception) -> str:
-    """`KeyError: 'x'`; a user's mistake speaks for itself."""
+    """Return `KeyError: 'x'`; a user's mistake speaks for itself."""
     text = " ".join(str(error).split())
     return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
 

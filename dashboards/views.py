@@ -58,7 +58,7 @@ FAILURES = 200  # rows of the list of failures
 
 
 def overview(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
-    """The sweep beside its cells: question, counts, metrics to choose from, what went wrong."""
+    """Return what stands beside the cells: question, counts, metrics to choose from, failures."""
     runs = frame.drop_duplicates("run")
     counts = runs["state"].value_counts()
     shown = choices(frame)
@@ -138,7 +138,7 @@ def _numbers(rows: pd.DataFrame, column: str) -> Tree:
 
 
 def shows(frame: pd.DataFrame, metric: str) -> str:
-    """`difference`, `gap` or `value`: what cells show of a metric.
+    """Return `difference`, `gap` or `value`: what cells show of a metric.
 
     A metric that no completed baseline has cannot be a difference, whatever it is.
     """
@@ -149,7 +149,7 @@ def shows(frame: pd.DataFrame, metric: str) -> str:
 
 
 def meaning(metric: str, shown: str) -> Tree:
-    """What the page may claim of a metric: title, legend, the colours' side, the ranking's head."""
+    """Return what the page may claim of a metric: titles, legend, and which side is better."""
     kind = metric_kind(metric)
     titles = {
         "difference": f"{metric}, difference to dense",
@@ -174,12 +174,12 @@ def meaning(metric: str, shown: str) -> Tree:
 
 
 def settled(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with the states that records know: a run that is being measured is running."""
+    """Return the frame with the records' own states: a run that is being measured is running."""
     return frame.assign(state=frame["state"].replace("measuring", "running"))
 
 
 def cells_of(frame: pd.DataFrame) -> pd.DataFrame:
-    """`cells_frame`, also of a frame with the dashboard's own states."""
+    """Return `cells_frame`, also of a frame with the dashboard's own states."""
     if "unread" not in set(frame["state"]):
         return cells_frame(settled(frame))
     groups = frame.groupby(["role", "cell"], sort=False)
@@ -190,7 +190,7 @@ def cells_of(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def dimensions(rows: pd.DataFrame) -> list[Tree]:
-    """What varies: start and end of single routes, else the route; the rate; every other axis."""
+    """Return what varies: start and end of single routes, else the route; then the other axes."""
     trials = rows[rows["role"] == "trial"]
     axes = [a for a in rows.attrs.get("axes", ()) if a in rows]
     starts, ends = ("start", "end") if "start" in axes else ("route_start", "route_end")
@@ -211,7 +211,7 @@ def dimensions(rows: pd.DataFrame) -> list[Tree]:
 
 
 def front(frame: pd.DataFrame, metric: str) -> Tree | None:
-    """Quality against cost, nothing for what is no quality.
+    """Return quality against cost; `None` for a metric that is no measure of quality.
 
     Gaps to baselines of several kinds give way to the loss itself.
     """
@@ -236,7 +236,7 @@ def front(frame: pd.DataFrame, metric: str) -> Tree | None:
 
 
 def failures(frame: pd.DataFrame) -> list[Tree]:
-    """Trials that ended without a result, and finished ones that could not be compared.
+    """Return trials that ended without a result, and finished ones that could not be compared.
 
     `number` is the place of the trial's cell in `cells`.
     """
@@ -256,13 +256,13 @@ def failures(frame: pd.DataFrame) -> list[Tree]:
 
 
 def cell_numbers(frame: pd.DataFrame) -> dict[tuple[str, str], int]:
-    """(role, cell) -> its place in `cells`."""
+    """Return (role, cell) -> its place in `cells`."""
     pairs = frame[["role", "cell"]].drop_duplicates()
     return {pair: k for k, pair in enumerate(zip(pairs["role"], pairs["cell"]))}
 
 
 def sweep_line(name: str, plan: StoredPlan) -> Tree:
-    """One line of the list of sweeps."""
+    """Return one line of the list of sweeps."""
     return {
         "name": name,
         "question": plan.question,
@@ -272,12 +272,12 @@ def sweep_line(name: str, plan: StoredPlan) -> Tree:
 
 
 def numbers(values: Iterable[float]) -> list[float | None]:
-    """Six digits, nothing for what is not finite."""
+    """Return numbers of six digits; `None` for what is not finite."""
     return [float(f"{v:.6g}") if math.isfinite(v) else None for v in map(float, values)]
 
 
 def _states(rows: pd.DataFrame, column: str | None) -> list[str]:
-    """The cells' states; one that completed beside a baseline without a result says so."""
+    """Return the cells' states; one that completed beside a baseline without a result says so."""
     alone = (rows["state"] == "completed") & (rows["role"] == "trial") & (rows["reason"] != "")
     if column is not None:
         alone &= rows[column].isna()
@@ -285,7 +285,7 @@ def _states(rows: pd.DataFrame, column: str | None) -> list[str]:
 
 
 def _untried(rows: pd.DataFrame, space: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """The cells of a search's space that it has not asked for, with their axis values."""
+    """Return the cells of a search's space that it has not asked for, with their axis values."""
     if not space:
         return pd.DataFrame()
     columns = rows.loc[rows["role"] == "trial"].reindex(columns=list(space[0]))
@@ -299,13 +299,13 @@ def _untried(rows: pd.DataFrame, space: Sequence[Mapping[str, Any]]) -> pd.DataF
 
 
 def _order(rows: pd.DataFrame) -> list[int | None]:
-    """By cell, which trial of the search it is, from 1."""
+    """Return for each cell which trial of the search it is, from 1."""
     trial = rows["role"] == "trial"
     return [int(n) if t else None for n, t in zip(trial.cumsum(), trial)]
 
 
 def _places(rows: pd.DataFrame, found: Sequence[Tree]) -> list[list[int]]:
-    """By cell, the index of its value on every dimension; -1 for a baseline or none."""
+    """Return for each cell the index of its value on every dimension; -1 where it has none."""
     columns = []
     for dimension in found:
         index = {value: k for k, value in enumerate(dimension["values"])}
@@ -317,13 +317,13 @@ def _places(rows: pd.DataFrame, found: Sequence[Tree]) -> list[list[int]]:
 
 
 def _values(column: pd.Series[Any]) -> list[Any]:
-    """The distinct values: numbers in order, texts as the plan has them."""
+    """Return the distinct values: numbers in order, texts as the plan has them."""
     values = [_plain(value) for value in column.dropna().unique()]
     return sorted(values) if all(isinstance(v, int | float) for v in values) else values
 
 
 def _several(trials: pd.DataFrame) -> bool:
-    """Whether a trial has several routes, which have no one start and end."""
+    """Return whether a trial has several routes, which have no one start and end."""
     return "route" in trials and bool(
         trials["route"].astype(str).str.contains("+", regex=False).any()
     )

@@ -70,7 +70,7 @@ def cell_gaps(frame: pd.DataFrame, metric: str) -> CellGaps:
 
 
 def draw_cell_gaps(gaps: CellGaps, axes: list[Axes]) -> None:
-    """Dots with intervals on the first axes, bars of relative cost on the second.
+    """Draw dots with intervals on the first axes, bars of relative cost on the second.
 
     Blue is better than the baseline, orange worse; a dot is hollow where its interval holds zero.
     """

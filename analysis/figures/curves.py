@@ -92,7 +92,7 @@ def _curve(name: str, rows: pd.DataFrame, metric: str, axis: str, cost: str) -> 
 
 
 def draw_curves(found: Curves, ax: Axes, *, legend: bool = True) -> None:
-    """Dense black and dashed, others in colour; cells without a number are lettered."""
+    """Draw dense curves black and dashed, others in colour; cells without a number are lettered."""
     values = [v for curve in found.curves for v in (curve.value, curve.low, curve.high)]
     power = style.power_of_ten(np.concatenate([np.zeros(1), *values]))
     states: list[str] = []

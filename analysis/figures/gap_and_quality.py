@@ -43,7 +43,7 @@ def gap_and_quality(frame: pd.DataFrame, metric: str) -> GapAndQuality:
 
 
 def draw_gap_and_quality(found: GapAndQuality, ax: Axes) -> None:
-    """Points coloured by length, the baseline at the crossing of the two lines."""
+    """Draw points coloured by length, the baseline at the crossing of the two lines."""
     gap, quality = found.gap, found.quality
     power_x, x, spread_x = style.scaled(gap.value, gap.low, gap.high)
     power_y, y, spread_y = style.scaled(quality.value, quality.low, quality.high)

@@ -82,7 +82,7 @@ def _point(row: pd.Series, column: str, setting: str, flops: float) -> GuidanceP
 
 
 def draw_guidance_costs(costs: GuidanceCosts, axes: Sequence[Axes]) -> None:
-    """One panel a cell on shared scales; colours are methods, numbers beside points are weights.
+    """Draw a panel for each cell; colours are methods, numbers beside points are weights.
 
     Where points crowd, the weight stands at one of them only.
     """

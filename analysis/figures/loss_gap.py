@@ -117,7 +117,7 @@ def with_the_baselines_loss(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_gap_by_length(gaps: GapByLength, ax: Axes) -> None:
-    """Points with intervals; routes that share a start or an end share a marker."""
+    """Draw points with intervals; routes that share a start or an end share a marker."""
     places = gaps.places
     power, value, spread = style.scaled(places.value, places.low, places.high)
     ax.axhline(0, color=style.BLACK, linewidth=0.7)
@@ -153,7 +153,7 @@ def _families(gaps: GapByLength) -> list[tuple[NDArray[np.bool_], str]]:
 
 
 def draw_gap_over_steps(gaps: GapOverSteps, ax: Axes, *, named: bool = False) -> None:
-    """One line a cell; zero is the baseline.
+    """Draw one line a cell; zero is the baseline.
 
     Lines are darker for shorter routes; `named` ones have their own colour and, past the colours,
     dashes.

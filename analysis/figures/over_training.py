@@ -57,7 +57,7 @@ def budget_metrics(frame: pd.DataFrame) -> list[str]:
 
 
 def draw_over_training(found: Curves, ax: Axes, *, title: str = "", legend: bool = True) -> None:
-    """Dense black and dashed, routes in colour; cells without a number are lettered."""
+    """Draw dense curves black and dashed, routes in colour; cells without a number are lettered."""
     draw_curves(found, ax, legend=legend)
     ax.set_xlabel("training steps")
     ax.set_title(title)

@@ -117,7 +117,7 @@ def pareto_front(cost: Array, value: Array, *, lower: bool = True) -> NDArray[np
 
 
 def draw_pareto(points: Pareto, ax: Axes) -> None:
-    """Points with intervals, the front joined by steps and named; dense runs are diamonds."""
+    """Draw points with intervals, the front joined by steps and named; dense runs are diamonds."""
     power, value, spread = style.scaled(points.value, points.low, points.high)
     if metric_kind(points.metric).compared == "gap":
         ax.axhline(0, color=style.BLACK, linewidth=0.7)

@@ -103,7 +103,7 @@ def agreement_text(places: Placements) -> str:
 
 
 def draw_route_bars(bars: RouteBars, ax: Axes) -> None:
-    """Blue bars are better than the baseline, orange ones worse; routes without a number hatched.
+    """Draw better bars blue, worse ones orange; hatch routes without a number.
 
     The gap between the bars separates the two families.
     """
@@ -126,7 +126,7 @@ def draw_route_bars(bars: RouteBars, ax: Axes) -> None:
 
 
 def _label_families(ax: Axes, bars: RouteBars, x: Ints) -> None:
-    """Below each bar the end that varies, below each family what it is."""
+    """Write below each bar the end that varies, below each family what it is."""
     places, split = bars.places, bars.split
     ax.set_xticks(x, [str(block) for block in (*places.end[:split], *places.start[split:])])
     ax.tick_params(axis="x", length=0, pad=1.5)
@@ -145,7 +145,7 @@ def _label_families(ax: Axes, bars: RouteBars, x: Ints) -> None:
 
 
 def _draw_state(ax: Axes, x: float, state: str) -> None:
-    """A stub of fixed height on the baseline, hatched and lettered."""
+    """Draw a stub of fixed height on the baseline, hatched and lettered."""
     look = style.STATE_LOOKS[state]
     low, high = ax.get_ylim()
     height = 0.12 * (high - low)

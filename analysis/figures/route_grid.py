@@ -70,7 +70,7 @@ def _range(blocks: NDArray[np.int64]) -> tuple[int, ...]:
 
 
 def draw_route_grid(grid: RouteGrid, ax: Axes) -> None:
-    """Values in cells, the best outlined, a dot where the interval holds zero.
+    """Draw values in cells; outline the best, put a dot where the interval holds zero.
 
     Cells without a number are hatched and lettered.
     """

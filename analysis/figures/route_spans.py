@@ -93,7 +93,7 @@ def _letter(ax: Axes, places: Placements, row: int, text: str, **look: Any) -> N
 
 
 def _label_axes(ax: Axes, places: Placements, depth: int) -> None:
-    """Blocks below, routes to the left, the shortest start first."""
+    """Write blocks below and routes to the left, the shortest start first."""
     latest_end = depth - MARGIN
     ax.axvline(latest_end + 0.5, color=style.BLACK, linewidth=0.8, linestyle="--", zorder=5)
     ax.set_xlim(-0.5, depth - 0.5)

@@ -97,7 +97,7 @@ def sheet(rows: SampleRows, *, gap: int = 1) -> Images:
 
 
 def draw_samples(rows: SampleRows, ax: Axes) -> None:
-    """The sheet with a name at every row; rows without images say why."""
+    """Draw the sheet with a name at every row; rows without images say why."""
     drawn = sheet(rows)
     grey = drawn.shape[-1] == 1
     ax.imshow(drawn[..., 0] if grey else drawn[..., :3], cmap="gray", vmin=0, vmax=255)
@@ -117,7 +117,7 @@ def draw_samples(rows: SampleRows, ax: Axes) -> None:
 
 
 def _ordered(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """One row a cell: baselines, then completed trials from best to worst, then the others."""
+    """Return one row a cell: baselines, completed trials from best to worst, then the others."""
     cells = cells_frame(frame)
     first = frame.drop_duplicates(["role", "cell"])
     cells = cells.merge(first[["role", "cell", "run"]], on=["role", "cell"], how="left")

@@ -82,7 +82,7 @@ def read_similarity(run: RunFolder) -> Similarity | None:
 
 
 def similarities(lab: Lab, frame: pd.DataFrame) -> list[Similarity]:
-    """The matrices of all completed runs of a frame, dense ones first; one seed a route."""
+    """Return the matrices of all completed runs of a frame, dense ones first; one seed a route."""
     completed = frame[frame["state"] == "completed"].drop_duplicates(["role", "cell"])
     ordered = completed.sort_values(["route_length", "route_start"], kind="stable")
     found = (read_similarity(lab.run(run)) for run in ordered["run"].drop_duplicates())
@@ -90,13 +90,13 @@ def similarities(lab: Lab, frame: pd.DataFrame) -> list[Similarity]:
 
 
 def window(route: Route, blocks: int) -> slice:
-    """The blocks [i-1..j] that a route draws together; [0..j] for a route from the start."""
+    """Return the blocks [i-1..j] that a route draws together; [0..j] for a route from the start."""
     start, end = route
     return slice(max(start - 1, 0), min(end, blocks - 1) + 1)
 
 
 def window_numbers(mean: Array, route: Route) -> WindowNumbers:
-    """The three means of a [B, B] matrix, of a routed or a dense model, for one route's window."""
+    """Return the three means of a [B, B] matrix, routed or dense, for one route's window."""
     B = len(mean)
     inside = window(route, B)
     square = mean[inside, inside]
@@ -112,7 +112,7 @@ def window_numbers(mean: Array, route: Route) -> WindowNumbers:
 def draw_similarity(
     matrix: Similarity, ax: Axes, *, norm: style.Normalize, route: Route | None
 ) -> None:
-    """One matrix, block 0 at the top left, with a route's frame: dashed on a dense model."""
+    """Draw one matrix, block 0 at the top left, with a route's frame: dashed on a dense model."""
     ax.imshow(matrix.mean, cmap=style.SEQUENTIAL, norm=norm)
     B = len(matrix.mean)
     ticks = range(0, B, 2 if B <= 16 else 4)
@@ -135,7 +135,7 @@ def draw_similarity(
 def draw_similarities(
     matrices: Sequence[Similarity], axes: Sequence[Axes], *, route: Route | None
 ) -> None:
-    """Matrices side by side on one colour scale; with a route, its two means below each."""
+    """Draw matrices side by side on one colour scale; with a route, its two means below each."""
     low = min(float(matrix.mean.min()) for matrix in matrices)
     norm = style.Normalize(np.floor(10 * low) / 10, 1.0)
     for matrix, ax in zip(matrices, axes):
@@ -177,7 +177,7 @@ def _best(frame: pd.DataFrame, routed: Sequence[Similarity]) -> Similarity:
 
 
 def _pair(records: SweepRecords) -> Iterator[Drawn]:
-    """Dense beside the best route."""
+    """Draw dense beside the best route."""
     matrices = similarities(records.lab, records.frame)
     dense = [matrix for matrix in matrices if not matrix.routes]
     routed = [matrix for matrix in matrices if matrix.routes]
@@ -189,7 +189,7 @@ def _pair(records: SweepRecords) -> Iterator[Drawn]:
 
 
 def _all(records: SweepRecords) -> Iterator[Drawn]:
-    """Every measured route on one page."""
+    """Draw every measured route on one page."""
     matrices = similarities(records.lab, records.frame)
     routed = [matrix for matrix in matrices if matrix.routes]
     shown = [*(matrix for matrix in matrices[:1] if not matrix.routes), *routed]

@@ -111,7 +111,7 @@ STATE_LOOKS: dict[str, StateLook] = {
 def figure(
     *, width: float = COLUMN, height: float = 2.4, rows: int = 1, columns: int = 1
 ) -> tuple[Figure, list[Axes]]:
-    """An empty figure in the house style and its axes, row by row; sizes in inches."""
+    """Return an empty figure in the house style and its axes, row by row; sizes in inches."""
     matplotlib.rcParams.update(STYLE)
     fig = Figure(figsize=(width, height))
     axes = fig.subplots(rows, columns, squeeze=False)
@@ -147,12 +147,12 @@ class Picture:
 
 
 def show(fig: Figure, *, dpi: int = 144) -> Picture:
-    """The figure as a picture; what a notebook's cell ends with."""
+    """Return the figure as a picture; what a notebook's cell ends with."""
     return Picture(as_bytes(fig, "png", dpi=dpi))
 
 
 def as_bytes(fig: Figure, kind: str, *, dpi: int = 144, name: str = "figure") -> bytes:
-    """The figure as `png` or `svg`, the same bytes every time; letters in an SVG are outlines."""
+    """Return the figure as `png` or `svg`, always the same bytes; SVG letters are outlines."""
     buffer = io.BytesIO()
     metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
     with matplotlib.rc_context({"svg.hashsalt": name}):
@@ -161,13 +161,13 @@ def as_bytes(fig: Figure, kind: str, *, dpi: int = 144, name: str = "figure") ->
 
 
 def centred(values: NDArray[np.float64]) -> Normalize:
-    """Colours for differences: white is zero, both signs reach equally far."""
+    """Return colours for differences: white is zero, both signs reach equally far."""
     reach = _largest(values) or 1.0
     return TwoSlopeNorm(0.0, -reach, reach)
 
 
 def power_of_ten(values: NDArray[np.float64]) -> int:
-    """The multiple k of 3 for which the largest of values / 10^k lies in 1..1000; 0 from 0.5 on."""
+    """Return k, a multiple of 3, for which the largest |value| / 10^k is in 1..1000; 0 from 0.5."""
     top = _largest(values)
     return 0 if top == 0 or 0.5 <= top < 1000 else 3 * math.floor(math.log10(top) / 3)
 
@@ -219,7 +219,7 @@ def curve_look(k: int, *, dense: bool) -> tuple[str, str]:
 
 
 def signed(values: NDArray[np.float64]) -> list[str]:
-    """Differences with their sign, as many digits as the largest warrants; blank where NaN."""
+    """Return differences with a sign and as many digits as the largest needs; blank for NaN."""
     top = _largest(values)
     digits = 2 if top < 1 else 1 if top < 100 else 0
     texts = (f"{value:+.{digits}f}" if np.isfinite(value) else "" for value in values)
@@ -227,7 +227,7 @@ def signed(values: NDArray[np.float64]) -> list[str]:
 
 
 def column_numbers(values: Iterable[float], *, digits: int = 4, signed: bool = False) -> list[str]:
-    """Numbers of one column with equally many decimals: `7.000`, `7.400`, `7.450`.
+    """Return the numbers of one column with equally many decimals: `7.000`, `7.400`, `7.450`.
 
     The largest has `digits` digits; from 1e5 on each stands alone. Blank where NaN.
     """
@@ -239,18 +239,18 @@ def column_numbers(values: Iterable[float], *, digits: int = 4, signed: bool = F
 
 
 def difference_colour(metric: str, value: float) -> str:
-    """Blue for better than the baseline, orange for worse, grey where no value is better."""
+    """Return blue for better than the baseline, orange for worse, grey where no value is better."""
     sign = metric_kind(metric).sign
     return GREY if sign == 0 else BLUE if sign * value < 0 else ORANGE
 
 
 def halo(text: Any) -> None:
-    """White around the letters, so that a line behind them does not strike them through."""
+    """Put white around letters, so that a line behind them does not strike them through."""
     text.set_path_effects([withStroke(linewidth=1.8, foreground="white")])
 
 
 def label(metric: str) -> str:
-    """What an axis calls a metric column."""
+    """Return what an axis calls a metric column."""
     if metric.startswith("delta/"):
         return f"Δ {label(metric.removeprefix('delta/'))}"
     metric, _, told = metric.partition(" ")
@@ -272,7 +272,7 @@ def _largest(values: NDArray[np.float64]) -> float:
 
 
 def state_legend(states: Iterable[str]) -> list[Patch]:
-    """One legend entry for every look among `states`."""
+    """Return one legend entry for every look among `states`."""
     looks = {STATE_LOOKS[s].text: STATE_LOOKS[s] for s in states if s in STATE_LOOKS}
     return [
         Patch(fc="white", ec=GREY, lw=0.5, hatch=look.hatch, label=f"{look.letter} {text}")
@@ -281,7 +281,7 @@ def state_legend(states: Iterable[str]) -> list[Patch]:
 
 
 def mark_state(ax: Axes, x: float, state: str) -> None:
-    """A hatched plate with the state's letter at the lower edge, where there is no number."""
+    """Draw a hatched plate with the state's letter at the lower edge, for a missing number."""
     look = STATE_LOOKS[state]
     plate = {"fc": "white", "ec": GREY, "lw": 0.5, "hatch": look.hatch, "pad": 2.5}
     below = ax.get_xaxis_transform()
@@ -293,12 +293,12 @@ def mark_state(ax: Axes, x: float, state: str) -> None:
 
 
 def arrow(text: str) -> str:
-    """A route as figures write it: `2->8` with a real arrow."""
+    """Return a route as figures write it: `2->8` with a real arrow."""
     return text.replace("->", r"$\to$")
 
 
 def ink_on(colour: Sequence[float]) -> str:
-    """Black or white, whichever has more contrast on an RGB(A) colour (WCAG 2, 1.4.3)."""
+    """Return black or white, whichever has more contrast on an RGB(A) colour (WCAG 2, 1.4.3)."""
     light = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in colour[:3]]
     luminance = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2]
     return "white" if 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 else BLACK

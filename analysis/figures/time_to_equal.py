@@ -118,7 +118,7 @@ def factors_frame(found: TimeToEqual) -> pd.DataFrame:
 
 
 def draw_time_to_equal(found: TimeToEqual, ax: Axes) -> None:
-    """Curves against cost, and at every level an arrow from dense to the other's cost."""
+    """Draw curves against cost, and at every level an arrow from dense to the other's cost."""
     power = style.power_of_ten(np.concatenate([np.zeros(1), *(c.value for c in found.curves)]))
     dense = sum(curve.dense for curve in found.curves)
     colours: dict[str, str] = {}

@@ -72,7 +72,7 @@ def store(done: Executed) -> None:
 
 
 def _executed(path: Path, notebook: Any, cells: Sequence[Any]) -> Executed:
-    """The notebook with the outputs of its cells, numbered as if it had run alone."""
+    """Return the notebook with the outputs of its cells, numbered as if it had run alone."""
     problem, count = "", 0
     for own, ran in zip(notebook.cells, cells):
         if own.cell_type != "code":
@@ -91,7 +91,7 @@ def _executed(path: Path, notebook: Any, cells: Sequence[Any]) -> Executed:
 
 
 def _plain(output: Any, count: int) -> Any:
-    """An output as it is stored: a picture or a table without the name of its class beside it."""
+    """Return an output as it is stored: a picture or table without the name of its class."""
     if "execution_count" in output:
         output.execution_count = count
     data = output.get("data", {})

@@ -32,7 +32,7 @@ class Rule:
     rate: float
 
     def at(self, depth: int) -> tuple[int, int, float]:
-        """The placement that the rule means in a network of `depth` blocks."""
+        """Return the placement that the rule means in a network of `depth` blocks."""
         return block_index(self.start, depth), block_index(self.end, depth), self.rate
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Table:
 
 
 def tables_of(frame: pd.DataFrame, depths: Mapping[str, int], metric: str) -> list[Table]:
-    """One table for each depth, of the sweep's single routes.
+    """Return one table for each depth, of the sweep's single routes.
 
     Args:
         frame: rows of `trials_frame`.

@@ -39,13 +39,13 @@ class Evidence:
     """What one table says of the placement that a rule means there.
 
     Attributes:
-        table, best: the placements, and the set that cannot be told from the best.
+        table, best: the placements, and the set that cannot be distinguished from the best.
         unit: what the set is taken over; a set over `images` speaks of one trained run each.
         chosen: column of the rule's placement.
-        ranks: how firm the order is; absent for one seed.
+        ranks: how firm the order is; `None` for one seed.
         gap: the chosen placement's difference to the baseline.
         runner_up: the next placement, in order of means.
-        seeds: how many would separate the chosen placement from that one; nothing if over 200.
+        seeds: how many would separate the chosen placement from that one; `None` above 200.
         pairing: variance over seeds that pairing with the baseline leaves, as a share.
     """
 
@@ -65,7 +65,7 @@ class Recommendation:
     """A rule, the evidence at every depth, and what it amounts to.
 
     `established`: three seeds or more, alone in the best set at every depth. `undecided`: others
-    cannot be told from it. `insufficient`: fewer than three seeds, so nothing is claimed.
+    cannot be distinguished from it. `insufficient`: fewer than three seeds, so nothing is claimed.
     """
 
     sweep: str
@@ -78,12 +78,12 @@ class Recommendation:
 def recommend(
     lab: Lab, sweep: str, *, metric: str = metric_names.GAP_HELDOUT, cheapest: bool = False
 ) -> Recommendation:
-    """The rule that a placement sweep supports.
+    """Return the rule that a placement sweep supports.
 
     Args:
         metric: what decides, as a difference to the dense baseline of the same seed.
-        cheapest: of the placements that cannot be told from the best take that with the fewest
-            training FLOPs instead of the one with the best mean.
+        cheapest: of the placements that cannot be distinguished from the best, take the one with
+            the fewest training FLOPs instead of the one with the best mean.
 
     Raises:
         UserError: the sweep varies something else, or fewer than two placements are measured.
@@ -109,7 +109,7 @@ def _best(lab: Lab, frame: pd.DataFrame, table: Table, metric: str) -> tuple[Bes
 
 
 def _image_gaps(lab: Lab, frame: pd.DataFrame, runs_K: Sequence[str]) -> Array:
-    """[K, M]: dense losses less those of the baseline, image by image, all of one evaluation."""
+    """Return [K, M], dense losses less the baseline's, image by image, all of one evaluation."""
     baselines = frame.drop_duplicates("run").set_index("run")["baseline"]
     ours, theirs = (
         [losses_paths(lab.run(str(run))) for run in runs]
@@ -129,7 +129,7 @@ def _evidence(
     frame: pd.DataFrame,
     table: Table,
     best: BestSet,
-    unit: Literal["seeds", "images"],
+    unit: Unit,
     rule: Rule,
 ) -> Evidence:
     chosen, S = table.places.index(rule.at(table.depth)), len(table.values_SK)
@@ -150,7 +150,7 @@ def _evidence(
 
 
 def _gap(lab: Lab, frame: pd.DataFrame, table: Table, chosen: int) -> PairedGap:
-    """The chosen placement against its baseline, over seeds, else over images."""
+    """Return the chosen placement against its baseline, over seeds, else over images."""
     if len(table.values_SK) > 1:
         return gap_over_seeds([float(v) for v in table.sign * table.values_SK[:, chosen]])
     gap_M = _image_gaps(lab, frame, table.runs_K)[chosen]
@@ -158,7 +158,7 @@ def _gap(lab: Lab, frame: pd.DataFrame, table: Table, chosen: int) -> PairedGap:
 
 
 def _pairing(frame: pd.DataFrame, table: Table) -> float | None:
-    """What pairing leaves of the held-out loss's variance over seeds, over all placements."""
+    """Return the share of the held-out loss's variance over seeds that pairing leaves."""
     if metric_names.HELDOUT_LOSS not in frame:
         return None
     losses = frame.drop_duplicates("run").set_index("run")[metric_names.HELDOUT_LOSS].astype(float)

@@ -18,7 +18,7 @@ _MOST_SHOWN = 6
 
 
 def as_lines(found: Recommendation) -> list[str]:
-    """The recommendation for people, the verdict first."""
+    """Return the recommendation for people, the verdict first."""
     lines = [f"route {found.rule}: {_VERDICTS[found.verdict]}"]
     for e in found.evidence:
         lines += [f"  depth {e.table.depth}: {text}" for text in _about(e, found.metric)]
@@ -38,7 +38,7 @@ _VERDICTS = {
 
 
 def _about(e: Evidence, metric: str) -> Iterator[str]:
-    """What one depth says, sentence by sentence."""
+    """Give the sentences about one depth."""
     table, S = e.table, len(e.table.values_SK)
     half, over = (e.gap.high - e.gap.low) / 2, f"{e.gap.n} {e.gap.unit}"
     yield f"{metric} {e.gap.mean:+.4g} ± {half:.2g} against the baseline (95% over {over})"
@@ -57,16 +57,17 @@ def _about(e: Evidence, metric: str) -> Iterator[str]:
         needed = f"{e.seeds} seeds" if e.seeds else "more than 200 seeds"
         yield f"{needed} would distinguish it from {_show(table.places[e.runner_up])} (80% power)"
     if e.pairing is not None:
-        yield f"pairing with the baseline removed {1 - e.pairing:.1%} of the variance over seeds"
+        share = f"{1 - e.pairing:.1%}"
+        yield f"using the baseline's images and noise removed {share} of the variance over seeds"
     if (cheap := _cheapest(e)) != e.chosen:
         share = table.flops_K[cheap] / table.flops_K[e.chosen]
         yield f"cheapest of the set: {_show(table.places[cheap])}, {share:.2f} of its FLOPs"
     if table.unfinished:
-        yield f"{table.unfinished} placements are left out: a seed of theirs has no number"
+        yield f"{table.unfinished} placements are left out because a seed has no number"
 
 
 def _cheapest(e: Evidence) -> int:
-    """The member of the best set with the fewest FLOPs; the chosen one where they are not known."""
+    """Return the member of the best set with the fewest FLOPs; the chosen one if any is unknown."""
     members_K = np.flatnonzero(e.best.members_K)
     flops = e.table.flops_K[members_K]
     return int(members_K[np.argmin(flops)]) if np.isfinite(flops).all() else e.chosen
@@ -77,7 +78,7 @@ def _show(place: tuple[int, int, float]) -> str:
 
 
 def as_tree(found: Recommendation) -> dict[str, Any]:
-    """The recommendation for scripts."""
+    """Return the recommendation for scripts."""
     rule = found.rule
     return {
         "sweep": found.sweep,
@@ -104,14 +105,14 @@ def as_tree(found: Recommendation) -> dict[str, Any]:
 
 
 def write_experiment(lab: Lab, found: Recommendation, path: Path) -> None:
-    """An experiment that uses the rule: the sweep's own run with these routes.
+    """Write an experiment that uses the rule: the sweep's own run with these routes.
 
     Raises:
         UserError: the file exists and was not written by a recommendation.
     """
     mark = f"recommended by the sweep {found.sweep}"
     if path.exists() and mark not in path.read_text(encoding="utf-8"):
-        raise UserError(f"{path} is something else; choose another file with --out")
+        raise UserError(f"{path} was not written by a recommendation; choose another --out")
     plan = lab.known_sweep(found.sweep).plan()
     run = found.evidence[0].table.runs_K[found.evidence[0].chosen]
     tree = dict(next(trial.spec for trial in plan.trials if trial.run == run))

@@ -11,7 +11,7 @@ _HERE = Path(__file__).parent
 
 
 def render(contents: dict[str, Any]) -> str:
-    """The page; every text is escaped, style and pictures are inside."""
+    """Return the page; every text is escaped, style and pictures are inside."""
     environment = Environment(
         loader=FileSystemLoader(_HERE),
         autoescape=True,

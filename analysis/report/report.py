@@ -63,10 +63,10 @@ class Sheet:
 
 
 def write_report(lab: Lab, sweep: str, path: Path | None = None) -> Path:
-    """Write the report of a sweep, finished or not, and give its path.
+    """Write the report of a sweep, finished or not, and return its path.
 
     Args:
-        path: where to; `report.html` beside the sweep's plan where absent.
+        path: of the file; `None` means `report.html` beside the sweep's plan.
 
     Raises:
         UserError: no such sweep, or the file cannot be written.
@@ -78,7 +78,7 @@ def write_report(lab: Lab, sweep: str, path: Path | None = None) -> Path:
 
 
 def contents(lab: Lab, sweep: str) -> dict[str, Any]:
-    """Everything that the page shows."""
+    """Return everything that the page shows."""
     folder = lab.known_sweep(sweep)
     plan = folder.plan()
     records = sweep_records(lab, folder)
@@ -109,7 +109,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
 
 
 def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
-    """Speed-ups predicted from FLOPs beside measured ones, one row a cell.
+    """Return speed-ups predicted from FLOPs beside measured ones, one row a cell.
 
     Both compare a trial with its own baseline. The measured one is the ratio of the median seconds
     a step; a cell far from what its FLOPs predict is marked, because something else ran beside it.
@@ -177,7 +177,7 @@ def _picture(fig: Figure, name: str) -> str:
 
 
 def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tuple[str, str]]:
-    """The first numbers a reader looks for."""
+    """Return the facts at the head of the report: network, training, runs, cost."""
     spec = plan.trials[0].spec
     train = spec["train"]
     completed = int((runs["state"] == RunState.COMPLETED).sum())
@@ -207,7 +207,7 @@ def _ranking(frame: pd.DataFrame) -> Sheet | None:
 
 
 def _endings(frame: pd.DataFrame) -> Sheet | None:
-    """Every trial without a number, with its reason."""
+    """Return every trial without a number, with its reason."""
     rows = frame[~frame["state"].isin(["completed"]) | (frame["reason"] != "")]
     if rows.empty:
         return None
@@ -233,12 +233,12 @@ def _sheet(texts: pd.DataFrame) -> Sheet:
 
 
 def _minus(text: str) -> str:
-    """Signs of numbers as they are printed."""
+    """Return the text with real minus signs."""
     return re.sub(r"(?<![\w.])-(?=\d)", MINUS, text)
 
 
 def _power(head: str) -> str:
-    """`gap (1e-3)` as `gap (x 10^-3)` with real signs and digits."""
+    """Return `gap (1e-3)` as `gap (x 10^-3)` with real signs and digits."""
     raised = str.maketrans(
         "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
     )

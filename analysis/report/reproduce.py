@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,24 +17,22 @@ KEPT_EMPTY = ("baseline",)  # `baseline: null` means that there is none
 
 @dataclass(frozen=True)
 class Setup:
-    """What some runs of a sweep were carried out with.
+    """What an attempt was carried out with.
 
     Attributes:
-        runs: how many.
         code: commit, with `-dirty` where the working tree differed.
         python, device: as recorded.
-        packages: name -> version.
+        packages: (name, version) of each.
     """
 
-    runs: int
     code: str
     python: str
     device: str
-    packages: dict[str, str]
+    packages: tuple[tuple[str, str], ...]
 
 
 def sweep_file(plan: StoredPlan) -> str:
-    """The sweep as one YAML file with every field of its base run written out, overrides included.
+    """Return the sweep as one YAML file that writes out every field of its base run.
 
     `tread-lab sweep FILE` gives the same trials under the same signatures, whatever has become of
     the shipped experiment in the meantime.
@@ -59,34 +57,31 @@ def sweep_file(plan: StoredPlan) -> str:
     )
 
 
-def setups(lab: Lab, runs: Iterable[str]) -> list[Setup]:
-    """The distinct setups of all attempts, the commonest first; several mean a mixed comparison."""
-    counts: Counter[tuple[Any, ...]] = Counter()
+def setups(lab: Lab, runs: Iterable[str]) -> list[tuple[Setup, int]]:
+    """Return the distinct setups and how many runs had each, the commonest first.
+
+    Several setups mean that the comparison is mixed.
+    """
+    counts: Counter[Setup] = Counter()
     for run in runs:
-        found = {_setup(attempt) for attempt in lab.run(run).origin()}
-        counts.update(found)
-    return [
-        Setup(count, code, python, device, dict(packages))
-        for (code, python, device, packages), count in counts.most_common()
-    ]
+        counts.update({_setup(attempt) for attempt in lab.run(run).origin()})
+    return counts.most_common()
 
 
-def _setup(attempt: dict[str, Any]) -> tuple[Any, ...]:
+def _setup(attempt: Mapping[str, Any]) -> Setup:
     code = str(attempt.get("code") or "unknown")
     if attempt.get("diff") and not code.endswith("-dirty"):
         code += "-dirty"
     packages = tuple(sorted((attempt.get("packages") or {}).items()))
-    return code, str(attempt.get("python", "")), str(attempt.get("device", "")), packages
+    return Setup(code, str(attempt.get("python", "")), str(attempt.get("device", "")), packages)
 
 
 def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `changes`, mappings field by field; a dotted key reaches into its mapping."""
-    found = dict(base)
+    """Return `base` with `changes`, mapping by mapping; a dotted key reaches into its mapping."""
+    merged = dict(base)
     for key, value in changes.items():
         head, _, rest = key.partition(".")
         value = {rest: value} if rest else value
-        old = found.get(head)
-        found[head] = (
-            _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-        )
-    return found
+        both = isinstance(merged.get(head), dict) and isinstance(value, dict)
+        merged[head] = _merged(merged[head], value) if both else value
+    return merged

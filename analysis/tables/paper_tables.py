@@ -77,7 +77,7 @@ class Table:
 
 
 def published_table(name: str) -> Table:
-    """One of `published.TABLES`, such as `Table 5`."""
+    """Return one of `published.TABLES`, such as `Table 5`."""
     make = published.TABLES[name]
     frame = make()
     caption, _, note = (inspect.getdoc(make) or "").partition("\n")
@@ -85,7 +85,7 @@ def published_table(name: str) -> Table:
 
 
 def comparison(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """One row a trial's cell beside its own baseline: dense, routed, difference and its interval.
+    """Return each trial's cell beside its baseline: dense, routed, difference and its interval.
 
     The layout of Tables 2, 4, 5 and 6 for whatever a sweep varies: models, data, rates, rules.
 
@@ -114,7 +114,7 @@ def comparison(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def comparison_table(frame: pd.DataFrame, metric: str) -> Table:
-    """`comparison` as texts; a cell without a number says why."""
+    """Return `comparison` as texts; a cell without a number says why."""
     rows = comparison(frame, metric)
     name = metric_text(metric)
     texts = pd.DataFrame({"cell": rows["cell"]})
@@ -158,7 +158,7 @@ def comparison_caption(rows: pd.DataFrame, metric: str) -> str:
 
 
 def sizes() -> pd.DataFrame:
-    """The published sizes as tread-lab builds them: shape, route 2->B-4, parameters, FLOPs.
+    """Return the published sizes as tread-lab builds them: shape, route 2->B-4, parameters, FLOPs.
 
     Parameters are the trainable ones with 4 output channels (no learned variance), in millions; a
     route adds none. Forward cost in GMAC on 256 tokens, dense and routed at s = 0.5.
@@ -187,7 +187,7 @@ def sizes() -> pd.DataFrame:
 
 
 def parameters() -> pd.DataFrame:
-    """Trainable parameters of DiT-XL/2 with each thing beside it, as tread-lab builds them.
+    """Return trainable parameters of DiT-XL/2 with each thing beside it, as tread-lab builds them.
 
     A route adds none, a mask decoder (MaskDiT) and a fusion (SPRINT) do; SD-DiT is not built here.
     """
@@ -205,13 +205,13 @@ def parameters() -> pd.DataFrame:
 
 
 def _at_imagenet(size: str) -> dict[str, Any]:
-    """A published size on latents of ImageNet-256."""
+    """Return a published size on latents of ImageNet-256."""
     data = {"source": "latents", "channels": 4, "size": 32, "classes": 1000}
     return {"model": f"DiT-{size}/2", "data": data}
 
 
 def all_published() -> str:
-    """Every published table and the speed-up factors in Markdown: the page docs/published.md."""
+    """Return every published table and speed-up in Markdown: the page docs/published.md."""
     recipes = "".join(f"- **{name}**: {text}.\n" for name, text in published.RECIPES.items())
     tables = [published_table(name).markdown for name in published.TABLES]
     factors = published.speed_ups()

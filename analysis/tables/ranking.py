@@ -69,7 +69,7 @@ def ranking(
 
 
 def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """The ranking as people read it: texts only, the gap with its interval in one column."""
+    """Return the ranking as people read it: texts only, the gap with its interval in one column."""
     texts = pd.DataFrame(
         {"rank": table["rank"].map(lambda rank: "" if pd.isna(rank) else str(rank))}
     )
@@ -93,7 +93,7 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def to_markdown(texts: pd.DataFrame) -> str:
-    """A table of texts in GitHub's Markdown."""
+    """Return a table of texts in GitHub's Markdown."""
     rows = [
         list(texts.columns),
         ["---"] * len(texts.columns),
@@ -104,7 +104,7 @@ def to_markdown(texts: pd.DataFrame) -> str:
 
 
 def to_latex(texts: pd.DataFrame) -> str:
-    """The same as a booktabs tabular."""
+    """Return a table of texts as a booktabs tabular."""
     head = " & ".join(map(_latex, texts.columns))
     body = [" & ".join(map(_latex, row)) + r" \\" for row in texts.astype(str).to_numpy().tolist()]
     lines = [
@@ -120,7 +120,7 @@ def to_latex(texts: pd.DataFrame) -> str:
 
 
 def _of_dense(frame: pd.DataFrame) -> pd.Series[float]:
-    """Training FLOPs of each trial over those of its own baseline; 1 for a baseline."""
+    """Return training FLOPs of each trial over those of its own baseline; 1 for a baseline."""
     ratio = frame[TRAIN_FLOPS] / of_baseline(frame, TRAIN_FLOPS)
     return ratio.where(frame["role"] == "trial", frame[TRAIN_FLOPS] / frame[TRAIN_FLOPS])
 
@@ -141,7 +141,7 @@ def _power(table: pd.DataFrame) -> int:
 
 
 def _intervals(table: pd.DataFrame) -> list[str]:
-    """`+1.2 [+0.9, +1.5]` in units of 10^k, as the column's head says."""
+    """Return `+1.2 [+0.9, +1.5]` in units of 10^k, as the column's head says."""
     scale = 10.0 ** _power(table)
     texts = []
     for gap, low, high in zip(table["gap"], table["gap_low"], table["gap_high"]):
