@@ -11,9 +11,14 @@ import torch
 from torch import Tensor
 
 from tread_lab.backbones import selective_scan as module
-from tread_lab.backbones.selective_scan import selective_scan, selective_scans
+from tread_lab.backbones.selective_scan import CHUNK, selective_scans
 
 LENGTHS = (1, 2, 7, 8, 9, 24, 37)  # chunks of 8: below, at, above, whole and broken multiples
+
+
+def selective_scan(*scan: Tensor, chunk: int = CHUNK) -> Tensor:
+    x, delta, A, B, C = scan
+    return selective_scans([(x, delta, A, B, C)], chunk=chunk)[0]
 
 
 def sequential(x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:

@@ -86,8 +86,7 @@ class FinalLayer(nn.Module):
 
     def forward(self, x_BND: Tensor, c_BD: Tensor) -> Tensor:
         shift_BD, scale_BD = self.adaLN_modulation(c_BD).chunk(2, dim=1)
-        out: Tensor = self.linear(modulate(self.norm_final(x_BND), shift_BD, scale_BD))
-        return out
+        return self.linear(modulate(self.norm_final(x_BND), shift_BD, scale_BD))
 
 
 class PatchEmbedder(nn.Module):

@@ -66,8 +66,7 @@ class Mixer(nn.Module):
         y_there, y_back = selective_scans([there, back])
         y_there = torch.addcmul(y_there, there[0], self.forwards.D)
         y_BNE = y_there + torch.addcmul(y_back, back[0], self.backwards.D).flip(1)
-        out: Tensor = self.out_proj(y_BNE * F.silu(gate_BNE))
-        return out
+        return self.out_proj(y_BNE * F.silu(gate_BNE))
 
 
 class MambaBlock(nn.Module):

@@ -51,8 +51,7 @@ class Attention(nn.Module):
             q, k = rotate(q, rotary_BNP), rotate(k, rotary_BNP)
         seen = None if real_BN is None else real_BN[:, None, None]
         out_BHND = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v, attn_mask=seen)
-        out: Tensor = self.proj(out_BHND.transpose(1, 2).reshape(B, N, D))
-        return out
+        return self.proj(out_BHND.transpose(1, 2).reshape(B, N, D))
 
 
 class Mlp(nn.Module):
@@ -64,8 +63,7 @@ class Mlp(nn.Module):
         self.fc2 = nn.Linear(hidden, width)
 
     def forward(self, x_BND: Tensor) -> Tensor:
-        out: Tensor = self.fc2(F.gelu(self.fc1(x_BND), approximate="tanh"))
-        return out
+        return self.fc2(F.gelu(self.fc1(x_BND), approximate="tanh"))
 
 
 class SwiGLU(nn.Module):
@@ -78,8 +76,7 @@ class SwiGLU(nn.Module):
 
     def forward(self, x_BND: Tensor) -> Tensor:
         gate, value = self.w12(x_BND).chunk(2, dim=-1)
-        out: Tensor = self.w3(F.silu(gate) * value)
-        return out
+        return self.w3(F.silu(gate) * value)
 
 
 class RMSNorm(nn.RMSNorm):
@@ -101,8 +98,7 @@ class LevelEmbedder(nn.Module):
         half = self.frequencies // 2
         rate = torch.exp(-math.log(10_000) / half * torch.arange(half, device=t_B.device))
         angle = t_B.float()[:, None] * rate
-        out: Tensor = self.mlp(torch.cat([angle.cos(), angle.sin()], dim=1))
-        return out
+        return self.mlp(torch.cat([angle.cos(), angle.sin()], dim=1))
 
 
 class LabelEmbedder(nn.Module):
@@ -113,8 +109,7 @@ class LabelEmbedder(nn.Module):
         self.embedding_table = nn.Embedding(classes + 1, width)
 
     def forward(self, y_B: Tensor) -> Tensor:
-        out: Tensor = self.embedding_table(y_B)
-        return out
+        return self.embedding_table(y_B)
 
 
 def modulate(x_BND: Tensor, shift_BD: Tensor, scale_BD: Tensor) -> Tensor:

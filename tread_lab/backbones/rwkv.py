@@ -42,8 +42,7 @@ class SpatialMix(SelfInitialised):
         v = self.value(torch.lerp(near_BND, x_BND, self.spatial_mix_v))
         r = self.receptance(torch.lerp(near_BND, x_BND, self.spatial_mix_r))
         wkv_BND = bi_wkv(self.spatial_decay, self.spatial_first, k, v)
-        out: Tensor = self.output(torch.sigmoid(r) * wkv_BND)
-        return out
+        return self.output(torch.sigmoid(r) * wkv_BND)
 
     @torch.no_grad()
     def initialise(self) -> None:
@@ -76,8 +75,7 @@ class ChannelMix(SelfInitialised):
         near_BND = shift(x_BND, self.side)
         k = F.relu(self.key(torch.lerp(near_BND, x_BND, self.spatial_mix_k))).square()
         r = self.receptance(torch.lerp(near_BND, x_BND, self.spatial_mix_r))
-        out: Tensor = torch.sigmoid(r) * self.value(k)
-        return out
+        return torch.sigmoid(r) * self.value(k)
 
     @torch.no_grad()
     def initialise(self) -> None:

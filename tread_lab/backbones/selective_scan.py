@@ -14,42 +14,30 @@ CHUNK = 16
 Fused = Callable[..., Tensor]
 
 
-def selective_scan(
-    x_BNE: Tensor,
-    delta_BNE: Tensor,
-    A_ES: Tensor,
-    B_BNS: Tensor,
-    C_BNS: Tensor,
-    *,
-    chunk: int = CHUNK,
-) -> Tensor:
-    """y_BNE of Mamba's recurrence (Gu & Dao 2023, eq. 2), in fp32 whatever the inputs are:
-
-        h_t = exp(delta_t A) h_{t-1} + delta_t x_t B_t,    y_t = sum_s C_ts h_ts
-
-    Only the state between chunks is kept for the backward pass, which computes the rest again.
-    On a GPU with `mamba_ssm` installed its kernel does the same in one pass.
-
-    Args:
-        delta_BNE: positive step sizes.
-        A_ES: negative decay rates, so that no exponential exceeds 1.
-    """
-    return selective_scans([(x_BNE, delta_BNE, A_ES, B_BNS, C_BNS)], chunk=chunk)[0]
-
-
 def selective_scans(
     scans: Sequence[tuple[Tensor, Tensor, Tensor, Tensor, Tensor]], *, chunk: int = CHUNK
 ) -> list[Tensor]:
-    """Several scans of equal shape, each as `selective_scan` has it, in one go."""
+    """Return y_BNE of Mamba's recurrence (Gu & Dao 2023, eq. 2) for several scans of equal shape:
+
+        h_t = exp(delta_t A) h_{t-1} + delta_t x_t B_t,    y_t = sum_s C_ts h_ts
+
+    It is computed in fp32 whatever the inputs are. Only the state between chunks is kept for the
+    backward pass, which computes the rest again. On a GPU with `mamba_ssm` installed its kernel
+    does the same in one pass.
+
+    Args:
+        scans: (x_BNE, delta_BNE, A_ES, B_BNS, C_BNS) each, with positive step sizes delta and
+            negative decay rates A, so that no exponential exceeds 1.
+    """
     x_BNE = scans[0][0]
     kernel = fused_scan() if x_BNE.is_cuda else None
     with torch.autocast(x_BNE.device.type, enabled=False):
         exact = [tuple(t.float() for t in scan) for scan in scans]
-        if kernel is not None:
-            found = [through(kernel, *scan) for scan in exact]
+        if kernel is None:
+            outputs = list(_chunked(exact, chunk))
         else:
-            found = list(_chunked(exact, chunk))
-    return [y_BNE.to(x_BNE.dtype) for y_BNE in found]
+            outputs = [through(kernel, *scan) for scan in exact]
+    return [y_BNE.to(x_BNE.dtype) for y_BNE in outputs]
 
 
 def _chunked(scans: Sequence[tuple[Tensor, ...]], chunk: int) -> tuple[Tensor, ...]:

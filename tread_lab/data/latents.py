@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import zipfile
 import zlib
 from pathlib import Path
@@ -13,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tread_lab.data.scaled import fingerprint
 from tread_lab.data.split import Split, split_ids
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 
 # numpy's ways of not reading a file; TypeError: an .npy that calls itself .npz
 UNREADABLE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)
-SAMPLED = 64  # latents that go into the fingerprint
 
 
 class PackedArrays:
@@ -46,7 +45,9 @@ class PackedArrays:
         self._ids = np.arange(len(labels_n)) if own else split_ids(len(labels_n), split)
         self.shape: tuple[int, int, int] = self._latents.shape[1:]
         self.labels: NDArray[np.int64] = labels_n[self._ids].astype(np.int64)
-        self.fingerprint = self._fingerprint()
+        self.fingerprint = fingerprint(
+            self, f"{len(self.labels)} {self.shape} {self._latents.dtype}"
+        )
 
     def read(self, ids: NDArray[np.int64]) -> NDArray[np.floating]:
         return np.asarray(self._latents[self._ids[ids]])
@@ -54,41 +55,32 @@ class PackedArrays:
     def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
         return None if self._images is None else np.asarray(self._images[self._ids[ids]])
 
-    def _fingerprint(self) -> str:
-        digest = hashlib.sha256(f"{len(self.labels)} {self.shape} {self._latents.dtype}".encode())
-        digest.update(self.labels.tobytes())
-        digest.update(self.read(np.linspace(0, len(self.labels) - 1, SAMPLED, dtype=int)).tobytes())
-        return digest.hexdigest()[:16]
-
 
 def _latents(path: Path, name: str) -> NDArray[np.floating]:
     array = _present(path, name)
     if array.ndim != 4 or array.dtype.kind != "f" or len(array) < 2:
-        raise UserError(
-            f"data.path: {name} in {path} must be floats [N, C, H, W] with N > 1, "
-            f"but is {array.dtype} {list(array.shape)}"
-        )
+        raise _wrong(path, name, array, "floats [N, C, H, W] with N > 1")
     return array
 
 
 def _images(path: Path, name: str, count: int) -> NDArray[np.uint8] | None:
     array = _array(path, name)
     if array is not None and (array.dtype != np.uint8 or array.ndim != 4 or len(array) != count):
-        raise UserError(
-            f"data.path: {name} in {path} must be uint8 [{count}, 3, height, width], one for each"
-            f" latent, but is {array.dtype} {list(array.shape)}"
-        )
+        wanted = f"uint8 [{count}, 3, height, width], one for each latent"
+        raise _wrong(path, name, array, wanted)
     return array
 
 
 def _labels(path: Path, name: str, count: int) -> NDArray[np.integer]:
     array = _present(path, name)
     if array.shape != (count,) or array.dtype.kind not in "iu":
-        raise UserError(
-            f"data.path: {name} in {path} must be integers [{count}], one for each latent, "
-            f"but is {array.dtype} {list(array.shape)}"
-        )
+        raise _wrong(path, name, array, f"integers [{count}], one for each latent")
     return array
+
+
+def _wrong(path: Path, name: str, array: NDArray[Any], wanted: str) -> UserError:
+    found = f"{array.dtype} {list(array.shape)}"
+    return UserError(f"data.path: {name} in {path} must be {wanted}, but is {found}")
 
 
 def _present(path: Path, name: str) -> NDArray[Any]:

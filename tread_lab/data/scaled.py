@@ -15,6 +15,8 @@ from torch import Tensor
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 
+SAMPLED = 64  # latents that go into a fingerprint
+
 
 class Store(Protocol):
     """One split of a set of latents on disk.
@@ -34,6 +36,15 @@ class Store(Protocol):
 
     def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
         """The images [B, 3, height, width] of samples `ids`; `None` where none are stored."""
+
+
+def fingerprint(store: Store, header: str) -> str:
+    """Return a hash of `header`, the labels and the bytes of 64 latents, evenly spread."""
+    digest = hashlib.sha256(header.encode())
+    digest.update(store.labels.tobytes())
+    sampled_ids = np.linspace(0, len(store.labels) - 1, SAMPLED, dtype=int)
+    digest.update(store.read(sampled_ids).tobytes())
+    return digest.hexdigest()[:16]
 
 
 class Decoder(Protocol):

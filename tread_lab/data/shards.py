@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import glob
-import hashlib
 import io
 import tarfile
 from collections.abc import Iterator
@@ -15,13 +14,13 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tread_lab.data.scaled import fingerprint
 from tread_lab.data.split import Split, split_ids
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 
 LATENT, LABEL = "latent.npy", "cls"
 BLOCK = 512  # bytes, the unit of a tar
-SAMPLED = 64  # latents that go into the fingerprint
 
 
 class Place(NamedTuple):
@@ -54,7 +53,7 @@ class TarShards:
         self.shape = self._common_shape(table)
         self._table = table[split_ids(len(table), split)]
         self.labels: NDArray[np.int64] = np.ascontiguousarray(self._table[:, 3])
-        self.fingerprint = self._fingerprint()
+        self.fingerprint = fingerprint(self, f"{len(self.labels)} {self.shape}")
 
     def read(self, ids: NDArray[np.int64]) -> NDArray[np.floating]:
         places = [Place(*row) for row in self._table[ids].tolist()]
@@ -94,12 +93,6 @@ class TarShards:
 
     def _damaged(self, place: Place, what: str) -> UserError:
         return _bad(self._tars[place.tar], f"the {LATENT} at byte {place.offset} {what}")
-
-    def _fingerprint(self) -> str:
-        digest = hashlib.sha256(f"{len(self.labels)} {self.shape}".encode())
-        digest.update(self.labels.tobytes())
-        digest.update(self.read(np.linspace(0, len(self.labels) - 1, SAMPLED, dtype=int)).tobytes())
-        return digest.hexdigest()[:16]
 
 
 def _tars(path: str | None) -> list[Path]:

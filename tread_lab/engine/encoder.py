@@ -158,8 +158,7 @@ def _fashion16(spec: RepaSpec, device: torch.device) -> Any:
     convolutions = load_extractor("fashion16-v1").to(device).convolutions[:9]
 
     def features(images_BCHW: Tensor, side: int) -> Tensor:
-        maps_BEHW: Tensor = convolutions(images_BCHW.float() / 127.5 - 1)
-        return maps_BEHW
+        return convolutions(images_BCHW.float() / 127.5 - 1)
 
     return features
 
@@ -184,8 +183,7 @@ def _dinov2(spec: RepaSpec, device: torch.device) -> Any:
         size = side * model.config.patch_size
         x_BCHW = normalised(images_BCHW, mean, deviation, size)
         tokens_BNE = model(x_BCHW).last_hidden_state[:, -side * side :]
-        maps_BEHW: Tensor = tokens_BNE.transpose(1, 2).unflatten(2, (side, side))
-        return maps_BEHW
+        return tokens_BNE.transpose(1, 2).unflatten(2, (side, side))
 
     return features
 

@@ -69,7 +69,7 @@ class LiveRun:
         self._window: list[Tensor] = []
         self._one = torch.ones((), device=device)
         self._gradient_norm: Tensor | None = None
-        self._clock = _Clock()
+        self._started = self._last_logged = time.perf_counter()
         self._writer = folder.log() if self.accelerator.is_main_process else None
 
     def resume(self) -> int:
@@ -87,7 +87,8 @@ class LiveRun:
             self.scaler.load(found.part("scaler"))
             self.overflows = int(self.scaler.overflows)
             self._window = [loss.to(self.device) for loss in found.tensors.get("window", ())]
-            self._clock = _Clock(float(found.facts["seconds"]))
+            self._last_logged = time.perf_counter()
+            self._started = self._last_logged - float(found.facts["seconds"])
             self._restore_log(found.facts.get("log", "[]"))
         return self.step
 
@@ -174,7 +175,8 @@ class LiveRun:
         losses = self.accelerator.reduce(torch.stack(self._window), reduction="mean")
         self.loss, self._window = float(losses.double().mean()), []
         lr = self.optimizer.param_groups[0]["lr"]
-        rate = len(losses) * self.spec.train.batch / self._clock.lap()
+        seconds_before, self._last_logged = self._last_logged, time.perf_counter()
+        rate = len(losses) * self.spec.train.batch / (self._last_logged - seconds_before)
         values = {metric_names.TRAIN_LOSS: self.loss, metric_names.LEARNING_RATE: lr}
         values[metric_names.TRAIN_IMAGES_PER_S] = rate
         if self._gradient_norm is not None and math.isfinite(norm := float(self._gradient_norm)):
@@ -207,7 +209,7 @@ class LiveRun:
     @property
     def seconds(self) -> float:
         """Training time of all attempts that this state descends from."""
-        return self._clock.total()
+        return time.perf_counter() - self._started
 
     def __enter__(self) -> LiveRun:
         return self
@@ -247,23 +249,6 @@ class LiveRun:
     def _gradients_shared(self, last: bool) -> AbstractContextManager[None]:
         """Devices exchange gradients only with the last micro-batch."""
         return nullcontext() if last else self.accelerator.no_sync(self.model)
-
-
-class _Clock:
-    """Seconds of training, continued from an earlier attempt."""
-
-    def __init__(self, before: float = 0.0) -> None:
-        self._start = self._lap = time.perf_counter()
-        self._before = before
-
-    def total(self) -> float:
-        return self._before + time.perf_counter() - self._start
-
-    def lap(self) -> float:
-        """Seconds since the lap before."""
-        now = time.perf_counter()
-        lap, self._lap = now - self._lap, now
-        return lap
 
 
 def _accelerator(device: torch.device) -> Accelerator:

@@ -27,8 +27,7 @@ class Objective:
         observe = None if self.alignment is None else streams.__setitem__
 
         def network(x_BCHW: Tensor, t_B: Tensor) -> Tensor:
-            out: Tensor = model(x_BCHW, t_B, batch.y_B, batch.routing, observe)
-            return out
+            return model(x_BCHW, t_B, batch.y_B, batch.routing, observe)
 
         level_B = self.process.level(batch.u_B)
         outcome = self.process.outcome(network, batch.x_BCHW, batch.noise_BCHW, level_B)

@@ -83,8 +83,7 @@ class LossScaler:
 
     def scale(self, loss: Tensor) -> Tensor:
         """The loss times the present scale."""
-        scaled: Tensor = self._scaler.scale(loss)
-        return scaled
+        return self._scaler.scale(loss)
 
     def unscale(self, optimizer: torch.optim.Optimizer) -> None:
         """Bring gradients to their true size, for clipping."""

@@ -69,8 +69,7 @@ def _loss(
     y_B, legs = y_B.to(device), tuple(leg.to(device) for leg in routing or ()) or None
 
     def network(z_BCHW: Tensor, t_B: Tensor) -> Tensor:
-        out: Tensor = model.network(z_BCHW, t_B, y_B, legs)
-        return out
+        return model.network(z_BCHW, t_B, y_B, legs)
 
     on_device = (t.to(device) for t in (x, noise, level_B))
     return model.process.outcome(network, *on_device).loss().cpu()
@@ -107,8 +106,7 @@ def _streams(model: Trained, x: Tensor, noise: Tensor, level_B: Tensor, y_B: Ten
         def observe(l: int, h_BND: Tensor) -> None:
             streams.append(F.normalize(h_BND.float(), dim=2).flatten(0, 1))
 
-        out: Tensor = model.network(z_BCHW, t_B, y_B.to(device), None, observe)
-        return out
+        return model.network(z_BCHW, t_B, y_B.to(device), None, observe)
 
     z_BCHW = model.process.noisy(x, noise, level_B).to(device)
     model.process.predict(network, z_BCHW, level_B.to(device))

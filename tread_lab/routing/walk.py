@@ -33,8 +33,7 @@ def walk(
     Args:
         blocks: called as block(x, c, positions) on all tokens or on the kept ones alone; where
             samples keep different numbers also with real_BK, the places that hold a kept token.
-        c_BD: the conditioning of each sample.
-        positions_BNP: positions of the tokens; they follow their tokens into a route.
+        c_BD, positions_BNP: the conditioning; positions, which follow their tokens into a route.
         routing: sequential, disjoint legs; `None` is the dense network.
         fp32: blocks that run without autocast.
         observe: called with (l, residual stream after block l), kept tokens only inside a route;
