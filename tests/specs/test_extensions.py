@@ -109,6 +109,12 @@ def test_the_extensions_of_a_parent_count(install: Install) -> None:
     assert [name for _, name, _, _ in extensions_of(child)] == ["half"]
 
 
+def test_the_extensions_of_every_route_count(install: Install) -> None:
+    install(GROUPS)
+    spec = decode(RunSpec, {"model": "DiT-S/2", "routes": ["0->1", "2->8 by columns"]})
+    assert [name for _, name, _, _ in extensions_of(spec)] == ["columns"]
+
+
 def test_what_a_metric_of_a_package_means_is_part_of_its_entry(install: Install) -> None:
     install(GROUPS)
     assert metric_kind("delta/sharpness[x]@1k w=2").sign == -1

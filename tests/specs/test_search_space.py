@@ -35,3 +35,8 @@ def test_near_cells_are_near() -> None:
     point = space.point(space.number_of(TRIANGLE[0]) or 0)
     found = space.nearest(point, [n for n in range(len(space)) if n != 0])
     assert space.cells[found] == {"start": 0, "end": 1, "rate": 0.5, "selection": "rows"}
+
+
+def test_of_equally_near_cells_the_first_is_nearest() -> None:
+    space = Space([{"start": 0}, {"start": 1}, {"start": 2}, {"start": 3}])
+    assert space.nearest({"start": 0.5}, [2, 1]) == 1

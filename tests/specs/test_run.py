@@ -1,0 +1,19 @@
+"""Equal runs are equal specs: what has no effect is not part of a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tread_lab.specs import RunSpec, decode, signature
+
+BASE = {"model": "DiT-S/2", "routes": ["2->8"], "train": {"steps": 100}}
+
+
+@pytest.mark.parametrize(("written", "until"), [(100, None), (1.0, None), (99, 99), (0.5, 50)])
+def test_routes_that_last_to_the_end_are_never_switched_off(
+    written: float, until: int | None
+) -> None:
+    run = decode(RunSpec, {**BASE, "routes_until": written})
+    assert run.routes_until == until
+    assert (signature(run) == signature(decode(RunSpec, BASE))) == (until is None)
+    assert run.routed_steps == range(until or 100)
