@@ -6,16 +6,18 @@ import argparse
 import os
 import select
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import tread_lab
 from tread_lab.commands.exit_codes import EXIT_CODES, INTERRUPTED
 from tread_lab.specs.errors import UserError
 from tread_lab.sweep.execution.executors import EXECUTORS
+
+_Option = tuple[tuple[str], dict[str, Any]]  # the arguments of `add_argument`
 
 EXAMPLES = """examples:
   tread-lab sweep route_placement.yaml --plan        show what would run and what it would cost
@@ -127,214 +129,9 @@ def _parser() -> argparse.ArgumentParser:
             description=f"{command.text[0].upper()}{command.text[1:]}.",
             epilog=f"example: tread-lab {command.example}",
         )
-        command.add_options(subparser)
+        for names, settings in command.options:
+            subparser.add_argument(*names, **settings)
     return parser
-
-
-def _sweep(command: argparse.ArgumentParser) -> None:
-    command.add_argument("file", help="a path, or the name of a shipped file or of one in ./sweeps")
-    _overrides(command)
-    _root(command)
-    command.add_argument("--name", help="name of the sweep (default: the name of the file)")
-    command.add_argument("--plan", action="store_true", help="print the plan and stop")
-    command.add_argument(
-        "--device-rates",
-        metavar="DEVICE",
-        help="with --plan: forecast for another device by its stated rates: H200, H100, A100",
-    )
-    command.add_argument(
-        "--extend", action="store_true", help="add what is new in the file to the stored plan"
-    )
-    command.add_argument(
-        "--budget",
-        action="append",
-        default=[],
-        metavar="LIMIT",
-        help="flops=1e15, hours=2 or trials=20; repeat it for several limits; the same command"
-        " with a larger budget continues",
-    )
-    command.add_argument(
-        "--no-mlflow", action="store_true", help="write records only; `sync` adds them to MLflow"
-    )
-    command.add_argument(
-        "--allow-mixed",
-        action="store_true",
-        help="run although code, data or weights differ from those of earlier runs",
-    )
-    command.add_argument(
-        "--retry-failed",
-        nargs="?",
-        const="",
-        metavar="KINDS",
-        help="run all failed runs again, or only --retry-failed=KIND,KIND of exception, oom, died,"
-        " hung, parent; put it last",
-    )
-    _json(command)
-    _execution(command)
-
-
-def _execution(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--executor", choices=tuple(EXECUTORS), default="ray")
-    command.add_argument(
-        "--cpus", type=_positive, metavar="N", default=1, help="CPU cores per run (1)"
-    )
-    command.add_argument(
-        "--gpus",
-        type=_not_negative,
-        help="GPUs per run, or a share such as 0.5 (default: 1 if there is a GPU)",
-    )
-    command.add_argument("--concurrent", type=_positive, help="most runs at the same time")
-    _device(command)
-    _hang_timeout(command)
-
-
-def _train(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "experiment", help="a path, or the name of a shipped file or of one in ./experiments"
-    )
-    _overrides(command)
-    _root(command)
-    _route(command)
-    _device(command)
-    _threads(command)
-    command.add_argument(
-        "--retry-failed", action="store_true", help="run it again if it has failed"
-    )
-    _hang_timeout(command)
-
-
-def _evaluate(command: argparse.ArgumentParser) -> None:
-    command.add_argument("name", help="a sweep, or the start of a run's signature")
-    command.add_argument(
-        "evaluations", nargs="*", help="e.g. fd@5k (default: the evaluations of the plan)"
-    )
-    _root(command)
-    _device(command)
-    _threads(command)
-    _json(command)
-
-
-def _status(command: argparse.ArgumentParser) -> None:
-    command.add_argument("name", nargs="?", help="a sweep, or the start of a run's signature")
-    _root(command)
-    command.add_argument(
-        "--watch", action="store_true", help="update the table until all runs have ended"
-    )
-    _json(command)
-
-
-def _figures(command: argparse.ArgumentParser) -> None:
-    command.add_argument("name", metavar="SWEEP")
-    _root(command)
-
-
-def _report(command: argparse.ArgumentParser) -> None:
-    _figures(command)
-    command.add_argument(
-        "--output", type=Path, help="the file (default: report.html beside the plan)"
-    )
-
-
-def _recommend(command: argparse.ArgumentParser) -> None:
-    command.add_argument("name", metavar="SWEEP", help="a sweep over placements")
-    _root(command)
-    command.add_argument(
-        "--metric", default="gap/heldout", help="metric that the rule minimises (gap/heldout)"
-    )
-    command.add_argument(
-        "--cheapest", action="store_true", help="the fewest FLOPs within the best set"
-    )
-    command.add_argument("--out", help="experiment to write (recommended.yaml beside the plan)")
-    _json(command)
-
-
-def _cost(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--model", help="e.g. DiT-XL/2 (default: the model of the experiment)")
-    command.add_argument(
-        "--experiment", help="a base run (default: tiny; b2_imagenet256 with --model)"
-    )
-    command.add_argument(
-        "--device-rates", metavar="DEVICE", help="add times by stated rates: H200, H100, A100, cpu"
-    )
-    _overrides(command)
-    _route(command)
-    _json(command)
-
-
-def _gc(command: argparse.ArgumentParser) -> None:
-    _root(command)
-    command.add_argument("--yes", action="store_true", help="remove the files that are listed")
-    command.add_argument(
-        "--samples",
-        action="store_true",
-        help="include the samples of finished evaluations; their metrics stay",
-    )
-    _json(command)
-
-
-def _schema(command: argparse.ArgumentParser) -> None:
-    command.add_argument("kind", choices=("sweep", "experiment"))
-
-
-def _sync(command: argparse.ArgumentParser) -> None:
-    command.add_argument("names", metavar="SWEEP", nargs="*", help="sweeps (default: all)")
-    _root(command)
-
-
-def _pages(port: int) -> Callable[[argparse.ArgumentParser], None]:
-    """Return what adds the options of a command that serves pages, by default at `port`."""
-
-    def add_options(command: argparse.ArgumentParser) -> None:
-        _root(command)
-        command.add_argument(
-            "--host", default="127.0.0.1", help="address to listen on (default: loopback)"
-        )
-        command.add_argument("--port", type=int, default=port, help=f"port to listen on ({port})")
-
-    return add_options
-
-
-def _root(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--root", help="folder of the lab (default: TREAD_LAB_ROOT if it is set, else ./lab)"
-    )
-
-
-def _device(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
-
-
-def _threads(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--threads", type=_positive, default=1, help="CPU threads (1)")
-
-
-def _hang_timeout(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--hang-timeout",
-        type=_not_negative,
-        metavar="SECONDS",
-        help="stop and retry a run that makes no progress for so long, or for ten times as long"
-        " before its first step; 0: never (default: 50 of its own steps, at least 10 minutes)",
-    )
-
-
-def _route(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--route", action="append", help='"2->8", "2->B-4 by rows"; repeat it for several routes'
-    )
-    command.add_argument(
-        "--rate", type=float, help="selection rate, the routed share of tokens (0.5)"
-    )
-
-
-def _overrides(command: argparse.ArgumentParser) -> None:
-    command.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. train.steps=500")
-
-
-def _json(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--json", dest="as_json", action="store_true", help="print JSON on stdout, for scripts"
-    )
 
 
 def _not_negative(text: str) -> float:
@@ -357,25 +154,194 @@ class _Command:
 
     text: str
     example: str
-    add_options: Callable[[argparse.ArgumentParser], None]
+    options: Sequence[_Option]
 
+
+def _option(name: str, text: str | None = None, **settings: Any) -> _Option:
+    return (name,), {"help": text, **settings}
+
+
+def _flag(name: str, text: str, **settings: Any) -> _Option:
+    return (name,), {"help": text, "action": "store_true", **settings}
+
+
+_ROOT = _option("--root", "folder of the lab (default: TREAD_LAB_ROOT if it is set, else ./lab)")
+_JSON = _flag("--json", "print JSON on stdout, for scripts", dest="as_json")
+_OVERRIDES = _option("overrides", "e.g. train.steps=500", nargs="*", metavar="key=value")
+_SWEEP = _option("name", metavar="SWEEP")
+_SWEEP_OR_RUN = "a sweep, or the start of a run's signature"
+_HOST = _option("--host", "address to listen on (default: loopback)", default="127.0.0.1")
+_DEVICE = _option("--device", "cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
+_THREADS = _option("--threads", "CPU threads (1)", type=_positive, default=1)
+_HANG_TIMEOUT = _option(
+    "--hang-timeout",
+    "stop and retry a run that makes no progress for so long, or for ten times as long before its"
+    " first step; 0: never (default: 50 of its own steps, at least 10 minutes)",
+    type=_not_negative,
+    metavar="SECONDS",
+)
+_ROUTES = (
+    _option("--route", '"2->8", "2->B-4 by rows"; repeat it for several routes', action="append"),
+    _option("--rate", "selection rate, the routed share of tokens (0.5)", type=float),
+)
+_EXECUTION = (
+    _option("--executor", choices=tuple(EXECUTORS), default="ray"),
+    _option("--cpus", "CPU cores per run (1)", type=_positive, default=1),
+    _option(
+        "--gpus",
+        "GPUs per run, or a share such as 0.5 (default: 1 if there is a GPU)",
+        type=_not_negative,
+    ),
+    _option("--concurrent", "most runs at the same time", type=_positive),
+    _DEVICE,
+    _HANG_TIMEOUT,
+)
 
 COMMANDS: Mapping[str, _Command] = {
-    "sweep": _Command("plan and run a sweep file", "sweep route_placement.yaml --plan", _sweep),
-    "train": _Command("train one run", 'train tiny --route "2->8" train.steps=500', _train),
-    "evaluate": _Command("measure trained runs", "evaluate route_placement fd@5k", _evaluate),
-    "status": _Command("show what is done, running, failed", "status route_placement", _status),
-    "figures": _Command("draw the paper's figures", "figures route_placement", _figures),
-    "report": _Command("write one HTML file about a sweep", "report route_placement", _report),
-    "dashboard": _Command("follow sweeps in the browser", "dashboard --port 8601", _pages(8600)),
+    "sweep": _Command(
+        "plan and run a sweep file",
+        "sweep route_placement.yaml --plan",
+        (
+            _option("file", "a path, or the name of a shipped file or of one in ./sweeps"),
+            _OVERRIDES,
+            _ROOT,
+            _option("--name", "name of the sweep (default: the name of the file)"),
+            _flag("--plan", "print the plan and stop"),
+            _option(
+                "--device-rates",
+                "with --plan: forecast for another device by its stated rates: H200, H100, A100",
+                metavar="DEVICE",
+            ),
+            _flag("--extend", "add what is new in the file to the stored plan"),
+            _option(
+                "--budget",
+                "flops=1e15, hours=2 or trials=20; repeat it for several limits; the same command"
+                " with a larger budget continues",
+                action="append",
+                default=[],
+                metavar="LIMIT",
+            ),
+            _flag("--no-mlflow", "write records only; `sync` adds them to MLflow"),
+            _flag(
+                "--allow-mixed",
+                "run although code, data or weights differ from those of earlier runs",
+            ),
+            _option(
+                "--retry-failed",
+                "run all failed runs again, or only --retry-failed=KIND,KIND of exception, oom,"
+                " died, hung, parent; put it last",
+                nargs="?",
+                const="",
+                metavar="KINDS",
+            ),
+            _JSON,
+            *_EXECUTION,
+        ),
+    ),
+    "train": _Command(
+        "train one run",
+        'train tiny --route "2->8" train.steps=500',
+        (
+            _option(
+                "experiment", "a path, or the name of a shipped file or of one in ./experiments"
+            ),
+            _OVERRIDES,
+            _ROOT,
+            *_ROUTES,
+            _DEVICE,
+            _THREADS,
+            _flag("--retry-failed", "run it again if it has failed"),
+            _HANG_TIMEOUT,
+        ),
+    ),
+    "evaluate": _Command(
+        "measure trained runs",
+        "evaluate route_placement fd@5k",
+        (
+            _option("name", _SWEEP_OR_RUN),
+            _option("evaluations", "e.g. fd@5k (default: the evaluations of the plan)", nargs="*"),
+            _ROOT,
+            _DEVICE,
+            _THREADS,
+            _JSON,
+        ),
+    ),
+    "status": _Command(
+        "show what is done, running, failed",
+        "status route_placement",
+        (
+            _option("name", _SWEEP_OR_RUN, nargs="?"),
+            _ROOT,
+            _flag("--watch", "update the table until all runs have ended"),
+            _JSON,
+        ),
+    ),
+    "figures": _Command("draw the paper's figures", "figures route_placement", (_SWEEP, _ROOT)),
+    "report": _Command(
+        "write one HTML file about a sweep",
+        "report route_placement",
+        (
+            _SWEEP,
+            _ROOT,
+            _option("--output", "the file (default: report.html beside the plan)", type=Path),
+        ),
+    ),
+    "dashboard": _Command(
+        "follow sweeps in the browser",
+        "dashboard --port 8601",
+        (_ROOT, _HOST, _option("--port", "port to listen on (8600)", type=int, default=8600)),
+    ),
     "recommend": _Command(
-        "find a rule for routes from a placement sweep", "recommend route_placement", _recommend
+        "find a rule for routes from a placement sweep",
+        "recommend route_placement",
+        (
+            _SWEEP,
+            _ROOT,
+            _option("--metric", "metric of the rule (gap/heldout)", default="gap/heldout"),
+            _flag("--cheapest", "the fewest FLOPs within the best set"),
+            _option("--out", "experiment to write (recommended.yaml beside the plan)"),
+            _JSON,
+        ),
     ),
-    "cost": _Command("compute parameters, MACs, FLOPs, speed-up", 'cost --route "2->B-4"', _cost),
-    "gc": _Command("list or remove files that nothing needs any more", "gc --yes", _gc),
+    "cost": _Command(
+        "compute parameters, MACs, FLOPs, speed-up",
+        'cost --route "2->B-4"',
+        (
+            _option("--model", "e.g. DiT-XL/2 (default: the model of the experiment)"),
+            _option("--experiment", "a base run (default: tiny; b2_imagenet256 with --model)"),
+            _option(
+                "--device-rates",
+                "add times by stated rates: H200, H100, A100, cpu",
+                metavar="DEVICE",
+            ),
+            _OVERRIDES,
+            *_ROUTES,
+            _JSON,
+        ),
+    ),
+    "gc": _Command(
+        "list or remove files that nothing needs any more",
+        "gc --yes",
+        (
+            _ROOT,
+            _flag("--yes", "remove the files that are listed"),
+            _flag("--samples", "include the samples of finished evaluations; their metrics stay"),
+            _JSON,
+        ),
+    ),
     "schema": _Command(
-        "print the JSON schema of sweep files, for editors", "schema sweep", _schema
+        "print the JSON schema of sweep files, for editors",
+        "schema sweep",
+        (_option("kind", choices=("sweep", "experiment")),),
     ),
-    "sync": _Command("rebuild the MLflow store from the records", "sync", _sync),
-    "ui": _Command("open the MLflow pages of this lab", "ui --port 5001", _pages(5000)),
+    "sync": _Command(
+        "rebuild the MLflow store from the records",
+        "sync",
+        (_option("names", "sweeps (default: all)", metavar="SWEEP", nargs="*"), _ROOT),
+    ),
+    "ui": _Command(
+        "open the MLflow pages of this lab",
+        "ui --port 5001",
+        (_ROOT, _HOST, _option("--port", "port to listen on (5000)", type=int, default=5000)),
+    ),
 }
