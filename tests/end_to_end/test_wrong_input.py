@@ -45,7 +45,7 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     "no GPU": ({}, "sweep route_placement --gpus 1", "--gpus: 1 for a run"),
     "several GPUs a run": ({}, "sweep route_placement --gpus 2", "trains on one device; give 1"),
     "a GPU and a half": ({}, "sweep route_placement --gpus 1.5", "trains on one device; give 1"),
-    "time below zero": ({}, "sweep route_placement --hang-timeout -5", "no number from 0 on"),
+    "time below zero": ({}, "sweep route_placement --hang-timeout -5", "number of at least 0"),
     "no threads": ({}, "train tiny --threads 0", "not positive"),
     "objective that nothing measures": (
         {},
