@@ -12,9 +12,11 @@ import pytest
 
 from tests.synthetic import small, write_sweep
 from tread_lab.dashboards.app import Pages
-from tread_lab.dashboards.live import LiveSweep, Snapshot
+from tread_lab.dashboards.live import LiveSweep, Snapshot, progress
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
+from tread_lab.records.log import LogWriter
+from tread_lab.records.metric_names import TRAIN_LOSS
 from tread_lab.records.plan import StoredTrial
 from tread_lab.records.suggestions import Suggestion, append
 
@@ -73,6 +75,15 @@ def test_a_running_asked_cell_is_listed_and_opens(searched: Lab) -> None:
         assert [(row["number"], row["seed"]) for row in tree["running"]] == [(1, 0)]
         detail = answer(pages, "/api/sweeps/placement/cells/1")
     assert (detail["cell"], detail["state"]) == ("2->8 s=0.5", "running")
+
+
+def test_progress_is_the_last_entry_of_the_log(tmp_path: Path) -> None:
+    run = Lab(tmp_path).run("0" * 16)
+    assert progress(run, 40) == {"step": 0, "steps": 40, "loss": None}
+    with LogWriter(run.log_path) as log:
+        log(10, **{TRAIN_LOSS: 0.5})
+        log(20, **{TRAIN_LOSS: 0.25})
+    assert progress(run, 40) == {"step": 20, "steps": 40, "loss": 0.25}
 
 
 def test_the_map_of_a_search_has_its_space_and_the_order(searched: Lab) -> None:

@@ -1,0 +1,28 @@
+"""Numbers have three digits and units, and a trend is claimed beyond one half only."""
+
+from __future__ import annotations
+
+import pytest
+
+from tread_lab.analysis.figures.sentences import joined, number, quantity, span, trend
+
+
+def test_numbers_have_units_and_real_signs() -> None:
+    assert quantity(7.654e11, "FLOP") == "765 GFLOP"
+    assert quantity(113.2, "GPU-hours") == "113 GPU-hours" and quantity(0.7083, "") == "0.708"
+    assert number(-0.01234) == "\N{MINUS SIGN}0.0123"
+    assert span(0.5, 0.25, 0.75) == "+0.5 (95% interval +0.25 to +0.75)"
+    assert span(0.5, float("nan"), float("nan")) == "+0.5"
+
+
+@pytest.mark.parametrize(
+    ("correlation", "text"), [(0.51, "up"), (0.5, "no clear trend"), (-0.5, "no clear trend"),
+                              (-0.51, "down")]
+)  # fmt: skip
+def test_a_trend_is_claimed_beyond_one_half(correlation: float, text: str) -> None:
+    assert trend(correlation, "up", "down") == text
+
+
+def test_many_names_are_counted() -> None:
+    assert joined(["a", "b->c", "d"]) == "a, b\N{RIGHTWARDS ARROW}c and d"
+    assert joined("abcde", most=3) == "a, b, c and 2 more"
