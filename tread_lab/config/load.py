@@ -20,7 +20,7 @@ from yaml import YAMLError
 from tread_lab.config.yaml_limits import check_values, checked_text, not_yaml
 from tread_lab.specs.decode import decode
 from tread_lab.specs.errors import UserError, first_line, suggest
-from tread_lab.specs.run import RunSpec
+from tread_lab.specs.fields import TOP
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
 _LET_THROUGH = (AssertionError, AttributeError, KeyError, TypeError, ValueError)
@@ -28,7 +28,7 @@ _HERE = Path(__file__).parents[1]
 
 
 def find(kind: str, name: str) -> Path:
-    """A YAML file by name: as given, then in the current folder's `kind`/, then as shipped.
+    """Return the YAML file of a name: as given, in the current folder's `kind`/, or as shipped.
 
     Raises:
         UserError: it is nowhere; a near miss is suggested.
@@ -38,9 +38,9 @@ def find(kind: str, name: str) -> Path:
     for candidate in (file, Path(kind) / file, shipped / file.name):
         if _is_file(candidate):
             return candidate.absolute()
-    known = {path.stem for folder in (Path(kind), shipped) for path in folder.glob("*.yaml")}
+    names = {path.stem for folder in (Path(kind), shipped) for path in folder.glob("*.yaml")}
     what = kind.removesuffix("s")
-    raise UserError(f"no {what} {name!r} here or in {kind}/{suggest(file.stem, known)}")
+    raise UserError(f"no {what} {name!r} here or in {kind}/{suggest(file.stem, names)}")
 
 
 def _is_file(path: Path) -> bool:
@@ -51,51 +51,51 @@ def _is_file(path: Path) -> bool:
 
 
 def shipped_folder(kind: str) -> Path:
-    """Where the shipped YAML of `sweeps` or `experiments` lies, installed or in a checkout."""
+    """Return the folder of the shipped `sweeps` or `experiments`, installed or in a checkout."""
     installed = _HERE / "shipped" / kind
     return installed if installed.is_dir() else _HERE.parent / kind
 
 
 def load_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
-    """The experiment `name` with `key=value` overrides.
+    """Return the experiment `name` with `key=value` overrides.
 
     Raises:
         UserError: no such file, not YAML, or a key that no experiment has.
     """
     tree = _compose(find("experiments", name), overrides)
-    known = {*(f.name for f in fields(RunSpec)), "then"}
+    names = {*TOP, "then"}
     extra = {"sampler": tree.pop("sampler", {}), "evaluate": tree.pop("evaluate", [])}
     tree.pop("question", None)
     for key in tree:
-        if key not in known:
-            raise UserError(f"unknown key {key!r}{suggest(key, {*known, *extra})}").at(name)
+        if key not in names:
+            raise UserError(f"unknown key {key!r}{suggest(key, {*names, *extra})}").at(name)
     _absolute_path(tree)
     return decode(Experiment, {"name": Path(name).stem, "run": tree, **extra}, name)
 
 
 def _absolute_path(tree: dict[str, Any]) -> None:
-    """Data are found from any working folder, a worker's too."""
+    """Make the path of the data absolute, so that a worker in another folder finds them."""
     data = tree.get("data")
     if isinstance(data, dict) and isinstance(data.get("path"), str):
         tree["data"] = {**data, "path": str(Path(data["path"]).expanduser().absolute())}
 
 
 def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec, Experiment]:
-    """(name, sweep, experiment) of a sweep file.
+    """Return (name, sweep, experiment) of a sweep file.
 
     An override belongs to the sweep file if its first key does (`seeds=[0,1]`), else to the
     experiment (`train.steps=200`).
     """
     path = find("sweeps", name)
     own = {f.name for f in fields(SweepSpec)}
-    mine = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"), maxsplit=1)[0] in own]
-    sweep = decode(SweepSpec, _compose(path, mine), path.name)
-    experiment = load_experiment(sweep.experiment, [o for o in overrides if o not in mine])
+    of_sweep = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"), maxsplit=1)[0] in own]
+    sweep = decode(SweepSpec, _compose(path, of_sweep), path.name)
+    experiment = load_experiment(sweep.experiment, [o for o in overrides if o not in of_sweep])
     return path.stem, sweep, experiment
 
 
 def _compose(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
-    """The tree of a file with its `defaults` and overrides, interpolations resolved."""
+    """Return the tree of a file with its `defaults` and overrides, interpolations resolved."""
     alone = _loaded(path)
     for override in overrides:
         if "=" not in override and not override.startswith("~"):
@@ -117,7 +117,7 @@ def _with_hydra(path: Path, overrides: Sequence[str]) -> Any:
 
 
 def _loaded(path: Path) -> DictConfig:
-    """One file by itself."""
+    """Load one file without its `defaults`."""
     text = checked_text(path)
     try:
         with _mistakes(path.name):

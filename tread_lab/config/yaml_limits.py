@@ -18,7 +18,7 @@ LONGEST = 4_000  # characters of one text
 
 
 def checked_text(path: Path) -> str:
-    """The text of a YAML file that is safe to load.
+    """Return the text of a YAML file that is safe to load.
 
     Raises:
         UserError: it cannot be read, is not YAML, or unfolds beyond the limits; says which line.
@@ -43,7 +43,7 @@ def checked_text(path: Path) -> str:
 
 
 def not_yaml(path: Path, error: Exception) -> UserError:
-    """The one line that a mistake in the syntax becomes."""
+    """Return the error of a mistake in the syntax, with its line."""
     mark = getattr(error, "problem_mark", None)
     place = f" line {mark.line + 1}" if mark is not None else ""
     problem = getattr(error, "problem", None) or str(error).strip().partition("\n")[0]
@@ -72,15 +72,15 @@ class _TooDeep(Exception):
     """Nested beyond the limit, or without end."""
 
 
-def _unfolded(node: yaml.Node, known: dict[int, int], depth: int) -> int:
-    """How many values a node stands for once all aliases are written out."""
+def _unfolded(node: yaml.Node, sizes: dict[int, int], depth: int) -> int:
+    """Return how many values a node stands for once all aliases are written out."""
     if depth > DEEPEST:
         raise _TooDeep
-    if id(node) not in known:
+    if id(node) not in sizes:
         inner: list[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):
             inner = [part for pair in node.value for part in pair]
         elif isinstance(node, yaml.SequenceNode):
             inner = node.value
-        known[id(node)] = 1 + sum(_unfolded(part, known, depth + 1) for part in inner)
-    return known[id(node)]
+        sizes[id(node)] = 1 + sum(_unfolded(part, sizes, depth + 1) for part in inner)
+    return sizes[id(node)]

@@ -27,7 +27,7 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
     """
     if isinstance(tree, cls):
         return tree
-    fields = _fields(typing.cast(Any, cls))
+    fields = fields_of(typing.cast(Any, cls))
     prefix = f"{path}." if path else ""
     try:
         tree = _opened(cls, tree)
@@ -52,7 +52,18 @@ def decode_field(cls: type, name: str, value: Any) -> Any:
     Raises:
         UserError: as `decode`, with the field's name in front.
     """
-    return _value(_fields(cls)[name][0], value, name)
+    return _value(fields_of(cls)[name][0], value, name)
+
+
+@functools.cache
+def fields_of(cls: Any) -> dict[str, tuple[Any, bool]]:
+    """Return field name -> (type hint, whether it must be given)."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    missing = dataclasses.MISSING
+    return {
+        f.name: (hints[f.name], f.default is missing and f.default_factory is missing)
+        for f in dataclasses.fields(cls)
+    }
 
 
 def added(default: Any) -> Any:
@@ -66,7 +77,7 @@ def added(default: Any) -> Any:
 
 @functools.cache
 def defaults_of_added(cls: Any) -> dict[str, Any]:
-    """The default of every field of `cls` that was declared by `added`."""
+    """Return the default of every field of `cls` that was declared by `added`."""
     return {f.name: f.default for f in dataclasses.fields(cls) if f.metadata.get("added")}
 
 
@@ -81,17 +92,6 @@ def encode(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: encode(item) for key, item in value.items()}
     return value
-
-
-@functools.cache
-def _fields(cls: Any) -> dict[str, tuple[Any, bool]]:
-    """Return field name -> (type hint, whether it must be given)."""
-    hints = typing.get_type_hints(cls, include_extras=True)
-    missing = dataclasses.MISSING
-    return {
-        f.name: (hints[f.name], f.default is missing and f.default_factory is missing)
-        for f in dataclasses.fields(cls)
-    }
 
 
 def _opened(cls: Any, tree: Any) -> Mapping[str, Any]:

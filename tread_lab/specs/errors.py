@@ -37,7 +37,7 @@ class Unavailable(UserError):
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, as one line; its kind if it says nothing."""
+    """Return the first line of an error's message; the name of its class if it has no message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -65,7 +65,7 @@ def check_positive(spec: object, *names: str) -> None:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """`, did you mean 'x'?` for a near miss, else the list of what is known."""
+    """Return `, did you mean 'x'?` for a near miss, else the list of valid names."""
     known = sorted(known)
     near = difflib.get_close_matches(str(name), known, n=1)
     if near:

@@ -43,7 +43,7 @@ class RateSpec:
         return {"first": rates[0], "last": rates[-1]}
 
     def at(self, progress: float) -> float:
-        """The rate when `progress` in [0, 1] of the sampling is done (SG: cosine decay)."""
+        """Return the rate when `progress` in [0, 1] of the sampling is done (SG: cosine decay)."""
         return self.last + (self.first - self.last) * (1 + math.cos(math.pi * progress)) / 2
 
     @property
@@ -64,7 +64,7 @@ class BranchSpec:
         rate: selection rate of the routes that this branch takes.
         path: `dropped` puts mask tokens in the place of all that SPRINT's deep blocks would give,
             and does not run these blocks.
-        step: an earlier checkpoint of the same run; its last where absent.
+        step: an earlier checkpoint of the same run; `None` for its last.
     """
 
     label: Literal["class", "none"] | None = None
@@ -87,16 +87,16 @@ class GuidanceSpec:
 
     Attributes:
         weight: w; 1 is the strong branch alone.
-        strong: sees the class, dense, last checkpoint, where nothing else is said.
-        weak: without a label of its own it drops the class if nothing else makes it weaker, and
-            keeps it if its rate or its checkpoint does: sparse guidance has two conditional
+        strong: by default it sees the class, is dense and is the last checkpoint.
+        weak: without a label of its own it drops the class if it equals the strong branch otherwise,
+            and keeps it if its rate or its checkpoint differs: sparse guidance has two conditional
             branches, `label: none` makes it CFG and sparse guidance in one. A branch without its
             deep path drops the class too, as SPRINT's code does; `label: class` keeps it.
-        interval: noise levels (lowest, highest) within which guidance acts, everywhere if absent;
-            outside, the strong branch stands alone.
+        interval: noise levels (lowest, highest) within which guidance acts; `None` for all levels.
+            Outside, the strong branch stands alone.
         channels: which channels are guided: all, or the first three as in the original DiT; the
             others are those of the strong branch.
-        routes: where routed tokens skip; the run's own routes where absent. Their rates have no
+        routes: where routed tokens skip; by default the run's own routes. Their rates have no
             effect, those of the branches do.
     """
 
@@ -139,7 +139,7 @@ class GuidanceSpec:
 
     @property
     def method(self) -> str:
-        """What is combined, in a few letters: `CFG`, `SG(0.5/0.9)`, `CFG+AG(200)`, or nothing."""
+        """What is combined, in a few letters: `CFG`, `SG(0.5/0.9)`, `CFG+AG(200)`, or empty."""
         strong, weak = self.strong, self.weak
         parts = ["unconditional"] if strong.label == "none" else []
         parts += [f"step({strong.step})"] if strong.step is not None else []
@@ -157,7 +157,7 @@ class GuidanceSpec:
 
 
 def in_short(guidance: GuidanceSpec) -> dict[str, Any]:
-    """What people tell guidances apart by: w, method, interval, channels, routes; None if usual."""
+    """Return what tells guidances apart: w, method, interval, channels, routes; `None` if usual."""
     channels = None if guidance.channels == "all" else guidance.channels
     routes = "+".join(map(str, guidance.routes)) or None
     where = {"interval": guidance.interval, "channels": channels, "routes": routes}
@@ -165,7 +165,7 @@ def in_short(guidance: GuidanceSpec) -> dict[str, Any]:
 
 
 def routes_taken(run: RunSpec, guidance: GuidanceSpec) -> tuple[RouteSpec, ...]:
-    """The routes at inference, none where no branch has a rate or drops its path.
+    """Return the routes at inference; none if no branch has a rate or drops its path.
 
     Raises:
         UserError: there is a rate but no route to apply it to, a selection the network lacks, or a

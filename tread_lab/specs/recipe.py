@@ -46,7 +46,7 @@ class TrainSpec:
         batch: global batch in samples.
         schedule: `constant`, or `sqrt_decay`: lr * sqrt(1 - progress), to zero at the end.
         warmup: steps of linear warm-up.
-        clip: largest gradient norm, or nothing for no clipping.
+        clip: largest gradient norm; `None` for no clipping.
         label_drop: probability that a label is replaced by the null class.
     """
 
@@ -75,7 +75,7 @@ class TrainSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionSpec:
-    """How a run is carried out; nothing here changes what it learns, so nothing is signed.
+    """How a run is executed; no field changes what the run learns, so none is in its signature.
 
     Attributes:
         micro_batch: samples per forward pass on one device; the global batch is cut into these.

@@ -11,11 +11,12 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from tread_lab.specs.decode import fields_of
+from tread_lab.specs.errors import lookup
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-KINDS = ("sweep", "experiment")
 
 Tree = dict[str, Any]
 
@@ -26,13 +27,16 @@ _DOTTED = r"^[A-Za-z_]\w*(\.\w+)+$"
 
 
 def schema_text(kind: str) -> str:
-    """The schema of `sweep` or `experiment` files as it stands in `docs/schema`."""
-    tree = _sweep() if kind == "sweep" else _experiment()
-    return json.dumps(tree, indent=1) + "\n"
+    """Return the schema of a kind of files as it stands in `docs/schema`.
+
+    Raises:
+        UserError: the kind is neither `sweep` nor `experiment`.
+    """
+    return json.dumps(lookup(KINDS, kind, "schema")(), indent=1) + "\n"
 
 
 def _experiment() -> Tree:
-    """A base run, how it is sampled, what is measured, and other files it starts from."""
+    """Return the schema of a base run, its sampler, its evaluations and its `defaults`."""
     parts = _Parts(computed=False)
     said = _properties(Experiment, parts)
     own = {name: said[name] for name in ("sampler", "evaluate")}
@@ -42,7 +46,7 @@ def _experiment() -> Tree:
 
 
 def _sweep() -> Tree:
-    """A sweep file: `fixed`, `baseline` and variants are fields of a run, axes give them values."""
+    """Return the schema of a sweep file, in which many keys hold fields of a run."""
     parts = _Parts(computed=True)
     properties = _properties(SweepSpec, parts)
     fields, grid = parts.fields(), parts.grid()
@@ -64,22 +68,22 @@ def _sweep() -> Tree:
 def _whole(title: str, properties: Tree, parts: _Parts, required: Sequence[str] = ()) -> Tree:
     tree: Tree = {"$schema": DRAFT, "title": title, "type": "object", "properties": properties}
     tree |= {"additionalProperties": False, "required": list(required)}
-    return {**tree, "$defs": dict(sorted(parts.known.items()))}
+    return {**tree, "$defs": dict(sorted(parts.definitions.items()))}
 
 
 class _Parts:
     """The dataclasses in a schema, each defined once.
 
     Args:
-        computed: nothing is required and any value may be an `=expression`, as in sweep files.
+        computed: no field is required and any value may be an `=expression`, as in sweep files.
     """
 
     def __init__(self, *, computed: bool) -> None:
         self.computed = computed
-        self.known: dict[str, Tree] = {}
+        self.definitions: dict[str, Tree] = {}
 
     def of(self, hint: Any) -> Tree:
-        """The schema of a type hint."""
+        """Return the schema of a type hint."""
         origin, inside = get_origin(hint), get_args(hint)
         if origin in (Union, types.UnionType):
             return {"anyOf": [self.of(option) for option in inside]}
@@ -98,19 +102,19 @@ class _Parts:
         return {"type": "null"} if hint is type(None) else {}
 
     def fields(self) -> Tree:
-        """Some fields of a run, nested or dotted, shorthands included."""
-        if "fields" not in self.known:
-            self.known["fields"] = {}
+        """Return the schema of some fields of a run, nested or dotted, shorthands included."""
+        if "fields" not in self.definitions:
+            self.definitions["fields"] = {}
             run = _properties(RunSpec, self)
             short = {"route": {}, "rate": {}, "then": {"$ref": "#/$defs/fields"}}
-            self.known["fields"] = _open({**short, **run})
+            self.definitions["fields"] = _open({**short, **run})
         return {"$ref": "#/$defs/fields"}
 
     def grid(self) -> Tree:
-        """Values for some fields of a run; a key may be an axis of `variants` too."""
+        """Return the schema of values for some fields of a run; keys may be axes of `variants`."""
         run = {name: _said(schema) for name, schema in _properties(RunSpec, self).items()}
         run |= {"route": {}, "rate": {}, "zip": {"type": ["object", "array"]}}
-        self.known["grid"] = {"type": "object", "properties": run}
+        self.definitions["grid"] = {"type": "object", "properties": run}
         return {"$ref": "#/$defs/grid"}
 
     def _list(self, inside: tuple[Any, ...]) -> Tree:
@@ -121,10 +125,12 @@ class _Parts:
 
     def _part(self, cls: Any) -> Tree:
         name = cls.__name__
-        if name not in self.known:
-            self.known[name] = {}
+        if name not in self.definitions:
+            self.definitions[name] = {}
             properties = _properties(cls, self)
-            self.known[name] = _open(properties) if self.computed else _closed(cls, properties)
+            self.definitions[name] = (
+                _open(properties) if self.computed else _closed(cls, properties)
+            )
         part: Tree = {"$ref": f"#/$defs/{name}"}
         tagged = any(f.name == "kind" for f in dataclasses.fields(cls))
         shorthand = tagged or hasattr(cls, "from_shorthand") or name == "InitSpec"
@@ -132,19 +138,19 @@ class _Parts:
 
 
 def _properties(cls: Any, parts: _Parts) -> Tree:
-    """A schema for every field of a dataclass, with what its docstring says."""
+    """Return a schema for every field of a dataclass, described as in its docstring."""
     hints, said = typing.get_type_hints(cls, include_extras=True), dict(_attributes(cls))
-    found: Tree = {}
+    properties: Tree = {}
     for name in (f.name for f in dataclasses.fields(cls)):
         schema = parts.of(hints[name])
         if parts.computed and cls is not SweepSpec and schema:
             schema = {"anyOf": [schema, _COMPUTED]}
-        found[name] = {**({"description": said[name]} if name in said else {}), **schema}
-    return found
+        properties[name] = {**({"description": said[name]} if name in said else {}), **schema}
+    return properties
 
 
 def _attributes(cls: Any) -> Iterator[tuple[str, str]]:
-    """Field and sentence, from the section `Attributes:` of a docstring."""
+    """Yield field and sentence from the section `Attributes:` of a docstring."""
     text = inspect.getdoc(cls) or ""
     section = text.partition("Attributes:\n")[2]
     for names, sentence in re.findall(r"^    (\w[\w, ]*): ((?:.|\n     )*)", section, flags=re.M):
@@ -153,21 +159,19 @@ def _attributes(cls: Any) -> Iterator[tuple[str, str]]:
 
 
 def _closed(cls: Any, properties: Tree) -> Tree:
-    missing = dataclasses.MISSING
-    required = [
-        f.name
-        for f in dataclasses.fields(cls)
-        if f.default is missing and f.default_factory is missing
-    ]
+    required = [name for name, (_, required) in fields_of(cls).items() if required]
     tree = {"type": "object", "properties": properties, "additionalProperties": False}
     return {**tree, "required": required}
 
 
 def _open(properties: Tree) -> Tree:
-    """Some of the properties, or dotted names that reach further down."""
+    """Return the schema of some of the properties, or of dotted names below them."""
     tree = {"type": "object", "properties": properties, "patternProperties": {_DOTTED: {}}}
     return {**tree, "additionalProperties": False}
 
 
 def _said(schema: Tree) -> Tree:
     return {"description": schema["description"]} if "description" in schema else {}
+
+
+KINDS = {"sweep": _sweep, "experiment": _experiment}

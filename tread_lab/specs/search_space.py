@@ -50,15 +50,15 @@ class Space:
         return len(self.cells)
 
     def number_of(self, cell: Cell) -> int | None:
-        """The place of a cell in the space, or nothing if it is not one of them."""
+        """Return the number of a cell; `None` if it is not in the space."""
         return self._at.get(self._path(cell))
 
     def point(self, number: int) -> Point:
-        """The coordinates of a cell: the middle of its share on every axis."""
+        """Return the coordinates of a cell: the middle of its share on every axis."""
         return self._points[number]
 
     def number_at(self, point: Mapping[str, float | str]) -> int:
-        """The cell at a point of the box."""
+        """Return the number of the cell at a point of the box."""
         path: tuple[str, ...] = ()
         for coordinate in self.coordinates:
             values, place = self._children[path], point[coordinate.axis]
@@ -70,17 +70,14 @@ class Space:
         return self._at[path]
 
     def nearest(self, point: Mapping[str, float | str], among: Iterable[int]) -> int:
-        """The cell among these that is nearest to a point."""
+        """Return the cell among these that is nearest to a point; of equals the first."""
         return min(among, key=lambda number: (self._distance(point, number), number))
 
     def _distance(self, point: Mapping[str, float | str], number: int) -> float:
-        mine = self._points[number]
-        parts = (
-            float(mine[c.axis] != point[c.axis])
-            if c.names
-            else float(mine[c.axis]) - float(point[c.axis])
-            for c in self.coordinates
-        )
+        parts = []
+        for coordinate in self.coordinates:
+            a, b = self._points[number][coordinate.axis], point[coordinate.axis]
+            parts.append(float(a != b) if coordinate.names else float(a) - float(b))
         return math.hypot(*parts)
 
     def _path(self, cell: Cell) -> tuple[str, ...]:
@@ -105,7 +102,7 @@ class Space:
 
 
 def _ordered(values: list[Any]) -> list[Any]:
-    return sorted(values, key=float) if not _is_named(values) else values
+    return values if _is_named(values) else sorted(values, key=float)
 
 
 def _is_named(values: Sequence[Any]) -> bool:

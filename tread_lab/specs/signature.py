@@ -18,13 +18,13 @@ _MEMO = "_canonical"  # beside the fields of a frozen spec, which cannot change 
 
 
 def signature(*specs: Any) -> str:
-    """16 hexadecimal digits naming the given specs; equal specs, equal names, on any machine."""
+    """Return 16 hexadecimal digits that name the specs; equal for equal specs on any machine."""
     text = ",".join(_spec_text(spec) for spec in specs)
     return hashlib.sha256(f"[{text}]".encode()).hexdigest()[:16]
 
 
 def _spec_text(spec: Any) -> str:
-    """Canonical JSON of a spec or of its plain tree, without what is not science."""
+    """Return the canonical JSON of a spec or of its plain tree, without what is not science."""
     if dataclasses.is_dataclass(spec) and not isinstance(spec, type):
         return _text(spec, NOT_SCIENCE)
     if not isinstance(spec, dict):
@@ -42,7 +42,7 @@ def _spec_text(spec: Any) -> str:
 
 
 def _text(value: Any, left_out: tuple[str, ...] = ()) -> str:
-    """The JSON of a value, kept with every dataclass in it: specs share most of their parts.
+    """Return the JSON of a value, kept with every dataclass in it: specs share most parts.
 
     Args:
         left_out: dotted fields below this value.
@@ -53,20 +53,20 @@ def _text(value: Any, left_out: tuple[str, ...] = ()) -> str:
         if isinstance(value, tuple) and value:
             return f"[{','.join(map(_text, value))}]"
         return _json(encode(value))
-    found = vars(value).get(_MEMO)
-    if found is None or found[0] != left_out:
+    memo = vars(value).get(_MEMO)
+    if memo is None or memo[0] != left_out:
         names = _members(cast(Any, type(value)), left_out)
         silent = defaults_of_added(cast(Any, type(value)))
         counted = [n for n in names if n[0] not in silent or getattr(value, n[0]) != silent[n[0]]]
         members = ",".join([_member(value, name, below) for name, below in counted])
-        found = left_out, f"{{{members}}}"
-        object.__setattr__(value, _MEMO, found)
-    return str(found[1])
+        memo = left_out, f"{{{members}}}"
+        object.__setattr__(value, _MEMO, memo)
+    return str(memo[1])
 
 
 @functools.cache
 def _members(cls: Any, left_out: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
-    """The fields of a dataclass that count, in order, each with what is left out below it."""
+    """Return the fields of a dataclass that count, sorted, each with what is left out below."""
     below = [dotted.partition(".") for dotted in left_out]
     dropped = {head for head, _, leaf in below if not leaf}
     names = sorted(f.name for f in dataclasses.fields(cls) if f.name not in dropped)
