@@ -88,7 +88,7 @@ class GuidanceSpec:
     Attributes:
         weight: w; 1 is the strong branch alone.
         strong: by default it sees the class, is dense and is the last checkpoint.
-        weak: without a label of its own it drops the class if it equals the strong branch otherwise,
+        weak: without a label of its own it drops the class if it is otherwise the strong one,
             and keeps it if its rate or its checkpoint differs: sparse guidance has two conditional
             branches, `label: none` makes it CFG and sparse guidance in one. A branch without its
             deep path drops the class too, as SPRINT's code does; `label: class` keeps it.
