@@ -87,16 +87,8 @@ class RayExecutor:
     ) -> None:
         """Carry out the tasks of the queue, or as many as one experiment of Ray Tune may hold."""
         scratch = lab.root / "ray" / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
-        trainable = tune.with_parameters(
-            Worker,
-            lab=lab,
-            device=self.share.worker_device,
-            threads=self.share.cpus,
-            worker=worker,
-            early=self.early,
-        )
         tuner = tune.Tuner(
-            tune.with_resources(trainable, resources),
+            tune.with_resources(self._trainable(lab, worker), resources),
             tune_config=tune.TuneConfig(
                 search_alg=QueueSearcher(queue, watcher.errors),
                 scheduler=None if self.early is None else Judge(self.early, watcher.errors),
@@ -122,3 +114,14 @@ class RayExecutor:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         watcher.errors.raise_first()
+
+    def _trainable(self, lab: Lab, worker: WorkerInfo) -> type[tune.Trainable]:
+        trainable: type[tune.Trainable] = tune.with_parameters(
+            Worker,
+            lab=lab,
+            device=self.share.worker_device,
+            threads=self.share.cpus,
+            worker=worker,
+            early=self.early,
+        )
+        return trainable

@@ -76,26 +76,12 @@ def run_trial(
         folder.create(task.spec)
         if is_repairable(folder):
             folder.reopen()
-        if folder.result() is None and task.spec.init_from is not None:
-            parent = Task(task.spec.init_from.run)
-            if (yield from _train_parent(lab, task, parent, device, worker, report)):
-                yield replace(report, phase=DEFERRED)
-                return
-            _fail_without_parent(folder, lab.run(parent.run))
-        if not is_complete(lab, task):
-            decision = decide(counted_attempts(folder, worker))
-            if decision.whole_device and not worker.whole:
-                yield replace(report, phase=DEFERRED)
-                return
-            if decision.last is None:
-                with attempt(folder, task.spec, worker) as under_way:
-                    report = yield from _train_and_evaluate(lab, task, device, under_way, report)
-            else:
-                _give_up(folder, decision.last)
-                report = replace(report, note=decision.last.reason)
-        result = folder.result() or {}
-        note = result.get("reason", report.note)
-        yield replace(report, phase=result["state"], step=report.steps, note=note)
+        report = yield from _attempt(lab, task, device, worker, report)
+        if report.phase != DEFERRED:
+            result = folder.result() or {}
+            note = result.get("reason", report.note)
+            report = replace(report, phase=result["state"], step=report.steps, note=note)
+        yield report
 
 
 def _wait_for_lock(folder: RunFolder, locks: ExitStack, report: Report) -> Iterator[Report]:
@@ -107,6 +93,31 @@ def _wait_for_lock(folder: RunFolder, locks: ExitStack, report: Report) -> Itera
         except Busy as busy:
             yield replace(report, note=str(busy))
             time.sleep(_POLL_SECONDS)
+
+
+def _attempt(
+    lab: Lab, task: Task, device: torch.device, worker: WorkerInfo, report: Report
+) -> Generator[Report, None, Report]:
+    """Train the parent, then make the attempt that the retry policy allows; return the last report.
+
+    Its phase is `DEFERRED` if the task or its parent waits for a whole device.
+    """
+    folder, deferred = lab.run(task.run), replace(report, phase=DEFERRED)
+    if folder.result() is None and task.spec.init_from is not None:
+        parent = Task(task.spec.init_from.run)
+        if (yield from _train_parent(lab, task, parent, device, worker, report)):
+            return deferred
+        _fail_without_parent(folder, lab.run(parent.run))
+    if is_complete(lab, task):
+        return report
+    decision = decide(counted_attempts(folder, worker))
+    if decision.whole_device and not worker.whole:
+        return deferred
+    if decision.last is not None:
+        _give_up(folder, decision.last)
+        return replace(report, note=decision.last.reason)
+    with attempt(folder, task.spec, worker) as under_way:
+        return (yield from _train_and_evaluate(lab, task, device, under_way, report))
 
 
 def _train_and_evaluate(
