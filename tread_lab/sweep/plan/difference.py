@@ -16,16 +16,16 @@ _FIELDS = 2  # that are named; the rest are counted
 _ABSENT = object()
 
 
-def difference(before: StoredPlan, after: StoredPlan) -> str:
+def difference(earlier: StoredPlan, later: StoredPlan) -> str:
     """Return `experiment.run.train.steps was 10, is 11; 17 trials new, 17 gone`."""
-    parts = [*_fields(before.sources, after.sources)]
-    new, gone = _new_trials(before, after), _new_trials(after, before)
+    parts = [*_fields(earlier.sources, later.sources)]
+    new, gone = _new_trials(earlier, later), _new_trials(later, earlier)
     if new or gone:
         parts.append(f"{_counted(new, 'new')}, {_counted(gone, 'gone')}")
-    for evaluations, what in ((_measured(before, after), "too"), (_measured(after, before), "no")):
-        if evaluations:
-            names = ", ".join(evaluations)
-            parts.append(f"measures {names} too" if what == "too" else f"no longer {names}")
+    if names := _measured(earlier, later):
+        parts.append(f"measures {', '.join(names)} too")
+    if names := _measured(later, earlier):
+        parts.append(f"no longer {', '.join(names)}")
     return "; ".join(parts) or "the same trials in another order"
 
 
@@ -34,10 +34,10 @@ def in_short(trials: Sequence[Trial]) -> str:
     return "; ".join(map(trial_label, trials[:2]))
 
 
-def _new_trials(before: StoredPlan, after: StoredPlan) -> list[StoredTrial]:
-    """Return the trials of `after` whose pair of run and baseline is not in `before`."""
-    pairs = {(trial.run, trial.baseline) for trial in before.trials if trial.role == "trial"}
-    trials = [trial for trial in after.trials if trial.role == "trial"]
+def _new_trials(earlier: StoredPlan, later: StoredPlan) -> list[StoredTrial]:
+    """Return the trials of `later` whose pair of run and baseline is not in `earlier`."""
+    pairs = {(trial.run, trial.baseline) for trial in earlier.trials if trial.role == "trial"}
+    trials = [trial for trial in later.trials if trial.role == "trial"]
     return [trial for trial in trials if (trial.run, trial.baseline) not in pairs]
 
 
@@ -46,14 +46,14 @@ def _counted(trials: Sequence[Trial], what: str) -> str:
     return f"{counted(len(trials), 'trial')} {what}{examples}"
 
 
-def _measured(before: StoredPlan, after: StoredPlan) -> list[str]:
-    names = [evaluation_label(spec) for spec in after.evaluate if spec not in before.evaluate]
+def _measured(earlier: StoredPlan, later: StoredPlan) -> list[str]:
+    names = [evaluation_label(spec) for spec in later.evaluate if spec not in earlier.evaluate]
     return list(dict.fromkeys(names))
 
 
-def _fields(before: Tree, after: Tree) -> Iterator[str]:
+def _fields(earlier: Tree, later: Tree) -> Iterator[str]:
     """Yield the fields of two sweep files and of their experiments that differ."""
-    old, new = _given(before), _given(after)
+    old, new = _given(earlier), _given(later)
     names = [
         name
         for name in dict.fromkeys([*old, *new])

@@ -74,14 +74,15 @@ def check_room(tasks: Sequence[Task], devices: Devices) -> None:
     if devices.local is not None:  # else a worker asks its own device
         for spec in {task.spec for task in tasks}:
             memory.check_room(spec, devices.local)
-    need, here = max((cost(task.spec).memory_bytes for task in tasks), default=0), devices.memory
+    need = max((cost(task.spec).memory_bytes for task in tasks), default=0)
+    capacity = devices.memory
     packed = devices.packed
-    if packed > 1 and packed * need > here:
-        fit = max(1, here // need)
+    if packed > 1 and packed * need > capacity:
+        fit = max(1, capacity // need)
         one = "run" if fit == 1 else "runs"
         raise UserError(
             f"{packed} runs at once on one {devices.type} device need about"
-            f" {amount(packed * need)}, and it has {amount(here)}: room for {fit} {one};"
+            f" {amount(packed * need)}, and it has {amount(capacity)}: room for {fit} {one};"
             " give each run a larger share by --gpus, or fewer runs by --concurrent"
         )
 

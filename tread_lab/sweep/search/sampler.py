@@ -22,9 +22,12 @@ from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tread_lab.records.metric_names import lower_is_better
+from tread_lab.specs.cell import Cell
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.search_space import Space
 from tread_lab.specs.sweep import SearchSpec
+
+Facts = Callable[[Cell], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -162,52 +165,50 @@ def _quiet() -> Iterator[None]:
         optuna.logging.set_verbosity(verbosity)
 
 
-@dataclass(frozen=True)
-class StudyTrial:
-    """One trial as the stored study shows it."""
-
-    observation: Observation
-    facts: Mapping[str, Any]
-
-
 class StoredStudy:
     """The Optuna study in `study.db`: a view of the suggestions and observations of a search.
 
     The study is named like its sweep; its parameters are the axes with their own values. A file
     that does not agree with the records is made anew.
+
+    Args:
+        facts: what the study shows of a cell beside its parameters.
     """
 
-    def __init__(self, path: Path, name: str, objectives: Sequence[str], space: Space) -> None:
-        self.path, self.name, self.objectives, self.space = path, name, objectives, space
+    def __init__(
+        self, path: Path, name: str, objectives: Sequence[str], space: Space, facts: Facts
+    ) -> None:
+        self.path, self.name, self.objectives = path, name, objectives
+        self.space, self.facts = space, facts
         self._study: optuna.Study | None = None
         self._states: list[TrialState] = []  # of the trials in the study
 
-    def show(self, trials: Sequence[StudyTrial]) -> None:
-        """Make the study equal to `trials`."""
+    def show(self, observations: Sequence[Observation]) -> None:
+        """Make the trials of the study equal to `observations`."""
         with _quiet():
             try:
-                self._show(trials)
-            except Exception:  # a damaged or older file: it holds nothing that is not in `trials`
+                self._show(observations)
+            except Exception:  # a damaged or older file, which holds nothing else
                 self._study = None
                 self.path.unlink(missing_ok=True)
-                self._show(trials)
+                self._show(observations)
 
-    def _show(self, trials: Sequence[StudyTrial]) -> None:
-        study = self._study = self._study or self._opened(trials)
-        for number, trial in enumerate(trials):
-            state = _STATES[trial.observation.state]
+    def _show(self, observations: Sequence[Observation]) -> None:
+        study = self._study = self._study or self._opened(observations)
+        for number, observation in enumerate(observations):
+            state = _STATES[observation.state]
             if number == len(self._states):
-                study.add_trial(self._frozen(trial))
+                study.add_trial(self._frozen(observation))
                 self._states.append(state)
             elif state != self._states[number]:
-                study.tell(number, trial.observation.measured_values, state=state)
+                study.tell(number, observation.measured_values, state=state)
                 self._states[number] = state
 
-    def _opened(self, trials: Sequence[StudyTrial]) -> optuna.Study:
+    def _opened(self, observations: Sequence[Observation]) -> optuna.Study:
         """Return the stored study.
 
         Raises:
-            ValueError: it is not the beginning of `trials`.
+            ValueError: its trials are not those of the first observations.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         study = optuna.create_study(
@@ -219,11 +220,11 @@ class StoredStudy:
         study.set_metric_names(list(self.objectives))
         stored_trials = study.get_trials(deepcopy=False)
         self._states = [trial.state for trial in stored_trials]
-        params = [self._params(trial.observation) for trial in trials[: len(stored_trials)]]
+        params = [self._params(observation) for observation in observations[: len(stored_trials)]]
         if [trial.params for trial in stored_trials] != params:
             raise ValueError("other trials")
-        for stored, trial in zip(stored_trials, trials):
-            if stored.state not in (TrialState.RUNNING, _STATES[trial.observation.state]):
+        for trial, observation in zip(stored_trials, observations):
+            if trial.state not in (TrialState.RUNNING, _STATES[observation.state]):
                 raise ValueError("another outcome")
         return study
 
@@ -231,13 +232,13 @@ class StoredStudy:
         cell = self.space.cells[observation.cell]
         return {axis: _param(cell.get(axis)) for axis in self.space.axes}
 
-    def _frozen(self, trial: StudyTrial) -> FrozenTrial:
+    def _frozen(self, observation: Observation) -> FrozenTrial:
         return create_trial(
-            state=_STATES[trial.observation.state],
-            values=trial.observation.measured_values,
-            params=self._params(trial.observation),
+            state=_STATES[observation.state],
+            values=observation.measured_values,
+            params=self._params(observation),
             distributions={axis: self._distribution(axis) for axis in self.space.axes},
-            user_attrs=dict(trial.facts),
+            user_attrs=self.facts(self.space.cells[observation.cell]),
         )
 
     def _distribution(self, axis: str) -> BaseDistribution:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import stopped_early, suggestions
@@ -11,6 +13,7 @@ from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.plan import StoredTrial
 from tread_lab.records.status import RunState
 from tread_lab.records.suggestions import Suggestion
+from tread_lab.specs.cell import Cell
 from tread_lab.specs.search_space import Space
 from tread_lab.specs.sweep import SearchSpec
 from tread_lab.specs.trials import Trial
@@ -18,7 +21,7 @@ from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.goals import cell_values
 from tread_lab.sweep.plan.plan import Plan, Searched
 from tread_lab.sweep.search.queue import ListQueue
-from tread_lab.sweep.search.sampler import Observation, StoredStudy, StudyTrial, propose
+from tread_lab.sweep.search.sampler import Observation, StoredStudy, propose
 from tread_lab.sweep.trial.task import Task
 
 Fits = Callable[[Sequence[Task]], bool]
@@ -28,18 +31,12 @@ Fits = Callable[[Sequence[Task]], bool]
 class _Cell:
     """One suggested cell: its runs, and what is known of it."""
 
-    suggestion: Suggestion
     trials: tuple[Trial, ...]
     observation: Observation
 
     @property
     def over(self) -> bool:
         return self.observation.state != "running"
-
-    @property
-    def own_trials(self) -> list[Trial]:
-        """The runs of the cell without those of its baseline."""
-        return [trial for trial in self.trials if trial.role == "trial"]
 
 
 class SearchQueue:
@@ -59,7 +56,11 @@ class SearchQueue:
         self.searched: Searched = plan.search
         self.space = Space(plan.search.cells)
         self.study = StoredStudy(
-            self.folder.study_path, plan.name, self.searched.objectives, self.space
+            self.folder.study_path,
+            plan.name,
+            self.searched.objectives,
+            self.space,
+            partial(_facts, self.searched),
         )
         self.full = self._all_suggested = False
         self._ended: set[str] = set()  # runs, in this session
@@ -135,7 +136,7 @@ class SearchQueue:
         if number is None:  # of another space, under the same name: the plan was checked
             return
         trials = self.searched.trials_of(self.space.cells[number])
-        self.cells.append(_Cell(suggestion, trials, Observation(number, notes=suggestion.notes)))
+        self.cells.append(_Cell(trials, Observation(number, notes=suggestion.notes)))
         self._queue.add(self._open(trials))
 
     def _open(self, trials: Sequence[Trial]) -> list[Task]:
@@ -172,17 +173,15 @@ class SearchQueue:
         }
 
     def _values(self, cell: _Cell) -> tuple[float, ...] | None:
+        trials = [trial for trial in cell.trials if trial.role == "trial"]
         objectives, evaluations = self.searched.objectives, self.plan.evaluations
-        return cell_values(self.lab, cell.own_trials, objectives, evaluations)
+        return cell_values(self.lab, trials, objectives, evaluations)
 
     def _show(self) -> None:
-        self.study.show([StudyTrial(cell.observation, _facts(cell)) for cell in self.cells])
+        self.study.show([cell.observation for cell in self.cells])
 
 
-def _facts(cell: _Cell) -> dict[str, object]:
-    """Return what the study shows beside a trial's parameters."""
-    return {
-        "cell": dict(cell.suggestion.cell),
-        "runs": [trial.run for trial in cell.own_trials],
-        "train_flops": sum(cost(trial.spec).train_flops for trial in cell.own_trials),
-    }
+def _facts(searched: Searched, cell: Cell) -> dict[str, Any]:
+    trials = [trial for trial in searched.trials_of(cell) if trial.role == "trial"]
+    flops = sum(cost(trial.spec).train_flops for trial in trials)
+    return {"cell": dict(cell), "runs": [trial.run for trial in trials], "train_flops": flops}
