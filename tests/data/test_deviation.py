@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from tests.data.conftest import npy
 from tread_lab.data.deviation import check_deviation, measure_deviation
+from tread_lab.data.embedded import Fashion16
 from tread_lab.data.source import open_data
 from tread_lab.engine.train import train
 from tread_lab.records.lab import Lab
@@ -163,3 +165,13 @@ def test_the_deviation_is_not_signed_and_a_neutral_decoder_is_left_out() -> None
     plain = DataSpec(source="latents", scale=0.18215)
     assert encode(DataSpec(source="latents", scale=0.18215, decoder_scale=0.18215)) == encode(plain)
     assert "decoder_scale" not in encode(plain) and "deviation" not in encode(plain)
+
+
+def test_the_deviation_is_measured_over_the_whole_set() -> None:
+    class Growing(Fashion16):
+        """Samples whose values are their numbers, of which the last hold most of the deviation."""
+
+        def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+            return ids.float()[:, None, None, None], ids
+
+    assert measure_deviation(Growing("train")) == pytest.approx(20_000 / 12**0.5, rel=0.01)

@@ -198,6 +198,19 @@ def test_training_goes_on_after_overflows_and_counts_them(live: LiveRun) -> None
 
 
 @needs_fp16
+def test_a_step_that_overflows_leaves_the_average_as_it_was(tmp_path: Path) -> None:
+    with LiveRun(small_run(precision="fp16"), RunFolder(tmp_path), CPU) as run:
+        for step in range(4):
+            run.optimise(run.batches.at(step), lr=1e-2)
+        average = {name: weight.clone() for name, weight in run.ema.weights.items()}
+        run.scaler._scaler.update(2.0**100)
+        overflows = int(run.scaler.overflows)
+        run.optimise(run.batches.at(4), lr=1e-2)
+        assert int(run.scaler.overflows) == overflows + 1
+        assert all(torch.equal(run.ema.weights[name], average[name]) for name in average)
+
+
+@needs_fp16
 @pytest.mark.parametrize("stop", [1, 3])
 def test_fp16_resumes_bitwise_with_its_scaler(stop: int, tmp_path: Path) -> None:
     spec = small_run(precision="fp16", train={"steps": 6, "batch": 8, "clip": 1.0})

@@ -146,3 +146,5 @@ def test_balanced_labels_take_their_turns() -> None:
     sampler = SamplerSpec(steps=1, labels="balanced")
     labels = torch.cat([y for _, y in drawn(sampler, 25, batch=8)])
     assert torch.bincount(labels).tolist() == [3] * 5 + [2] * 5
+    later = SamplerSpec(steps=1, labels="balanced", seed=7)
+    assert torch.cat([y for _, y in drawn(later, 4, batch=8)]).tolist() == [0, 1, 2, 3]

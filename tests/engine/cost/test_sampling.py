@@ -8,9 +8,10 @@ import pytest
 
 from tests.engine.cost.test_training import imagenet
 from tread_lab.diffusion import build_process
-from tread_lab.engine.cost.sampling import call_macs, called_at, sample_flops
+from tread_lab.engine.cost.sampling import call_macs, called_at, passes, sample_flops
 from tread_lab.engine.cost.training import cost
-from tread_lab.specs import FlowSpec, SamplerSpec, decode
+from tread_lab.specs import FlowSpec, HeldoutSpec, SamplerSpec, decode
+from tread_lab.specs.evaluation import SimilaritySpec
 
 # Sparse guidance, table 2: SiT-XL/2 with r(2->24), GMAC of one step under every guidance.
 XL = imagenet("XL", "2->24", process=FlowSpec())
@@ -59,6 +60,13 @@ def test_flops_of_an_image_are_twice_the_macs_of_all_calls() -> None:
     assert sample_flops(XL, sampler(1, solver="heun")) == 2 * 79 * dense
     routed = {"weight": 1, "strong": {"rate": 0.5}}
     assert sample_flops(XL, sampler(routed)) == 2 * 40 * cost(XL).routed_macs
+
+
+def test_heldout_losses_of_a_routed_run_take_a_dense_and_a_routed_pass() -> None:
+    heldout, dense, routed = HeldoutSpec(images=200, levels=3), cost(XL).dense_macs, cost(XL)
+    assert passes(XL, heldout) == (12, 2 * 600 * (dense + routed.routed_macs))
+    assert passes(XL.dense(), heldout) == (6, 2 * 600 * dense)
+    assert passes(XL, SimilaritySpec(images=200, levels=3)) == (6, 2 * 600 * dense)
 
 
 def test_guidance_costs_nothing_outside_its_interval() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from tread_lab.engine.device import memory
 from tread_lab.engine.provenance import DECIDES, code_digest, made_with, meaning
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import provenance_differences, provenances_of
-from tread_lab.specs import RunSpec, UserError, decode, encode
+from tread_lab.specs import RunSpec, UserError, decode, encode, extensions
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.preflight import check_provenance, check_room
@@ -111,6 +112,25 @@ def test_changed_code_is_refused_between_runs_and_told_when_forced(
     run(lab, tasks[1])
     (found,) = provenance_differences(provenances_of(lab, (task.run for task in tasks)))
     assert found.what == "code" and found.within == []
+
+
+def test_another_version_of_a_package_is_refused_whatever_run_is_last(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def install(version: str) -> None:
+        wave = extensions.Extension("tread_lab.schedules", "wave", "ours", version, "math:cos")
+        monkeypatch.setattr(extensions, "installed", lambda g: (wave,) if g == wave.group else ())
+
+    install("1.0")
+    plain = tiny(steps=4)
+    waved = replace(plain, train=replace(plain.train, schedule="wave"))
+    run(lab, Task(waved))
+    install("1.1")
+    todo = [Task(replace(waved, seed=1)), Task(plain)]
+    with pytest.raises(
+        UserError, match=r"package ours differs: 1.0 in 1 run, 1.1 in what is to be"
+    ):
+        check_provenance(lab, [Task(waved), *todo], todo)
 
 
 def test_changed_code_between_the_attempts_of_a_run_is_told(

@@ -156,6 +156,9 @@ def test_a_child_has_draws_of_its_own_that_siblings_share(tiny: Tiny) -> None:
     assert not torch.equal(first.noise_BCHW, second.noise_BCHW)
     assert torch.equal(second.noise_BCHW, third.noise_BCHW)
     assert torch.equal(second.x_BCHW, third.x_BCHW)
+    grandchild = child_of(child, train={"steps": 9, "batch": 8})
+    fourth = Batches(grandchild, data_of(grandchild, "train")).at(0)
+    assert not torch.equal(second.noise_BCHW, fourth.noise_BCHW)
 
 
 def test_routes_are_on_in_their_steps_only(tiny: Tiny) -> None:
