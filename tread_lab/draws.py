@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def generator(*key: int | str) -> torch.Generator:
-    """A CPU generator named by `key`; equal keys, equal draws, on any machine and device.
+    """Return a CPU generator named by `key`; equal keys, equal draws, on any machine and device.
 
     Draws are made on the CPU and moved, so that a run sees the same numbers whatever it trains on.
     Torch's Mersenne Twister takes 32 bits of a seed: of n keys n (n - 1) / 2^33 pairs draw alike on
@@ -21,15 +21,15 @@ def generator(*key: int | str) -> torch.Generator:
 
 
 def normal(shape: tuple[int, ...], *key: int | str) -> Tensor:
-    """Standard normal numbers of `shape`."""
+    """Return standard normal numbers of `shape`."""
     return torch.randn(shape, generator=generator(*key))
 
 
 def uniform(shape: tuple[int, ...], *key: int | str) -> Tensor:
-    """Numbers of `shape`, uniform in [0, 1)."""
+    """Return numbers of `shape`, uniform in [0, 1)."""
     return torch.rand(shape, generator=generator(*key))
 
 
 def permutation(n: int, *key: int | str) -> Tensor:
-    """A random order of 0..n-1."""
+    """Return a random order of 0..n-1."""
     return torch.randperm(n, generator=generator(*key))

@@ -55,7 +55,7 @@ def _decayed(a_D: Tensor, u_D: Tensor, x_DNE: Tensor, L: int) -> Tensor:
 
 
 def _far(a_D: Tensor, x_DCLE: Tensor, place_L: Tensor) -> Tensor:
-    """What a token receives from other chunks: through one sum per chunk and direction."""
+    """Return what a token receives from other chunks: through one sum per chunk and direction."""
     C, L = x_DCLE.shape[1:3]
     after_DL = (-place_L * a_D[:, None]).exp()  # from the start of a chunk; reversed: to its end
     before_DL = after_DL.flip(1)

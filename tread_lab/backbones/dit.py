@@ -167,7 +167,7 @@ class DiT(nn.Module):
         routing: Routing | None = None,
         observe: Observer | None = None,
     ) -> Tensor:
-        """The raw output, B x out_channels x H x W, at embedded levels t and labels y.
+        """Return the raw output, B x out_channels x H x W, at embedded levels t and labels y.
 
         Args:
             y_B: class labels; `classes` is the null class.
@@ -209,7 +209,7 @@ class DiT(nn.Module):
                 module.initialise()
 
     def _initialise_linears(self, *parts: str) -> None:
-        """All linear maps, or those below a module called one of `parts`."""
+        """Initialise all linear maps, or those below a module called one of `parts`."""
         for linear in self._linears(*parts):
             nn.init.xavier_uniform_(linear.weight)
             if linear.bias is not None:
@@ -219,7 +219,7 @@ class DiT(nn.Module):
                 nn.init.zeros_(linear.weight)
 
     def _linears(self, *parts: str) -> list[nn.Linear]:
-        """The linear maps below any module called one of `parts`, or all of them."""
+        """Return the linear maps below any module called one of `parts`, or all of them."""
         return [
             module
             for name, module in self.named_modules()

@@ -31,7 +31,7 @@ class Direction(SelfInitialised):
         self.D = nn.Parameter(torch.empty(channels))
 
     def forward(self, x_BNE: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """The operands of the scan: tokens, step sizes, A, B and C."""
+        """Return the operands of the scan: tokens, step sizes, A, B and C."""
         x_BNE = F.silu(causal_convolution(x_BNE, self.conv1d.weight, self.conv1d.bias))
         step, B, C = self.x_proj(x_BNE).split((self.rank, self.state, self.state), dim=2)
         delta_BNE = F.softplus(self.dt_proj(step))

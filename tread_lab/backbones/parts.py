@@ -165,7 +165,7 @@ def rotary_positions(side: int, head: int) -> Tensor:
 
 
 def rotate(x_BHND: Tensor, rotary_BNP: Tensor) -> Tensor:
-    """Features (2 f, 2 f + 1), as a complex number, turned by angle f of their token, in fp32."""
+    """Return features (2 f, 2 f + 1) turned, as a complex number, by angle f of their token."""
     turn_B1NF = _pairs(rotary_BNP)[:, None]
     return torch.view_as_real(_pairs(x_BHND.float()) * turn_B1NF).flatten(-2)
 

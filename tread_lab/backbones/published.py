@@ -28,7 +28,7 @@ _UNREADABLE = (
 
 
 def load_published(path: str | Path, model: ModelSpec) -> DiT:
-    """The network of a checkpoint with the names of DiT's or LightningDiT's public code.
+    """Return the network of a checkpoint with the names of DiT's or LightningDiT's public code.
 
     Sizes that the spec does not name are read from the tensors: channels, image size, classes, and
     whether the output also predicts the variance (twice the channels, as in DiT's own checkpoints).
@@ -50,7 +50,7 @@ def load_published(path: str | Path, model: ModelSpec) -> DiT:
 
 
 def _fitting(state: Mapping[str, Tensor], model: ModelSpec) -> DiT:
-    """A network of the sizes that the tensors have."""
+    """Return a network of the sizes that the tensors have."""
     side = math.isqrt(state["pos_embed"].shape[1])
     return DiT(
         model,
@@ -79,7 +79,7 @@ def _read(path: Path) -> dict[str, Tensor]:
 
 
 def _reason(error: Exception) -> str:
-    """The first thing that is wrong, in one line."""
+    """Return the first thing that is wrong, in one line."""
     if isinstance(error, KeyError) and isinstance(error.args[0], str):
         return f"{error.args[0]} is missing"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

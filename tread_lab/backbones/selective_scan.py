@@ -51,7 +51,7 @@ def _chunked(scans: Sequence[tuple[Tensor, ...]], chunk: int) -> tuple[Tensor, .
 
 
 def through(kernel: Fused, x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
-    """The same by the fused kernel, which wants time last."""
+    """Return the same by the fused kernel, which wants time last."""
     return kernel(x.mT.contiguous(), delta.mT.contiguous(), A, B.mT, C.mT).mT
 
 

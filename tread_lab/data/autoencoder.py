@@ -88,7 +88,7 @@ class Autoencoder:
 
 
 def images_at_once(config: Any, latents_BCHW: Tensor) -> int:
-    """How many images are decoded in one call, so that the activations of fp32 fit in `ROOM`."""
+    """Return the number of images whose fp32 activations fit in `ROOM` while they are decoded."""
     widths, (height, width) = config.block_out_channels, latents_BCHW.shape[2:]
     zoom = 2 ** (len(widths) - 1)
     widest = widths[min(1, len(widths) - 1)]  # the last stage begins as wide as the one below

@@ -69,7 +69,7 @@ def check_deviation(spec: RunSpec, samples: Samples) -> float:
 
 
 def _likely(data: DataSpec, found: float, expected: float) -> str:
-    """What is probably wrong, and the settings that would mend it."""
+    """Return what is probably wrong, and the settings that would mend it."""
     scale, decoder_scale = data.scales
     for factor in {decoder_scale, SD_SCALE} - {1.0}:
         if _close(found / factor, expected) and _close(scale, factor):

@@ -43,16 +43,16 @@ class Fashion16:
         return len(self._labels_N)
 
     def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Samples [B, 1, 16, 16] in model space and labels [B]."""
+        """Return samples [B, 1, 16, 16] in model space and labels [B]."""
         x_BCHW = self._pixels_NCHW[ids].float()
         return (x_BCHW - self._mean) * (DEVIATION / self._deviation), self._labels_N[ids]
 
     def images(self, ids: Tensor) -> Tensor:
-        """uint8 images [B, 1, 16, 16] as they are stored."""
+        """Return uint8 images [B, 1, 16, 16] as they are stored."""
         return self._pixels_NCHW[ids]
 
     def pixels(self, x_BCHW: Tensor) -> Tensor:
-        """uint8 images [B, 1, 16, 16]: the inverse of `take`, rounded to the nearest level."""
+        """Return uint8 images [B, 1, 16, 16]: the inverse of `take`, rounded to levels."""
         levels_BCHW = x_BCHW.float() * (self._deviation / DEVIATION) + self._mean
         return levels_BCHW.round().clamp(0, 255).to(torch.uint8)
 

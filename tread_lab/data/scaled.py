@@ -32,10 +32,10 @@ class Store(Protocol):
     fingerprint: str
 
     def read(self, ids: NDArray[np.int64]) -> NDArray[np.floating]:
-        """The stored values [B, C, H, W] of samples `ids` of the split."""
+        """Return the stored values [B, C, H, W] of samples `ids` of the split."""
 
     def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
-        """The images [B, 3, height, width] of samples `ids`; `None` where none are stored."""
+        """Return the images [B, 3, height, width] of samples `ids`; `None` if none are stored."""
 
 
 def fingerprint(store: Store, header: str) -> str:
@@ -85,17 +85,17 @@ class ScaledLatents:
         return len(self._labels_N)
 
     def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Samples [B, C, H, W] in model space and labels [B]."""
+        """Return samples [B, C, H, W] in model space and labels [B]."""
         stored_BCHW = torch.from_numpy(self._store.read(ids.numpy()).astype(np.float32))
         return stored_BCHW * self._scale, self._labels_N[ids]
 
     def images(self, ids: Tensor) -> Tensor | None:
-        """uint8 images [B, 3, height, width] stored beside the latents, or `None`."""
+        """Return uint8 images [B, 3, height, width] stored beside the latents, or `None`."""
         images_BCHW = self._store.images(ids.numpy())
         return None if images_BCHW is None else torch.from_numpy(images_BCHW)
 
     def pixels(self, x_BCHW: Tensor) -> Tensor:
-        """uint8 images: decoded where there is an autoencoder, else `preview`."""
+        """Return uint8 images: decoded where there is an autoencoder, else `preview`."""
         return preview(x_BCHW) if self._decode is None else self._decode(x_BCHW)
 
     @property

@@ -64,7 +64,7 @@ class TarShards:
         return np.stack(latents)
 
     def _common_shape(self, table: NDArray[np.int64]) -> tuple[int, int, int]:
-        """The shape of all latents; one of each stored length is looked at."""
+        """Return the shape of all latents; one of each stored length is looked at."""
         _, first = np.unique(table[:, 2], return_index=True)
         places = [Place(*row) for row in table[np.sort(first)].tolist()]
         shape = self._latent(places[0]).shape
@@ -124,7 +124,7 @@ def _indexed(tar: Path) -> NDArray[np.int64]:
 
 
 def _numbered(number: int, rows_n3: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same with the number of the tar in front, as `Place` has it."""
+    """Return the same with the number of the tar in front, as `Place` has it."""
     return np.column_stack([np.full(len(rows_n3), number), rows_n3])
 
 

@@ -45,14 +45,14 @@ class Samples(Protocol):
     def __len__(self) -> int: ...
 
     def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Samples `ids` [B]: float32 [B, C, H, W] in model space and int64 labels [B]."""
+        """Return samples `ids` [B]: float32 [B, C, H, W] in model space and int64 labels [B]."""
 
     def images(self, ids: Tensor) -> Tensor | None:
         """uint8 images [B, 1 or 3, height, width] that samples `ids` were made from; `None` where
         only their latents are stored."""
 
     def pixels(self, x_BCHW: Tensor) -> Tensor:
-        """uint8 images [B, 1 or 3, height, width] of samples in model space, on their device."""
+        """Return uint8 images [B, 1 or 3, height, width] of samples, on their device."""
 
 
 def open_data(spec: DataSpec, split: Split, *, autoencoder: str | None = None) -> Samples:

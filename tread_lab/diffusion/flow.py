@@ -4,13 +4,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from tread_lab.diffusion.process import Network, Outcome
+from tread_lab.specs.errors import lookup
 from tread_lab.specs.evaluation import SamplerSpec
 from tread_lab.specs.objective import FlowSpec
+
+# The inverse of each distribution of t; logit_normal is sigmoid(N(0, 1)).
+TIMES: dict[str, Callable[[Tensor], Tensor]] = {
+    "logit_normal": lambda u_B: torch.special.ndtri(u_B).sigmoid(),
+    "uniform": lambda u_B: u_B,
+}
 
 
 class Flow:
@@ -20,11 +29,9 @@ class Flow:
         self.spec = spec
 
     def level(self, u_B: Tensor) -> Tensor:
-        """t = u, or sigmoid(N(0, 1)) by the inverse of its distribution."""
+        """t by the inverse of its distribution."""
         u_B = u_B.double().clamp(1e-7, 1 - 1e-7)
-        normal = self.spec.time == "logit_normal"
-        t_B: Tensor = torch.special.ndtri(u_B).sigmoid() if normal else u_B
-        return t_B.float()
+        return lookup(TIMES, self.spec.time, "process.time")(u_B).float()
 
     def noisy(self, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
         """(1 - t) x + t eps."""

@@ -42,7 +42,7 @@ class Process(Protocol):
     """A noise level is a positive number that grows with the noise; u is uniform in [0, 1)."""
 
     def level(self, u_B: Tensor) -> Tensor:
-        """Noise levels whose quantiles in the training distribution are `u_B`."""
+        """Return noise levels whose quantiles in the training distribution are `u_B`."""
         ...
 
     def outcome(
@@ -52,7 +52,7 @@ class Process(Protocol):
         ...
 
     def predict(self, network: Network, z_BCHW: Tensor, level_B: Tensor) -> Tensor:
-        """The quantity that guidance combines, at the noisy samples z."""
+        """Return the quantity that guidance combines, at the noisy samples z."""
         ...
 
     def velocity(self, prediction_BCHW: Tensor, z_BCHW: Tensor, level: Tensor) -> Tensor:
@@ -60,9 +60,9 @@ class Process(Protocol):
         ...
 
     def noisy(self, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
-        """Clean samples brought to their noise levels."""
+        """Return clean samples brought to their noise levels."""
         ...
 
     def grid(self, sampler: SamplerSpec) -> Tensor:
-        """Levels from pure noise to 0 in `sampler.steps` steps: float64, steps + 1 of them."""
+        """Return sampler.steps + 1 levels from pure noise to 0, float64."""
         ...

@@ -74,7 +74,7 @@ class Batches:
         self._last_order = -1, torch.empty(0, dtype=torch.long)
 
     def at(self, step: int) -> Batch:
-        """The batch of step 0, 1, ...: pure, so any step may be asked for at any time."""
+        """Return the batch of step 0, 1, ...: pure, so any step may be asked for at any time."""
         spec, B = self.spec, self.spec.train.batch
         ids_B = self._ids(step)
         x_BCHW, y_B = self.samples.take(ids_B)
@@ -90,7 +90,7 @@ class Batches:
         return batch.pinned() if self.pin else batch
 
     def _routing(self, step: int) -> Routing | None:
-        """The routes of a step while they are on; after them SPRINT's path-drop alone."""
+        """Return the routes of a step while they are on; after them SPRINT's path-drop alone."""
         spec, drop, dense_drop = self.spec, 0.0, 0.0
         shape = (spec.train.batch, spec.tokens)
         if isinstance(spec.bypass, SprintBypass):
@@ -100,7 +100,7 @@ class Batches:
         return dense_routing(spec.routes, shape, *self._name, step, path_drop=dense_drop)
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
-        """Batches of the steps start..stop-1, read ahead by `execution.workers` threads."""
+        """Yield batches of the steps start..stop-1, read ahead by `execution.workers` threads."""
         workers = self.spec.execution.workers
         if workers == 0:
             yield from map(self.at, range(start, stop))

@@ -33,7 +33,7 @@ class Checkpoint:
     facts: Mapping[str, str]
 
     def part(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors below `prefix/`, their names without it."""
+        """Return the tensors below `prefix/`, their names without it."""
         start = prefix + "/"
         return {n[len(start) :]: t for n, t in self.tensors.items() if n.startswith(start)}
 
@@ -91,7 +91,7 @@ def load_latest(folder: Path) -> Checkpoint | None:
 
 
 def load_step(folder: Path, step: int) -> Checkpoint:
-    """The checkpoint of exactly `step`.
+    """Return the checkpoint of exactly `step`.
 
     Raises:
         UserError: there is none, or it is damaged.
@@ -129,7 +129,7 @@ def _read(path: Path) -> Checkpoint | None:
 
 
 def step_of(path: Path) -> int:
-    """The step in a checkpoint's name."""
+    """Return the step in a checkpoint's name."""
     return int(path.name.split("-")[1])
 
 
@@ -139,7 +139,7 @@ def _digest(path: Path) -> str:
 
 
 def flat_optimizer(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Tensor]:
-    """The optimizer's state as named tensors: `<parameter>/<slot>`."""
+    """Return the optimizer's state as named tensors: `<parameter>/<slot>`."""
     state = optimizer.state_dict()["state"]
     return {
         f"{names[index]}/{slot}": value

@@ -48,7 +48,7 @@ def pick(name: str | None = None) -> torch.device:
 
 
 def _current_gpu() -> int:
-    """The process's current device: 0 until CUDA is initialised, which asking would do."""
+    """Return the process's current device: 0 until CUDA is initialised, which asking would do."""
     begun: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return torch.cuda.current_device() if begun else 0
 
@@ -67,12 +67,12 @@ def release(device: torch.device) -> None:
 
 
 def pins(device: torch.device) -> bool:
-    """Whether what is copied to the device is better kept in page-locked memory."""
+    """Return whether what is copied to the device is better kept in page-locked memory."""
     return device.type == "cuda"
 
 
 def precisions(device: torch.device) -> tuple[str, ...]:
-    """The precisions that the device computes in itself, emulation not counted."""
+    """Return the precisions that the device computes in itself, emulation not counted."""
     if device.type == "cuda":
         ampere = torch.cuda.get_device_capability(device) >= (8, 0)
         return ("fp32", "tf32", "bf16", "fp16") if ampere else ("fp32", "fp16")
@@ -95,7 +95,7 @@ def check_precision(precision: str, device: torch.device) -> None:
 
 @functools.cache
 def _cpu_has_fp16() -> bool:
-    """Whether this torch has fp16 kernels for the CPU, backward pass included."""
+    """Return whether this torch has fp16 kernels for the CPU, backward pass included."""
     x = torch.ones(8, 8, requires_grad=True)
     try:
         with warnings.catch_warnings(action="ignore"), torch.autocast("cpu", dtype=torch.float16):
@@ -107,14 +107,14 @@ def _cpu_has_fp16() -> bool:
 
 
 def name(device: torch.device) -> str:
-    """The device as people know it."""
+    """Return the device as people know it."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.processor() or platform.machine()} x{torch.get_num_threads()} threads"
 
 
 def peak_flops(device: torch.device) -> float | None:
-    """Dense bf16 peak in FLOP/s, where known."""
+    """Return the dense bf16 peak in FLOP/s; `None` if it is not known."""
     label = name(device)
     return next((peak for part, peak in PEAK_FLOPS.items() if part in label), None)
 
@@ -150,7 +150,7 @@ def _forget_peak() -> bool:
 
 
 def _peak_resident() -> int | None:
-    """Bytes of resident memory at the peak (VmHWM, in kB)."""
+    """Return the bytes of resident memory at the peak (VmHWM, in kB)."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:

@@ -40,8 +40,7 @@ REFERENCES = 200  # images of the data set that are decoded and described at onc
 def evaluate(
     folder: RunFolder, spec: EvaluationSpec, device: torch.device, *, cache: Path | None = None
 ) -> dict[str, float]:
-    """Metrics of a run's last EMA weights; computed once, then read from the record, and computed
-    again where its files are damaged.
+    """Return metrics of a run's last EMA weights; they are read from the record if it is whole.
 
     Args:
         cache: folder for statistics of reference data.
@@ -71,7 +70,7 @@ def evaluate(
 def open_evaluations(
     asked: Iterable[tuple[RunFolder, Iterable[EvaluationSpec]]],
 ) -> Iterator[tuple[RunSpec, EvaluationSpec]]:
-    """What is still to be measured; a run whose spec is lost says so when its turn comes."""
+    """Yield what is still to be measured; a run whose spec is lost fails when its turn comes."""
     for folder, specs in asked:
         try:
             run = folder.spec()
@@ -132,7 +131,7 @@ def _samples(
     place: EvaluationFolder,
     cache: Path | None,
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Metrics of generated images, and what they were generated with and for how much."""
+    """Return metrics of generated images, the step of the weights, and FLOPs of an image."""
     run = folder.spec()
     reference = data_of(run, "heldout")
     check_requirements(spec.metrics, run.data.source, preview=reference.preview)
@@ -166,8 +165,7 @@ def _shown(
 
 
 def pixels(data: Samples, x_BCHW: Tensor) -> Tensor:
-    """uint8 images of samples, on their device; a decoder's products there may be tf32, which the
-    256 levels hardly show."""
+    """Return uint8 images of samples, on their device; 256 levels hardly show tf32 products."""
     with matrix_products("tf32"):
         return data.pixels(x_BCHW)
 
@@ -191,7 +189,7 @@ def _generated(
 
 
 def _denoiser(model: Trained, precision: str) -> Denoiser:
-    """The raw network in the arithmetic of `precision`."""
+    """Return the raw network in the arithmetic of `precision`."""
     check_precision(precision, model.device)
 
     def denoiser(x: Tensor, t: Tensor, y: Tensor, routing: Routing | None) -> Tensor:
@@ -227,7 +225,7 @@ def _scores(
 
 
 def _all_images(samples: Samples, device: torch.device) -> Iterator[Tensor]:
-    """All images of a split, uint8, batch by batch, decoded on `device`."""
+    """Yield all images of a split, uint8, batch by batch, decoded on `device`."""
     for start in range(0, len(samples), REFERENCES):
         ids = torch.arange(start, min(start + REFERENCES, len(samples)))
         yield pixels(samples, samples.take(ids)[0].to(device))
@@ -240,7 +238,7 @@ def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def _write_grid(path: Path, images_BCHW: Tensor, columns: int = 8, zoom: int = 3) -> None:
-    """Images side by side on a white ground, small ones enlarged without smoothing."""
+    """Write images side by side on a white ground, small ones enlarged without smoothing."""
     B, C, H, W = images_BCHW.shape
     zoom, rows = zoom if H < 64 else 1, -(-B // columns)
     sheet = torch.full((C, rows * (H + 1) + 1, columns * (W + 1) + 1), 255, dtype=torch.uint8)

@@ -156,7 +156,7 @@ def feature_cache(
 
 
 def _images(spec: RepaSpec, samples: Samples) -> str:
-    """What the images are: the decoder's digest, or that of some of the stored ones."""
+    """Return what the images are: the decoder's digest, or that of some of the stored ones."""
     if spec.target == "decoded":
         return samples.decoder
     sampled = samples.images(torch.linspace(0, len(samples) - 1, min(64, len(samples))).long())

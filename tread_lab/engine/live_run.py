@@ -161,7 +161,7 @@ class LiveRun:
         return torch.nn.utils.get_total_norm([grad for grad in found if grad is not None])
 
     def due(self, every: int, *, also: Collection[int] = (), ahead: int = 0) -> bool:
-        """Whether something done every `every` steps, `also` at some and after the last, is due.
+        """Return whether something done every `every` steps, at those of `also` and last is due.
 
         Args:
             ahead: asks for the step that comes so many steps later.
@@ -234,12 +234,12 @@ class LiveRun:
         return Objective(spec, build_process(spec.process), alignment)
 
     def _encoder(self, repa: RepaSpec) -> Encoder:
-        """The encoder, opened with its first use: a cache of features needs none."""
+        """Return the encoder, opened with its first use: a cache of features needs none."""
         opened = functools.cache(lambda: open_encoder(repa, self.batches.samples, self.device))
         return lambda x_BCHW, side: opened()(x_BCHW, side)
 
     def _start_from_parent(self) -> None:
-        """The weights of the run that this one goes on from, in network and EMA alike."""
+        """Load the weights of the run that this one goes on from, into network and EMA."""
         start = self.spec.init_from
         if start is not None:
             parent = self.folder.sibling(signature(start.run))

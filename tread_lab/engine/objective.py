@@ -69,14 +69,14 @@ def _route_loss(spec: EnsembleLoss, outcome: Outcome, leg: Leg, p: int) -> Tenso
 
 
 def _dsm(spec: EnsembleLoss, outcome: Outcome, p: int) -> Tensor:
-    """The denoising error of every patch, a mean over its elements."""
+    """Return the denoising error of every patch, a mean over its elements."""
     if spec.noise_weight == "none":
         return _error(outcome.denoised_BCHW, outcome.clean_BCHW, p)
     return outcome.weight_B[:, None] * patches(outcome.error_BCHW, p).mean(dim=2)
 
 
 def _mae(spec: EnsembleLoss, outcome: Outcome, p: int) -> Tensor:
-    """The reconstruction error of every patch, a mean over its elements."""
+    """Return the reconstruction error of every patch, a mean over its elements."""
     weight_B1 = outcome.weight_B[:, None] if spec.noise_weight == "both" else 1.0
     if spec.form == "equation":
         return weight_B1 * _error(outcome.denoised_BCHW, outcome.clean_BCHW, p)

@@ -82,7 +82,7 @@ class LossScaler:
         self._one = torch.ones((), device=device)
 
     def scale(self, loss: Tensor) -> Tensor:
-        """The loss times the present scale."""
+        """Return the loss times the present scale."""
         return self._scaler.scale(loss)
 
     def unscale(self, optimizer: torch.optim.Optimizer) -> None:

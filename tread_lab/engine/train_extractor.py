@@ -26,7 +26,7 @@ WARMUP = 0.1  # share of the steps
 
 
 def train(samples: Samples, *, epochs: int, batch: int = 128, seed: int = 0) -> Extractor:
-    """An extractor trained to tell the classes of `samples`; equal arguments, equal weights.
+    """Return an extractor trained to tell the classes of `samples`; equal arguments, equal weights.
 
     Equal to the bit on one machine and one thread; images are shifted by up to one pixel.
     """
@@ -51,14 +51,14 @@ def train(samples: Samples, *, epochs: int, batch: int = 128, seed: int = 0) -> 
 
 
 def everything(samples: Samples) -> tuple[Tensor, Tensor]:
-    """All images [N, C, H, W] as uint8 and their labels [N]."""
+    """Return all images [N, C, H, W] as uint8 and their labels [N]."""
     x_NCHW, labels_N = samples.take(torch.arange(len(samples)))
     return samples.pixels(x_NCHW), labels_N
 
 
 @torch.inference_mode()
 def accuracy(model: Extractor, samples: Samples) -> float:
-    """The share of `samples` whose class the model names."""
+    """Return the share of `samples` whose class the model names."""
     images_NCHW, labels_N = everything(samples)
     logits_NK = torch.cat([model(images_BCHW)[1] for images_BCHW in torch.split(images_NCHW, 500)])
     return float((logits_NK.argmax(1) == labels_N).float().mean())
@@ -73,7 +73,7 @@ def _set_rate(optimizer: torch.optim.Optimizer, progress: float) -> None:
 
 
 def _shift(images_BCHW: Tensor, rng: torch.Generator) -> Tensor:
-    """The batch moved by -1, 0 or 1 pixels along both axes, the border filled with zeros."""
+    """Return the batch moved by -1, 0 or 1 pixels along both axes, the border filled with zeros."""
     down, right = (torch.randint(0, 3, (2,), generator=rng)).tolist()
     height, width = images_BCHW.shape[-2:]
     padded = F.pad(images_BCHW, (1, 1, 1, 1))

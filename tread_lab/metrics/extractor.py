@@ -39,7 +39,7 @@ class Extractor(nn.Module):
         self.head = nn.Linear(channels, classes)
 
     def forward(self, images_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """uint8 images -> features [B, D] and class logits [B, K]."""
+        """Return features [B, D] and class logits [B, K] of uint8 images."""
         assert images_BCHW.dtype == torch.uint8
         x_BDHW = self.convolutions(images_BCHW.float() / 127.5 - 1)
         features_BD = x_BDHW.mean(dim=(2, 3))
@@ -47,12 +47,12 @@ class Extractor(nn.Module):
 
 
 def weights_path(name: str) -> Path:
-    """Where the weights of the shipped extractor `name` lie."""
+    """Return where the weights of the shipped extractor `name` lie."""
     return Path(str(files("tread_lab.metrics") / "assets" / f"{name}.safetensors"))
 
 
 def load_extractor(name: str) -> Extractor:
-    """The shipped extractor `name`, ready to use.
+    """Return the shipped extractor `name`, ready to use.
 
     Raises:
         UserError: its weights are absent or damaged.

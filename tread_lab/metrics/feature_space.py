@@ -15,7 +15,7 @@ CHANNELS = {INCEPTION: (1, 3), "fashion16-v1": (1,)}  # of the images that an ex
 
 
 def extractor_for(metric: str, source: str) -> str:
-    """The extractor of `metric` for images of the data source `source`.
+    """Return the extractor of `metric` for images of the data source `source`.
 
     Raises:
         UserError: an unknown metric, or `fd` for a source that has no extractor of its own.
@@ -26,11 +26,12 @@ def extractor_for(metric: str, source: str) -> str:
             f"metrics: {metric} needs features made for the data, and {source!r} has none; "
             "ask for fid, with the Inception-2015 weights"
         )
-    return INCEPTION if features == "inception" else OWN.get(source, INCEPTION)
+    own = OWN.get(source, INCEPTION)
+    return {"inception": INCEPTION, "own": own, "any": own}[features]
 
 
 def by_extractor(metrics: Sequence[str], source: str) -> dict[str, tuple[str, ...]]:
-    """The metrics asked for, grouped by extractor."""
+    """Return the metrics asked for, grouped by extractor."""
     chosen = {metric: extractor_for(metric, source) for metric in metrics}
     return {
         name: tuple(metric for metric in metrics if chosen[metric] == name)
@@ -39,10 +40,10 @@ def by_extractor(metrics: Sequence[str], source: str) -> dict[str, tuple[str, ..
 
 
 def check_metrics(metrics: Sequence[str], name: str) -> None:
-    """Whether the extractor `name` exists and every metric is defined in its features.
+    """Check that the extractor `name` exists and that every metric is defined in its features.
 
     Raises:
-        UserError: not so; a Frechet distance in other features than Inception's is never `fid`.
+        UserError: one is not; a Frechet distance in other features is never called `fid`.
     """
     lookup(CHANNELS, name, "metrics: extractor")
     wrong = "own" if name == INCEPTION else "inception"

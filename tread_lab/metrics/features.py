@@ -51,7 +51,7 @@ class Reference:
 
     @staticmethod
     def of(images_NCHW: Tensor, name: str = "reference") -> Reference:
-        """Images in memory, named by their own hash."""
+        """Return images in memory as a reference that is named by their hash."""
         pixels = hashlib.sha256(images_NCHW.cpu().contiguous().numpy().data).hexdigest()[:16]
         return Reference(f"{name}-{len(images_NCHW)}-{pixels}", lambda: [images_NCHW])
 
@@ -66,7 +66,7 @@ def score(
     weights: Path | None = None,
     device: torch.device | str = "cpu",
 ) -> dict[str, float]:
-    """Metrics of `generated` against `reference`, by the names they are recorded under.
+    """Return metrics of `generated` against `reference`, by the names they are recorded under.
 
     Features are extracted once, whatever the number of metrics, batch by batch on `device`, whose
     products must be exact in fp32: the published numbers know no TF32.
@@ -98,7 +98,7 @@ def score(
 
 
 def evenly(rows: Tensor, most: int) -> Tensor:
-    """At most `most` rows, spread evenly over all (which may be sorted by class)."""
+    """Return at most `most` rows, spread evenly over all (which may be sorted by class)."""
     count = min(len(rows), most)
     return rows[torch.arange(count) * len(rows) // count]
 
@@ -207,7 +207,7 @@ def _inception(weights: Path | None, device: torch.device) -> Describe:
 
 
 def _own(name: str, device: torch.device) -> Describe:
-    """A shipped extractor; float64 features give exact moments."""
+    """Return a shipped extractor; float64 features give exact moments."""
     model = load_extractor(name).to(device)
     return lambda images_BCHW: dict(
         zip(("pool", "logits"), (layer.double() for layer in model(images_BCHW)))
@@ -215,7 +215,7 @@ def _own(name: str, device: torch.device) -> Describe:
 
 
 def _entry(reference: str, shape: tuple[int, ...], extractor: str, device: torch.device) -> str:
-    """A file name that holds everything that decides the features of the reference."""
+    """Return a file name that holds everything that decides the features of the reference."""
     made_by = SHA256 if extractor == INCEPTION else sha256(weights_path(extractor))
     safe, size = re.sub(r"[^\w.-]", "_", reference), "x".join(map(str, shape))
     version = f"{DTYPE}-{device.type}-{torch_fidelity.__version__}"
@@ -223,7 +223,7 @@ def _entry(reference: str, shape: tuple[int, ...], extractor: str, device: torch
 
 
 def _kept(path: Path | None, extract: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-    """What `path` holds, else what `extract` gives, kept there.
+    """Return what `path` holds, else what `extract` gives, kept there.
 
     torch-fidelity's own cache is not used: its entries are pickles, and their names leave out the
     number of samples, the weights and the precision.

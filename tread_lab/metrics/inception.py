@@ -15,7 +15,7 @@ SHA256 = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"
 
 
 def inception_weights(given: Path | None = None) -> Path:
-    """The weights at `given`, else at TREAD_LAB_INCEPTION.
+    """Return the weights at `given`, else at TREAD_LAB_INCEPTION.
 
     Raises:
         UserError: there are none, or the file is not the published one.
@@ -32,7 +32,7 @@ def inception_weights(given: Path | None = None) -> Path:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     stat = path.stat()
     return _sha256(path, stat.st_size, stat.st_mtime_ns)
 

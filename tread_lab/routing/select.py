@@ -39,7 +39,7 @@ class Leg:
         return self.each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def whole(self, N: int) -> bool:
-        """Whether every one of N tokens is kept."""
+        """Return whether every one of N tokens is kept."""
         return self.real_BK is None and self.keep_BK.shape[1] == N
 
     def mask(self, N: int) -> Tensor:

@@ -60,7 +60,7 @@ def walk(
 
 
 def _legs_by_start(routing: Routing | None, re_enter: ReEntry, x_BND: Tensor) -> dict[int, Leg]:
-    """The legs by their first block; where an end has weights, a dense pass has legs too."""
+    """Return the legs by their first block; a dense pass has legs if an end has weights."""
     if routing is None and re_enter.spans:
         routing = whole_routing(re_enter.spans, x_BND)
     legs = {leg.start: leg for leg in routing or ()}

@@ -38,7 +38,7 @@ def generate(
     tokens: int = 0,
     batch: int | None = None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of (samples_BCHW fp32 in model space, labels_B), `count` images in all.
+    """Yield batches of (samples_BCHW fp32 in model space, labels_B), `count` images in all.
 
     The ODE is integrated in float64 as in EDM's code; the network sees fp32.
 
@@ -51,9 +51,11 @@ def generate(
         routes, tokens: routes of the branches that have a selection rate or no deep path, and N.
     """
     batch = batch or IMAGES_A_CALL.get(device.type, IMAGES_A_CALL["cpu"])
+    label = lookup(LABELS, sampler.labels, "sampler.labels")
     for first in range(0, count, batch):
         seeds = range(sampler.seed + first, sampler.seed + min(first + batch, count))
-        labels_B = torch.tensor([_label(sampler, seed, classes) for seed in seeds], device=device)
+        labels = [label(sampler.seed, seed, classes) for seed in seeds]
+        labels_B = torch.tensor(labels, device=device)
         noise_BCHW = torch.stack([draws.normal(shape, "image", seed) for seed in seeds])
         images = ImageRoutes(routes, tokens, seeds, device)
         null_B = torch.full_like(labels_B, classes)
@@ -103,16 +105,21 @@ def _sample(process: Process, sampler: SamplerSpec, bind: _Binder, noise_BCHW: T
 
 
 def place(levels: Tensor, level: float) -> int:
-    """The number of a level in its descending grid; between two, that of the lower one."""
+    """Return the number of a level in its descending grid; between two, that of the lower one."""
     return int((levels > level).sum())
 
 
 def progress(index: int, steps: int) -> float:
-    """How much of the sampling is done at level `index`: 0 at the first, 1 at the last called."""
+    """Return the share of the sampling that is done at level `index`: 0 at first, 1 at last."""
     return index / max(steps - 1, 1)
 
 
-def _label(sampler: SamplerSpec, seed: int, classes: int) -> int:
-    if sampler.labels == "balanced":
-        return (seed - sampler.seed) % classes
+def _uniform(first_seed: int, seed: int, classes: int) -> int:
     return int(torch.randint(classes, (1,), generator=draws.generator("label", seed)))
+
+
+# The label of an image from the seed of the first image, its own seed, and the number of classes.
+LABELS: dict[str, Callable[[int, int, int], int]] = {
+    "uniform": _uniform,
+    "balanced": lambda first_seed, seed, classes: (seed - first_seed) % classes,
+}

@@ -47,7 +47,7 @@ class Branch:
 
 
 def acting(spec: GuidanceSpec, level: float, progress: float) -> list[Term]:
-    """The terms of w D_strong + (1 - w) D_weak at one noise level.
+    """Return the terms of w D_strong + (1 - w) D_weak at one noise level.
 
     Outside the interval the strong branch stands alone. On channels that are not guided its weight
     is 1.
@@ -59,7 +59,7 @@ def acting(spec: GuidanceSpec, level: float, progress: float) -> list[Term]:
     rates = [branch.rate.at(progress) for branch in spec.branches]
     if len(spec.branches) == 1 or not inside:
         return [Term(1.0, 1.0, spec.strong, rates[0])]
-    rests = (1.0, 0.0) if spec.channels == "first3" else (w, 1 - w)
+    rests = {"first3": (1.0, 0.0), "all": (w, 1 - w)}[spec.channels]
     return [Term(*t) for t in zip((w, 1 - w), rests, spec.branches, rates)]
 
 
@@ -82,7 +82,7 @@ def guided(process: Process, branches_at: Callable[[float], Sequence[Branch]]) -
 
 
 def _weight(branch: Branch, z_BCHW: Tensor) -> Tensor | float:
-    """A number, or one per channel [C, 1, 1] where only the first three are guided."""
+    """Return a number, or one per channel [C, 1, 1] where only the first three are guided."""
     if branch.rest is None or branch.rest == branch.weight:
         return branch.weight
     C = z_BCHW.shape[1]
@@ -93,7 +93,7 @@ def _weight(branch: Branch, z_BCHW: Tensor) -> Tensor | float:
 def predictions(
     process: Process, branches: Sequence[Branch], z_BCHW: Tensor, level_B: Tensor
 ) -> list[Tensor]:
-    """Every branch's prediction; branches of one network and equal shapes share a forward pass."""
+    """Return every branch's prediction; equal networks and shapes share a forward pass."""
     groups: dict[object, list[int]] = {}
     for k, branch in enumerate(branches):
         groups.setdefault((id(branch.network), _shapes(branch.routing)), []).append(k)

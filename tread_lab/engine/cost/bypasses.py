@@ -29,7 +29,7 @@ class Added:
     activations: tuple[int, int] = (0, 0)
 
     def activation_bytes(self, low: int) -> int:
-        """Bytes of the activations, where matrix products work on `low` bytes a value."""
+        """Return the bytes of the activations; matrix products work on `low` bytes a value."""
         return 4 * self.activations[0] + low * self.activations[1]
 
 

@@ -47,11 +47,11 @@ class Speed:
     per_call_flop: float
 
     def train_seconds(self, spec: RunSpec) -> float:
-        """Predicted seconds of all training steps."""
+        """Return the predicted seconds of all training steps."""
         return spec.train.steps * self.overhead + cost(spec).train_flops * self.per_flop
 
     def evaluate_seconds(self, spec: RunSpec, evaluations: Sequence[EvaluationSpec]) -> float:
-        """Predicted seconds of all evaluations."""
+        """Return the predicted seconds of all evaluations."""
         return sum(self._evaluation(spec, evaluation) for evaluation in evaluations)
 
     def _evaluation(self, spec: RunSpec, evaluation: EvaluationSpec) -> float:
@@ -66,7 +66,7 @@ FLOPS = Speed(overhead=0, per_flop=1, call=0, per_call_flop=1)  # for want of se
 
 
 def affordable(spec: RunSpec) -> bool:
-    """Whether a few steps of this run cost next to nothing."""
+    """Return whether a few steps of this run cost next to nothing."""
     return cost(spec.dense()).train_flops / spec.train.steps < AFFORDABLE_FLOPS
 
 
@@ -168,7 +168,7 @@ def _wait(device: torch.device) -> None:
 
 
 def _median(action: Callable[[], None], count: int) -> float:
-    """The median of `count` times, after two to warm up."""
+    """Return the median of `count` times, after two to warm up."""
     seconds = []
     for _ in range(count + 2):
         started = time.perf_counter()

@@ -34,7 +34,7 @@ class ImageWork:
 
 
 def image_work(spec: RunSpec, evaluation: EvaluationSpec) -> ImageWork:
-    """The work of one evaluation; none where pixels are the data or no image is looked at.
+    """Return the work of one evaluation; none where pixels are the data or no image is looked at.
 
     The data set's own small extractor costs next to nothing and is left out. Ten thousand
     references are assumed, the most that a data set holds out.
@@ -59,7 +59,7 @@ def image_work(spec: RunSpec, evaluation: EvaluationSpec) -> ImageWork:
 def decoder_macs(
     side: int, *, channels: int = 4, widths: Sequence[int] = SD_WIDTHS, layers: int = 2
 ) -> int:
-    """MACs of the autoencoder's decoder for latents of `side` x `side`.
+    """Return the MACs of the autoencoder's decoder for latents of `side` x `side`.
 
     Convolutions are 3x3; every stage but the last ends with an upsampling and a convolution, the
     middle has one attention between two residual blocks. 3.11e11 for 4x32x32: .62 TFLOP an image.

@@ -33,19 +33,18 @@ class Rates:
     source: str
 
     def train_seconds(self, spec: RunSpec) -> float:
-        """Seconds of all training steps."""
+        """Return the seconds of all training steps."""
         return cost(spec).train_flops / self.training[spec.precision]
 
     def pass_seconds(self, spec: RunSpec, evaluation: EvaluationSpec) -> float:
-        """Seconds of the network's passes in one evaluation."""
+        """Return the seconds of the network's passes in one evaluation."""
         precision: str = PROBE
         if isinstance(evaluation, SamplesSpec):
             precision = evaluation.sampler.precision
         return passes(spec, evaluation)[1] / self.sampling[precision]
 
     def image_seconds(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
-        """Seconds of what is done with the images, part by part; those of the references are once
-        for a lab."""
+        """Return the seconds of work on images by its kind; references are done once for a lab."""
         work = image_work(spec, evaluation)
         return {
             "decoding": work.decoding / self.decoding,
@@ -90,6 +89,6 @@ RATES: dict[str, Rates] = {
 
 
 def rates_of(type: str, name: str) -> Rates | None:
-    """The rates of a device of that type and name; `None` where none are stated for it."""
+    """Return the rates of a device of that type and name; `None` where none are stated for it."""
     label = "cpu" if type == "cpu" else name
     return next((rates for known, rates in RATES.items() if known in label), None)

@@ -75,7 +75,7 @@ def _sizes(found: Cost) -> dict[str, int]:
 
 
 def _at_scale(spec: RunSpec, scale: int) -> dict[str, Any]:
-    """MACs and speed-up of the same network on images of `scale` times the side."""
+    """Return MACs and speed-up of the same network on images of `scale` times the side."""
     data = dataclasses.replace(spec.data, size=scale * spec.data.size)
     found = cost(dataclasses.replace(spec, data=data, init_from=None))
     tokens = spec.tokens * scale * scale

@@ -25,7 +25,7 @@ from tread_lab.specs.run import RunSpec
 
 
 def sample_flops(spec: RunSpec, sampler: SamplerSpec) -> int:
-    """Forward FLOPs per image: all branches that act at each call, each at its rate there."""
+    """Return forward FLOPs per image: at each call all branches that act, at their rates."""
     return FLOPS_PER_MAC * sum(call_macs(spec, sampler))
 
 
@@ -50,7 +50,7 @@ def _routed_macs(spec: RunSpec, routes: tuple[RouteSpec, ...], rate: float) -> i
 
 
 def _macs_without_path(spec: RunSpec, routes: tuple[RouteSpec, ...], rate: float) -> int:
-    """MACs of a pass in which no token runs the blocks of a route."""
+    """Return the MACs of a pass in which no token runs the blocks of a route."""
     skipped = sum(len(route.blocks) for route in routes)
     return cost(spec).dense_macs - skipped * block_macs(spec.model, spec.tokens)
 

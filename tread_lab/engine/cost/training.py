@@ -88,7 +88,7 @@ class Cost:
         return self.memory_at(self.micro_batch)
 
     def memory_at(self, micro_batch: int) -> int:
-        """The same with another number of images in a pass."""
+        """Return the same with another number of images in a pass."""
         gradients = FP32 * (self.parameters + self.helpers)
         state = self.checkpoint_bytes + gradients + self.cast_bytes
         return state + micro_batch * (self.activation_bytes + self.working_bytes)
