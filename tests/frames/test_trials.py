@@ -117,6 +117,14 @@ def test_without_its_baseline_a_trial_has_no_gap_to_it(tmp_path: Path) -> None:
     assert found["gap/route"] == pytest.approx(train_gap((2, 8)) - heldout_gap((2, 8)))
 
 
+def test_the_reason_of_a_failed_trial_is_its_own_and_not_its_baselines(tmp_path: Path) -> None:
+    states = {None: "failed", (2, 8): "failed"}
+    frame = trials_frame(write_sweep(tmp_path, small(states=states)), "placement")
+    assert row(frame, (2, 8))["reason"] == "failed on purpose"
+    alone = "its baseline failed: there is nothing to compare with"
+    assert row(frame, (5, 8))["reason"] == alone
+
+
 def test_damaged_losses_are_a_reason_not_a_crash(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
     path = next(lab.run_of(tiny_spec((2, 8))).path.glob("evaluations/*/losses.npz"))

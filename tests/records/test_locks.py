@@ -127,10 +127,11 @@ def test_the_lock_of_a_dead_owner_on_another_node_is_taken_over(tmp_path: Path) 
     assert path.read_text() == "" and not is_held(path)
 
 
-def test_an_old_lock_of_another_node_is_taken_over_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
+@pytest.mark.parametrize("hours", [-24, 24], ids=["old", "from a clock that is ahead"])
+def test_an_old_lock_of_another_node_is_taken_over_at_once(tmp_path: Path, hours: int) -> None:
+    path, touched = tmp_path / "lock", time.time() + 3600 * hours
     path.write_text("pid 1 on node-b")
-    os.utime(path, (1e9, 1e9))
+    os.utime(path, (touched, touched))
     assert not is_held(path)
     started = time.monotonic()
     with exclusive(path, "x"):

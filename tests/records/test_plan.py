@@ -96,6 +96,11 @@ def test_a_run_that_several_suggestions_share_stands_once_and_in_order() -> None
     assert plan.trials == (trial("dense"),)
 
 
+def test_each_baseline_is_listed_once_and_in_order() -> None:
+    trials = (trial("b"), trial("a", "dense 1"), trial("c", "dense 0"), trial("d", "dense 1"))
+    assert StoredPlan("s", "", "", trials, (), {}).baselines == ["dense 1", "dense 0"]
+
+
 def test_parents_stand_before_the_runs_that_start_from_them() -> None:
     parent = {"train": {"steps": 3}}
     child = trial("child", init_from={"run": parent})

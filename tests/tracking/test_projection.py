@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.tracking.conftest import HELDOUT, Sweeps
+from tests.tracking.conftest import GUIDED, HELDOUT, SAMPLES, Sweeps
 from tread_lab.records.status import RunState
 from tread_lab.tracking.projection import Projection
 from tread_lab.tracking.trial_names import trials_of
@@ -13,6 +13,13 @@ def stamp(sweeps: Sweeps) -> str:
     plan = sweeps.lab.sweep("placement").plan()
     trial = next(t for t in trials_of("placement", plan) if t.stored.role == "trial")
     return Projection(sweeps.lab, plan).stamp(trial, RunState.COMPLETED)
+
+
+def test_a_trial_is_shown_anew_when_another_plan_names_its_metrics(sweeps: Sweeps) -> None:
+    sweeps.complete(evaluate=(SAMPLES,))
+    alone = stamp(sweeps)
+    sweeps.plan(evaluate=(SAMPLES, GUIDED))  # `fd@1k` becomes `fd@1k w=1`
+    assert stamp(sweeps) != alone
 
 
 def test_a_trial_is_shown_anew_when_its_baseline_is_measured_later(sweeps: Sweeps) -> None:
