@@ -9,6 +9,7 @@ is what makes three seeds worth something. Lower is better throughout.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 
@@ -99,8 +100,8 @@ def best_over_images(losses_KM: Array, *, resamples: int = RESAMPLES, seed: int 
         members_K[i] = bool((gap_J <= critical * error_J).all())
         width_K[i] = critical * error_J[int(np.argmax(gap_J))]
     over_K = _over_best_other(means_K)
-    found = _set(means_K, over_K, width_K, float("nan"))
-    return BestSet(means_K, found.best, members_K, found.low_K, found.high_K, found.deviation)
+    bounded = _set(means_K, over_K, width_K, float("nan"))
+    return dataclasses.replace(bounded, members_K=members_K)
 
 
 def residual_deviation(values_SK: Array) -> float:
@@ -120,7 +121,7 @@ def power(difference: float, deviation: float, *, cells: int, seeds: int) -> flo
 
 
 def seeds_needed(difference: float, deviation: float, *, cells: int) -> int | None:
-    """Seeds that separate two cells `difference` apart with 80% power; nothing beyond 200."""
+    """Seeds that separate two cells `difference` apart with 80% power; `None` beyond 200."""
     low, high = 2, MOST_SEEDS
     if power(difference, deviation, cells=cells, seeds=high) < POWER:
         return None

@@ -69,13 +69,13 @@ class Losses:
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: np.asarray(file[name], dtype=np.float64) for name in file.files}
-            found = Losses(arrays["dense"], arrays.get("routed"), arrays["level"])
+            losses = Losses(arrays["dense"], arrays.get("routed"), arrays["level"])
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise UserError(f"{path} is no record of losses ({error}); evaluate again") from None
-        shapes = {found.dense.shape, found.level.shape, found.trained.shape}
-        if len(shapes) > 1 or found.dense.ndim != 2 or len(found.dense) < 2:
+        shapes = {losses.dense.shape, losses.level.shape, losses.trained.shape}
+        if len(shapes) > 1 or losses.dense.ndim != 2 or len(losses.dense) < 2:
             raise UserError(f"{path}: arrays of images x levels expected, got {shapes}")
-        return found
+        return losses
 
 
 def gap_over_images(loss_ML: Array, baseline_ML: Array) -> PairedGap:
@@ -148,8 +148,8 @@ def run_gaps(
 
 def losses_paths(run: RunFolder) -> dict[str, Path]:
     """Evaluation signature -> file of its losses, of every finished held-out evaluation."""
-    found = {folder.path.name: folder.path / "losses.npz" for folder in run.evaluations()}
-    return {name: path for name, path in found.items() if path.exists()}
+    paths = {folder.path.name: folder.path / "losses.npz" for folder in run.evaluations()}
+    return {name: path for name, path in paths.items() if path.exists()}
 
 
 def recorded_gaps(

@@ -23,9 +23,9 @@ def delta_column(metric: str) -> str:
 def metric_columns(frame: pd.DataFrame) -> list[str]:
     """The columns that were measured, intervals included: evaluations, then gaps, then costs."""
     groups = ("gap/", "cost/", "throughput/")
-    found = [str(column) for column in frame.columns if is_metric(column)]
-    order = {c: next((k for k, g in enumerate(groups, 1) if c.startswith(g)), 0) for c in found}
-    return sorted(found, key=lambda column: order[column])
+    columns = [str(column) for column in frame.columns if is_metric(column)]
+    order = {c: next((k for k, g in enumerate(groups, 1) if c.startswith(g)), 0) for c in columns}
+    return sorted(columns, key=lambda column: order[column])
 
 
 def own_metrics(frame: pd.DataFrame) -> list[str]:

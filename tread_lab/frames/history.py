@@ -13,10 +13,10 @@ from tread_lab.records.lab import Lab, SweepFolder
 def history_frame(
     lab: Lab, sweep: str | SweepFolder, keys: Iterable[str] | None = None
 ) -> pd.DataFrame:
-    """Every logged value of every run of the sweep: run, step, key, value; each run once.
+    """Return every logged value of every run of a sweep, each run once.
 
     Args:
-        keys: the keys to keep; all where absent.
+        keys: the keys to keep; `None` keeps all.
     """
     wanted = None if keys is None else set(keys)
     columns: dict[str, list[Any]] = {"run": [], "step": [], "key": [], "value": []}

@@ -86,9 +86,9 @@ def _in_sweep(run: str, record: Record, stopped: Mapping[str, Stopped]) -> Recor
 def _remembered(run: RunFolder, planned: list[str], memory: Memory) -> Record:
     """The record of a run, read only if its folder has changed since it was read whole."""
     stamp = _stamp(run)
-    known = memory.records.get(run.name)
-    if known is not None and known[0] == stamp:
-        return known[1]
+    remembered = memory.records.get(run.name)
+    if remembered is not None and remembered[0] == stamp:
+        return remembered[1]
     record = _record(run, planned)
     whole = len(record.evaluations) == record.folders
     if record.state is RunState.COMPLETED and whole and stamp is not None:

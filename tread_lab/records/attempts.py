@@ -50,7 +50,7 @@ class Attempts:
         self.path = path
 
     def read(self) -> list[Attempt]:
-        """All attempts in order."""
+        """Return all attempts in order."""
         return attempts_of(read_lines(self.path))
 
     def open(self, **facts: Any) -> Attempt:
@@ -72,14 +72,14 @@ class Attempts:
 
 
 def attempts_of(lines: Iterable[dict[str, Any]]) -> list[Attempt]:
-    """The attempts that the lines of a record tell of."""
-    known = {one.name for one in fields(Attempt)}
-    found: dict[int, Attempt] = {}
+    """Return the attempts that the lines of a record describe."""
+    names = {field.name for field in fields(Attempt)}
+    attempts: dict[int, Attempt] = {}
     for line in lines:
         if line["event"] == "forgiven":
-            found = {n: replace(attempt, forgiven=True) for n, attempt in found.items()}
+            attempts = {n: replace(one, forgiven=True) for n, one in attempts.items()}
             continue
-        facts = {key: value for key, value in line.items() if key in known}
-        before = found.get(facts["n"], Attempt(n=facts["n"]))
-        found[before.n] = replace(before, **facts)
-    return [found[n] for n in sorted(found)]
+        facts = {key: value for key, value in line.items() if key in names}
+        attempt = attempts.get(facts["n"], Attempt(n=facts["n"]))
+        attempts[attempt.n] = replace(attempt, **facts)
+    return [attempts[n] for n in sorted(attempts)]

@@ -35,10 +35,10 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
         _sync_folder(path.parent)
     except Exception as error:
-        told = _of_the_system(error)
-        if told is None:
+        cause = _of_the_system(error)
+        if cause is None:
             raise
-        raise disk_error(told, path) from error
+        raise disk_error(cause, path) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -64,7 +64,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The value in `path`, or nothing if the file is absent or damaged."""
+    """Return the value in `path`, `None` if the file is absent or damaged."""
     try:
         return json_tree(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -72,7 +72,7 @@ def read_json(path: Path) -> Any:
 
 
 def modified(path: Path) -> float | None:
-    """When a file was last written, in seconds; nothing where it is not."""
+    """Return when a file was last written, in seconds; `None` if it does not exist."""
     try:
         return path.stat().st_mtime
     except OSError:

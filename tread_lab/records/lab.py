@@ -43,10 +43,10 @@ class Lab:
 
     @staticmethod
     def existing(root: str | os.PathLike[str] | None = None) -> Lab:
-        """The lab at `root`, for commands that read what is there.
+        """Return the lab at `root`, for commands that only read it.
 
         Raises:
-            UserError: there is no such folder.
+            UserError: the folder does not exist.
         """
         lab = Lab.at(root)
         if not lab.root.is_dir():
@@ -60,21 +60,21 @@ class Lab:
         return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{self.root / 'mlflow.db'}"
 
     def run(self, name: str) -> RunFolder:
-        """The folder of the run with signature `name`, whether it exists or not."""
+        """Return the folder of the run with signature `name`, whether it exists or not."""
         return RunFolder(self.root / "runs" / _safe(name))
 
     def run_of(self, spec: RunSpec) -> RunFolder:
         return self.run(signature(spec))
 
     def sweep(self, name: str) -> SweepFolder:
-        """The folder of the sweep `name`, whether it exists or not."""
+        """Return the folder of the sweep `name`, whether it exists or not."""
         return SweepFolder(self.root / "sweeps" / _safe(name))
 
     def known_sweep(self, name: str) -> SweepFolder:
-        """The folder of a sweep that was planned before.
+        """Return the folder of a stored sweep.
 
         Raises:
-            UserError: there is no such sweep; names what there is.
+            UserError: there is no such sweep; suggests a near name.
         """
         folder = self.sweep(Path(name).stem if name.endswith((".yaml", ".yml")) else name)
         if not folder.plan_path.exists():
@@ -82,7 +82,7 @@ class Lab:
         return folder
 
     def known_run(self, name: str) -> RunFolder:
-        """The folder of a run that was started before; an unambiguous prefix is enough."""
+        """Return the folder of a run on record; an unambiguous prefix of its name is enough."""
         runs = [p.name for p in sorted((self.root / "runs").glob(f"{_safe(name)}*"))]
         if len(runs) != 1:
             what = "no run" if not runs else f"{len(runs)} runs match"
@@ -90,7 +90,7 @@ class Lab:
         return self.run(runs[0])
 
     def sweeps(self) -> list[str]:
-        """The names of all planned sweeps."""
+        """Return the names of all planned sweeps."""
         return sorted(path.parent.name for path in self.root.glob("sweeps/*/plan.json"))
 
 
@@ -105,12 +105,12 @@ class RunFolder:
         return self.path.name
 
     def sibling(self, name: str) -> RunFolder:
-        """Another run of the same lab."""
+        """Return the folder of another run of the same lab."""
         return RunFolder(self.path.parent / _safe(name))
 
     @property
     def cache(self) -> Path:
-        """What the runs of this lab share and can make again."""
+        """The folder of what the runs of this lab share and can compute again."""
         return self.path.parent.parent / "cache"
 
     @property
@@ -122,7 +122,7 @@ class RunFolder:
         return self.path / "log.jsonl"
 
     def lock(self) -> AbstractContextManager[None]:
-        """Be the only process that writes this run; freed when the process ends."""
+        """Lock the run against other writers until the block, or the process, ends."""
         return exclusive(self.path / LOCK, f"run {self.name}")
 
     @property
@@ -148,7 +148,7 @@ class RunFolder:
         return decode(RunSpec, with_old_meaning(tree))
 
     def _spec_body(self) -> str | None:
-        """The text of the spec, or nothing if it is absent or damaged."""
+        """Return the text of the spec, `None` if it is absent or damaged."""
         try:
             return yaml_body((self.path / "spec.yaml").read_text(encoding="utf-8")) or None
         except (OSError, ValueError):
@@ -159,19 +159,19 @@ class RunFolder:
         return Attempts(self.path / "attempts.jsonl")
 
     def stack_dump(self, attempt: int) -> Path:
-        """Where every thread of an attempt stood when it was ended for making no progress."""
+        """Return the file with the stacks of an attempt that was ended for making no progress."""
         return self.path / "stacks" / f"attempt-{attempt}.txt"
 
     @property
     def heartbeat_path(self) -> Path:
-        """Touched at signs of life while an attempt goes on."""
+        """The file that an attempt touches while it makes progress."""
         return self.path / ".pulse"
 
     def log(self) -> LogWriter:
         return LogWriter(self.log_path)
 
     def entries(self) -> list[Entry]:
-        """One entry per (key, step), in order of steps."""
+        """Return one entry per (key, step), in order of steps."""
         return latest(read_entries(self.log_path))
 
     def write_origin(self, attempt: dict[str, Any]) -> None:
@@ -191,11 +191,11 @@ class RunFolder:
         return [self.path / "spec.yaml", self.log_path]
 
     def damaged(self) -> list[str]:
-        """The files that are not as they were when the run ended."""
+        """Return the files that were cut or changed since the run ended."""
         return changed_files(self.path, (self.result() or {}).get("files", {}))
 
     def reopen(self) -> None:
-        """Forget the terminal state, so that the run is taken up again."""
+        """Delete the terminal state, so that the run is resumed."""
         (self.path / "result.json").unlink(missing_ok=True)
 
     def result(self) -> dict[str, Any] | None:
@@ -205,7 +205,7 @@ class RunFolder:
         return None if state is None else {**result, "state": state}
 
     def step(self) -> int:
-        """Optimizer steps that are on record."""
+        """Return the optimizer steps on record."""
         result = self.result() or {}
         if "step" in result:
             return int(result["step"])
@@ -243,7 +243,7 @@ class EvaluationFolder:
         write_json(self.path / "metrics.json", tree)
 
     def read(self) -> dict[str, Any] | None:
-        """`{spec, metrics, ...}`, or nothing while the evaluation is not complete."""
+        """Return `{spec, metrics, ...}`, `None` while the evaluation is not complete."""
         tree = read_json(self.path / "metrics.json")
         return _renamed(tree) if isinstance(tree, dict) and "metrics" in tree else None
 
@@ -289,21 +289,21 @@ class SweepFolder:
         return self.path / "study.db"
 
     def lock(self) -> AbstractContextManager[None]:
-        """Be the only driver of this sweep; freed when the process ends."""
+        """Lock the sweep against other drivers until the block, or the process, ends."""
         return exclusive(self.path / LOCK, f"sweep {self.name}")
 
     @property
     def driven(self) -> bool:
-        """Whether a driver is at work on it."""
+        """Whether a driver works at the sweep."""
         return is_held(self.path / LOCK)
 
     @property
     def earlier_plans(self) -> list[Path]:
-        """The plans that were extended, the first one first."""
+        """The plans that were extended, the oldest first."""
         return sorted(self.path.glob("plans/[0-9]*.json"))
 
     def keep_plan(self) -> None:
-        """Put a copy of the plan beside it, unless it is the last one that was kept."""
+        """Copy the plan to `plans/`, unless the last copy is equal."""
         text, kept = self.plan_path.read_text(encoding="utf-8"), self.earlier_plans
         if not kept or kept[-1].read_text(encoding="utf-8") != text:
             write_text(self.path / "plans" / f"{len(kept) + 1:04d}.json", text)
@@ -332,7 +332,7 @@ class SweepFolder:
 
 
 def _renamed(tree: dict[str, Any]) -> dict[str, Any]:
-    """A record with the names of today: an earlier version called torch-fidelity's score `is`."""
+    """Rename a metric of earlier versions, which called torch-fidelity's score `is`."""
     spec = tree.get("spec") or {}
     if "is" not in (spec.get("metrics") or ()) or "inception_score" in spec:
         return tree
@@ -341,7 +341,11 @@ def _renamed(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def _safe(name: str) -> str:
-    """A name that cannot leave its folder."""
+    """Return `name` if it cannot leave its folder.
+
+    Raises:
+        UserError: it could.
+    """
     if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name):
         raise UserError(f"{name!r} is not a name; use letters, digits, '-', '_' and '.'")
     return name

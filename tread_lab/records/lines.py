@@ -13,13 +13,13 @@ from tread_lab.records.durable import disk_error
 
 
 def with_checksum(tree: Mapping[str, Any]) -> str:
-    """One line with the checksum of all that stands before it."""
+    """Return a line with the checksum of all that stands before it."""
     body = json.dumps(tree)
     return f'{body[:-1]}, "crc": "{checksum(body)}"}}\n'
 
 
 def without_checksum(raw: bytes) -> dict[str, Any] | None:
-    """What a line holds, or nothing if it is damaged."""
+    """Return what a line holds, `None` if it is damaged."""
     try:
         head, _, tail = raw.decode().rstrip("\n").rpartition(', "crc": "')
         body = head + "}"
@@ -32,7 +32,7 @@ def without_checksum(raw: bytes) -> dict[str, Any] | None:
 
 
 def read_lines(path: Path, offset: int = 0) -> Iterator[dict[str, Any]]:
-    """The undamaged lines from byte `offset` on, in file order."""
+    """Yield the undamaged lines from byte `offset` on."""
     try:
         file = path.open("rb")
     except (FileNotFoundError, NotADirectoryError):
@@ -46,7 +46,7 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[dict[str, Any]]:
 
 
 def open_lines(path: Path) -> IO[str]:
-    """The file open for appending; a torn last line is ended first.
+    """Open a file for appending; a torn last line is ended first.
 
     Raises:
         UserError: the folder cannot be written or the disk is full.

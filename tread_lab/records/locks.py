@@ -143,8 +143,8 @@ def _beats_elsewhere(path: Path) -> bool:
 
 def _other_host(path: Path) -> str | None:
     """The host that the lock names, if it is not ours."""
-    found = re.fullmatch(r"pid \d+ on (\S+)", holder(path))
-    return found[1] if found and found[1] != os.uname().nodename else None
+    match = re.fullmatch(r"pid \d+ on (\S+)", holder(path))
+    return match[1] if match and match[1] != os.uname().nodename else None
 
 
 def _age(path: Path) -> float:

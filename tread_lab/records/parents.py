@@ -10,7 +10,7 @@ from tread_lab.specs.decode import encode
 
 
 def with_parents(tree: Any, lab: Lab) -> Any:
-    """The plain tree with every parent that is named by (the start of) its signature written out.
+    """Return the tree with the spec of every parent that it names by (a prefix of) its signature.
 
     Raises:
         UserError: the lab has no such run, or several.
@@ -19,10 +19,10 @@ def with_parents(tree: Any, lab: Lab) -> Any:
         return type(tree)(with_parents(item, lab) for item in tree)
     if not isinstance(tree, Mapping):
         return tree
-    found = {key: with_parents(value, lab) for key, value in tree.items()}
-    start = found.get("init_from")
+    written = {key: with_parents(value, lab) for key, value in tree.items()}
+    start = written.get("init_from")
     if isinstance(start, str):
         start = {"run": start}
     if isinstance(start, dict) and isinstance(start.get("run"), str):
-        found["init_from"] = {**start, "run": encode(lab.known_run(start["run"]).spec())}
-    return found
+        written["init_from"] = {**start, "run": encode(lab.known_run(start["run"]).spec())}
+    return written

@@ -23,15 +23,17 @@ class Stopped:
 
 
 def append(path: Path, stopped: Stopped) -> None:
-    """Write it down."""
+    """Record that a run was stopped."""
     append_line(path, vars(stopped))
 
 
 def read(path: Path) -> dict[str, Stopped]:
-    """By run, the last time each was stopped."""
-    lines = (tree for tree in read_lines(path) if {"run", "step", "reason"} <= tree.keys())
-    found = (Stopped(tree["run"], tree["step"], tree["reason"]) for tree in lines)
-    return {stopped.run: stopped for stopped in found}
+    """Return by run where each was stopped last."""
+    return {
+        tree["run"]: Stopped(tree["run"], tree["step"], tree["reason"])
+        for tree in read_lines(path)
+        if {"run", "step", "reason"} <= tree.keys()
+    }
 
 
 def state_in_sweep(state: RunState, run: str, stopped: Mapping[str, Stopped]) -> RunState:

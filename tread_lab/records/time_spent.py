@@ -12,7 +12,7 @@ _EVERY = 15.0  # seconds between two entries; what a kill can lose
 
 
 def seconds_spent(path: Path) -> float:
-    """Seconds of all sessions so far."""
+    """Return the seconds of all sessions so far."""
     sessions: dict[str, float] = {}
     for tree in read_lines(path):
         if {"session", "seconds"} <= tree.keys():
@@ -22,21 +22,21 @@ def seconds_spent(path: Path) -> float:
 
 
 class Stopwatch:
-    """The time of this session, written down now and then; earlier ones are added."""
+    """Measures this session and records it every few seconds; earlier sessions are added."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.before = path, seconds_spent(path)
+        self.path, self.earlier = path, seconds_spent(path)
         self._session, self._started = uuid.uuid4().hex[:8], time.monotonic()
         self._written = 0.0
 
     @property
     def seconds(self) -> float:
-        """All sessions, this one included."""
-        return self.before + time.monotonic() - self._started
+        """The seconds of all sessions, this one included."""
+        return self.earlier + time.monotonic() - self._started
 
     def note(self, *, now: bool = False) -> None:
-        """Write the time down if it is due."""
-        mine = time.monotonic() - self._started
-        if now or mine - self._written > _EVERY:
-            self._written = mine
-            append_line(self.path, {"session": self._session, "seconds": round(mine, 1)})
+        """Record the time, if the last entry is old or `now` is set."""
+        seconds = time.monotonic() - self._started
+        if now or seconds - self._written > _EVERY:
+            self._written = seconds
+            append_line(self.path, {"session": self._session, "seconds": round(seconds, 1)})

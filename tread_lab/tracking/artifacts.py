@@ -57,7 +57,7 @@ def run_files(
 
 
 def preview(path: Path) -> bytes | None:
-    """A figure small enough for a page, or nothing if it is no picture."""
+    """A figure small enough for a page, `None` if it is no picture."""
     try:
         with Image.open(path) as image:
             image.thumbnail((PREVIEW, PREVIEW))

@@ -37,10 +37,8 @@ from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.plan import StoredPlan
 from tread_lab.specs.errors import UserError
 from tread_lab.tracking.artifacts import File
-from tread_lab.tracking.authored import FACTS, NAME, SHARED, Authored
 from tread_lab.tracking.projection import Number, Projection, View
 from tread_lab.tracking.saved_views import AXES, SavedViews
-from tread_lab.tracking.sent import Sent, files_mark
 from tread_lab.tracking.store import (
     EXPERIMENT,
     check_store,
@@ -51,6 +49,7 @@ from tread_lab.tracking.store import (
     sqlite_path,
 )
 from tread_lab.tracking.sweep_run import Parent, Ranking, written
+from tread_lab.tracking.sync_tags import FACTS, NAME, SHARED, Authored, Sent, files_mark
 from tread_lab.tracking.tracker import SyncReport
 from tread_lab.tracking.trial_names import Trial, trials_of
 

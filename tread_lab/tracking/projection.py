@@ -207,7 +207,7 @@ def run_marks(run: RunFolder) -> list[Any]:
 
 
 def file_mark(path: Path) -> list[Any]:
-    """Name, size and time of a file; nothing if it is absent."""
+    """Return name, size and time of a file, an empty list if it is absent."""
     try:
         facts = path.stat()
     except OSError:

@@ -28,7 +28,7 @@ def shown(uri: str) -> str:
 
 
 def sqlite_path(uri: str) -> Path | None:
-    """The file of a SQLite store, or nothing for any other kind of store."""
+    """The file of a SQLite store, `None` for any other kind of store."""
     if not uri.startswith("sqlite:///"):
         return None
     return Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute()

@@ -68,7 +68,7 @@ class LiveSync:
     """Syncs a sweep every few seconds from a side thread; nothing it meets reaches the training.
 
     Attributes:
-        error: the last attempt's failure as one line, or nothing if it succeeded.
+        error: the last attempt's failure as one line, `None` if it succeeded.
         report: what the last successful sync did.
     """
 

@@ -155,7 +155,7 @@ def test_hours_that_end_while_the_last_run_is_under_way_leave_something_undone(
     queue = BudgetedQueue(ListQueue(tasks), open_budget(lab, plan, lambda task: None), watch)
     task = queue.next()
     assert task is not None and queue.queue.finished and not queue.full
-    watch.before = 3601.0
+    watch.earlier = 3601.0
     assert queue.stop and queue.full and queue.left.startswith("1 run left")
 
 
