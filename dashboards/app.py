@@ -80,8 +80,8 @@ class Pages:
         raise UserError(f"no page {path}")
 
     def _sweeps(self) -> list[views.Tree]:
-        found = [views.sweep_line(name, self.lab.sweep(name).plan()) for name in self.lab.sweeps()]
-        return sorted(found, key=lambda line: -(line["created"] or 0))
+        lines = [views.sweep_line(name, self.lab.sweep(name).plan()) for name in self.lab.sweeps()]
+        return sorted(lines, key=lambda line: -(line["created"] or 0))
 
     def _sweep(self, name: str, metric: str = "", version: str = "") -> views.Tree:
         """Return all of a sweep, or only what runs now if the page has this version of the rest."""
@@ -146,13 +146,13 @@ class Handler(BaseHTTPRequestHandler):
             self._send_error(HTTPStatus.NOT_FOUND, str(error))
         except Exception as error:
             sys.stderr.write(traceback.format_exc())
-            told = " ".join(f"{type(error).__name__}: {error}".split())
-            self._send_error(HTTPStatus.INTERNAL_SERVER_ERROR, f"error in the dashboard: {told}")
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            self._send_error(HTTPStatus.INTERNAL_SERVER_ERROR, f"error in the dashboard: {text}")
         else:
             self._send(HTTPStatus.OK, kind, body)
 
-    def _send_error(self, status: HTTPStatus, told: str) -> None:
-        self._send(status, "application/json", json.dumps({"error": told}).encode())
+    def _send_error(self, status: HTTPStatus, text: str) -> None:
+        self._send(status, "application/json", json.dumps({"error": text}).encode())
 
     def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
         packed = len(body) > SMALL and kind != "image/png"

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from tread_lab.analysis.figures.samples import how_drawn
 from tread_lab.analysis.figures.similarity import read_similarity
 from tread_lab.dashboards.views import Tree, cells_of, choices, numbers
 from tread_lab.frames import HIGH, LOW
@@ -75,21 +76,16 @@ def curve(run: RunFolder) -> Tree:
 
 def pictures(run: RunFolder) -> list[Tree]:
     """Return the sample grids of a run: how they were drawn and where they lie."""
-    found = []
-    for folder in run.evaluations():
-        if not (folder.path / "grid.png").exists():
-            continue
-        sampler = (folder.read() or {}).get("spec", {}).get("sampler", {})
-        weight = sampler.get("guidance", {}).get("weight", 1.0)
-        drawn = "without guidance" if weight == 1 else f"guidance w = {weight:g}"
-        found.append(
-            {
-                "evaluation": folder.path.name,
-                "drawn": f"{drawn}, {sampler.get('solver', '')} {sampler.get('steps', '')} steps",
-                "url": f"runs/{run.name}/evaluations/{folder.path.name}/grid.png",
-            }
-        )
-    return sorted(found, key=lambda picture: picture["drawn"])
+    grids = [
+        {
+            "evaluation": folder.path.name,
+            "drawn": how_drawn(evaluation["spec"]),
+            "url": f"runs/{run.name}/evaluations/{folder.path.name}/grid.png",
+        }
+        for folder in run.evaluations()
+        if (folder.path / "grid.png").exists() and (evaluation := folder.read())
+    ]
+    return sorted(grids, key=lambda grid: grid["drawn"])
 
 
 def _run(run: RunFolder, spec: Mapping[str, Any]) -> Tree:
@@ -111,7 +107,7 @@ def _run(run: RunFolder, spec: Mapping[str, Any]) -> Tree:
 def _metrics(frame: pd.DataFrame, trial: pd.Series[Any]) -> list[Tree]:
     """Return every measured number of a trial beside its baseline's."""
     baselines = frame[frame["run"] == trial["baseline"]]
-    found = []
+    rows = []
     for metric in choices(frame):
         value = float(trial[metric])
         dense = float(baselines[metric].iloc[0]) if len(baselines) else float("nan")
@@ -123,8 +119,8 @@ def _metrics(frame: pd.DataFrame, trial: pd.Series[Any]) -> list[Tree]:
         names = ("value", "dense", "delta", "low", "high")
         row = dict(zip(names, numbers([value, dense, delta, *own])))
         facts = {"nature": kind.nature, "sign": kind.sign, "unit": kind.unit}
-        found.append({"metric": metric, "compared": kind.compared, **facts, **row})
-    return found
+        rows.append({"metric": metric, "compared": kind.compared, **facts, **row})
+    return rows
 
 
 def _settings(tree: Mapping[str, Any]) -> dict[str, str]:

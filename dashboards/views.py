@@ -54,6 +54,14 @@ RANKINGS = {
     ("cost", "higher"): "Ranked by {metric}, fastest first",
     ("neither", ""): "Ordered by {metric}, lowest first; it is no measure of quality",
 }
+LABELS = {  # of dimensions; others have their own name
+    "start": "first block skipped",
+    "end": "last block skipped",
+    "route_start": "first block skipped",
+    "route_end": "last block skipped",
+    "rate": "selection rate",
+    "selection_rate": "selection rate",
+}
 FAILURES = 200  # rows of the list of failures
 
 
@@ -202,12 +210,12 @@ def dimensions(rows: pd.DataFrame) -> list[Tree]:
         keys = ["route"]
     keys += ["rate" if "rate" in axes else "selection_rate"]
     keys += [axis for axis in axes if axis not in ROUTE_AXES]
-    found = []
-    for key in keys:
-        values = _values(trials[key]) if key in trials else []
-        if len(values) > 1:
-            found.append({"key": key, "label": _label(key), "values": values})
-    return found
+    values = {key: _values(trials[key]) for key in keys if key in trials}
+    return [
+        {"key": key, "label": LABELS.get(key, key), "values": distinct}
+        for key, distinct in values.items()
+        if len(distinct) > 1
+    ]
 
 
 def front(frame: pd.DataFrame, metric: str) -> Tree | None:
@@ -335,15 +343,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return None if value is pd.NA or (isinstance(value, float) and math.isnan(value)) else value
-
-
-def _label(key: str) -> str:
-    known = {
-        "start": "first block skipped",
-        "end": "last block skipped",
-        "route_start": "first block skipped",
-        "route_end": "last block skipped",
-        "rate": "selection rate",
-        "selection_rate": "selection rate",
-    }
-    return known.get(key, key)

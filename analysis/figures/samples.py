@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def sample_rows(
     evaluation, spec = _evaluation(folders.values())
     if evaluation is None:
         return None
-    found = []
+    shown = []
     labels: tuple[int, ...] = ()
     for run, name, state in zip(cells["run"], cells["cell"], cells["state"]):
         images, own_labels = _images(folders[run].path / "evaluations" / evaluation, columns)
@@ -76,13 +76,13 @@ def sample_rows(
             labels = own_labels
         elif own_labels != labels:
             images, state = None, "unmeasured"  # other labels: not the same columns
-        found.append(SampleRow(str(name), run, images, str(state)))
+        shown.append(SampleRow(str(name), run, images, str(state)))
     if not labels:
         return None
-    kept = _kept(found, rows)
+    kept = _kept(shown, rows)
     first = int(spec["sampler"]["seed"])
     seeds = tuple(range(first, first + len(labels)))
-    return SampleRows(tuple(kept), seeds, labels, _sampler(spec))
+    return SampleRows(tuple(kept), seeds, labels, how_drawn(spec))
 
 
 def sheet(rows: SampleRows, *, gap: int = 1) -> Images:
@@ -146,7 +146,7 @@ def _evaluation(runs: Iterable[RunFolder]) -> tuple[str | None, dict[str, Any]]:
     return best, specs[best]
 
 
-def _weight(spec: dict[str, Any]) -> float:
+def _weight(spec: Mapping[str, Any]) -> float:
     return float(spec["sampler"].get("guidance", {}).get("weight", 1.0))
 
 
@@ -168,11 +168,11 @@ def _kept(found: Sequence[SampleRow], rows: int) -> list[SampleRow]:
     return [*shown, *endings]
 
 
-def _sampler(spec: dict[str, Any]) -> str:
-    sampler = spec["sampler"]
-    weight = _weight(spec)
-    guidance = "without guidance" if weight == 1 else f"guidance $w$ = {weight:g}"
-    return f"{guidance}, {sampler['solver'].capitalize()}, {sampler['steps']} steps"
+def how_drawn(spec: Mapping[str, Any]) -> str:
+    """Return how samples were drawn, from their tree: `guidance w = 2, heun 40 steps`."""
+    weight, sampler = _weight(spec), spec["sampler"]
+    guidance = "without guidance" if weight == 1 else f"guidance w = {weight:g}"
+    return f"{guidance}, {sampler['solver']} {sampler['steps']} steps"
 
 
 def caption(rows: SampleRows) -> str:

@@ -52,7 +52,7 @@ def metric_text(metric: str) -> str:
 def trend(
     correlation: float, positive: str, negative: str = "the opposite of the paper's trend"
 ) -> str:
-    """Return what a rank correlation shows: nothing from -0.5 to 0.5."""
+    """Return what a rank correlation shows; from -0.5 to 0.5 there is no trend."""
     if correlation > 0.5:
         return positive
     return negative if correlation < -0.5 else "no clear trend"

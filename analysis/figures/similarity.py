@@ -85,8 +85,8 @@ def similarities(lab: Lab, frame: pd.DataFrame) -> list[Similarity]:
     """Return the matrices of all completed runs of a frame, dense ones first; one seed a route."""
     completed = frame[frame["state"] == "completed"].drop_duplicates(["role", "cell"])
     ordered = completed.sort_values(["route_length", "route_start"], kind="stable")
-    found = (read_similarity(lab.run(run)) for run in ordered["run"].drop_duplicates())
-    return [matrix for matrix in found if matrix is not None]
+    matrices = (read_similarity(lab.run(run)) for run in ordered["run"].drop_duplicates())
+    return [matrix for matrix in matrices if matrix is not None]
 
 
 def window(route: Route, blocks: int) -> slice:

@@ -21,7 +21,7 @@ KERNEL = {"kernelspec": {"display_name": "Python 3", "language": "python", "name
 
 @dataclass(frozen=True)
 class Executed:
-    """A notebook with its outputs, and why it could not be run (nothing if it could)."""
+    """A notebook with its outputs, and why it could not be run (empty if it could)."""
 
     path: Path
     notebook: Any
@@ -83,8 +83,8 @@ def _executed(path: Path, notebook: Any, cells: Sequence[Any]) -> Executed:
         failed = next((out for out in ran.outputs if out.output_type == "error"), None)
         if failed is None:
             continue
-        told = "" if failed.ename == "UserError" else f"cell {count}: {failed.ename}: "
-        problem = f"{told}{failed.evalue}"
+        where = "" if failed.ename == "UserError" else f"cell {count}: {failed.ename}: "
+        problem = f"{where}{failed.evalue}"
         break
     notebook.metadata = KERNEL
     return Executed(path, notebook, problem)
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tread_lab.analysis.notebooks.execute", description=main.__doc__
     )
-    parser.add_argument("names", metavar="NOTEBOOK", nargs="*", help="all where absent")
+    parser.add_argument("names", metavar="NOTEBOOK", nargs="*", help="default: all")
     parser.add_argument("--root", type=Path, help="the lab (TREAD_LAB_ROOT, else the nearest lab)")
     options = parser.parse_args(arguments)
     paths = [NOTEBOOKS / f"{Path(name).stem}.ipynb" for name in options.names]

@@ -119,7 +119,7 @@ def _rivals(tied: tuple[str, ...], cells: int) -> str:
     if cells < 2:
         return ""
     if not tied:
-        return "At 95%, every other cell is worse than it (paired differences)."
+        return "At 95%, every other cell is worse (paired differences)."
     return f"At 95%, it cannot be distinguished from {joined(tied)}."
 
 
@@ -138,7 +138,9 @@ def _price(frame: pd.DataFrame, cell: str) -> str:
         return ""
     ratios = frame[TRAIN_FLOPS] / of_baseline(frame, TRAIN_FLOPS)
     ratio = float(ratios[(frame["cell"] == cell) & (frame["role"] == "trial")].mean())
-    return f"It spends {number(ratio)} of the dense training FLOPs." if np.isfinite(ratio) else ""
+    return (
+        f"It takes {number(ratio)} times the training FLOPs of dense." if np.isfinite(ratio) else ""
+    )
 
 
 def _certainty(seeds: int, images: int, cells: int) -> str:

@@ -1,4 +1,4 @@
-"""Contents become one HTML file that asks nothing of the network; the only door to jinja2."""
+"""Renders the report as one HTML file that needs no network; the only door to jinja2."""
 
 from __future__ import annotations
 

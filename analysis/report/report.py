@@ -125,7 +125,7 @@ def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
     if cells.empty:
         return None
     flops = cells[TRAIN_FLOPS].map(lambda count: quantity(count, "FLOP"))
-    texts = pd.DataFrame({"cell": cells["cell"].map(routed), "training": flops})
+    texts = pd.DataFrame({"cell": cells["cell"].map(routed), "training FLOPs": flops})
     columns = {
         "speed-up, FLOPs": ("speed/flops", "{:.2f}\N{MULTIPLICATION SIGN}"),
         "speed-up, measured": ("speed/time", "{:.2f}\N{MULTIPLICATION SIGN}"),

@@ -401,7 +401,7 @@ function drawRanking() {
   const words = at("search").value.toLowerCase();
   const { meaning } = cells;
   const differs = meaning && meaning.shows !== "value";
-  // The baseline differs from itself by nothing, where a metric compares with it.
+  // The difference of the baseline to itself is 0, where the metric is a difference to it.
   const zero = (k) =>
     cells.role[k] === "baseline" &&
     cells.state[k] === "completed" &&
