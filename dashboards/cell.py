@@ -16,8 +16,8 @@ from tread_lab.frames import HIGH, LOW
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.metric_names import TRAIN_LOSS, metric_kind
 from tread_lab.records.plan import StoredPlan
-from tread_lab.specs.dotted import dotted
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.fields import dotted
 
 POINTS = 400  # of a curve; longer ones are thinned out
 NOT_TOLD = ("seed", "execution.")  # fields of a spec that are no difference between cells

@@ -8,7 +8,7 @@ import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.expansion import expand
-from tread_lab.specs.fields import run_of
+from tread_lab.specs.fields import dotted, run_of
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
 MODEL = {"depth": 12, "width": 32, "heads": 2}
@@ -120,3 +120,12 @@ def test_mistakes_in_variants_and_then_are_said_with_their_place() -> None:
         expansion(variants={"method": {"a": {"then": {"rotes": []}}}})
     with pytest.raises(UserError, match="then: expected fields"):
         run_of({**RUN, "then": 3})
+
+
+def test_leaves_have_dotted_names_and_lists_stay_whole() -> None:
+    tree = {"train": {"lr": 1, "ema": {"halflife": 2}}, "routes": [{"start": 2}], "data": {}}
+    assert dict(dotted(tree)) == {
+        "train.lr": 1,
+        "train.ema.halflife": 2,
+        "routes": [{"start": 2}],
+    }

@@ -20,7 +20,7 @@ _ROUTE = ("start", "end", "length", "rate")
 
 
 def labelled(cell: Cell) -> Cell:
-    """The cell under the short names of its axes."""
+    """Return the cell under the short names of its axes."""
     return {axis_label(key): value for key, value in cell.items()}
 
 
@@ -49,7 +49,7 @@ class CellNames:
         self, tree: Mapping[str, Any], cell: Cell, facts: Mapping[str, Any] | None = None
     ) -> None:
         self.tree, self.facts, self.labels = tree, facts or {}, labelled(cell)
-        self._known: dict[str, Any] = {}
+        self._results: dict[str, Any] = {}
         self._open: list[str] = []
 
     def __call__(self, name: str) -> Any:
@@ -66,7 +66,7 @@ class CellNames:
         return self.settled(self._field(name))
 
     def settled(self, value: Any) -> Any:
-        """`value` with every `=expression` in it computed.
+        """Return `value` with every `=expression` in it computed.
 
         Raises:
             UserError: an expression that cannot be evaluated, or that needs its own value.
@@ -78,16 +78,16 @@ class CellNames:
         return self._computed(value) if is_computed(value) else value
 
     def _computed(self, text: str) -> Any:
-        if text in self._known:
-            return self._known[text]
+        if text in self._results:
+            return self._results[text]
         if text in self._open:
             raise UserError(f"{' needs '.join([*self._open, text])}: a circle")
         self._open.append(text)
         try:
-            self._known[text] = evaluate(text[1:], self)
+            self._results[text] = evaluate(text[1:], self)
         finally:
             self._open.pop()
-        return self._known[text]
+        return self._results[text]
 
     def _field(self, name: str) -> Any:
         if name == "seed":
@@ -115,5 +115,5 @@ class CellNames:
         model = self.tree.get("model", {})
         if isinstance(model, Mapping) and type(depth := self.settled(model.get("depth"))) is int:
             return depth
-        found: ModelSpec = decode_field(RunSpec, "model", self.settled(model))
-        return found.depth
+        spec: ModelSpec = decode_field(RunSpec, "model", self.settled(model))
+        return spec.depth

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tread_lab.specs.decode import decode, encode
-from tread_lab.specs.dotted import dotted
 from tread_lab.specs.evaluation import KINDS, EvaluationSpec, count_label
+from tread_lab.specs.fields import dotted
 from tread_lab.specs.guidance import GuidanceSpec, in_short
 from tread_lab.specs.labels import value_text
 from tread_lab.specs.signature import signature

@@ -41,10 +41,10 @@ _REFUSED = (TypeError, ValueError, ZeroDivisionError, OverflowError)
 
 
 def evaluate(text: str, lookup: Lookup) -> Any:
-    """The value of `text`; names, dotted ones too, are asked of `lookup`.
+    """Return the value of `text`; `lookup` gives the values of names, dotted ones too.
 
-    Known are numbers, texts, lists, `+ - * / // %`, comparisons, `in`, `and`, `or`, `not`, and the
-    functions `min`, `max` and `round` (to a whole number).
+    It may contain numbers, texts, lists, `+ - * / // %`, comparisons, `in`, `and`, `or`, `not`,
+    and the functions `min`, `max` and `round` (to a whole number).
 
     Raises:
         UserError: not an expression, an unknown name, or operands that do not go together.
@@ -59,7 +59,7 @@ def evaluate(text: str, lookup: Lookup) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def parsed(text: str) -> ast.expr:
-    """The tree of `text`.
+    """Return the tree of `text`.
 
     Raises:
         UserError: not an expression, or one too long or too deep to be meant.
@@ -117,7 +117,7 @@ def _comparable(operators: Sequence[ast.cmpop]) -> bool:
 
 
 def _number(function: Callable[..., Any], *operands: Any) -> int | float:
-    """A number from numbers; texts and lists are compared only, so that nothing can grow."""
+    """Compute a number from numbers; texts and lists are compared only, so that none can grow."""
     for operand in operands:
         if not isinstance(operand, int | float):
             raise TypeError(f"{shown(str(operand))} is not a number")

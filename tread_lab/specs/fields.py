@@ -95,6 +95,18 @@ def value_at(tree: Any, keys: Sequence[str]) -> Any:
     return tree
 
 
+def dotted(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves by dotted name: `{train: {lr: 1}}` gives (`train.lr`, 1).
+
+    Lists stay whole; an empty mapping has no leaf.
+    """
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from dotted(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
 @functools.cache
 def _default(name: str) -> Any:
     """Return the plain tree of a field that nothing sets; `None` for one that must be set."""
@@ -122,8 +134,8 @@ def with_fields(base: Mapping[str, Any], fields: Mapping[str, Any], path: str) -
     tree = dict(base)
     try:
         for key, value in fields.items():
-            for dotted, leaf in _leaves(str(key), value):
-                _set(tree, dotted, leaf)
+            for name, leaf in _leaves(str(key), value):
+                _set(tree, name, leaf)
     except UserError as error:
         raise error.at(path) from None
     return tree

@@ -43,17 +43,17 @@ AnyTrial = TypeVar("AnyTrial", bound=Trial)
 
 
 def axis_label(key: str) -> str:
-    """The short name of an axis: `route.start` is `start`."""
+    """Return the short name of an axis: `start` for `route.start`."""
     return key.removeprefix("route.")
 
 
 def cell_text(cell: Mapping[str, Any]) -> str:
-    """`start=3, end=2`: axis values as a sweep file writes them, of a cell that need be no run."""
+    """Return `start=3, end=2`: axis values as a sweep file has them; the cell need be no run."""
     return ", ".join(f"{axis_label(k)}={v}" for k, v in cell.items()) or "the base run"
 
 
 def cell_label(trial: Trial) -> str:
-    """The label that the seeds of a cell share: `2->8 s=0.5 precision=fp32`, `dense`.
+    """Return the label that the seeds of a cell share: `2->8 s=0.5 precision=fp32`, `dense`.
 
     It tells the routes, their rate, and every other axis of the cell.
     """
@@ -61,7 +61,7 @@ def cell_label(trial: Trial) -> str:
 
 
 def place_label(cell: Mapping[str, Any]) -> str:
-    """The label of a cell that no trial has: `2->8 s=0.5`, from its axis values alone."""
+    """Return the label of a cell without a trial, from its axis values: `2->8 s=0.5`."""
     if not {"start", "end"} <= set(cell):
         return " ".join(f"{key}={value_text(value)}" for key, value in cell.items())
     rate = f" s={value_text(cell['rate'])}" if "rate" in cell else ""
@@ -74,7 +74,7 @@ def trial_label(trial: Trial) -> str:
 
 
 def run_label(spec: RunSpec) -> str:
-    """The label of a run outside any sweep: `2->8 s=0.5 sprint seed 0`."""
+    """Return the label of a run outside any sweep: `2->8 s=0.5 sprint seed 0`."""
     parts = [_lineage(spec)]
     parts += [] if spec.bypass == RouteBypass() else [str(spec.bypass)]
     parts += [] if spec.loss == PlainLoss() else [f"loss {spec.loss}"]
@@ -83,7 +83,7 @@ def run_label(spec: RunSpec) -> str:
 
 
 def run_labels(trials: Sequence[Trial]) -> dict[str, str]:
-    """The label of every run of a plan, that of the first trial which has it.
+    """Return the label of every run of a plan, that of its first trial.
 
     Runs that trials start from have the axis values in which such runs differ.
     """
@@ -95,7 +95,7 @@ def run_labels(trials: Sequence[Trial]) -> dict[str, str]:
 
 
 def with_baseline_cells(trials: Sequence[AnyTrial]) -> tuple[AnyTrial, ...]:
-    """The trials; several baselines get the axis values that all trials they serve have in common.
+    """Return the trials; several baselines get the axis values that their trials have in common.
 
     A sweep over precisions has a dense run in each: these are cells, not seeds of one.
     """
@@ -107,14 +107,14 @@ def with_baseline_cells(trials: Sequence[AnyTrial]) -> tuple[AnyTrial, ...]:
 
 
 def without_axis(label: str, axis: str) -> str:
-    """A cell's label without what it tells of one numeric axis."""
+    """Return a cell's label without the value of one numeric axis."""
     short = "s" if axis in ("rate", "selection_rate") else re.escape(axis.rpartition(".")[2])
     long = re.escape(axis)
     return re.sub(rf" (?:{short}|{long})=\S+", "", label)
 
 
 def value_text(value: Any) -> str:
-    """A value as labels show it: numbers in short, lists and mappings as compact JSON."""
+    """Return a value as labels show it: short numbers, lists and mappings as compact JSON."""
     if isinstance(value, dict | list | tuple):
         return json.dumps(value, separators=(",", ":"))
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -129,7 +129,7 @@ def _label(role: str, cell: Mapping[str, Any], spec: Spec) -> str:
 
 
 def _settings(cell: Mapping[str, Any]) -> list[str]:
-    """`precision=fp32` of every axis but the route's; in full where two short names are one."""
+    """Return `precision=fp32` for every axis but the route's; equal short names are in full."""
     axes = [axis for axis in cell if axis not in ROUTE_AXES and axis != "selection"]
     count = Counter(axis.rpartition(".")[2] for axis in axes)
     short = {axis: axis.rpartition(".")[2] for axis in axes}
@@ -138,7 +138,7 @@ def _settings(cell: Mapping[str, Any]) -> list[str]:
 
 
 def _lineage(spec: Spec) -> str:
-    """The routes of a run, after those of the run it starts from: `2->8 s=0.5 then dense`."""
+    """Return the routes of a run after those of its parents: `2->8 s=0.5 then dense`."""
     steps = [_routes_label(_routes(one)) for _, one in _ancestors(spec)]
     steps.append(_routes_label(_routes(spec)))
     distinct = [step for k, step in enumerate(steps) if k == 0 or step != steps[k - 1]]
@@ -146,7 +146,7 @@ def _lineage(spec: Spec) -> str:
 
 
 def _routes_label(routes: Sequence[RouteSpec]) -> str:
-    """`2->8 s=0.5`, `2->8 by rows s=0.5`, `0->1 s=0.25 + 3->4 s=0.5`, or `dense`."""
+    """Return `2->8 s=0.5`, `2->8 by rows s=0.5`, `0->1 s=0.25 + 3->4 s=0.5`, or `dense`."""
     named = [f"{r}{'' if r.selection == 'random' else f' by {r.selection}'}" for r in routes]
     rates = {route.rate for route in routes}
     if len(rates) == 1:
@@ -156,7 +156,7 @@ def _routes_label(routes: Sequence[RouteSpec]) -> str:
 
 
 def _rate_zero(cell: Mapping[str, Any]) -> str:
-    """The place of a cell whose rate of 0 leaves no route: `2->8 s=0`."""
+    """Return the place of a cell whose rate of 0 leaves no route: `2->8 s=0`."""
     if {"start", "end"} <= set(cell):
         return f"{cell['start']}->{cell['end']} s=0"
     written = cell.get("route", cell.get("routes"))
@@ -178,7 +178,7 @@ def _parent(spec: Spec) -> Spec | None:
 
 
 def _ancestors(spec: Spec) -> Iterator[tuple[str, Spec]]:
-    """The runs that a run descends from, the eldest first, each with its name."""
+    """Yield the runs that a run descends from, the eldest first, each with its name."""
     parent = _parent(spec)
     if parent is not None:
         yield from _ancestors(parent)
@@ -186,7 +186,7 @@ def _ancestors(spec: Spec) -> Iterator[tuple[str, Spec]]:
 
 
 def _parent_labels(trials: Sequence[Trial]) -> dict[str, str]:
-    """The labels of runs that trials start from, with the axis values in which they differ."""
+    """Return the labels of parents, with the axis values in which they differ."""
     served = [(name, spec, trial) for trial in trials for name, spec in _ancestors(trial.spec)]
     own = _served_cells((name, trial.cell) for name, _, trial in served)
     return {
@@ -198,7 +198,7 @@ def _parent_labels(trials: Sequence[Trial]) -> dict[str, str]:
 def _served_cells(
     served: Iterable[tuple[str | None, Mapping[str, Any]]],
 ) -> dict[str, dict[str, Any]]:
-    """Run -> the axis values that the cells it serves share, of axes in which such runs differ."""
+    """Return run -> the values that its cells share, of axes in which such runs differ."""
     cells: dict[str, list[Mapping[str, Any]]] = {}
     for run, cell in served:
         if run is not None:
@@ -208,11 +208,9 @@ def _served_cells(
         for run, own in cells.items()
     }
     axes = dict.fromkeys(axis for cell in shared.values() for axis in cell)
-    told = [
-        a for a in axes if a not in ROUTE_AXES and _varies(cell.get(a) for cell in shared.values())
+    varying = [
+        axis
+        for axis in axes
+        if axis not in ROUTE_AXES and len({repr(cell.get(axis)) for cell in shared.values()}) > 1
     ]
-    return {run: {a: cell[a] for a in told if a in cell} for run, cell in shared.items()}
-
-
-def _varies(values: Iterable[Any]) -> bool:
-    return len({repr(value) for value in values}) > 1
+    return {run: {a: cell[a] for a in varying if a in cell} for run, cell in shared.items()}

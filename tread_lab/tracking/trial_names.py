@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tread_lab.records.plan import StoredPlan, StoredTrial
-from tread_lab.specs.dotted import dotted
+from tread_lab.specs.fields import dotted
 from tread_lab.specs.labels import cell_label
 
 TOLD = ("routes", "seed", "execution.", "data.path")  # by the route, the seed, or not science

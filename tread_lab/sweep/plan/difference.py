@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tread_lab.records.plan import StoredPlan, StoredTrial
-from tread_lab.specs.dotted import dotted
 from tread_lab.specs.evaluation_labels import evaluation_label
+from tread_lab.specs.fields import dotted
 from tread_lab.specs.labels import Trial, trial_label
 from tread_lab.specs.units import counted
 
