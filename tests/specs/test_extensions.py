@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -208,24 +209,8 @@ def test_the_schema_lists_built_in_names_alone(install: Install) -> None:
     assert schema_text("sweep") == without and "columns" not in without
 
 
-@pytest.mark.parametrize(
-    ("kind", "group", "names"),
-    [
-        (model.BACKBONES, "backbones", ["dit", "rwkv", "mamba"]),
-        (evaluation.SOLVERS, "solvers", ["heun", "euler"]),
-        (routes.SELECTIONS, "selections", ["random", "rows", "structured", "bernoulli"]),
-        (recipe.SCHEDULES, "schedules", ["constant", "sqrt_decay"]),
-        (data.SOURCES, "sources", ["fashion16", "latents", "shards"]),
-        (
-            metrics.METRICS,
-            "metrics",
-            ["fd", "fid", "kid", "is", "is_shuffled", "precision", "recall"],
-        ),
-    ],
-)
-def test_built_in_names(kind: Kind[object], group: str, names: list[str]) -> None:
-    assert (kind.group, list(kind.built_in), len(kind)) == (
-        f"tread_lab.{group}",
-        names,
-        len(names),
-    )
+def test_every_kind_has_a_group() -> None:
+    kinds: list[Kind[Any]] = [model.BACKBONES, metrics.METRICS, recipe.SCHEDULES]
+    kinds += [routes.SELECTIONS, evaluation.SOLVERS, data.SOURCES]
+    names = ["backbones", "metrics", "schedules", "selections", "solvers", "sources"]
+    assert [kind.group for kind in kinds] == [f"tread_lab.{name}" for name in names]
