@@ -124,8 +124,8 @@ def test_a_sweep_that_needs_all_of_it_takes_it_up(lab: Lab, tiny: Tiny) -> None:
 
 @pytest.mark.parametrize("kind", ["asha", "median"])
 def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, tiny: Tiny, kind: str) -> None:
+    from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
     from tread_lab.sweep.execution.ray_early_stopping import EarlierTrial, Judge
-    from tread_lab.sweep.execution.ray_errors import CallbackErrors
 
     plan = planned(tiny, stop_early={"kind": kind, "grace": 10, "reduction": 2})
     early = EarlyStopping.of(plan, lab)

@@ -12,6 +12,8 @@ from tread_lab.records.stopped_early import Stopped
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.plan.plan import Plan
 
+RUNG, GAP = "rung", "rung_gap"  # keys of a worker's result, at steps where a run is judged
+
 
 @dataclass(frozen=True)
 class EarlyStopping:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
@@ -14,7 +15,6 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, first_line
 from tread_lab.sweep.execution.executor import Interrupted, ReportHandler, UserErrors
 from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
-from tread_lab.sweep.execution.ray_errors import CallbackErrors
 from tread_lab.sweep.execution.ray_worker import MISTAKE, UNAVAILABLE, SentTask
 from tread_lab.sweep.search.queue import TaskQueue
 from tread_lab.sweep.trial.task import Task
@@ -22,6 +22,29 @@ from tread_lab.sweep.trial.trial import DEFERRED, Report
 
 _PER_EXPERIMENT = 200  # tasks; Ray Tune keeps an object for each until the experiment ends
 _FRUITLESS_STARTS = 5  # of a worker, after which the cluster is at fault
+
+
+class CallbackErrors:
+    """Keeps the first exception of the callbacks that Ray Tune calls, to be raised after it.
+
+    Attributes:
+        first: what has gone wrong; the trials are to end then.
+    """
+
+    first: Exception | None = None
+
+    @contextmanager
+    def collect(self) -> Iterator[None]:
+        """Keep what the block raises."""
+        try:
+            yield
+        except Exception as error:
+            self.first = self.first or error
+
+    def raise_first(self) -> None:
+        """Raise what was kept."""
+        if self.first is not None:
+            raise self.first
 
 
 class _InDriver:

@@ -11,10 +11,9 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, MedianStoppingRule
 
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.sweep import StopEarlySpec
-from tread_lab.sweep.execution.early_stopping import EarlyStopping
-from tread_lab.sweep.execution.ray_errors import CallbackErrors
+from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
+from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
 
-RUNG, GAP = "rung", "rung_gap"  # only in results at steps where a trial is judged
 _JUDGED_BY: Mapping[str, Any] = {"time_attr": RUNG, "metric": GAP, "mode": "min"}
 
 

@@ -13,9 +13,8 @@ from ray import tune
 
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, UserError
-from tread_lab.sweep.execution.early_stopping import EarlyStopping
+from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
 from tread_lab.sweep.execution.ray_cluster import alive_nodes
-from tread_lab.sweep.execution.ray_early_stopping import GAP, RUNG
 from tread_lab.sweep.execution.ray_probe import take
 from tread_lab.sweep.trial.attempt import WorkerInfo
 from tread_lab.sweep.trial.task import Task

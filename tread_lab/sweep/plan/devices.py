@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from tread_lab.engine.device import memory, name, pick, precisions
-from tread_lab.specs.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -76,14 +75,3 @@ class Devices:
     def names(self) -> dict[str, Any]:
         """Return what a sweep's `where` may ask: `precision in device.precisions`."""
         return {"device": {"type": self.type, "precisions": list(self.precisions)}}
-
-    def check_precision(self, precision: str) -> None:
-        """Refuse what some device would not do.
-
-        Raises:
-            UserError: a kind of device lacks the precision.
-        """
-        for kind in self.kinds:
-            if precision not in kind.precisions:
-                where, can = f"{kind.type} ({kind.name})", ", ".join(self.precisions)
-                raise UserError(f"precision: {where} has no {precision}; choose one of {can}")

@@ -49,19 +49,21 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> None:
 
 
 def check_arithmetic(tasks: Sequence[Task], devices: Devices) -> None:
-    """Refuse precisions that the device lacks, in training and in sampling.
+    """Refuse precisions that a kind of device lacks, in training and in sampling.
 
     Raises:
         UserError: names the first one, and how a sweep leaves it out.
     """
     evaluations = (evaluation for task in tasks for evaluation in task.evaluations)
     samplers = (spec.sampler.precision for spec in evaluations if isinstance(spec, SamplesSpec))
-    try:
-        for precision in dict.fromkeys([*(task.spec.precision for task in tasks), *samplers]):
-            devices.check_precision(precision)
-    except UserError as error:
-        rule = "`where: precision in device.precisions` leaves it out of a sweep"
-        raise UserError(f"{error}; {rule}") from None
+    for precision in dict.fromkeys([*(task.spec.precision for task in tasks), *samplers]):
+        for kind in devices.kinds:
+            if precision not in kind.precisions:
+                raise UserError(
+                    f"precision: {kind.type} ({kind.name}) has no {precision}; choose one of"
+                    f" {', '.join(devices.precisions)}; `where: precision in device.precisions`"
+                    " leaves it out of a sweep"
+                )
 
 
 def check_room(tasks: Sequence[Task], devices: Devices) -> None:
