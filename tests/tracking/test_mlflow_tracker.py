@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import sqlite3
@@ -13,7 +14,15 @@ from typing import Any
 
 import pytest
 
-from tests.tracking.conftest import FD, GUIDED, HELDOUT, SAMPLES, Store, Sweeps
+from tests.tracking.conftest import (
+    FD,
+    GUIDED,
+    HELDOUT,
+    SAMPLES,
+    SIMILARITY,
+    Store,
+    Sweeps,
+)
 from tread_lab.compare.gaps import run_gaps
 from tread_lab.frames import is_metric, trials_frame
 from tread_lab.records.lab import Lab
@@ -441,7 +450,8 @@ def test_what_a_person_typed_survives_every_sync(
     typed(child)
     lab.run_of(spec).write_origin({"code": "def5678", "device": "cpu"})  # a second attempt
     (lab.sweep("placement").stopped_path).touch()
-    sweeps.plan(evaluate=(HELDOUT, SAMPLES))
+    more = dataclasses.replace(SAMPLES, count=500)
+    sweeps.plan(evaluate=(HELDOUT, SIMILARITY, SAMPLES, more))  # as `--extend` does
     assert sync().updated >= 1
     typed(child)
     lab.run_of(spec).evaluation(SAMPLES).write(SAMPLES, {FD: 1.25}, step=40)
