@@ -62,10 +62,10 @@ class Mixer(nn.Module):
 
     def forward(self, x_BND: Tensor) -> Tensor:
         x_BNE, gate_BNE = self.in_proj(x_BND).chunk(2, dim=2)
-        there, back = self.forwards(x_BNE), self.backwards(x_BNE.flip(1))
-        y_there, y_back = selective_scans([there, back])
-        y_there = torch.addcmul(y_there, there[0], self.forwards.D)
-        y_BNE = y_there + torch.addcmul(y_back, back[0], self.backwards.D).flip(1)
+        onward, back = self.forwards(x_BNE), self.backwards(x_BNE.flip(1))
+        y_onward, y_back = selective_scans([onward, back])
+        y_onward = torch.addcmul(y_onward, onward[0], self.forwards.D)
+        y_BNE = y_onward + torch.addcmul(y_back, back[0], self.backwards.D).flip(1)
         return self.out_proj(y_BNE * F.silu(gate_BNE))
 
 

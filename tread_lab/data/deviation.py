@@ -58,30 +58,30 @@ def check_deviation(spec: RunSpec, samples: Samples) -> float:
     Raises:
         UserError: it is far from the expected one; says both and the likely mistake.
     """
-    found, expected = measure_deviation(samples), expected_deviation(spec)
-    if expected.deviation / expected.factor <= found <= expected.deviation * expected.factor:
-        return found
+    measured, expected = measure_deviation(samples), expected_deviation(spec)
+    if expected.deviation / expected.factor <= measured <= expected.deviation * expected.factor:
+        return measured
     raise UserError(
-        f"data: the network would see a deviation of {found:.3g}, and {expected.deviation:g} is"
-        f" expected ({expected.why}): {_likely(spec.data, found, expected.deviation)};"
-        f" data.deviation={found:.3g} trains on them as they are"
+        f"data: the network would see a deviation of {measured:.3g}, and {expected.deviation:g} is"
+        f" expected ({expected.why}): {_likely(spec.data, measured, expected.deviation)};"
+        f" data.deviation={measured:.3g} trains on them as they are"
     )
 
 
-def _likely(data: DataSpec, found: float, expected: float) -> str:
+def _likely(data: DataSpec, measured: float, expected: float) -> str:
     """Return what is probably wrong, and the settings that would mend it."""
     scale, decoder_scale = data.scales
     for factor in {decoder_scale, SD_SCALE} - {1.0}:
-        if _close(found / factor, expected) and _close(scale, factor):
+        if _close(measured / factor, expected) and _close(scale, factor):
             return (
                 f"what is stored is already times {factor:g} and data.scale multiplies it again,"
                 f" set data.scale=1 data.decoder_scale={factor:g}"
             )
-        if _close(found * factor, expected) and _close(scale, 1.0):
+        if _close(measured * factor, expected) and _close(scale, 1.0):
             return f"what is stored is not scaled yet, set data.scale={factor:g}"
-    if found == 0 or found != found:
+    if measured == 0 or measured != measured:
         return "what is stored is constant or not finite, make the data again"
-    return f"what is stored is scaled otherwise, set data.scale={scale * expected / found:.3g}"
+    return f"what is stored is scaled otherwise, set data.scale={scale * expected / measured:.3g}"
 
 
 def _close(a: float, b: float) -> bool:

@@ -69,9 +69,9 @@ class TarShards:
         places = [Place(*row) for row in table[np.sort(first)].tolist()]
         shape = self._latent(places[0]).shape
         for place in places:
-            found = self._latent(place).shape
-            if len(found) != 3 or found != shape:
-                raise self._damaged(place, f"is {list(found)}, others are {list(shape)}")
+            other_shape = self._latent(place).shape
+            if len(other_shape) != 3 or other_shape != shape:
+                raise self._damaged(place, f"is {list(other_shape)}, others are {list(shape)}")
         return shape
 
     def _latent(self, place: Place) -> NDArray[np.floating]:

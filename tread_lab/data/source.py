@@ -100,6 +100,6 @@ OPENERS: Mapping[str, Opener] = SOURCES.code(
 )
 
 
-def _agree(name: str, said: int, found: int) -> None:
-    if said != found:
-        raise UserError(f"data.{name}: {said} in the spec, but the data have {found}")
+def _agree(name: str, said: int, stored: int) -> None:
+    if said != stored:
+        raise UserError(f"data.{name}: {said} in the spec, but the data have {stored}")

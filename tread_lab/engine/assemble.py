@@ -61,13 +61,13 @@ def trained(
     Raises:
         UserError: the run has no usable checkpoint.
     """
-    spec, found = folder.spec(), _checkpoint(folder, step)
+    spec, checkpoint = folder.spec(), _checkpoint(folder, step)
     with WithoutInit():
         network = build_backbone(spec)
-    network.load_state_dict({**found.part("model"), **found.part(weights)})
+    network.load_state_dict({**checkpoint.part("model"), **checkpoint.part(weights)})
     use(device)
     network.requires_grad_(False).eval().to(device)
-    return Trained(spec, found.step, network, build_process(spec.process), device)
+    return Trained(spec, checkpoint.step, network, build_process(spec.process), device)
 
 
 def weights_of(folder: RunFolder, weights: str) -> dict[str, Tensor]:
@@ -76,22 +76,22 @@ def weights_of(folder: RunFolder, weights: str) -> dict[str, Tensor]:
     Raises:
         UserError: the run has no usable checkpoint.
     """
-    found = _checkpoint(folder, None)
-    return {**found.part("model"), **found.part(weights)}
+    checkpoint = _checkpoint(folder, None)
+    return {**checkpoint.part("model"), **checkpoint.part(weights)}
 
 
 def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
     if step is not None:
         return load_step(folder.checkpoints, step)
-    found, ended = load_latest(folder.checkpoints), int((folder.result() or {}).get("step", 0))
-    if has_lost_its_end(folder, found):
+    newest, ended = load_latest(folder.checkpoints), int((folder.result() or {}).get("step", 0))
+    if has_lost_its_end(folder, newest):
         remedy = "`tread-lab sweep` or `tread-lab train` makes it again"
         raise DamagedCheckpoint(
             f"no usable checkpoint of step {ended} in {folder.checkpoints}: damaged; {remedy}"
         )
-    if found is None:
+    if newest is None:
         raise UserError(f"run {folder.name} has no usable checkpoint in {folder.checkpoints}")
-    return found
+    return newest
 
 
 def has_lost_its_end(folder: RunFolder, last: Checkpoint | None) -> bool:

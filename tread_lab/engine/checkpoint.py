@@ -69,20 +69,20 @@ def slim(path: Path, prefix: str) -> int:
 
     Returns the bytes that made free: none if the file is damaged or has no such tensors.
     """
-    found = _read(path)
-    if found is None or not any(name.startswith(prefix) for name in found.tensors):
+    whole = _read(path)
+    if whole is None or not any(name.startswith(prefix) for name in whole.tensors):
         return 0
-    rest = {name: t for name, t in found.tensors.items() if not name.startswith(prefix)}
-    before, facts = path.stat().st_size, {k: v for k, v in found.facts.items() if k != "step"}
-    lighter = _written(path.parent, Checkpoint(found.step, rest, facts))
+    rest = {name: t for name, t in whole.tensors.items() if not name.startswith(prefix)}
+    bytes_before, facts = path.stat().st_size, {k: v for k, v in whole.facts.items() if k != "step"}
+    lighter = _written(path.parent, Checkpoint(whole.step, rest, facts))
     path.unlink()
-    return before - lighter.stat().st_size
+    return bytes_before - lighter.stat().st_size
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
     """Checkpoint files, newest step first."""
-    found = [path for path in folder.glob("step-*.safetensors") if _NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: path.name, reverse=True)
+    paths = [path for path in folder.glob("step-*.safetensors") if _NAME.fullmatch(path.name)]
+    return sorted(paths, key=lambda path: path.name, reverse=True)
 
 
 def load_latest(folder: Path) -> Checkpoint | None:
@@ -98,18 +98,18 @@ def load_step(folder: Path, step: int) -> Checkpoint:
     """
     paths = [p for p in list_checkpoints(folder) if p.name.startswith(f"step-{step:08d}-")]
     for path in paths:
-        found = _read(path)
-        if found is not None:
-            return found
+        checkpoint = _read(path)
+        if checkpoint is not None:
+            return checkpoint
     why = "is damaged (checksum)" if paths else "is not there"
     raise UserError(f"checkpoint of step {step} {why} in {folder}; train the run again")
 
 
 def _undamaged(folder: Path) -> Iterator[Checkpoint]:
     for path in list_checkpoints(folder):
-        found = _read(path)
-        if found is not None:
-            yield found
+        checkpoint = _read(path)
+        if checkpoint is not None:
+            yield checkpoint
         else:
             warnings.warn(f"{path} is damaged; the one before it is used", stacklevel=3)
 

@@ -87,9 +87,9 @@ def check_precision(precision: str, device: torch.device) -> None:
     Raises:
         UserError: the device lacks the precision.
     """
-    known = precisions(device)
-    if precision not in known:
-        where, can = f"{device.type} ({name(device)})", ", ".join(known)
+    own_precisions = precisions(device)
+    if precision not in own_precisions:
+        where, can = f"{device.type} ({name(device)})", ", ".join(own_precisions)
         raise UserError(f"precision: {where} has no {precision}; choose one of {can}")
 
 

@@ -176,7 +176,7 @@ def _generated(
     """(samples, labels) batch by batch."""
     data, sampler = model.spec.data, spec.sampler
     return generate(
-        {step: _denoiser(known, sampler.precision) for step, known in models.items()},
+        {step: _denoiser(network, sampler.precision) for step, network in models.items()},
         model.process,
         sampler,
         count=spec.count,

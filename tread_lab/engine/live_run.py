@@ -74,22 +74,22 @@ class LiveRun:
 
     def resume(self) -> int:
         """Take up the newest checkpoint, else the parent's weights; returns the step."""
-        found = checkpoint.load_latest(self.folder.checkpoints)
-        if found is None:
+        saved = checkpoint.load_latest(self.folder.checkpoints)
+        if saved is None:
             self._start_from_parent()
         else:
-            self.step, self.loss = found.step, float(found.facts["loss"])
-            self.network.load_state_dict(found.part("model"))
-            self.projector.load_state_dict(found.part("projector"))
-            self.ema.load(found.part("ema"))
-            optimizer = found.part("optimizer")
+            self.step, self.loss = saved.step, float(saved.facts["loss"])
+            self.network.load_state_dict(saved.part("model"))
+            self.projector.load_state_dict(saved.part("projector"))
+            self.ema.load(saved.part("ema"))
+            optimizer = saved.part("optimizer")
             checkpoint.load_optimizer(self.optimizer, list(self.trainable), optimizer)
-            self.scaler.load(found.part("scaler"))
+            self.scaler.load(saved.part("scaler"))
             self.overflows = int(self.scaler.overflows)
-            self._window = [loss.to(self.device) for loss in found.tensors.get("window", ())]
+            self._window = [loss.to(self.device) for loss in saved.tensors.get("window", ())]
             self._last_logged = time.perf_counter()
-            self._started = self._last_logged - float(found.facts["seconds"])
-            self._restore_log(found.facts.get("log", "[]"))
+            self._started = self._last_logged - float(saved.facts["seconds"])
+            self._restore_log(saved.facts.get("log", "[]"))
         return self.step
 
     def prepare(self) -> Iterator[None]:
@@ -157,8 +157,8 @@ class LiveRun:
 
     def _total_norm(self) -> Tensor:
         """The norm of all gradients, on the device: nobody waits for it before the log entry."""
-        found = (p.grad for p in self.trainable.values())
-        return torch.nn.utils.get_total_norm([grad for grad in found if grad is not None])
+        gradients = (p.grad for p in self.trainable.values())
+        return torch.nn.utils.get_total_norm([grad for grad in gradients if grad is not None])
 
     def due(self, every: int, *, also: Collection[int] = (), ahead: int = 0) -> bool:
         """Return whether something done every `every` steps, at those of `also` and last is due.

@@ -82,7 +82,7 @@ def calibrate(specs: Sequence[RunSpec], device: torch.device, *, slots: int = 1)
     streams: dict[str, Any] = {"stdin": pipe, "stdout": pipe, "stderr": subprocess.DEVNULL}
     started = [subprocess.Popen(command, text=True, **streams) for _ in range(slots)]
     try:
-        found = _together(started, json.dumps([encode(spec) for spec in specs]))
+        by_slot = _together(started, json.dumps([encode(spec) for spec in specs]))
     except (OSError, ValueError):  # a slot did not answer; one process tells most of it
         return [measure(spec, device) for spec in specs]
     finally:
@@ -93,7 +93,7 @@ def calibrate(specs: Sequence[RunSpec], device: torch.device, *, slots: int = 1)
                 assert stream is not None
                 with contextlib.suppress(OSError):  # unsent text to a process that was killed
                     stream.close()
-    return [Speed(*(sum(column) / slots for column in zip(*seen))) for seen in zip(*found)]
+    return [Speed(*(sum(column) / slots for column in zip(*seen))) for seen in zip(*by_slot)]
 
 
 def _together(processes: Sequence[subprocess.Popen[str]], specs: str) -> list[list[list[float]]]:
@@ -113,8 +113,8 @@ def slot() -> None:
     specs = [decode(RunSpec, tree) for tree in json.loads(sys.stdin.readline())]
     print("ready", flush=True)
     sys.stdin.readline()
-    found = [dataclasses.astuple(measure(spec, torch.device("cpu"))) for spec in specs]
-    print(json.dumps(found), flush=True)
+    speeds = [dataclasses.astuple(measure(spec, torch.device("cpu"))) for spec in specs]
+    print(json.dumps(speeds), flush=True)
 
 
 def measure(spec: RunSpec, device: torch.device) -> Speed:

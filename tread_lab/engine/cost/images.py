@@ -43,9 +43,9 @@ def image_work(spec: RunSpec, evaluation: EvaluationSpec) -> ImageWork:
         return ImageWork()
     source = spec.data.source
     decode = 0.0 if source in OWN else FLOPS_PER_MAC * decoder_macs(spec.data.size)
-    asked = [METRICS[name] for name in evaluation.metrics]
+    metrics = [METRICS[name] for name in evaluation.metrics]
     by_inception = {"inception": True, "own": False, "any": source not in OWN}
-    seen = [metric for metric in asked if by_inception[metric.features]]
+    seen = [metric for metric in metrics if by_inception[metric.features]]
     features = INCEPTION_FLOPS if seen else 0.0
     references = MOST_HELDOUT if any(metric.compares for metric in seen) else 0
     return ImageWork(

@@ -65,22 +65,22 @@ def table(spec: RunSpec) -> list[tuple[str, str]]:
     ]
 
 
-def _sizes(found: Cost) -> dict[str, int]:
+def _sizes(run_cost: Cost) -> dict[str, int]:
     return {
-        "parameters": found.parameters,
-        "parameters_with_positions": found.parameters + found.positions,
-        "dense_macs": found.dense_macs,
-        "routed_macs": found.routed_macs,
+        "parameters": run_cost.parameters,
+        "parameters_with_positions": run_cost.parameters + run_cost.positions,
+        "dense_macs": run_cost.dense_macs,
+        "routed_macs": run_cost.routed_macs,
     }
 
 
 def _at_scale(spec: RunSpec, scale: int) -> dict[str, Any]:
     """Return MACs and speed-up of the same network on images of `scale` times the side."""
     data = dataclasses.replace(spec.data, size=scale * spec.data.size)
-    found = cost(dataclasses.replace(spec, data=data, init_from=None))
+    run_cost = cost(dataclasses.replace(spec, data=data, init_from=None))
     tokens = spec.tokens * scale * scale
-    macs = {"dense_macs": found.dense_macs, "routed_macs": found.routed_macs}
-    return {"tokens": tokens, **macs, "speedup": found.speedup}
+    macs = {"dense_macs": run_cost.dense_macs, "routed_macs": run_cost.routed_macs}
+    return {"tokens": tokens, **macs, "speedup": run_cost.speedup}
 
 
 def _runs(tokens: tuple[int, ...]) -> str:
