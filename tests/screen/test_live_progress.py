@@ -117,6 +117,8 @@ def test_a_run_that_goes_on_from_before_its_last_entry_has_not_lost_what_is_done
     work = WorkDone([task], [task], Forecast(lab))
     work.record(report(task, "train", 11))
     assert work.fraction() == 0
+    work.record(report(task, "train", 14))
+    assert work.fraction() == pytest.approx(3 / 9)
     work.record(report(task, "train", 20))
     assert work.fraction() == pytest.approx(1)
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.synthetic import small, write_sweep
 from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost import training
-from tread_lab.records.lab import Lab
+from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.run_status import count_states
 from tread_lab.records.status import RunState
+from tread_lab.screen.status import watch_sweep
 from tread_lab.specs import RunSpec, decode, encode, signature
 from tread_lab.specs import trials as expanded
 from tread_lab.specs.sweep import SweepSpec
@@ -112,3 +114,15 @@ def test_status_needs_neither_torch_nor_pandas_nor_hydra(tmp_path: Path) -> None
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "50 pending" in done.stdout and "... and 10 more" in done.stdout
+
+
+def test_a_sweep_is_watched_while_its_driver_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = write_sweep(tmp_path, small(name="s"))
+    driven = iter([True, True, False])
+    monkeypatch.setattr(SweepFolder, "driven", property(lambda folder: next(driven)))
+    pauses: list[float] = []
+    monkeypatch.setattr("tread_lab.screen.status.time.sleep", pauses.append)
+    watch_sweep(lab, "s")
+    assert len(pauses) == 2 and capsys.readouterr().out == "s: 4 completed\n"

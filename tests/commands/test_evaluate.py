@@ -1,0 +1,39 @@
+"""The evaluate command measures with the sampler that the sweep's runs were measured with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.sweep.search.test_budget import planned
+from tread_lab.commands.evaluate import _of_sweep
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec
+from tread_lab.specs.evaluation import SamplesSpec, decode_evaluations
+from tread_lab.sweep.plan.storage import store_plan
+
+
+def steps(lab: Lab) -> set[int]:
+    measurements = _of_sweep(lab, "budgeted", ["fd@1k"])
+    specs = [spec for _, specs in measurements for spec in specs]
+    assert len(measurements) == len(specs) == 7
+    return {spec.sampler.steps for spec in specs if isinstance(spec, SamplesSpec)}
+
+
+def test_the_recorded_sampler_is_used_where_the_plan_has_none(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    plan = planned(tiny)
+    store_plan(lab.sweep("budgeted"), plan)
+    assert 7 not in steps(lab)
+    (spec,) = decode_evaluations(["fd@2k"], {"steps": 7})
+    lab.run(plan.tasks[0].run).evaluation(spec).write(spec, {"fd": 1.0})
+    assert steps(lab) == {7}
+
+
+def test_the_sampler_of_the_plan_comes_first(lab: Lab, tiny: Callable[..., RunSpec]) -> None:
+    samples = {"metrics": ["fd"], "count": 1000, "sampler": {"steps": 9}}
+    plan = planned(tiny, evaluate=[{"samples": samples}])
+    store_plan(lab.sweep("budgeted"), plan)
+    (spec,) = decode_evaluations(["fd@2k"], {"steps": 7})
+    lab.run(plan.tasks[0].run).evaluation(spec).write(spec, {"fd": 1.0})
+    assert steps(lab) == {9}

@@ -1,0 +1,56 @@
+"""The sweep command draws its figures again when runs were added, and reopens only what it runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tread_lab.cli import main
+from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
+from tread_lab.sweep.plan.planned_sweep import load_sweep
+
+OPTIONS = ["--root", "lab", "--executor", "inline", "--device", "cpu", "--no-mlflow"]
+BOTH = "axes.route=['2->8','2->7']"
+
+
+def ended(*overrides: str, state: RunState) -> Lab:
+    """A lab in which every run of the sweep has ended."""
+    Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": {"route": ["2->8"]}}))
+    planned = load_sweep("s.yaml", "evaluate=[]", *overrides, path="lab")
+    for trial in planned.plan.trials:
+        folder = planned.lab.run(trial.run)
+        folder.create(trial.spec)
+        folder.finish(state, step=1, kind="exception" if state is RunState.FAILED else "")
+    return planned.lab
+
+
+def test_figures_are_drawn_again_when_an_extension_adds_finished_runs(
+    in_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[str] = []
+
+    def write_figures(lab: Lab, name: str) -> list[Path]:
+        lab.sweep(name).figures.mkdir(exist_ok=True)
+        drawn.append(name)
+        return []
+
+    monkeypatch.setattr("tread_lab.analysis.figures.catalogue.write_figures", write_figures)
+    ended(BOTH, state=RunState.DIVERGED)
+    command = ["sweep", "s.yaml", "evaluate=[]", *OPTIONS]
+    for _ in range(2):
+        assert main(command) == 0
+        assert drawn == ["s"]
+    assert main([*command, BOTH, "--extend"]) == 0
+    assert drawn == ["s", "s"]
+
+
+def test_a_plan_reopens_no_failed_run(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lab = ended(state=RunState.FAILED)
+    command = ["sweep", "s.yaml", "evaluate=[]", *OPTIONS, "--plan", "--retry-failed"]
+    assert main(command) == 0
+    assert "running 2 failed runs again" in capsys.readouterr().err
+    states = [lab.run(path.name).state() for path in (lab.root / "runs").iterdir()]
+    assert states == [RunState.FAILED] * 2
