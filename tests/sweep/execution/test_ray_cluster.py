@@ -184,8 +184,9 @@ def test_a_daemon_killed_at_any_moment_is_one_line(moment: str, tmp_path: Path) 
     assert sum(line.startswith("tread-lab: ") for line in errors.splitlines()) == 1, errors
     assert len(errors.splitlines()) < 15, errors
     lab = Lab(tmp_path / "lab")
-    states = {lab.run(path.name).state() for path in lab.root.glob("runs/*")}
-    assert states <= {"interrupted"}  # no lock is held any more
+    runs = [lab.run(path.name) for path in lab.root.glob("runs/*")]
+    # A killed process may be a zombie some milliseconds before the kernel frees its locks.
+    wait_until(lambda: {run.state() for run in runs} <= {"interrupted"}, 5)
 
 
 def kill_at(driver: subprocess.Popen[str], process: bytes, moment: Callable[[], bool]) -> None:
