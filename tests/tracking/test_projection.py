@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from tests.tracking.conftest import GUIDED, HELDOUT, SAMPLES, Sweeps
 from tread_lab.records.status import RunState
 from tread_lab.tracking.projection import Projection
@@ -30,3 +32,23 @@ def test_a_trial_is_shown_anew_when_its_baseline_is_measured_later(sweeps: Sweep
     compared = stamp(sweeps)
     sweeps.lab.run_of(baseline).evaluation(HELDOUT).write(HELDOUT, {"heldout/loss": 2.0})
     assert len({alone, compared, stamp(sweeps)}) == 3
+
+
+def test_a_trial_is_shown_anew_when_another_attempt_has_begun(sweeps: Sweeps) -> None:
+    _, trial, _ = sweeps.plan()
+    run = sweeps.finish(trial)
+    before = stamp(sweeps)
+    run.write_origin({"code": "def5678", "device": "cpu"})
+    assert stamp(sweeps) != before
+
+
+def test_a_run_ends_no_earlier_than_its_last_entry(sweeps: Sweeps) -> None:
+    _, spec, _ = sweeps.plan()
+    run = sweeps.finish(spec)
+    plan = sweeps.lab.sweep("placement").plan()
+    trial = next(t for t in trials_of("placement", plan) if t.stored.role == "trial")
+    last = max(entry.time for entry in run.entries())
+    for changed in (last - 50, last + 50):
+        os.utime(run.path / "result.json", (changed, changed))
+        view = Projection(sweeps.lab, plan).view(trial, RunState.COMPLETED)
+        assert view.ended == round(1000 * max(last, changed))

@@ -32,3 +32,8 @@ def test_of_a_begun_run_only_what_is_left_takes_time(
         log(15, **{"train/loss": 1.0})
     assert forecast.total([begun]).seconds == 3 + 5 + TRIAL_SECONDS
     assert forecast.total([begun, fresh]).seconds == 3 + 5 + 20 + 2 * TRIAL_SECONDS
+
+
+def test_runs_of_another_precision_are_another_kind(tiny: Callable[..., RunSpec]) -> None:
+    assert kind_of(tiny()) != kind_of(tiny(precision="bf16"))
+    assert kind_of(tiny()) == kind_of(tiny(seed=1))

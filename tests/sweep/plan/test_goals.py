@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from tests.pretender import Pretender
 from tests.sweep.search.test_sampler import planned
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec
 from tread_lab.sweep.plan.goals import cell_values
 
@@ -23,3 +26,16 @@ def test_a_value_is_a_mean_of_paired_differences(lab: Lab, tiny: Callable[..., R
     objectives = ["heldout/loss", "cost/train_flops"]
     loss, flops = cell_values(lab, trials, objectives, plan.evaluations) or ()
     assert loss == pytest.approx((1.010 - 1 + 1.011 - 1) / 2) and flops == 0.0
+
+
+def test_a_cell_with_one_infinite_objective_has_no_values(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    task = planned(tiny).tasks[0]
+    trial = replace(planned(tiny).trials[0], role="trial", baseline=None)
+    folder = lab.run(task.run)
+    folder.create(task.spec)
+    metrics = {"cost/train_flops": 1.0, "heldout/loss": math.inf}
+    folder.finish(RunState.COMPLETED, step=20, metrics=metrics)
+    assert cell_values(lab, [trial], ["cost/train_flops"], ()) == (1.0,)
+    assert cell_values(lab, [trial], ["cost/train_flops", "heldout/loss"], ()) is None

@@ -179,3 +179,12 @@ def test_only_the_flops_that_a_begun_run_has_left_are_charged(lab: Lab, tiny: Ti
     assert budget.flops == pytest.approx(whole / 2)
     budget.admit(task)
     assert budget.flops == pytest.approx(whole)
+
+
+def test_the_hours_of_earlier_sessions_are_gone(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny, budget={"hours": 1.0})
+    earlier = Stopwatch(lab.sweep("budgeted").spent_path)
+    earlier._started -= 3600 - 250
+    earlier.note(now=True)
+    budget = open_budget(lab, plan, lambda task: LONG)
+    assert [len(part) for part in budget.split(plan.open_tasks(lab), 1)] == [2, 5]

@@ -9,6 +9,7 @@ from typing import Any, get_args, get_type_hints
 
 import optuna
 import pytest
+from optuna.distributions import IntDistribution
 from optuna.trial import TrialState
 
 from tests.pretender import Pretender
@@ -22,7 +23,13 @@ from tread_lab.specs.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSp
 from tread_lab.sweep.plan.open_tasks import search_forecast
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import check_plan, load_plan, store_plan
-from tread_lab.sweep.search.sampler import SAMPLERS, Observation, directions, propose
+from tread_lab.sweep.search.sampler import (
+    SAMPLERS,
+    Observation,
+    StoredStudy,
+    directions,
+    propose,
+)
 from tread_lab.sweep.search.search_queue import SearchQueue
 
 CELLS = [{"start": i, "end": j} for i in range(8) for j in range(i, 8)]
@@ -278,3 +285,22 @@ def test_the_price_is_known_at_the_mean_and_at_worst(lab: Lab, tiny: Any) -> Non
     found = search_forecast(planned(tiny), lab)
     assert (found.suggested, found.trials, found.cells) == (0, 6, 36)
     assert 0 < found.mean_flops < found.worst_flops
+
+
+def test_a_trial_is_chosen_from_every_result_that_it_waited_for(lab: Lab, tiny: Any) -> None:
+    plan = planned(tiny, parallel=1, trials=8)
+    searched(lab, plan)
+    assert plan.search is not None
+    spec, goals, space = plan.search.spec, plan.search.objectives, Space(plan.search.cells)
+    seen = [cell.observation for cell in SearchQueue(lab, plan).cells]
+    for number, observation in enumerate(seen):
+        found = propose(spec, goals, space, seen[:number])
+        assert found is not None and found[0] == observation.cell
+
+
+def test_a_study_knows_the_step_between_whole_numbers(tmp_path: Any) -> None:
+    space = Space([{"start": 1, "end": end} for end in (3, 5, 9)])
+    StoredStudy(tmp_path / "study.db", "s", ["heldout/loss"], space, dict).show([Observation(0)])
+    study = optuna.load_study(study_name="s", storage=f"sqlite:///{tmp_path / 'study.db'}")
+    assert study.trials[0].distributions == {"end": IntDistribution(3, 9, step=2)}
+    study._storage.remove_session()

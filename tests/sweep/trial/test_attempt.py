@@ -316,3 +316,15 @@ def test_on_ray_a_killed_worker_is_replaced_and_a_hopeless_run_fails_beside_the_
     assert endings(lab.run_of(hopeless)) == ["exception"] * 2
     result = lab.run_of(hopeless).result() or {}
     assert "size mismatch" in result["reason"] and "load_state_dict" in result["traceback"]
+
+
+def test_of_two_evaluations_that_lack_something_the_first_is_said(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacking(folder: RunFolder, spec: HeldoutSpec, *rest: Any, **more: Any) -> None:
+        raise UserError(f"no {spec.images} images")
+
+    monkeypatch.setattr(trial, "evaluate", lacking)
+    asked = tuple(decode(HeldoutSpec, {"images": images, "levels": 2}) for images in (8, 16))
+    with pytest.raises(UserError, match=r"^no 8 images"):
+        run(lab, Task(tiny(steps=2), asked))
