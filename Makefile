@@ -16,7 +16,7 @@ demo: setup
 	$(BIN)/tread-lab sweep route_placement.yaml
 
 test: check
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # The check before a commit: at most 90 seconds on two idle cores.
 quick: check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -114,9 +114,7 @@ def tiny() -> Callable[..., RunSpec]:
 
 
 @pytest.fixture
-def in_folder(tmp_path: Path) -> Iterator[Path]:
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder is an empty one."""
-    before = Path.cwd()
-    os.chdir(tmp_path)
-    yield tmp_path
-    os.chdir(before)
+    monkeypatch.chdir(tmp_path)  # undone together with every other change of folder
+    return tmp_path

@@ -33,8 +33,17 @@ evaluate: [{heldout_loss: {images: 32, levels: 4}}, {layer_similarity: {images: 
 """
 
 
-def tread_lab(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from tread_lab.cli import run; run()", *arguments]
+UNDRAWN = """
+from tread_lab.analysis.figures import catalogue
+catalogue.write_figures = lambda *arguments, **options: []
+"""
+
+
+def tread_lab(
+    folder: Path, *arguments: str, drawn: bool = True, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    program = "from tread_lab.cli import run\n" + ("" if drawn else UNDRAWN) + "run()"
+    command = [sys.executable, "-c", program, *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
@@ -106,7 +115,7 @@ def test_again_nothing_is_executed(swept: Path) -> None:
 def test_without_ray_the_results_are_the_same_bitwise(swept: Path, tmp_path: Path) -> None:
     (tmp_path / "small.yaml").write_text(SWEEP)
     inline = ("sweep", "small.yaml", "--executor", "inline", "--no-mlflow")
-    assert tread_lab(tmp_path, *inline, HOME=str(tmp_path)).returncode == 0
+    assert tread_lab(tmp_path, *inline, drawn=False, HOME=str(tmp_path)).returncode == 0
     a, b = (Lab(folder / "lab") for folder in (swept, tmp_path))
     assert equal(weights(a), weights(b))
     columns = [metric_names.HELDOUT_LOSS, metric_names.GAP_HELDOUT, "fd[fashion16-v1]@100"]
@@ -140,7 +149,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(
     finished = {p.name for p in (lab.root / "runs").iterdir() if lab.run(p.name).result()}
     before = attempts(lab)
     again = ("sweep", "small.yaml", "--no-mlflow", "--executor", "inline")
-    done = tread_lab(tmp_path, *again, HOME=str(tmp_path))
+    done = tread_lab(tmp_path, *again, drawn=False, HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert all(attempts(lab)[run] == before[run] for run in finished)
     assert equal(weights(lab), weights(Lab(swept / "lab")))

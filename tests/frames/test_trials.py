@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +19,6 @@ from tests.synthetic import (
     train_gap,
     write_sweep,
 )
-from tread_lab.analysis.figures.route_grid import route_grid
 from tread_lab.frames import (
     cells_frame,
     history_frame,
@@ -210,20 +207,3 @@ def test_history_holds_every_logged_value_of_every_run_once(tmp_path: Path) -> N
 def test_an_unknown_sweep_names_what_there_is(mixed: Lab) -> None:
     with pytest.raises(UserError, match="did you mean 'placement'"):
         trials_frame(mixed, "placment")
-
-
-def test_two_thousand_runs_are_read_quickly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as context:
-        context.setattr(os, "fsync", lambda descriptor: None)
-        routes = [(start, end) for start in range(8) for end in range(max(2, start + 1), 11)]
-        sweep = small(routes=routes, seeds=range(40), images=64)
-        lab = write_sweep(tmp_path, sweep)
-    started = time.perf_counter()
-    frame = trials_frame(lab, "placement")
-    grid = route_grid(frame)
-    seconds = time.perf_counter() - started
-    assert len(frame) == 40 * (1 + len(routes)) > 2000
-    assert grid.values[2, 8 - 2] == pytest.approx(heldout_gap((2, 8)))
-    assert seconds < 10  # about 1.5 on a quiet core

@@ -48,7 +48,7 @@ def test_a_plan_that_is_asked_for_is_on_stdout(
     in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": {"route": ["2->8"]}}))
-    assert main(["sweep", "s.yaml", "--plan", "--device", "cpu"]) == 0
+    assert main(["sweep", "s.yaml", "--plan", "--device-rates", "H200"]) == 0
     assert "2->8 s=0.5 seed 0" in capsys.readouterr().out
 
 

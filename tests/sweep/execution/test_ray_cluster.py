@@ -164,7 +164,7 @@ MOMENTS = {
 )
 @pytest.mark.parametrize(
     "moment",
-    [pytest.param(m, marks=LONG if "before" in m or "raylet in" in m else ()) for m in MOMENTS],
+    [pytest.param(m, marks=LONG if "raylet" in m else ()) for m in MOMENTS],
 )
 def test_a_daemon_killed_at_any_moment_is_one_line(moment: str, tmp_path: Path) -> None:
     pytest.importorskip("ray")

@@ -173,7 +173,7 @@ def test_from_the_command_line(
     Path("s.yaml").write_text(text)
     assert main(["sweep", "s.yaml", "--plan"]) == 2
     assert "--extend adds what is new" in capsys.readouterr().err
-    assert main(["sweep", "s.yaml", "--plan", "--extend", "--device", "cpu"]) == 0
+    assert main(["sweep", "s.yaml", "--plan", "--extend", "--device-rates", "H200"]) == 0
     out, said = capsys.readouterr()
     assert "s: adds 1 trial (2->8 s=0.75 seed 0); 3 trials as before" in said
     assert "4 runs of tiny" in out and len(Lab.at("lab").sweep("s").earlier_plans) == 0

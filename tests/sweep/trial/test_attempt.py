@@ -293,7 +293,7 @@ def test_on_ray_a_killed_worker_is_replaced_and_a_hopeless_run_fails_beside_the_
     from tread_lab.sweep.execution.executors import Share
     from tread_lab.sweep.execution.ray_executor import RayExecutor
 
-    good, killed = tiny(steps=6), tiny(steps=600, seed=1, execution={"checkpoint_every": 20})
+    killed = tiny(steps=600, seed=1, execution={"checkpoint_every": 20})
     hopeless, other = tiny(steps=6, seed=2), tiny(steps=6, model={**MODEL, "width": 32})
     run(lab, Task(other))
     shutil.copytree(lab.run_of(other).checkpoints, lab.run_of(hopeless).checkpoints)
@@ -306,9 +306,9 @@ def test_on_ray_a_killed_worker_is_replaced_and_a_hopeless_run_fails_beside_the_
             shots.append(folder.attempts.read()[-1].pid)
             os.kill(shots[0], signal.SIGKILL)
 
-    tasks = [Task(spec) for spec in (good, killed, hopeless)]
+    tasks = [Task(spec) for spec in (killed, hopeless)]
     RayExecutor(Share(concurrent=2)).run(lab, tasks, watch)
-    assert [lab.run(t.run).state() for t in tasks] == ["completed", "completed", "failed"]
+    assert [lab.run(t.run).state() for t in tasks] == ["completed", "failed"]
     assert endings(lab.run_of(killed)) == ["died", "completed"]
     calm = Lab(tmp_path / "calm")
     run(calm, Task(killed))
