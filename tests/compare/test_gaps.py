@@ -184,3 +184,9 @@ def test_shift_of_one_seed_moves_its_own_gap_alone(tmp_path: Path) -> None:
         for s in (0, 1)
     ]
     assert means[1]["gap/heldout"].mean - means[0]["gap/heldout"].mean == pytest.approx(0.5)
+
+
+def test_a_baseline_whose_losses_are_not_finite_gives_no_gap() -> None:
+    ones = np.ones((4, 2))
+    broken = np.where(np.eye(4, 2) > 0, np.inf, ones)
+    assert loss_gaps(Losses(ones, None, ones), Losses(broken, None, ones)) == {}

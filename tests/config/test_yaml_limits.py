@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tread_lab.config.yaml_limits import checked_text
+from tread_lab.config.yaml_limits import check_values, checked_text
 from tread_lab.specs import UserError
 
 
@@ -17,3 +17,10 @@ def test_lists_may_be_forty_deep_in_a_list(tmp_path: Path) -> None:
     path.write_text("[" * 42 + "]" * 42)
     with pytest.raises(UserError, match="nested more than 40 deep"):
         checked_text(path)
+
+
+def test_a_negative_number_may_be_as_large_as_a_positive_one() -> None:
+    check_values({"a": [2**53, -(2**53)]}, "f")
+    for value in (2**53 + 1, -(2**53) - 1):
+        with pytest.raises(UserError, match=r"^f\.a\[0\]: a whole number of 54 bits is too large"):
+            check_values({"a": [value]}, "f")

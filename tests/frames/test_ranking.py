@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.synthetic import Synthetic, write_sweep
+from tests.synthetic import Synthetic, small, write_sweep
 from tread_lab.frames import ranked_cells, ranking_caption, ranking_key, trials_frame
 
 
@@ -33,3 +33,10 @@ def test_the_caption_of_a_ranking_names_key_order_and_rows() -> None:
     assert ranking_caption("gap/heldout") == f"ranked by gap/heldout, lower is better; {seeds}"
     assert ranking_caption("is@10k") == f"ranked by is@10k, higher is better; {seeds}"
     assert ranking_caption("gap/train").split("; ")[0].endswith("which is no measure of quality")
+
+
+def test_a_cell_of_which_a_seed_failed_follows_all_that_are_whole(tmp_path: Path) -> None:
+    states = {((2, 8), 1): "failed"}
+    lab = write_sweep(tmp_path, small(seeds=(0, 1), states=states))
+    cells = ranked_cells(trials_frame(lab, "placement"), "gap/heldout")
+    assert list(cells["cell"]) == ["dense", "5->8 s=0.5", "0->4 s=0.5", "2->8 s=0.5"]

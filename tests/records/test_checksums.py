@@ -78,3 +78,11 @@ def test_of_a_large_file_the_size_alone_is_compared(tmp_path: Path) -> None:
     assert changed_files(tmp_path, stored) == []
     os.truncate(file, size - 1)
     assert changed_files(tmp_path, stored) == ["large"]
+
+
+def test_a_change_long_before_the_end_is_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "long"
+    file.write_bytes(b"a" + bytes(2**20))
+    stored = file_checksums([file])
+    file.write_bytes(b"b" + bytes(2**20))
+    assert changed_files(tmp_path, stored) == ["long"]

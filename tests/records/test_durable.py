@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from tread_lab.records.durable import read_json, replacing, write_json
+from tread_lab.records.durable import DiskFull, disk_error, read_json, replacing, write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.lines import append_line
 from tread_lab.specs.errors import UserError
@@ -68,3 +69,14 @@ def test_an_appended_line_is_on_the_disk_when_the_call_returns(
     monkeypatch.setattr(os, "fsync", lambda number: sizes.append(os.fstat(number).st_size))
     append_line(tmp_path / "x.jsonl", {"a": 1})
     assert sizes == [(tmp_path / "x.jsonl").stat().st_size]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_and_a_full_quota_are_one_kind(number: int) -> None:
+    error = disk_error(OSError(number, "full"), Path("x"))
+    assert isinstance(error, DiskFull) and error.exit_code == 3
+
+
+def test_others_may_read_what_was_written(tmp_path: Path) -> None:
+    write_json(tmp_path / "x.json", 1)
+    assert stat.S_IMODE((tmp_path / "x.json").stat().st_mode) == 0o644

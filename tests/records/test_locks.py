@@ -166,3 +166,12 @@ def test_a_lock_that_a_bystander_holds_for_an_instant_is_tried_five_times(
     with outcome, exclusive(tmp_path / "lock", "x"):
         pass
     assert len(calls) == min(refusals + 1, 5)
+
+
+def test_another_nodes_lock_counts_as_held_for_a_minute(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    path.write_text("pid 1 on node-b")
+    for age, held in ((30, True), (90, False)):
+        touched = time.time() - age
+        os.utime(path, (touched, touched))
+        assert is_held(path) == held

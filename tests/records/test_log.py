@@ -81,3 +81,10 @@ def test_a_history_holds_the_step_it_goes_up_to(tmp_path: Path) -> None:
             log(step, loss=step / 4)
         entries = json.loads(log.history(2))
     assert [entry[:3] for entry in entries] == [[1, "loss", 0.25], [2, "loss", 0.5]]
+
+
+def test_an_entry_can_be_read_while_the_log_is_open(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    with LogWriter(path) as log:
+        log(1, loss=0.5)
+        assert [entry.value for entry in read_entries(path)] == [0.5]

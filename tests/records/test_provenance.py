@@ -18,3 +18,9 @@ def test_only_what_has_several_digests_is_a_difference() -> None:
         "code differs: aaaaaaaa in 2 runs, bbbbbbbb in 1 run and what is to be run now;"
         " it changed within 1 of them"
     )
+
+
+def test_two_attempts_with_the_same_code_are_no_change_within_a_run() -> None:
+    made = {"one": [{"code": "a"}, {"code": "a"}], "two": [{"code": "b"}]}
+    (found,) = provenance_differences(made)
+    assert found.runs == {"a": ("one",), "b": ("two",)} and found.within == []

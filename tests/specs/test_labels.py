@@ -10,7 +10,14 @@ import pytest
 from tread_lab.config.load import load_experiment, load_sweep
 from tread_lab.specs import RunSpec, decode, signature
 from tread_lab.specs.expansion import expand
-from tread_lab.specs.labels import cell_label, run_label, run_labels, trial_label, without_axis
+from tread_lab.specs.labels import (
+    cell_label,
+    run_label,
+    run_labels,
+    trial_label,
+    with_baseline_cells,
+    without_axis,
+)
 from tread_lab.specs.sweep import SweepSpec
 from tread_lab.specs.trials import Trial
 
@@ -110,3 +117,10 @@ def test_a_single_run_tells_its_bypass_and_loss() -> None:
     sprint = decode(RunSpec, {"model": MODEL, "routes": ["2->3"], "bypass": "sprint"})
     assert run_label(sprint) == f"2->3 s=0.5 {sprint.bypass} seed 0"
     assert run_label(decode(RunSpec, {"model": MODEL})) == "dense seed 0"
+
+
+def test_a_baseline_has_only_the_values_that_all_its_trials_share() -> None:
+    pairs = [("fp32", "identity"), ("fp32", "v1_sum"), ("bf16", "v1_sum"), ("bf16", "identity")]
+    cells = [{"route": "2->8", "precision": p, "bypass.re_entry": r} for p, r in pairs]
+    found = with_baseline_cells(planned(trials=cells))
+    assert [t.cell for t in found[:2]] == [{"precision": "fp32"}, {"precision": "bf16"}]

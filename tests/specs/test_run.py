@@ -17,3 +17,10 @@ def test_routes_that_last_to_the_end_are_never_switched_off(
     assert run.routes_until == until
     assert (signature(run) == signature(decode(RunSpec, BASE))) == (until is None)
     assert run.routed_steps == range(until or 100)
+
+
+def test_how_a_parent_was_initialised_is_none_of_its_childs_concern() -> None:
+    model = {"depth": 4, "width": 16, "heads": 2}
+    parent = {"model": {**model, "init": "official_code"}}
+    child = decode(RunSpec, {"model": model, "init_from": {"run": parent}})
+    assert child.ancestors == (decode(RunSpec, parent),)

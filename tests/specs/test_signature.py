@@ -96,3 +96,9 @@ def test_a_record_of_tars_scaled_twice_reads_as_what_it_was() -> None:
     assert decode(DataSpec, old).scales == (0.18215, 0.18215)
     assert encode(decode(DataSpec, old)) == {**old, "path": None}
     assert decode(DataSpec, {**old, "scale": 1.0}).scales == (1.0, 1.0)
+
+
+def test_a_part_that_was_signed_alone_leaves_the_name_of_its_run() -> None:
+    here, there = (decode(RunSpec, {**BASE, "data": {"path": path}}) for path in ("a", "b"))
+    assert signature(here.data) != signature(there.data)
+    assert signature(here) == signature(there)

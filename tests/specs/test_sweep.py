@@ -166,3 +166,11 @@ def test_a_mistake_in_a_search_is_named(tree: dict[str, Any], message: str) -> N
     with pytest.raises(UserError, match="search") as raised:
         decode(SearchSpec, tree, "search")
     assert message.removeprefix("search: ") in str(raised.value)
+
+
+def test_the_limit_of_cells_counts_their_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tread_lab.specs.axes.MOST_CELLS", 12)
+    axes = {"route": ["2->5", "2->6", "2->7", "2->8"]}
+    assert len(expansion(axes=axes, seeds="0..2").trials) == 3 + 12
+    with pytest.raises(UserError, match=r"^cells and seeds: 16 cells, more than 12; split"):
+        expansion(axes=axes, seeds="0..3")
