@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
+from itertools import combinations
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 from tests.engine.runs import small_run
 from tread_lab.engine.assemble import data_of
 from tread_lab.engine.batches import Batch, Batches
+from tread_lab.specs.run import InitSpec
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -53,3 +56,14 @@ def _tensors(batch: Batch) -> list[Tensor]:
     return [batch.x_BCHW, batch.y_B, batch.noise_BCHW, batch.u_B] + [
         leg.keep_BK for leg in batch.routing or ()
     ]
+
+
+def test_a_grandchild_draws_other_batches_than_its_parent() -> None:
+    first = small_run()
+    child = replace(first, init_from=InitSpec(run=first))
+    grandchild = replace(first, init_from=InitSpec(run=child))
+    noises = [
+        Batches(spec, data_of(spec, "train")).at(0).noise_BCHW
+        for spec in (first, child, grandchild)
+    ]
+    assert not any(torch.equal(a, b) for a, b in combinations(noises, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -188,3 +189,14 @@ def test_images_of_another_shape_are_refused(latents: Path) -> None:
     np.save(latents / "images.npy", np.zeros((63, 1, 16, 16), np.uint8))
     with pytest.raises(UserError, match=r"images .* must be uint8 \[64, 3, height, width\]"):
         open_data(spec_of(latents).data, "train")
+
+
+def test_the_mark_of_a_chunk_is_written_after_its_features_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    name_of = lambda file: Path(f"/proc/self/fd/{file}").readlink().name  # noqa: E731
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(name_of(file)))
+    [*FeatureCache(tmp_path, (N, T, E), {"data": "a"}).fill(encode)]
+    names = [name for name in synced if name in ("features.f16", "whole.u8")]
+    assert names == ["features.f16", "whole.u8"] * 3

@@ -11,7 +11,7 @@ from torch import Tensor
 from tests.engine.runs import CPU, small_run
 from tread_lab.diffusion import build_process
 from tread_lab.engine.assemble import Trained, fresh_network
-from tread_lab.engine.probes import layer_similarity
+from tread_lab.engine.probes import BATCH, heldout_losses, layer_similarity
 
 
 class Noise:
@@ -31,3 +31,12 @@ def test_layer_similarity_meets_the_middle_of_every_level_bin() -> None:
     assert levels == pytest.approx([0.134071, 0.676643], rel=1e-4)
     assert matrices.shape == (2, 4, 4)
     assert matrices[0].diagonal() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_next_chunk_of_heldout_images_meets_other_levels() -> None:
+    spec = small_run()
+    model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
+    samples: Any = Noise()
+    found = heldout_losses(model, samples, images=BATCH + 2, levels=2)
+    assert found.level_ML.shape == (BATCH + 2, 2)
+    assert len(set(found.level_ML[:, 0].tolist())) == BATCH + 2

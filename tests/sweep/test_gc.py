@@ -204,3 +204,14 @@ def test_gc_removes_samples_only_where_they_are_asked_for(
     assert path.exists()
     assert main(["gc", "--yes", "--samples", "--root", str(lab.root)]) == 0
     assert not path.exists() and lab.run_of(spec).evaluation(sampled).done
+
+
+def test_a_diverged_run_is_never_measured_and_keeps_its_last_weights_alone(
+    lab: Lab, tiny: Tiny
+) -> None:
+    (task,) = planned(lab, tiny(steps=20, execution=KEEPS)).tasks
+    run(lab, Task(task.spec))
+    assert find(lab) == []
+    lab.run(task.run).reopen()
+    lab.run(task.run).finish(RunState.DIVERGED, step=20)
+    assert len(find(lab)) == 4

@@ -602,3 +602,14 @@ def test_six_starters_on_a_fresh_store_agree(lab: Lab, sweeps: Sweeps) -> None:
     assert store.count("runs") == len(store.runs()) == 4
     assert sum("4 created" in output for output, _ in outputs) == 1
     assert sum("4 unchanged" in output for output, _ in outputs) == 5
+
+
+def test_a_number_that_is_none_stays_so_and_its_run_is_not_made_anew(
+    sweeps: Sweeps, store: Store, sync: Sync
+) -> None:
+    _, spec, _ = sweeps.plan()
+    run = sweeps.finish(spec, metrics={"cost/train_flops": float("nan")})
+    sync()
+    run.write_origin({"code": "def5678", "device": "cpu"})
+    report = sync()
+    assert (report.updated, report.removed) == (1, 0)

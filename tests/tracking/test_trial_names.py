@@ -20,3 +20,12 @@ def test_the_same_trial_twice_is_one_and_seeds_share_a_cell() -> None:
     found = trials_of("s", plan)
     assert len(found) == 2
     assert [one.label for one in found] == ["dense", "dense"]
+
+
+def test_a_trial_keeps_its_key_when_the_axes_change_places() -> None:
+    plans = [
+        StoredPlan("s", "", "", (trial(cell),), (), {})
+        for cell in ({"start": 1, "end": 2}, {"end": 2, "start": 1})
+    ]
+    one, other = (trials_of("s", plan)[0].key for plan in plans)
+    assert one == other and one.endswith("/end=2,start=1")

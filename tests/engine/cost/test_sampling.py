@@ -11,7 +11,7 @@ from tread_lab.diffusion import build_process
 from tread_lab.engine.cost.sampling import call_macs, called_at, passes, sample_flops
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs import FlowSpec, HeldoutSpec, SamplerSpec, decode
-from tread_lab.specs.evaluation import SimilaritySpec
+from tread_lab.specs.evaluation import SamplesSpec, SimilaritySpec
 
 # Sparse guidance, table 2: SiT-XL/2 with r(2->24), GMAC of one step under every guidance.
 XL = imagenet("XL", "2->24", process=FlowSpec())
@@ -87,3 +87,11 @@ def test_a_solver_is_watched_not_described() -> None:
     levels = build_process(FlowSpec()).grid(SamplerSpec(steps=3))
     assert called_at("euler", levels) == pytest.approx([1, 2 / 3, 1 / 3])
     assert called_at("heun", levels) == pytest.approx([1, 2 / 3, 2 / 3, 1 / 3, 1 / 3])
+
+
+def test_a_last_call_that_is_not_full_is_a_call() -> None:
+    def calls(count: int) -> int:
+        spec = decode(SamplesSpec, {"count": count, "sampler": {"solver": "euler", "steps": 5}})
+        return passes(XL, spec)[0]
+
+    assert [calls(count) for count in (64, 65, 128)] == [5, 10, 10]

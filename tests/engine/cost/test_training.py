@@ -203,3 +203,10 @@ def test_the_counted_parameters_are_those_of_the_network(size: str) -> None:
     stored = sum(values.numel() for values in network.state_dict().values())
     assert trained == cost(spec).parameters
     assert 4 * stored == cost(spec).weights_bytes
+
+
+def test_a_block_in_fp32_keeps_more_than_one_in_bf16() -> None:
+    low, exact = (
+        imagenet("S", "2->8", precision="bf16", fp32_block=block) for block in ("off", "j+1")
+    )
+    assert cost(exact).activation_bytes > cost(low).activation_bytes

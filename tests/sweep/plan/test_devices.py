@@ -106,3 +106,14 @@ def test_on_a_cluster_its_nodes_are_asked_and_a_broken_gpu_is_named(
             assert lab.run(task.run).attempts.read() == []
     finally:
         found.shutdown()
+
+
+def test_no_more_runs_share_a_gpu_than_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def here(device: str, *, slots: int, packed: int) -> Devices:
+        return Devices((NEW,), slots, packed)
+
+    monkeypatch.setattr(Devices, "here", staticmethod(here))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    devices = EXECUTORS["ray"].devices(Share(gpus=0.25, concurrent=2))
+    assert (devices.slots, devices.packed) == (2, 2)
