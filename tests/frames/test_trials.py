@@ -207,3 +207,12 @@ def test_history_holds_every_logged_value_of_every_run_once(tmp_path: Path) -> N
 def test_an_unknown_sweep_names_what_there_is(mixed: Lab) -> None:
     with pytest.raises(UserError, match="did you mean 'placement'"):
         trials_frame(mixed, "placment")
+
+
+def test_whole_values_of_an_axis_stay_whole_beside_a_baseline_without(mixed: Lab) -> None:
+    frame = trials_frame(mixed, "placement")
+    assert [str(frame[axis].dtype) for axis in ("start", "end", "rate")] == [
+        "Int64",
+        "Int64",
+        "float64",
+    ]

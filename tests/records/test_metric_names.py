@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tread_lab.records import metric_names
+from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import METRICS
 
 NATURES = {
@@ -46,3 +47,9 @@ def test_every_name_of_a_metric_has_an_entry() -> None:
         if name.isupper() and isinstance(value, str)
     }
     assert declared <= metric_names.METRIC_KINDS.keys()
+
+
+def test_the_length_of_routes_is_that_of_all_together() -> None:
+    run = {"model": {"depth": 12, "width": 16, "heads": 2}, "routes": ["0->1", "4->8"]}
+    found = metric_names.parameters(decode(RunSpec, run))
+    assert (found["route"], found["route_length"]) == ("0->1 + 4->8", 7)

@@ -107,3 +107,10 @@ def test_parents_stand_before_the_runs_that_start_from_them() -> None:
     plan = StoredPlan("s", "", "", (child, trial("other")), (), {})
     names = list(plan.runs())
     assert names[1:] == ["child", "other"] and plan.runs()[names[0]] == parent
+
+
+def test_the_eldest_of_several_parents_stands_first() -> None:
+    eldest = {"train": {"steps": 1}}
+    parent = {"train": {"steps": 2}, "init_from": {"run": eldest}}
+    plan = StoredPlan("s", "", "", (trial("child", init_from={"run": parent}),), (), {})
+    assert [spec["train"]["steps"] for spec in plan.runs().values()] == [1, 2, 5]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
+from tread_lab.specs.bypass import with_old_meaning
 
 MODEL = {"depth": 12, "width": 32, "heads": 2}
 MASK = {"kind": "mask", "depth": 2, "width": 16, "heads": 2}
@@ -80,3 +81,12 @@ def test_steps_of_routes_are_numbers_or_fractions() -> None:
 def test_what_cannot_be_is_refused_with_its_place(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         run(**fields)
+
+
+def test_only_what_a_record_leaves_unsaid_has_the_old_meaning() -> None:
+    old, new = {"kind": "sprint"}, {"kind": "sprint", "dense_path_drop": 0.2}
+    start = {"run": {"bypass": old}, "weights": "ema"}
+    assert with_old_meaning({"bypass": new, "init_from": start}) == {
+        "bypass": new,
+        "init_from": {"run": {"bypass": {**old, "dense_path_drop": 0.0}}, "weights": "ema"},
+    }
