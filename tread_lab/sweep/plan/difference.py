@@ -63,7 +63,7 @@ def _fields(earlier: Tree, later: Tree) -> Iterator[str]:
     for name in names[:_FIELDS]:
         yield f"{name} was {_shown(old, name)}, is {_shown(new, name)}"
     if len(names) > _FIELDS:
-        yield f"{len(names) - _FIELDS} fields more"
+        yield f"{counted(len(names) - _FIELDS, 'field')} more"
 
 
 def _given(tree: Tree) -> dict[str, Any]:
