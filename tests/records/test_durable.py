@@ -80,3 +80,8 @@ def test_a_full_disk_and_a_full_quota_are_one_kind(number: int) -> None:
 def test_others_may_read_what_was_written(tmp_path: Path) -> None:
     write_json(tmp_path / "x.json", 1)
     assert stat.S_IMODE((tmp_path / "x.json").stat().st_mode) == 0o644
+
+
+def test_a_file_that_is_being_written_is_hidden(tmp_path: Path) -> None:
+    with replacing(tmp_path / "x.json") as temporary:
+        assert temporary.parent == tmp_path and temporary.name.startswith(".x.json.")

@@ -135,3 +135,8 @@ def test_a_name_without_a_size_has_no_depth() -> None:
     for wrong in ("DiT", "DiT-Q/2"):
         with pytest.raises(UserError):
             depth_of(wrong)
+
+
+def test_a_published_size_with_other_heads_has_no_published_name() -> None:
+    names = [ModelSpec(depth=12, width=384, heads=heads).name for heads in (6, 12)]
+    assert names == ["DiT-S/2", "DiT-12x384/2"]

@@ -9,7 +9,7 @@ import pytest
 from tread_lab.specs import UserError, decode
 from tread_lab.specs.expansion import expand
 from tread_lab.specs.expression import evaluate
-from tread_lab.specs.sweep import Experiment, SearchSpec, SweepSpec
+from tread_lab.specs.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
 
 RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": {"steps": 10}}
 TINY = Experiment(name="tiny", run=RUN, evaluate=("heldout_loss",))
@@ -174,3 +174,9 @@ def test_the_limit_of_cells_counts_their_seeds(monkeypatch: pytest.MonkeyPatch) 
     assert len(expansion(axes=axes, seeds="0..2").trials) == 3 + 12
     with pytest.raises(UserError, match=r"^cells and seeds: 16 cells, more than 12; split"):
         expansion(axes=axes, seeds="0..3")
+
+
+def test_no_run_is_judged_at_its_last_step() -> None:
+    assert StopEarlySpec(grace=1).rungs(9) == (1, 3)
+    assert StopEarlySpec(grace=1).rungs(10) == (1, 3, 9)
+    assert StopEarlySpec(kind="median", grace=2).rungs(6) == (2, 4)
