@@ -127,7 +127,7 @@ def test_progress_and_the_map_of_a_sweep_under_way(
             "[...document.querySelectorAll('#grid g.cell')].map((g) => g.dataset.state)"
         )
         assert {s: states.count(s) for s in states} == {"completed": 9, "running": 2, "pending": 5}
-        assert "cells left out" in page.text("#holes") or not page.text("#holes")
+        assert "cells not planned" in page.text("#holes") or not page.text("#holes")
         shoot(page, "dashboard_running")
 
 
