@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages import write_metadata
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 
@@ -101,10 +102,7 @@ def install(folder: Path, version: str) -> None:
     """Write the package `our-tread` as an installer leaves it."""
     (folder / "our_facts.py").write_text(FACTS)
     (folder / "our_code.py").write_text(CODE)
-    info = folder / "our_tread.dist-info"
-    info.mkdir(exist_ok=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: our-tread\nVersion: {version}\n")
-    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    write_metadata(folder, ENTRY_POINTS, name="our-tread", version=version)
 
 
 def tread_lab(folder: Path, line: str, *, code: int = 0) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.packages import write_metadata
 from tread_lab.records.metric_names import metric_kind
 from tread_lab.specs import (
     ModelSpec,
@@ -72,10 +73,7 @@ Install = Callable[..., None]
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     def install(groups: str, name: str = "our-tread", version: str = "1.4") -> None:
-        info = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        (info / "entry_points.txt").write_text(groups)
+        write_metadata(tmp_path, groups, name=name, version=version)
         extensions.installed.cache_clear()
 
     (tmp_path / "our_facts.py").write_text(FACTS)
