@@ -93,8 +93,8 @@ class LossScaler:
         """Step, or skip if a gradient is not finite and halve the scale.
 
         Returns:
-            whether the step was skipped, on the device, so that nobody waits for it; nothing where
-            no step ever is.
+            Whether the step was skipped, a bool on the device, so that nobody waits for it; `None`
+            where steps are never skipped.
         """
         before = self.scale(self._one)
         self._scaler.step(optimizer)
