@@ -25,7 +25,7 @@ def test_a_spec_that_contradicts_the_embedded_images_is_refused(field: str) -> N
 
 
 def test_every_source_of_the_spec_has_code_and_facts() -> None:
-    names = {"fashion16", "latents", "shards"}
+    names = {"fashion16", "latents", "shards", "folder", "images", "safetensors"}
     assert set(source.OPENERS) == set(SOURCES) == names
 
 

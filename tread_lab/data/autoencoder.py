@@ -32,13 +32,14 @@ class Autoencoder:
 
     Args:
         where: local folder or hub id, such as `stabilityai/sd-vae-ft-ema`.
-        scale: what the network's values are divided by before decoding (0.18215 for SD).
+        scale: what the network's values are divided by before decoding (0.18215 for SD); `None`
+            for values that are as the encoder gave them.
 
     Raises:
         UserError: diffusers is not installed; on decoding: no such weights.
     """
 
-    def __init__(self, where: str, *, scale: float) -> None:
+    def __init__(self, where: str, *, scale: float | None) -> None:
         if importlib.util.find_spec("diffusers") is None:
             raise UserError(
                 f"autoencoder {where!r} needs the package diffusers: "
@@ -72,14 +73,14 @@ class Autoencoder:
         if x_BCHW.shape[1] != channels:
             found = f"decodes {channels} channels, the data have {x_BCHW.shape[1]}"
             raise UserError(f"autoencoder {self._where!r} {found}")
-        latents_BCHW = x_BCHW.float() / self._scale
+        latents_BCHW = x_BCHW.float() / (self._scale or 1.0)
         parts = torch.split(latents_BCHW, images_at_once(model.config, latents_BCHW))
         return torch.cat([levels(model.decode(z).sample) for z in parts])
 
     def _compare_scale(self, config: Any) -> None:
         """Warn where the autoencoder's own file says another factor than the data's spec."""
         own = config.get("scaling_factor")
-        if own and not math.isclose(own, self._scale, rel_tol=0.01):
+        if own and self._scale and not math.isclose(own, self._scale, rel_tol=0.01):
             warnings.warn(
                 f"autoencoder {self._where!r} says that its latents are times {own:g}, but they are"
                 f" divided by {self._scale:g} before decoding: check data.decoder_scale",
@@ -102,7 +103,7 @@ def levels(image_BCHW: Tensor) -> Tensor:
     return (127.5 * image_BCHW + 128).clamp(0, 255).to(torch.uint8)
 
 
-def open_autoencoder(where: str | None, *, scale: float) -> Autoencoder | None:
+def open_autoencoder(where: str | None, *, scale: float | None) -> Autoencoder | None:
     """Return the autoencoder at `where` or in TREAD_LAB_AUTOENCODER; `None` without either."""
     where = where or os.environ.get(VARIABLE)
     return Autoencoder(where, scale=scale) if where else None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tread_lab.data.scaled import fingerprint
+from tread_lab.data.scaled import Posterior, fingerprint
 from tread_lab.data.split import Split, split_ids
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
@@ -24,10 +24,17 @@ UNREADABLE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib
 class PackedArrays:
     """One split of arrays `latents` [n, C, H, W] (fp16, fp32, fp64) and `labels` [n] (integers).
 
-    `images` [n, 3, height, width] (uint8) may stand beside them, in the same order: what the
-    latents were encoded from, which REPA's encoder sees. Held out is what `heldout_latents` and
-    `heldout_labels` hold; where they are absent, `split_ids` chooses. Folders are memory-mapped,
-    an .npz is read into memory.
+    Instead of `latents` there may be `moments` [n, 2C, H, W], the mean and the log-variance of the
+    encoder's posterior. Beside them, in the same order, may stand
+
+    - `latents_flip` (or `moments_flip`), the same of the mirrored images;
+    - `images` [n, 3, height, width] (uint8), what the latents were encoded from, which REPA's
+      encoder sees;
+    - `captions.jsonl` (`read_captions`).
+
+    Held out is what `heldout_latents` and `heldout_labels` hold; where they are absent, `split_ids`
+    chooses. Folders are memory-mapped, so that all runs of a machine share one copy; an .npz is
+    read into memory.
 
     Raises:
         UserError: an array is absent, damaged or of the wrong kind.
@@ -37,29 +44,51 @@ class PackedArrays:
         if spec.path is None:
             raise UserError("data.path: give the folder or .npz that holds latents and labels")
         path = Path(spec.path).expanduser()
-        own = _array(path, "heldout_latents") is not None
+        moments = _array(path, "latents") is None and _array(path, "moments") is not None
+        name = "moments" if moments else "latents"
+        own = _array(path, f"heldout_{name}") is not None
         prefix = "heldout_" if own and split == "heldout" else ""
-        self._latents = _latents(path, f"{prefix}latents")
-        labels_n = _labels(path, f"{prefix}labels", len(self._latents))
+        self._stored = _latents(path, f"{prefix}{name}")
+        self._flipped = _flipped(path, f"{prefix}{name}_flip", self._stored)
+        labels_n = _labels(path, f"{prefix}labels", len(self._stored))
         self._images = _images(path, f"{prefix}images", len(labels_n))
         self._ids = np.arange(len(labels_n)) if own else split_ids(len(labels_n), split)
-        self.shape: tuple[int, int, int] = self._latents.shape[1:]
+        self.posterior: Posterior = "log_variance" if moments else "none"
+        self.flips = self._flipped is not None
+        channels, *sides = self._stored.shape[1:]
+        if moments and channels % 2:
+            raise _wrong(path, name, self._stored, "means and log-variances [N, 2C, H, W]")
+        self.shape: tuple[int, int, int] = (channels // 2 if moments else channels, *sides)
         self.labels: NDArray[np.int64] = labels_n[self._ids].astype(np.int64)
         self.fingerprint = fingerprint(
-            self, f"{len(self.labels)} {self.shape} {self._latents.dtype}"
+            self, f"{len(self.labels)} {self.shape} {self._stored.dtype}"
         )
 
-    def read(self, ids: NDArray[np.int64]) -> NDArray[np.floating]:
-        return np.asarray(self._latents[self._ids[ids]])
+    def read(
+        self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.floating]:
+        places = self._ids[ids]
+        stored = np.take(self._stored, places, axis=0)  # ten times faster than by brackets
+        if mirrored is not None and self._flipped is not None:
+            stored[mirrored] = np.take(self._flipped, places[mirrored], axis=0)
+        return stored
 
     def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
-        return None if self._images is None else np.asarray(self._images[self._ids[ids]])
+        return None if self._images is None else np.take(self._images, self._ids[ids], axis=0)
 
 
 def _latents(path: Path, name: str) -> NDArray[np.floating]:
     array = _present(path, name)
     if array.ndim != 4 or array.dtype.kind != "f" or len(array) < 2:
         raise _wrong(path, name, array, "floats [N, C, H, W] with N > 1")
+    return array
+
+
+def _flipped(path: Path, name: str, stored: NDArray[Any]) -> NDArray[np.floating] | None:
+    array = _array(path, name)
+    if array is not None and (array.dtype != stored.dtype or array.shape != stored.shape):
+        wanted = f"{stored.dtype} {list(stored.shape)}, one for each latent"
+        raise _wrong(path, name, array, wanted)
     return array
 
 
@@ -97,7 +126,9 @@ def _array(path: Path, name: str) -> NDArray[Any] | None:
     source = path if path.suffix == ".npz" else path / f"{name}.npy"
     try:
         if path.suffix != ".npz":
-            return np.load(source, mmap_mode="r", allow_pickle=False) if source.exists() else None
+            if not source.exists():
+                return None
+            return np.asarray(np.load(source, mmap_mode="r", allow_pickle=False))
         with source.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return arrays[name] if name in arrays.files else None
     except FileNotFoundError:

@@ -5,17 +5,22 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tread_lab import draws
+from tread_lab.data.statistics import channel_statistics
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 
 SAMPLED = 64  # latents that go into a fingerprint
+
+# What is stored behind the C channels of a latent, which is then the posterior's mean.
+Posterior = Literal["none", "log_variance", "deviation"]
 
 
 class Store(Protocol):
@@ -25,14 +30,21 @@ class Store(Protocol):
         shape: (C, H, W) of one latent.
         labels: int64 [N].
         fingerprint: hash of sizes, labels and sampled bytes.
+        posterior: what `read` gives behind the C channels of the mean: C more or nothing.
+        flips: whether latents of mirrored images are stored, too.
     """
 
     shape: tuple[int, int, int]
     labels: NDArray[np.int64]
     fingerprint: str
+    posterior: Posterior
+    flips: bool
 
-    def read(self, ids: NDArray[np.int64]) -> NDArray[np.floating]:
-        """Return the stored values [B, C, H, W] of samples `ids` of the split."""
+    def read(
+        self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.floating]:
+        """Return a new array with the stored values [B, C or 2C, H, W] of samples `ids` of the
+        split; of the mirrored images where `mirrored` [B] says so."""
 
     def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
         """Return the images [B, 3, height, width] of samples `ids`; `None` if none are stored."""
@@ -44,11 +56,14 @@ def fingerprint(store: Store, header: str) -> str:
     digest.update(store.labels.tobytes())
     sampled_ids = np.linspace(0, len(store.labels) - 1, SAMPLED, dtype=int)
     digest.update(store.read(sampled_ids).tobytes())
+    if store.flips:
+        digest.update(store.read(sampled_ids, np.ones(SAMPLED, bool)).tobytes())
     return digest.hexdigest()[:16]
 
 
 class Decoder(Protocol):
-    """Turns samples in model space into uint8 images.
+    """Turns samples in model space into uint8 images; where channels are normalised, samples as the
+    encoder gave them.
 
     Attributes:
         digest: SHA-256 of its weights.
@@ -61,23 +76,34 @@ class Decoder(Protocol):
 
 
 class ScaledLatents:
-    """The samples of a store in model space.
+    """The samples of a store in model space: (stored - mean) / deviation * scale, where the spec
+    normalises channels, else stored * scale.
+
+    Attributes:
+        flips: whether `redraw` gives latents of mirrored images, too.
 
     Raises:
-        UserError: a label is outside 0..classes-1.
+        UserError: a label is outside 0..classes-1, or the statistics are absent or wrong.
     """
 
     def __init__(self, store: Store, spec: DataSpec, decode: Decoder | None = None) -> None:
-        lowest, highest = int(store.labels.min()), int(store.labels.max())
-        if lowest < 0 or highest >= spec.classes:
-            found = f"the labels in {spec.path} run from {lowest} to {highest}"
-            raise UserError(f"data.classes: {spec.classes} in the spec, but {found}")
+        check_labels(store.labels, spec)
         self.shape = store.shape
         self.classes = spec.classes
         self.preview = decode is None
+        self.flips = store.flips and spec.flips
+        self._sampled = store.posterior != "none" and spec.posterior == "sampled"
         self._scale, _ = spec.scales
         self.fingerprint = _mixed(store.fingerprint, self._scale)
         self._store = store
+        self._affine: tuple[Tensor, Tensor] | None = None  # mean and deviation [C, 1, 1]
+        if spec.normalised:
+            assert spec.path is not None
+            found = channel_statistics(spec.path, self.shape[0])
+            mean_C, deviation_C = (torch.from_numpy(values).float() for values in found)
+            self._affine = mean_C[:, None, None], deviation_C[:, None, None]
+            normalised = [*mean_C.tolist(), *deviation_C.tolist()]
+            self.fingerprint = _mixed(f"{self.fingerprint} {normalised}", self._scale)
         self._labels_N = torch.from_numpy(store.labels)
         self._decode = decode
 
@@ -85,9 +111,37 @@ class ScaledLatents:
         return len(self._labels_N)
 
     def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return samples [B, C, H, W] in model space and labels [B]."""
-        stored_BCHW = torch.from_numpy(self._store.read(ids.numpy()).astype(np.float32))
-        return stored_BCHW * self._scale, self._labels_N[ids]
+        """Return samples [B, C, H, W] in model space and labels [B]: the mean where posteriors are
+        stored, and never mirrored."""
+        stored_BCHW = _float32(self._store.read(ids.numpy()))
+        return self._in_model_space(stored_BCHW[:, : self.shape[0]].contiguous()), self._labels_N[
+            ids
+        ]
+
+    def redraw(self, ids: Tensor, *key: int | str) -> tuple[Tensor, Tensor]:
+        """Return the same as one step sees it: the posterior sampled and images mirrored by draws
+        that `key` names, as far as the store has them and the spec asks for them."""
+        if not (self._sampled or self.flips):
+            return self.take(ids)
+        mirrored = None
+        if self.flips:
+            mirrored = (draws.uniform((len(ids),), *key, "flip") < 0.5).numpy()
+        stored_BCHW = _float32(self._store.read(ids.numpy(), mirrored))
+        C = self.shape[0]
+        z_BCHW = stored_BCHW[:, :C]
+        if self._sampled:
+            spread_BCHW = stored_BCHW[:, C:]
+            if self._store.posterior == "log_variance":
+                spread_BCHW = (0.5 * spread_BCHW).exp()
+            z_BCHW = z_BCHW + spread_BCHW * draws.normal(tuple(z_BCHW.shape), *key, "posterior")
+        return self._in_model_space(z_BCHW), self._labels_N[ids]
+
+    def _in_model_space(self, z_BCHW: Tensor) -> Tensor:
+        """Return stored values as the network sees them; may change what it is given."""
+        if self._affine is not None:
+            mean_C11, deviation_C11 = self._affine
+            z_BCHW = (z_BCHW - mean_C11) / deviation_C11
+        return z_BCHW if self._scale == 1 else z_BCHW.mul_(self._scale)
 
     def images(self, ids: Tensor) -> Tensor | None:
         """Return uint8 images [B, 3, height, width] stored beside the latents, or `None`."""
@@ -96,12 +150,25 @@ class ScaledLatents:
 
     def pixels(self, x_BCHW: Tensor) -> Tensor:
         """Return uint8 images: decoded where there is an autoencoder, else `preview`."""
-        return preview(x_BCHW) if self._decode is None else self._decode(x_BCHW)
+        if self._decode is None:
+            return preview(x_BCHW)
+        if self._affine is not None:
+            mean_C11, deviation_C11 = (values.to(x_BCHW.device) for values in self._affine)
+            return self._decode(x_BCHW.float() / self._scale * deviation_C11 + mean_C11)
+        return self._decode(x_BCHW)
 
     @property
     def decoder(self) -> str:
         """The digest of the autoencoder's weights, else `preview`."""
         return "preview" if self._decode is None else self._decode.digest
+
+
+def check_labels(labels_N: NDArray[np.int64], spec: DataSpec) -> None:
+    """Refuse labels outside 0..classes-1."""
+    lowest, highest = int(labels_N.min()), int(labels_N.max())
+    if lowest < 0 or highest >= spec.classes:
+        found = f"the labels in {spec.path} run from {lowest} to {highest}"
+        raise UserError(f"data.classes: {spec.classes} in the spec, but {found}")
 
 
 def preview(x_BCHW: Tensor) -> Tensor:
@@ -114,6 +181,12 @@ def preview(x_BCHW: Tensor) -> Tensor:
     deviation = shown_BCHW.std(dim=(2, 3), keepdim=True, correction=0).clamp(min=1e-6)
     unit_BCHW = (shown_BCHW - shown_BCHW.mean(dim=(2, 3), keepdim=True)) / deviation
     return (127.5 + unit_BCHW * (127.5 / 2.5)).round().clamp(0, 255).to(torch.uint8)
+
+
+def _float32(stored: NDArray[np.floating]) -> Tensor:
+    """Return a new array as a float32 tensor; torch converts fp16 five times faster than numpy."""
+    native = stored if stored.dtype.isnative else stored.astype(np.float32)
+    return torch.from_numpy(native).float()
 
 
 def _mixed(fingerprint: str, scale: float) -> str:

@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tread_lab.data.scaled import fingerprint
+from tread_lab.data.scaled import Posterior, fingerprint
 from tread_lab.data.split import Split, split_ids
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
@@ -55,7 +55,12 @@ class TarShards:
         self.labels: NDArray[np.int64] = np.ascontiguousarray(self._table[:, 3])
         self.fingerprint = fingerprint(self, f"{len(self.labels)} {self.shape}")
 
-    def read(self, ids: NDArray[np.int64]) -> NDArray[np.floating]:
+    posterior: Posterior = "none"
+    flips = False
+
+    def read(
+        self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.floating]:
         places = [Place(*row) for row in self._table[ids].tolist()]
         latents = [self._latent(place) for place in places]
         for place, latent in zip(places, latents, strict=True):

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from tread_lab.data.autoencoder import open_autoencoder
 from tread_lab.data.embedded import Fashion16
+from tread_lab.data.folder import FolderImages, FolderLatents
 from tread_lab.data.latents import PackedArrays
+from tread_lab.data.lightning import SafetensorsFiles
 from tread_lab.data.scaled import ScaledLatents, Store
 from tread_lab.data.shards import TarShards
 from tread_lab.data.split import Split
@@ -55,6 +57,13 @@ class Samples(Protocol):
         """Return uint8 images [B, 1 or 3, height, width] of samples, on their device."""
 
 
+def redrawn(samples: Samples, ids: Tensor, *key: int | str) -> tuple[Tensor, Tensor]:
+    """Return samples `ids` as one step of training sees them: by `take`, or anew by draws that
+    `key` names where the data have a `redraw` (posteriors that are sampled, mirrored images)."""
+    redraw = getattr(samples, "redraw", None)
+    return samples.take(ids) if redraw is None else redraw(ids, *key)
+
+
 def open_data(spec: DataSpec, split: Split, *, autoencoder: str | None = None) -> Samples:
     """Return the samples of one split.
 
@@ -79,12 +88,17 @@ def _fashion16(spec: DataSpec, split: Split, autoencoder: str | None) -> Samples
     return samples
 
 
+def _images(spec: DataSpec, split: Split, autoencoder: str | None) -> Samples:
+    return FolderImages(spec, split)
+
+
 def _latents_of(store: Callable[[DataSpec, Split], Store]) -> Opener:
     """Return what opens latents that lie in a store of one kind."""
 
     def opened(spec: DataSpec, split: Split, autoencoder: str | None) -> Samples:
         held, (_, decoder_scale) = store(spec, split), spec.scales
-        return ScaledLatents(held, spec, open_autoencoder(autoencoder, scale=decoder_scale))
+        divisor = None if spec.normalised else decoder_scale
+        return ScaledLatents(held, spec, open_autoencoder(autoencoder, scale=divisor))
 
     return opened
 
@@ -96,6 +110,9 @@ OPENERS: Mapping[str, Opener] = SOURCES.code(
         "fashion16": _fashion16,
         "latents": _latents_of(PackedArrays),
         "shards": _latents_of(TarShards),
+        "folder": _latents_of(FolderLatents),
+        "images": _images,
+        "safetensors": _latents_of(SafetensorsFiles),
     }
 )
 

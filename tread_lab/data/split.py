@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Split = Literal["train", "heldout"]
+Split = Literal["train", "heldout", "all"]  # `all`: every sample that is no held-out array's
 MOST_HELDOUT = 10_000
 
 
@@ -17,6 +17,8 @@ def split_ids(n: int, split: Split) -> NDArray[np.int64]:
     They are spread evenly over the whole set, since stored sets are often sorted by class and a
     tail would hold out whole classes. The rule knows `n` alone, so it is the same in every run.
     """
+    if split == "all":
+        return np.arange(n, dtype=np.int64)
     count = max(1, min(n // 20, MOST_HELDOUT))
     heldout = (np.arange(count) * n + n // 2) // count
     if split == "heldout":

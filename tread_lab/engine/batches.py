@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.data.source import Samples
+from tread_lab.data.source import Samples, redrawn
 from tread_lab.routing.select import Routing, dense_routing, draw_routing
 from tread_lab.specs.bypass import SprintBypass
 from tread_lab.specs.run import RunSpec
@@ -77,7 +77,7 @@ class Batches:
         """Return the batch of step 0, 1, ...: pure, so any step may be asked for at any time."""
         spec, B = self.spec, self.spec.train.batch
         ids_B = self._ids(step)
-        x_BCHW, y_B = self.samples.take(ids_B)
+        x_BCHW, y_B = redrawn(self.samples, ids_B, *self._name, "sample", step)
         dropped_B = draws.uniform((B,), *self._name, "drop", step) < spec.train.label_drop
         batch = Batch(
             x_BCHW=x_BCHW,

@@ -92,6 +92,11 @@ def check_encoder(spec: RepaSpec, samples: Samples) -> None:
             " latents.npy) beside them, or say `target: decoded` and name the SD autoencoder's"
             " folder in TREAD_LAB_AUTOENCODER"
         )
+    if getattr(samples, "flips", False):
+        raise UserError(
+            "repa: targets are computed once, of images that are not mirrored, and these data hold"
+            " latents of mirrored ones, too; set data.flips=false"
+        )
     if spec.target == "decoded" and samples.preview:
         raise UserError(
             "repa: the encoder needs images, and these latents have no decoder; name the SD"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from tread_lab.specs.decode import added
 from tread_lab.specs.errors import check_positive, lookup
@@ -21,6 +21,8 @@ class Source:
         latents: its samples are latents, which an autoencoder turns into images.
         scaled: what it holds is what the network sees, if the spec does not say otherwise.
         decoder_scale: what the decoder divides by where a spec gives no factor at all.
+        normalised: each channel is normalised by statistics beside the data, if the spec does not
+            say otherwise.
         enlarges: side of a decoded image over that of a latent (8 for SD's autoencoder).
         code: reference to an `Opener` of `data.source`, where an extension has it.
     """
@@ -28,6 +30,7 @@ class Source:
     latents: bool
     scaled: bool
     decoder_scale: float | None = None
+    normalised: bool = False
     enlarges: int = 8
     code: str = ""
 
@@ -38,6 +41,9 @@ SOURCES = Kind(
         "fashion16": Source(latents=False, scaled=True, enlarges=1),
         "latents": Source(latents=True, scaled=False),  # packed as the encoder gave them
         "shards": Source(latents=True, scaled=True, decoder_scale=SD_SCALE),  # the official tars
+        "folder": Source(latents=True, scaled=False),  # files and dataset.json, as REPA and EDM2
+        "images": Source(latents=False, scaled=True, enlarges=1),  # the same of PNG images
+        "safetensors": Source(latents=True, scaled=True, normalised=True),  # as LightningDiT
     },
     Source,
 )
@@ -48,8 +54,9 @@ class DataSpec:
     """Where samples come from and what one sample looks like.
 
     Attributes:
-        source: `fashion16` (embedded images), `latents` (packed arrays) or `shards` (webdataset
-            tars with `latent.npy` and `cls`).
+        source: `fashion16` (embedded images), `latents` (packed arrays), `shards` (webdataset tars
+            with `latent.npy` and `cls`), `folder` (REPA's and EDM2's files of latents), `images`
+            (the same of PNG images) or `safetensors` (LightningDiT's).
         path: folder or file of the data; the embedded set needs none.
         channels, size: one sample is channels x size x size.
         classes: number of class labels.
@@ -60,6 +67,13 @@ class DataSpec:
             default is `scale`; for `shards` without either it is 0.18215.
         deviation: standard deviation that the network's values should have; a store far from it
             is refused before training. It is not signed.
+        posterior: where mean and deviation of the encoder's posterior are stored, training sees a
+            new sample of it each epoch, or its mean. Everything else sees the mean.
+        flips: where the latents of mirrored images are stored too, training sees either with
+            probability 1/2, by chance each epoch.
+        normalise: take each channel less its mean and over its deviation, which lie beside the data
+            (`statistics.json` or `latents_stats.pt`), before `scale`. The default is true for
+            `safetensors` and false for others.
     """
 
     source: Annotated[str, SOURCES] = "fashion16"
@@ -70,6 +84,9 @@ class DataSpec:
     scale: float | None = None
     decoder_scale: float | None = added(None)
     deviation: float | None = added(None)
+    posterior: Literal["sampled", "mean"] = added("sampled")
+    flips: bool = added(True)
+    normalise: bool | None = added(None)
 
     def __post_init__(self) -> None:
         check_positive(self, "channels", "size", "classes", "scale", "decoder_scale", "deviation")
@@ -86,6 +103,11 @@ class DataSpec:
     def holds(self) -> Source:
         """What the source holds."""
         return lookup(SOURCES, self.source, "data.source")
+
+    @property
+    def normalised(self) -> bool:
+        """Whether each channel is normalised by the statistics beside the data."""
+        return self.holds.normalised if self.normalise is None else self.normalise
 
     @property
     def scales(self) -> tuple[float, float]:

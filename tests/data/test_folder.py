@@ -1,0 +1,133 @@
+"""EDM2's and REPA's folders: the layout they write, posteriors, images, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tread_lab.data import Samples, open_data
+from tread_lab.data.split import Split
+from tread_lab.specs import DataSpec, UserError
+
+
+def write_folder(folder: Path, names: list[str], arrays: np.ndarray, labels: np.ndarray) -> None:
+    """Files in the order of their names, and a dataset.json that lists them backwards."""
+    for name, array in zip(names, arrays, strict=True):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".npy":
+            np.save(path, array)
+        else:
+            Image.fromarray(array.transpose(1, 2, 0)).save(path)
+    rows = [[name, int(label)] for name, label in zip(names, labels, strict=True)][::-1]
+    (folder / "dataset.json").write_text(json.dumps({"labels": rows}))
+
+
+def names(prefix: str, suffix: str, count: int = 40) -> list[str]:
+    return [f"{k // 30:05d}/{prefix}{k:08d}{suffix}" for k in range(count)]
+
+
+def open_folder(path: Path, split: Split = "train", **changes: Any) -> Samples:
+    fields = {"source": "folder", "channels": 4, "size": 8, "classes": 7, **changes}
+    return open_data(DataSpec(path=str(path), **fields), split)
+
+
+@pytest.fixture
+def repa(tmp_path: Path, latents: np.ndarray, labels: np.ndarray) -> Path:
+    """REPA's folder: `vae-sd` with mean and deviation 0.5, `images` with PNG files."""
+    both = np.concatenate([latents, np.full_like(latents, 0.5)], axis=1)
+    write_folder(tmp_path / "vae-sd", names("img-mean-std-", ".npy"), both, labels)
+    images = np.random.default_rng(1).integers(0, 256, (40, 3, 16, 16), np.uint8)
+    write_folder(tmp_path / "images", names("img", ".png"), images, labels)
+    return tmp_path
+
+
+def test_a_folder_gives_the_samples_of_packed_arrays(
+    tmp_path: Path, packed: Path, latents: np.ndarray, labels: np.ndarray
+) -> None:
+    write_folder(tmp_path / "files", names("img", ".npy"), latents, labels)
+    ids = torch.arange(38)
+    arrays = open_folder(packed, source="latents", scale=0.5)
+    files = open_folder(tmp_path / "files", scale=0.5)
+    assert len(files) == 38
+    assert all(map(torch.equal, files.take(ids), arrays.take(ids)))
+
+
+def test_mean_and_deviation_of_a_file_are_sampled(repa: Path, latents: np.ndarray) -> None:
+    samples = open_folder(repa)
+    ids = torch.arange(38)
+    mean_BCHW, _ = samples.take(ids)
+    drawn_BCHW, _ = samples.redraw(ids, 0, "sample", 3)  # type: ignore[attr-defined]
+    assert mean_BCHW.shape == (38, 4, 8, 8)
+    assert torch.equal(mean_BCHW[0], torch.from_numpy(latents[0].astype(np.float32)))
+    noise_BCHW = (drawn_BCHW - mean_BCHW) / 0.5
+    assert abs(float(noise_BCHW.std()) - 1) < 0.03 and abs(float(noise_BCHW.mean())) < 0.03
+
+
+def test_images_beside_the_latents_are_in_their_order(repa: Path) -> None:
+    samples = open_folder(repa)
+    shown = samples.images(torch.tensor([0, 37]))
+    assert shown is not None and shown.shape == (2, 3, 16, 16)
+    with Image.open(repa / "images" / "00000" / "img00000000.png") as image:
+        assert np.array_equal(shown[0].permute(1, 2, 0).numpy(), np.asarray(image))
+    rows = json.loads((repa / "images" / "dataset.json").read_text())["labels"]
+    rows[0][1] += 1
+    (repa / "images" / "dataset.json").write_text(json.dumps({"labels": rows}))
+    with pytest.raises(UserError, match="labels that are not those of"):
+        open_folder(repa)
+
+
+def test_images_alone_are_samples_between_minus_one_and_one(repa: Path) -> None:
+    samples = open_folder(repa, source="images", channels=3, size=16)
+    x_BCHW, _ = samples.take(torch.arange(5))
+    stored = samples.images(torch.arange(5))
+    assert stored is not None and not samples.preview
+    assert torch.equal(x_BCHW, stored.float() / 127.5 - 1)
+    assert torch.equal(samples.pixels(x_BCHW), stored)
+
+
+def _no_index(folder: Path) -> None:
+    (folder / "vae-sd" / "dataset.json").unlink()
+
+
+def _no_labels(folder: Path) -> None:
+    (folder / "vae-sd" / "dataset.json").write_text('{"labels": null}')
+
+
+def _cut(folder: Path) -> None:
+    path = folder / "vae-sd" / "00000" / "img-mean-std-00000000.npy"
+    path.write_bytes(path.read_bytes()[:200])
+
+
+def _shape(folder: Path) -> None:
+    path = folder / "vae-sd" / "00001" / "img-mean-std-00000033.npy"
+    np.save(path, np.zeros((8, 4, 4), np.float16))
+
+
+def _label(folder: Path) -> None:
+    rows = [[name, 7] for name in names("img-mean-std-", ".npy")]
+    (folder / "vae-sd" / "dataset.json").write_text(json.dumps({"labels": rows}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (_no_index, "there is no .*dataset.json"),
+        (_no_labels, "no pairs of file and label"),
+        (_cut, "00000000.npy cannot be read"),
+        (_shape, r"00000033.npy is \[8, 4, 4\], others are \[8, 8, 8\]"),
+        (_label, "the labels in .* run from 7 to 7"),
+    ],
+)
+def test_damage_is_one_line_that_names_the_file(repa: Path, damage: Any, says: str) -> None:
+    (repa / "images" / "dataset.json").unlink()
+    damage(repa)
+    with pytest.raises(UserError, match=says) as caught:
+        open_folder(repa).take(torch.arange(38))
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,129 @@
+"""LightningDiT's safetensors: samples, mirrored ones, channels normalised, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tread_lab.data import open_data
+from tread_lab.data.scaled import ScaledLatents
+from tread_lab.specs import DataSpec, UserError
+
+MEAN, DEVIATION = [1.0, -2.0, 0.5, 0.0], [2.0, 0.5, 1.0, 4.0]
+
+
+def lightning(path: Path, **changes: Any) -> ScaledLatents:
+    fields = {"channels": 4, "size": 8, "classes": 7, **changes}
+    samples = open_data(DataSpec(source="safetensors", path=str(path), **fields), "train")
+    assert isinstance(samples, ScaledLatents)
+    return samples
+
+
+@pytest.fixture
+def files(tmp_path: Path, latents: np.ndarray, labels: np.ndarray) -> Path:
+    """Two files of 25 and 15 samples with mirrored latents, and the statistics."""
+    for number, rows in enumerate((slice(0, 25), slice(25, 40))):
+        tensors = {
+            "latents": torch.from_numpy(latents[rows]).float(),
+            "latents_flip": torch.from_numpy(latents[rows]).float() + 100,
+            "labels": torch.from_numpy(labels[rows]),
+        }
+        save_file(tensors, tmp_path / f"latents_rank00_shard{number:03d}.safetensors")
+    statistics = {"mean": torch.tensor(MEAN), "std": torch.tensor(DEVIATION)}
+    shaped = {name: values.reshape(1, 4, 1, 1) for name, values in statistics.items()}
+    torch.save(shaped, tmp_path / "latents_stats.pt")
+    return tmp_path
+
+
+def test_channels_are_normalised_and_the_order_is_that_of_the_files(
+    files: Path, packed: Path
+) -> None:
+    spec = DataSpec(source="latents", path=str(packed), channels=4, size=8, classes=7)
+    plain_NCHW, labels_N = open_data(spec, "train").take(torch.arange(38))
+    mean, deviation = (torch.tensor(values)[:, None, None] for values in (MEAN, DEVIATION))
+    x_NCHW, y_N = lightning(files).take(torch.arange(38))
+    assert torch.equal(x_NCHW, (plain_NCHW - mean) / deviation)
+    assert torch.equal(y_N, labels_N)
+    raw_NCHW, _ = lightning(files, normalise=False).take(torch.arange(38))
+    assert torch.equal(raw_NCHW, plain_NCHW)
+
+
+def test_a_decoder_sees_what_the_encoder_gave(files: Path) -> None:
+    samples = lightning(files, scale=3.0)
+    seen: list[torch.Tensor] = []
+    samples._decode = lambda x: seen.append(x) or x  # type: ignore[assignment,func-returns-value]
+    x_BCHW, _ = samples.take(torch.arange(5))
+    samples.pixels(x_BCHW)
+    raw_BCHW, _ = lightning(files, normalise=False).take(torch.arange(5))
+    assert torch.allclose(seen[0], raw_BCHW, atol=1e-5)
+
+
+def test_half_of_the_samples_of_a_step_are_mirrored(files: Path) -> None:
+    samples = lightning(files, normalise=False)
+    ids = torch.arange(38)
+    drawn_BCHW, _ = samples.redraw(ids, 0, "sample", 7)
+    mirrored_B = drawn_BCHW.flatten(1).mean(1) > 50
+    assert 9 <= int(mirrored_B.sum()) <= 29
+    again_BCHW, _ = samples.redraw(ids, 0, "sample", 7)
+    other_BCHW, _ = samples.redraw(ids, 0, "sample", 8)
+    assert torch.equal(drawn_BCHW, again_BCHW) and not torch.equal(drawn_BCHW, other_BCHW)
+    plain = lightning(files, normalise=False, flips=False)
+    assert torch.equal(plain.redraw(ids, 0, "sample", 7)[0], plain.take(ids)[0])
+
+
+def _none(folder: Path) -> None:
+    for path in folder.glob("*.safetensors"):
+        path.unlink()
+
+
+def _cut(folder: Path) -> None:
+    path = folder / "latents_rank00_shard001.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _second(folder: Path, **tensors: torch.Tensor) -> None:
+    save_file(tensors, folder / "latents_rank00_shard001.safetensors")
+
+
+def _no_labels(folder: Path) -> None:
+    _second(folder, latents=torch.zeros(15, 4, 8, 8))
+
+
+def _shape(folder: Path) -> None:
+    _second(folder, latents=torch.zeros(15, 4, 4, 4), labels=torch.zeros(15, dtype=torch.long))
+
+
+def _no_flip(folder: Path) -> None:
+    _second(folder, latents=torch.zeros(15, 4, 8, 8), labels=torch.zeros(15, dtype=torch.long))
+
+
+def _few_labels(folder: Path) -> None:
+    _second(folder, latents=torch.zeros(15, 4, 8, 8), labels=torch.zeros(14, dtype=torch.long))
+
+
+def _no_statistics(folder: Path) -> None:
+    (folder / "latents_stats.pt").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (_none, "no \\*.safetensors in"),
+        (_cut, "shard001.safetensors: is damaged"),
+        (_no_labels, "holds no tensor 'labels'"),
+        (_shape, r"its latents are \[4, 4, 4\], not \[4, 8, 8\]"),
+        (_no_flip, "lacks latents_flip"),
+        (_few_labels, r"labels is torch.int64 \[14\], not integers \[15\]"),
+        (_no_statistics, "data.normalise: .* holds no statistics.json and no latents_stats.pt"),
+    ],
+)
+def test_damage_is_one_line_that_names_the_file(files: Path, damage: Any, says: str) -> None:
+    damage(files)
+    with pytest.raises(UserError, match=says) as caught:
+        lightning(files)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,88 @@
+"""Posteriors and mirrored latents of packed arrays, drawn anew in each step, paired and resumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.conftest import MODEL
+from tread_lab import draws
+from tread_lab.data import open_data
+from tread_lab.data.scaled import ScaledLatents
+from tread_lab.engine.batches import Batches
+from tread_lab.specs import DataSpec, RunSpec, UserError, decode
+
+
+def _spec(path: Path, **changes: Any) -> DataSpec:
+    return DataSpec(
+        source="latents", path=str(path), channels=4, size=8, classes=7, scale=0.5, **changes
+    )
+
+
+def _open(path: Path, **changes: Any) -> ScaledLatents:
+    samples = open_data(_spec(path, **changes), "train")
+    assert isinstance(samples, ScaledLatents)
+    return samples
+
+
+@pytest.fixture
+def moments(packed: Path, latents: np.ndarray) -> Path:
+    """Packed arrays with log-variances of ln 4 and mirrored moments, which are 100 higher."""
+    (packed / "latents.npy").unlink()
+    both = np.concatenate([latents, np.full_like(latents, np.log(4))], axis=1)
+    np.save(packed / "moments.npy", both)
+    np.save(packed / "moments_flip.npy", both + np.float16(100))
+    return packed
+
+
+def test_a_step_sees_mean_plus_deviation_times_its_noise(moments: Path) -> None:
+    samples, ids = _open(moments, flips=False), torch.arange(38)
+    mean_BCHW, _ = samples.take(ids)
+    drawn_BCHW, labels_B = samples.redraw(ids, 5, "sample", 9)
+    noise_BCHW = draws.normal((38, 4, 8, 8), 5, "sample", 9, "posterior")
+    deviation = float(np.exp(0.5 * np.float64(np.float16(np.log(4)))))
+    expected_BCHW = mean_BCHW.double() + 0.5 * deviation * noise_BCHW.double()
+    assert (drawn_BCHW.double() - expected_BCHW).abs().max() < 1e-5
+    assert labels_B.tolist() == samples.take(ids)[1].tolist()
+    fixed = _open(moments, flips=False, posterior="mean")
+    assert torch.equal(fixed.redraw(ids, 5, "sample", 9)[0], mean_BCHW)
+
+
+def test_batches_repeat_their_draws_and_epochs_do_not(moments: Path) -> None:
+    data = {**vars(_spec(moments)), "path": str(moments)}
+    tree = {"model": {**MODEL, "patch": 2}, "data": data, "train": {"steps": 9, "batch": 19}}
+    spec = decode(RunSpec, tree)
+    batches = Batches(spec, open_data(spec.data, "train"))
+    again = Batches(spec, open_data(spec.data, "train"))
+    assert torch.equal(batches.at(3).x_BCHW, again.at(3).x_BCHW)
+    first, second = (torch.cat([batches.at(s).x_BCHW for s in steps]) for steps in ((0, 1), (2, 3)))
+    assert not set(first.flatten(1).sum(1).tolist()) & set(second.flatten(1).sum(1).tolist())
+
+
+def test_mirrored_latents_are_part_of_the_fingerprint(moments: Path) -> None:
+    before = _open(moments).fingerprint
+    flipped = np.load(moments / "moments_flip.npy")
+    np.save(moments / "moments_flip.npy", flipped + np.float16(1))
+    assert _open(moments).fingerprint != before
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "says"),
+    [
+        ("moments", np.zeros((40, 7, 8, 8), np.float16), "means and log-variances"),
+        ("moments_flip", np.zeros((39, 8, 8, 8), np.float16), "moments_flip in .* must be float16"),
+        ("moments_flip", np.zeros((40, 8, 8, 8), np.float32), "one for each latent"),
+    ],
+)
+def test_moments_of_a_wrong_shape_are_refused(
+    moments: Path, name: str, array: np.ndarray, says: str
+) -> None:
+    if name == "moments":
+        (moments / "moments_flip.npy").unlink()
+    np.save(moments / f"{name}.npy", array)
+    with pytest.raises(UserError, match=says):
+        _open(moments)

@@ -1,0 +1,51 @@
+"""Statistics of channels: both files are read, and wrong ones are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tread_lab.data.statistics import Statistics, channel_statistics, write_statistics
+from tread_lab.specs import UserError
+
+
+def test_what_was_written_is_read_back_exactly(tmp_path: Path) -> None:
+    written = Statistics(np.array([0.1, -1 / 3]), np.array([1.0, 2 / 7]))
+    write_statistics(tmp_path / "statistics.json", written)
+    read = channel_statistics(str(tmp_path), 2)
+    assert np.array_equal(read.mean_C, written.mean_C)
+    assert np.array_equal(read.deviation_C, written.deviation_C)
+    beside = channel_statistics(str(tmp_path / "data.npz"), 2)
+    assert np.array_equal(beside.mean_C, written.mean_C)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "holds no lists"),
+        ('{"mean": [0, 0]}', "holds no lists"),
+        ('{"mean": [0, "x"], "deviation": [1, 1]}', "other than numbers"),
+        ('{"mean": [0], "deviation": [1]}', "1 means and 1 deviations, and the data have 2"),
+        ('{"mean": [0, NaN], "deviation": [1, 1]}', "not finite"),
+        ('{"mean": [0, 0], "deviation": [1, 0]}', "channel 1 deviates by 0"),
+    ],
+)
+def test_wrong_statistics_are_one_line(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "statistics.json").write_text(text)
+    with pytest.raises(UserError, match=says) as caught:
+        channel_statistics(str(tmp_path), 2)
+    assert str(caught.value).startswith("data.normalise: ")
+
+
+def test_a_wrong_file_of_lightning_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "latents_stats.pt"
+    for content in ({"mean": torch.zeros(2)}, [1, 2], {"mean": 1, "std": 2}):
+        torch.save(content, path)
+        with pytest.raises(UserError, match=r"latents_stats.pt holds no tensors"):
+            channel_statistics(str(tmp_path), 2)
+    path.write_bytes(b"nothing")
+    with pytest.raises(UserError, match=r"latents_stats.pt holds no tensors"):
+        channel_statistics(str(tmp_path), 2)

@@ -1,0 +1,54 @@
+"""Captions beside packed arrays: captions.jsonl, one line for each sample with all its captions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tread_lab.specs.errors import UserError
+
+CAPTIONS = "captions.jsonl"
+Captions = tuple[str, ...]  # all captions of one sample; COCO has five of each image
+
+
+def read_captions(folder: Path, count: int) -> list[Captions] | None:
+    """Return the captions of all `count` stored samples in their order; `None` without the file.
+
+    A line is `{"captions": ["a dog on a beach", "a wet dog"]}`.
+
+    Raises:
+        UserError: a sample has no caption, or a line is something else; names the line.
+    """
+    path = folder / CAPTIONS
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UserError(f"data.path: {path} cannot be read ({error})") from None
+    if len(lines) != count:
+        raise UserError(f"data.path: {path} has {len(lines)} lines, and there are {count} samples")
+    return [_captions(path, number, line) for number, line in enumerate(lines, start=1)]
+
+
+def write_captions(path: Path, captions: Iterable[Sequence[str]]) -> None:
+    """Write one line for each sample."""
+    with path.open("w", encoding="utf-8") as file:
+        for texts in captions:
+            file.write(json.dumps({"captions": list(texts)}, ensure_ascii=False) + "\n")
+
+
+def _captions(path: Path, number: int, line: str) -> Captions:
+    try:
+        texts = json.loads(line)["captions"]
+    except (ValueError, KeyError, TypeError):
+        texts = None
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise UserError(f'data.path: {path}, line {number}: write {{"captions": [...]}}')
+    kept = tuple(text.strip() for text in texts)
+    if not kept or not all(kept):
+        raise UserError(
+            f"data.path: {path}, line {number}: sample {number - 1} has no caption; write one"
+        )
+    return kept

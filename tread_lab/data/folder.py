@@ -1,0 +1,195 @@
+"""Files in folders with a dataset.json, as EDM2 and REPA write them: latents or PNG images."""
+
+# B batch, N samples of the split, C channels, H height, W width
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from tread_lab.data.autoencoder import levels
+from tread_lab.data.scaled import SAMPLED, Posterior, check_labels, fingerprint
+from tread_lab.data.split import Split, split_ids
+from tread_lab.specs.data import DataSpec
+from tread_lab.specs.errors import UserError, first_line
+
+INDEX = "dataset.json"
+LATENTS, IMAGES = "vae-sd", "images"  # REPA's subfolders
+BOTH = "img-mean-std-"  # EDM2's names of files with mean and deviation, C channels each
+UNREADABLE = (OSError, ValueError, EOFError, SyntaxError)  # SyntaxError: PIL, of a broken PNG
+
+
+class LabelledFiles:
+    """The files that a dataset.json names, in order of their names, with their labels.
+
+    `{"labels": [["00000/img00000000.png", 6], ...]}` is what EDM2's and REPA's tools write.
+
+    Raises:
+        UserError: there is no such file, or it holds something else.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        index = folder / INDEX
+        try:
+            tree = json.loads(index.read_text(encoding="utf-8"))
+            rows = sorted((str(name), int(label)) for name, label in tree["labels"])
+        except FileNotFoundError:
+            raise UserError(
+                f"data.path: there is no {index}; give the folder of EDM2's or REPA's files"
+                " (an archive has to be unpacked)"
+            ) from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"data.path: {index} holds no pairs of file and label below `labels` ({error!r})"
+            ) from None
+        if len(rows) < 2:
+            raise UserError(f"data.path: {index} names {len(rows)} samples, too few to split")
+        self.names = [name for name, _ in rows]
+        self.labels_n: NDArray[np.int64] = np.array([label for _, label in rows], dtype=np.int64)
+
+    def latent(self, place: int) -> NDArray[np.floating]:
+        """Return an array [C or 2C, H, W] of floats."""
+        path = self.folder / self.names[place]
+        try:
+            array: NDArray[np.floating] = np.load(path, allow_pickle=False)
+        except UNREADABLE as error:
+            raise self._damaged(place, f"cannot be read ({first_line(error)})") from None
+        if array.dtype.kind != "f" or array.ndim != 3:
+            found = f"{array.dtype} {list(array.shape)}"
+            raise self._damaged(place, f"holds {found}, not floats [C, H, W]")
+        return array
+
+    def image(self, place: int) -> NDArray[np.uint8]:
+        """Return an image [3, height, width]."""
+        try:
+            with Image.open(self.folder / self.names[place]) as image:
+                return np.asarray(image.convert("RGB")).transpose(2, 0, 1)
+        except UNREADABLE as error:
+            raise self._damaged(place, f"cannot be read ({first_line(error)})") from None
+
+    def check_shape(self, place: int, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+        """Refuse a sample that is unlike the others."""
+        if found != wanted:
+            raise self._damaged(place, f"is {list(found)}, others are {list(wanted)}")
+
+    def _damaged(self, place: int, what: str) -> UserError:
+        path = self.folder / self.names[place]
+        return UserError(f"data.path: {path} {what}; make this file again")
+
+
+class FolderLatents:
+    """One split of latents in files: `dataset.json` in the folder, or in its `vae-sd` (REPA).
+
+    Files named `img-mean-std-*` hold mean and deviation of the encoder's posterior, the others a
+    latent. REPA's encoder sees the images in `images` beside the latents, in the same order.
+
+    Raises:
+        UserError: the index or a file is absent, damaged or of another shape.
+    """
+
+    flips = False
+
+    def __init__(self, spec: DataSpec, split: Split) -> None:
+        folder = _folder(spec)
+        within = folder / LATENTS / INDEX
+        self._files = LabelledFiles(within.parent if within.exists() else folder)
+        moments = Path(self._files.names[0]).name.startswith(BOTH)
+        self.posterior: Posterior = "deviation" if moments else "none"
+        self._stored_shape = self._files.latent(0).shape
+        channels, *sides = self._stored_shape
+        self.shape: tuple[int, int, int] = (channels // (2 if moments else 1), *sides)
+        self._images = _images_beside(self._files)
+        self._ids = split_ids(len(self._files.names), split)
+        self.labels: NDArray[np.int64] = self._files.labels_n[self._ids]
+        header = f"{len(self.labels)} {self.shape} {self.posterior}"
+        self.fingerprint = fingerprint(self, header)
+
+    def read(
+        self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.floating]:
+        places = self._ids[ids].tolist()
+        latents = [self._files.latent(place) for place in places]
+        for place, latent in zip(places, latents, strict=True):
+            self._files.check_shape(place, latent.shape, self._stored_shape)
+        return np.stack(latents)
+
+    def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
+        if self._images is None:
+            return None
+        return np.stack([self._images.image(place) for place in self._ids[ids].tolist()])
+
+
+class FolderImages:
+    """One split of PNG images in files, as values of -1..1 times `scale`; there is no autoencoder.
+
+    Raises:
+        UserError: the index or a file is absent, damaged or of another shape.
+    """
+
+    preview = False
+    decoder = "levels"
+
+    def __init__(self, spec: DataSpec, split: Split) -> None:
+        folder = _folder(spec)
+        within = folder / IMAGES / INDEX
+        self._files = LabelledFiles(within.parent if within.exists() else folder)
+        self._scale, _ = spec.scales
+        self.shape: tuple[int, int, int] = self._files.image(0).shape
+        self._ids = split_ids(len(self._files.names), split)
+        labels_N = self._files.labels_n[self._ids]
+        check_labels(labels_N, spec)
+        self.classes = spec.classes
+        self._labels_N = torch.from_numpy(labels_N)
+        digest = hashlib.sha256(f"{len(labels_N)} {self.shape} {self._scale!r}".encode())
+        digest.update(labels_N.tobytes())
+        sampled = torch.linspace(0, len(labels_N) - 1, SAMPLED).long()
+        digest.update(self.images(sampled).numpy().tobytes())
+        self.fingerprint = digest.hexdigest()[:16]
+
+    def __len__(self) -> int:
+        return len(self._labels_N)
+
+    def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Return samples [B, 3, H, W] in model space and labels [B]."""
+        x_BCHW = self.images(ids).float() / 127.5 - 1
+        return x_BCHW * self._scale, self._labels_N[ids]
+
+    def images(self, ids: Tensor) -> Tensor:
+        """Return uint8 images [B, 3, H, W] as they are stored."""
+        places = self._ids[ids.numpy()].tolist()
+        images = [self._files.image(place) for place in places]
+        for place, image in zip(places, images, strict=True):
+            self._files.check_shape(place, image.shape, self.shape)
+        return torch.from_numpy(np.stack(images))
+
+    def pixels(self, x_BCHW: Tensor) -> Tensor:
+        """Return uint8 images [B, 3, H, W]: the inverse of `take`, rounded to levels."""
+        return levels(x_BCHW.float() / self._scale)
+
+
+def _folder(spec: DataSpec) -> Path:
+    if spec.path is None:
+        raise UserError(f"data.path: give the folder that holds {INDEX}")
+    return Path(spec.path).expanduser()
+
+
+def _images_beside(latents: LabelledFiles) -> LabelledFiles | None:
+    """The images in `images` beside the folder of the latents, where they are."""
+    folder = latents.folder.parent / IMAGES
+    if latents.folder.name != LATENTS or not (folder / INDEX).exists():
+        return None
+    images = LabelledFiles(folder)
+    if not np.array_equal(images.labels_n, latents.labels_n):
+        raise UserError(
+            f"data.path: {folder / INDEX} has {len(images.names)} labels that are not those of"
+            f" {latents.folder / INDEX} ({len(latents.names)}); make both of the same images"
+        )
+    return images
