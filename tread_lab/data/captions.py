@@ -22,7 +22,7 @@ def read_captions(folder: Path, count: int) -> list[Captions] | None:
     """
     path = folder / CAPTIONS
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

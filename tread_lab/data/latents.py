@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tread_lab.data.captions import Captions, read_captions
 from tread_lab.data.scaled import Posterior, fingerprint
 from tread_lab.data.split import Split, split_ids
 from tread_lab.specs.data import DataSpec
@@ -53,6 +54,7 @@ class PackedArrays:
         labels_n = _labels(path, f"{prefix}labels", len(self._stored))
         self._images = _images(path, f"{prefix}images", len(labels_n))
         self._ids = np.arange(len(labels_n)) if own else split_ids(len(labels_n), split)
+        self._path = path
         self.posterior: Posterior = "log_variance" if moments else "none"
         self.flips = self._flipped is not None
         channels, *sides = self._stored.shape[1:]
@@ -75,6 +77,11 @@ class PackedArrays:
 
     def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
         return None if self._images is None else np.take(self._images, self._ids[ids], axis=0)
+
+    def captions(self) -> list[Captions] | None:
+        """Return all captions of each sample of the split, `None` without `captions.jsonl`."""
+        stored = read_captions(self._path, len(self._stored))
+        return None if stored is None else [stored[place] for place in self._ids.tolist()]
 
 
 def _latents(path: Path, name: str) -> NDArray[np.floating]:

@@ -114,9 +114,8 @@ class ScaledLatents:
         """Return samples [B, C, H, W] in model space and labels [B]: the mean where posteriors are
         stored, and never mirrored."""
         stored_BCHW = _float32(self._store.read(ids.numpy()))
-        return self._in_model_space(stored_BCHW[:, : self.shape[0]].contiguous()), self._labels_N[
-            ids
-        ]
+        mean_BCHW = stored_BCHW[:, : self.shape[0]].contiguous()
+        return self._in_model_space(mean_BCHW), self._labels_N[ids]
 
     def redraw(self, ids: Tensor, *key: int | str) -> tuple[Tensor, Tensor]:
         """Return the same as one step sees it: the posterior sampled and images mirrored by draws
