@@ -61,6 +61,6 @@ def test_the_names_of_the_spec_are_the_keys_of_the_tables() -> None:
     assert [{*table} for table in tables] == [backbones] * 3
     assert {*FAMILIES.values()} == backbones
     assert names["norm"] == {*NORMS} and names["mlp"] == {*MLPS} and names["init"] == {*ZEROED}
-    bypasses = {"route", "mask", "sprint"}
+    bypasses = {"route", "mask", "mdt", "sprint"}
     assert {*RE_ENTRIES} == {*BYPASS_COSTS} == bypasses
     assert {*ADAPTERS} == {*get_args(get_type_hints(MaskBypass)["adapter"])}

@@ -29,6 +29,7 @@ MODELS = {
     "rms": {"depth": 4, "width": 32, "heads": 2, "patch": 1, "norm": "rms"},
     "rope": {"depth": 4, "width": 32, "heads": 2, "patch": 1, "rope": True},
     "lightning": "LightningDiT-4x32x2/1",
+    "mdt": "MDT-4x32x2/1",
     "rwkv": "RWKV-4x32/1",
     "mamba": {"backbone": "mamba", "depth": 4, "width": 32, "patch": 1, "state": 4},
 }

@@ -6,10 +6,12 @@ import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from tests.engine.runs import small_run, train_until
 from tread_lab.engine import checkpoint
 from tread_lab.engine.assemble import data_of
 from tread_lab.engine.batches import Batches
@@ -56,6 +58,27 @@ def test_stopped_anywhere_and_resumed_equals_uninterrupted_bitwise(
     assert {key.split("/")[0] for key in a} == {"model", "ema", "optimizer"}
     assert [key for key in a if not torch.equal(a[key], b[key])] == []
     assert losses(whole) == losses(parts) and len(losses(whole)) == 5
+
+
+MDT = {
+    "model": "MDT-4x16x2/4",
+    "routes": [{"start": 0, "end": "B-3", "rate": 0.3}],
+    "bypass": "mdt",
+    "loss": "both",
+}
+
+
+@pytest.mark.parametrize(("system", "parts"), [(MDT, set())])
+def test_comparators_resume_bitwise_too(
+    tmp_path: Path, system: dict[str, Any], parts: set[str]
+) -> None:
+    spec, whole, halves = small_run(**system), tmp_path / "whole", tmp_path / "halves"
+    train_until(spec, whole)
+    train_until(spec, halves, 3)
+    train_until(spec, halves)
+    a, b = state(RunFolder(whole)), state(RunFolder(halves))
+    assert {key.split("/")[0] for key in a} == {"model", "ema", "optimizer", *parts}
+    assert a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
 def test_a_kill_between_checkpoints_repeats_the_same_numbers(tmp_path: Path, tiny: Tiny) -> None:

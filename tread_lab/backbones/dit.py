@@ -1,6 +1,6 @@
 """DiT (Peebles & Xie 2023) with the published parameter names and with routing."""
 
-# B batch, N tokens, D width, C channels, H height, W width, p patch side, P rotary features
+# B batch, N tokens, D width, C channels, H height, W width, p patch side, P position features
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from tread_lab.backbones.parts import (
     Attention,
     LabelEmbedder,
     LevelEmbedder,
+    RelativeBias,
     SelfInitialised,
+    block_positions,
     build_mlp,
     build_norm,
     modulate,
-    rotary_positions,
     sincos_positions,
 )
 from tread_lab.routing.re_entry import IDENTITY, ReEntry
@@ -33,7 +34,8 @@ ZEROED = {"adaln_zero": True, "official_code": False}
 class DiTBlock(nn.Module):
     """Attention and MLP, each shifted, scaled and gated by the conditioning (adaLN-zero).
 
-    The defaults are DiT's; LightningDiT has RMSNorm and SwiGLU, and may normalise queries and keys.
+    The defaults are DiT's; LightningDiT has RMSNorm and SwiGLU, and may normalise queries and keys;
+    MDT has a relative bias.
     """
 
     def __init__(
@@ -45,10 +47,11 @@ class DiTBlock(nn.Module):
         norm: str = "layer",
         mlp: str = "gelu",
         qk_norm: bool = False,
+        bias: RelativeBias | None = None,
     ) -> None:
         super().__init__()
         self.norm1 = build_norm(norm, width)
-        self.attn = Attention(width, heads, qk_norm=qk_norm, norm=norm)
+        self.attn = Attention(width, heads, qk_norm=qk_norm, norm=norm, bias=bias)
         self.norm2 = build_norm(norm, width)
         self.mlp = build_mlp(mlp, width, hidden)
         self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(width, 6 * width))
@@ -57,14 +60,27 @@ class DiTBlock(nn.Module):
         self,
         x_BND: Tensor,
         c_BD: Tensor,
-        rotary_BNP: Tensor | None = None,
+        positions_BNP: Tensor | None = None,
         real_BN: Tensor | None = None,
     ) -> Tensor:
         m = self.adaLN_modulation(c_BD).chunk(6, dim=1)
         h = modulate(self.norm1(x_BND), m[0], m[1])
-        x_BND = torch.addcmul(x_BND, m[2][:, None], self.attn(h, rotary_BNP, real_BN))
+        x_BND = torch.addcmul(x_BND, m[2][:, None], self.attn(h, positions_BNP, real_BN))
         h = modulate(self.norm2(x_BND), m[3], m[4])
         return torch.addcmul(x_BND, m[5][:, None], self.mlp(h))
+
+
+def dit_block(spec: ModelSpec, side: int) -> DiTBlock:
+    """Return a block of the network `spec` on a side x side grid of tokens."""
+    return DiTBlock(
+        spec.width,
+        spec.heads,
+        spec.hidden,
+        norm=spec.norm,
+        mlp=spec.mlp,
+        qk_norm=spec.qk_norm,
+        bias=RelativeBias(side, spec.heads) if spec.relative_bias else None,
+    )
 
 
 class FinalLayer(nn.Module):
@@ -110,7 +126,9 @@ class DiT(nn.Module):
 
     With `norm: rms, mlp: swiglu, rope: true` it is LightningDiT (Yao et al. 2025) as its published
     configurations have it, its parameters named as published; rotary positions are added to the
-    fixed ones, as there. `qk_norm: true` normalises queries and keys, an option of its code.
+    fixed ones, as there. `qk_norm: true` normalises queries and keys, an option of its code. With
+    `relative_bias` and `trained_positions` it is the network of MDT (Gao et al. 2023) without what
+    stands in `side_interpolater.py`.
     Routing adds no parameter: it is the argument `routing` of a forward pass.
 
     Args:
@@ -119,7 +137,7 @@ class DiT(nn.Module):
         re_enter: what stands at the end of a route; it may have parameters of its own.
     """
 
-    rotary_1NP: Tensor | None
+    places_1NP: Tensor | None
 
     def __init__(
         self,
@@ -141,11 +159,12 @@ class DiT(nn.Module):
         self.t_embedder = LevelEmbedder(spec.width)
         self.y_embedder = LabelEmbedder(classes, spec.width)
         positions_1ND = sincos_positions(self.side, spec.width)[None]
-        self.pos_embed = nn.Parameter(positions_1ND, requires_grad=False)
+        self.pos_embed = nn.Parameter(positions_1ND, requires_grad=spec.trained_positions)
         self.blocks = nn.ModuleList(self.block(l) for l in range(spec.depth))
         self.final_layer = FinalLayer(spec.width, spec.patch, self.out_channels, norm=spec.norm)
-        table = rotary_positions(self.side, spec.width // spec.heads)[None] if spec.rope else None
-        self.register_buffer("rotary_1NP", table, persistent=False)
+        head = spec.width // max(spec.heads, 1)
+        table = block_positions(spec.rope, spec.relative_bias, self.side, head)
+        self.register_buffer("places_1NP", table, persistent=False)
         self._initialise()
         self.re_enter = re_enter  # after the rest: it has initialised itself
         if re_enter.width is not None:
@@ -156,8 +175,7 @@ class DiT(nn.Module):
 
     def block(self, l: int) -> nn.Module:
         """Block l; other backbones build theirs here."""
-        s = self.spec
-        return DiTBlock(s.width, s.heads, s.hidden, norm=s.norm, mlp=s.mlp, qk_norm=s.qk_norm)
+        return dit_block(self.spec, self.side)
 
     def forward(
         self,
@@ -174,13 +192,13 @@ class DiT(nn.Module):
         """
         x_BND = self.x_embedder(x_BCHW) + self.pos_embed
         c_BD = self.t_embedder(t_B) + self.y_embedder(y_B)
-        rotary_1NP = self.rotary_1NP
-        rotary_BNP = None if rotary_1NP is None else rotary_1NP.expand(len(x_BND), -1, -1)
+        places_1NP = self.places_1NP
+        places_BNP = None if places_1NP is None else places_1NP.expand(len(x_BND), -1, -1)
         x_BND = walk(
             self.blocks,
             x_BND,
             c_BD,
-            rotary_BNP,
+            places_BNP,
             routing=routing,
             fp32=self.fp32_blocks,
             observe=observe,

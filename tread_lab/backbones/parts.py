@@ -22,15 +22,54 @@ class SelfInitialised(nn.Module):
         raise NotImplementedError
 
 
+class RelativeBias(SelfInitialised):
+    """A trained number for each head and each difference of two places of a side x side grid.
+
+    As MDT has it (Gao et al. 2023), after BEiT: (2 side - 1)^2 rows, N(0, .02) cut off at 2. The
+    three further rows of the published table stand for a class token, which neither has.
+    """
+
+    difference_NN: Tensor
+
+    def __init__(self, side: int, heads: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros((2 * side - 1) ** 2, heads))
+        place_N = torch.arange(side * side)
+        rows_N, columns_N = place_N // side, place_N % side
+        down_NN = rows_N[:, None] - rows_N + side - 1
+        right_NN = columns_N[:, None] - columns_N + side - 1
+        difference_NN = down_NN * (2 * side - 1) + right_NN
+        self.register_buffer("difference_NN", difference_NN, persistent=False)
+
+    def forward(self, place_BN1: Tensor, seen_B11N: Tensor | None = None) -> Tensor:
+        """Return the bias, [B or 1, H, N, N]; `-inf` where `seen` says that a token is not."""
+        ids_BN = place_BN1[:, :, 0]
+        if ids_BN.shape[1] == len(self.difference_NN) and seen_B11N is None:
+            ids_BN = ids_BN[:1]  # all tokens are here, so in raster order in every sample
+        difference_BNN = self.difference_NN[ids_BN[:, :, None], ids_BN[:, None, :]]
+        bias_BHNN = self.table[difference_BNN].permute(0, 3, 1, 2)
+        return bias_BHNN if seen_B11N is None else bias_BHNN.masked_fill(~seen_B11N, -math.inf)
+
+    def initialise(self) -> None:
+        nn.init.trunc_normal_(self.table, std=0.02)
+
+
 class Attention(nn.Module):
     """Multi-head self-attention with the published names `qkv` and `proj`.
 
     Args:
         qk_norm: queries and keys pass a norm per head (`q_norm`, `k_norm`) of kind `norm`.
+        bias: what is added to the products of queries and keys, given the places of the tokens.
     """
 
     def __init__(
-        self, width: int, heads: int, *, qk_norm: bool = False, norm: str = "layer"
+        self,
+        width: int,
+        heads: int,
+        *,
+        qk_norm: bool = False,
+        norm: str = "layer",
+        bias: RelativeBias | None = None,
     ) -> None:
         super().__init__()
         self.heads = heads
@@ -38,18 +77,26 @@ class Attention(nn.Module):
         self.proj = nn.Linear(width, width)
         self.q_norm = build_norm(norm, width // heads, affine=True) if qk_norm else nn.Identity()
         self.k_norm = build_norm(norm, width // heads, affine=True) if qk_norm else nn.Identity()
+        self.bias = bias
 
     def forward(
-        self, x_BND: Tensor, rotary_BNP: Tensor | None = None, real_BN: Tensor | None = None
+        self, x_BND: Tensor, positions_BNP: Tensor | None = None, real_BN: Tensor | None = None
     ) -> Tensor:
-        """Every token attends to all tokens, or to those that `real_BN` names."""
+        """Every token attends to all tokens, or to those that `real_BN` names.
+
+        Args:
+            positions_BNP: rotary features of each token; with a bias, its place.
+        """
         B, N, D = x_BND.shape
         parts = self.qkv(x_BND).chunk(3, dim=2)
         q, k, v = (part.view(B, N, self.heads, D // self.heads).transpose(1, 2) for part in parts)
         q, k = self.q_norm(q), self.k_norm(k)
-        if rotary_BNP is not None:
-            q, k = rotate(q, rotary_BNP), rotate(k, rotary_BNP)
         seen = None if real_BN is None else real_BN[:, None, None]
+        if self.bias is not None:
+            assert positions_BNP is not None
+            seen = self.bias(positions_BNP, seen).to(v.dtype)
+        elif positions_BNP is not None:
+            q, k = rotate(q, positions_BNP), rotate(k, positions_BNP)
         out_BHND = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v, attn_mask=seen)
         return self.proj(out_BHND.transpose(1, 2).reshape(B, N, D))
 
@@ -151,6 +198,16 @@ def build_mlp(kind: str, width: int, hidden: int) -> nn.Module:
         UserError: there is no such MLP.
     """
     return lookup(MLPS, kind, "model.mlp")(width, hidden)
+
+
+def block_positions(rope: bool, bias: bool, side: int, head: int) -> Tensor | None:
+    """Return what the blocks are given of each token's place, [1, N, P]; `None` is nothing.
+
+    Rotary features with `rope`, the number of the place with a relative `bias`.
+    """
+    if bias:
+        return torch.arange(side * side)[None, :, None]
+    return rotary_positions(side, head)[None] if rope else None
 
 
 def rotary_positions(side: int, head: int) -> Tensor:

@@ -12,6 +12,7 @@ from tread_lab.backbones.fusion import Fusion
 from tread_lab.backbones.mamba import DiffusionMamba
 from tread_lab.backbones.masked import MaskDecoder
 from tread_lab.backbones.rwkv import DiffusionRWKV
+from tread_lab.backbones.side_interpolater import SideInterpolater
 from tread_lab.routing.re_entry import ReEntry, Return
 from tread_lab.specs import model
 from tread_lab.specs.bypass import MaskBypass, RouteBypass, SprintBypass
@@ -56,6 +57,10 @@ def _mask_decoder(spec: RunSpec) -> ReEntry:
     return MaskDecoder(spec.model, spec.bypass, side=side, spans=_spans(spec))
 
 
+def _side_interpolater(spec: RunSpec) -> ReEntry:
+    return SideInterpolater(spec.model, side=spec.data.size // spec.model.patch, spans=_spans(spec))
+
+
 def _fusion(spec: RunSpec) -> ReEntry:
     assert isinstance(spec.bypass, SprintBypass)
     learned = spec.bypass.mask_token == "learned"
@@ -69,5 +74,6 @@ def _spans(spec: RunSpec) -> tuple[tuple[int, int], ...]:
 RE_ENTRIES: dict[str, Callable[[RunSpec], ReEntry]] = {
     "route": _return,
     "mask": _mask_decoder,
+    "mdt": _side_interpolater,
     "sprint": _fusion,
 }

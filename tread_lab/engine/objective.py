@@ -11,7 +11,8 @@ from tread_lab.diffusion import Outcome, Process
 from tread_lab.engine.alignment import Alignment
 from tread_lab.engine.batches import Batch
 from tread_lab.routing.select import Leg, Routing
-from tread_lab.specs.objective import EnsembleLoss, LossSpec
+from tread_lab.routing.walk import Observer
+from tread_lab.specs.objective import BothLoss, EnsembleLoss, LossSpec
 from tread_lab.specs.run import RunSpec
 
 
@@ -22,19 +23,28 @@ class Objective:
         self.spec, self.process, self.alignment = spec, process, alignment
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
-        """loss_B of one forward pass of `model`, called as model(x, t, y, routing, observe)."""
+        """loss_B of the forward passes of `model`, called as model(x, t, y, routing, observe)."""
         streams: dict[int, Tensor] = {}
         observe = None if self.alignment is None else streams.__setitem__
-
-        def network(x_BCHW: Tensor, t_B: Tensor) -> Tensor:
-            return model(x_BCHW, t_B, batch.y_B, batch.routing, observe)
-
-        level_B = self.process.level(batch.u_B)
-        outcome = self.process.outcome(network, batch.x_BCHW, batch.noise_BCHW, level_B)
+        outcome = self._outcome(model, batch, batch.routing, observe)
         loss_B = token_loss(self.spec.loss, outcome, batch.routing, patch=self.spec.model.patch)
+        if isinstance(self.spec.loss, BothLoss) and batch.routing is not None:
+            full = self._outcome(model, batch, None, None)
+            loss_B = full.loss() + self.spec.loss.weight * loss_B
         if self.alignment is None:
             return loss_B
         return loss_B + self.alignment.loss(streams, batch.x_BCHW, batch.routing, batch.target_BNE)
+
+    def _outcome(
+        self, model: nn.Module, batch: Batch, routing: Routing | None, observe: Observer | None
+    ) -> Outcome:
+        """Return what one forward pass under `routing` says about the batch."""
+
+        def network(x_BCHW: Tensor, t_B: Tensor) -> Tensor:
+            return model(x_BCHW, t_B, batch.y_B, routing, observe)
+
+        level_B = self.process.level(batch.u_B)
+        return self.process.outcome(network, batch.x_BCHW, batch.noise_BCHW, level_B)
 
 
 def token_loss(spec: LossSpec, outcome: Outcome, routing: Routing | None, *, patch: int) -> Tensor:

@@ -1,6 +1,6 @@
 """What a run, an evaluation and a sweep are: frozen data, strict decoding, signatures."""
 
-from tread_lab.specs.bypass import MaskBypass, ReEntrySpec, RouteBypass, SprintBypass
+from tread_lab.specs.bypass import MaskBypass, MdtBypass, ReEntrySpec, RouteBypass, SprintBypass
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
@@ -37,6 +37,7 @@ __all__ = [
     "HeldoutSpec",
     "InitSpec",
     "MaskBypass",
+    "MdtBypass",
     "ModelSpec",
     "PlainLoss",
     "ProcessSpec",

@@ -1,4 +1,4 @@
-"""How tokens get around a route: by the identity or v1's sum, by a mask decoder, or by fusion."""
+"""How tokens get around a route: identity, v1's sum, mask decoder, side-interpolater or fusion."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 
 from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError, check_positive, suggest
+from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.routes import RouteSpec
 
 
@@ -96,6 +97,23 @@ class MaskBypass:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MdtBypass:
+    """MDT (Gao et al. 2023): masked latent modelling with a side-interpolater.
+
+    The route begins at block 0 and ends before the decoder blocks: 0->B-3 leaves the two of the
+    published code. After it a mask token fills the places of masked tokens, trained positions are
+    added, and one more block, the side-interpolater, predicts the masked tokens from all; kept
+    tokens pass it by. A dense pass, sampling included, adds the positions alone. MDT trains with
+    `loss: both` at rate 0.3, on the block and the positions of `MDT-XL/2`.
+    """
+
+    kind: Literal["mdt"] = "mdt"
+
+    def __str__(self) -> str:
+        return "mdt"
+
+
+@dataclass(frozen=True, kw_only=True)
 class SprintBypass:
     """SPRINT (Park et al. 2025): mask tokens stand in for routed ones, then both paths are fused.
 
@@ -152,7 +170,7 @@ def with_old_meaning(tree: Any) -> Any:
     return tree
 
 
-BypassSpec = RouteBypass | MaskBypass | SprintBypass
+BypassSpec = RouteBypass | MaskBypass | MdtBypass | SprintBypass
 
 
 def bypass_weights(bypass: BypassSpec, routes: Sequence[RouteSpec]) -> object:
@@ -161,22 +179,34 @@ def bypass_weights(bypass: BypassSpec, routes: Sequence[RouteSpec]) -> object:
     weights: dict[str, Callable[[], object]] = {
         "route": lambda: None,
         "mask": lambda: dataclasses.replace(cast(MaskBypass, bypass), adapter="zero"),
+        "mdt": lambda: ("mdt", spans),
         "sprint": lambda: spans,
     }
     return weights[bypass.kind]()
 
 
-def check_bypass(bypass: BypassSpec, routes: Sequence[RouteSpec], depth: int) -> None:
-    """Refuse resolved routes that this bypass cannot have.
+def check_bypass(bypass: BypassSpec, routes: Sequence[RouteSpec], model: ModelSpec) -> None:
+    """Refuse resolved routes, or a network, that this bypass cannot have.
 
     Raises:
-        UserError: masking over a part of the network, or several routes where one is needed.
+        UserError: masking over a part of the network, several routes where one is needed, or a
+            side-interpolater beside blocks without attention.
     """
     if isinstance(bypass, RouteBypass):
         return
     if len(routes) != 1:
         raise UserError(f"bypass: {bypass.kind} needs exactly one route, got {len(routes)}")
-    if isinstance(bypass, MaskBypass) and len(routes[0].blocks) != depth:
+    blocks = routes[0].blocks
+    if isinstance(bypass, MaskBypass) and len(blocks) != model.depth:
         raise UserError(
             f"bypass: mask covers the whole network, write routes: [0->B-1], not {routes[0]}"
+        )
+    if not isinstance(bypass, MdtBypass):
+        return
+    if model.backbone != "dit":
+        raise UserError(f"bypass: mdt adds a block with attention; {model.backbone} has none")
+    if blocks[0] != 0 or blocks[-1] >= model.depth - 1:
+        raise UserError(
+            "bypass: mdt masks from block 0 on and needs a block after the route, write routes:"
+            f" [0->B-3], not {routes[0]}"
         )

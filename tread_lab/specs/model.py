@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError, check_positive, lookup, suggest
 from tread_lab.specs.extensions import Kind
 
@@ -14,7 +15,7 @@ DEEPEST = 10_000  # blocks
 # DiT paper, table 1: depth, width, heads
 SIZES = {"S": (12, 384, 6), "B": (12, 768, 12), "L": (24, 1024, 16), "XL": (28, 1152, 16)}
 # The word before a size, as in `DiT-S/2`; that of an extension is its name.
-FAMILIES = {"DiT": "dit", "LightningDiT": "dit", "RWKV": "rwkv", "Mamba": "mamba"}
+FAMILIES = {"DiT": "dit", "LightningDiT": "dit", "MDT": "dit", "RWKV": "rwkv", "Mamba": "mamba"}
 STATE = 16  # S of a published Mamba
 MLP_SHARE = {"gelu": 1.0, "swiglu": 2 / 3}  # of d mlp_ratio, so that both have the same parameters
 
@@ -40,7 +41,12 @@ class Backbone:
 BACKBONES = Kind(
     "backbone",
     {
-        "dit": Backbone(options=("heads", "mlp_ratio", "norm", "mlp", "rope", "qk_norm")),
+        "dit": Backbone(
+            options=(
+                *("heads", "mlp_ratio", "norm", "mlp", "rope", "qk_norm"),
+                *("relative_bias", "trained_positions"),
+            )
+        ),
         "rwkv": Backbone(scans=True, options=("mlp_ratio",)),
         "mamba": Backbone(scans=True, options=("state",)),
     },
@@ -49,7 +55,11 @@ BACKBONES = Kind(
 # The block of LightningDiT's four published configurations; none of them normalises queries and
 # keys (`use_qknorm: false`), which its code recommends where the loss becomes NaN.
 LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True}
-OPTIONS = {**LIGHTNING, "qk_norm": True}
+# The block and the positions of MDT (Gao et al. 2023); what it trains beside them is a bypass.
+MDT = {"relative_bias": True, "trained_positions": True}
+OPTIONS = {**LIGHTNING, "qk_norm": True, **MDT}
+# Families of DiT blocks, the more special first: those options make this name.
+BLOCKS: dict[str, dict[str, Any]] = {"LightningDiT": LIGHTNING, "MDT": MDT}
 # TREAD, table 2, gives the parameters of these two and for RWKV the 12 blocks; the widths are ours,
 # chosen so that 12 blocks have those parameters within 1% (210.7M and 111.6M).
 COUNTED = {"RWKV-210M": (12, 952), "Mamba-111M": (12, 960)}
@@ -70,6 +80,9 @@ class ModelSpec:
             SwiGLU, rotary positions; its code can also normalise queries and keys, and no published
             configuration does.
         state: S, the state of a Mamba channel.
+        relative_bias: attention has a trained bias for each difference of two places and each head
+            (MDT).
+        trained_positions: positions start as the fixed ones and are trained (MDT).
         init: `adaln_zero` zeroes the modulations and the output last (DiT); `official_code`
             follows the published TREAD code, whose Xavier pass overwrites those zeros.
     """
@@ -86,6 +99,8 @@ class ModelSpec:
     qk_norm: bool = False
     state: int = STATE
     init: Literal["adaln_zero", "official_code"] = "adaln_zero"
+    relative_bias: bool = added(False)
+    trained_positions: bool = added(False)
 
     def __post_init__(self) -> None:
         check_positive(self, "depth", "width", "patch", "mlp_ratio", "state")
@@ -120,6 +135,8 @@ class ModelSpec:
             raise UserError(f"heads: {self.heads} does not divide the width {self.width}")
         if self.rope and self.width // self.heads % 4:
             raise UserError(f"rope: a head of {self.width // self.heads} is not a multiple of 4")
+        if self.rope and self.relative_bias:
+            raise UserError("relative_bias: attention with rotary positions has none; choose one")
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
@@ -137,7 +154,7 @@ class ModelSpec:
         shape = _shape(backbone, match[1], match[2]) if match and backbone else None
         if match is None or shape is None:
             raise UserError(f"unknown model {value!r}{_hint(value)}")
-        options = dict(LIGHTNING) if match[1] == "LightningDiT" else {}
+        options = dict(BLOCKS.get(match[1], {}))
         options |= {option: lookup(OPTIONS, option, value) for option in added}
         return {"backbone": backbone, **shape, "patch": int(match[3]), **options}
 
@@ -146,14 +163,15 @@ class ModelSpec:
         """`DiT-S/2` for a published size, else `DiT-12x32/2` (depth x width / patch).
 
         Options of the modern block are appended (`DiT-S/2+rope`); RMSNorm, SwiGLU and rotary
-        positions together make a LightningDiT.
+        positions together make a LightningDiT, a relative bias and trained positions an MDT.
         """
         chosen = [option for option, value in OPTIONS.items() if getattr(self, option) == value]
         families = {backbone: family for family, backbone in reversed(FAMILIES.items())}
         family = families.get(self.backbone, self.backbone)
-        if LIGHTNING.keys() <= set(chosen):
-            family = "LightningDiT"
-            chosen = [option for option in chosen if option not in LIGHTNING]
+        special = next((name for name, own in BLOCKS.items() if own.keys() <= {*chosen}), None)
+        if special is not None:
+            family = special
+            chosen = [option for option in chosen if option not in BLOCKS[special]]
         return "+".join([f"{family}-{_size(self, family)}/{self.patch}", *chosen])
 
     @property
@@ -212,6 +230,8 @@ def _size(model: ModelSpec, family: str) -> str:
 
 def _hint(value: Any) -> str:
     names = [f"{family}-{size}/{p}" for family in FAMILIES for size in SIZES for p in (1, 2, 4, 8)]
-    near = suggest(str(value), [*names, *(f"{name}/2" for name in COUNTED)])
+    names += [f"{name}/2" for name in COUNTED]
+    same = [name for name in names if name.lower() == str(value).lower()]
+    near = suggest(str(value), same or names)
     examples = "DiT-B/2, RWKV-S/2 or Mamba-12x32/2, or install the package that adds it"
     return near if "did you mean" in near else f"; write e.g. {examples}"

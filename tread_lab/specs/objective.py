@@ -101,7 +101,29 @@ class EnsembleLoss:
         return f"{self.form} {self.weight:g}"
 
 
-LossSpec = PlainLoss | EnsembleLoss
+@dataclass(frozen=True, kw_only=True)
+class BothLoss:
+    """L_full + weight * L_masked: a dense pass and one under the routes, each with the plain loss.
+
+    MDT (Gao et al. 2023, section 3.4) trains so, with weight 1. Both passes see the same noise and
+    noise level; its code draws the noise of the second pass anew. In steps without routes it is the
+    plain loss.
+
+    Attributes:
+        weight: of the pass under the routes.
+    """
+
+    kind: Literal["both"] = "both"
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive(self, "weight")
+
+    def __str__(self) -> str:
+        return "both" if self.weight == 1 else f"both {self.weight:g}"
+
+
+LossSpec = PlainLoss | EnsembleLoss | BothLoss
 
 
 @dataclass(frozen=True, kw_only=True)

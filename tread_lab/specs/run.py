@@ -108,7 +108,7 @@ class RunSpec:
         if not routes:
             resolved = {"routes": (), "routes_from": 0, "routes_until": None, "fp32_block": "off"}
             return {**resolved, "bypass": RouteBypass(), "loss": PlainLoss()}
-        check_bypass(self.bypass, routes, self.model.depth)
+        check_bypass(self.bypass, routes, self.model)
         resolved = {"routes": routes, "routes_from": first, "routes_until": last}
         if isinstance(self.bypass, SprintBypass):
             dense_steps = bool(first) or last is not None

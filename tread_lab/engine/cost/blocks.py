@@ -23,11 +23,14 @@ class BlockCost:
         parameters: model -> trainable parameters.
         kept: (model, n, low) -> bytes kept for the backward pass, matrix operands of `low` bytes,
             under CUDA's rules of autocast: what autograd saves, counted once for each storage.
+        place_parameters: (model, side) -> trainable parameters beside them that depend on the side
+            of the grid of tokens.
     """
 
     macs: Callable[[ModelSpec, int], int]
     parameters: Callable[[ModelSpec], int]
     kept: Callable[[ModelSpec, int, int], int]
+    place_parameters: Callable[[ModelSpec, int], int] = lambda model, side: 0
 
 
 def block_macs(model: ModelSpec, n: int) -> int:
@@ -38,6 +41,11 @@ def block_macs(model: ModelSpec, n: int) -> int:
 def block_parameters(model: ModelSpec) -> int:
     """Return the trainable parameters of a block; 18 d^2 + 15 d for the published DiT block."""
     return _of(model).parameters(model)
+
+
+def place_parameters(model: ModelSpec, side: int) -> int:
+    """Return those beside them that a block has on a side x side grid of tokens."""
+    return _of(model).place_parameters(model, side)
 
 
 def kept_bytes(model: ModelSpec, n: int, low: int) -> int:
@@ -65,11 +73,17 @@ def _dit_parameters(model: ModelSpec) -> int:
     return (4 * d * d + 4 * d) + mlp + (6 * d * d + 6 * d) + norms
 
 
+def _dit_place_parameters(model: ModelSpec, side: int) -> int:
+    """A relative bias: (2 side - 1)^2 differences for each head."""
+    return model.heads * (2 * side - 1) ** 2 if model.relative_bias else 0
+
+
 def _dit_kept(model: ModelSpec, n: int, low: int) -> int:
     """Residual stream, normalised values and gated outputs are fp32 (6 d); two modulated inputs,
     qkv 3, attention output (6 d) and the MLP's hidden layer before and after its activation (2 h;
     SwiGLU 4 h) are low. Turned or normalised queries and keys are kept as well, before their norm
-    in fp32. Statistics of the norms and of attention are 16 + 4 heads bytes."""
+    in fp32. Statistics of the norms and of attention are 16 + 4 heads bytes. A relative bias is
+    kept as a number for each head and pair of tokens."""
     d, h = model.width, model.hidden
     wide = {"gelu": 2, "swiglu": 4}[model.mlp]
     kept = 6 * d * FP32 + (6 * d + wide * h) * low + 16 + 4 * model.heads
@@ -77,6 +91,8 @@ def _dit_kept(model: ModelSpec, n: int, low: int) -> int:
         kept += 2 * d * low
     if model.qk_norm:
         kept += 16 * model.heads + (2 * d * FP32 + d * low if low < FP32 else 0)
+    if model.relative_bias:
+        kept += n * model.heads * low
     return n * kept + 24 * d
 
 
@@ -134,7 +150,7 @@ def _scan(model: ModelSpec) -> tuple[int, int, int]:
 
 BLOCK_COSTS = BACKBONES.code(
     {
-        "dit": BlockCost(_dit_macs, _dit_parameters, _dit_kept),
+        "dit": BlockCost(_dit_macs, _dit_parameters, _dit_kept, _dit_place_parameters),
         "rwkv": BlockCost(_rwkv_macs, _rwkv_parameters, _rwkv_kept),
         "mamba": BlockCost(_mamba_macs, _mamba_parameters, _mamba_kept),
     },

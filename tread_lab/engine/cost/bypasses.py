@@ -1,4 +1,4 @@
-"""What stands beside the backbone costs: mask decoder, fusion, and the projector of REPA."""
+"""What stands beside the backbone costs: decoder, side-interpolater, fusion, REPA's projector."""
 
 # N tokens of an image, d width, e width of the decoder, h hidden width, p patch, c channels
 
@@ -7,6 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tread_lab.engine.cost.blocks import (
+    FP32,
+    block_macs,
+    block_parameters,
+    kept_bytes,
+    place_parameters,
+)
 from tread_lab.specs.bypass import MaskBypass, SprintBypass
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.run import RunSpec
@@ -21,12 +28,14 @@ class Added:
         macs: tokens that ran the route's blocks -> MACs of one image's forward pass.
         activations: values of the residual width, and of what matrix products read and write, that
             one image keeps for the backward pass.
+        unsampled: those of the parameters that no sampling needs.
     """
 
     parameters: int = 0
     positions: int = 0
     macs: Callable[[int], int] = lambda n: 0
     activations: tuple[int, int] = (0, 0)
+    unsampled: int = 0
 
     def activation_bytes(self, low: int) -> int:
         """Return the bytes of the activations; matrix products work on `low` bytes a value."""
@@ -58,6 +67,19 @@ def _fusion(spec: RunSpec, c_out: int) -> Added:
     return Added(2 * d * d + d + token, fixed, lambda n: N * 2 * d * d, (0, 2 * N * d))
 
 
+def _side_interpolater(spec: RunSpec, c_out: int) -> Added:
+    """A block on all places where tokens are masked, a mask token, and N d trained positions."""
+    model, N = spec.model, spec.tokens
+    block = block_parameters(model) + place_parameters(model, spec.data.size // model.patch)
+    positions, token = N * model.width, model.width
+    in_block = kept_bytes(model, N, FP32) // FP32
+
+    def macs(n: int) -> int:
+        return block_macs(model, N) if n < N else 0
+
+    return Added(block + token + positions, 0, macs, (in_block, 0), unsampled=block + token)
+
+
 def _decoder(spec: RunSpec, c_out: int) -> Added:
     """Adapter on the kept tokens, `depth` blocks on all places, and a final layer of width e
     instead of d; modulations are conditioned by width d."""
@@ -83,5 +105,6 @@ def _decoder(spec: RunSpec, c_out: int) -> Added:
 BYPASS_COSTS: dict[str, Callable[[RunSpec, int], Added]] = {
     "route": lambda spec, c_out: Added(),
     "mask": _decoder,
+    "mdt": _side_interpolater,
     "sprint": _fusion,
 }

@@ -51,6 +51,7 @@ def table(spec: RunSpec) -> list[tuple[str, str]]:
             "parameters",
             f"{this.parameters:,} ({this.parameters + this.positions:,} with positions)",
         ),
+        *([("of them unsampled", f"{this.unsampled:,}")] if this.unsampled else []),
         ("forward, dense", f"{this.dense_macs / 1e9:,.3f} GMAC"),
         ("forward, routed", f"{this.routed_macs / 1e9:,.3f} GMAC"),
     ]
@@ -69,6 +70,7 @@ def _sizes(run_cost: Cost) -> dict[str, int]:
     return {
         "parameters": run_cost.parameters,
         "parameters_with_positions": run_cost.parameters + run_cost.positions,
+        "parameters_unsampled": run_cost.unsampled,
         "dense_macs": run_cost.dense_macs,
         "routed_macs": run_cost.routed_macs,
     }

@@ -6,8 +6,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tread_lab.engine.cost.blocks import FP32, block_macs, block_parameters, kept_bytes
+from tread_lab.engine.cost.blocks import (
+    FP32,
+    block_macs,
+    block_parameters,
+    kept_bytes,
+    place_parameters,
+)
 from tread_lab.engine.cost.bypasses import bypass_cost, projector_cost
+from tread_lab.specs.objective import BothLoss
 from tread_lab.specs.run import RunSpec
 
 FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
@@ -21,13 +28,15 @@ class Cost:
     """The cost of one run; MACs are of one image's forward pass, as papers count "Gflops" of a DiT.
 
     Attributes:
-        parameters: trainable parameters of the sampled network; routing adds none, a mask decoder
-            or a fusion adds its own.
+        parameters: trainable parameters of the network and its EMA; routing adds none, a mask
+            decoder, a side-interpolater or a fusion adds its own.
+        unsampled: those of the parameters that no sampling needs: the side-interpolater's block.
         helpers: trainable parameters that are not sampled: REPA's projector.
         positions: values of fixed tables, stored but not trained.
         tokens: tokens that run each block, from the first block to the last.
         plain_macs: forward pass of the network without routes and without what a bypass adds.
         dense_macs, routed_macs: forward pass without routes, and under the run's routes.
+        again_macs: a second forward and backward pass of every routed step (`loss: both`).
         helper_macs: what the projector adds to a dense and to a routed training pass; the frozen
             encoder's own forward pass is not counted.
         images: training images in all, steps x batch.
@@ -41,12 +50,14 @@ class Cost:
     """
 
     parameters: int
+    unsampled: int
     helpers: int
     positions: int
     tokens: tuple[int, ...]
     plain_macs: int
     dense_macs: int
     routed_macs: int
+    again_macs: int
     helper_macs: tuple[int, int]
     images: int
     dense_images: int
@@ -57,13 +68,15 @@ class Cost:
 
     @property
     def speedup(self) -> float:
-        """Plain over routed MACs: an upper bound, reached when arithmetic decides the step time."""
-        return self.plain_macs / self.routed_macs
+        """Plain MACs over those of a routed step, all its passes of the network: an upper bound,
+        reached when arithmetic decides the step time."""
+        return self.plain_macs / (self.routed_macs + self.again_macs)
 
     @property
     def train_flops_per_image(self) -> int:
-        """Forward and backward under the routes."""
-        return FLOPS_PER_MAC * TRAIN_PER_FORWARD * (self.routed_macs + self.helper_macs[1])
+        """Forward and backward of a routed step."""
+        macs = self.routed_macs + self.again_macs + self.helper_macs[1]
+        return FLOPS_PER_MAC * TRAIN_PER_FORWARD * macs
 
     @property
     def train_flops(self) -> int:
@@ -121,18 +134,24 @@ def _cost(spec: RunSpec, c_out: int) -> Cost:
     whole = (spec.tokens,) * spec.model.depth
     plain_macs = _forward_macs(spec, whole, c_out)
     most_tokens = tokens if len(spec.routed_steps) == spec.train.steps else whole
+    dense_macs = plain_macs + added.macs(spec.tokens)
+    twice = isinstance(spec.loss, BothLoss)
+    again_bytes = _kept_by_network(spec, whole, low) if twice else 0
     return Cost(
         parameters=parameters,
+        unsampled=added.unsampled,
         helpers=helper.parameters,
-        positions=spec.tokens * spec.model.width + added.positions,
+        positions=_positions(spec)[0] + added.positions,
         tokens=tokens,
         plain_macs=plain_macs,
-        dense_macs=plain_macs + added.macs(spec.tokens),
+        dense_macs=dense_macs,
         routed_macs=_forward_macs(spec, tokens, c_out) + added.macs(min(tokens)),
+        again_macs=dense_macs if twice else 0,
         helper_macs=(helper.macs(spec.tokens), helper.macs(_aligned(spec, tokens))),
         images=spec.train.steps * spec.train.batch,
         dense_images=(spec.train.steps - len(spec.routed_steps)) * spec.train.batch,
         activation_bytes=_kept_by_network(spec, most_tokens, low)
+        + again_bytes
         + added.activation_bytes(low)
         + helper.activation_bytes(low),
         working_bytes=spec.tokens * (4 * spec.model.width * FP32 + 2 * spec.model.hidden * low),
@@ -174,8 +193,14 @@ def _parameters(spec: RunSpec, c_out: int) -> int:
     labels = (spec.data.classes + 1) * d
     norm = d if spec.model.norm == "rms" else 0
     final = (2 * d * d + 2 * d) + (d + 1) * p * p * c_out + norm
-    in_blocks = spec.model.depth * block_parameters(spec.model)
-    return patches + timestep + labels + in_blocks + final
+    block = block_parameters(spec.model) + place_parameters(spec.model, spec.data.size // p)
+    return patches + timestep + labels + spec.model.depth * block + final + _positions(spec)[1]
+
+
+def _positions(spec: RunSpec) -> tuple[int, int]:
+    """Return the fixed and the trained values of the positions that the tokens have at first."""
+    values = spec.tokens * spec.model.width
+    return (0, values) if spec.model.trained_positions else (values, 0)
 
 
 def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int) -> int:

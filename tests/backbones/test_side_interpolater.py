@@ -1,0 +1,239 @@
+"""Claims about MDT: forward and loss against a reference in float64, parameters as published."""
+
+# B batch, N tokens, D width
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tread_lab.backbones import build_backbone
+from tread_lab.diffusion import build_process
+from tread_lab.engine.batches import Batch
+from tread_lab.engine.cost.training import cost
+from tread_lab.engine.objective import Objective
+from tread_lab.routing import Routing, draw_routing
+from tread_lab.specs import RunSpec, UserError, decode
+
+SIDE, DEPTH, WIDTH, HEADS, DECODER = 4, 5, 16, 2, 2
+Weights = dict[str, np.ndarray]
+
+
+def mdt(**changes: Any) -> RunSpec:
+    tree = {
+        "model": f"MDT-{DEPTH}x{WIDTH}x{HEADS}/4",
+        "routes": [{"start": 0, "end": "B-3", "rate": 0.3}],
+        "bypass": "mdt",
+        "loss": "both",
+        "precision": "fp32",
+    }
+    return decode(RunSpec, {**tree, **changes})
+
+
+def woken(spec: RunSpec) -> nn.Module:
+    """A network with random weights everywhere, so that no zero hides a mistake."""
+    network = build_backbone(spec).eval()
+    torch.manual_seed(0)
+    for parameter in network.parameters():
+        nn.init.normal_(parameter, std=0.2)
+    return network
+
+
+def batch(spec: RunSpec) -> tuple[Batch, Routing]:
+    torch.manual_seed(1)
+    routing = draw_routing(spec.routes, (3, spec.tokens), "mdt")
+    assert routing is not None
+    x, noise = torch.randn(2, 3, 1, 16, 16)
+    return Batch(
+        x, torch.tensor([0, 5, 10]), noise, torch.tensor([0.1, 0.5, 0.9]), routing
+    ), routing
+
+
+# The reference: one sample, numpy in float64, after Gao et al. 2023, section 3.
+
+
+def linear(w: Weights, name: str, x: np.ndarray) -> np.ndarray:
+    return x @ w[name + ".weight"].T + w[name + ".bias"]
+
+
+def silu(x: np.ndarray) -> np.ndarray:
+    return x / (1 + np.exp(-x))
+
+
+def norm(x: np.ndarray) -> np.ndarray:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-6)
+
+
+def ref_block(w: Weights, at: str, x: np.ndarray, c: np.ndarray, places: list[int]) -> np.ndarray:
+    s1, g1, a1, s2, g2, a2 = np.split(linear(w, f"{at}.adaLN_modulation.1", silu(c)), 6)
+    qkv = linear(w, f"{at}.attn.qkv", norm(x) * (1 + g1) + s1)
+    table, head = w[f"{at}.attn.bias.table"], WIDTH // HEADS
+    out = np.zeros_like(x)
+    for h in range(HEADS):
+        q, k, v = (qkv[:, part * WIDTH + h * head :][:, :head] for part in range(3))
+        products = q @ k.T / math.sqrt(head)
+        for i, m in enumerate(places):
+            for j, n in enumerate(places):
+                down, right = m // SIDE - n // SIDE + SIDE - 1, m % SIDE - n % SIDE + SIDE - 1
+                products[i, j] += table[down * (2 * SIDE - 1) + right, h]
+        shares = np.exp(products - products.max(axis=1, keepdims=True))
+        out[:, h * head :][:, :head] = shares / shares.sum(axis=1, keepdims=True) @ v
+    x = x + a1 * linear(w, f"{at}.attn.proj", out)
+    hidden = linear(w, f"{at}.mlp.fc1", norm(x) * (1 + g2) + s2)
+    inner = math.sqrt(2 / math.pi) * (hidden + 0.044715 * hidden**3)
+    return x + a2 * linear(w, f"{at}.mlp.fc2", 0.5 * hidden * (1 + np.tanh(inner)))
+
+
+def reference(w: Weights, z: np.ndarray, t: float, y: int, kept: list[int] | None) -> np.ndarray:
+    """F(z; t, y) of the full latent, or of one of which the encoder sees the kept tokens alone."""
+    N, p = SIDE * SIDE, 4
+    kernel = w["x_embedder.proj.weight"].reshape(WIDTH, -1)
+    tokens = [
+        kernel @ z[0, p * (n // SIDE) :, p * (n % SIDE) :][:p, :p].reshape(-1) for n in range(N)
+    ]
+    x = np.stack(tokens) + w["x_embedder.proj.bias"] + w["pos_embed"][0]
+    angle = t * np.exp(-math.log(10_000) * np.arange(128) / 128)
+    waves = np.concatenate([np.cos(angle), np.sin(angle)])
+    level = linear(w, "t_embedder.mlp.2", silu(linear(w, "t_embedder.mlp.0", waves)))
+    c = level + w["y_embedder.embedding_table.weight"][y]
+    places = list(range(N)) if kept is None else kept
+    x = x[places]
+    for l in range(DEPTH - DECODER):
+        x = ref_block(w, f"blocks.{l}", x, c, places)
+    u = np.tile(w["re_enter.mask_token"][0], (N, 1))
+    u[places] = x
+    u = u + w["re_enter.decoder_pos_embed"][0]
+    if kept is not None:
+        side = ref_block(w, "re_enter.block", u, c, list(range(N)))
+        masked = [n for n in range(N) if n not in kept]
+        u[masked] = side[masked]
+    for l in range(DEPTH - DECODER, DEPTH):
+        u = ref_block(w, f"blocks.{l}", u, c, list(range(N)))
+    shift, scale = np.split(linear(w, "final_layer.adaLN_modulation.1", silu(c)), 2)
+    out, image = (
+        linear(w, "final_layer.linear", norm(u) * (1 + scale) + shift),
+        np.zeros((1, 16, 16)),
+    )
+    for n in range(N):
+        image[0, p * (n // SIDE) :, p * (n % SIDE) :][:p, :p] = out[n].reshape(p, p)
+    return image
+
+
+def exact(network: nn.Module) -> Weights:
+    return {name: tensor.double().numpy() for name, tensor in network.state_dict().items()}
+
+
+def error(found: Tensor, expected: np.ndarray) -> float:
+    return float(np.abs(found.detach().double().numpy() - expected).max() / np.abs(expected).max())
+
+
+def test_the_full_and_the_masked_pass_agree_with_a_reference() -> None:
+    spec = mdt()
+    network, (seen, (leg,)) = woken(spec), batch(spec)
+    t_B = torch.tensor([0.3, -0.2, 1.0])
+    for legs in (None, (leg,)):
+        found = network(seen.x_BCHW, t_B, seen.y_B, legs)
+        for b in range(3):
+            kept = None if legs is None else leg.keep_BK[b].tolist()
+            arguments = seen.x_BCHW[b].double().numpy(), float(t_B[b]), int(seen.y_B[b])
+            assert error(found[b], reference(exact(network), *arguments, kept)) < 1e-5
+    assert leg.keep_BK.shape == (3, 12)  # 16 - floor(0.3 * 16); the published code keeps 11
+
+
+def test_the_loss_is_that_of_both_latents_at_one_noise() -> None:
+    """L = L_full + L_masked under EDM, the process of this run; the paper trains DDPM."""
+    spec = mdt()
+    network, (seen, (leg,)) = woken(spec), batch(spec)
+    found = Objective(spec, build_process(spec.process), None)(network, seen)
+    w = exact(network)
+    for b in range(3):
+        x, n = (t[b].double().numpy() for t in (seen.x_BCHW, seen.noise_BCHW))
+        sigma = math.exp(-1.2 + 1.2 * float(torch.special.ndtri(seen.u_B[b].double())))
+        total, z = 0.0, x + sigma * n
+        for kept in (None, leg.keep_BK[b].tolist()):
+            root = math.sqrt(sigma**2 + 0.25)
+            F = reference(w, z / root, math.log(sigma) / 4, int(seen.y_B[b]), kept)
+            D = 0.25 / root**2 * z + 0.5 * sigma / root * F
+            total += root**2 / (0.5 * sigma) ** 2 * float(((D - x) ** 2).mean())
+        assert found[b].item() == pytest.approx(total, rel=1e-5)
+
+
+def test_steps_without_routes_train_the_full_latent_alone() -> None:
+    spec = mdt()
+    network, (seen, _) = woken(spec), batch(spec)
+    dense = Batch(seen.x_BCHW, seen.y_B, seen.noise_BCHW, seen.u_B, None)
+    both, plain = (
+        Objective(s, build_process(s.process), None)(network, dense)
+        for s in (spec, mdt(loss="plain"))
+    )
+    assert torch.equal(both, plain)
+
+
+def test_masked_tokens_reach_the_output_through_the_interpolater_alone() -> None:
+    spec = mdt()
+    network, (seen, (leg,)) = woken(spec), batch(spec)
+    masked = leg.mask(16).view(3, 1, 4, 4).repeat_interleave(4, 2).repeat_interleave(4, 3)
+    changed, t_B = seen.x_BCHW + masked, torch.rand(3)
+    there, here = (network(x, t_B, seen.y_B, (leg,)) for x in (seen.x_BCHW, changed))
+    assert torch.equal(there, here)
+
+
+def test_what_samples_does_not_run_the_interpolater() -> None:
+    network, (seen, _) = woken(mdt()), batch(mdt())
+    before = network(seen.x_BCHW, seen.u_B, seen.y_B)
+    network.re_enter.block.forward = None  # type: ignore[union-attr, assignment]
+    assert torch.equal(network(seen.x_BCHW, seen.u_B, seen.y_B), before)
+
+
+def test_mdt_xl_has_the_published_parameters() -> None:
+    """TREAD, table S7, gives 675M: what samples, without the side-interpolater (23.9M)."""
+    data = {"source": "latents", "channels": 4, "size": 32, "classes": 1000}
+    spec = mdt(model="MDT-XL/2", data=data)
+    with torch.device("meta"):
+        network = build_backbone(spec)
+    d, B, N, H = 1152, 28, 256, 16
+    bias = H * 31 * 31
+    block = 18 * d * d + 15 * d + bias
+    around = (16 + 1) * d + (d * d + 258 * d) + 1001 * d + 2 * d * d + 2 * d + (d + 1) * 16
+    sampled = around + B * block + 2 * N * d
+    assert sampled == 675_836_624
+    found = sum(p.numel() for p in network.parameters())
+    assert found == sampled + block + d == 699_758_304 == cost(spec).parameters
+    assert cost(spec).unsampled == block + d and cost(spec).positions == 0
+
+
+def test_a_step_pays_for_both_passes() -> None:
+    spec = mdt()
+    price, d = cost(spec), WIDTH
+
+    def block(n: int) -> int:
+        return 12 * n * d * d + 2 * n * n * d + 6 * d * d
+
+    ends = 16 * 16 * d + 256 * d + d * d + 2 * d * d + 16 * d * 16
+    full, masked = ends + 5 * block(16), ends + 3 * block(12) + (2 + 1) * block(16)
+    assert (price.dense_macs, price.routed_macs, price.again_macs) == (full, masked, full)
+    assert price.train_flops_per_image == 6 * (full + masked)
+    assert price.speedup == full / (full + masked)
+    assert cost(mdt(loss="plain")).train_flops_per_image == 6 * masked
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"routes": ["1->B-3"]}, r"mdt masks from block 0 on.*0->B-3"),
+        ({"routes": ["0->B-1"]}, r"needs a block after the route"),
+        ({"routes": ["0->1", "2->3"]}, "mdt needs exactly one route"),
+        ({"model": "RWKV-4x32/4", "routes": ["0->1 by rows"]}, "with attention; rwkv has none"),
+        ({"loss": {"kind": "both", "weight": 0}}, "loss: weight: must be positive"),
+        ({"bypass": "mdtt"}, "did you mean 'mdt'"),
+    ],
+)
+def test_what_mdt_cannot_be_is_said(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        mdt(**changes)

@@ -1,0 +1,67 @@
+"""MDT's side-interpolater: one block that predicts masked tokens from mask tokens and kept ones."""
+
+# B batch, N tokens, K kept tokens, D width, P position features
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from tread_lab.backbones.dit import ZEROED, dit_block
+from tread_lab.backbones.parts import SelfInitialised, block_positions, sincos_positions
+from tread_lab.routing.re_entry import Span
+from tread_lab.routing.select import Leg
+from tread_lab.routing.transport import merge
+from tread_lab.specs.errors import lookup
+from tread_lab.specs.model import ModelSpec
+
+
+class SideInterpolater(nn.Module):
+    """x = m * block(u) + (1 - m) * u, u = kept tokens and mask tokens plus positions (Gao et al.
+    2023, section 3.3); m is 1 where a token is masked.
+
+    Where no token is masked it adds the positions alone, as the published network does when it
+    samples. The block is the network's own kind.
+
+    Args:
+        spec: the network around it.
+        side: places along one side of the token grid.
+    """
+
+    width: int | None = None
+    places_1NP: Tensor | None
+
+    def __init__(self, spec: ModelSpec, *, side: int, spans: tuple[Span, ...]) -> None:
+        super().__init__()
+        self.spans = spans
+        self.mask_token = nn.Parameter(0.02 * torch.randn(1, 1, spec.width))
+        self.decoder_pos_embed = nn.Parameter(sincos_positions(side, spec.width)[None])
+        self.block = dit_block(spec, side)
+        table = block_positions(spec.rope, spec.relative_bias, side, spec.width // spec.heads)
+        self.register_buffer("places_1NP", table, persistent=False)
+        self._initialise(zero=lookup(ZEROED, spec.init, "model.init"))
+
+    def forward(
+        self, kept_BKD: Tensor, leg: Leg, *, entry_BND: Tensor, embedded_BND: Tensor, c_BD: Tensor
+    ) -> Tensor:
+        masks_BND = self.mask_token.expand_as(entry_BND)
+        u_BND = merge(masks_BND, kept_BKD, leg.keep_BK, leg.real_BK) + self.decoder_pos_embed
+        N = u_BND.shape[1]
+        if leg.whole(N):
+            return u_BND
+        places_1NP = self.places_1NP
+        places_BNP = None if places_1NP is None else places_1NP.expand(len(u_BND), -1, -1)
+        m_BN1 = leg.mask(N)[:, :, None].bool()
+        return torch.where(m_BN1, self.block(u_BND, c_BD, places_BNP), u_BND)
+
+    def _initialise(self, *, zero: bool) -> None:
+        """Set Xavier weights and zero biases; `zero` then zeroes the modulations."""
+        for name, module in self.block.named_modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+                if zero and "adaLN_modulation" in name:
+                    nn.init.zeros_(module.weight)
+            elif isinstance(module, SelfInitialised):
+                module.initialise()
