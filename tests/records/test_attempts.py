@@ -61,3 +61,10 @@ def test_a_number_is_not_given_twice_where_a_line_is_lost(tmp_path: Path) -> Non
     attempts.path.write_text("".join(["damaged\n", *lines[1:]]))
     assert [a.n for a in attempts.read()] == [2]
     assert attempts.open().n == 3
+
+
+def test_a_closed_attempt_is_returned_as_the_record_has_it(tmp_path: Path) -> None:
+    attempts = Attempts(tmp_path / "attempts.jsonl")
+    closed = attempts.close(attempts.open(pid=7), "oom", phase="evaluate", reason="too large")
+    assert [closed] == attempts.read()
+    assert (closed.ended, closed.phase, closed.reason) == ("oom", "evaluate", "too large")

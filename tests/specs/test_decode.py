@@ -27,6 +27,8 @@ def test_encode_then_decode_is_the_identity() -> None:
         ({**BASE, "train": {"batchh": 1}}, "train: unknown key 'batchh', did you mean 'batch'?"),
         ({**BASE, "routes": [{"start": 1, "end": 2, "rat": 0.5}]}, "routes[0]: unknown key 'rat'"),
         ({**BASE, "train": {"betas": [0.9]}}, "train.betas: expected 2 values, got 1"),
+        ({**BASE, "train": {"betas": [0.9, 0.99, 0.5]}}, "train.betas: expected 2 values, got 3"),
+        ({**BASE, "train": {"lr": True}}, "train.lr: expected a number, got True"),
         ({**BASE, "train": {"steps": 1.5}}, "train.steps: expected a whole number, got 1.5"),
         ({**BASE, "train": {"steps": True}}, "train.steps: expected a whole number, got True"),
         ({**BASE, "train": None}, "train: expected a mapping, got nothing"),

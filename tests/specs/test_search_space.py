@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tread_lab.specs.search_space import Space
+from tread_lab.specs.search_space import Coordinate, Space
 
 TRIANGLE = [
     {"start": i, "end": j, "rate": 0.5, "selection": s}
@@ -28,6 +28,29 @@ def test_the_middle_of_a_cells_share_is_that_cell() -> None:
     assert [space.number_at(space.point(n)) for n in range(len(space))] == list(range(len(space)))
     assert [space.number_of(cell) for cell in TRIANGLE] == list(range(len(space)))
     assert space.axes == ("start", "end", "selection")  # a constant axis has no coordinate
+
+
+def test_the_upper_edge_of_the_box_belongs_to_the_last_cell() -> None:
+    space = Space(TRIANGLE)
+    assert space.cells[space.number_at({"start": 1.0, "end": 1.0, "selection": "rows"})] == {
+        "start": 5,
+        "end": 5,
+        "rate": 0.5,
+        "selection": "rows",
+    }
+
+
+def test_names_that_not_every_cell_may_have_are_no_choice() -> None:
+    cells = [
+        {"start": 0, "selection": "rows"},
+        {"start": 0, "selection": "random"},
+        {"start": 1, "selection": "rows"},
+    ]
+    space = Space(cells)
+    assert space.coordinates == (Coordinate("start"), Coordinate("selection"))
+    assert space.number_at({"start": 0.9, "selection": 0.9}) == 2
+    choice = Space([*cells, {"start": 1, "selection": "random"}])
+    assert choice.coordinates[1] == Coordinate("selection", ("rows", "random"))
 
 
 def test_near_cells_are_near() -> None:

@@ -21,3 +21,9 @@ def test_two_fields_are_named_and_the_rest_counted(axes: dict[str, int], said: s
     earlier = StoredPlan("s", "", "", (), (), {})
     later = StoredPlan("s", "", "", (), (), {"axes": axes})
     assert difference(earlier, later).endswith(said)
+
+
+def test_what_a_plan_extended_and_what_it_asks_is_no_difference() -> None:
+    earlier = StoredPlan("s", "", "", (), (), {"sweep": {"question": "Why?"}, "earlier": [{}]})
+    later = StoredPlan("s", "", "", (), (), {"sweep": {"question": "How?"}})
+    assert difference(earlier, later) == "the same trials in another order"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tread_lab.engine.cost.calibration import Speed
+from tread_lab.engine.cost.rates import RATES
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec
+from tread_lab.specs import RunSpec, decode
+from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.sweep.plan.forecast import TRIAL_SECONDS, Forecast, kind_of, makespan, starts
 from tread_lab.sweep.trial.task import Task
 
@@ -32,6 +36,18 @@ def test_of_a_begun_run_only_what_is_left_takes_time(
         log(15, **{"train/loss": 1.0})
     assert forecast.total([begun]).seconds == 3 + 5 + TRIAL_SECONDS
     assert forecast.total([begun, fresh]).seconds == 3 + 5 + 20 + 2 * TRIAL_SECONDS
+
+
+def test_references_are_described_once_for_all_runs_of_a_data_set(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    fid = decode(SamplesSpec, {"metrics": ["fid"], "count": 100})
+    tasks = [Task(tiny(seed=seed), (fid,)) for seed in (0, 1, 2)]
+    forecast = Forecast(lab, rates=RATES["cpu"])
+    references = sum(forecast.references(tasks[0].spec, fid).values())
+    assert references > 0
+    each = sum(forecast.work(task) + TRIAL_SECONDS for task in tasks)
+    assert forecast.total(tasks).seconds == pytest.approx(each + references)
 
 
 def test_runs_of_another_precision_are_another_kind(tiny: Callable[..., RunSpec]) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.sweep.search.test_sampler import planned
+from tread_lab.engine.cost.training import cost
+from tread_lab.records import suggestions
 from tread_lab.records.lab import Lab
+from tread_lab.records.suggestions import Suggestion
 from tread_lab.specs import RunSpec
-from tread_lab.sweep.plan.open_tasks import coming_tasks
+from tread_lab.sweep.plan.open_tasks import coming_tasks, search_forecast
 
 
 def test_later_suggestions_are_taken_from_the_middle_of_equal_parts(
@@ -18,3 +21,31 @@ def test_later_suggestions_are_taken_from_the_middle_of_equal_parts(
     cells = [plan.search.cells[number] for number in (6, 18, 30)]  # of 36
     runs = {trial.run for cell in cells for trial in plan.search.trials_of(cell)}
     assert {task.run for task in coming_tasks(plan, lab)} == runs
+
+
+def test_a_search_has_its_mean_and_its_worst_cells_before_it(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    plan = planned(tiny, trials=3)
+    assert plan.search is not None
+    flops = [
+        sum(cost(trial.spec).train_flops for trial in trials if trial.role == "trial")
+        for trials in plan.search.trials.values()
+    ]
+    forecast = search_forecast(plan, lab)
+    assert (forecast.suggested, forecast.trials, forecast.cells) == (0, 3, 36)
+    assert forecast.mean_flops == 3 * sum(flops) / 36
+    assert forecast.worst_flops == sum(sorted(flops)[-3:])
+
+
+def test_a_search_whose_trials_were_lowered_has_nothing_left(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    plan = planned(tiny, trials=2)
+    assert plan.search is not None
+    for number, cell in enumerate(plan.search.cells[:3]):
+        path = lab.sweep(plan.name).suggestions_path
+        suggestions.append(path, Suggestion(number, cell, (), {}))
+    forecast = search_forecast(plan, lab)
+    assert (forecast.suggested, forecast.trials) == (3, 2)
+    assert (forecast.mean_flops, forecast.worst_flops) == (0, 0)

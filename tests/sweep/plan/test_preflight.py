@@ -18,9 +18,10 @@ from tread_lab.engine.provenance import DECIDES, code_digest, made_with, meaning
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.specs import RunSpec, UserError, decode, encode, extensions
+from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
-from tread_lab.sweep.plan.preflight import check_provenance, check_room
+from tread_lab.sweep.plan.preflight import check_arithmetic, check_provenance, check_room
 from tread_lab.sweep.trial import attempt
 from tread_lab.sweep.trial.task import Task
 
@@ -68,6 +69,24 @@ def test_a_gpu_given_in_parts(tiny: Callable[..., RunSpec]) -> None:
         check_room([task], Devices((large, small), packed=packed))
     with pytest.raises(UserError, match=r"3 runs at once .* room for 2 runs"):
         check_room([task], Devices((large, small), packed=3))
+
+
+def test_the_largest_run_decides_how_many_share_a_device(tiny: Tiny) -> None:
+    small, large = Task(tiny()), Task(tiny(train={"batch": 256}))
+    need = cost(large.spec).memory_bytes
+    assert 3 * cost(small.spec).memory_bytes < 2 * need
+    shared = Devices((DeviceFacts("cuda", "x", ("fp32",), 2 * need),), packed=3)
+    for tasks in ([small, large], [large, small]):
+        with pytest.raises(UserError, match=r"3 runs at once .* room for 2 runs"):
+            check_room(tasks, shared)
+
+
+def test_the_precision_of_a_sampler_is_checked_like_that_of_training(tiny: Tiny) -> None:
+    exact = Devices((DeviceFacts("cpu", "x", ("fp32", "tf32"), 2**40),))
+    samples = decode(SamplesSpec, {"count": 8, "sampler": {"precision": "bf16"}})
+    check_arithmetic([Task(tiny()), Task(tiny(precision="tf32"))], exact)
+    with pytest.raises(UserError, match=r"cpu \(x\) has no bf16; choose one of fp32, tf32"):
+        check_arithmetic([Task(tiny()), Task(tiny(), (samples,))], exact)
 
 
 def run(lab: Lab, *tasks: Task) -> None:

@@ -1,0 +1,43 @@
+"""Claims about the recipe: half-lives are shares of all steps, limits are what papers use."""
+
+from __future__ import annotations
+
+import pytest
+
+from tread_lab.specs import UserError
+from tread_lab.specs.recipe import EmaSpec, ExecutionSpec, TrainSpec
+
+
+def test_after_a_halflife_half_of_the_first_weights_is_left() -> None:
+    assert EmaSpec(halflife=0.5).at(10) ** 5 == pytest.approx(0.5)
+    assert EmaSpec(halflife=0.1).at(400_000) ** 40_000 == pytest.approx(0.5)
+    assert EmaSpec(decay=0.99).at(10) == EmaSpec(decay=0.99).at(400_000) == 0.99
+
+
+@pytest.mark.parametrize("share", [0, 0.1, 1])
+def test_labels_are_dropped_at_any_probability(share: float) -> None:
+    assert TrainSpec(label_drop=share).label_drop == share
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("label_drop", 1.01, "label_drop: 1.01 is outside"),
+        ("label_drop", -0.01, "label_drop: -0.01 is outside"),
+        ("betas", (0.9, 1.0), "betas: 1.0 is outside"),
+        ("betas", (-0.1, 0.9), "betas: -0.1 is outside"),
+        ("warmup", -1, "warmup and weight_decay must not be negative"),
+        ("weight_decay", -0.1, "warmup and weight_decay must not be negative"),
+        ("steps", 0, "steps: must be positive, got 0"),
+        ("clip", 0.0, "clip: must be positive, got 0"),
+    ],
+)
+def test_a_field_outside_its_limits_is_refused(field: str, value: object, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        TrainSpec(**{field: value})
+
+
+def test_the_weights_of_step_0_are_not_kept() -> None:
+    assert ExecutionSpec(keep_steps=(1,)).keep_steps == (1,)
+    with pytest.raises(UserError, match=r"keep_steps: \[5, 0\] must be positive steps"):
+        ExecutionSpec(keep_steps=(5, 0))
