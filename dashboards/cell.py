@@ -82,7 +82,7 @@ def pictures(run: RunFolder) -> list[Tree]:
             "drawn": how_drawn(evaluation["spec"]),
             "url": f"runs/{run.name}/evaluations/{folder.path.name}/grid.png",
         }
-        for folder in run.evaluations()
+        for folder in run.end_evaluations()
         if (folder.path / "grid.png").exists() and (evaluation := folder.read())
     ]
     return sorted(grids, key=lambda grid: grid["drawn"])

@@ -259,7 +259,11 @@ COMMANDS: Mapping[str, _Command] = {
         "evaluate route_placement fd@5k",
         (
             _option("name", _SWEEP_OR_RUN),
-            _option("evaluations", "e.g. fd@5k (default: the evaluations of the plan)", nargs="*"),
+            _option(
+                "evaluations",
+                'e.g. fd@5k "fd@1k at 250, 50%%, end" (default: the evaluations of the plan)',
+                nargs="*",
+            ),
             _ROOT,
             _DEVICE,
             _THREADS,

@@ -135,7 +135,7 @@ def _evaluation(runs: Iterable[RunFolder]) -> tuple[str | None, dict[str, Any]]:
     specs: dict[str, dict[str, Any]] = {}
     having: Counter[str] = Counter()
     for run in runs:
-        for folder in run.evaluations():
+        for folder in run.end_evaluations():
             tree = folder.read() or {}
             if tree.get("spec", {}).get("kind") == "samples":
                 specs[folder.path.name] = tree["spec"]

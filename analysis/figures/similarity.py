@@ -66,7 +66,7 @@ class WindowNumbers:
 
 def read_similarity(run: RunFolder) -> Similarity | None:
     """Return the recorded matrix of a run, the one over most images; `None` without one."""
-    folders = [f for f in run.evaluations() if (f.path / "similarity.npz").exists()]
+    folders = [f for f in run.end_evaluations() if (f.path / "similarity.npz").exists()]
     if not folders:
         return None
     folder = max(folders, key=_images)

@@ -9,17 +9,21 @@ import torch
 
 from tread_lab.commands.executors import check_one_device, visible_device
 from tread_lab.commands.exit_codes import DONE
+from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.device import pick
 from tread_lab.engine.evaluate import check_measurable, evaluate, open_evaluations
 from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.status import RunState
 from tread_lab.screen.console import answer, metrics_line
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
+from tread_lab.specs.evaluation_steps import AT, at_steps
 from tread_lab.sweep.execution.executor import UserErrors
 from tread_lab.sweep.plan.open_tasks import begun_tasks
 from tread_lab.sweep.plan.storage import load_plan
 
+UNDER_WAY = (RunState.RUNNING, RunState.INTERRUPTED)
 Measurements = list[tuple[RunFolder, tuple[EvaluationSpec, ...]]]
 
 
@@ -45,9 +49,11 @@ def run(
         for spec in specs:
             with user_errors.collect():
                 metrics = evaluate(folder, spec, picked, cache=lab.root / "cache")
-                rows.append({"run": folder.name, "evaluation": spec.kind, **metrics})
+                at = {} if spec.step is None else {"step": spec.step}
+                rows.append({"run": folder.name, "evaluation": spec.kind, **at, **metrics})
                 if not as_json:
-                    answer(f"{folder.name} {spec.kind}: {metrics_line(metrics)}")
+                    said = "".join(f" {AT} {step}" for step in at.values())
+                    answer(f"{folder.name} {spec.kind}{said}: {metrics_line(metrics)}")
     if as_json:
         print(json.dumps(rows))
     user_errors.raise_first()
@@ -55,7 +61,9 @@ def run(
 
 
 def _to_measure(lab: Lab, name: str, named: Sequence[str]) -> Measurements:
-    """Return the runs that have finished training, each with the named evaluations.
+    """Return the runs that have finished training, each with the named evaluations at its steps.
+
+    A run that goes on can be measured at steps before its end, from checkpoints that it keeps.
 
     Raises:
         UserError: none has finished, or an evaluation does not exist.
@@ -68,10 +76,31 @@ def _to_measure(lab: Lab, name: str, named: Sequence[str]) -> Measurements:
     else:
         lab.known_run(name)
         raise UserError("name what to measure, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`")
-    trained = [pair for pair in measurements if pair[0].state().measurable]
+    trained = [(folder, own) for folder, specs in measurements if (own := _ready(folder, specs))]
     if not trained:
         raise UserError(f"{name}: no run has finished training")
     return trained
+
+
+def _ready(folder: RunFolder, specs: tuple[EvaluationSpec, ...]) -> tuple[EvaluationSpec, ...]:
+    """Return what can be measured of a run now: of one that goes on, at steps that it has kept.
+
+    Raises:
+        UserError: a step lies beyond the run.
+    """
+    state = folder.state()
+    if not state.measurable and state not in UNDER_WAY:
+        return ()
+    try:
+        steps = folder.spec().train.steps
+    except UserError:  # said when the run is measured
+        return tuple(spec for spec in specs if spec.step is None)
+    specs = at_steps(specs, steps)
+    if state.measurable:
+        reached = folder.step()
+        return tuple(s for s in specs if not isinstance(s.step, int) or s.step <= reached)
+    kept = {step_of(path) for path in list_checkpoints(folder.checkpoints)}
+    return tuple(spec for spec in specs if spec.step in kept)
 
 
 def _of_sweep(lab: Lab, name: str, named: Sequence[str]) -> Measurements:

@@ -147,8 +147,8 @@ def run_gaps(
 
 
 def losses_paths(run: RunFolder) -> dict[str, Path]:
-    """Evaluation signature -> file of its losses, of every finished held-out evaluation."""
-    paths = {folder.path.name: folder.path / "losses.npz" for folder in run.evaluations()}
+    """Evaluation signature -> file of its losses, of every held-out evaluation of a run's end."""
+    paths = {folder.path.name: folder.path / "losses.npz" for folder in run.end_evaluations()}
     return {name: path for name, path in paths.items() if path.exists()}
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tread_lab.records.durable import replacing
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation_steps import in_words
 
 _NAME = re.compile(r"step-(\d{8})-([0-9a-f]{16})\.safetensors")
 
@@ -102,7 +103,11 @@ def load_step(folder: Path, step: int) -> Checkpoint:
         if checkpoint is not None:
             return checkpoint
     why = "is damaged (checksum)" if paths else "is not there"
-    raise UserError(f"checkpoint of step {step} {why} in {folder}; train the run again")
+    steps = in_words(sorted({step_of(path) for path in list_checkpoints(folder)}))
+    raise UserError(
+        f"checkpoint of step {step} {why} in {folder}, which has steps {steps}; a run keeps the"
+        " steps that its evaluations name when it is trained"
+    )
 
 
 def _undamaged(folder: Path) -> Iterator[Checkpoint]:

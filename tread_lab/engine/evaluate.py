@@ -31,6 +31,7 @@ from tread_lab.sampling.generate import generate
 from tread_lab.sampling.guidance import Denoiser
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec, SimilaritySpec
+from tread_lab.specs.evaluation_steps import Step
 from tread_lab.specs.guidance import routes_taken
 from tread_lab.specs.run import RunSpec
 
@@ -40,7 +41,10 @@ REFERENCES = 200  # images of the data set that are decoded and described at onc
 def evaluate(
     folder: RunFolder, spec: EvaluationSpec, device: torch.device, *, cache: Path | None = None
 ) -> dict[str, float]:
-    """Return metrics of a run's last EMA weights; they are read from the record if it is whole.
+    """Return metrics of a run's EMA weights; they are read from the record if it is whole.
+
+    The weights are those of `spec.step`, or the last ones. Images, noises and levels are the same
+    at each step.
 
     Args:
         cache: folder for statistics of reference data.
@@ -57,7 +61,7 @@ def evaluate(
     if isinstance(spec, SamplesSpec):
         metrics, facts = _samples(folder, spec, device, place, cache)
     else:
-        model = trained(folder, device)
+        model = trained(folder, device, step=_whole(spec.step))
         with matrix_products("fp32"):
             metrics = PROBES[type(spec)](model, spec, place)
         facts = {"step": model.step}
@@ -136,7 +140,8 @@ def _samples(
     reference = data_of(run, "heldout")
     check_requirements(spec.metrics, run.data.source, preview=reference.preview)
     branches = spec.sampler.guidance.branches
-    models = {b.step: trained(folder, device, step=b.step) for b in branches}
+    steps = {b.step: _whole(spec.step) if b.step is None else b.step for b in branches}
+    models = {branch: trained(folder, device, step=step) for branch, step in steps.items()}
     model = models[branches[0].step]
     images_BCHW, labels_B = _shown(_generated(models, model, spec), reference, spec.count)
     arrays = {"arr_0": images_BCHW.permute(0, 2, 3, 1).numpy(), "arr_1": labels_B.numpy()}
@@ -145,6 +150,12 @@ def _samples(
     flops = sample_flops(model.spec, spec.sampler)
     facts: dict[str, float] = {"step": model.step, metric_names.SAMPLE_FLOPS: flops}
     return _scores(images_BCHW, spec.metrics, model, reference, cache), facts
+
+
+def _whole(step: Step) -> int | None:
+    """Return a step that is no share of all steps any more."""
+    assert not isinstance(step, str), step
+    return step
 
 
 def _shown(

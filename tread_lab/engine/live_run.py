@@ -47,6 +47,7 @@ class LiveRun:
     Attributes:
         loss: the newest logged mean of the training loss.
         overflows: steps that fp16 had skipped by then.
+        keep_steps: steps whose checkpoints are not removed.
     """
 
     def __init__(self, spec: RunSpec, folder: RunFolder, device: torch.device) -> None:
@@ -65,6 +66,7 @@ class LiveRun:
         self.ema = Ema(self.network, spec.train.ema.at(spec.train.steps))
         self.model = self.accelerator.prepare(self.network)
         self.objective = self._objective()
+        self.keep_steps = {*spec.execution.keep_steps, *folder.kept_steps()}
         self.step, self.loss, self.overflows = 0, math.nan, 0
         self._window: list[Tensor] = []
         self._one = torch.ones((), device=device)
@@ -202,8 +204,8 @@ class LiveRun:
             if self._writer is not None:
                 facts["log"] = self._writer.history(self.step)
             state = checkpoint.Checkpoint(self.step, tensors, facts)
-            keep, keep_steps = self.spec.execution.keep_checkpoints, self.spec.execution.keep_steps
-            checkpoint.save(self.folder.checkpoints, state, keep=keep, keep_steps=keep_steps)
+            keep, steps = self.spec.execution.keep_checkpoints, self.keep_steps
+            checkpoint.save(self.folder.checkpoints, state, keep=keep, keep_steps=steps)
         return self.step
 
     @property

@@ -58,7 +58,7 @@ def train(spec: RunSpec, folder: RunFolder, device: torch.device) -> Iterator[Pr
                     run.log_window()
                     if not math.isfinite(run.loss):
                         raise Diverged(f"training loss {run.loss} at step {run.step}")
-                if run.due(spec.execution.checkpoint_every, also=spec.execution.keep_steps):
+                if run.due(spec.execution.checkpoint_every, also=run.keep_steps):
                     saved = run.save()
                 yield _progress(run)
         except GeneratorExit:

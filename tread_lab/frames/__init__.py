@@ -22,6 +22,7 @@ from tread_lab.frames.ranking import (
     without_baseline,
 )
 from tread_lab.frames.reading import Memory
+from tread_lab.frames.steps import STEP, is_measured_during_training, steps_frame
 from tread_lab.frames.trials import NO_RESULT, SweepReader, plan_frame, trials_frame
 
 __all__ = [
@@ -32,12 +33,14 @@ __all__ = [
     "NO_RESULT",
     "OWN",
     "STATES",
+    "STEP",
     "SweepReader",
     "UNIT",
     "Memory",
     "cells_frame",
     "delta_column",
     "history_frame",
+    "is_measured_during_training",
     "is_metric",
     "metric_columns",
     "of_baseline",
@@ -47,6 +50,7 @@ __all__ = [
     "ranking_caption",
     "ranking_key",
     "require_metric",
+    "steps_frame",
     "trials_frame",
     "with_delta",
     "without_baseline",

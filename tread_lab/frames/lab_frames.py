@@ -13,6 +13,7 @@ import pandas as pd
 from tread_lab.frames.cells import cells_frame
 from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW
 from tread_lab.frames.history import history_frame
+from tread_lab.frames.steps import steps_frame
 from tread_lab.frames.trials import trials_frame
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.run_status import run_status
@@ -46,6 +47,11 @@ class SweepFrames:
     def gaps(self) -> pd.DataFrame:
         """The rows of `gaps_frame`: one per trial and gap."""
         return gaps_frame(self.trials)
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """The rows of `steps_frame`: one per trial and step at which it was measured."""
+        return steps_frame(self.lab, self.name)
 
     def history(self, *keys: str) -> pd.DataFrame:
         """Return the logged values of every run: run, step, key, value; all keys by default."""

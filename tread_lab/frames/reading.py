@@ -15,6 +15,7 @@ from tread_lab.records.plan import StoredPlan, Tree
 from tread_lab.records.status import RunState
 from tread_lab.records.stopped_early import Stopped, state_in_sweep
 from tread_lab.specs.decode import decode_field
+from tread_lab.specs.evaluation_steps import end_signature
 from tread_lab.specs.run import RunSpec
 
 _Stamp = tuple[int, int]  # of result.json and of the folder of evaluations, in nanoseconds
@@ -22,15 +23,29 @@ _Stamp = tuple[int, int]  # of result.json and of the folder of evaluations, in 
 
 @dataclass(frozen=True)
 class Record:
-    """What the folder of one run says; numbers are there for a completed run only."""
+    """What the folder of one run says; numbers are there for a completed run only.
+
+    Attributes:
+        evaluations, losses: by signature, those of the run's last weights.
+        at_steps: by step before the end, evaluations by the signature that they have at the end.
+        losses_at: by step before the end, files of losses, likewise.
+        folders: evaluations begun, those without numbers too.
+    """
 
     state: RunState
     reason: str = ""
     steps: int | None = None
     costs: dict[str, float] = field(default_factory=dict)
-    evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)  # by signature
-    losses: dict[str, Path] = field(default_factory=dict)  # by signature
-    folders: int = 0  # evaluations begun, those without numbers too
+    evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    losses: dict[str, Path] = field(default_factory=dict)
+    at_steps: dict[int, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    losses_at: dict[int, dict[str, Path]] = field(default_factory=dict)
+    folders: int = 0
+
+    @property
+    def measured(self) -> int:
+        """How many evaluations have numbers."""
+        return len(self.evaluations) + sum(map(len, self.at_steps.values()))
 
 
 @dataclass
@@ -90,7 +105,7 @@ def _remembered(run: RunFolder, planned: list[str], memory: Memory) -> Record:
     if remembered is not None and remembered[0] == stamp:
         return remembered[1]
     record = _record(run, planned)
-    whole = len(record.evaluations) == record.folders
+    whole = record.measured == record.folders
     if record.state is RunState.COMPLETED and whole and stamp is not None:
         memory.records[run.name] = (stamp, record)
     return record
@@ -121,15 +136,25 @@ def _record(run: RunFolder, planned: list[str]) -> Record:
     place = {name: number for number, name in enumerate(planned)}
     names.sort(key=lambda name: place.get(name, len(place)))
     trees = {name: EvaluationFolder(folder / name).read() for name in names}
-    done = {name: tree for name, tree in trees.items() if tree is not None}
-    held = [name for name, tree in done.items() if tree["spec"].get("kind") == "heldout_loss"]
+    at_steps: dict[int, dict[str, dict[str, Any]]] = {0: {}}  # 0 is the end
+    losses: dict[int, dict[str, Path]] = {0: {}}
+    for name, tree in trees.items():
+        if tree is None:
+            continue
+        step = int(tree["spec"].get("step") or 0)
+        own = end_signature(tree["spec"]) if step else name
+        at_steps.setdefault(step, {})[own] = tree
+        if tree["spec"].get("kind") == "heldout_loss":
+            losses.setdefault(step, {})[own] = folder / name / "losses.npz"
     return Record(
         state,
         reason,
         steps,
         costs=_costs(result),
-        evaluations=done,
-        losses={name: folder / name / "losses.npz" for name in held},
+        evaluations=at_steps.pop(0),
+        losses=losses.pop(0),
+        at_steps=dict(sorted(at_steps.items())),
+        losses_at=losses,
         folders=len(names),
     )
 
@@ -140,7 +165,7 @@ def _costs(result: dict[str, Any]) -> dict[str, float]:
     return {key: float(value) for key, value in metrics.items() if isinstance(value, int | float)}
 
 
-def numbers(tree: dict[str, Any]) -> dict[str, float]:
+def numbers(tree: Mapping[str, Any]) -> dict[str, float]:
     """The metrics of an evaluation and what it cost."""
     costs = {key: value for key, value in tree.items() if key.startswith("cost/")}
     return {**tree["metrics"], **costs}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from tread_lab.compare.gaps import recorded_gaps
 from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW, metric_columns, plain
-from tread_lab.frames.reading import Memory, Record, Records, numbers
+from tread_lab.frames.reading import Memory, Records, numbers
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.plan import StoredPlan, StoredTrial
 from tread_lab.records.status import RunState
@@ -108,10 +109,26 @@ class SweepReader:
                 for name, value in self.parameters(trial).items()
             },
             "steps_done": record.steps,
-            **self._metrics(record),
+            **self._metrics(record.evaluations),
             **gaps.columns,
             **record.costs,
         }
+
+    def measured_at(self, trial: StoredTrial) -> dict[int, dict[str, float]]:
+        """Return what was measured of a trial before its end: by step, metrics and gaps.
+
+        The names are those of the end. A gap is that to the baseline at the same step.
+
+        Raises:
+            UserError: an evaluation of the run cannot be understood.
+        """
+        record = self._records[trial.run]
+        dense = self._records[trial.baseline].losses_at if trial.baseline else {}
+        values = {}
+        for step, evaluations in record.at_steps.items():
+            gaps = self._gap_columns(record.losses_at.get(step, {}), dense.get(step, {}))
+            values[step] = {**self._metrics(evaluations), **gaps.columns}
+        return values
 
     def problem(self, trial: StoredTrial) -> str:
         """Return what is wrong with the losses of a trial or of its baseline; "" if nothing is."""
@@ -143,9 +160,9 @@ class SweepReader:
         for run, baseline in sorted(pairs, key=lambda pair: (pair[1] or "", pair[0])):
             self._gaps_of(run, baseline)
 
-    def _metrics(self, record: Record) -> dict[str, float]:
+    def _metrics(self, evaluations: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
         values = {}
-        for evaluation, tree in record.evaluations.items():
+        for evaluation, tree in evaluations.items():
             for metric, value in numbers(tree).items():
                 column = self.names.name(metric, evaluation, tree["spec"])
                 values[column] = value
@@ -158,10 +175,12 @@ class SweepReader:
         return self._gaps[run, baseline]
 
     def _read_gaps(self, run: str, baseline: str | None) -> _Gaps:
-        record = self._records[run]
-        dense = self._records[baseline] if baseline else None
+        dense = self._records[baseline].losses if baseline else {}
+        return self._gap_columns(self._records[run].losses, dense)
+
+    def _gap_columns(self, losses: dict[str, Path], baseline: dict[str, Path]) -> _Gaps:
         try:
-            gaps = recorded_gaps(record.losses, dense.losses if dense else {}, self._planned)
+            gaps = recorded_gaps(losses, baseline, self._planned)
         except UserError as error:
             return _Gaps({}, str(error))
         columns: dict[str, float] = {}

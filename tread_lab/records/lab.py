@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,6 +158,15 @@ class RunFolder:
     def attempts(self) -> Attempts:
         return Attempts(self.path / "attempts.jsonl")
 
+    def keep_steps(self, steps: Iterable[int]) -> None:
+        """Add steps whose checkpoints training must not remove; none that was added is lost."""
+        if set(steps) - self.kept_steps():
+            write_json(self.path / "keep_steps.json", sorted({*self.kept_steps(), *steps}))
+
+    def kept_steps(self) -> set[int]:
+        """Return the steps whose checkpoints training must not remove."""
+        return set(read_json(self.path / "keep_steps.json") or ())
+
     def stack_dump(self, attempt: int) -> Path:
         """Return the file with the stacks of an attempt that was ended for making no progress."""
         return self.path / "stacks" / f"attempt-{attempt}.txt"
@@ -225,8 +234,13 @@ class RunFolder:
         return EvaluationFolder(self.path / "evaluations" / signature(spec))
 
     def evaluations(self) -> Iterator[EvaluationFolder]:
+        """Yield every finished evaluation, whatever step of the run it measures."""
         for path in sorted(self.path.glob("evaluations/*/metrics.json")):
             yield EvaluationFolder(path.parent)
+
+    def end_evaluations(self) -> Iterator[EvaluationFolder]:
+        """Yield the finished evaluations of the run's last weights."""
+        yield from (evaluation for evaluation in self.evaluations() if evaluation.step is None)
 
 
 @dataclass(frozen=True)
@@ -246,6 +260,12 @@ class EvaluationFolder:
         """Return `{spec, metrics, ...}`, `None` while the evaluation is not complete."""
         tree = read_json(self.path / "metrics.json")
         return _renamed(tree) if isinstance(tree, dict) and "metrics" in tree else None
+
+    @property
+    def step(self) -> int | None:
+        """The step of the run that it measures, `None` for its end."""
+        step = ((self.read() or {}).get("spec") or {}).get("step")
+        return None if step is None else int(step)
 
     @property
     def done(self) -> bool:

@@ -32,6 +32,8 @@ TRAIN_FLOPS = "cost/train_flops"  # executed: 3 x forward, routes counted
 FAMILY_FLOPS = "cost/family_flops"  # the same, with those of the runs it descends from
 SAMPLE_FLOPS = "cost/sample_flops"  # one image: all calls of the solver, guidance and routes
 TRAIN_SECONDS = "cost/train_seconds"
+TRAIN_IMAGES = "cost/train_images"  # seen by a step of a run, in curves over training
+DEVICE_HOURS = "cost/device_hours"  # trained by a step of a run, likewise
 MFU = "cost/mfu"
 PEAK_MEMORY = "cost/peak_memory_bytes"
 
@@ -56,6 +58,8 @@ METRIC_KINDS: dict[str, MetricKind] = {
     FAMILY_FLOPS: MetricKind("cost", "lower", label="training FLOPs with parents", unit="FLOP"),
     SAMPLE_FLOPS: MetricKind("cost", "lower", label="FLOPs an image", unit="FLOP"),
     TRAIN_SECONDS: MetricKind("cost", "lower", label="training seconds", unit="s"),
+    TRAIN_IMAGES: MetricKind("cost", "lower", label="training images", unit="images"),
+    DEVICE_HOURS: MetricKind("cost", "lower", label="device-hours", unit="h"),
     MFU: MetricKind("cost", "higher", label="MFU"),
     PEAK_MEMORY: MetricKind("cost", "lower", label="peak memory", unit="byte"),
 }

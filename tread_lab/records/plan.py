@@ -12,6 +12,7 @@ from tread_lab.records.durable import read_json
 from tread_lab.specs.cell import Cell
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation_steps import end_signature
 from tread_lab.specs.expansion import Hole
 from tread_lab.specs.labels import with_baseline_cells
 from tread_lab.specs.signature import signature
@@ -97,8 +98,11 @@ class StoredPlan:
 
     @property
     def planned(self) -> list[str]:
-        """The signatures of the evaluations that the sweep asks for, in its order."""
-        return [signature(spec) for spec in self.evaluate]
+        """The signatures of the evaluations that the sweep asks for, in its order.
+
+        One at several steps has one signature: the one that it has at the end of a run.
+        """
+        return list(dict.fromkeys(map(end_signature, self.evaluate)))
 
     @property
     def evaluations_as_written(self) -> list[dict[str, Any]]:

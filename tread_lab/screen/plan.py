@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.table import Table
@@ -13,8 +14,9 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.stopped_early import state_in_sweep
 from tread_lab.screen.console import ROWS, fitted, show_lines
 from tread_lab.specs.decode import encode
-from tread_lab.specs.evaluation import SamplesSpec
+from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_labels import evaluation_label, setting_names
+from tread_lab.specs.evaluation_steps import AT, END
 from tread_lab.specs.expansion import Hole
 from tread_lab.specs.labels import cell_text, run_labels
 from tread_lab.specs.units import counted, duration
@@ -38,12 +40,28 @@ def show_plan(out: Console, plan: Plan, lab: Lab, remaining: RemainingTime, slot
     if len(plan.tasks) > ROWS:
         show_lines(out, [f"... and {len(plan.tasks) - ROWS} more"])
     show_lines(out, _left_out(plan))
-    samplings = setting_names([e for e in plan.evaluations if isinstance(e, SamplesSpec)])
+    samples = [replace(e, step=None) for e in plan.evaluations if isinstance(e, SamplesSpec)]
+    samplings = list(dict.fromkeys(setting_names(samples)))
     if len(samplings) > 2:
         show_lines(out, [f"every run is sampled {len(samplings)} ways: {'; '.join(samplings)}"])
+    show_lines(out, _during_training(plan.evaluations))
     if plan.search is not None:
         show_lines(out, _search(plan, plan.search, lab))
     show_lines(out, [_size(plan), _cost(plan, remaining, slots)])
+
+
+def _during_training(evaluations: Sequence[EvaluationSpec]) -> Iterator[str]:
+    """Yield what is measured of every run at which steps beside its end."""
+    steps: dict[str, dict[str, None]] = {}  # by evaluation
+    for spec in evaluations:
+        label = evaluation_label(encode(replace(spec, step=None)))
+        steps.setdefault(label, {})[END if spec.step is None else str(spec.step)] = None
+    labels: dict[tuple[str, ...], list[str]] = {}  # by steps
+    for label, own in steps.items():
+        labels.setdefault(tuple(own), []).append(label)
+    for shared, measured in labels.items():
+        if shared != (END,):
+            yield f"every run is measured {AT} {', '.join(shared)}: {', '.join(measured)}"
 
 
 def _runs_table(plan: Plan, lab: Lab, width: int) -> Table:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from rich.live import Live
 from rich.table import Table
@@ -20,6 +21,7 @@ from tread_lab.records.status import RunState, without_comparison
 from tread_lab.records.stopped_early import Stopped
 from tread_lab.records.stopped_early import read as read_stopped
 from tread_lab.screen.console import ROWS, answer, answers, fitted, say, show_lines, show_pairs
+from tread_lab.specs.evaluation_steps import AT
 from tread_lab.specs.labels import run_label, run_labels
 from tread_lab.specs.units import counted, counts_text, duration
 
@@ -170,7 +172,7 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
     spec, result, status = folder.spec(), folder.result() or {}, run_status(folder)
     measured = [e.read() or {} for e in folder.evaluations()]
     if as_json:
-        metrics = [e.get("metrics", {}) for e in measured]
+        metrics = [{**e.get("metrics", {}), **_step(e)} for e in measured]
         print(json.dumps({**status.tree(), "result": result, "metrics": metrics}, indent=1))
         return
     pairs = [("run", f"{folder.name} ({run_label(spec)})"), ("state", status.state)]
@@ -183,6 +185,17 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
         pairs.append((f"attempt {attempt.n}", f"{attempt.ended or 'under way'}, {where}{why}"))
     provenances = {folder.name: [attempt.made_with for attempt in status.attempts]}
     pairs += [("mixed", str(difference)) for difference in provenance_differences(provenances)]
-    pairs += [(k, f"{v:.6g}") for e in measured for k, v in e.get("metrics", {}).items()]
+    pairs += [(k + _at(e), f"{v:.6g}") for e in measured for k, v in e.get("metrics", {}).items()]
     pairs += [(k, f"{v:.6g}") for k, v in result.get("metrics", {}).items()]
     show_pairs([*pairs, ("folder", str(folder.path))])
+
+
+def _at(evaluation: Mapping[str, Any]) -> str:
+    """Return ` at 250` for an evaluation of that step, and nothing for one of the end."""
+    return "".join(f" {AT} {step}" for step in _step(evaluation).values())
+
+
+def _step(evaluation: Mapping[str, Any]) -> dict[str, int]:
+    """Return `{step: 250}` for an evaluation of that step, and nothing for one of the end."""
+    step = evaluation.get("spec", {}).get("step")
+    return {} if step is None else {"step": int(step)}

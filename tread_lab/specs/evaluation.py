@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from tread_lab.specs.decode import added, decode, encode
 from tread_lab.specs.errors import UserError, check_positive, lookup, shown, suggest
+from tread_lab.specs.evaluation_steps import AT, check_step, joined, steps_of
 from tread_lab.specs.extensions import Kind
 from tread_lab.specs.guidance import GuidanceSpec, RateSpec
 from tread_lab.specs.metrics import METRICS
@@ -53,26 +54,36 @@ class HeldoutSpec:
     Attributes:
         images: how many held-out images.
         levels: equal-probability bins of the noise distribution; every image meets each once.
+        step: of the run whose EMA weights are measured, such as 50000 or `50%`; `None` is its end.
     """
 
     kind: Literal["heldout_loss"] = "heldout_loss"
     images: int = 512
     levels: int = 8
+    step: int | str | None = added(None)
 
     def __post_init__(self) -> None:
+        check_step(self.step)
         if self.images < 2 or self.levels < 1:
             raise UserError("images: at least 2, levels: at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimilaritySpec:
-    """Cosine similarity between the residual streams after every two blocks (paper: Fig. 4)."""
+    """Cosine similarity between the residual streams after every two blocks (paper: Fig. 4).
+
+    Attributes:
+        images, levels: how many held-out images, and noise levels of each.
+        step: of the run whose EMA weights are measured, such as 50000 or `50%`; `None` is its end.
+    """
 
     kind: Literal["layer_similarity"] = "layer_similarity"
     images: int = 64
     levels: int = 8
+    step: int | str | None = added(None)
 
     def __post_init__(self) -> None:
+        check_step(self.step)
         if self.images < 1 or self.levels < 1:
             raise UserError("images and levels: at least 1")
 
@@ -89,6 +100,7 @@ class SamplesSpec:
         sampler: how images are generated; by default as the experiment says.
         inception_score: the definition that `is` has; written by itself. Records of an earlier
             version lack it: their `is` was torch-fidelity's.
+        step: of the run whose EMA weights are measured, such as 50000 or `50%`; `None` is its end.
     """
 
     kind: Literal["samples"] = "samples"
@@ -96,8 +108,10 @@ class SamplesSpec:
     count: int = 64
     sampler: SamplerSpec = field(default_factory=SamplerSpec)
     inception_score: Literal["adm"] | None = added(None)
+    step: int | str | None = added(None)
 
     def __post_init__(self) -> None:
+        check_step(self.step)
         for name in self.metrics:
             lookup(METRICS, name, "metrics")
         object.__setattr__(self, "inception_score", "adm" if "is" in self.metrics else None)
@@ -124,6 +138,7 @@ def decode_evaluations(
 
     `fd@1k` is short for `{samples: {metrics: [fd], count: 1000}}`; metrics that share count and
     sampler become one evaluation, so that images are generated once.
+    `fd@1k at 250, 50%, end` is one evaluation at each of these steps, and so is the key `at`.
 
     Args:
         sampler: fields of the sampler of every evaluation of samples.
@@ -135,36 +150,55 @@ def decode_evaluations(
     if not isinstance(items, list | tuple):
         example = "expected a list such as [heldout_loss, fd@1k]"
         raise UserError(f"{example}, got {shown(items)}").at(path)
-    places = [(item, f"{path}[{k}]") for k, item in enumerate(items)]
+    places = [(item, f"{path}[{k}]") for k, item in enumerate(joined(items))]
     return _merged(
-        _evaluation(item, sampler or {}, cell, place) for item, place in places for cell in cells
+        spec
+        for item, place in places
+        for cell in cells
+        for spec in _evaluations(item, sampler or {}, cell, place)
     )
 
 
-def _evaluation(
+def _evaluations(
     item: Any, sampler: Mapping[str, Any], cell: Mapping[str, Any], path: str
-) -> EvaluationSpec:
+) -> Iterator[EvaluationSpec]:
+    """Yield the evaluation of an item, once for each of its steps."""
     if isinstance(item, SamplesSpec) and cell:
         item = {"samples": {k: v for k, v in encode(item).items() if k != "kind"}}
     elif isinstance(item, EvaluationSpec):
-        return item
+        yield item
+        return
     kind, written = _kind_and_options(item, path)
     path = f"{path}.{kind}"
     options = _options(written, path)
     if kind == "samples":
         own = _options(options.get("sampler"), f"{path}.sampler")
         options["sampler"] = _with_cell({**sampler, **own}, cell)
-    return decode(KINDS[kind], options, path)
+    if AT not in options:
+        yield decode(KINDS[kind], options, path)
+        return
+    if "step" in options:
+        raise UserError(f"`{AT}` and `step` say the same; leave one").at(path)
+    try:
+        steps = steps_of(options.pop(AT))
+    except UserError as error:
+        raise error.at(path) from None
+    yield from (decode(KINDS[kind], {**options, "step": step}, path) for step in steps)
 
 
 def _kind_and_options(item: Any, path: str) -> tuple[str, Any]:
-    """Return `samples` and its options for `fd@1k`, `heldout_loss` and `{}` for that name alone."""
+    """Return `samples` and its options for `fd@1k`, `heldout_loss` and `{}` for that name alone.
+
+    The steps after ` at ` are the option `at`.
+    """
     if isinstance(item, str):
-        match = re.fullmatch(r"(\w+)@(\d{1,9})(k?)", item, flags=re.IGNORECASE)
+        name, said, steps = item.partition(f" {AT} ")
+        at = {AT: steps} if said else {}
+        match = re.fullmatch(r"(\w+)@(\d{1,9})(k?)", name.strip(), flags=re.IGNORECASE)
         if match:
             count = int(match[2]) * (1000 if match[3] else 1)
-            return "samples", {"metrics": [match[1].lower()], "count": count}
-        item = {item: {}}
+            return "samples", {"metrics": [match[1].lower()], "count": count, **at}
+        item = {name.strip(): at}
     if not isinstance(item, Mapping) or len(item) != 1:
         raise UserError(f"expected a name or {{name: options}}, got {shown(item)}").at(path)
     ((kind, options),) = item.items()
@@ -203,11 +237,13 @@ def _merged(specs: Iterable[EvaluationSpec]) -> tuple[EvaluationSpec, ...]:
     """Merge the evaluations of samples that share images; equal ones are one."""
     merged: dict[Any, EvaluationSpec] = {}
     for spec in specs:
-        key: Any = (spec.count, spec.sampler) if isinstance(spec, SamplesSpec) else spec
+        key: Any = spec
+        if isinstance(spec, SamplesSpec):
+            key = spec.count, spec.sampler, spec.step
         first = merged.get(key)
         if isinstance(spec, SamplesSpec) and isinstance(first, SamplesSpec):
             metrics = tuple(dict.fromkeys((*first.metrics, *spec.metrics)))
-            spec = SamplesSpec(metrics=metrics, count=spec.count, sampler=spec.sampler)
+            spec = replace(spec, metrics=metrics)
         merged[key] = spec
     return tuple(merged.values())
 

@@ -1,4 +1,4 @@
-"""Labels of evaluations, `fd+kid@1k`, and names of their metrics: `fd@1k w=1.5 SG(0.5/0.9)`."""
+"""Labels of evaluations, `fd+kid@1k at 250`, and names of metrics: `fd@1k w=1.5 SG(0.5/0.9)`."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from typing import Any
 
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.evaluation import KINDS, EvaluationSpec, count_label
+from tread_lab.specs.evaluation_steps import AT, end_signature, without_step
 from tread_lab.specs.fields import dotted
 from tread_lab.specs.guidance import GuidanceSpec, in_short
 from tread_lab.specs.labels import value_text
-from tread_lab.specs.signature import signature
 
 Tree = Mapping[str, Any]
 
 
 def evaluation_label(tree: Tree) -> str:
-    """Return the label of an evaluation's tree: `heldout_loss`, or `fd+kid@1k` for samples."""
+    """Return the label of an evaluation's tree: `heldout_loss`, or `fd+kid@1k at 250`."""
+    at = f" {AT} {tree['step']}" if tree.get("step") is not None else ""
     if tree["kind"] != "samples":
-        return str(tree["kind"])
-    return f"{'+'.join(tree['metrics']) or 'samples'}@{count_label(tree['count'])}"
+        return f"{tree['kind']}{at}"
+    return f"{'+'.join(tree['metrics']) or 'samples'}@{count_label(tree['count'])}{at}"
 
 
 def setting_names(specs: Sequence[EvaluationSpec]) -> list[str]:
     """Return what tells evaluations of one kind apart: `w=1`, `w=1.5 SG(0.5/0.9)`."""
-    return [suffix.strip() for suffix in _suffixes([_settings(encode(spec)) for spec in specs])]
+    settings = [_settings(without_step(encode(spec))) for spec in specs]
+    return [suffix.strip() for suffix in _suffixes(settings)]
 
 
 class MetricNames:
@@ -34,6 +36,7 @@ class MetricNames:
     A name depends on the plan and on the evaluation, never on what else was measured. Planned
     evaluations of one metric are told apart in the fewest words. Any other evaluation is told by
     all in which it departs from them; from the defaults if the plan has none of this metric.
+    Evaluations at several steps of a run share their names: a name does not say the step.
 
     Args:
         planned: the trees of the plan's evaluations.
@@ -41,12 +44,14 @@ class MetricNames:
     """
 
     def __init__(self, planned: Sequence[Tree], sampler: Tree | None = None) -> None:
-        self._planned = {signature(tree): tree for tree in planned}
+        self._planned = {end_signature(tree): without_step(tree) for tree in planned}
         self._sampler = sampler or {}
         self._names: dict[tuple[str, str], str] = {}
 
     def name(self, metric: str, evaluation: str, tree: Tree) -> str:
         """Return the name of a metric of the evaluation with this signature and tree."""
+        if tree.get("step") is not None:
+            evaluation, tree = end_signature(tree), without_step(tree)
         key = evaluation, metric
         if key not in self._names:
             self._names[key] = metric + self._suffix(metric, evaluation, tree)

@@ -46,10 +46,12 @@ def run_files(
         try:
             folder = picture_folder(names, evaluation.path.name, tree["spec"])
             shown, pictures = _evaluation_files(evaluation)
+            at = evaluation.step
             for name, picture in pictures.items():
                 shown[name] = picture
-                unique = f"{run.name}/{name}"
-                files |= _grid_files(unique, folder, picture, step=step, time=time)
+                unique, when = f"{run.name}/{name}", step if at is None else at
+                files |= _grid_files(unique, folder, picture, step=when, time=time)
+            folder = folder if at is None else f"{folder}/step_{at}"
             files |= {f"{folder}/{name}": file for name, file in shown.items()}
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             problem = f"{evaluation.path} cannot be read ({error}); evaluate again"

@@ -204,7 +204,7 @@ class _SweepSync:
         run = have or self._create(name, view.started, own | typed)
         sent = Sent.parse(run.data.tags.get(SENT, ""))
         fresh = [number for n, number in view.logged.items() if n > sent.log]
-        numbers = [*fresh, *view.measured.values()]
+        numbers = [*fresh, *view.during, *view.measured.values()]
         self._log(run, view.name, numbers, view.params, view.tags | own)
         files = self._upload(run, view.files, sent)
         self._set_status(run, view.status, view.ended)
@@ -347,7 +347,7 @@ def _contradicts(have: Run, view: View) -> bool:
     if sent.log >= 0 and (sent.born != view.born or sent.log > max(view.logged, default=-1)):
         return True  # the record was replaced by another one
     curves, stored = {number.key for number in view.logged.values()}, have.data.metrics
-    if stored.keys() - curves - view.measured.keys():
+    if stored.keys() - curves - view.measured.keys() - {number.key for number in view.during}:
         return True  # a number that the record no longer has, or that had another name
     return any(
         key not in curves and not _same(stored.get(key, number.value), number.value)

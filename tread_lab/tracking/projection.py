@@ -21,6 +21,7 @@ from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.records.stopped_early import state_in_sweep
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.signature import signature
 from tread_lab.tracking.artifacts import (
     File,
     has_pictures,
@@ -60,6 +61,7 @@ class View:
         born: when the log begins, in milliseconds; another log, another number.
         logged: the log's values by sequence number, one per (key, step).
         measured: evaluations and gaps, one value per metric; only of a run that has ended.
+        during: those of steps before the end, which make a history of the same metrics.
         files: place among the artifacts -> file or text.
     """
 
@@ -72,6 +74,7 @@ class View:
     born: int
     logged: Mapping[int, Number]
     measured: Mapping[str, Number]
+    during: tuple[Number, ...]
     files: Mapping[str, File]
 
 
@@ -90,8 +93,9 @@ class Projection:
 
     def pictures(self) -> list[str]:
         """Return the keys of the pictures that the planned evaluations make."""
-        names, planned = self._reader.names, zip(self._plan.planned, self._plan.evaluate)
-        folders = (picture_folder(names, *e) for e in planned if e[1]["kind"] != "heldout_loss")
+        names, trees = self._reader.names, self._plan.evaluate
+        shown = [(signature(tree), tree) for tree in trees if tree["kind"] != "heldout_loss"]
+        folders = dict.fromkeys(picture_folder(names, *evaluation) for evaluation in shown)
         return [picture_key(folder) for folder in folders]
 
     def frame(self, trials: Iterable[Trial]) -> pd.DataFrame:
@@ -153,6 +157,12 @@ class Projection:
             born=_milliseconds(times[0]) if times else 0,
             logged={entry.n: _number(entry) for entry in logged},
             measured={number.key: number for number in numbers},
+            during=tuple(
+                Number(to_mlflow(name), _finite(value), at, _milliseconds(last))
+                for at, own in self._reader.measured_at(trial.stored).items()
+                for name, value in own.items()
+                if state.ended
+            ),
             files=files,
         )
 

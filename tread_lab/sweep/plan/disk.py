@@ -48,15 +48,16 @@ def disk_need(tasks: Sequence[Task]) -> DiskNeed:
     references: dict[DataSpec, int] = {}
     for task in tasks:
         plan, one = task.spec.execution, cost(task.spec).checkpoint_bytes
-        checkpoints += (plan.keep_checkpoints + len(plan.keep_steps) + 1) * one
+        kept = {*plan.keep_steps, *task.kept_steps}
+        checkpoints += (plan.keep_checkpoints + len(kept) + 1) * one
         sets = [e for e in task.evaluations if isinstance(e, SamplesSpec)]
         sizes = [spec.count * image_bytes(task.spec.data) for spec in sets]
         samples += sum(sizes)
         largest = max(largest, one, *sizes)
         metrics = {metric for spec in sets for metric in spec.metrics}
         if metrics:
-            kept = REFERENCES * _feature_bytes(task.spec.data, metrics)
-            references[task.spec.data] = max(kept, references.get(task.spec.data, 0))
+            features = REFERENCES * _feature_bytes(task.spec.data, metrics)
+            references[task.spec.data] = max(features, references.get(task.spec.data, 0))
     kinds = {(t.spec.data, t.spec.tokens, repa_images(t.spec)): t.spec for t in tasks}
     targets = sum(target_bytes(spec) for spec in kinds.values())
     return DiskNeed(checkpoints, samples, sum(references.values()), targets, largest)

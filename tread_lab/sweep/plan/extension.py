@@ -97,7 +97,7 @@ def _all_evaluations(
 
 def _images(spec: SamplesSpec) -> object:
     """Return what decides which images an evaluation samples."""
-    return spec.count, spec.sampler
+    return spec.count, spec.sampler, spec.step
 
 
 def _key(trial: Trial) -> tuple[str, str, str | None]:

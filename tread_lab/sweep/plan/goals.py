@@ -54,7 +54,8 @@ def objectives_of(
     """
     has_baseline = sweep.baseline is not None
     default = metric_names.GAP_HELDOUT if has_baseline else metric_names.HELDOUT_LOSS
-    measured = [names for spec in evaluations for names in _measured(spec, sources)]
+    at_end = (spec for spec in evaluations if spec.step is None)
+    measured = [names for spec in at_end for names in _measured(spec, sources)]
     full_names = {short: full for full, short in measured}
     names = [*_COSTS, *(full for full, _ in measured)]
     counts = Counter(n for n in names if has_baseline or not n.startswith("gap/"))
@@ -122,7 +123,7 @@ def _value(lab: Lab, trial: Trial, name: str, evaluations: Sequence[EvaluationSp
     if name.startswith("gap/"):
         if trial.baseline is None:
             return math.nan
-        planned = [signature(spec) for spec in evaluations]
+        planned = [signature(spec) for spec in evaluations if spec.step is None]
         gap = run_gaps(lab, trial.run, trial.baseline, planned=planned).get(name)
         return math.nan if gap is None else gap.mean
     value = _metric(lab, trial.run, name, evaluations)
@@ -134,7 +135,7 @@ def _metric(lab: Lab, run: str, name: str, evaluations: Sequence[EvaluationSpec]
     metrics: dict[str, float] = dict((folder.result() or {}).get("metrics") or {})
     if not metrics:
         return math.nan
-    for spec in evaluations:
+    for spec in (spec for spec in evaluations if spec.step is None):
         metrics |= (folder.evaluation(spec).read() or {}).get("metrics", {})
     if name not in metrics:
         raise UserError(f"search.objectives: no run measures {name!r}{suggest(name, metrics)}")

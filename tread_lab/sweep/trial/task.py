@@ -10,6 +10,7 @@ from tread_lab.engine.checkpoint import list_checkpoints
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
+from tread_lab.specs.evaluation_steps import at_steps, kept_steps
 from tread_lab.specs.guidance import check_guidance
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
@@ -17,7 +18,7 @@ from tread_lab.specs.signature import signature
 
 @dataclass(frozen=True)
 class Task:
-    """A run to bring to its end and the evaluations it needs.
+    """A run to bring to its end and the evaluations it needs, their steps as this run has them.
 
     Raises:
         UserError: the run would lack something that an evaluation needs.
@@ -27,6 +28,8 @@ class Task:
     evaluations: tuple[EvaluationSpec, ...] = ()
 
     def __post_init__(self) -> None:
+        evaluations = at_steps(self.evaluations, self.spec.train.steps)
+        object.__setattr__(self, "evaluations", evaluations)
         for evaluation in self.evaluations:
             if isinstance(evaluation, SamplesSpec):
                 check_guidance(self.spec, evaluation.sampler.guidance)
@@ -36,6 +39,17 @@ class Task:
         """The name of the run, which is the signature of its spec."""
         return signature(self.spec)
 
+    @property
+    def kept_steps(self) -> tuple[int, ...]:
+        """The steps whose checkpoints evaluations need; the run may keep others as well."""
+        return kept_steps(self.evaluations)
+
+    def measurable(self, folder: RunFolder) -> tuple[EvaluationSpec, ...]:
+        """Return the evaluations that the ended run can have: of steps that it has reached."""
+        last = int((folder.result() or {}).get("step", self.spec.train.steps))
+        steps = ((spec, spec.step) for spec in self.evaluations)
+        return tuple(spec for spec, step in steps if not isinstance(step, int) or step <= last)
+
 
 def is_complete(lab: Lab, task: Task) -> bool:
     """Return whether the run has ended and, if it can be evaluated, has every evaluation."""
@@ -44,7 +58,7 @@ def is_complete(lab: Lab, task: Task) -> bool:
     if result is None or is_repairable(folder):
         return False
     return not result["state"].measurable or all(
-        folder.evaluation(spec).done for spec in task.evaluations
+        folder.evaluation(spec).done for spec in task.measurable(folder)
     )
 
 

@@ -74,6 +74,7 @@ def run_trial(
     with ExitStack() as locks:
         yield from _wait_for_lock(folder, locks, report)
         folder.create(task.spec)
+        folder.keep_steps(task.kept_steps)
         if is_repairable(folder):
             folder.reopen()
         report = yield from _attempt(lab, task, device, worker, report)
@@ -153,7 +154,7 @@ def _evaluate(
 ) -> Iterator[Report]:
     """Carry out every evaluation; raise the first user error after the last evaluation."""
     user_errors: list[UserError] = []
-    for spec in task.evaluations:
+    for spec in task.measurable(lab.run(task.run)):
         yield replace(report, phase="evaluate", step=report.steps)
         try:
             with every_forward_pass(under_way.progress):

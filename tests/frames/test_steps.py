@@ -1,0 +1,161 @@
+"""Evaluations during training: kept weights, one name for all steps, the end where it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.engine.runs import CPU, small_run
+from tread_lab.cli import main
+from tread_lab.engine.checkpoint import list_checkpoints, step_of
+from tread_lab.engine.evaluate import evaluate
+from tread_lab.frames import is_measured_during_training, steps_frame, trials_frame
+from tread_lab.records.lab import Lab
+from tread_lab.specs import HeldoutSpec, RunSpec, UserError, decode, encode
+from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.sweep.execution.executor import InlineExecutor
+from tread_lab.sweep.gc import clear, find
+from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.storage import store_plan
+from tread_lab.sweep.trial.task import Task, is_complete
+from tread_lab.tracking.projection import Projection
+from tread_lab.tracking.trial_names import trials_of
+
+HELDOUT = {"images": 8, "levels": 2}
+TRAIN = {"steps": 6, "batch": 8, "lr": 1e-3, "ema": 0.5}  # constant rate, decay a step
+EXECUTION = {"log_every": 2, "checkpoint_every": 100, "keep_checkpoints": 1}
+
+
+def run(**train: Any) -> RunSpec:
+    return small_run(train={**TRAIN, **train}, execution=EXECUTION)
+
+
+def planned(lab: Lab, name: str, at: list[Any]) -> Plan:
+    tree = {
+        "experiment": "small",
+        "axes": {"route": ["1->1"]},
+        "evaluate": [{"heldout_loss": {**HELDOUT, "at": at}}],
+    }
+    plan = make_plan(name, decode(SweepSpec, tree), Experiment(name="small", run=encode(run())))
+    store_plan(lab.sweep(name), plan)
+    return plan
+
+
+def carry_out(lab: Lab, plan: Plan) -> None:
+    tasks = plan.open_tasks(lab)
+    InlineExecutor(device="cpu").run(lab, tasks, lambda report: None)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Plan]:
+    lab = Lab.at(tmp_path_factory.mktemp("lab"))
+    plan = planned(lab, "steps", [2, "50%", "end"])
+    carry_out(lab, plan)
+    return lab, plan
+
+
+@pytest.fixture(scope="module")
+def frame(done: tuple[Lab, Plan]) -> pd.DataFrame:
+    return steps_frame(done[0], "steps")
+
+
+def test_runs_keep_the_weights_of_those_steps_and_their_signatures(
+    done: tuple[Lab, Plan],
+) -> None:
+    lab, plan = done
+    for task in plan.tasks:
+        assert task.kept_steps == (2, 3)
+        assert task.run == Task(task.spec).run
+        paths = list_checkpoints(lab.run(task.run).checkpoints)
+        assert [step_of(path) for path in paths] == [6, 3, 2]
+
+
+def test_each_trial_has_a_row_for_each_step_with_its_share_of_the_cost(
+    frame: pd.DataFrame,
+) -> None:
+    assert list(zip(frame["cell"], frame["step"], frame["cost/train_images"])) == [
+        ("dense step=2", 2, 16),
+        ("dense step=3", 3, 24),
+        ("dense step=6", 6, 48),
+        ("1->1 s=0.5 step=2", 2, 16),
+        ("1->1 s=0.5 step=3", 3, 24),
+        ("1->1 s=0.5 step=6", 6, 48),
+    ]
+    flops = frame["cost/train_flops"]
+    assert flops.iloc[0] * 3 == flops.iloc[2]
+    assert frame["cost/device_hours"].iloc[1] == frame["cost/train_seconds"].iloc[2] / 2 / 3600
+    assert is_measured_during_training(frame)
+
+
+def test_a_step_is_measured_as_the_end_of_a_run_of_that_length(
+    done: tuple[Lab, Plan], frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    """With a constant rate and a fixed decay the first steps of both runs are the same."""
+    short = Lab.at(tmp_path)
+    spec = decode(RunSpec, {**encode(run(steps=2)), "routes": []})
+    task = Task(spec, (HeldoutSpec(**HELDOUT),))
+    InlineExecutor(device="cpu").run(short, [task], lambda report: None)
+    metrics = evaluate(short.run(task.run), HeldoutSpec(**HELDOUT), CPU)
+    assert frame["heldout/loss"].iloc[0] == metrics["heldout/loss"]
+
+
+def test_gaps_are_to_the_baseline_at_the_same_step(frame: pd.DataFrame) -> None:
+    loss, gap = frame["heldout/loss"].to_numpy(), frame["gap/heldout"].to_numpy()
+    np.testing.assert_allclose(gap[3:], loss[3:] - loss[:3], rtol=0, atol=1e-12)
+    assert (frame["gap/heldout:n"].iloc[3:] == 8).all()
+    assert len(set(gap[3:])) == 3
+
+
+def test_tables_show_the_end_as_if_there_were_no_steps(done: tuple[Lab, Plan]) -> None:
+    lab, _ = done
+    plan = planned(lab, "ends", ["end"])
+    assert not plan.open_tasks(lab)
+    pd.testing.assert_frame_equal(trials_frame(lab, "steps"), trials_frame(lab, "ends"))
+
+
+def test_mlflow_gets_a_history_whose_step_is_that_of_training(done: tuple[Lab, Plan]) -> None:
+    lab, _ = done
+    stored = lab.sweep("steps").plan()
+    trial = trials_of("steps", stored)[1]
+    projection = Projection(lab, stored)
+    view = projection.view(trial, projection.state(trial))
+    key = "gap/heldout"
+    assert [number.step for number in view.during if number.key == key] == [2, 3]
+    assert view.measured[key].step == 6
+
+
+def test_gc_keeps_weights_that_an_evaluation_still_needs(done: tuple[Lab, Plan]) -> None:
+    lab, plan = done
+    offered = {(i.run, step_of(i.path)) for i in find(lab) if i.what == "earlier checkpoints"}
+    assert offered == {(task.run, step) for task in plan.tasks for step in (2, 3)}
+    later = planned(lab, "later", [3, "end"])
+    assert not [task for task in later.tasks if not is_complete(lab, task)]
+    name = plan.tasks[0].run
+    evaluation = lab.run(name).evaluation(plan.tasks[0].evaluations[1])
+    (evaluation.path / "metrics.json").rename(evaluation.path / "away.json")
+    removable = [item for item in find(lab) if item.what == "earlier checkpoints"]
+    assert {item.run for item in removable} == {plan.tasks[1].run}
+    (evaluation.path / "away.json").rename(evaluation.path / "metrics.json")
+
+
+def test_a_run_without_the_step_says_which_ones_it_has(
+    done: tuple[Lab, Plan], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab, plan = done
+    folder = lab.run(plan.tasks[0].run)
+    with pytest.raises(UserError, match=r"step 4 is not there .*, which has steps 2, 3 and 6; "):
+        evaluate(folder, HeldoutSpec(**HELDOUT, step=4), CPU)
+    command = ["evaluate", folder.name, "heldout_loss at 40", "--root", str(lab.root)]
+    assert main(command) == 2
+    assert "step 40 lies beyond the 6 steps of training" in capsys.readouterr().err
+
+
+def test_weights_that_gc_removed_leave_the_measurements(done: tuple[Lab, Plan]) -> None:
+    lab, plan = done
+    assert clear(lab, find(lab)) > 0
+    assert all(is_complete(lab, task) for task in plan.tasks)
+    assert len(steps_frame(lab, "steps")) == 6

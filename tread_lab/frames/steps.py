@@ -1,0 +1,68 @@
+"""One row a trial and step: what was measured during training, and what it had cost by then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from tread_lab.frames.reading import Memory
+from tread_lab.frames.trials import SweepReader
+from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.records.metric_names import (
+    DEVICE_HOURS,
+    TRAIN_FLOPS,
+    TRAIN_IMAGES,
+    TRAIN_SECONDS,
+)
+from tread_lab.records.plan import StoredTrial
+from tread_lab.records.status import RunState
+
+STEP = "step"  # the column, and an axis of the frame
+
+
+def steps_frame(
+    lab: Lab, sweep: str | SweepFolder, *, memory: Memory | None = None
+) -> pd.DataFrame:
+    """Return one row per trial and step at which it was measured, its end last, in plan order.
+
+    The columns are those of `trials_frame` and `step`, which is one more axis. Metrics are those of
+    the EMA weights of that step under the names that they have at the end; gaps are to the baseline
+    at the same step. `cost/train_flops`, `cost/train_seconds`, `cost/device_hours` and
+    `cost/train_images` are the run's share up to the step. A trial that is not completed has one
+    row without a step.
+
+    Raises:
+        UserError: no such sweep.
+    """
+    folder = lab.known_sweep(sweep) if isinstance(sweep, str) else sweep
+    reader = SweepReader(lab, folder.plan(), memory=memory)
+    reader.read_gaps()
+    frame = reader.frame([row for trial in reader.plan.trials for row in _rows(reader, trial)])
+    frame[STEP] = frame[STEP].astype("Int64")
+    frame.attrs["axes"] = [*frame.attrs["axes"], STEP]
+    return frame
+
+
+def is_measured_during_training(frame: pd.DataFrame) -> bool:
+    """Return whether any run of `steps_frame`'s rows has numbers of several steps."""
+    return bool((frame.groupby("run")[STEP].nunique() > 1).any())
+
+
+def _rows(reader: SweepReader, trial: StoredTrial) -> Iterator[dict[str, Any]]:
+    whole = reader.row(trial)
+    if whole["state"] is not RunState.COMPLETED:
+        yield {**whole, STEP: None}
+        return
+    steps, batch = trial.steps, int(trial.spec["train"]["batch"])
+    settings = {name: x for name, x in whole.items() if "/" not in name and "@" not in name}
+    at_end = {name: x for name, x in whole.items() if name not in settings}
+    for step, values in {**reader.measured_at(trial), steps: at_end}.items():
+        share = step / steps
+        spent = {n: share * at_end[n] for n in (TRAIN_FLOPS, TRAIN_SECONDS) if n in at_end}
+        if TRAIN_SECONDS in spent:
+            spent[DEVICE_HOURS] = spent[TRAIN_SECONDS] / 3600
+        label = f"{whole['cell']} {STEP}={step}"
+        cost = {**spent, TRAIN_IMAGES: float(step * batch)}
+        yield {**settings, "cell": label, STEP: step, **values, **cost}
