@@ -165,7 +165,7 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
     folder, open_tasks = lab.sweep(plan.name), launch.open_tasks
     preflight(open_tasks, launch.devices)
     if not options["allow_mixed"]:
-        check_provenance(lab, begun_tasks(plan, lab), open_tasks)
+        check_provenance(lab, begun_tasks(plan, lab), open_tasks, launch.devices.type)
     with folder.lock():
         store_plan(folder, plan)
         queue = _queue(lab, plan, launch.forecast)

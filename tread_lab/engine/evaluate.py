@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.assemble import Trained, data_of, trained
+from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.cost.sampling import sample_flops
 from tread_lab.engine.device import check_precision
 from tread_lab.engine.precision import autocast, matrix_products
@@ -142,6 +143,8 @@ def _samples(
     branches = spec.sampler.guidance.branches
     steps = {b.step: _whole(spec.step) if b.step is None else b.step for b in branches}
     models = {branch: trained(folder, device, step=step) for branch, step in steps.items()}
+    for network in models.values():
+        compile_for(run, network.network, device)
     model = models[branches[0].step]
     images_BCHW, labels_B = _shown(_generated(models, model, spec), reference, spec.count)
     arrays = {"arr_0": images_BCHW.permute(0, 2, 3, 1).numpy(), "arr_1": labels_B.numpy()}

@@ -23,6 +23,7 @@ from tread_lab.engine import checkpoint
 from tread_lab.engine.alignment import Alignment, Encoder
 from tread_lab.engine.assemble import data_of, fresh_network, fresh_projector, weights_of
 from tread_lab.engine.batches import Batch, Batches
+from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.device import check_precision, pins, use
 from tread_lab.engine.ema import Ema
 from tread_lab.engine.encoder import (
@@ -56,6 +57,7 @@ class LiveRun:
         use(device)
         self.accelerator = _accelerator(device)
         self.network = fresh_network(spec).to(device)
+        compile_for(spec, self.network, device)
         self.batches = Batches(spec, data_of(spec, "train"), pin=pins(device))
         self.projector = fresh_projector(spec).to(device)
         parts = {"": self.network, "projector.": self.projector}

@@ -15,6 +15,7 @@ import torch
 
 import tread_lab
 from tread_lab.data.source import open_data
+from tread_lab.engine.compiled import arithmetic
 from tread_lab.engine.device import name
 from tread_lab.engine.encoder import weights_digest, weights_folder
 from tread_lab.specs.evaluation import EvaluationSpec
@@ -26,11 +27,11 @@ _BELOW = ("specs", "draws.py", "routing", "diffusion", "backbones", "data", "sam
 DECIDES = (*_BELOW, "engine")
 
 
-def made_with(spec: RunSpec) -> dict[str, str]:
+def made_with(spec: RunSpec, device_type: str) -> dict[str, str]:
     """Return name -> digest of everything that decides the results of `spec` and is not in it.
 
-    The same name means the same thing in all runs, so digests of one name must agree for runs to
-    be compared.
+    What computes the blocks is named with their backbone. The same name means the same thing in all
+    runs, so digests of one name must agree for runs to be compared.
 
     Raises:
         UserError: the data cannot be read.
@@ -39,6 +40,7 @@ def made_with(spec: RunSpec) -> dict[str, str]:
     data, (scale, _) = spec.data, spec.data.scales
     parts = [data.source, data.path or "", f"x {scale:g}" if scale != 1 else ""]
     found[" ".join(["data", *filter(None, parts)])] = open_data(data, "train").fingerprint
+    found[f"blocks of {spec.model.backbone}"] = arithmetic(spec, device_type)
     folder = weights_folder(spec.repa) if spec.repa is not None else None
     if spec.repa is not None and folder is not None:
         found[f"weights {spec.repa.encoder}"] = weights_digest(folder)

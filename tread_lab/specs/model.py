@@ -26,6 +26,8 @@ class Backbone:
 
     Attributes:
         scans: whether it reads its tokens in order, so that only whole rows may leave.
+        compiles: whether a compiler takes a block in one graph; Mamba's scan is a loop over tokens,
+            which it would unroll.
         options: the fields of a `ModelSpec` that it has beside depth, width, patch and init.
         code: reference to a class as in `backbones.table`, where an extension has it.
         cost: reference to a `BlockCost` of `engine.cost.blocks`, where an extension has it; without
@@ -33,6 +35,7 @@ class Backbone:
     """
 
     scans: bool = False
+    compiles: bool = True
     options: tuple[str, ...] = ()
     code: str = ""
     cost: str = "tread_lab.engine.cost.counted:COUNTED"
@@ -48,7 +51,7 @@ BACKBONES = Kind(
             )
         ),
         "rwkv": Backbone(scans=True, options=("mlp_ratio",)),
-        "mamba": Backbone(scans=True, options=("state",)),
+        "mamba": Backbone(scans=True, compiles=False, options=("state",)),
     },
     Backbone,
 )

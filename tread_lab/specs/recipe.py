@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError, check_positive
 from tread_lab.specs.extensions import Kind
 
@@ -83,7 +84,9 @@ class ExecutionSpec:
         checkpoint_every: steps between two checkpoints.
         keep_checkpoints: newest checkpoints that stay on disk.
         keep_steps: steps after which a checkpoint is written and never removed.
-        workers: processes that read data ahead.
+        workers: threads that read data ahead.
+        compile: `blocks` compiles every block by itself, `none` runs them eagerly; `auto` compiles
+            on a GPU. Results differ in the last bits, so the provenance of a run says which.
     """
 
     micro_batch: int | None = None
@@ -92,6 +95,7 @@ class ExecutionSpec:
     keep_checkpoints: int = 2
     keep_steps: tuple[int, ...] = ()
     workers: int = 0
+    compile: Literal["auto", "blocks", "none"] = added("auto")
 
     def __post_init__(self) -> None:
         check_positive(self, "micro_batch", "log_every", "checkpoint_every", "keep_checkpoints")

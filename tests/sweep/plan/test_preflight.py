@@ -109,8 +109,8 @@ def test_the_digest_covers_what_decides_and_not_what_shows() -> None:
 def test_every_attempt_says_what_it_was_made_with(lab: Lab, tiny: Tiny) -> None:
     run(lab, Task(tiny(steps=4)))
     (tried,) = lab.run_of(tiny(steps=4)).attempts.read()
-    assert tried.made_with == made_with(tiny(steps=4))
-    assert list(tried.made_with) == ["code", "data fashion16"]
+    assert tried.made_with == made_with(tiny(steps=4), "cpu")
+    assert list(tried.made_with) == ["code", "data fashion16", "blocks of dit"]
 
 
 @pytest.mark.fault(
@@ -123,14 +123,22 @@ def test_changed_code_is_refused_between_runs_and_told_when_forced(
 ) -> None:
     tasks = [Task(tiny(steps=4, seed=seed)) for seed in (0, 1)]
     run(lab, tasks[0])
-    check_provenance(lab, tasks, tasks[1:])
+    check_provenance(lab, tasks, tasks[1:], "cpu")
     monkeypatch.setattr(provenance, "code_digest", lambda: "another")
-    check_provenance(lab, tasks, [])
+    check_provenance(lab, tasks, [], "cpu")
     with pytest.raises(UserError, match=r"code differs: .* in 1 run, another in what is to be run"):
-        check_provenance(lab, tasks, tasks[1:])
+        check_provenance(lab, tasks, tasks[1:], "cpu")
     run(lab, tasks[1])
     (found,) = provenance_differences(provenances_of(lab, (task.run for task in tasks)))
     assert found.what == "code" and found.within == []
+
+
+def test_compiled_runs_are_not_added_to_eager_ones(lab: Lab, tiny: Tiny) -> None:
+    tasks = [Task(tiny(steps=4, seed=seed)) for seed in (0, 1)]
+    run(lab, tasks[0])
+    expected = "blocks of dit differs: eager in 1 run, inductor in what is to be run now"
+    with pytest.raises(UserError, match=expected):
+        check_provenance(lab, tasks, tasks[1:], "cuda")
 
 
 def test_another_version_of_a_package_is_refused_whatever_run_is_last(
@@ -149,18 +157,18 @@ def test_another_version_of_a_package_is_refused_whatever_run_is_last(
     with pytest.raises(
         UserError, match=r"package ours differs: 1.0 in 1 run, 1.1 in what is to be"
     ):
-        check_provenance(lab, [Task(waved), *todo], todo)
+        check_provenance(lab, [Task(waved), *todo], todo, "cpu")
 
 
 def test_changed_code_between_the_attempts_of_a_run_is_told(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = Task(tiny(steps=4))
-    monkeypatch.setattr(attempt, "made_with", lambda spec: {"code": "a"})
-    reports = attempt.attempt(lab.run(task.run), task.spec, attempt.WorkerInfo())
+    monkeypatch.setattr(attempt, "made_with", lambda *_: {"code": "a"})
+    reports = attempt.attempt(lab.run(task.run), task.spec, CPU, attempt.WorkerInfo())
     with pytest.raises(KeyboardInterrupt), reports:
         raise KeyboardInterrupt
-    monkeypatch.setattr(attempt, "made_with", lambda spec: {"code": "b"})
+    monkeypatch.setattr(attempt, "made_with", lambda *_: {"code": "b"})
     run(lab, task)
     name = task.run
     (found,) = provenance_differences(provenances_of(lab, [name]))
@@ -186,13 +194,13 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(
 
     one, other = latents("one", 1.0), latents("other", 2.0)
     run(lab, Task(one))
-    check_provenance(lab, [Task(one), Task(other)], [Task(other)])
+    check_provenance(lab, [Task(one), Task(other)], [Task(other)], "cpu")
     latents("one", 3.0)
     with pytest.raises(UserError, match=f"^data latents {tmp_path / 'one'} differs"):
-        check_provenance(lab, [Task(one)], [Task(one)])
+        check_provenance(lab, [Task(one)], [Task(one)], "cpu")
 
 
 def test_records_without_digests_say_nothing(lab: Lab, tiny: Tiny) -> None:
     folder = lab.run_of(tiny())
     folder.attempts.close(folder.attempts.open(), "completed")
-    check_provenance(lab, [Task(tiny())], [Task(tiny(seed=1))])
+    check_provenance(lab, [Task(tiny())], [Task(tiny(seed=1))], "cpu")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from tread_lab.data.deviation import check_deviation
 from tread_lab.data.source import Samples, open_data
@@ -17,6 +17,7 @@ from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.extensions import extensions_of
+from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import amount
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.trial.task import Task
@@ -89,24 +90,35 @@ def check_room(tasks: Sequence[Task], devices: Devices) -> None:
         )
 
 
-def check_provenance(lab: Lab, tasks: Sequence[Task], todo: Sequence[Task]) -> None:
+def check_provenance(
+    lab: Lab, tasks: Sequence[Task], todo: Sequence[Task], device_type: str
+) -> None:
     """Refuse to add the runs of `todo` to `tasks` that were made with other code, data or weights.
+
+    Nor are compiled runs added to eager ones.
+
+    Args:
+        device_type: of the devices where they will run.
 
     Raises:
         UserError: names the first difference, and what the user can do.
     """
     if not todo:
         return
-    distinct = {
-        (task.spec.data, task.spec.repa, extensions_of(task.spec)): task.spec for task in todo
-    }
+    distinct = {_decisive(task.spec): task.spec for task in todo}
     earlier = provenances_of(lab, (task.run for task in tasks))
-    now = [made_with(spec) for spec in distinct.values()]
+    now = [made_with(spec, device_type) for spec in distinct.values()]
     for difference in provenance_differences({**earlier, NOW: now}):
         raise UserError(
             f"{difference}; such runs do not compare. --allow-mixed goes on and marks it, another"
             " --root starts afresh"
         )
+
+
+def _decisive(spec: RunSpec) -> tuple[Hashable, ...]:
+    """Return the parts of a spec that its provenance is made from."""
+    model, execution = spec.model, spec.execution
+    return spec.data, spec.repa, model.backbone, execution.compile, extensions_of(spec)
 
 
 def _opened(data: DataSpec) -> tuple[Samples, Samples]:

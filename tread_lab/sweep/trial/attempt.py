@@ -9,6 +9,8 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
+
 from tread_lab.engine.provenance import made_with
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import disk_error
@@ -55,7 +57,9 @@ class OpenAttempt:
 
 
 @contextlib.contextmanager
-def attempt(folder: RunFolder, spec: RunSpec, worker: WorkerInfo) -> Iterator[OpenAttempt]:
+def attempt(
+    folder: RunFolder, spec: RunSpec, device: torch.device, worker: WorkerInfo
+) -> Iterator[OpenAttempt]:
     """Record the block as an attempt, with the exception that ended it.
 
     Raises:
@@ -63,7 +67,8 @@ def attempt(folder: RunFolder, spec: RunSpec, worker: WorkerInfo) -> Iterator[Op
     """
     where = {"driver": worker.driver, "node": worker.node, "whole": worker.whole}
     process = {"host": os.uname().nodename, "pid": os.getpid()}
-    opened = folder.attempts.open(**where, **process, made_with=made_with(spec))
+    provenance = made_with(spec, device.type)
+    opened = folder.attempts.open(**where, **process, made_with=provenance)
     watchdog = Watchdog(folder.stack_dump(opened.n), folder.heartbeat_path, worker.hang_timeout)
     under_way = OpenAttempt(watchdog)
     try:

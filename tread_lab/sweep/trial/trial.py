@@ -117,7 +117,7 @@ def _attempt(
     if decision.last is not None:
         _give_up(folder, decision.last)
         return replace(report, note=decision.last.reason)
-    with attempt(folder, task.spec, worker) as under_way:
+    with attempt(folder, task.spec, device, worker) as under_way:
         return (yield from _train_and_evaluate(lab, task, device, under_way, report))
 
 

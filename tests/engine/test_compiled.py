@@ -1,0 +1,147 @@
+"""Compiled blocks: one graph for each length, no break, the same numbers as eager ones."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from tread_lab.backbones import build_backbone
+from tread_lab.backbones.parts import rotary_positions, rotate, turned
+from tread_lab.engine.compiled import INDUCTOR, arithmetic, compile_blocks
+from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.precision import autocast
+from tread_lab.records.lab import RunFolder
+from tread_lab.routing import draw_routing
+from tread_lab.specs import RunSpec, decode
+
+LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True, "init": "official_code"}
+CPU = torch.device("cpu")
+# torch's compiler looks at the gradients of what it is given, and torch warns of that
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute", "ignore::DeprecationWarning")
+
+
+def spec(model: Any = "DiT-4x32x2/2", routes: Any = ("1->2",), **fields: Any) -> RunSpec:
+    return decode(RunSpec, {"model": model, "routes": list(routes), "train": {"batch": 4}} | fields)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> None:
+    torch._dynamo.reset()
+
+
+def test_a_rate_sweep_needs_one_graph_for_each_length(tmp_path: Path) -> None:
+    counter = CompileCounterWithBackend("eager")
+    rates, ends = (0.125, 0.25, 0.5, 0.75, 0.875), ((0, 1), (0, 2), (1, 2), (2, 2))
+    for rate, (start, end) in itertools.product(rates, ends):
+        routed = spec(routes=[{"start": start, "end": end, "rate": rate}])
+        folder = RunFolder(tmp_path / f"{rate} {start} {end}")
+        with LiveRun(routed, folder, CPU) as run:
+            compile_blocks(run.network, backend=counter)
+            run.optimise(run.batches.at(0), lr=1e-3)
+            run.save()
+        with LiveRun(routed, folder, CPU) as run:
+            compile_blocks(run.network, backend=counter)
+            assert run.resume() == 1
+            run.optimise(run.batches.at(1), lr=1e-3)
+            with torch.no_grad():  # evaluation: dense, without gradients
+                batch = run.batches.at(2)
+                run.network(batch.x_BCHW, batch.u_B, batch.y_B, None)
+    # all 64 tokens in bf16, in fp32 after a route, and without gradients; 56, 48, 32, 16, 8 kept
+    assert counter.frame_count == 8
+
+
+@pytest.mark.parametrize(
+    ("model", "bypass", "precision", "graphs"),
+    [
+        ("DiT-4x32x2/2", "route", "fp32", 2),
+        ("DiT-4x32x2/2", "route", "bf16", 3),  # the block after the route is in fp32
+        ("DiT-4x32x2/2", "mask", "bf16", 1),  # no block sees all tokens
+        ("DiT-4x32x2/2", "sprint", "fp32", 2),
+        ("LightningDiT-4x32x2/2", "route", "fp32", 2),
+        ("LightningDiT-4x32x2/2", "route", "bf16", 3),
+        ("RWKV-4x32/2", "route", "fp32", 2),
+        ("RWKV-4x32/2", "route", "bf16", 3),
+    ],
+)
+def test_every_backbone_compiles_without_a_break(
+    model: str, bypass: str, precision: str, graphs: int
+) -> None:
+    routes = {"route": ["1->2 by rows"], "mask": ["0->B-1"], "sprint": ["1->2"]}[bypass]
+    run = spec(model, routes, precision=precision, bypass={"kind": bypass})
+    network, counter = build_backbone(run), CompileCounterWithBackend("eager")
+    compile_blocks(network, backend=counter)
+    routing = draw_routing(run.routes, (4, run.tokens), 0, 0)
+    with autocast(precision, CPU):
+        out = network(torch.randn(4, 1, 16, 16), torch.rand(4), torch.arange(4), routing)
+    out.float().sum().backward()
+    assert counter.frame_count == graphs
+
+
+def test_selections_of_other_lengths_compile_too() -> None:
+    counter = CompileCounterWithBackend("eager")
+    for routes in (["1->2 by bernoulli"], ["0->0", "2->2"], ["1->2 by structured"]):
+        run = spec(routes=routes, precision="fp32")
+        network = build_backbone(run)
+        compile_blocks(network, backend=counter)
+        routing = draw_routing(run.routes, (4, run.tokens), 0, 0)
+        network(torch.randn(4, 1, 16, 16), torch.rand(4), torch.arange(4), routing)
+    # 64 tokens, 32 kept ones, and the most that a Bernoulli draw keeps, with its mask
+    assert counter.frame_count == 3
+
+
+@pytest.mark.slow
+def test_inductor_computes_what_eager_blocks_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)
+    run = spec({"depth": 2, "width": 16, "heads": 2, **LIGHTNING}, [], precision="fp32")
+    eager, compiled = build_backbone(run), build_backbone(run)
+    compiled.load_state_dict(eager.state_dict())
+    compile_blocks(compiled)
+    x, t, y = torch.randn(2, 1, 16, 16), torch.rand(2), torch.arange(2)
+    outputs = [network(x, t, y, None) for network in (eager, compiled)]
+    gradients = []
+    for network, out in zip((eager, compiled), outputs):
+        out.square().sum().backward()
+        gradients.append(network.blocks[0].attn.qkv.weight.grad)
+    torch.testing.assert_close(outputs[1], outputs[0], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-6)
+
+
+def test_rotation_is_the_same_bitwise_without_complex_numbers() -> None:
+    x = torch.randn(2, 3, 16, 8)
+    table_BNP = rotary_positions(4, 8).expand(2, -1, -1)
+    assert torch.equal(rotate(x, table_BNP), turned(x, table_BNP[:, None]))
+
+
+def test_parameters_keep_their_names() -> None:
+    network = build_backbone(spec())
+    names = list(network.state_dict())
+    compile_blocks(network, backend="eager")
+    assert list(network.state_dict()) == names
+
+
+def test_too_many_graphs_are_an_error_and_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = build_backbone(spec(routes=[], precision="fp32"))
+    compile_blocks(network, backend="eager")
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)
+    with pytest.raises(Exception, match="fullgraph"), torch.no_grad():
+        for batch in (2, 3, 4):
+            network(torch.randn(batch, 1, 16, 16), torch.rand(batch), torch.arange(batch), None)
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "on_cpu", "on_cuda"),
+    [
+        ("DiT-4x32x2/2", "auto", "eager", INDUCTOR),
+        ("DiT-4x32x2/2", "none", "eager", "eager"),
+        ("DiT-4x32x2/2", "blocks", INDUCTOR, INDUCTOR),
+        ("Mamba-4x32x4/2", "blocks", "eager", "eager"),
+    ],
+)
+def test_blocks_are_compiled_on_a_gpu(model: str, asked: str, on_cpu: str, on_cuda: str) -> None:
+    run = spec(model, ["1->2 by rows"], execution={"compile": asked})
+    assert (arithmetic(run, "cpu"), arithmetic(run, "cuda")) == (on_cpu, on_cuda)
