@@ -23,10 +23,16 @@ from tread_lab.specs.errors import Unavailable, UserError
 HEAVY = ("torch", "ray", "mlflow", "hydra", "omegaconf", "pandas", "numpy", "rich", "matplotlib")
 
 
-def subcommands() -> dict[str, argparse.ArgumentParser]:
-    actions = _parser()._actions
-    (kinds,) = [a for a in actions if isinstance(a, argparse._SubParsersAction)]
-    return dict(kinds.choices)
+def subcommands(
+    parser: argparse.ArgumentParser | None = None, prefix: str = ""
+) -> dict[str, argparse.ArgumentParser]:
+    """All commands, those of groups as `data encode`."""
+    actions = (parser or _parser())._actions
+    kinds = [a for a in actions if isinstance(a, argparse._SubParsersAction)]
+    if not kinds:
+        return {prefix.strip(): parser} if parser else {}
+    choices = kinds[0].choices.items()
+    return {k: v for name, p in choices for k, v in subcommands(p, f"{prefix}{name} ").items()}
 
 
 def taken(command: Callable[..., int]) -> set[str]:
@@ -53,8 +59,9 @@ def test_every_command_has_an_example_and_options_that_its_module_takes(name: st
     epilog = subcommands()[name].epilog
     assert epilog is not None and epilog.startswith("example: tread-lab ")
     options = vars(parse(shlex.split(epilog.removeprefix("example: tread-lab "))))
-    command = import_module(f"tread_lab.commands.{options.pop('command')}")
-    assert command.__name__ == f"tread_lab.commands.{name}" and callable(command.run)
+    command = import_module(f"tread_lab.commands.{options.pop('command').replace(' ', '_')}")
+    module = f"tread_lab.commands.{name.replace(' ', '_')}"
+    assert command.__name__ == module and callable(command.run)
     assert taken(command.run) == set(options)
 
 

@@ -32,6 +32,7 @@ EXAMPLES = """examples:
   tread-lab dashboard                                follow the sweeps in the browser
   tread-lab report route_placement                   write one HTML file for a colleague
   tread-lab ui                                       compare the runs in MLflow
+  tread-lab data encode images latents --autoencoder sd-vae-ft-ema
 
 `key=value` sets any field of a sweep or experiment (Hydra's grammar), e.g. train.lr=3e-4."""
 
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code, one of `EXIT_CODES`."""
     try:
         options = vars(parse(arguments))
-        command = import_module(f"tread_lab.commands.{options.pop('command')}")
+        command = import_module(f"tread_lab.commands.{options.pop('command').replace(' ', '_')}")
         return int(command.run(**options))
     except UserError as error:
         print(f"tread-lab: {error}", file=sys.stderr)
@@ -98,6 +99,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
+    options.command = vars(options).pop(_NAME)  # `data encode` for a command of a group
     unknown = [word for word in rest if word.startswith("-") or "=" not in word]
     if unknown or (rest and not hasattr(options, "overrides")):
         parser.error(f"unknown argument {(unknown or rest)[0]!r}")
@@ -122,16 +124,29 @@ def _parser() -> argparse.ArgumentParser:
         help="print the versions and exit",
     )
     kinds = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    groups: dict[str, Any] = {"": kinds}
     for name, command in COMMANDS.items():
-        subparser = kinds.add_parser(
-            name,
+        group, _, own_name = name.rpartition(" ")
+        if group not in groups:
+            text = GROUPS[group]
+            subparser = kinds.add_parser(group, help=text, description=_sentence(text))
+            groups[group] = subparser.add_subparsers(
+                dest="command", metavar="COMMAND", required=True
+            )
+        subparser = groups[group].add_parser(
+            own_name,
             help=command.text,
-            description=f"{command.text[0].upper()}{command.text[1:]}.",
+            description=_sentence(command.text),
             epilog=f"example: tread-lab {command.example}",
         )
+        subparser.set_defaults(**{_NAME: name})
         for names, settings in command.options:
             subparser.add_argument(*names, **settings)
     return parser
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _not_negative(text: str) -> float:
@@ -146,6 +161,13 @@ def _positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is not positive")
     return value
+
+
+def _part(text: str) -> tuple[int, int]:
+    k, slash, n = text.partition("/")
+    if not (slash and k.isdecimal() and n.isdecimal() and 1 <= int(k) <= int(n)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a part such as 2/8")
+    return int(k), int(n)
 
 
 @dataclass(frozen=True)
@@ -184,6 +206,12 @@ _ROUTES = (
     _option("--route", '"2->8", "2->B-4 by rows"; repeat it for several routes', action="append"),
     _option("--rate", "selection rate, the routed share of tokens (0.5)", type=float),
 )
+_LATENTS = _option("path", "a folder of latents, an .npz, or a glob of tars", type=Path)
+_SOURCE = _option(
+    "--source",
+    "latents, shards, folder or safetensors (default: by what lies there)",
+    metavar="NAME",
+)
 _EXECUTION = (
     _option("--executor", choices=tuple(EXECUTORS), default="ray"),
     _option("--cpus", "CPU cores per run (1)", type=_positive, default=1),
@@ -196,6 +224,9 @@ _EXECUTION = (
     _DEVICE,
     _HANG_TIMEOUT,
 )
+
+_NAME = "command name"  # no option has a space in its name
+GROUPS = {"data": "make, check and measure data sets"}
 
 COMMANDS: Mapping[str, _Command] = {
     "sweep": _Command(
@@ -330,6 +361,91 @@ COMMANDS: Mapping[str, _Command] = {
             _ROOT,
             _flag("--yes", "remove the files that are listed"),
             _flag("--samples", "include the samples of finished evaluations; their metrics stay"),
+            _JSON,
+        ),
+    ),
+    "data encode": _Command(
+        "encode images into packed latents",
+        "data encode imagenet/train latents --autoencoder sd-vae-ft-ema --flips"
+        " --device cuda:0,cuda:1",
+        (
+            _option(
+                "images",
+                "a folder with one folder a class, a folder of webdataset tars, or a glob of tars",
+                type=Path,
+                metavar="IMAGES",
+            ),
+            _option("out", "folder of the data set", type=Path, metavar="OUT"),
+            _option(
+                "--autoencoder",
+                "folder or hub id of an AutoencoderKL of diffusers",
+                required=True,
+                metavar="PATH",
+            ),
+            _option(
+                "--size", "side of the image that is encoded (256)", type=_positive, default=256
+            ),
+            _option(
+                "--posterior",
+                "store the mean, a sample, or the moments, which training samples anew (mean)",
+                choices=("mean", "sample", "moments"),
+                default="mean",
+            ),
+            _flag("--flips", "store the latents of the mirrored images, too"),
+            _flag("--images", "store the cropped images, too, for REPA", dest="with_images"),
+            _flag("--fp32", "store fp32 (default: fp16)"),
+            _option(
+                "--captions",
+                "COCO's annotations, or lines with file_name and text",
+                type=Path,
+                metavar="FILE",
+            ),
+            _option("--limit", "take so many images, evenly spread", type=_positive, metavar="N"),
+            _option(
+                "--batch", "images encoded and written together (32)", type=_positive, default=32
+            ),
+            _option("--device", "cpu, cuda:0, or several: cuda:0,cuda:1 (default: all GPUs)"),
+            _option("--workers", "threads that read images (default: all cores)", type=_positive),
+            _option(
+                "--part",
+                "make part k of n, beside other processes with the other parts: 2/8",
+                metavar="K/N",
+                type=_part,
+                default=(1, 1),
+            ),
+            _flag("--skip-damaged", "leave out images that cannot be read, and count them"),
+            _option("--licence", "a note on the licence of the images, kept in the manifest"),
+            _JSON,
+        ),
+    ),
+    "data pack": _Command(
+        "pack latents of any source into arrays",
+        "data pack tars latents",
+        (
+            _LATENTS,
+            _option("out", "folder of the packed arrays", type=Path, metavar="OUT"),
+            _SOURCE,
+            _option("--batch", "samples written at once (1024)", type=_positive, default=1024),
+            _JSON,
+        ),
+    ),
+    "data verify": _Command(
+        "find every fault of a data set",
+        "data verify latents --classes 1000",
+        (
+            _LATENTS,
+            _SOURCE,
+            _option("--classes", "labels are 0..N-1 (default: the manifest's)", type=_positive),
+            _JSON,
+        ),
+    ),
+    "data stats": _Command(
+        "count classes, measure channels, find the scale",
+        "data stats latents --write",
+        (
+            _LATENTS,
+            _SOURCE,
+            _flag("--write", "write statistics.json, for data.normalise=true"),
             _JSON,
         ),
     ),

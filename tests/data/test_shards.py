@@ -113,7 +113,7 @@ def test_a_damaged_tar_is_one_line_with_its_name(
         ("000016.latent.npy", npy(np.zeros((4, 8, 9), np.float16)), "others are"),
         ("000016.latent.npy", npy(np.zeros((4, 8, 8), np.int16)), "holds int16, not floats"),
         ("000016.latent.npy", npy(np.array([{}], dtype=object)), "cannot be read"),
-        ("000016.cls", b"dog", "invalid literal"),
+        ("000016.cls", b"dog", "no whole number"),
         ("000016.png", b"", "sample '000016' lacks its"),
     ],
 )

@@ -1,15 +1,17 @@
-"""Turns latents into images with the Stable Diffusion autoencoder; the only door to diffusers."""
+"""Latents to images and images to latents by diffusers' AutoencoderKL; its only door."""
 
 # B batch, C channels, H height, W width
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import importlib.util
 import math
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +42,7 @@ class Autoencoder:
     """
 
     def __init__(self, where: str, *, scale: float | None) -> None:
-        if importlib.util.find_spec("diffusers") is None:
-            raise UserError(
-                f"autoencoder {where!r} needs the package diffusers: "
-                "`pip install 'tread-lab[latents]'`"
-            )
-        if Path(where).is_absolute() and not (Path(where) / "config.json").exists():
-            raise UserError(f"autoencoder: {where} holds no config.json; give its folder or hub id")
+        _check(where)
         self._where = where
         self._scale = scale
 
@@ -59,11 +55,7 @@ class Autoencoder:
     @functools.cached_property
     def digest(self) -> str:
         """SHA-256 of the decoder's weights and of the scale, 16 hexadecimal digits."""
-        digest = hashlib.sha256(repr(self._scale).encode())
-        for name, tensor in sorted(self._model.state_dict().items()):
-            digest.update(f"{name} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.cpu().contiguous().numpy().data)
-        return digest.hexdigest()[:16]
+        return _digest(self._model, repr(self._scale))
 
     @torch.inference_mode()
     def __call__(self, x_BCHW: Tensor) -> Tensor:
@@ -88,6 +80,48 @@ class Autoencoder:
             )
 
 
+class Encoder:
+    """Encodes images: diffusers' AutoencoderKL in fp32, loaded at once.
+
+    Attributes:
+        digest: SHA-256 of its weights, 16 hexadecimal digits.
+        channels: C of a latent.
+        zoom: side of an image over that of its latent.
+        scale, shift: `scaling_factor` and `shift_factor` in its own file, `None` where absent: its
+            authors train on (latent - shift) * scale. Neither is applied here.
+
+    Args:
+        where: local folder or hub id.
+
+    Raises:
+        UserError: diffusers is not installed, or there is no such autoencoder.
+    """
+
+    def __init__(self, where: str) -> None:
+        _check(where)
+        self._model = _load(where)
+        config = self._model.config
+        self.name = Path(where).name if Path(where).is_dir() else where
+        self.digest = _digest(self._model)
+        self.channels = int(config.latent_channels)
+        self.zoom = 2 ** (len(config.block_out_channels) - 1)
+        self.scale: float | None = config.get("scaling_factor")
+        self.shift: float | None = config.get("shift_factor")
+
+    def on(self, device: torch.device) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """Return uint8 images [B, 3, H, W] -> mean and log-variance of the posterior [B, C, h, w];
+        a copy of the weights lies on `device`."""
+        model = copy.deepcopy(self._model).to(device)
+
+        @torch.inference_mode()
+        def moments(image_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+            x_BCHW = image_BCHW.to(device).float() / 127.5 - 1
+            posterior = model.encode(x_BCHW).latent_dist
+            return posterior.mean, posterior.logvar
+
+        return moments
+
+
 def images_at_once(config: Any, latents_BCHW: Tensor) -> int:
     """Return the number of images whose fp32 activations fit in `ROOM` while they are decoded."""
     widths, (height, width) = config.block_out_channels, latents_BCHW.shape[2:]
@@ -109,10 +143,33 @@ def open_autoencoder(where: str | None, *, scale: float | None) -> Autoencoder |
     return Autoencoder(where, scale=scale) if where else None
 
 
+def _check(where: str) -> None:
+    """Refuse what cannot be loaded, without loading it."""
+    if importlib.util.find_spec("diffusers") is None:
+        raise UserError(
+            f"autoencoder {where!r} needs the package diffusers: `pip install 'tread-lab[latents]'`"
+        )
+    folder = Path(where)
+    if (folder.is_absolute() or folder.is_dir()) and not (folder / "config.json").exists():
+        raise UserError(f"autoencoder: {where} holds no config.json; give its folder or hub id")
+
+
+def _digest(model: Any, header: str = "") -> str:
+    """Return a hash of `header` and all weights."""
+    digest = hashlib.sha256(header.encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.cpu().contiguous().numpy().data)
+    return digest.hexdigest()[:16]
+
+
 def _load(where: str) -> Any:
     from diffusers import AutoencoderKL
 
     try:
+        kind = AutoencoderKL.load_config(where).get("_class_name", "AutoencoderKL")
+        if kind != "AutoencoderKL":
+            raise UserError(f"autoencoder {where!r} is a {kind}, not an AutoencoderKL")
         return AutoencoderKL.from_pretrained(where, use_safetensors=True).eval()
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]

@@ -4,23 +4,21 @@
 
 from __future__ import annotations
 
-import glob
 import io
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.scaled import Posterior, fingerprint
 from tread_lab.data.split import Split, split_ids
+from tread_lab.data.tars import Member, bad_tar, members, tars_of
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 
 LATENT, LABEL = "latent.npy", "cls"
-BLOCK = 512  # bytes, the unit of a tar
 
 
 class Place(NamedTuple):
@@ -97,18 +95,16 @@ class TarShards:
         return None
 
     def _damaged(self, place: Place, what: str) -> UserError:
-        return _bad(self._tars[place.tar], f"the {LATENT} at byte {place.offset} {what}")
+        return bad_tar(self._tars[place.tar], f"the {LATENT} at byte {place.offset} {what}")
 
 
 def _tars(path: str | None) -> list[Path]:
     if path is None:
         raise UserError("data.path: give the folder of the tars, or a glob such as 'data/*.tar'")
-    folder = Path(path).expanduser()
-    pattern = folder / "*.tar" if folder.is_dir() else folder
-    names = glob.glob(str(pattern))  # noqa: PTH207 (Path.glob takes no absolute pattern)
-    if not names:
+    tars = tars_of(Path(path))
+    if not tars:
         raise UserError(f"data.path: no tars in {path} (a folder, or a glob such as 'data/*.tar')")
-    return sorted(Path(name).absolute() for name in names)
+    return tars
 
 
 _INDEX: dict[Path, tuple[tuple[int, int], NDArray[np.int64]]] = {}  # of this process
@@ -119,7 +115,7 @@ def _indexed(tar: Path) -> NDArray[np.int64]:
     try:
         facts = tar.stat()
     except OSError as error:
-        raise _bad(tar, f"it cannot be read ({error.strerror})") from None
+        raise bad_tar(tar, f"it cannot be read ({error.strerror})") from None
     key = facts.st_size, facts.st_mtime_ns
     held = _INDEX.get(tar)
     if held is None or held[0] != key:
@@ -137,40 +133,21 @@ def _index(tar: Path) -> Iterator[tuple[int, int, int]]:
     """(offset, size, label) of the samples of one tar, in order of their first member."""
     latents: dict[str, tuple[int, int]] = {}
     labels: dict[str, int] = {}
-    try:
-        with tar.open("rb") as file:
-            for key, part, offset, size in _members(tar, file):
-                if part == LATENT:
-                    latents[key] = (offset, size)
-                else:
-                    file.seek(offset)
-                    labels[key] = int(file.read(size))
-    except (OSError, ValueError, tarfile.TarError) as error:
-        raise _bad(tar, f"it is damaged or no uncompressed tar ({error})") from None
+    for member in members(tar, (LATENT, LABEL), read=(LABEL,)):
+        if member.part == LATENT:
+            latents[member.key] = (member.offset, member.size)
+        else:
+            labels[member.key] = _label(tar, member)
     if latents.keys() != labels.keys():
         odd = sorted(latents.keys() ^ labels.keys())[0]
-        raise _bad(tar, f"sample {odd!r} lacks its {LABEL if odd in latents else LATENT}")
+        raise bad_tar(tar, f"sample {odd!r} lacks its {LABEL if odd in latents else LATENT}")
     for key, (offset, size) in latents.items():
         yield offset, size, labels[key]
 
 
-def _members(tar: Path, file: IO[bytes]) -> Iterator[tuple[str, str, int, int]]:
-    """(sample, part, offset, size) of every latent and label in `file`.
-
-    tarfile takes a header it cannot parse for the end of the archive, so the end is looked at.
-    """
-    end = 0
-    with tarfile.open(fileobj=file, mode="r:") as archive:
-        for member in archive:
-            end = member.offset_data + -(-member.size // BLOCK) * BLOCK
-            folder, slash, name = member.name.rpartition("/")
-            key, _, part = name.partition(".")
-            if member.isreg() and part in (LATENT, LABEL):
-                yield folder + slash + key, part, member.offset_data, member.size
-    file.seek(end)
-    if file.read(BLOCK).strip(b"\0"):
-        raise ValueError(f"no header at byte {end}")
-
-
-def _bad(tar: Path, what: str) -> UserError:
-    return UserError(f"data.path: {tar}: {what}; make this tar again or move it away")
+def _label(tar: Path, member: Member) -> int:
+    try:
+        return int(member.content)
+    except ValueError:
+        found = f"holds {member.content[:20]!r}, no whole number"
+        raise bad_tar(tar, f"{member.key}.{LABEL} {found}") from None

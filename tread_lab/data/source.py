@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from torch import Tensor
@@ -105,16 +106,30 @@ def _latents_of(store: Callable[[DataSpec, Split], Store]) -> Opener:
 
 Opener = Callable[[DataSpec, Split, str | None], Samples]
 
+# Sources whose samples are latents in a store.
+STORES: Mapping[str, Callable[[DataSpec, Split], Store]] = {
+    "latents": PackedArrays,
+    "shards": TarShards,
+    "folder": FolderLatents,
+    "safetensors": SafetensorsFiles,
+}
+
 OPENERS: Mapping[str, Opener] = SOURCES.code(
     {
         "fashion16": _fashion16,
-        "latents": _latents_of(PackedArrays),
-        "shards": _latents_of(TarShards),
-        "folder": _latents_of(FolderLatents),
         "images": _images,
-        "safetensors": _latents_of(SafetensorsFiles),
+        **{source: _latents_of(store) for source, store in STORES.items()},
     }
 )
+
+
+def open_store(source: str, path: Path) -> Store:
+    """Return all latents of a source as they are stored; held-out arrays are left out.
+
+    Raises:
+        UserError: the source stores no latents, or they are absent or damaged.
+    """
+    return lookup(STORES, source, "--source")(DataSpec(source=source, path=str(path)), "all")
 
 
 def _agree(name: str, said: int, stored: int) -> None:

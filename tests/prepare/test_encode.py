@@ -1,0 +1,171 @@
+"""Encoding: what is stored is the encoder's, whatever the devices, parts and interruptions."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import itertools
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tread_lab.data.autoencoder import Encoder
+from tread_lab.prepare import build
+from tread_lab.prepare.crop import centre_crop
+from tread_lab.prepare.encode import Stored, encode
+from tread_lab.prepare.images import DamagedImage, open_images
+from tread_lab.prepare.manifest import read_manifest
+from tread_lab.records.durable import DiskFull
+from tread_lab.records.locks import Busy
+from tread_lab.specs import UserError
+
+CPU = torch.device("cpu")
+
+
+def encoded(images: Path, folder: Path, autoencoder: Path, /, **changes: Any) -> int:
+    """Encode to the end; return the number of steps."""
+    fields = {name: changes.pop(name) for name in [*changes] if hasattr(Stored(), name)}
+    options = {"devices": [CPU], "batch": 4, **changes}
+    stored = Stored(**{"size": 16, **fields})
+    arguments = (open_images(images), folder, Encoder(str(autoencoder)), stored)
+    return len(list(encode(*arguments, **options)))
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.iterdir())}
+
+
+def test_what_is_stored_is_what_the_autoencoder_gives(
+    images: Path, tmp_path: Path, autoencoder: Path
+) -> None:
+    from diffusers import AutoencoderKL
+
+    out = tmp_path / "out"
+    encoded(images, out, autoencoder, posterior="moments", flips=True, images=True, dtype="float32")
+    model, opened = AutoencoderKL.from_pretrained(autoencoder).eval(), open_images(images)
+    crops = np.stack([centre_crop(opened.open(k), 16) for k in range(41)]).transpose(0, 3, 1, 2)
+    x_BCHW = torch.from_numpy(crops / 127.5 - 1).float()
+    with torch.no_grad():
+        plain, mirrored = (model.encode(x).latent_dist for x in (x_BCHW, x_BCHW.flip(3)))
+    moments = np.load(out / "moments.npy")
+    assert moments.shape == (41, 8, 8, 8) and moments.dtype == np.float32
+    assert np.abs(moments - torch.cat([plain.mean, plain.logvar], 1).numpy()).max() < 1e-5
+    assert np.abs(np.load(out / "moments_flip.npy")[:, :4] - mirrored.mean.numpy()).max() < 1e-5
+    assert np.array_equal(np.load(out / "images.npy"), crops)
+    assert np.load(out / "labels.npy").tolist() == list(opened.labels)
+    manifest = read_manifest(out)
+    assert manifest is not None and manifest["samples"] == 41 and manifest["latent"] == [4, 8, 8]
+    assert manifest["mean"] == pytest.approx(plain.mean.double().mean((0, 2, 3)).tolist(), rel=1e-4)
+
+
+def test_samples_have_the_posteriors_mean_and_deviation(
+    images: Path, tmp_path: Path, autoencoder: Path
+) -> None:
+    for posterior in ("sample", "moments"):
+        folder = tmp_path / posterior
+        encoded(images, folder, autoencoder, posterior=posterior, dtype="float32")
+    moments = np.load(tmp_path / "moments" / "moments.npy").astype(np.float64)
+    sampled = np.load(tmp_path / "sample" / "latents.npy")
+    noise = (sampled - moments[:, :4]) / np.exp(moments[:, 4:] / 2)
+    assert abs(noise.mean()) < 0.03 and abs(noise.std() - 1) < 0.03
+
+
+def test_devices_parts_and_interruptions_change_no_byte(
+    images: Path, tmp_path: Path, autoencoder: Path
+) -> None:
+    whole, parts, stopped = (tmp_path / name for name in ("whole", "parts", "stopped"))
+    encoded(images, whole, autoencoder, posterior="sample")
+    for part in ((2, 3), (1, 3), (3, 3)):
+        assert read_manifest(parts) is None
+        encoded(images, parts, autoencoder, posterior="sample", part=part, devices=[CPU, CPU])
+    arguments = (open_images(images), stopped, Encoder(str(autoencoder)))
+    steps = encode(*arguments, Stored(size=16, posterior="sample"), devices=[CPU], batch=4)
+    assert next(itertools.islice(steps, 3, None)).done == 12
+    steps.close()
+    assert encoded(images, stopped, autoencoder, posterior="sample") < 10
+    assert digests(whole) == digests(parts) == digests(stopped)
+    assert encoded(images, whole, autoencoder, posterior="sample") == 0
+
+
+def test_another_setting_is_refused_and_says_which(
+    images: Path, tmp_path: Path, autoencoder: Path
+) -> None:
+    out = tmp_path / "out"
+    arguments = (open_images(images), out, Encoder(str(autoencoder)))
+    steps = encode(*arguments, Stored(size=16), devices=[CPU])
+    next(steps)
+    with pytest.raises(Busy, match="part 1/1 of"):
+        encoded(images, out, autoencoder)
+    steps.close()
+    with pytest.raises(UserError, match=r"beginning of a data set with size 16, and 32 is asked"):
+        encoded(images, out, autoencoder, size=32)
+    encoded(images, out, autoencoder)
+    with pytest.raises(UserError, match=r"holds a data set with flips False, and True is asked"):
+        encoded(images, out, autoencoder, flips=True)
+    (tmp_path / "other").mkdir()
+    np.save(tmp_path / "other" / "latents.npy", np.zeros(3))
+    with pytest.raises(UserError, match=r"holds latents.npy already"):
+        encoded(images, tmp_path / "other", autoencoder)
+
+
+def test_damaged_images_stop_it_or_are_left_out_and_named(
+    images: Path, tmp_path: Path, autoencoder: Path
+) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    encoded(images, whole, autoencoder)
+    path = images / "n00000001" / "n00000001_4.png"
+    path.write_bytes(b"nothing")
+    with pytest.raises(DamagedImage, match=r"_4.png is damaged .*; mend it, or give --skip"):
+        encoded(images, out, autoencoder)
+    encoded(images, out, autoencoder, skip_damaged=True)
+    place = list(open_images(images).names).index("n00000001/n00000001_4.png")
+    assert (out / "damaged.txt").read_text() == "n00000001/n00000001_4.png\n"
+    for name in ("latents", "labels"):
+        kept = np.delete(np.load(whole / f"{name}.npy"), place, axis=0)
+        assert np.array_equal(np.load(out / f"{name}.npy"), kept)
+    manifest = read_manifest(out)
+    assert manifest is not None and manifest["damaged"] == 1 and manifest["samples"] == 40
+
+
+def test_a_full_disk_is_one_line_and_the_same_call_goes_on(
+    images: Path, tmp_path: Path, autoencoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out, real = tmp_path / "whole", tmp_path / "out", os.pwrite
+    encoded(images, whole, autoencoder)
+    writes = itertools.count()
+
+    def full(*arguments: Any) -> int:
+        if next(writes) >= 5:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(*arguments)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(DiskFull, match=r"No space left on device; make room and run the same"):
+        encoded(images, out, autoencoder)
+    monkeypatch.undo()
+    encoded(images, out, autoencoder)
+    assert digests(whole) == digests(out)
+
+
+def test_too_little_room_is_known_before_anything_is_encoded(
+    images: Path, tmp_path: Path, autoencoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = build.shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(build.shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(DiskFull, match=r"41 samples need 21 kB in .*, and 1 kB are free"):
+        encoded(images, tmp_path / "out", autoencoder)
+
+
+def test_a_wrong_autoencoder_is_one_line(images: Path, tmp_path: Path, autoencoder: Path) -> None:
+    with pytest.raises(UserError, match=r"holds no config.json"):
+        Encoder(str(images))
+    text = (autoencoder / "config.json").read_text()
+    (tmp_path / "config.json").write_text(text.replace("AutoencoderKL", "UNet2DModel"))
+    with pytest.raises(UserError, match="is a UNet2DModel, not an AutoencoderKL"):
+        Encoder(str(tmp_path))
+    with pytest.raises(UserError, match="needs a multiple of 2"):
+        encoded(images, tmp_path / "out", autoencoder, size=15)

@@ -1,0 +1,86 @@
+"""Packing: the same samples from every source, with images, mirrored ones, captions, statistics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.data.conftest import labels, latents, members, packed, shards, write_tar
+from tests.data.test_folder import repa
+from tests.data.test_lightning import files
+from tread_lab.data import open_data
+from tread_lab.data.captions import write_captions
+from tread_lab.prepare.pack import pack, source_of
+from tread_lab.specs import DataSpec, UserError
+
+__all__ = ["files", "labels", "latents", "members", "packed", "repa", "shards", "write_tar"]
+
+
+def packed_from(path: Path, folder: Path) -> int:
+    return len(list(pack(source_of(path), path, folder, batch=16)))
+
+
+def everything(source: str, path: Path, **changes: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    fields = {"channels": 4, "size": 8, "classes": 7, **changes}
+    samples = open_data(DataSpec(source=source, path=str(path), **fields), "train")
+    return samples.take(torch.arange(len(samples)))
+
+
+def test_tars_are_packed_as_they_are_stored(shards: Path, tmp_path: Path) -> None:
+    assert packed_from(shards, tmp_path / "out") == 4
+    found = everything("latents", tmp_path / "out", scale=1, decoder_scale=0.18215)
+    assert all(map(torch.equal, found, everything("shards", shards)))
+    assert packed_from(shards, tmp_path / "out") == 0
+    assert not (tmp_path / "out" / ".building").exists()
+
+
+def test_a_deviation_becomes_a_log_variance_and_images_come_along(
+    repa: Path, tmp_path: Path
+) -> None:
+    packed_from(repa, tmp_path / "out")
+    found = everything("latents", tmp_path / "out")
+    assert all(map(torch.equal, found, everything("folder", repa)))
+    moments = np.load(tmp_path / "out" / "moments.npy").astype(np.float64)
+    assert np.allclose(np.exp(0.5 * moments[:, 4:]), 0.5, atol=1e-3)
+    assert np.load(tmp_path / "out" / "images.npy").shape == (40, 3, 16, 16)
+
+
+def test_mirrored_latents_and_statistics_come_along(files: Path, tmp_path: Path) -> None:
+    packed_from(files, tmp_path / "out")
+    found = everything("latents", tmp_path / "out", normalise=True)
+    assert all(map(torch.equal, found, everything("safetensors", files)))
+    plain = np.load(tmp_path / "out" / "latents.npy")
+    assert np.allclose(np.load(tmp_path / "out" / "latents_flip.npy"), plain + 100)
+
+
+def test_captions_come_along_and_a_missing_one_is_refused(packed: Path, tmp_path: Path) -> None:
+    write_captions(packed / "captions.jsonl", [[f"caption {k}"] for k in range(40)])
+    packed_from(packed, tmp_path / "out")
+    text = (tmp_path / "out" / "captions.jsonl").read_text()
+    assert text == (packed / "captions.jsonl").read_text()
+    write_captions(packed / "captions.jsonl", [["one"]] * 39)
+    with pytest.raises(UserError, match="has 39 lines, and there are 40 samples"):
+        packed_from(packed, tmp_path / "again")
+
+
+def test_what_lies_in_a_folder_says_its_source(
+    packed: Path, shards: Path, files: Path, tmp_path: Path
+) -> None:
+    assert source_of(packed) == "latents" and source_of(Path("x.npz")) == "latents"
+    assert source_of(shards) == "shards" and source_of(Path("data/*.tar")) == "shards"
+    (tmp_path / "empty").mkdir()
+    for path, says in (
+        (tmp_path / "gone", "there is no"),
+        (tmp_path / "empty", "holds no latents"),
+    ):
+        with pytest.raises(UserError, match=says):
+            source_of(path)
+    (packed / "a.tar").write_bytes(b"")
+    with pytest.raises(UserError, match=r"holds latents and shards; say which by --source"):
+        source_of(packed)
+    with pytest.raises(UserError, match=r"--source: unknown 'shard', did you mean 'shards'"):
+        list(pack("shard", shards, tmp_path / "out", batch=4))

@@ -1,0 +1,101 @@
+"""Verifying: each fault of a data set is one line, and all of them are named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.data.conftest import labels, latents, members, packed, shards, write_tar
+from tread_lab.prepare.manifest import write_manifest
+from tread_lab.prepare.verify import faults
+
+__all__ = ["labels", "latents", "members", "packed", "shards", "write_tar"]
+
+
+@pytest.fixture
+def described(packed: Path, latents: np.ndarray) -> Path:
+    """Packed arrays with mirrored ones, captions and a manifest."""
+    np.save(packed / "latents_flip.npy", latents)
+    (packed / "captions.jsonl").write_text('{"captions": ["a"]}\n' * 40)
+    facts = {"made_with": {"scale": 0.93, "classes": 7}}
+    names = ("latents.npy", "latents_flip.npy", "labels.npy", "captions.jsonl")
+    write_manifest(packed, facts, names)
+    return packed
+
+
+def _changed(folder: Path, name: str, change: Any) -> None:
+    array = np.load(folder / f"{name}.npy")
+    change(array)
+    np.save(folder / f"{name}.npy", array)
+
+
+def _nan(array: np.ndarray) -> None:
+    array[3, 0, 0, 0], array[8, 1, 1, 1] = np.nan, np.inf
+
+
+def _label(array: np.ndarray) -> None:
+    array[5] = 7
+
+
+def _small(array: np.ndarray) -> None:
+    array *= np.float16(0.01)
+
+
+def test_a_whole_data_set_has_no_faults(described: Path, shards: Path) -> None:
+    assert list(faults("latents", described)) == []
+    assert list(faults("shards", shards, classes=7)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "expected"),
+    [
+        (
+            "latents",
+            _nan,
+            ["latents.npy: its checksum differs", "2 samples (3, 8): values are not"],
+        ),
+        ("latents_flip", _nan, ["latents_flip.npy: its checksum", "2 samples (3, 8) (mirrored): "]),
+        (
+            "labels",
+            _label,
+            ["labels.npy: its checksum", "sample 5: the label is 7, and must be 0..6"],
+        ),
+        ("latents", _small, ["latents.npy: its checksum", "the deviation is 0.0"]),
+    ],
+)
+def test_each_fault_is_one_line(
+    described: Path, name: str, change: Any, expected: list[str]
+) -> None:
+    _changed(described, name, change)
+    found = list(faults("latents", described))
+    assert len(found) == len(expected)
+    assert all(part in line for part, line in zip(expected, found, strict=True))
+
+
+def test_absent_cut_and_unlike_files_are_faults(described: Path) -> None:
+    path = described / "latents.npy"
+    path.write_bytes(path.read_bytes()[:-1000])
+    (described / "captions.jsonl").write_text('{"captions": ["a"]}\n' * 39)
+    found = list(faults("latents", described))
+    assert len(found) == 3 and "captions.jsonl: it has 780 bytes, and had 800" in found[0]
+    assert "latents.npy: it has" in found[1] and "latents.npy is damaged" in found[2]
+    (described / "manifest.json").write_text(json.dumps({"format": "other"}))
+    assert "is damaged or no manifest" in next(faults("latents", described))
+
+
+def test_every_broken_tar_and_sample_is_named(shards: Path, members: Any, write_tar: Any) -> None:
+    for name in ("part-00.tar", "part-02.tar"):
+        content = (shards / name).read_bytes()
+        (shards / name).write_bytes(content[: len(content) // 2 + 100])
+    found = list(faults("shards", shards))
+    assert len(found) == 2
+    assert "part-00.tar: it is damaged" in found[0] and "part-02.tar: it is damaged" in found[1]
+    write_tar(shards / "part-00.tar", members[:30])
+    rest = [("000030.latent.npy", b"nothing"), *members[62:]]
+    write_tar(shards / "part-02.tar", [members[60], *rest])
+    found = list(faults("shards", shards))
+    assert len(found) == 1 and "part-02.tar: the latent.npy at byte" in found[0]

@@ -1,0 +1,283 @@
+"""Images to encode: a folder with one folder a class, or tars of images with labels or captions."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from PIL import Image
+
+from tread_lab.data.captions import Captions
+from tread_lab.data.tars import Member, members, tars_of
+from tread_lab.specs.errors import UserError, first_line
+
+SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".webp")
+LABEL, CAPTION = "cls", "txt"
+
+
+class DamagedImage(UserError):
+    """An image cannot be read; says which and why."""
+
+
+class Images(Protocol):
+    """A numbered set of images.
+
+    Attributes:
+        names: what each image is called, in the order of the set.
+        labels: one of 0..C-1 for each image.
+        classes: names of the classes, in the order of the labels.
+        captions: all captions of each image; `None` where there are none.
+    """
+
+    names: Sequence[str]
+    labels: Sequence[int]
+    classes: Sequence[str]
+    captions: Sequence[Captions] | None
+
+    def open(self, place: int) -> Image.Image:
+        """Return an image, its pixels loaded.
+
+        Raises:
+            DamagedImage: it cannot be read.
+        """
+
+
+def open_images(path: Path, captions: Path | None = None, limit: int | None = None) -> Images:
+    """Return the images in a folder of folders, in a folder of tars, or in the tars of a glob.
+
+    Args:
+        captions: COCO's annotations, or lines with `file_name` and `text`; for folders.
+        limit: take so many images only, evenly spread over the set.
+
+    Raises:
+        UserError: there are no images, or a label or caption is missing.
+    """
+    tars = tars_of(path)
+    if tars and captions is not None:
+        raise UserError(f"--captions: captions of tars are their members `*.{CAPTION}`")
+    images: Images = TarImages(tars) if tars else FolderImages(path, captions)
+    if not images.names:
+        raise UserError(
+            f"no images in {path} (a folder with one folder a class, a folder of tars, or a glob"
+            f" such as 'data/*.tar'; {', '.join(SUFFIXES)})"
+        )
+    return images if limit is None or limit >= len(images.names) else _Some(images, limit)
+
+
+def digest_of(images: Images) -> str:
+    """Return a hash of names, labels and captions, 16 hexadecimal digits."""
+    tree = [list(images.names), list(images.labels), list(images.classes), images.captions]
+    text = json.dumps(tree, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+class FolderImages:
+    """Images in one folder a class, at any depth below it, as ImageNet lies on disks.
+
+    Classes are numbered in the order of their names, images in the order of theirs. Where no image
+    lies in a folder, all are of one class.
+
+    Raises:
+        UserError: some images lie in class folders and others beside them, or one has no caption.
+    """
+
+    def __init__(self, folder: Path, captions: Path | None = None) -> None:
+        if not folder.is_dir():
+            raise UserError(f"there is no folder {folder}; give one with one folder a class")
+        self._folder = folder
+        self.names: Sequence[str] = sorted(_files(folder))
+        loose = [name for name in self.names if "/" not in name]
+        if loose and len(loose) < len(self.names):
+            raise UserError(
+                f"{folder} holds class folders, and {len(loose)} images beside them, such as"
+                f" {loose[0]}; move them into their classes"
+            )
+        of_images = [name.partition("/")[0] if "/" in name else "all" for name in self.names]
+        self.classes: Sequence[str] = sorted(set(of_images))
+        number = {name: label for label, name in enumerate(self.classes)}
+        self.labels: Sequence[int] = [number[name] for name in of_images]
+        self.captions: Sequence[Captions] | None = None
+        if captions is not None:
+            self.captions = _captions_of(self.names, captions)
+
+    def open(self, place: int) -> Image.Image:
+        path = self._folder / self.names[place]
+        return _loaded(str(path), path)
+
+
+class TarImages:
+    """Images in webdataset tars, each with its label (`cls`) or captions (`txt`) or both.
+
+    Tars are taken in order of their names, samples in order of their place; only the bytes of the
+    image that is asked for are read. Without labels all images are of one class.
+
+    Raises:
+        UserError: a tar is damaged, or a sample lacks what others have.
+    """
+
+    def __init__(self, tars: Sequence[Path]) -> None:
+        names: list[str] = []
+        self._places: list[tuple[Path, int, int]] = []
+        labels: list[int | None] = []
+        captions: list[Captions | None] = []
+        for tar in tars:
+            for name, place, label, texts in _samples(tar):
+                names.append(f"{tar.name}/{name}")
+                self._places.append(place)
+                labels.append(label)
+                captions.append(texts)
+        self.names: Sequence[str] = names
+        self.labels: Sequence[int] = [0 if label is None else label for label in labels]
+        _all_or_none(self.names, labels, LABEL)
+        _all_or_none(self.names, captions, CAPTION)
+        told = [texts for texts in captions if texts is not None]
+        self.captions: Sequence[Captions] | None = told or None
+        if self.labels and min(self.labels) < 0:
+            odd = self.names[self.labels.index(min(self.labels))]
+            raise UserError(f"{odd}: its label is {min(self.labels)}; labels count from 0")
+        count = max(self.labels, default=0) + 1
+        numbers = [str(label) for label in range(count)]
+        self.classes: Sequence[str] = ["all"] if None in labels else numbers
+
+    def open(self, place: int) -> Image.Image:
+        tar, offset, size = self._places[place]
+        try:
+            with tar.open("rb") as file:
+                file.seek(offset)
+                content = file.read(size)
+        except OSError as error:
+            raise DamagedImage(f"image {self.names[place]} cannot be read ({error})") from None
+        return _loaded(self.names[place], io.BytesIO(content))
+
+
+class _Some:
+    """Some of the images of a set, evenly spread; the classes are those of the whole set."""
+
+    def __init__(self, images: Images, count: int) -> None:
+        self._images = images
+        n = len(images.names)
+        self._places = [(place * n + n // 2) // count for place in range(count)]
+        self.names: Sequence[str] = [images.names[place] for place in self._places]
+        self.labels: Sequence[int] = [images.labels[place] for place in self._places]
+        self.classes: Sequence[str] = images.classes
+        whole = images.captions
+        self.captions: Sequence[Captions] | None = (
+            None if whole is None else [whole[place] for place in self._places]
+        )
+
+    def open(self, place: int) -> Image.Image:
+        return self._images.open(self._places[place])
+
+
+def _files(folder: Path, prefix: str = "") -> Iterator[str]:
+    """Yield the images below `folder`, relative to it, by scanning: a million take seconds."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir():
+                    yield from _files(Path(entry.path), f"{prefix}{entry.name}/")
+                elif entry.name.lower().endswith(SUFFIXES):
+                    yield prefix + entry.name
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read ({error.strerror})") from None
+
+
+def _loaded(name: str, file: Path | io.BytesIO) -> Image.Image:
+    try:
+        with Image.open(file) as image:
+            image.load()
+            return image
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        reason = first_line(error).replace(str(file), "it")
+        raise DamagedImage(f"image {name} is damaged ({reason})") from None
+
+
+Sample = tuple[str, tuple[Path, int, int], int | None, Captions | None]
+
+
+def _samples(tar: Path) -> Iterator[Sample]:
+    """Yield name, place, label and captions of each image of a tar, in order of the images."""
+    places: dict[str, tuple[str, int, int]] = {}
+    labels: dict[str, int] = {}
+    captions: dict[str, Captions] = {}
+    suffixes = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
+    for member in members(tar, (*suffixes, LABEL, CAPTION), read=(LABEL, CAPTION)):
+        if member.part in suffixes:
+            places[member.key] = member.part, member.offset, member.size
+        elif member.part == LABEL:
+            labels[member.key] = _label(tar, member)
+        else:
+            captions[member.key] = _text(tar, member)
+    for key, (part, offset, size) in places.items():
+        yield f"{key}.{part}", (tar, offset, size), labels.get(key), captions.get(key)
+
+
+def _label(tar: Path, member: Member) -> int:
+    try:
+        return int(member.content)
+    except ValueError:
+        found = f"holds {member.content[:20]!r}, no whole number"
+        raise UserError(f"{tar}: {member.key}.{LABEL} {found}") from None
+
+
+def _text(tar: Path, member: Member) -> Captions:
+    try:
+        text = member.content.decode().strip()
+    except UnicodeDecodeError:
+        raise UserError(f"{tar}: {member.key}.{CAPTION} is no UTF-8 text") from None
+    if not text:
+        raise UserError(f"{tar}: {member.key}.{CAPTION} is empty; each image needs a caption")
+    return (text,)
+
+
+def _all_or_none(names: Sequence[str], values: Sequence[object], what: str) -> None:
+    missing = [name for name, value in zip(names, values, strict=True) if value is None]
+    if missing and len(missing) < len(names):
+        raise UserError(f"{missing[0]} has no {what}, and other images have one")
+
+
+def _captions_of(names: Sequence[str], file: Path) -> list[Captions]:
+    """Return the captions of images by the name of their file, or by their path in the folder."""
+    by_name = _coco(file) if file.suffix == ".json" else _lines(file)
+    found = [by_name.get(name) or by_name.get(name.rpartition("/")[2]) for name in names]
+    missing = [name for name, texts in zip(names, found, strict=True) if not texts]
+    if missing:
+        count = f"{len(missing)} images have" if len(missing) > 1 else "1 image has"
+        raise UserError(f"--captions: {count} no caption in {file}, such as {missing[0]}")
+    return [tuple(texts) for texts in found if texts]
+
+
+def _coco(file: Path) -> dict[str, list[str]]:
+    """COCO's annotations: `images` with id and file_name, `annotations` with image_id, caption."""
+    try:
+        tree = json.loads(file.read_text(encoding="utf-8"))
+        names = {image["id"]: image["file_name"] for image in tree["images"]}
+        captions: dict[str, list[str]] = {}
+        for row in tree["annotations"]:
+            if text := str(row["caption"]).strip():
+                captions.setdefault(names[row["image_id"]], []).append(text)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"--captions: {file} is no file of COCO's captions ({error!r})") from None
+    return captions
+
+
+def _lines(file: Path) -> dict[str, list[str]]:
+    """One line a caption: `{"file_name": "a/1.png", "text": "..."}`."""
+    captions: dict[str, list[str]] = {}
+    try:
+        for line in file.read_text(encoding="utf-8").split("\n"):
+            if line.strip():
+                row = json.loads(line)
+                if text := str(row["text"]).strip():
+                    captions.setdefault(row["file_name"], []).append(text)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        what = f"has no lines of file_name and text ({error!r})"
+        raise UserError(f"--captions: {file} {what}") from None
+    return captions

@@ -1,0 +1,159 @@
+"""Verifies a data set: checksums, shapes, finite values, labels, captions and deviation."""
+
+# B batch, C channels, H height, W width
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tread_lab.data.scaled import Store
+from tread_lab.data.source import open_store
+from tread_lab.data.statistics import channel_statistics
+from tread_lab.data.tars import tars_of
+from tread_lab.prepare.manifest import file_facts, read_manifest
+from tread_lab.prepare.measure import AT_ONCE, posterior_variance
+from tread_lab.prepare.moments import ChannelMoments
+from tread_lab.prepare.pack import captions_of
+from tread_lab.specs.data import SD_DEVIATION, SD_SCALE, SOURCES
+from tread_lab.specs.errors import UserError
+
+_NEAR = 1.5  # how many times off the known deviation of SD's latents may be
+_FAR = 3.0  # the same of other autoencoders, whose factors are made for a deviation of 1
+_NAMED = 5  # numbers of samples that a line names
+
+
+def faults(source: str, path: Path, *, classes: int | None = None) -> Iterator[str]:
+    """Yield one line for each fault of a data set; nothing for one that is whole.
+
+    Args:
+        classes: labels are 0..classes-1; what the manifest says if it is `None`.
+    """
+    manifest: Mapping[str, Any] = {}
+    try:
+        manifest = read_manifest(path) or {} if path.is_dir() else {}
+    except UserError as error:
+        yield str(error)
+    yield from _changed(path, manifest)
+    if source == "shards":
+        broken = [line for tar in tars_of(path) for line in _unreadable("shards", tar)]
+        yield from broken
+        if broken:
+            return
+    try:
+        store = open_store(source, path)
+    except UserError as error:
+        yield str(error)
+        return
+    if classes is None:
+        classes = manifest.get("made_with", {}).get("classes")
+    yield from _labels(store, classes)
+    try:
+        captions_of(store)
+        if SOURCES[source].normalised:
+            channel_statistics(str(path), store.shape[0])
+    except UserError as error:
+        yield str(error)
+    scale = manifest.get("made_with", {}).get("scale")
+    yield from _values(store, SD_SCALE if scale is None and source == "shards" else scale, source)
+
+
+def _changed(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Files that are not those of the manifest."""
+    for name, stored in manifest.get("files", {}).items():
+        file = folder / name
+        if not file.exists():
+            yield f"{file}: it is absent"
+        elif file.stat().st_size != stored["bytes"]:
+            yield f"{file}: it has {file.stat().st_size:,} bytes, and had {stored['bytes']:,}"
+        elif file_facts(file) != stored:
+            yield f"{file}: its checksum differs, its content has changed since it was made"
+
+
+def _unreadable(source: str, path: Path) -> Iterator[str]:
+    try:
+        open_store(source, path)
+    except UserError as error:
+        if "too few to split" not in str(error):
+            yield str(error)
+
+
+def _labels(store: Store, classes: int | None) -> Iterator[str]:
+    wrong = np.flatnonzero((store.labels < 0) | (store.labels >= (classes or np.inf)))
+    if len(wrong):
+        values = sorted(set(store.labels[wrong].tolist()))[:_NAMED]
+        allowed = f"0..{classes - 1}" if classes else "0 or more"
+        labels = ", ".join(map(str, values))
+        yield f"{_samples(wrong)}: the label is {labels}, and must be {allowed}"
+
+
+def _values(store: Store, scale: float | None, source: str) -> Iterator[str]:
+    """Samples that cannot be read or are not finite; a deviation that cannot be right."""
+    C, moments, spread, count = store.shape[0], ChannelMoments(store.shape[0]), 0.0, 0
+    views: tuple[tuple[str, bool], ...] = (("", False), (" (mirrored)", True))
+    for kind, flip in views[: 1 + store.flips]:
+        broken: list[int] = []
+        for start in range(0, len(store.labels), AT_ONCE):
+            ids = np.arange(start, min(start + AT_ONCE, len(store.labels)))
+            good = []
+            for part in _readable(store, ids, flip):
+                if isinstance(part, str):
+                    yield part
+                    continue
+                places, stored = part
+                with np.errstate(over="ignore"):
+                    finite = np.isfinite(stored.reshape(len(stored), -1)).all(axis=1)
+                broken += places[~finite].tolist()
+                good.append(stored[finite])
+            for stored in good:
+                if len(stored) and not flip:
+                    moments.add(stored[:, :C])
+                    spread += float(posterior_variance(store, stored).sum())
+                    count += stored[:, :C].size
+        if broken:
+            yield f"{_samples(np.array(broken))}{kind}: values are not finite (NaN or infinite)"
+    if count:
+        yield from _deviation(float(np.sqrt(moments.deviation**2 + spread / count)), scale, source)
+
+
+Part = tuple[NDArray[np.int64], NDArray[np.floating]]
+
+
+def _readable(store: Store, ids: NDArray[np.int64], flip: bool) -> Iterator[Part | str]:
+    """Yield what can be read, at once if all can; a line for each sample that cannot."""
+    try:
+        yield ids, store.read(ids, np.full(len(ids), flip))
+        return
+    except UserError:
+        pass
+    for place in ids.tolist():
+        one = np.array([place])
+        try:
+            yield one, store.read(one, np.array([flip]))
+        except UserError as error:
+            yield str(error)
+
+
+def _deviation(deviation: float, scale: float | None, source: str) -> Iterator[str]:
+    if deviation == 0:
+        yield "all values are the same"
+    elif scale:
+        seen = deviation if SOURCES[source].scaled else deviation * scale
+        expected, near = (SD_DEVIATION, _NEAR) if scale == SD_SCALE else (1.0, _FAR)
+        if not expected / near <= seen <= expected * near:
+            yield (
+                f"the deviation is {deviation:.3g}, so the network would see {seen:.3g}; latents of"
+                f" an autoencoder with the factor {scale:g} should have {expected:g} then"
+            )
+
+
+def _samples(places: NDArray[np.int64]) -> str:
+    """Return `sample 3`, or `7 samples (3, 5, 8, 9, 12, ...)`."""
+    if len(places) == 1:
+        return f"sample {places[0]}"
+    named = ", ".join(map(str, places[:_NAMED].tolist()))
+    return f"{len(places)} samples ({named}{', ...' if len(places) > _NAMED else ''})"

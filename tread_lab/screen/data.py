@@ -1,0 +1,124 @@
+"""Progress and results of making, checking and measuring data sets."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.progress import BarColumn, Progress, TextColumn
+
+from tread_lab.prepare.build import Steps
+from tread_lab.prepare.measure import Measured
+from tread_lab.screen.console import answer, answers, fitted, notices, say
+from tread_lab.specs.data import SD_DEVIATION, SD_SCALE
+from tread_lab.specs.units import amount, counted, duration
+
+EDM_DEVIATION = 0.5  # sigma_data
+_LINE_SECONDS = 20.0  # between two lines of progress in a log
+_MIN_SECONDS = 2.0  # no time left is shown before
+
+
+def show_steps(steps: Iterable[Steps], noun: str) -> None:
+    """Go through the steps of a build; show how far it is, its rate, and the time left."""
+    started = last_line = time.monotonic()
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=notices,
+        transient=True,
+        disable=not notices.is_terminal,
+    ) as bars:
+        bar = bars.add_task(noun, total=None, note="")
+        for step in steps:
+            now = time.monotonic()
+            note = progress_line(step, noun, now - started)
+            bars.update(bar, total=step.total, completed=step.done, note=note)
+            if not notices.is_terminal and now - last_line >= _LINE_SECONDS:
+                say(note)
+                last_line = now
+    if started != last_line or notices.is_terminal:
+        say(f"{noun} done in {duration(time.monotonic() - started)}")
+
+
+def progress_line(step: Steps, noun: str, seconds: float) -> str:
+    """Return `1,024/1,281,167 images, 312 images/s, 68 min left, 1 damaged`."""
+    text = f"{step.done:,}/{step.total:,} {noun}"
+    if step.done and seconds >= _MIN_SECONDS:
+        rate = step.done / seconds
+        left = duration((step.total - step.done) / rate)
+        text += f", {rate:,.3g} {noun}/s, {left} left"
+    return text + (f", {step.damaged} damaged" if step.damaged else "")
+
+
+def show_packed(folder: Path, manifest: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print what a packed data set holds, and how an experiment names it."""
+    if as_json:
+        print(json.dumps(manifest, indent=1))
+        return
+    size = sum(file["bytes"] for file in manifest["files"].values())
+    shape = "x".join(map(str, manifest["latent"]))
+    answer(
+        f"{folder}: {counted(manifest['samples'], 'sample')} of {shape},"
+        f" {counted(manifest['labels'], 'label')}, {amount(size)}"
+    )
+    if manifest["damaged"]:
+        answer(f"{counted(manifest['damaged'], 'damaged image')} left out; damaged.txt names them")
+    answer(
+        f"data: {{{', '.join(f'{k}: {v}' for k, v in data_settings(folder, manifest).items())}}}"
+    )
+
+
+def data_settings(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `data` in an experiment that trains on a packed data set."""
+    channels, side, _ = manifest["latent"]
+    made_with = manifest["made_with"]
+    settings = {"source": "latents", "path": folder, "channels": channels, "size": side}
+    settings["classes"] = made_with.get("classes") or manifest["labels"]
+    if made_with.get("scaled"):
+        settings["scale"] = 1
+    if made_with.get("packed") == "shards":
+        settings["decoder_scale"] = SD_SCALE
+    if "statistics.json" in manifest["files"]:
+        settings["normalise"] = "true"
+    if made_with.get("scale"):
+        settings["decoder_scale"] = made_with["scale"]
+    return settings
+
+
+def show_measured(measured: Measured, *, as_json: bool) -> None:
+    """Print what a data set holds, unscaled, and the scales for EDM and for flow matching."""
+    if as_json:
+        tree = {name: _plain(value) for name, value in vars(measured).items()}
+        scales = {"edm": measured.scale_for(EDM_DEVIATION), "flow": measured.scale_for(1.0)}
+        print(json.dumps({**tree, "scale": scales}, indent=1))
+        return
+    counts = sorted(count for count in measured.counts if count)
+    empty = len(measured.counts) - len(counts)
+    shape = "x".join(map(str, measured.shape))
+    per_class = f"{counts[0]:,}" if counts[0] == counts[-1] else f"{counts[0]:,} to {counts[-1]:,}"
+    answer(
+        f"{counted(sum(counts), 'sample')} of {shape}, {counted(len(counts), 'label')},"
+        f" {per_class} of each" + (f", {empty} labels without samples" if empty else "")
+    )
+    heads = ("channel", "mean", "deviation")
+    rows = [
+        (str(channel), f"{mean:.5g}", f"{deviation:.5g}")
+        for channel, (mean, deviation) in enumerate(zip(measured.mean_C, measured.deviation_C))
+    ]
+    answers.print(fitted(heads, rows, drop=[], width=answers.width))
+    over_all = f"over all {measured.deviation:.5g}"
+    if measured.spread:
+        over_all += f" (of it {measured.spread:.3g} by the encoder's posterior)"
+    answer(f"{over_all}, from {measured.lowest:.4g} to {measured.highest:.4g}")
+    edm, flow = measured.scale_for(EDM_DEVIATION), measured.scale_for(1.0)
+    answer(f"scale for a deviation of 0.5 (EDM's sigma_data): {edm:.5g}; of 1: {flow:.5g}")
+    if abs(measured.deviation * SD_SCALE / SD_DEVIATION - 1) < 0.2:
+        answer(f"these look like latents of the SD autoencoder: its factor is {SD_SCALE}")
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else value
