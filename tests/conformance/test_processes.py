@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from torch import Tensor
 from tread_lab.diffusion import Network, Process, build_process
 from tread_lab.sampling.generate import generate
 from tread_lab.sampling.solvers import SOLVERS
-from tread_lab.specs import EDMSpec, FlowSpec, SamplerSpec
+from tread_lab.specs import DDPMSpec, EDMSpec, FlowSpec, SamplerSpec
 
 MU, S = 0.2, 0.3  # data x ~ N(MU, S^2), every element on its own
 SHAPE = (1, 4, 4)
@@ -24,6 +26,9 @@ class ProcessConformance:
     """Noisy samples are z = a x + b eps; a subclass says what a, b and the network's output are."""
 
     process: Process
+    span: Mapping[str, float] = MappingProxyType(
+        {}
+    )  # of the grid on which the order of a solver is seen
 
     def ab(self, level: Tensor) -> tuple[Tensor, Tensor]:
         raise NotImplementedError
@@ -83,7 +88,7 @@ class ProcessConformance:
         z = torch.linspace(-2, 2, 16, dtype=torch.float64).view(1, *SHAPE)
         errors = []
         for steps in (32, 64, 128):
-            levels = self.process.grid(SamplerSpec(steps=steps))[:-1]
+            levels = self.process.grid(SamplerSpec(steps=steps, **self.span))[:-1]
             start = self.process.noisy(torch.zeros_like(z), z, levels[:1])
             end = SOLVERS[solver](self.velocity, start, levels)
             errors.append(float((end - self.exact(start, levels[0], levels[-1])).abs().max()))
@@ -169,3 +174,40 @@ class TestFlow(ProcessConformance):
 
 class TestUniformFlow(TestFlow):
     process = build_process(FlowSpec(time="uniform"))
+
+
+class TestDDPM(ProcessConformance):
+    process = build_process(DDPMSpec(learned_variance=False))
+    span = MappingProxyType({"sigma_min": 0.3, "sigma_max": 20.0})
+
+    def ab(self, level: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.ones_like(level), level
+
+    def network(self) -> Network:
+        beta = torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64)
+        abar = (1 - beta).cumprod(0)
+
+        def eps(x_BCHW: Tensor, t_B: Tensor) -> Tensor:
+            abar_B = abar[t_B.long()][:, None, None, None]
+            return self.posterior(x_BCHW / abar_B.sqrt(), ((1 - abar_B) / abar_B).sqrt())[1]
+
+        return eps
+
+    def risk(self, level_B: Tensor) -> Tensor:
+        """Var(eps | z) = S^2 / (S^2 + sigma^2)."""
+        return S**2 / (S**2 + level_B**2)
+
+    def test_random_steps_leave_the_distribution_of_the_data(self) -> None:
+        network = self.network()
+        batches = generate(
+            {None: lambda x, t, y, routing: network(x, t)},
+            self.process,
+            SamplerSpec(solver="ddpm", steps=100),
+            count=100,
+            shape=SHAPE,
+            classes=10,
+            device=torch.device("cpu"),
+        )
+        x = torch.cat([x for x, _ in batches])
+        assert x.mean() == pytest.approx(MU, abs=4 * S / math.sqrt(x.numel()))
+        assert x.std() == pytest.approx(S, rel=4 / math.sqrt(2 * x.numel()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -40,3 +41,16 @@ def test_the_next_chunk_of_heldout_images_meets_other_levels() -> None:
     found = heldout_losses(model, samples, images=BATCH + 2, levels=2)
     assert found.level_ML.shape == (BATCH + 2, 2)
     assert len(set(found.level_ML[:, 0].tolist())) == BATCH + 2
+
+
+def test_ddpm_meets_every_quarter_of_its_thousand_levels() -> None:
+    """sigma_t^2 = 1 / abar_t - 1; the middles of two halves are t = 251 and 751."""
+    spec = small_run(process={"kind": "ddpm"})
+    model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
+    samples: Any = Noise()
+    _, levels = layer_similarity(model, samples, images=2, levels=2)
+    assert levels == pytest.approx([0.958034, 17.378600], rel=1e-4)
+    found = heldout_losses(model, samples, images=8, levels=4)
+    edges = np.array([0, 0.9555, 3.43, 17.31, 157.5])
+    assert (found.level_ML > edges[:-1]).all() and (found.level_ML < edges[1:]).all()
+    assert (found.dense_ML > 0).all()

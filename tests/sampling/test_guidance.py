@@ -15,8 +15,8 @@ from tread_lab.backbones import build_backbone
 from tread_lab.diffusion import build_process
 from tread_lab.routing.select import Routing
 from tread_lab.sampling.generate import generate
-from tread_lab.sampling.guidance import Branch, Denoiser, guided, predictions
-from tread_lab.specs import EDMSpec, FlowSpec, GuidanceSpec, RunSpec, SamplerSpec, decode
+from tread_lab.sampling.guidance import Branch, Denoiser, acting, guided, predictions
+from tread_lab.specs import DDPMSpec, EDMSpec, FlowSpec, GuidanceSpec, RunSpec, SamplerSpec, decode
 from tread_lab.specs.guidance import routes_taken
 
 CLASSES, CHANNELS, SIDE = 10, 4, 8
@@ -238,3 +238,26 @@ def test_an_image_depends_on_its_own_seed_alone(guidance: Any) -> None:
 def test_shorthand_and_default_of_the_sampler() -> None:
     assert decode(SamplerSpec, {"guidance": 2.0}).guidance == GuidanceSpec(weight=2.0)
     assert decode(SamplerSpec, {}).guidance.weight == 1
+
+
+@pytest.mark.parametrize("channels", ["all", "first3"])
+def test_a_learned_variance_is_the_strong_branchs(channels: str) -> None:
+    z, level = torch.randn(2, CHANNELS, SIDE, SIDE), torch.tensor(1.0)
+    y, null = torch.tensor([1, 2]), torch.full((2,), CLASSES)
+
+    def net(x: Tensor, t: Tensor, y: Tensor, routing: Routing | None) -> Tensor:
+        return torch.cat([x, x], dim=1) + y[:, None, None, None]
+
+    spec = decode(GuidanceSpec, {"weight": 3.0, "channels": channels})
+    labels = {"class": y, "none": null}
+    branches = [
+        Branch(term.weight, net, labels[str(term.branch.label)], None, term.rest, term.variance)
+        for term in acting(spec, 1.0, 0.0)
+    ]
+    found = guided(build_process(DDPMSpec()), lambda _: branches)(z, level)
+    x = z / 2**0.5
+    guided_shift = 3.0 * y - 2.0 * null
+    free = 4 if channels == "all" else 3
+    for c in range(2 * CHANNELS):
+        expected = x[:, c % CHANNELS] + (guided_shift if c < free else y)[:, None, None]
+        torch.testing.assert_close(found[:, c], expected, atol=1e-4, rtol=1e-4)

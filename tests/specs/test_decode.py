@@ -32,7 +32,7 @@ def test_encode_then_decode_is_the_identity() -> None:
         ({**BASE, "train": {"steps": 1.5}}, "train.steps: expected a whole number, got 1.5"),
         ({**BASE, "train": {"steps": True}}, "train.steps: expected a whole number, got True"),
         ({**BASE, "train": None}, "train: expected a mapping, got nothing"),
-        ({**BASE, "process": {"kind": "ddpm"}}, "process"),
+        ({**BASE, "process": {"kind": "ddpn"}}, "process: unknown kind 'ddpn', did you mean"),
         ({}, "missing key 'model'"),
         ({"model": {"depth": 2, "width": 30, "heads": 4}}, "model: heads: 4 does not divide"),
     ],

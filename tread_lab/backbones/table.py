@@ -17,6 +17,7 @@ from tread_lab.routing.re_entry import ReEntry, Return
 from tread_lab.specs import model
 from tread_lab.specs.bypass import MaskBypass, RouteBypass, SprintBypass
 from tread_lab.specs.errors import lookup
+from tread_lab.specs.objective import outputs
 from tread_lab.specs.run import RunSpec
 
 BACKBONES: Mapping[str, type[DiT]] = model.BACKBONES.code(
@@ -32,6 +33,7 @@ def build_backbone(spec: RunSpec) -> nn.Module:
     """
     data = spec.data
     shape = {"channels": data.channels, "size": data.size, "classes": data.classes}
+    shape["out_channels"] = data.channels * outputs(spec.process)
     network = lookup(BACKBONES, spec.model.backbone, "model.backbone")
     return network(spec.model, **shape, fp32_blocks=spec.fp32_blocks, re_enter=_re_entry(spec))
 

@@ -17,6 +17,7 @@ from tread_lab.specs.run import RunSpec
 MEASURED = 256  # samples, evenly spread over the set
 NEAR = 1.5  # how many times off a known deviation may be; subsets of ImageNet stay within 1.2
 FAR = 3.0  # the same where only the process says what it was made for
+NOISES = {"flow": "flow matching's noise", "ddpm": "DDPM's noise"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def expected_deviation(spec: RunSpec) -> Expected:
         return Expected(SD_DEVIATION, NEAR, "latents of the SD autoencoder")
     if isinstance(spec.process, EDMSpec):
         return Expected(spec.process.sigma_data, FAR, "EDM's sigma_data")
-    return Expected(1.0, FAR, "flow matching's noise")
+    return Expected(1.0, FAR, NOISES[spec.process.kind])
 
 
 def measure_deviation(samples: Samples) -> float:

@@ -1,8 +1,9 @@
 """Diffusion processes: what noise does to data, what is learned, what is integrated."""
 
+from tread_lab.diffusion.ddpm import DDPM
 from tread_lab.diffusion.edm import EDM
 from tread_lab.diffusion.flow import Flow
-from tread_lab.diffusion.process import Network, Outcome, Process
+from tread_lab.diffusion.process import Network, Outcome, Process, Stochastic
 from tread_lab.diffusion.table import build_process
 
-__all__ = ["EDM", "Flow", "Network", "Outcome", "Process", "build_process"]
+__all__ = ["DDPM", "EDM", "Flow", "Network", "Outcome", "Process", "Stochastic", "build_process"]

@@ -27,6 +27,10 @@ class EDM:
         """x + sigma n."""
         return x_BCHW + level_B[:, None, None, None].to(x_BCHW.dtype) * noise_BCHW
 
+    def prior(self, noise_BCHW: Tensor, level: Tensor) -> Tensor:
+        """sigma n."""
+        return level * noise_BCHW
+
     def predict(self, network: Network, z_BCHW: Tensor, level_B: Tensor) -> Tensor:
         """D(z; sigma) = c_skip z + c_out F(c_in z; c_noise) (eq. 7, table 1)."""
         sd = self.spec.sigma_data
@@ -53,10 +57,15 @@ class EDM:
         return (z_BCHW - prediction_BCHW) / level
 
     def grid(self, sampler: SamplerSpec) -> Tensor:
-        """sigma_i = (sigma_max^(1/rho) + i/(n-1) (sigma_min^(1/rho) - sigma_max^(1/rho)))^rho, then
-        0 (eq. 5)."""
-        n, rho = sampler.steps, sampler.rho
-        ramp = torch.linspace(0, 1, n, dtype=torch.float64)
-        high, low = sampler.sigma_max ** (1 / rho), sampler.sigma_min ** (1 / rho)
-        sigma = (high + ramp * (low - high)) ** rho
-        return torch.cat([sigma, sigma.new_zeros(1)])
+        """sigma_i of `rho_grid`."""
+        return rho_grid(sampler)
+
+
+def rho_grid(sampler: SamplerSpec) -> Tensor:
+    """sigma_i = (sigma_max^(1/rho) + i/(n-1) (sigma_min^(1/rho) - sigma_max^(1/rho)))^rho, then 0
+    (eq. 5)."""
+    n, rho = sampler.steps, sampler.rho
+    ramp = torch.linspace(0, 1, n, dtype=torch.float64)
+    high, low = sampler.sigma_max ** (1 / rho), sampler.sigma_min ** (1 / rho)
+    sigma = (high + ramp * (low - high)) ** rho
+    return torch.cat([sigma, sigma.new_zeros(1)])

@@ -38,6 +38,10 @@ class Flow:
         t = level_B[:, None, None, None].to(x_BCHW)
         return (1 - t) * x_BCHW + t * noise_BCHW
 
+    def prior(self, noise_BCHW: Tensor, level: Tensor) -> Tensor:
+        """eps, the sample at t = 1."""
+        return level * noise_BCHW
+
     def predict(self, network: Network, z_BCHW: Tensor, level_B: Tensor) -> Tensor:
         """v(z; t); t enters the embedder unscaled."""
         return network(z_BCHW.float(), level_B.float()).to(z_BCHW.dtype)
@@ -63,6 +67,21 @@ class Flow:
         """dz/dt = v."""
         return prediction_BCHW
 
+    def reverse(
+        self, prediction_BCHW: Tensor, z_BCHW: Tensor, now: Tensor, then: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of an Euler-Maruyama step of dz = (v - w s) dt + sqrt(2 w) dW with
+        w = sigma_t = t in SiT's code (its paper's w_t is 2 w); s = -(z + (1 - t) v) / t."""
+        v, dt = prediction_BCHW, now - then
+        eps = z_BCHW + (1 - now) * v  # w s = - eps
+        mean_BCHW = z_BCHW - dt * (v + eps)
+        deviation = (2 * now * dt).sqrt() if then > 0 else torch.zeros_like(now)
+        return mean_BCHW, deviation
+
     def grid(self, sampler: SamplerSpec) -> Tensor:
-        """t from 1 to 0 in even steps."""
-        return torch.linspace(1, 0, sampler.steps + 1, dtype=torch.float64)
+        """t from 1 to 0 in even steps, or in even steps down to a last one of another size."""
+        n, last = sampler.steps, sampler.last_step
+        if last is None:
+            return torch.linspace(1, 0, n + 1, dtype=torch.float64)
+        t = torch.linspace(1, last, n, dtype=torch.float64)
+        return torch.cat([t, t.new_zeros(1)])

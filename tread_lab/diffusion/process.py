@@ -1,4 +1,4 @@
-"""What a diffusion process is: levels, a loss per sample, and the ODE that generates."""
+"""What a diffusion process is: levels, a loss per sample, and the ODE or chain that generates."""
 
 # B batch, C channels, H height, W width
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -52,7 +52,10 @@ class Process(Protocol):
         ...
 
     def predict(self, network: Network, z_BCHW: Tensor, level_B: Tensor) -> Tensor:
-        """Return the quantity that guidance combines, at the noisy samples z."""
+        """Return the quantity that guidance combines, at the noisy samples z.
+
+        Channels after the C of a sample are those of a learned variance; guidance leaves them.
+        """
         ...
 
     def velocity(self, prediction_BCHW: Tensor, z_BCHW: Tensor, level: Tensor) -> Tensor:
@@ -63,6 +66,21 @@ class Process(Protocol):
         """Return clean samples brought to their noise levels."""
         ...
 
+    def prior(self, noise_BCHW: Tensor, level: Tensor) -> Tensor:
+        """Return z at the highest level of a grid, from which an image is generated."""
+        ...
+
     def grid(self, sampler: SamplerSpec) -> Tensor:
         """Return sampler.steps + 1 levels from pure noise to 0, float64."""
+        ...
+
+
+@runtime_checkable
+class Stochastic(Process, Protocol):
+    """A process that also goes back to data by random steps."""
+
+    def reverse(
+        self, prediction_BCHW: Tensor, z_BCHW: Tensor, now: Tensor, then: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return mean and deviation of z at the level `then` below; the latter is 0 onto 0."""
         ...

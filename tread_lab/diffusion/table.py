@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tread_lab.diffusion.ddpm import DDPM
 from tread_lab.diffusion.edm import EDM
 from tread_lab.diffusion.flow import Flow
 from tread_lab.diffusion.process import Process
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.objective import ProcessSpec
 
-PROCESSES: dict[str, Callable[[Any], Process]] = {"edm": EDM, "flow": Flow}
+PROCESSES: dict[str, Callable[[Any], Process]] = {"edm": EDM, "flow": Flow, "ddpm": DDPM}
 
 
 def build_process(spec: ProcessSpec) -> Process:

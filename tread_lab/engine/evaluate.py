@@ -31,7 +31,13 @@ from tread_lab.routing.select import Routing
 from tread_lab.sampling.generate import generate
 from tread_lab.sampling.guidance import Denoiser
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec, SimilaritySpec
+from tread_lab.specs.evaluation import (
+    EvaluationSpec,
+    HeldoutSpec,
+    SamplesSpec,
+    SimilaritySpec,
+    check_solver,
+)
 from tread_lab.specs.evaluation_steps import Step
 from tread_lab.specs.guidance import routes_taken
 from tread_lab.specs.run import RunSpec
@@ -85,16 +91,16 @@ def open_evaluations(
 
 
 def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
-    """Refuse metrics that cannot be computed here, before anything is measured.
+    """Refuse samplers and metrics that do not work here, before anything is measured.
 
     Raises:
-        UserError: no decoder, no torch-fidelity, or weights that are absent or not the published.
+        UserError: a solver of another process, no decoder, no torch-fidelity, or weights that are
+            absent or not the published.
     """
-    metrics = {
-        (run.data, spec.metrics): None
-        for run, spec in asked
-        if isinstance(spec, SamplesSpec) and spec.metrics
-    }
+    sampled = [(run, spec) for run, spec in asked if isinstance(spec, SamplesSpec)]
+    for run, spec in sampled:
+        check_solver(run, spec.sampler)
+    metrics = {(run.data, spec.metrics): None for run, spec in sampled if spec.metrics}
     for data, names_asked in metrics:
         preview = open_data(data, "heldout").preview
         check_requirements(names_asked, data.source, preview=preview)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,9 +12,9 @@ import torch
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.diffusion.process import Process
+from tread_lab.diffusion.process import Process, Stochastic
 from tread_lab.routing.select import Routing
-from tread_lab.sampling.guidance import Branch, Denoiser, Term, acting, guided
+from tread_lab.sampling.guidance import Branch, Denoiser, Prediction, Term, acting, guided
 from tread_lab.sampling.image_routes import ImageRoutes
 from tread_lab.sampling.solvers import SOLVERS
 from tread_lab.specs.errors import lookup
@@ -40,7 +41,8 @@ def generate(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield batches of (samples_BCHW fp32 in model space, labels_B), `count` images in all.
 
-    The ODE is integrated in float64 as in EDM's code; the network sees fp32.
+    Solvers work in float64 as in EDM's code; the network sees fp32. Noise that a solver adds is of
+    the image's own seed and the step.
 
     Args:
         networks: raw networks by the step of their checkpoint, `None` being the last; called as
@@ -60,7 +62,15 @@ def generate(
         images = ImageRoutes(routes, tokens, seeds, device)
         null_B = torch.full_like(labels_B, classes)
         bind = _Binder(networks, {"class": labels_B, "none": null_B}, images)
-        yield _sample(process, sampler, bind, noise_BCHW.to(device)), labels_B
+        noise = functools.partial(_step_noise, shape, seeds, device)
+        yield _sample(process, sampler, bind, noise_BCHW.to(device), noise), labels_B
+
+
+def _step_noise(
+    shape: tuple[int, int, int], seeds: Sequence[int], device: torch.device, step: int
+) -> Tensor:
+    parts = [draws.normal(shape, "image", seed, "step", step) for seed in seeds]
+    return torch.stack(parts).to(device).double()
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,7 @@ class _Binder:
         branch, images = term.branch, self.images
         routing = ROUTINGS[branch.path](images, term.rate, index)
         network, labels_B = self.networks[branch.step], self.labels[branch.label or "class"]
-        return Branch(term.weight, network, labels_B, routing, term.rest)
+        return Branch(term.weight, network, labels_B, routing, term.rest, term.variance)
 
 
 ROUTINGS: dict[str, Callable[[ImageRoutes, float, int], Routing | None]] = {
@@ -84,9 +94,30 @@ ROUTINGS: dict[str, Callable[[ImageRoutes, float, int], Routing | None]] = {
 }
 
 
+@dataclass(frozen=True)
+class _Field:
+    """A process under its guided prediction, as solvers follow it."""
+
+    process: Process
+    prediction: Prediction
+    noise: Callable[[int], Tensor]
+
+    def __call__(self, z_BCHW: Tensor, level: Tensor) -> Tensor:
+        return self.process.velocity(self.prediction(z_BCHW, level), z_BCHW, level)
+
+    def reverse(self, z_BCHW: Tensor, now: Tensor, then: Tensor) -> tuple[Tensor, Tensor]:
+        assert isinstance(self.process, Stochastic)  # specs.evaluation.check_solver
+        return self.process.reverse(self.prediction(z_BCHW, now), z_BCHW, now, then)
+
+
 @torch.no_grad()
-def _sample(process: Process, sampler: SamplerSpec, bind: _Binder, noise_BCHW: Tensor) -> Tensor:
-    noise_BCHW = noise_BCHW.double()
+def _sample(
+    process: Process,
+    sampler: SamplerSpec,
+    bind: _Binder,
+    noise_BCHW: Tensor,
+    noise: Callable[[int], Tensor],
+) -> Tensor:
     levels = process.grid(sampler)
 
     def branches_at(level: float) -> list[Branch]:
@@ -94,14 +125,9 @@ def _sample(process: Process, sampler: SamplerSpec, bind: _Binder, noise_BCHW: T
         terms = acting(sampler.guidance, level, progress(index, sampler.steps))
         return [bind(term, index) for term in terms]
 
-    prediction = guided(process, branches_at)
-
-    def velocity(z_BCHW: Tensor, level: Tensor) -> Tensor:
-        return process.velocity(prediction(z_BCHW, level), z_BCHW, level)
-
-    highest_B = levels[:1].to(noise_BCHW.device)
-    start = process.noisy(torch.zeros_like(noise_BCHW), noise_BCHW, highest_B)
-    return lookup(SOLVERS, sampler.solver, "solver")(velocity, start, levels).float()
+    field = _Field(process, guided(process, branches_at), noise)
+    start = process.prior(noise_BCHW.double(), levels[0].to(noise_BCHW.device))
+    return lookup(SOLVERS, sampler.solver, "solver")(field, start, levels).float()
 
 
 def place(levels: Tensor, level: float) -> int:

@@ -26,11 +26,13 @@ class Term:
     Attributes:
         weight: of the prediction on guided channels.
         rest: its weight on the channels that are not guided.
+        variance: its weight on the channels of a learned variance: the strong branch's is taken.
         rate: selection rate at this point of the sampling.
     """
 
     weight: float
     rest: float
+    variance: float
     branch: BranchSpec
     rate: float
 
@@ -44,6 +46,7 @@ class Branch:
     labels_B: Tensor
     routing: Routing | None = None
     rest: float | None = None
+    variance: float | None = None
 
 
 def acting(spec: GuidanceSpec, level: float, progress: float) -> list[Term]:
@@ -58,9 +61,10 @@ def acting(spec: GuidanceSpec, level: float, progress: float) -> list[Term]:
     w, inside = spec.weight, spec.interval is None or _within(spec.interval, level)
     rates = [branch.rate.at(progress) for branch in spec.branches]
     if len(spec.branches) == 1 or not inside:
-        return [Term(1.0, 1.0, spec.strong, rates[0])]
-    rests = {"first3": (1.0, 0.0), "all": (w, 1 - w)}[spec.channels]
-    return [Term(*t) for t in zip((w, 1 - w), rests, spec.branches, rates)]
+        return [Term(1.0, 1.0, 1.0, spec.strong, rates[0])]
+    weights, strong = (w, 1 - w), (1.0, 0.0)
+    rests = {"first3": strong, "all": weights}[spec.channels]
+    return [Term(*t) for t in zip(weights, rests, strong, spec.branches, rates)]
 
 
 def _within(interval: tuple[float, float], level: float) -> bool:
@@ -73,21 +77,25 @@ def guided(process: Process, branches_at: Callable[[float], Sequence[Branch]]) -
     def prediction(z_BCHW: Tensor, level: Tensor) -> Tensor:
         branches = branches_at(float(level))
         level_B = level.to(z_BCHW.device).expand(len(z_BCHW))
-        total = torch.zeros_like(z_BCHW)
-        for branch, out in zip(branches, predictions(process, branches, z_BCHW, level_B)):
-            total = total + _weight(branch, z_BCHW) * out
+        outs = predictions(process, branches, z_BCHW, level_B)
+        total = torch.zeros_like(outs[0])
+        for branch, out in zip(branches, outs):
+            total = total + _weight(branch, z_BCHW.shape[1], out) * out
         return total
 
     return prediction
 
 
-def _weight(branch: Branch, z_BCHW: Tensor) -> Tensor | float:
-    """Return a number, or one per channel [C, 1, 1] where only the first three are guided."""
-    if branch.rest is None or branch.rest == branch.weight:
+def _weight(branch: Branch, C: int, out_BCHW: Tensor) -> Tensor | float:
+    """Return a number, or one per channel [C, 1, 1] where only some are guided: the first three, or
+    those of the sample and not of its variance."""
+    rest = branch.weight if branch.rest is None else branch.rest
+    variance = rest if branch.variance is None else branch.variance
+    more = out_BCHW.shape[1] - C
+    weight_C = [branch.weight] * min(C, 3) + [rest] * (C - 3) + [variance] * more
+    if len(set(weight_C)) == 1:
         return branch.weight
-    C = z_BCHW.shape[1]
-    weight_C = [branch.weight] * min(C, 3) + [branch.rest] * (C - 3)
-    return z_BCHW.new_tensor(weight_C)[:, None, None]
+    return out_BCHW.new_tensor(weight_C)[:, None, None]
 
 
 def predictions(

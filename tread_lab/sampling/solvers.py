@@ -1,4 +1,4 @@
-"""ODE solvers with one signature, so that any of them integrates any process."""
+"""Solvers of the ODE or of random steps, with one signature."""
 
 # B batch, C channels, H height, W width
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
+from typing import Protocol
 
 from torch import Tensor
 
@@ -13,7 +14,25 @@ from tread_lab.specs import evaluation
 
 # velocity(z_BCHW, level) -> dz/dlevel
 Velocity = Callable[[Tensor, Tensor], Tensor]
-Solver = Callable[[Velocity, Tensor, Tensor], Tensor]
+
+
+class Field(Protocol):
+    """What a solver follows: the velocity of the ODE, or the random steps of the process."""
+
+    def __call__(self, z_BCHW: Tensor, level: Tensor) -> Tensor:
+        """dz/dlevel."""
+        ...
+
+    def reverse(self, z_BCHW: Tensor, now: Tensor, then: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of z at the lower level `then`."""
+        ...
+
+    def noise(self, step: int) -> Tensor:
+        """Standard normal numbers of the shape of z, of each image's own seed."""
+        ...
+
+
+Solver = Callable[[Field, Tensor, Tensor], Tensor]
 
 
 def euler(velocity: Velocity, z_BCHW: Tensor, levels: Tensor) -> Tensor:
@@ -35,4 +54,21 @@ def heun(velocity: Velocity, z_BCHW: Tensor, levels: Tensor) -> Tensor:
     return z_BCHW
 
 
-SOLVERS: Mapping[str, Solver] = evaluation.SOLVERS.code({"heun": heun, "euler": euler})
+def random_steps(field: Field, z_BCHW: Tensor, levels: Tensor) -> Tensor:
+    """z at the last level; one call a step, and the last step is its mean: ancestral sampling (Ho
+    et al. 2020, algorithm 2), or Euler-Maruyama."""
+    for step, (now, then) in enumerate(pairwise(levels)):
+        mean_BCHW, deviation = field.reverse(z_BCHW, now, then)
+        z_BCHW = mean_BCHW + deviation * field.noise(step)
+    return z_BCHW
+
+
+SOLVERS: Mapping[str, Solver] = evaluation.SOLVERS.code(
+    {
+        "heun": heun,
+        "euler": euler,
+        "ddim": euler,
+        "ddpm": random_steps,
+        "sde": random_steps,
+    }
+)

@@ -14,6 +14,7 @@ from tread_lab.specs.evaluation import (
 from tread_lab.specs.guidance import BranchSpec, GuidanceSpec, RateSpec
 from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.objective import (
+    DDPMSpec,
     EDMSpec,
     EnsembleLoss,
     FlowSpec,
@@ -29,6 +30,7 @@ from tread_lab.specs.signature import signature
 __all__ = [
     "BranchSpec",
     "DataSpec",
+    "DDPMSpec",
     "EDMSpec",
     "EnsembleLoss",
     "EvaluationSpec",

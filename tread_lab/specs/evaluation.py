@@ -13,8 +13,13 @@ from tread_lab.specs.evaluation_steps import AT, check_step, joined, steps_of
 from tread_lab.specs.extensions import Kind
 from tread_lab.specs.guidance import GuidanceSpec, RateSpec
 from tread_lab.specs.metrics import METRICS
+from tread_lab.specs.objective import DDPM_LEVELS
+from tread_lab.specs.run import RunSpec
 
-SOLVERS = Kind("solver", dict.fromkeys(("heun", "euler")))
+SOLVERS = Kind("solver", dict.fromkeys(("heun", "euler", "ddim", "ddpm", "sde")))
+# Solvers of one process -> that process.
+CHAINS = {"ddpm": "ddpm", "ddim": "ddpm", "sde": "flow"}
+SIT_LAST_STEP = 0.04  # of SiT's published SDE sampler
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +27,13 @@ class SamplerSpec:
     """How images are generated; defaults are EDM's deterministic sampler as the paper uses it.
 
     Attributes:
-        solver: integrator of the probability-flow ODE.
+        solver: `heun` and `euler` integrate the ODE of any process. `ddpm` takes DDPM's ancestral
+            steps and `ddim` integrates its ODE by Euler, both in even steps of t; `sde` takes those
+            of a flow's SDE with w_t = sigma_t (SiT).
         steps: steps of the solver (Heun: 2 steps - 1 network calls).
-        sigma_min, sigma_max, rho: EDM's noise grid (Karras et al. 2022, eq. 5); a flow goes in
-            even steps of t.
+        sigma_min, sigma_max, rho: EDM's noise grid (Karras et al. 2022, eq. 5), of which DDPM takes
+            the nearest of its levels; a flow goes in even steps of t.
+        last_step: of the `sde`, the last step in t, which adds no noise; 0.04 as in SiT.
         precision: arithmetic of the network; the ODE is integrated in float64.
         labels: `uniform` draws each label from the image's seed, `balanced` takes them in turn.
         seed: image i has the seed `seed + i`, and depends on nothing else.
@@ -40,11 +48,34 @@ class SamplerSpec:
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = "fp32"
     labels: Literal["uniform", "balanced"] = "uniform"
     seed: int = 100_000
+    last_step: float | None = added(None)
 
     def __post_init__(self) -> None:
         check_positive(self, "steps", "rho")
+        last = (self.last_step or SIT_LAST_STEP) if self.solver == "sde" else None
+        if last is not None and not 0 < last < 1:
+            raise UserError(f"last_step: {last} is outside (0, 1)")
+        object.__setattr__(self, "last_step", last)
         if not 0 < self.sigma_min < self.sigma_max:
             raise UserError("sigma_min: must be positive and below sigma_max")
+
+
+def check_solver(run: RunSpec, sampler: SamplerSpec) -> None:
+    """Refuse a solver that the process of `run` does not have.
+
+    Raises:
+        UserError: a solver of another process, or more steps than there are levels.
+    """
+    kind = run.process.kind
+    chain = CHAINS.get(sampler.solver, kind)
+    if chain != kind:
+        own = [name for name in SOLVERS.built_in if CHAINS.get(name, kind) == kind]
+        raise UserError(
+            f"sampler.solver: {sampler.solver} takes the steps of {chain}, and the process is"
+            f" {kind}; choose one of {', '.join(own)}"
+        )
+    if kind == "ddpm" and sampler.steps > DDPM_LEVELS:
+        raise UserError(f"sampler.steps: ddpm has {DDPM_LEVELS:,} levels, got {sampler.steps:,}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What is trained: the process (EDM or flow matching), the loss, and the alignment of REPA."""
+"""What is trained: the process (EDM, flow matching or DDPM), the loss, and REPA's alignment."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ PREPROCESSING = (
     "normalised, bicubic to 14 pixels a token, no antialias, no clamp; positions antialiased"
 )
 SHALLOW = 12  # blocks of S and B, where the published alignment is after the fourth
+
+DDPM_LEVELS = 1_000
 
 # encoder -> width of its features
 ENCODERS = {
@@ -58,7 +60,25 @@ class FlowSpec:
             raise UserError(f"direction: must not be negative, got {self.direction}")
 
 
-ProcessSpec = EDMSpec | FlowSpec
+@dataclass(frozen=True, kw_only=True)
+class DDPMSpec:
+    """DDPM as DiT trains it: 1,000 levels, betas from 1e-4 to 2e-2 in even steps, noise as target.
+
+    Attributes:
+        learned_variance: the network has twice the channels, and its second half is trained by the
+            variational bound (Nichol & Dhariwal 2021); the published checkpoints of DiT have it.
+    """
+
+    kind: Literal["ddpm"] = "ddpm"
+    learned_variance: bool = True
+
+
+ProcessSpec = EDMSpec | FlowSpec | DDPMSpec
+
+
+def outputs(process: ProcessSpec) -> int:
+    """Return the channels of the network's output for each channel of a sample."""
+    return 2 if isinstance(process, DDPMSpec) and process.learned_variance else 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,14 @@ from tread_lab.specs.bypass import (
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.model import ModelSpec
-from tread_lab.specs.objective import EDMSpec, LossSpec, PlainLoss, ProcessSpec, RepaSpec
+from tread_lab.specs.objective import (
+    EDMSpec,
+    LossSpec,
+    PlainLoss,
+    ProcessSpec,
+    RepaSpec,
+    outputs,
+)
 from tread_lab.specs.recipe import ExecutionSpec, TrainSpec
 from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes
 
@@ -91,8 +98,9 @@ class RunSpec:
             object.__setattr__(self, name, value)
         if self.init_from is not None and self.init_from.run.network != self.network:
             raise UserError(
-                "init_from.run: trains another network (model, data or bypass); to go on densely"
-                " after masking or sprint keep routes and bypass and say routes_until: 0"
+                "init_from.run: trains another network (model, data, learned variance or bypass);"
+                " to go on densely after masking or sprint keep routes and bypass and say"
+                " routes_until: 0"
             )
 
     def _resolved(self) -> dict[str, Any]:
@@ -157,7 +165,7 @@ class RunSpec:
         """What decides which weights there are; equal for runs that can hand them on."""
         shape = (self.data.channels, self.data.size, self.data.classes)
         model = dataclasses.replace(self.model, init="adaln_zero")
-        return model, shape, bypass_weights(self.bypass, self.routes)
+        return model, shape, outputs(self.process), bypass_weights(self.bypass, self.routes)
 
     def dense(self) -> RunSpec:
         """Return a run of the same size and length without routes and without a parent."""

@@ -12,9 +12,10 @@ import torch
 from tread_lab.backbones import build_backbone
 from tread_lab.engine.cost.report import report, table
 from tread_lab.engine.cost.training import cost
-from tread_lab.specs import DataSpec, ModelSpec, RouteSpec, RunSpec, TrainSpec, decode
+from tread_lab.specs import DataSpec, DDPMSpec, ModelSpec, RouteSpec, RunSpec, TrainSpec, decode
 from tread_lab.specs.recipe import ExecutionSpec
 
+FIXED = DDPMSpec(learned_variance=False)
 RECOMMENDED = {"S": "2->8", "B": "2->8", "L": "2->20", "XL": "2->24"}  # i = 2, j = B - 4
 
 
@@ -48,6 +49,9 @@ def test_parameters_are_the_published_ones(
     assert dense["parameters"] == trainable
     assert dense["parameters_with_positions"] == with_positions
     assert dense["learn_sigma"]["parameters_with_positions"] == learn_sigma
+    for process, expected in ((DDPMSpec(), learn_sigma), (FIXED, with_positions)):
+        found = report(imagenet(size, process=process))
+        assert found["parameters_with_positions"] == expected
 
 
 @pytest.mark.parametrize("size", RECOMMENDED)

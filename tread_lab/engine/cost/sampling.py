@@ -62,15 +62,27 @@ PATH_MACS: dict[str, Callable[[RunSpec, tuple[RouteSpec, ...], float], int]] = {
 
 
 def called_at(solver: str, levels: Tensor) -> list[float]:
-    """Return the levels at which a solver calls the network: it integrates a field of zeros."""
-    called: list[float] = []
+    """Return the levels at which a solver calls the network: it follows a field of zeros."""
+    field = _Watched()
+    lookup(SOLVERS, solver, "solver")(field, torch.zeros(1, 1, 1, 1), levels)
+    return field.called
 
-    def velocity(z: Tensor, level: Tensor) -> Tensor:
-        called.append(float(level))
-        return torch.zeros_like(z)
 
-    lookup(SOLVERS, solver, "solver")(velocity, torch.zeros(1, 1, 1, 1), levels)
-    return called
+class _Watched:
+    """A field of zeros that remembers at which levels it was asked."""
+
+    def __init__(self) -> None:
+        self.called: list[float] = []
+
+    def __call__(self, z_BCHW: Tensor, level: Tensor) -> Tensor:
+        self.called.append(float(level))
+        return torch.zeros_like(z_BCHW)
+
+    def reverse(self, z_BCHW: Tensor, now: Tensor, then: Tensor) -> tuple[Tensor, Tensor]:
+        return self(z_BCHW, now), torch.zeros_like(z_BCHW)
+
+    def noise(self, step: int) -> Tensor:
+        return torch.zeros(())
 
 
 def passes(spec: RunSpec, evaluation: EvaluationSpec) -> tuple[int, int]:

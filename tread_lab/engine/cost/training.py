@@ -14,7 +14,7 @@ from tread_lab.engine.cost.blocks import (
     place_parameters,
 )
 from tread_lab.engine.cost.bypasses import bypass_cost, projector_cost
-from tread_lab.specs.objective import BothLoss
+from tread_lab.specs.objective import BothLoss, outputs
 from tread_lab.specs.run import RunSpec
 
 FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
@@ -114,15 +114,16 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False) -> Cost:
     """Return the cost of `spec`; specs that differ in nothing that costs share one answer.
 
     Args:
-        learn_sigma: twice the output channels, as in the original DiT.
+        learn_sigma: twice the output channels whatever the process, as in the original DiT.
     """
+    per_channel = 2 if learn_sigma else outputs(spec.process)
     key = (
         *(spec.model, spec.data, spec.routes, spec.bypass, spec.loss, spec.repa),
         *(spec.train.steps, spec.train.batch, spec.routed_steps, spec.precision, spec.fp32_block),
-        *(spec.execution.micro_batch, learn_sigma),
+        *(spec.execution.micro_batch, per_channel),
     )
     if key not in _COSTS:
-        _COSTS[key] = _cost(spec, spec.data.channels * (2 if learn_sigma else 1))
+        _COSTS[key] = _cost(spec, spec.data.channels * per_channel)
     return _COSTS[key]
 
 

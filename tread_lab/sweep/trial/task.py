@@ -9,7 +9,7 @@ from functools import cached_property
 from tread_lab.engine.checkpoint import list_checkpoints
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
+from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, check_solver
 from tread_lab.specs.evaluation_steps import at_steps, kept_steps
 from tread_lab.specs.guidance import check_guidance
 from tread_lab.specs.run import RunSpec
@@ -32,6 +32,7 @@ class Task:
         object.__setattr__(self, "evaluations", evaluations)
         for evaluation in self.evaluations:
             if isinstance(evaluation, SamplesSpec):
+                check_solver(self.spec, evaluation.sampler)
                 check_guidance(self.spec, evaluation.sampler.guidance)
 
     @cached_property
