@@ -13,6 +13,7 @@ from tread_lab.analysis.figures.gap_and_quality import GAP_AND_QUALITY
 from tread_lab.analysis.figures.guidance_costs import GUIDANCE
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, sample_metrics, slug
 from tread_lab.analysis.figures.loss_gap import ALL_OVER_STEPS, GAP_BY_LENGTH, GAP_OVER_STEPS
+from tread_lab.analysis.figures.over_costs import OVER_COSTS
 from tread_lab.analysis.figures.over_training import OVER_TRAINING
 from tread_lab.analysis.figures.pareto import PARETO
 from tread_lab.analysis.figures.placements import panels
@@ -26,7 +27,13 @@ from tread_lab.analysis.figures.style import save
 from tread_lab.analysis.figures.time_to_equal import TIME_TO_EQUAL
 from tread_lab.analysis.tables.paper_tables import comparison_table
 from tread_lab.analysis.tables.ranking import formatted, ranking, to_latex, to_markdown
-from tread_lab.frames import history_frame, ranking_caption, ranking_key, trials_frame
+from tread_lab.frames import (
+    history_frame,
+    ranking_caption,
+    ranking_key,
+    training_frame,
+    trials_frame,
+)
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.metric_names import HELDOUT_LOSS, TRAIN_LOSS
@@ -41,6 +48,7 @@ KINDS = (  # in the order of the report
     PARETO,
     TIME_TO_EQUAL,
     OVER_TRAINING,
+    OVER_COSTS,
     GAP_OVER_STEPS,
     ALL_OVER_STEPS,
     GAP_BY_LENGTH,
@@ -72,7 +80,8 @@ def sweep_records(lab: Lab, folder: SweepFolder) -> SweepRecords:
     """Return what all figures of a sweep are drawn from."""
     frame = trials_frame(lab, folder)
     history = history_frame(lab, folder, keys=[TRAIN_LOSS])
-    return SweepRecords(lab, frame, history, len(panels(frame)))
+    training = training_frame(lab, folder, frame)
+    return SweepRecords(lab, frame, history, training, len(panels(frame)))
 
 
 def all_figures(records: SweepRecords) -> Iterator[tuple[FigureKind, Drawn]]:

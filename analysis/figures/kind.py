@@ -22,12 +22,14 @@ class SweepRecords:
     Attributes:
         frame: rows of `trials_frame`.
         history: rows of `history_frame`, the training losses.
+        training: rows of `training_frame`, for curves over training.
         panels: how many panels the sweep has, see `placements.panels`.
     """
 
     lab: Lab
     frame: pd.DataFrame
     history: pd.DataFrame
+    training: pd.DataFrame
     panels: int = 1
 
     def placed(self) -> Iterator[tuple[str, Placements]]:

@@ -18,7 +18,7 @@ from tread_lab.analysis.figures.kind import (
 )
 from tread_lab.analysis.figures.sentences import number, routed
 from tread_lab.analysis.figures.style import COLUMN, PAGE, Axes, figure
-from tread_lab.frames import own_metrics
+from tread_lab.frames import STEP, own_metrics
 
 STEPS = "train.steps"
 
@@ -28,11 +28,12 @@ class OverTraining:
     """One set of curves over training steps for every guidance that samples were drawn with.
 
     Attributes:
-        panels: (title, curves); every point is a run trained to that many steps, its schedule
-            included: runs of other lengths are not stages of one run.
+        panels: (title, curves); a point is a stage of one run, or a run of its own length.
+        warning: why stages stand in for no shorter runs; empty where they do.
     """
 
     panels: tuple[tuple[str, Curves], ...]
+    warning: str = ""
 
 
 def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
@@ -40,18 +41,38 @@ def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
 
     `fd[x]@1k` stands for `fd[x]@1k w=1` and `fd[x]@1k w=2` where both were measured.
 
+    Args:
+        frame: rows of `training_frame`.
+
     Raises:
-        UserError: no such metric, or training steps are no axis of the sweep.
+        UserError: no such metric, or the sweep has no several steps of training.
     """
     own = [c for c in own_metrics(frame) if c.split(" ")[0] == metric and ":" not in c]
     columns = own or [metric]
-    panels = [(_title(column, metric), curves(frame, column, STEPS)) for column in columns]
-    return OverTraining(tuple(panels))
+    axis = training_axis(frame)
+    panels = [(_title(column, metric), curves(frame, column, axis)) for column in columns]
+    return OverTraining(tuple(panels), schedule_warning(frame))
+
+
+def training_axis(frame: pd.DataFrame) -> str:
+    """Return the column with training steps: of stages of runs, or of runs of several lengths."""
+    return STEP if STEP in frame else STEPS
+
+
+def schedule_warning(frame: pd.DataFrame) -> str:
+    """Return why the stages of runs are no shorter runs; nothing for a constant rate."""
+    schedules = frame.attrs.get("schedules", ()) if STEP in frame else ()
+    if not schedules:
+        return ""
+    return (
+        f" The rate falls to the end ({', '.join(schedules)}): an earlier step is no shorter run."
+    )
 
 
 def budget_metrics(frame: pd.DataFrame) -> list[str]:
-    """Return the metrics of quality of a sweep over numbers of training steps; else none."""
-    if STEPS not in frame or frame[STEPS].nunique() < 2:
+    """Return the metrics of quality of a sweep with several steps of training; else none."""
+    axis = training_axis(frame)
+    if axis not in frame or frame[axis].nunique() < 2:
         return []
     return list(dict.fromkeys(metric.split(" ")[0] for metric in quality_metrics(frame)))
 
@@ -84,12 +105,12 @@ def caption(found: OverTraining) -> str:
                 ends.append(f"{routed(curve.name)} {number(value)} at {step:.0f} steps")
         if ends:
             sentences.append(f"{title.replace('$', '') or 'at the end'}: {', '.join(ends)}")
-    return "; ".join(sentences) + "."
+    return "; ".join(sentences) + "." + found.warning
 
 
 def _drawn(records: SweepRecords) -> Iterator[Drawn]:
-    for metric in budget_metrics(records.frame):
-        found = over_training(records.frame, metric)
+    for metric in budget_metrics(records.training):
+        found = over_training(records.training, metric)
         width = PAGE if len(found.panels) > 1 else COLUMN
         fig, axes = figure(width=width, height=2.3, columns=len(found.panels))
         for k, ((title, panel), ax) in enumerate(zip(found.panels, axes)):

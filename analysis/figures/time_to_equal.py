@@ -11,11 +11,17 @@ import pandas as pd
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.curves import Curve, curves
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, slug
-from tread_lab.analysis.figures.over_training import STEPS, budget_metrics, over_training
+from tread_lab.analysis.figures.over_training import (
+    budget_metrics,
+    over_training,
+    schedule_warning,
+    training_axis,
+)
 from tread_lab.analysis.figures.placements import Array
 from tread_lab.analysis.figures.sentences import number, quantity, routed
 from tread_lab.analysis.figures.style import Axes
 from tread_lab.analysis.tables import published
+from tread_lab.frames import STEP
 from tread_lab.records.metric_names import (
     TRAIN_FLOPS,
     TRAIN_SECONDS,
@@ -49,6 +55,7 @@ class TimeToEqual:
     Attributes:
         cost, unit: `training FLOPs` and `FLOP`.
         curves: those of their points that have a quality and a cost.
+        warning: why stages of runs stand in for no shorter runs; empty where they do.
     """
 
     metric: str
@@ -56,6 +63,7 @@ class TimeToEqual:
     unit: str
     curves: tuple[Curve, ...]
     factors: tuple[Factor, ...]
+    warning: str = ""
 
 
 def cost_to_reach(cost: Array, value: Array, level: float, *, lower: bool = True) -> float:
@@ -75,21 +83,25 @@ def cost_to_reach(cost: Array, value: Array, level: float, *, lower: bool = True
 
 
 def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str = TRAIN_SECONDS) -> TimeToEqual:
-    """Return curves over the budgets of a sweep, and factors at the best value both reached.
+    """Return curves over training, and factors at the best value both reached.
 
-    Each point is a run trained to its own end, so the schedule of the learning rate ended too.
+    A point is a stage of one run, or a run of its own length.
+
+    Args:
+        frame: rows of `training_frame`.
 
     Raises:
-        UserError: no such metric, or training steps are no axis of the sweep.
+        UserError: no such metric, or the sweep has no several steps of training.
     """
     measured = [
         _curve(c.name, c.dense, c.cost[known], c.value[known])
-        for c in curves(frame, metric, STEPS, cost=cost).curves
+        for c in curves(frame, metric, training_axis(frame), cost=cost).curves
         if (known := np.isfinite(c.value) & np.isfinite(c.cost)).any()
     ]
     kind = metric_kind(cost)
     factors = _factors(measured, lower=lower_is_better(metric))
-    return TimeToEqual(metric, kind.label or cost, kind.unit, tuple(measured), factors)
+    warning = schedule_warning(frame)
+    return TimeToEqual(metric, kind.label or cost, kind.unit, tuple(measured), factors, warning)
 
 
 def _curve(name: str, dense: bool, cost: Array, value: Array) -> Curve:
@@ -184,18 +196,20 @@ def caption(found: TimeToEqual) -> str:
             sentences.append(f"{name} does not reach {number(factor.level)}")
     return (
         f"{'; '.join(sentences)}. A factor is the dense run's cost ({found.cost}) to reach a value"
-        " over the other's, at the best value that both reached."
+        f" over the other's, at the best value that both reached.{found.warning}"
     )
 
 
 def _drawn(records: SweepRecords) -> Iterator[Drawn]:
-    for metric in budget_metrics(records.frame):
-        column = over_training(records.frame, metric).panels[0][1].metric
-        ours = time_to_equal(records.frame, column, cost=TRAIN_FLOPS)
+    frame = records.training
+    for metric in budget_metrics(frame):
+        column = over_training(frame, metric).panels[0][1].metric
+        ours = time_to_equal(frame, column, cost=TRAIN_FLOPS)
         if ours.factors:
             fig, (left, right) = style.figure(width=style.PAGE, height=2.4, columns=2)
             draw_time_to_equal(ours, left)
-            left.set_title(records.title("runs of growing length"))
+            stages = "one run a curve" if STEP in frame else "runs of growing length"
+            left.set_title(records.title(stages))
             draw_time_to_equal(published_time_to_equal(), right)
             right.set_title("DiT-XL/2, ImageNet-256 (published)")
             yield Drawn(f"time_to_equal-{slug(metric)}", caption(ours), fig, metric)

@@ -170,7 +170,8 @@ def _lengths(specs: Sequence[RunSpec]) -> str:
 
 
 def _measured(evaluations: Iterable[EvaluationSpec], sources: set[str]) -> str:
-    """`heldout_loss, fid@10k, fid@10k w=2 CFG; heun 40`."""
+    """`heldout_loss, fid@10k, fid@10k w=2 CFG; heun 40; at 50K, 100K, end`."""
+    evaluations = list(evaluations)
     names, samplers = [], []
     for spec in evaluations:
         if not isinstance(spec, SamplesSpec):
@@ -186,7 +187,10 @@ def _measured(evaluations: Iterable[EvaluationSpec], sources: set[str]) -> str:
         samplers.append(f"{spec.sampler.solver} {spec.sampler.steps}")
     distinct = list(dict.fromkeys(names))
     shown = ", ".join(distinct) if len(distinct) <= 2 * _FEW else f"{len(distinct)} evaluations"
-    return "; ".join(filter(None, [shown, ", ".join(dict.fromkeys(samplers))]))
+    steps = dict.fromkeys(spec.step for spec in evaluations)
+    during = ", ".join("end" if s is None else _thousands(int(s)) for s in steps)
+    at = f"at {during}" if len(steps) > 1 else ""
+    return "; ".join(filter(None, [shown, ", ".join(dict.fromkeys(samplers)), at]))
 
 
 def _span(texts: Iterable[str]) -> str:

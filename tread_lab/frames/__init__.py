@@ -22,7 +22,12 @@ from tread_lab.frames.ranking import (
     without_baseline,
 )
 from tread_lab.frames.reading import Memory
-from tread_lab.frames.steps import STEP, is_measured_during_training, steps_frame
+from tread_lab.frames.steps import (
+    STEP,
+    is_measured_during_training,
+    steps_frame,
+    training_frame,
+)
 from tread_lab.frames.trials import NO_RESULT, SweepReader, plan_frame, trials_frame
 
 __all__ = [
@@ -51,6 +56,7 @@ __all__ = [
     "ranking_key",
     "require_metric",
     "steps_frame",
+    "training_frame",
     "trials_frame",
     "with_delta",
     "without_baseline",

@@ -31,7 +31,8 @@ def steps_frame(
     the EMA weights of that step under the names that they have at the end; gaps are to the baseline
     at the same step. `cost/train_flops`, `cost/train_seconds`, `cost/device_hours` and
     `cost/train_images` are the run's share up to the step. A trial that is not completed has one
-    row without a step.
+    row without a step. `frame.attrs["schedules"]` lists the schedules by which rates fall to
+    the end: under them an earlier step is no shorter run.
 
     Raises:
         UserError: no such sweep.
@@ -42,7 +43,20 @@ def steps_frame(
     frame = reader.frame([row for trial in reader.plan.trials for row in _rows(reader, trial)])
     frame[STEP] = frame[STEP].astype("Int64")
     frame.attrs["axes"] = [*frame.attrs["axes"], STEP]
+    schedules = {str(trial.spec["train"].get("schedule")) for trial in reader.plan.trials}
+    frame.attrs["schedules"] = sorted(schedules - {"constant"})
     return frame
+
+
+def training_frame(
+    lab: Lab, sweep: str | SweepFolder, trials: pd.DataFrame, *, memory: Memory | None = None
+) -> pd.DataFrame:
+    """Return the rows of curves over training: stages of runs, else runs of several lengths.
+
+    These are `steps_frame`'s where a run was measured before its end, and `trials` else.
+    """
+    steps = steps_frame(lab, sweep, memory=memory)
+    return steps if is_measured_during_training(steps) else trials
 
 
 def is_measured_during_training(frame: pd.DataFrame) -> bool:

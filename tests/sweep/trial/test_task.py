@@ -22,6 +22,7 @@ from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.parents import with_parents
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
+from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.plan import Plan, make_plan
@@ -70,7 +71,7 @@ def test_the_plan_shows_the_parent_as_a_task_of_its_own_before_its_children(tiny
 
 def test_a_parent_that_is_a_trial_keeps_its_evaluations(tiny: Tiny) -> None:
     parent = tiny(routes=["1->2"])
-    other = Task(tiny(seed=1), ("evaluation",))  # type: ignore[arg-type]
+    other = Task(tiny(seed=1), (HeldoutSpec(),))
     tasks = [Task(child_of(parent), other.evaluations), other, Task(parent, other.evaluations)]
     ordered = with_ancestors(tasks)
     assert [task.spec for task in ordered] == [parent, child_of(parent), other.spec]

@@ -1,0 +1,100 @@
+"""Quality over steps, images and device-hours: stages of one run, each with what it had spent."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tread_lab.analysis.figures.over_costs import (
+    caption,
+    draw_over_costs,
+    over_costs,
+    shown_metrics,
+)
+from tread_lab.analysis.figures.over_training import over_training
+from tread_lab.analysis.figures.style import figure
+from tread_lab.analysis.figures.time_to_equal import caption as factor_caption
+from tread_lab.analysis.figures.time_to_equal import time_to_equal
+from tread_lab.frames import STEP
+
+FD = "fd[x]@1k"
+STEPS = (100, 200, 400)
+DENSE, ROUTED = {100: 9.0, 200: 7.0, 400: 5.0}, {100: 9.5, 200: 6.0, 400: 4.0}
+
+
+def rows(role: str, cell: str, values: dict[int, float], seconds: float) -> pd.DataFrame:
+    """One run of 400 steps of 16 images, measured at three steps."""
+    steps = np.array(STEPS)
+    gap = [values[s] - DENSE[s] if role == "trial" else np.nan for s in STEPS]
+    return pd.DataFrame(
+        {
+            "run": cell,
+            "role": role,
+            "seed": 0,
+            "state": "completed",
+            "reason": "",
+            "baseline": "dense",
+            "cell": [f"{cell} step={s}" for s in STEPS],
+            STEP: steps,
+            FD: [values[s] for s in STEPS],
+            "gap/heldout": gap,
+            "cost/train_flops": steps * seconds * 1e9,
+            "cost/train_images": steps * 16.0,
+            "cost/device_hours": steps * seconds / 3600,
+        }
+    )
+
+
+@pytest.fixture
+def stages() -> pd.DataFrame:
+    parts = [rows("baseline", "dense", DENSE, 18.0), rows("trial", "2->8 s=0.5", ROUTED, 12.0)]
+    frame = pd.concat(parts, ignore_index=True)
+    frame.attrs |= {"axes": [STEP], "foreign": [], "planned": [FD], "schedules": []}
+    return frame
+
+
+def test_a_curve_is_drawn_against_what_it_had_spent(stages: pd.DataFrame) -> None:
+    panels = over_costs(stages, FD).panels
+    assert list(panels) == [STEP, "cost/train_images", "cost/device_hours"]
+    dense, routed = (panels["cost/device_hours"].curves[k] for k in (0, 1))
+    assert dense.dense and list(dense.x) == [0.5, 1.0, 2.0]
+    assert list(routed.x) == pytest.approx([1 / 3, 2 / 3, 4 / 3])
+    assert list(routed.value) == [9.5, 6.0, 4.0]
+    assert list(panels["cost/train_images"].curves[1].x) == [1600, 3200, 6400]
+
+
+def test_a_gap_has_curves_of_trials_alone_and_the_line_of_its_baseline(
+    stages: pd.DataFrame,
+) -> None:
+    assert shown_metrics(stages)[0] == "gap/heldout"
+    found = over_costs(stages, "gap/heldout")
+    (curve,) = found.panels[STEP].curves
+    assert list(curve.value) == [0.5, -1.0, -1.0]
+    _, (ax,) = figure()
+    draw_over_costs(found.panels[STEP], ax, cost=STEP)
+    assert [0, 0] in [list(line.get_ydata()) for line in ax.lines]
+    assert "\N{MINUS SIGN}1 at 400 steps (1.33 h)" in caption(found)
+
+
+def test_ends_of_runs_alone_are_no_curves(stages: pd.DataFrame) -> None:
+    assert shown_metrics(stages.drop(columns=STEP)) == []
+
+
+def test_stages_of_one_run_make_the_figures_over_training(stages: pd.DataFrame) -> None:
+    ((_, found),) = over_training(stages, FD).panels
+    assert [list(curve.x) for curve in found.curves] == [list(STEPS)] * 2
+    (factor,) = time_to_equal(stages, FD, cost="cost/train_flops").factors
+    at = 100 * 2 ** (1 + 1 / 2) * 12.0  # halfway between 6 and 4, linear in the logarithm
+    assert (factor.level, factor.cost) == (5.0, pytest.approx(at * 1e9))
+    assert factor.value == pytest.approx(400 * 18.0 / at)
+
+
+def test_a_rate_that_falls_to_the_end_is_said(stages: pd.DataFrame) -> None:
+    assert "falls" not in factor_caption(time_to_equal(stages, FD, cost="cost/train_flops"))
+    stages.attrs["schedules"] = ["sqrt_decay"]
+    found = time_to_equal(stages, FD, cost="cost/train_flops")
+    for text in (factor_caption(found), caption(over_costs(stages, FD))):
+        assert text.endswith(
+            "The rate falls to the end (sqrt_decay): an earlier step is no shorter run."
+        )
