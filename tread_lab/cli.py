@@ -354,6 +354,16 @@ COMMANDS: Mapping[str, _Command] = {
             _JSON,
         ),
     ),
+    "export": _Command(
+        "write the EMA weights of a run, with a model card",
+        "export 3f2a weights --step 50000",
+        (
+            _option("name", "the run; the first letters of its name are enough"),
+            _option("out", "a new folder"),
+            _option("--step", "of a checkpoint that is kept (default: the last)", type=_positive),
+            _ROOT,
+        ),
+    ),
     "gc": _Command(
         "list or remove files that nothing needs any more",
         "gc --yes",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
@@ -39,7 +40,7 @@ def run(
     """Measure the runs of a sweep, or one run; return the exit code."""
     check_one_device()
     device_name = visible_device(device)
-    lab = Lab.existing(root)
+    lab = Lab.at(root) if RunFolder(Path(name)).exported else Lab.existing(root)
     torch.set_num_threads(threads)
     picked = pick(device_name)
     rows, user_errors = [], UserErrors()
@@ -63,16 +64,21 @@ def run(
 def _to_measure(lab: Lab, name: str, named: Sequence[str]) -> Measurements:
     """Return the runs that have finished training, each with the named evaluations at its steps.
 
+    A folder of exported weights is measured in that folder, at its one step.
+
     A run that goes on can be measured at steps before its end, from checkpoints that it keeps.
 
     Raises:
         UserError: none has finished, or an evaluation does not exist.
     """
+    exported = RunFolder(Path(name))
+    if exported.exported:
+        return [(exported, _of_exported(exported, named))]
     if name in lab.sweeps():
         measurements = _of_sweep(lab, name, named)
     elif named:
         folder = lab.known_run(name)
-        measurements = [(folder, decode_evaluations(named, _recorded_sampler(folder)))]
+        measurements = [(folder, decode_evaluations(named, folder.recorded_sampler()))]
     else:
         lab.known_run(name)
         raise UserError("name what to measure, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`")
@@ -80,6 +86,13 @@ def _to_measure(lab: Lab, name: str, named: Sequence[str]) -> Measurements:
     if not trained:
         raise UserError(f"{name}: no run has finished training")
     return trained
+
+
+def _of_exported(folder: RunFolder, named: Sequence[str]) -> tuple[EvaluationSpec, ...]:
+    specs = decode_evaluations(named, folder.recorded_sampler())
+    if not specs or any(spec.step is not None for spec in specs):
+        raise UserError(f"{folder.path} has the weights of one step; name what to measure: fd@1k")
+    return specs
 
 
 def _ready(folder: RunFolder, specs: tuple[EvaluationSpec, ...]) -> tuple[EvaluationSpec, ...]:
@@ -111,12 +124,6 @@ def _of_sweep(lab: Lab, name: str, named: Sequence[str]) -> Measurements:
         samplers = (spec.sampler for spec in plan.evaluations if isinstance(spec, SamplesSpec))
         sampler = next((encode(sampler) for sampler in samplers), None)
         if sampler is None:
-            sampler = _recorded_sampler(lab.run(next(iter(planned))))
+            sampler = lab.run(next(iter(planned))).recorded_sampler()
         planned = dict.fromkeys(planned, decode_evaluations(named, sampler))
     return [(lab.run(run), specs) for run, specs in planned.items()]
-
-
-def _recorded_sampler(folder: RunFolder) -> Mapping[str, object]:
-    """Return the tree of the sampler that a run was measured with, empty for the default."""
-    trees = ((e.read() or {}).get("spec", {}).get("sampler") for e in folder.evaluations())
-    return next((tree for tree in trees if tree), {})

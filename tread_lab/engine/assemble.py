@@ -19,9 +19,10 @@ from tread_lab.engine.checkpoint import (
     list_checkpoints,
     load_latest,
     load_step,
+    load_weights,
 )
 from tread_lab.engine.device import use
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.lab import EXPORTED, RunFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 
@@ -64,7 +65,11 @@ def trained(
     spec, checkpoint = folder.spec(), _checkpoint(folder, step)
     with WithoutInit():
         network = build_backbone(spec)
-    network.load_state_dict({**checkpoint.part("model"), **checkpoint.part(weights)})
+    try:
+        network.load_state_dict({**checkpoint.part("model"), **checkpoint.part(weights)})
+    except RuntimeError as error:
+        wrong = str(error).splitlines()[-1].strip()
+        raise UserError(f"weights in {folder.path} do not fit its spec: {wrong}") from None
     use(device)
     network.requires_grad_(False).eval().to(device)
     return Trained(spec, checkpoint.step, network, build_process(spec.process), device)
@@ -81,6 +86,8 @@ def weights_of(folder: RunFolder, weights: str) -> dict[str, Tensor]:
 
 
 def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
+    if folder.exported:
+        return load_weights(folder.path / EXPORTED)
     if step is not None:
         return load_step(folder.checkpoints, step)
     newest, ended = load_latest(folder.checkpoints), int((folder.result() or {}).get("step", 0))

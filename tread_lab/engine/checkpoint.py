@@ -110,6 +110,21 @@ def load_step(folder: Path, step: int) -> Checkpoint:
     )
 
 
+def load_weights(path: Path) -> Checkpoint:
+    """Return exported weights: the tensors of a network alone, their step from the file's header.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {f"model/{name}": file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            facts = file.metadata() or {}
+        return Checkpoint(int(facts.get("step", 0)), tensors, facts)
+    except (OSError, SafetensorError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {error}; export the run again") from None
+
+
 def _undamaged(folder: Path) -> Iterator[Checkpoint]:
     for path in list_checkpoints(folder):
         checkpoint = _read(path)

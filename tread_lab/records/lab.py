@@ -28,6 +28,7 @@ from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
 LOCK = ".claim"  # in the folder of a run or a sweep
+EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written
 _ENDED: dict[Any, RunState] = {state.value: state for state in RunState if state.ended}
 
 
@@ -116,6 +117,11 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    @property
+    def exported(self) -> bool:
+        """Whether this is a folder of exported weights, which has a spec and no more records."""
+        return (self.path / EXPORTED).is_file() and (self.path / "spec.yaml").is_file()
 
     @property
     def log_path(self) -> Path:
@@ -237,6 +243,14 @@ class RunFolder:
         """Yield every finished evaluation, whatever step of the run it measures."""
         for path in sorted(self.path.glob("evaluations/*/metrics.json")):
             yield EvaluationFolder(path.parent)
+
+    def recorded_sampler(self) -> dict[str, Any]:
+        """Return the tree of the sampler that a run was measured with, empty for the default."""
+        if self.exported:
+            config = read_json(self.path / "config.json") or {}
+            return dict(config.get("sampler") or {})
+        trees = ((e.read() or {}).get("spec", {}).get("sampler") for e in self.evaluations())
+        return next((tree for tree in trees if tree), {})
 
     def end_evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield the finished evaluations of the run's last weights."""

@@ -1,0 +1,108 @@
+"""Exported weights: the names of public code, a card for the hub, the same numbers by path."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from tests.engine.runs import CPU, small_run, train_until
+from tread_lab.backbones.published import load_published
+from tread_lab.cli import main
+from tread_lab.engine.assemble import trained
+from tread_lab.engine.evaluate import evaluate
+from tread_lab.engine.export import export, load_exported
+from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
+from tread_lab.specs import HeldoutSpec, UserError, signature
+
+RUN = small_run(execution={"keep_steps": [2], "log_every": 2})
+HELDOUT = HeldoutSpec(images=8, levels=2)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    lab = Lab.at(tmp_path_factory.mktemp("lab"))
+    folder = lab.run_of(RUN)
+    folder.create(RUN)
+    train_until(RUN, folder.path)
+    folder.finish(RunState.COMPLETED, step=6, metrics={})
+    evaluate(folder, HELDOUT, CPU)
+    return lab
+
+
+@pytest.fixture(scope="module")
+def weights(lab: Lab) -> Path:
+    out = lab.root / "weights"
+    assert main(["export", signature(RUN)[:6], str(out), "--root", str(lab.root)]) == 0
+    return out
+
+
+def test_a_dit_has_the_tensor_names_of_the_public_code(lab: Lab, weights: Path) -> None:
+    published = load_published(weights / "model.safetensors", RUN.model).state_dict()
+    ours = trained(lab.run_of(RUN), CPU).network.state_dict()
+    assert set(published) == set(ours)
+    assert all(torch.equal(published[name], ours[name]) for name in ours)
+
+
+def test_the_card_has_the_hubs_yaml_measurements_and_how_to_load(weights: Path) -> None:
+    text = (weights / "README.md").read_text()
+    _, front, body = text.split("---\n", 2)
+    tree = yaml.safe_load(front)
+    assert tree["library_name"] == "tread-lab" and "edm" in tree["tags"]
+    (result,) = tree["model-index"][0]["results"]
+    assert result["metrics"][0]["type"] == "heldout/loss"
+    assert "after 6 of 6 training steps" in body and "1->1 at a selection rate of 0.5" in body
+    assert 'load_exported("FOLDER")' in body and "| `heldout/loss` |" in body
+    assert str(weights.parent) not in text
+    assert json.loads((weights / "config.json").read_text())["model_type"] == "dit"
+
+
+def test_loaded_by_path_it_is_the_same_run_and_measures_the_same(
+    lab: Lab, weights: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = load_exported(weights)
+    assert (signature(model.spec), model.step) == (signature(RUN), 6)
+    here = ["--root", str(lab.root), "--json"]
+    named = "heldout_loss"
+    assert main(["evaluate", str(weights), named, *here]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert main(["evaluate", signature(RUN), named, *here]) == 0
+    (other,) = json.loads(capsys.readouterr().out)
+    assert {**row, "run": other["run"]} == other
+
+
+def test_a_kept_step_is_exported_and_an_absent_one_is_named(lab: Lab, tmp_path: Path) -> None:
+    folder = lab.run_of(RUN)
+    export(folder, tmp_path / "early", step=2)
+    model = load_exported(tmp_path / "early")
+    early = trained(folder, CPU, step=2).network.state_dict()
+    assert model.step == 2
+    assert all(torch.equal(t, early[n]) for n, t in model.network.state_dict().items())
+    assert "Nothing was measured at this step." in (tmp_path / "early/README.md").read_text()
+    with pytest.raises(UserError, match="which has steps 2 and 6"):
+        export(folder, tmp_path / "absent", step=3)
+    assert not (tmp_path / "absent").exists()
+
+
+def test_folders_of_the_machine_stay_here(lab: Lab, weights: Path) -> None:
+    spec = yaml.safe_load((weights / "spec.yaml").read_text())
+    assert spec["data"].get("path") is None
+
+
+def test_nothing_is_written_over_and_no_file_is_taken_for_weights(
+    lab: Lab, weights: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="holds something else; name a new folder"):
+        export(lab.run_of(RUN), tmp_path)
+    with pytest.raises(UserError, match=r"holds no model.safetensors with spec.yaml"):
+        load_exported(tmp_path)
+    broken = tmp_path / "broken"
+    export(lab.run_of(RUN), broken)
+    (broken / "model.safetensors").write_bytes(b"cut")
+    with pytest.raises(UserError, match="export the run again"):
+        load_exported(broken)
