@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tread_lab.sweep.execution.executor import stop_signals
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec
+from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted, stop_signals
+from tread_lab.sweep.search.queue import ListQueue
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import Report
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -48,3 +54,18 @@ def test_a_lost_cluster_is_code_130_if_the_driver_was_asked_to_stop(
     monkeypatch.setattr(ray_cluster, "leave", exits)
     ray_cluster.Driver(lambda: stopping).leave("the cluster is lost")
     assert codes == [code]
+
+
+def test_a_stop_that_comes_as_the_last_task_ends_interrupts_nothing(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    def stop_at_the_end(report: Report) -> None:
+        queue.stop = report.phase == "completed"
+
+    queue = ListQueue([Task(tiny(steps=1))])
+    InlineExecutor(device="cpu").run(lab, queue, stop_at_the_end)
+    assert queue.stop and queue.over
+    queue = ListQueue([Task(tiny(steps=1, seed=1))])
+    queue.stop = True
+    with pytest.raises(Interrupted):
+        InlineExecutor(device="cpu").run(lab, queue, lambda report: None)

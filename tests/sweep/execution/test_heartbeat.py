@@ -29,3 +29,16 @@ def test_a_heartbeat_read_while_it_is_written_keeps_its_limit(
         clock.pass_by(1.0)
         monitor.look()
     assert [attempt.pid for attempt in killed] == [1]
+
+
+def test_a_silent_attempt_is_killed_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, killed = Clock(monkeypatch), list[Attempt]()
+    monitor, folder = HeartbeatMonitor(lab, killed.append), lab.run("a")
+    folder.attempts.open(pid=1)
+    folder.heartbeat_path.write_text("10.0")
+    monitor.begin("a")
+    for _ in range(60):
+        clock.pass_by(1.0)
+        monitor.look()
+    assert [(attempt.n, attempt.pid) for attempt in killed] == [(1, 1)]
+    assert folder.stack_dump(1).read_text().startswith("Process 1 on ")

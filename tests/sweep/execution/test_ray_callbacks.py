@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs import RunSpec, UserError, encode
 from tread_lab.sweep.execution.executor import UserErrors
 from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
 from tread_lab.sweep.search.queue import ListQueue
@@ -54,3 +55,27 @@ def test_an_error_of_the_queue_ends_the_search_for_tasks_and_is_raised_afterward
     assert searcher.suggest("three") == Searcher.FINISHED
     with pytest.raises(UserError, match="cannot be written"):
         watcher.errors.raise_first()
+
+
+def test_starts_that_train_a_parent_are_no_fruitless_starts(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution.ray_callbacks import TrialWatcher
+    from tread_lab.sweep.execution.ray_worker import SentTask
+
+    monitor = HeartbeatMonitor(lab, lambda attempt: None)
+    watcher = TrialWatcher(lab, lambda report: None, lambda: False, monitor, UserErrors())
+    child = Task(tiny(init_from={"run": encode(tiny())}))
+    trial = SimpleNamespace(
+        config={"task": SentTask(child)}, get_pickled_error=lambda: RuntimeError("no memory\nx")
+    )
+    parent = lab.run_of(tiny()).attempts
+    for _ in range(8):
+        parent.close(parent.open(), "died")
+        watcher.on_trial_recover(0, [], trial)
+    for _ in range(5):  # starts that make no attempt at either
+        watcher.on_trial_recover(0, [], trial)
+        assert watcher.unavailable == ""
+    watcher.on_trial_recover(0, [], trial)
+    assert watcher.unavailable == "Ray cannot start a worker: no memory"

@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.faults.compare import outcome
 from tread_lab.records.lab import Lab
-
-pytestmark = pytest.mark.slow
 
 DRIVER = """
 from tread_lab.cli import run
@@ -106,6 +105,7 @@ def working(driver: int) -> dict[int, str]:
     return {pid: name for pid, name in offspring(driver).items() if not name.endswith("Agent")}
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     9,
     done="SIGKILL of all daemons of the Ray cluster while a trial trains",
@@ -133,6 +133,7 @@ def test_a_lost_cluster_ends_the_driver_and_a_fresh_one_takes_its_run_up(tmp_pat
     assert outcome(lab) == outcome(Lab(calm / "lab"))
 
 
+@pytest.mark.slow
 def test_sigterm_to_the_whole_process_group_is_an_interruption(tmp_path: Path) -> None:
     with driving(tmp_path, steps=100000) as driver:
         os.killpg(driver.pid, signal.SIGTERM)
@@ -155,6 +156,7 @@ MOMENTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     9,
     done="SIGKILL of the raylet alone as it starts, before the first trial and in the middle, and"
@@ -209,9 +211,27 @@ def _command(pid: int) -> bytes:
         return b""
 
 
+@pytest.mark.slow
 @LONG
 def test_a_cluster_whose_driver_is_killed_ends_too(tmp_path: Path) -> None:
     with driving(tmp_path, steps=100000) as driver:
         assert len(offspring(driver.pid)) >= 3
         sigkill(driver.pid)
         wait_until(lambda: not working(driver.pid), 30)
+
+
+def node(cpus: float, *, alive: bool = True) -> dict[str, Any]:
+    return {"Alive": alive, "Resources": {"CPU": cpus}}
+
+
+def test_a_whole_device_is_whole_gpus_or_the_cores_of_the_largest_node_that_lives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution import ray_cluster
+
+    nodes = [node(4.0), node(8.0), node(16.0, alive=False)]
+    monkeypatch.setattr(ray_cluster, "nodes", lambda: nodes)
+    assert ray_cluster.whole_device({"cpu": 1, "gpu": 0}) == {"cpu": 8.0, "gpu": 0}
+    assert ray_cluster.whole_device({"cpu": 2, "gpu": 0.25}) == {"cpu": 2, "gpu": 1}
+    assert ray_cluster.whole_device({"cpu": 2, "gpu": 1.5}) == {"cpu": 2, "gpu": 2}
