@@ -117,3 +117,15 @@ def test_resampled_ranks_draw_residuals_at_their_unbiased_size() -> None:
     """Residuals of 1 are drawn as 2, so that four draws can undo a lead of 3 together."""
     order = ranks(np.array([[0.0, 1.0], [0.0, 5.0]]))
     assert order.first_K[1] == pytest.approx(1 / 16, abs=0.015)
+
+
+def test_a_noisy_cell_far_behind_does_not_widen_the_bounds_of_the_others() -> None:
+    noise_3M = np.random.default_rng(0).normal(size=(3, 200))
+
+    def high(deviation: float) -> float:
+        means, deviations = np.array([[0.0], [1.0], [50.0]]), np.array([[0.1], [0.1], [deviation]])
+        found = best_over_images(means + deviations * noise_3M, resamples=400)
+        return float(found.high_K[1])
+
+    assert 1.0 < high(0.1) < 1.1
+    assert high(10.0) == pytest.approx(high(0.1), rel=0.02)

@@ -91,8 +91,9 @@ def test_without_a_prediction_nothing_is_said_before_something_is_seen(
     work.record(report(task, "train", 100))
     assert work.time_left() == "..."
     clock.now += 60
+    assert work.time_left() == "..."  # nothing was seen to move since the first report
     work.record(report(task, "train", 200))
-    assert work.time_left() == live_progress.duration(240)
+    assert work.time_left() == live_progress.duration(480)  # 100 steps took a minute
 
 
 def test_the_longest_run_under_way_is_waited_for(
@@ -105,6 +106,22 @@ def test_the_longest_run_under_way_is_waited_for(
     work.record(report(long, "train", 0))
     work.record(report(short, "completed", 10))
     assert work.time_left() == live_progress.duration(1000 * 30 / 35)
+    work.record(report(long, "train", 600))
+    assert work.time_left() == live_progress.duration(400 * 30 / (305 + 30))
+
+
+def test_the_speed_is_that_of_all_slots_together(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, tasks = Clock(monkeypatch), [Task(tiny(steps=1000, seed=seed)) for seed in range(4)]
+    forecast = Forecast(lab, seconds_per_step(lab, *tasks).speeds, slots=2)
+    work = WorkDone(tasks, tasks, forecast)
+    for task in tasks[:2]:
+        work.record(report(task, "train", 0))
+    clock.now += 500  # exactly as predicted, two runs at once
+    for task in tasks[:2]:
+        work.record(report(task, "train", 500))
+    assert work.time_left() == live_progress.duration(1500)
 
 
 def test_a_run_that_goes_on_from_before_its_last_entry_has_not_lost_what_is_done(

@@ -84,11 +84,10 @@ class WorkDone:
         self._done: dict[str, float] = {}
         self._reports: dict[str, Report] = {}
         self._started: float | None = None
+        self._untimed = 0.0  # work of this session before its first report, which starts the clock
 
     def record(self, report: Report) -> None:
         """Take a report into account; say when a run overflows for the first time."""
-        if self._started is None:
-            self._started = time.monotonic()
         run, last = report.run, self._reports.get(report.run)
         if report.overflows and not (last and last.overflows):
             say(f"{self.label(run)}: a step overflowed in fp16 and was skipped")
@@ -98,6 +97,8 @@ class WorkDone:
         if self._done[run] < earlier:  # it continues from a checkpoint before its last log entry
             self._done_earlier[run] = self._done[run]
             self._total += earlier - self._done[run]
+        if self._started is None:
+            self._started, self._untimed = time.monotonic(), self._progress()
 
     def label(self, run: str) -> str:
         """Return the label of a run."""
@@ -110,9 +111,9 @@ class WorkDone:
     def time_left(self) -> str:
         """Return the time left: at first as forecast, later at the observed speed."""
         elapsed = time.monotonic() - (self._started or time.monotonic())
-        done = self._progress() / self._forecast.slots
+        done = (self._progress() - self._untimed) / self._forecast.slots
         prior = _PRIOR_SECONDS if self._forecast.speeds else 0.0
-        if not prior and (elapsed < _MIN_SECONDS or self.fraction() < _MIN_SHARE):
+        if not prior and (elapsed < _MIN_SECONDS or self.fraction() < _MIN_SHARE or done <= 0):
             return "..."
         return duration(self._left_in_slot() * (elapsed + prior) / (done + prior))
 

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from tread_lab.engine.cost import calibration
-from tread_lab.engine.cost.calibration import Speed, calibrate
-from tread_lab.specs import RunSpec
+from tread_lab.engine.cost.calibration import FEATURE_SECONDS, Speed, calibrate
+from tread_lab.specs import RunSpec, decode
+from tread_lab.specs.evaluation import SamplesSpec
 
 
 def test_a_killed_process_of_the_calibration_is_survived(
@@ -30,3 +31,12 @@ def test_a_killed_process_of_the_calibration_is_survived(
     monkeypatch.setattr(calibration.subprocess, "Popen", Killed)
     monkeypatch.setattr(calibration, "measure", lambda spec, device: speed)
     assert calibrate([tiny()] * 100, torch.device("cpu"), slots=2) == [speed] * 100
+
+
+def test_features_take_time_only_where_images_are_measured(tiny: Callable[..., RunSpec]) -> None:
+    speed = Speed(overhead=0, per_flop=0, call=0, per_call_flop=0)
+    measured, shown = (
+        decode(SamplesSpec, {"metrics": metrics, "count": 1000}) for metrics in (["fd"], [])
+    )
+    assert speed.evaluate_seconds(tiny(), [measured]) == 1000 * FEATURE_SECONDS
+    assert speed.evaluate_seconds(tiny(), [shown]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,15 @@ def test_fid_decodes_and_describes_images_and_references() -> None:
     assert image_work(S2, HeldoutSpec()) == ImageWork()
     tiny = decode(RunSpec, {"model": {"depth": 4, "width": 16, "heads": 2}})
     assert image_work(tiny, SamplesSpec(metrics=("fd",), count=1000)) == ImageWork()
+
+
+def test_images_are_sampled_in_the_precision_of_the_sampler_and_probed_in_fp32() -> None:
+    rates, exact = RATES["cpu"], replace(S2, precision="fp32")
+    assert rates.pass_seconds(exact, FID) == rates.pass_seconds(S2, FID)
+    fp32 = replace(FID, sampler=SamplerSpec(precision="fp32"))
+    slower = 8.6e10 / 1.9e10
+    assert rates.pass_seconds(S2, FID) == pytest.approx(slower * rates.pass_seconds(S2, fp32))
+    assert rates.pass_seconds(exact, HeldoutSpec()) == rates.pass_seconds(S2, HeldoutSpec())
 
 
 def test_fid_of_10k_has_four_parts_on_a_cpu_and_an_h200() -> None:

@@ -12,19 +12,22 @@ from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
 JUDGED = {"short": (90, None), "long": (360, None), "third": (360, None)}
 
 
-def test_a_run_is_not_stopped_where_a_shorter_one_ends(lab: Lab) -> None:
+def test_runs_are_judged_beyond_the_end_of_a_shorter_one(lab: Lab) -> None:
     pytest.importorskip("ray")
     from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
     from tread_lab.sweep.execution.ray_early_stopping import EarlierTrial, Judge
 
     early = EarlyStopping(StopEarlySpec(grace=30, reduction=3), lab, "s", JUDGED)
     assert early.rungs("short") == (30,) and early.rungs("long") == (30, 90, 270)
-    judge, long = Judge(early, CallbackErrors()), EarlierTrial("long")
-    judge.on_trial_add(None, long)
-    for rung in (30, 90, 270):
-        result = {"run": "long", RUNG: rung, GAP: 0.1}
-        assert judge.on_trial_result(None, long, result) == judge.CONTINUE
-    assert stopped_early.read(lab.sweep("s").stopped_path) == {}
+    judge = Judge(early, CallbackErrors())
+    gaps = {"long": (0.1, 0.1, 0.1), "third": (0.05, 0.05, 0.3)}
+    said = {}
+    for run in gaps:
+        judge.on_trial_add(None, EarlierTrial(run))
+        results = [{"run": run, RUNG: r, GAP: g} for r, g in zip((30, 90, 270), gaps[run])]
+        said[run] = [judge.on_trial_result(None, EarlierTrial(run), one) for one in results]
+    assert said["long"] == [judge.CONTINUE] * 3
+    assert said["third"] == [judge.CONTINUE, judge.CONTINUE, judge.STOP]
 
 
 def test_the_worst_run_of_a_rung_is_stopped_and_the_sweep_notes_it(lab: Lab) -> None:

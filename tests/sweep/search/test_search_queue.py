@@ -1,0 +1,27 @@
+"""What a search takes for the result of a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.pretender import Pretender
+from tests.sweep.search.test_sampler import planned
+from tread_lab.records import stopped_early, suggestions
+from tread_lab.records.lab import Lab
+from tread_lab.records.stopped_early import Stopped
+from tread_lab.specs import RunSpec
+from tread_lab.sweep.plan.storage import store_plan
+from tread_lab.sweep.search.search_queue import SearchQueue
+
+
+def test_a_run_that_was_stopped_early_and_completed_since_is_measured(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    plan, folder = planned(tiny, trials=1), lab.sweep("searched")
+    store_plan(folder, plan)
+    Pretender(lab).run(SearchQueue(lab, plan))
+    (suggestion,) = suggestions.read(folder.suggestions_path)
+    for trial in suggestion.trials:
+        stopped_early.append(folder.stopped_path, Stopped(trial.run, 5, "others are better"))
+    (cell,) = SearchQueue(lab, plan).cells
+    assert cell.observation.state == "measured"
