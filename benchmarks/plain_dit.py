@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-CHANNELS, CLASSES, SIGMA_DATA = 1, 10, 0.5
+SIGMA_DATA = 0.5
 
 
 def modulate(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ class Block(nn.Module):
 
 
 class PlainDiT(nn.Module):
-    """DiT over `size` x `size` images of one channel; `route` is (start, end, rate) or `None`."""
+    """DiT over `size` x `size` samples; `route` is (start, end, rate), or `None` for none."""
 
     def __init__(
         self,
@@ -57,19 +57,22 @@ class PlainDiT(nn.Module):
         heads: int,
         patch: int,
         *,
+        channels: int = 1,
         size: int = 16,
+        classes: int = 10,
         route: tuple[int, int, float] | None = None,
     ) -> None:
         super().__init__()
-        self.patch, self.size, self.route = patch, size, route
-        self.embed = nn.Conv2d(CHANNELS, width, patch, stride=patch)
+        self.patch, self.size, self.channels, self.classes = patch, size, channels, classes
+        self.route = route
+        self.embed = nn.Conv2d(channels, width, patch, stride=patch)
         self.time = nn.Sequential(nn.Linear(256, width), nn.SiLU(), nn.Linear(width, width))
-        self.label = nn.Embedding(CLASSES + 1, width)
+        self.label = nn.Embedding(classes + 1, width)
         self.register_buffer("place", torch.randn(1, (size // patch) ** 2, width))
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
         self.norm = nn.LayerNorm(width, eps=1e-6, elementwise_affine=False)
         self.modulation = nn.Sequential(nn.SiLU(), nn.Linear(width, 2 * width))
-        self.out = nn.Linear(width, patch * patch * CHANNELS)
+        self.out = nn.Linear(width, patch * patch * channels)
 
     def forward(self, x: Tensor, t: Tensor, y: Tensor) -> Tensor:
         x = self.embed(x).flatten(2).transpose(1, 2).contiguous() + self.place
@@ -95,8 +98,8 @@ class PlainDiT(nn.Module):
 
     def _image(self, x: Tensor) -> Tensor:
         side, p = self.size // self.patch, self.patch
-        x = x.reshape(len(x), side, side, p, p, CHANNELS)
-        return torch.einsum("nhwpqc->nchpwq", x).reshape(len(x), CHANNELS, side * p, side * p)
+        x = x.reshape(len(x), side, side, p, p, self.channels)
+        return torch.einsum("nhwpqc->nchpwq", x).reshape(len(x), self.channels, side * p, side * p)
 
 
 class PlainRun:
@@ -113,7 +116,7 @@ class PlainRun:
         """One optimizer step on images x [B, C, H, W] and labels y [B]."""
         x, y = x.to(self.device), y.to(self.device)
         sigma = (torch.randn(len(x), device=self.device) * 1.2 - 1.2).exp()[:, None, None, None]
-        y = torch.where(torch.rand(len(y), device=self.device) < 0.1, CLASSES, y)
+        y = torch.where(torch.rand(len(y), device=self.device) < 0.1, self.network.classes, y)
         z = x + sigma * torch.randn_like(x)
         total = sigma**2 + SIGMA_DATA**2
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):

@@ -1,0 +1,109 @@
+"""Everything to know about a GPU in twenty minutes, most important first.
+
+    python benchmarks/gpu.py --out OUT [--minutes 20] [--only ceilings step_B]
+    python benchmarks/gpu.py --out OUT --device cpu --small        (to try the script itself)
+    python benchmarks/performance.py OUT docs/performance.md       (tables of what it found)
+
+Every phase is a process of its own with a time limit: what crashes, hangs or runs out of memory
+costs that phase alone. Results go to OUT/results.jsonl, a line each, as they are found; what a
+phase prints goes to OUT/PHASE.log. Needs torch, accelerate, safetensors, numpy and Pillow alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+
+from gpu_phases import ceilings, paths, sampling, scaling, steps
+from gpu_phases.shared import Bench
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One phase: the most seconds that it may take, and what it does."""
+
+    seconds: int
+    run: Callable[[Bench], None]
+
+
+PHASES = {
+    "ceilings": Phase(90, ceilings.measure),
+    "paths": Phase(180, paths.every_path),
+    "step_B": Phase(240, lambda bench: steps.measure(bench, "B")),
+    "repeats": Phase(90, paths.repeats),
+    "step_S": Phase(150, lambda bench: steps.measure(bench, "S")),
+    "step_XL": Phase(240, lambda bench: steps.measure(bench, "XL")),
+    "captured": Phase(120, steps.captured),
+    "profile": Phase(90, steps.profile),
+    "sampling": Phase(150, sampling.measure),
+    "host": Phase(60, steps.host),
+    "scaling": Phase(240, scaling.measure),
+}
+
+
+def drive(options: argparse.Namespace) -> dict[str, str]:
+    """Run the phases in their order until the time is up; return how each one ended."""
+    ends, started = {}, time.monotonic()
+    for name, phase in PHASES.items():
+        if options.only and name not in options.only:
+            continue
+        left = 60 * options.minutes - (time.monotonic() - started)
+        if left < 20:
+            ends[name] = "no time left"
+            continue
+        command = [sys.executable, __file__, "--phase", name, "--out", str(options.out)]
+        command += ["--device", options.device, *(["--small"] if options.small else [])]
+        begun, log = time.monotonic(), options.out / f"{name}.log"
+        with log.open("w") as file:
+            try:
+                limit = min(phase.seconds, left)
+                done = subprocess.run(command, stdout=file, stderr=file, timeout=limit, check=False)
+                ended = "done" if done.returncode == 0 else f"failed, exit code {done.returncode}"
+            except subprocess.TimeoutExpired:
+                ended = "out of time"
+        ends[name] = f"{ended}, {time.monotonic() - begun:.0f} s"
+        print(f"{name}: {ends[name]}", flush=True)
+        if ended != "done":
+            print("\n".join(log.read_text(errors="replace").splitlines()[-12:]), flush=True)
+    return ends
+
+
+def show(path: Path) -> None:
+    """Print every result in a line."""
+    for line in path.read_text().splitlines() if path.exists() else []:
+        row = json.loads(line)
+        words = (f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items())
+        print("  ".join(words)[:220])
+
+
+def main() -> int:
+    """Drive all phases, or run one of them in this process."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--only", nargs="+", choices=PHASES)
+    parser.add_argument("--small", action="store_true", help="tiny sizes, to try the script itself")
+    parser.add_argument("--phase", choices=PHASES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    if options.phase:
+        PHASES[options.phase].run(Bench(options.phase, options.out, options.device, options.small))
+        return 0
+    ends = drive(options)
+    show(options.out / "results.jsonl")
+    return int(any(not end.startswith("done") for end in ends.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

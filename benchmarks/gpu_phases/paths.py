@@ -1,0 +1,140 @@
+"""Does every path run, is its loss the CPU's, and is a run repeated and resumed bit for bit?"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gpu_phases.shared import INNER, TINY, Bench
+from tread_lab.engine.device import precisions
+from tread_lab.engine.live_run import LiveRun
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec
+from tread_lab.specs.evaluation import HeldoutSpec, SamplerSpec, SamplesSpec, SimilaritySpec
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import run_trial
+
+CPU = torch.device("cpu")
+STEPS = 3
+
+
+def _inner(selection: str) -> list[dict[str, Any]]:
+    return [{**INNER[0], "selection": selection}]
+
+
+# name -> (model, routes, further fields)
+CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "dense": (TINY, (), {}),
+    "random": (TINY, INNER, {}),
+    "rows": (TINY, _inner("rows"), {}),
+    "structured": (TINY, _inner("structured"), {}),
+    "bernoulli": (TINY, _inner("bernoulli"), {}),
+    "sprint": (TINY, INNER, {"bypass": {"kind": "sprint"}}),
+    "mask": (TINY, ["0->B-1"], {"bypass": {"kind": "mask"}}),
+    "clipped": (TINY, INNER, {"train": {"clip": 1.0}}),
+    "micro-batches": (TINY, INNER, {"execution": {"micro_batch": 4}}),
+    "flow": (TINY, INNER, {"process": {"kind": "flow"}}),
+    "LightningDiT": ("LightningDiT-4x32x2/2", INNER, {}),
+    "RWKV": ("RWKV-4x32/2", _inner("rows"), {}),
+    "Mamba": ("Mamba-4x32x4/2", _inner("rows"), {}),
+}
+
+
+def every_path(bench: Bench) -> None:
+    """Train three steps of every case in every precision, eager and compiled, beside the CPU."""
+    for name, (model, routes, fields) in CASES.items():
+        expected = _losses(
+            bench, bench.spec(model, routes, 16, precision="fp32", **_copy(fields)), CPU
+        )
+        for precision in precisions(bench.device):
+            for compiler in ("none", "blocks") if bench.cuda else ("none",):
+                said = {"case": name, "precision": precision, "compile": compiler}
+                with bench.guarded("path", **said):
+                    extra = _copy(fields)
+                    extra["execution"] = {**extra.get("execution", {}), "compile": compiler}
+                    spec = bench.spec(model, routes, 16, precision=precision, **extra)
+                    got = _losses(bench, spec, bench.device)
+                    worst = max(abs(a - b) / abs(b) for a, b in zip(got, expected))
+                    bench.say("path", **said, relative_error=worst)
+    with bench.guarded("path", case="a whole task"):
+        _whole_task(bench)
+
+
+def _copy(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: dict(value) for key, value in fields.items()}
+
+
+def _losses(bench: Bench, spec: RunSpec, device: torch.device) -> list[float]:
+    """Return the losses of three steps, of which the last follows a checkpoint."""
+    here, bench.device = bench.device, device
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            run = bench.live(spec, Path(folder))
+            losses = [_loss(run, step) for step in range(STEPS - 1)]
+            run.save()
+            resumed = LiveRun(spec, run.folder, device)
+            assert resumed.resume() == STEPS - 1
+            return [*losses, _loss(resumed, STEPS - 1)]
+    finally:
+        bench.device = here
+
+
+def _loss(run: LiveRun, step: int) -> float:
+    run.optimise(run.batches.at(step), lr=1e-3)
+    return float(run._window[-1])
+
+
+def _whole_task(bench: Bench) -> None:
+    """A trial with its evaluations; what it holds of the device's memory afterwards."""
+    spec = bench.spec(TINY, INNER, 16, train={"steps": 4})
+    sampler = SamplerSpec(steps=3, precision=bench.half)
+    evaluations = (
+        HeldoutSpec(images=8, levels=2),
+        SimilaritySpec(images=4, levels=2),
+        SamplesSpec(count=8, sampler=sampler),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        *_, report = run_trial(Lab(Path(folder)), Task(spec, evaluations), bench.device)
+    held = torch.cuda.memory_allocated() / 1e6 if bench.cuda else 0.0
+    bench.say("path", case="a whole task", ended=report.phase, MB_held_afterwards=held)
+
+
+def repeats(bench: Bench) -> None:
+    """Is a run repeatable, and does it resume, to the last bit?"""
+    model = TINY if bench.small else {"depth": 4, "width": 256, "heads": 4, "patch": 2}
+    for precision in ("fp32", "bf16") if bench.cuda else ("fp32",):
+        for compiler in ("none", "blocks") if bench.cuda else ("none",):
+            for name, routes in (("dense", ()), ("routed", INNER)):
+                said = {"run": name, "precision": precision, "compile": compiler}
+                with bench.guarded("repeats", **said):
+                    execution = {"compile": compiler}
+                    spec = bench.spec(model, routes, 32, precision=precision, execution=execution)
+                    first, second, resumed = (_weights(bench, spec, cut) for cut in (8, 8, 4))
+                    bench.say(
+                        "repeats",
+                        **said,
+                        repeated=_same(first, second),
+                        resumed=_same(first, resumed),
+                    )
+
+
+def _weights(bench: Bench, spec: RunSpec, cut: int) -> list[torch.Tensor]:
+    """Return the weights after eight steps, interrupted after `cut` of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = bench.live(spec, Path(folder))
+        for step in range(cut):
+            run.optimise(run.batches.at(step), lr=1e-3)
+        if cut < 8:
+            run.save()
+            run = LiveRun(spec, run.folder, bench.device)
+            run.resume()
+        for step in range(cut, 8):
+            run.optimise(run.batches.at(step), lr=1e-3)
+        return [parameter.detach().clone() for parameter in run.network.parameters()]
+
+
+def _same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(a, b))
