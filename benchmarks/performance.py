@@ -1,4 +1,4 @@
-"""The results of `benchmarks/gpu.py` as a page: a table for each phase, and what it was measured on.
+"""The results of `benchmarks/gpu.py` as a page: a table for each phase, and on what device.
 
 python benchmarks/performance.py OUT PAGE.md
 """
