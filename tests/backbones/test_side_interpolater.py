@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from tests.backbones.float64 import Weights, block, embedded, error, exact, image, sigma
 from tread_lab.backbones import build_backbone
 from tread_lab.diffusion import build_process
 from tread_lab.engine.batches import Batch
@@ -21,7 +22,6 @@ from tread_lab.routing import Routing, draw_routing
 from tread_lab.specs import RunSpec, UserError, decode
 
 SIDE, DEPTH, WIDTH, HEADS, DECODER = 4, 5, 16, 2, 2
-Weights = dict[str, np.ndarray]
 
 
 def mdt(**changes: Any) -> RunSpec:
@@ -54,83 +54,25 @@ def batch(spec: RunSpec) -> tuple[Batch, Routing]:
     ), routing
 
 
-# The reference: one sample, numpy in float64, after Gao et al. 2023, section 3.
-
-
-def linear(w: Weights, name: str, x: np.ndarray) -> np.ndarray:
-    return x @ w[name + ".weight"].T + w[name + ".bias"]
-
-
-def silu(x: np.ndarray) -> np.ndarray:
-    return x / (1 + np.exp(-x))
-
-
-def norm(x: np.ndarray) -> np.ndarray:
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-6)
-
-
-def ref_block(w: Weights, at: str, x: np.ndarray, c: np.ndarray, places: list[int]) -> np.ndarray:
-    s1, g1, a1, s2, g2, a2 = np.split(linear(w, f"{at}.adaLN_modulation.1", silu(c)), 6)
-    qkv = linear(w, f"{at}.attn.qkv", norm(x) * (1 + g1) + s1)
-    table, head = w[f"{at}.attn.bias.table"], WIDTH // HEADS
-    out = np.zeros_like(x)
-    for h in range(HEADS):
-        q, k, v = (qkv[:, part * WIDTH + h * head :][:, :head] for part in range(3))
-        products = q @ k.T / math.sqrt(head)
-        for i, m in enumerate(places):
-            for j, n in enumerate(places):
-                down, right = m // SIDE - n // SIDE + SIDE - 1, m % SIDE - n % SIDE + SIDE - 1
-                products[i, j] += table[down * (2 * SIDE - 1) + right, h]
-        shares = np.exp(products - products.max(axis=1, keepdims=True))
-        out[:, h * head :][:, :head] = shares / shares.sum(axis=1, keepdims=True) @ v
-    x = x + a1 * linear(w, f"{at}.attn.proj", out)
-    hidden = linear(w, f"{at}.mlp.fc1", norm(x) * (1 + g2) + s2)
-    inner = math.sqrt(2 / math.pi) * (hidden + 0.044715 * hidden**3)
-    return x + a2 * linear(w, f"{at}.mlp.fc2", 0.5 * hidden * (1 + np.tanh(inner)))
-
-
 def reference(w: Weights, z: np.ndarray, t: float, y: int, kept: list[int] | None) -> np.ndarray:
-    """F(z; t, y) of the full latent, or of one of which the encoder sees the kept tokens alone."""
-    N, p = SIDE * SIDE, 4
-    kernel = w["x_embedder.proj.weight"].reshape(WIDTH, -1)
-    tokens = [
-        kernel @ z[0, p * (n // SIDE) :, p * (n % SIDE) :][:p, :p].reshape(-1) for n in range(N)
-    ]
-    x = np.stack(tokens) + w["x_embedder.proj.bias"] + w["pos_embed"][0]
-    angle = t * np.exp(-math.log(10_000) * np.arange(128) / 128)
-    waves = np.concatenate([np.cos(angle), np.sin(angle)])
-    level = linear(w, "t_embedder.mlp.2", silu(linear(w, "t_embedder.mlp.0", waves)))
-    c = level + w["y_embedder.embedding_table.weight"][y]
-    places = list(range(N)) if kept is None else kept
+    """F(z; t, y) of the full latent, or of one of which the encoder sees the kept tokens alone
+    (Gao et al. 2023, section 3)."""
+    everywhere = list(range(SIDE * SIDE))
+    x, c = embedded(w, z, t, y, 4)
+    places = everywhere if kept is None else kept
     x = x[places]
     for l in range(DEPTH - DECODER):
-        x = ref_block(w, f"blocks.{l}", x, c, places)
-    u = np.tile(w["re_enter.mask_token"][0], (N, 1))
+        x = block(w, f"blocks.{l}", x, c, HEADS, places, SIDE)
+    u = np.tile(w["re_enter.mask_token"][0], (SIDE * SIDE, 1))
     u[places] = x
     u = u + w["re_enter.decoder_pos_embed"][0]
     if kept is not None:
-        side = ref_block(w, "re_enter.block", u, c, list(range(N)))
-        masked = [n for n in range(N) if n not in kept]
+        side = block(w, "re_enter.block", u, c, HEADS, everywhere, SIDE)
+        masked = [n for n in everywhere if n not in kept]
         u[masked] = side[masked]
     for l in range(DEPTH - DECODER, DEPTH):
-        u = ref_block(w, f"blocks.{l}", u, c, list(range(N)))
-    shift, scale = np.split(linear(w, "final_layer.adaLN_modulation.1", silu(c)), 2)
-    out, image = (
-        linear(w, "final_layer.linear", norm(u) * (1 + scale) + shift),
-        np.zeros((1, 16, 16)),
-    )
-    for n in range(N):
-        image[0, p * (n // SIDE) :, p * (n % SIDE) :][:p, :p] = out[n].reshape(p, p)
-    return image
-
-
-def exact(network: nn.Module) -> Weights:
-    return {name: tensor.double().numpy() for name, tensor in network.state_dict().items()}
-
-
-def error(found: Tensor, expected: np.ndarray) -> float:
-    return float(np.abs(found.detach().double().numpy() - expected).max() / np.abs(expected).max())
+        u = block(w, f"blocks.{l}", u, c, HEADS, everywhere, SIDE)
+    return image(w, u, c, 4)
 
 
 def test_the_full_and_the_masked_pass_agree_with_a_reference() -> None:
@@ -154,13 +96,12 @@ def test_the_loss_is_that_of_both_latents_at_one_noise() -> None:
     w = exact(network)
     for b in range(3):
         x, n = (t[b].double().numpy() for t in (seen.x_BCHW, seen.noise_BCHW))
-        sigma = math.exp(-1.2 + 1.2 * float(torch.special.ndtri(seen.u_B[b].double())))
-        total, z = 0.0, x + sigma * n
+        level = sigma(float(seen.u_B[b]))
+        total, z, root = 0.0, x + level * n, math.sqrt(level**2 + 0.25)
         for kept in (None, leg.keep_BK[b].tolist()):
-            root = math.sqrt(sigma**2 + 0.25)
-            F = reference(w, z / root, math.log(sigma) / 4, int(seen.y_B[b]), kept)
-            D = 0.25 / root**2 * z + 0.5 * sigma / root * F
-            total += root**2 / (0.5 * sigma) ** 2 * float(((D - x) ** 2).mean())
+            F = reference(w, z / root, math.log(level) / 4, int(seen.y_B[b]), kept)
+            D = 0.25 / root**2 * z + 0.5 * level / root * F
+            total += root**2 / (0.5 * level) ** 2 * float(((D - x) ** 2).mean())
         assert found[b].item() == pytest.approx(total, rel=1e-5)
 
 
@@ -199,24 +140,24 @@ def test_mdt_xl_has_the_published_parameters() -> None:
         network = build_backbone(spec)
     d, B, N, H = 1152, 28, 256, 16
     bias = H * 31 * 31
-    block = 18 * d * d + 15 * d + bias
+    one = 18 * d * d + 15 * d + bias
     around = (16 + 1) * d + (d * d + 258 * d) + 1001 * d + 2 * d * d + 2 * d + (d + 1) * 16
-    sampled = around + B * block + 2 * N * d
+    sampled = around + B * one + 2 * N * d
     assert sampled == 675_836_624
     found = sum(p.numel() for p in network.parameters())
-    assert found == sampled + block + d == 699_758_304 == cost(spec).parameters
-    assert cost(spec).unsampled == block + d and cost(spec).positions == 0
+    assert found == sampled + one + d == 699_758_304 == cost(spec).parameters
+    assert cost(spec).unsampled == one + d and cost(spec).positions == 0
 
 
 def test_a_step_pays_for_both_passes() -> None:
     spec = mdt()
     price, d = cost(spec), WIDTH
 
-    def block(n: int) -> int:
+    def one(n: int) -> int:
         return 12 * n * d * d + 2 * n * n * d + 6 * d * d
 
     ends = 16 * 16 * d + 256 * d + d * d + 2 * d * d + 16 * d * 16
-    full, masked = ends + 5 * block(16), ends + 3 * block(12) + (2 + 1) * block(16)
+    full, masked = ends + 5 * one(16), ends + 3 * one(12) + (2 + 1) * one(16)
     assert (price.dense_macs, price.routed_macs, price.again_macs) == (full, masked, full)
     assert price.train_flops_per_image == 6 * (full + masked)
     assert price.speedup == full / (full + masked)

@@ -26,6 +26,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "route": {"routes": ["1->4"]},
     "v1": {"routes": ["0->2", "4->5"], "bypass": {"re_entry": "v1_sum"}},
     "mask": {"routes": ["0->B-1"], "bypass": MASK},
+    "filled mask": {"routes": ["0->B-1"], "bypass": {**MASK, "fill": "entry"}},
     "mdt": {"routes": ["0->B-3"], "bypass": "mdt", "model": "MDT-6x32x2/2"},
     "mdt beside dit": {"routes": ["0->B-3 by bernoulli"], "bypass": "mdt"},
     "modern mdt": {"routes": ["0->B-3"], "bypass": "mdt", "model": {**MODEL, **MODERN}},

@@ -68,7 +68,14 @@ MDT = {
 }
 
 
-@pytest.mark.parametrize(("system", "parts"), [(MDT, set())])
+SD_DIT = {
+    "routes": [{"start": 0, "end": "B-1", "rate": 0.25}],
+    "bypass": {"kind": "mask", "depth": 1, "width": 8, "heads": 2, "fill": "entry"},
+    "loss": {"kind": "discrimination", "prototypes": 8, "hidden": 12, "bottleneck": 4},
+}
+
+
+@pytest.mark.parametrize(("system", "parts"), [(MDT, set()), (SD_DIT, {"head", "teacher"})])
 def test_comparators_resume_bitwise_too(
     tmp_path: Path, system: dict[str, Any], parts: set[str]
 ) -> None:

@@ -161,7 +161,9 @@ class DiT(nn.Module):
         positions_1ND = sincos_positions(self.side, spec.width)[None]
         self.pos_embed = nn.Parameter(positions_1ND, requires_grad=spec.trained_positions)
         self.blocks = nn.ModuleList(self.block(l) for l in range(spec.depth))
-        self.final_layer = FinalLayer(spec.width, spec.patch, self.out_channels, norm=spec.norm)
+        self.final_layer: nn.Module = FinalLayer(
+            spec.width, spec.patch, self.out_channels, norm=spec.norm
+        )
         head = spec.width // max(spec.heads, 1)
         table = block_positions(spec.rope, spec.relative_bias, self.side, head)
         self.register_buffer("places_1NP", table, persistent=False)
@@ -190,6 +192,18 @@ class DiT(nn.Module):
         Args:
             y_B: class labels; `classes` is the null class.
         """
+        x_BND, c_BD = self.encode(x_BCHW, t_B, y_B, routing, observe)
+        return self._unpatchify(self.final_layer(x_BND, c_BD))
+
+    def encode(
+        self,
+        x_BCHW: Tensor,
+        t_B: Tensor,
+        y_B: Tensor,
+        routing: Routing | None = None,
+        observe: Observer | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the tokens after all blocks, and the conditioning."""
         x_BND = self.x_embedder(x_BCHW) + self.pos_embed
         c_BD = self.t_embedder(t_B) + self.y_embedder(y_B)
         places_1NP = self.places_1NP
@@ -204,7 +218,7 @@ class DiT(nn.Module):
             observe=observe,
             re_enter=self.re_enter,
         )
-        return self._unpatchify(self.final_layer(x_BND, c_BD))
+        return x_BND, c_BD
 
     def _unpatchify(self, x_BND: Tensor) -> Tensor:
         B, N, _ = x_BND.shape

@@ -1,4 +1,4 @@
-"""MaskDiT's decoder: a few narrow blocks that see all places, masked ones as one mask token."""
+"""MaskDiT's decoder: a few narrow blocks that see all places, masked ones by a mask token."""
 
 # B batch, N tokens, K kept tokens, D width of the encoder, E width of the decoder
 
@@ -39,7 +39,8 @@ class MaskDecoder(nn.Module):
     """From kept tokens of width D to all tokens of width E (Zheng et al. 2024).
 
     Kept tokens are normalised, modulated and mapped to E; a mask token fills the other places;
-    fixed positions are added; then the blocks run.
+    fixed positions are added; then the blocks run. With `fill: entry` the tokens that entered the
+    route stand at those places, normalised, modulated and mapped as the kept ones are.
 
     Args:
         spec: the encoder.
@@ -53,7 +54,8 @@ class MaskDecoder(nn.Module):
         D, E = spec.width, decoder.width
         self.spans = spans
         self.width: int | None = E
-        self.mask_token = nn.Parameter(0.02 * torch.randn(1, 1, E))
+        mask_token = 0.02 * torch.randn(1, 1, E)
+        self.mask_token = nn.Parameter(mask_token) if decoder.fill == "mask_token" else None
         self.pos_embed = nn.Parameter(sincos_positions(side, E)[None], requires_grad=False)
         self.adapter = nn.Linear(D, E)
         self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(D, 2 * D))
@@ -67,9 +69,16 @@ class MaskDecoder(nn.Module):
         self, kept_BKD: Tensor, leg: Leg, *, entry_BND: Tensor, embedded_BND: Tensor, c_BD: Tensor
     ) -> Tensor:
         shift_BD, scale_BD = self.adaLN_modulation(c_BD).chunk(2, dim=1)
-        h_BKD = modulate(F.layer_norm(kept_BKD, kept_BKD.shape[-1:], eps=1e-6), shift_BD, scale_BD)
-        masks_BNE = self.mask_token.expand(*entry_BND.shape[:2], -1)
-        x_BNE = merge(masks_BNE, self.adapter(h_BKD), leg.keep_BK, leg.real_BK)
+
+        def mapped(x_BND: Tensor) -> Tensor:
+            normal_BND = F.layer_norm(x_BND, x_BND.shape[-1:], eps=1e-6)
+            return self.adapter(modulate(normal_BND, shift_BD, scale_BD))
+
+        if self.mask_token is None:
+            x_BNE = mapped(merge(entry_BND, kept_BKD, leg.keep_BK, leg.real_BK))
+        else:
+            masks_BNE = self.mask_token.expand(*entry_BND.shape[:2], -1)
+            x_BNE = merge(masks_BNE, mapped(kept_BKD), leg.keep_BK, leg.real_BK)
         return walk(self.blocks, x_BNE + self.pos_embed, c_BD)
 
     def _initialise(self, *, zero: bool) -> None:

@@ -25,7 +25,7 @@ class SelfInitialised(nn.Module):
 class RelativeBias(SelfInitialised):
     """A trained number for each head and each difference of two places of a side x side grid.
 
-    As MDT has it (Gao et al. 2023), after BEiT: (2 side - 1)^2 rows, N(0, .02) cut off at 2. The
+    As MDT has it (Gao et al. 2023), after BEiT: (2 side - 1)^2 rows, N(0, .02). The
     three further rows of the published table stand for a class token, which neither has.
     """
 
@@ -51,7 +51,7 @@ class RelativeBias(SelfInitialised):
         return bias_BHNN if seen_B11N is None else bias_BHNN.masked_fill(~seen_B11N, -math.inf)
 
     def initialise(self) -> None:
-        nn.init.trunc_normal_(self.table, std=0.02)
+        nn.init.normal_(self.table, std=0.02)
 
 
 class Attention(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from tread_lab import draws
 from tread_lab.backbones import build_backbone
+from tread_lab.backbones.dit import DiT
 from tread_lab.data.source import Samples, open_data
 from tread_lab.diffusion import Process, build_process
 from tread_lab.engine.alignment import Projector
@@ -22,8 +24,10 @@ from tread_lab.engine.checkpoint import (
     load_weights,
 )
 from tread_lab.engine.device import use
+from tread_lab.engine.discrimination import Head, Teacher
 from tread_lab.records.lab import EXPORTED, RunFolder
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.objective import DiscriminationLoss
 from tread_lab.specs.run import RunSpec
 
 
@@ -52,6 +56,24 @@ def fresh_projector(spec: RunSpec) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.random.set_rng_state(draws.generator(spec.seed, "projector").get_state())
         return Projector(spec.model.width, spec.repa.hidden, spec.repa.features)
+
+
+def fresh_head(spec: RunSpec) -> nn.Module:
+    """Return SD-DiT's head initialised from the run's seed; without its loss an identity."""
+    if not isinstance(spec.loss, DiscriminationLoss):
+        return nn.Identity()
+    with torch.random.fork_rng(devices=[]):
+        torch.random.set_rng_state(draws.generator(spec.seed, "head").get_state())
+        return Head(spec.model.width, spec.loss)
+
+
+def blank_teacher(spec: RunSpec) -> Teacher:
+    """Return a teacher without weights yet: a network of the run's kind without its bypass."""
+    assert isinstance(spec.loss, DiscriminationLoss)
+    with WithoutInit():
+        encoder = build_backbone(dataclasses.replace(spec, routes=(), init_from=None))
+        assert isinstance(encoder, DiT)
+        return Teacher(encoder, Head(spec.model.width, spec.loss))
 
 
 def trained(

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
+
+
+@torch.no_grad()
+def follow(
+    averages: Iterable[Tensor], values: Iterable[Tensor], decay: float, skipped: Tensor | None
+) -> None:
+    """Change each average to decay average + (1 - decay) value, unless the step was skipped."""
+    ema, live = list(averages), list(values)
+    if skipped is None:
+        torch._foreach_lerp_(ema, live, 1 - decay)
+        return
+    change = torch._foreach_sub(live, ema)
+    torch._foreach_mul_(change, (1 - decay) * (~skipped).float())
+    torch._foreach_add_(ema, change)
 
 
 class Ema:
@@ -17,14 +33,7 @@ class Ema:
     @torch.no_grad()
     def update(self, skipped: Tensor | None = None) -> None:
         """One update, or none if the step was `skipped`, which is known on the device alone."""
-        ema: list[Tensor] = list(self.weights.values())
-        live: list[Tensor] = list(self._live.values())
-        if skipped is None:
-            torch._foreach_lerp_(ema, live, 1 - self.decay)
-            return
-        change = torch._foreach_sub(live, ema)
-        torch._foreach_mul_(change, (1 - self.decay) * (~skipped).float())
-        torch._foreach_add_(ema, change)
+        follow(self.weights.values(), self._live.values(), self.decay, skipped)
 
     @torch.no_grad()
     def load(self, weights: dict[str, Tensor]) -> None:

@@ -21,10 +21,18 @@ from torch import Tensor
 from tread_lab.diffusion import build_process
 from tread_lab.engine import checkpoint
 from tread_lab.engine.alignment import Alignment, Encoder
-from tread_lab.engine.assemble import data_of, fresh_network, fresh_projector, weights_of
+from tread_lab.engine.assemble import (
+    blank_teacher,
+    data_of,
+    fresh_head,
+    fresh_network,
+    fresh_projector,
+    weights_of,
+)
 from tread_lab.engine.batches import Batch, Batches
 from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.device import check_precision, pins, use
+from tread_lab.engine.discrimination import Discrimination
 from tread_lab.engine.ema import Ema
 from tread_lab.engine.encoder import (
     check_encoder,
@@ -37,7 +45,7 @@ from tread_lab.engine.objective import Objective
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
 from tread_lab.records import metric_names
 from tread_lab.records.lab import RunFolder
-from tread_lab.specs.objective import RepaSpec
+from tread_lab.specs.objective import DiscriminationLoss, RepaSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
@@ -60,13 +68,15 @@ class LiveRun:
         compile_for(spec, self.network, device)
         self.batches = Batches(spec, data_of(spec, "train"), pin=pins(device))
         self.projector = fresh_projector(spec).to(device)
-        parts = {"": self.network, "projector.": self.projector}
+        self.head = fresh_head(spec).to(device)
+        parts = {"": self.network, "projector.": self.projector, "head.": self.head}
         named = ((k + n, p) for k, part in parts.items() for n, p in part.named_parameters())
         self.trainable = {name: p for name, p in named if p.requires_grad}
         self.optimizer = _adamw(spec, list(self.trainable.values()))
         self.scaler = LossScaler(spec.precision, device)
         self.ema = Ema(self.network, spec.train.ema.at(spec.train.steps))
         self.model = self.accelerator.prepare(self.network)
+        self.discrimination = self._discrimination()
         self.objective = self._objective()
         self.keep_steps = {*spec.execution.keep_steps, *folder.kept_steps()}
         self.step, self.loss, self.overflows = 0, math.nan, 0
@@ -85,6 +95,9 @@ class LiveRun:
             self.step, self.loss = saved.step, float(saved.facts["loss"])
             self.network.load_state_dict(saved.part("model"))
             self.projector.load_state_dict(saved.part("projector"))
+            self.head.load_state_dict(saved.part("head"))
+            if self.discrimination is not None:
+                self.discrimination.teacher.load_state_dict(saved.part("teacher"))
             self.ema.load(saved.part("ema"))
             optimizer = saved.part("optimizer")
             checkpoint.load_optimizer(self.optimizer, list(self.trainable), optimizer)
@@ -140,6 +153,8 @@ class LiveRun:
         skipped = self.scaler.step(self.optimizer)
         self.optimizer.zero_grad(set_to_none=True)
         self.ema.update(skipped)
+        if self.discrimination is not None:
+            self.discrimination.update(skipped)
         self._window.append(total)
         self.step += 1
 
@@ -199,6 +214,9 @@ class LiveRun:
             parts = {"model": self.network.state_dict(), "ema": self.ema.weights}
             parts |= {"optimizer": optimizer, "scaler": self.scaler.state()}
             parts["projector"] = self.projector.state_dict()
+            parts["head"] = self.head.state_dict()
+            if self.discrimination is not None:
+                parts["teacher"] = self.discrimination.teacher.state_dict()
             tensors = {f"{part}/{n}": t for part, flat in parts.items() for n, t in flat.items()}
             if self._window:
                 tensors["window"] = torch.stack(self._window)
@@ -235,7 +253,15 @@ class LiveRun:
             projector = self.accelerator.prepare(self.projector)
             side = spec.data.size // spec.model.patch
             alignment = Alignment(spec.repa, encoder, projector, side=side)
-        return Objective(spec, build_process(spec.process), alignment)
+        return Objective(spec, build_process(spec.process), alignment, self.discrimination)
+
+    def _discrimination(self) -> Discrimination | None:
+        """Return the teacher of SD-DiT and its loss, equal to the student at first."""
+        spec = self.spec
+        if not isinstance(spec.loss, DiscriminationLoss):
+            return None
+        teacher, student = blank_teacher(spec).to(self.device), (self.network, self.head)
+        return Discrimination(spec.loss, build_process(spec.process), student, teacher)
 
     def _encoder(self, repa: RepaSpec) -> Encoder:
         """Return the encoder, opened with its first use: a cache of features needs none."""
@@ -249,6 +275,8 @@ class LiveRun:
             parent = self.folder.sibling(signature(start.run))
             self.network.load_state_dict(weights_of(parent, start.weights))
             self.ema.load({n: p.detach() for n, p in self.network.named_parameters()})
+            if self.discrimination is not None:
+                self.discrimination.start()
 
     def _gradients_shared(self, last: bool) -> AbstractContextManager[None]:
         """Devices exchange gradients only with the last micro-batch."""

@@ -79,6 +79,9 @@ class MaskBypass:
         adapter: what the map from the encoder's width to the decoder's starts as: `zero` as in the
             published code, so that at first the decoder sees mask tokens and positions alone, or
             `xavier`.
+        fill: what the decoder is given at the places of masked tokens: the trained `mask_token`, or
+            the tokens as they entered block 0 (`entry`), with which the decoder sees no token that
+            sampling has not, as SD-DiT asks (Zhu et al. 2024).
     """
 
     kind: Literal["mask"] = "mask"
@@ -86,6 +89,7 @@ class MaskBypass:
     width: int = 512
     heads: int = 16
     adapter: Literal["zero", "xavier"] = "zero"
+    fill: Literal["mask_token", "entry"] = added("mask_token")
 
     def __post_init__(self) -> None:
         check_positive(self, "depth", "width", "heads")
@@ -93,7 +97,8 @@ class MaskBypass:
             raise UserError(f"width: {self.width} is no multiple of 4 and of heads {self.heads}")
 
     def __str__(self) -> str:
-        return f"mask {self.depth}x{self.width}"
+        filled = "" if self.fill == "mask_token" else f" {self.fill}"
+        return f"mask {self.depth}x{self.width}{filled}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from tread_lab.specs.bypass import (
     BypassSpec,
+    MaskBypass,
     RouteBypass,
     SprintBypass,
     bypass_weights,
@@ -17,6 +18,7 @@ from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.objective import (
+    DiscriminationLoss,
     EDMSpec,
     LossSpec,
     PlainLoss,
@@ -117,6 +119,11 @@ class RunSpec:
             resolved = {"routes": (), "routes_from": 0, "routes_until": None, "fp32_block": "off"}
             return {**resolved, "bypass": RouteBypass(), "loss": PlainLoss()}
         check_bypass(self.bypass, routes, self.model)
+        if isinstance(self.loss, DiscriminationLoss) and not isinstance(self.bypass, MaskBypass):
+            raise UserError(
+                "loss: discrimination compares the tokens that an encoder sees with a teacher's;"
+                " say `bypass: mask` and routes: [0->B-1]"
+            )
         resolved = {"routes": routes, "routes_from": first, "routes_until": last}
         if isinstance(self.bypass, SprintBypass):
             dense_steps = bool(first) or last is not None

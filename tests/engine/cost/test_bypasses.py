@@ -21,6 +21,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "dense": {},
     "route": {"routes": ["1->4"]},
     "mask": {"routes": ["0->B-1"], "bypass": {"kind": "mask", "depth": 2, "width": 16, "heads": 2}},
+    "filled": {
+        "routes": ["0->B-1"],
+        "bypass": {"kind": "mask", "depth": 2, "width": 16, "heads": 2, "fill": "entry"},
+    },
     "mdt": {"routes": ["0->B-3"], "bypass": "mdt"},
     "sprint": {"routes": [{"start": 2, "end": "B-3", "rate": 0.75}], "bypass": "sprint"},
 }

@@ -1,4 +1,4 @@
-"""What stands beside the backbone costs: decoder, side-interpolater, fusion, REPA's projector."""
+"""What stands beside the backbone costs: decoder, interpolater, fusion, projector and head."""
 
 # N tokens of an image, d width, e width of the decoder, h hidden width, p patch, c channels
 
@@ -16,6 +16,7 @@ from tread_lab.engine.cost.blocks import (
 )
 from tread_lab.specs.bypass import MaskBypass, SprintBypass
 from tread_lab.specs.errors import lookup
+from tread_lab.specs.objective import DiscriminationLoss
 from tread_lab.specs.run import RunSpec
 
 
@@ -57,6 +58,16 @@ def projector_cost(spec: RunSpec) -> Added:
     return Added(products + h + h + e, macs=lambda n: n * products, activations=kept)
 
 
+def head_cost(spec: RunSpec) -> Added:
+    """SD-DiT's head: d h + h h + h b + b K for each token that the encoder sees."""
+    if not isinstance(spec.loss, DiscriminationLoss):
+        return Added()
+    d, h, b, K = spec.model.width, spec.loss.hidden, spec.loss.bottleneck, spec.loss.prototypes
+    products = d * h + h * h + h * b + b * K
+    kept = (spec.tokens * (2 * K + 2 * b), spec.tokens * (d + 4 * h + b))
+    return Added(products + h + h + b, macs=lambda n: n * products, activations=kept)
+
+
 def _fusion(spec: RunSpec, c_out: int) -> Added:
     """W [deep; shallow] + b on all places, 2 d^2 each, and a mask token if it is learned."""
     bypass = spec.bypass
@@ -81,8 +92,8 @@ def _side_interpolater(spec: RunSpec, c_out: int) -> Added:
 
 
 def _decoder(spec: RunSpec, c_out: int) -> Added:
-    """Adapter on the kept tokens, `depth` blocks on all places, and a final layer of width e
-    instead of d; modulations are conditioned by width d."""
+    """Adapter on the kept tokens, or on all with `fill: entry`; `depth` blocks on all places, and a
+    final layer of width e instead of d; modulations are conditioned by width d."""
     decoder = spec.bypass
     assert isinstance(decoder, MaskBypass)
     N, d, e, p = spec.tokens, spec.model.width, decoder.width, spec.model.patch
@@ -95,9 +106,11 @@ def _decoder(spec: RunSpec, c_out: int) -> Added:
     final_macs = 2 * d * e + N * e * out - 2 * d * d - N * d * out
 
     def macs(n: int) -> int:
-        return 2 * d * d + n * d * e + decoder.depth * block_macs + final_macs
+        mapped = N if decoder.fill == "entry" else n
+        return 2 * d * d + mapped * d * e + decoder.depth * block_macs + final_macs
 
-    parameters = adapter + e + decoder.depth * block + final
+    token = e if decoder.fill == "mask_token" else 0
+    parameters = adapter + token + decoder.depth * block + final
     kept = (6 * N * e * decoder.depth, (6 * e + 2 * h) * N * decoder.depth)
     return Added(parameters, N * e, macs, kept)
 

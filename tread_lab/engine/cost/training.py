@@ -13,8 +13,8 @@ from tread_lab.engine.cost.blocks import (
     kept_bytes,
     place_parameters,
 )
-from tread_lab.engine.cost.bypasses import bypass_cost, projector_cost
-from tread_lab.specs.objective import BothLoss, outputs
+from tread_lab.engine.cost.bypasses import bypass_cost, head_cost, projector_cost
+from tread_lab.specs.objective import BothLoss, DiscriminationLoss, outputs
 from tread_lab.specs.run import RunSpec
 
 FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
@@ -31,14 +31,16 @@ class Cost:
         parameters: trainable parameters of the network and its EMA; routing adds none, a mask
             decoder, a side-interpolater or a fusion adds its own.
         unsampled: those of the parameters that no sampling needs: the side-interpolater's block.
-        helpers: trainable parameters that are not sampled: REPA's projector.
+        helpers: trainable parameters that are not sampled: REPA's projector, SD-DiT's head.
+        teacher: parameters of a teacher, which is an average, and buffers beside it.
         positions: values of fixed tables, stored but not trained.
         tokens: tokens that run each block, from the first block to the last.
         plain_macs: forward pass of the network without routes and without what a bypass adds.
         dense_macs, routed_macs: forward pass without routes, and under the run's routes.
         again_macs: a second forward and backward pass of every routed step (`loss: both`).
-        helper_macs: what the projector adds to a dense and to a routed training pass; the frozen
-            encoder's own forward pass is not counted.
+        helper_macs: what projector and head add to a dense and to a routed training pass; the
+            frozen encoder's own forward pass is not counted.
+        teacher_macs: forward pass of a teacher in a dense and in a routed step.
         images: training images in all, steps x batch.
         dense_images: those of the steps in which the routes are off.
         activation_bytes: what the forward pass of one image keeps for the backward pass, in the
@@ -52,6 +54,7 @@ class Cost:
     parameters: int
     unsampled: int
     helpers: int
+    teacher: int
     positions: int
     tokens: tuple[int, ...]
     plain_macs: int
@@ -59,6 +62,7 @@ class Cost:
     routed_macs: int
     again_macs: int
     helper_macs: tuple[int, int]
+    teacher_macs: tuple[int, int]
     images: int
     dense_images: int
     activation_bytes: int
@@ -68,20 +72,22 @@ class Cost:
 
     @property
     def speedup(self) -> float:
-        """Plain MACs over those of a routed step, all its passes of the network: an upper bound,
-        reached when arithmetic decides the step time."""
-        return self.plain_macs / (self.routed_macs + self.again_macs)
+        """Plain MACs over those of a routed step, all its passes of the network and its teacher's
+        forward pass: an upper bound, reached when arithmetic decides the step time."""
+        taught = self.teacher_macs[1] / TRAIN_PER_FORWARD
+        return self.plain_macs / (self.routed_macs + self.again_macs + taught)
 
     @property
     def train_flops_per_image(self) -> int:
         """Forward and backward of a routed step."""
         macs = self.routed_macs + self.again_macs + self.helper_macs[1]
-        return FLOPS_PER_MAC * TRAIN_PER_FORWARD * macs
+        return FLOPS_PER_MAC * (TRAIN_PER_FORWARD * macs + self.teacher_macs[1])
 
     @property
     def train_flops(self) -> int:
         """All training steps; optimizer and EMA are not counted."""
-        dense = FLOPS_PER_MAC * TRAIN_PER_FORWARD * (self.dense_macs + self.helper_macs[0])
+        macs = self.dense_macs + self.helper_macs[0]
+        dense = FLOPS_PER_MAC * (TRAIN_PER_FORWARD * macs + self.teacher_macs[0])
         routed_images = self.images - self.dense_images
         return routed_images * self.train_flops_per_image + self.dense_images * dense
 
@@ -92,8 +98,9 @@ class Cost:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Weights, their EMA and Adam's two moments; helpers have no EMA."""
-        return self.weights_bytes + 3 * FP32 * (self.parameters + self.helpers)
+        """Weights, their EMA, Adam's two moments and a teacher; helpers have no EMA."""
+        state = 3 * (self.parameters + self.helpers) + self.teacher
+        return self.weights_bytes + FP32 * state
 
     @property
     def memory_bytes(self) -> int:
@@ -130,33 +137,45 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False) -> Cost:
 def _cost(spec: RunSpec, c_out: int) -> Cost:
     tokens = tokens_per_block(spec)
     low = HALF if spec.precision in ("bf16", "fp16") else FP32
-    added, helper = bypass_cost(spec, c_out), projector_cost(spec)
+    added, projector, head = bypass_cost(spec, c_out), projector_cost(spec), head_cost(spec)
+    helpers, seen = projector.parameters + head.parameters, min(tokens)
     parameters = _parameters(spec, c_out) + added.parameters
     whole = (spec.tokens,) * spec.model.depth
     plain_macs = _forward_macs(spec, whole, c_out)
     most_tokens = tokens if len(spec.routed_steps) == spec.train.steps else whole
     dense_macs = plain_macs + added.macs(spec.tokens)
-    twice = isinstance(spec.loss, BothLoss)
+    twice, taught = isinstance(spec.loss, BothLoss), isinstance(spec.loss, DiscriminationLoss)
+    encoder_macs = plain_macs - _final_macs(spec, c_out)
     again_bytes = _kept_by_network(spec, whole, low) if twice else 0
     return Cost(
         parameters=parameters,
         unsampled=added.unsampled,
-        helpers=helper.parameters,
+        helpers=helpers,
+        teacher=_teacher(spec) + head.parameters if taught else 0,
         positions=_positions(spec)[0] + added.positions,
         tokens=tokens,
         plain_macs=plain_macs,
         dense_macs=dense_macs,
         routed_macs=_forward_macs(spec, tokens, c_out) + added.macs(min(tokens)),
         again_macs=dense_macs if twice else 0,
-        helper_macs=(helper.macs(spec.tokens), helper.macs(_aligned(spec, tokens))),
+        helper_macs=(
+            projector.macs(spec.tokens) + head.macs(spec.tokens),
+            projector.macs(_aligned(spec, tokens)) + head.macs(seen),
+        ),
+        teacher_macs=(
+            (encoder_macs + head.macs(spec.tokens), encoder_macs + head.macs(seen))
+            if taught
+            else (0, 0)
+        ),
         images=spec.train.steps * spec.train.batch,
         dense_images=(spec.train.steps - len(spec.routed_steps)) * spec.train.batch,
         activation_bytes=_kept_by_network(spec, most_tokens, low)
         + again_bytes
         + added.activation_bytes(low)
-        + helper.activation_bytes(low),
+        + projector.activation_bytes(low)
+        + head.activation_bytes(low),
         working_bytes=spec.tokens * (4 * spec.model.width * FP32 + 2 * spec.model.hidden * low),
-        cast_bytes=0 if low == FP32 else low * (parameters + helper.parameters),
+        cast_bytes=0 if low == FP32 else low * (parameters + helpers),
         micro_batch=min(spec.execution.micro_batch or spec.train.batch, spec.train.batch),
     )
 
@@ -180,6 +199,15 @@ def _kept_by_network(spec: RunSpec, tokens: tuple[int, ...], low: int) -> int:
     kept = [kept_bytes(spec.model, n, FP32 if l in exact else low) for l, n in enumerate(tokens)]
     ends = spec.tokens * (2 * d * FP32 + d * low) + 32 * d
     return sum(kept) + ends + 3 * FP32 * spec.data.channels * spec.data.size**2
+
+
+def _teacher(spec: RunSpec) -> int:
+    """Parameters of SD-DiT's encoder, without the final layer, and K values of the centre."""
+    assert isinstance(spec.loss, DiscriminationLoss)
+    d, p, c = spec.model.width, spec.model.patch, spec.data.channels
+    norm = d if spec.model.norm == "rms" else 0
+    final = (2 * d * d + 2 * d) + (d + 1) * p * p * c + norm
+    return _parameters(spec, c) - final + _positions(spec)[0] + spec.loss.prototypes
 
 
 def _aligned(spec: RunSpec, tokens: tuple[int, ...]) -> int:
@@ -207,7 +235,11 @@ def _positions(spec: RunSpec) -> tuple[int, int]:
 def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int) -> int:
     N, d, p, c = spec.tokens, spec.model.width, spec.model.patch, spec.data.channels
     embeddings = N * p * p * c * d + FREQUENCIES * d + d * d
-    final = 2 * d * d + N * d * p * p * c_out
     counts = {n: tokens.count(n) for n in set(tokens)}
     in_blocks = sum(k * block_macs(spec.model, n) for n, k in counts.items())
-    return embeddings + in_blocks + final
+    return embeddings + in_blocks + _final_macs(spec, c_out)
+
+
+def _final_macs(spec: RunSpec, c_out: int) -> int:
+    d, p = spec.model.width, spec.model.patch
+    return 2 * d * d + spec.tokens * d * p * p * c_out

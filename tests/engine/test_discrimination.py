@@ -1,0 +1,257 @@
+"""Claims about SD-DiT: both losses against a reference in float64, its teacher, its parameters."""
+
+# B batch, N tokens, K prototypes
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.backbones.float64 import (
+    Weights,
+    block,
+    embedded,
+    exact,
+    image,
+    linear,
+    norm,
+    sigma,
+    silu,
+    softmax,
+)
+from tests.engine.runs import CPU, small_run, train_until
+from tread_lab.backbones import build_backbone
+from tread_lab.engine.assemble import trained
+from tread_lab.engine.batches import Batch
+from tread_lab.engine.checkpoint import load_latest
+from tread_lab.engine.cost.report import table
+from tread_lab.engine.cost.training import cost
+from tread_lab.engine.discrimination import Head
+from tread_lab.engine.live_run import LiveRun
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.specs import RunSpec, UserError, decode, encode
+from tread_lab.specs.objective import DiscriminationLoss
+
+SIDE, DEPTH, HEADS = 4, 4, 2
+END = ("pos_embed", "re_enter", "final_layer")
+PUBLISHED = {"kind": "mask", "fill": "entry"}
+LOSS: dict[str, Any] = {
+    "kind": "discrimination",
+    "prototypes": 6,
+    "hidden": 12,
+    "bottleneck": 4,
+    "weight": 0.5,
+}
+
+
+def sd_dit(**changes: Any) -> RunSpec:
+    tree = {
+        "routes": [{"start": 0, "end": "B-1", "rate": 0.2}],
+        "bypass": {"kind": "mask", "depth": 2, "width": 8, "heads": 2, "fill": "entry"},
+        "loss": LOSS,
+    }
+    return small_run(**{**tree, **changes})
+
+
+def wake(module: nn.Module, seed: int) -> None:
+    """Give random weights to everything, so that no zero hides a mistake."""
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            nn.init.normal_(parameter, std=0.3)
+
+
+def encoder(w: Weights, z: np.ndarray, t: float, y: int, places: list[int]) -> tuple[Any, ...]:
+    """Tokens that entered, those at `places` after all blocks, and the conditioning."""
+    entered, c = embedded(w, z, t, y, 4)
+    x = entered[places]
+    for l in range(DEPTH):
+        x = block(w, f"blocks.{l}", x, c, HEADS, places, SIDE)
+    return entered, x, c
+
+
+def decoder(w: Weights, entered: np.ndarray, x: np.ndarray, c: np.ndarray, at: list[int]) -> Any:
+    """F of the visible tokens after the encoder and the others as they entered it."""
+    tokens = entered.copy()
+    tokens[at] = x
+    shift, scale = np.split(linear(w, "re_enter.adaLN_modulation.1", silu(c)), 2)
+    tokens = linear(w, "re_enter.adapter", norm(tokens) * (1 + scale) + shift)
+    tokens = tokens + w["re_enter.pos_embed"][0]
+    for l in range(2):
+        tokens = block(w, f"re_enter.blocks.{l}", tokens, c, 2, [*range(SIDE * SIDE)], SIDE)
+    return image(w, tokens, c, 4)
+
+
+def head(w: Weights, x: np.ndarray) -> np.ndarray:
+    for l in (0, 2):
+        x = linear(w, f"mlp.{l}", x)
+        x = 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+    x, rows = linear(w, "mlp.4", x), w["prototypes_KE"]
+    x = x / np.linalg.norm(x, axis=1, keepdims=True)
+    return x @ (rows / np.linalg.norm(rows, axis=1, keepdims=True)).T
+
+
+def reference(live: LiveRun, batch: Batch) -> tuple[list[float], np.ndarray]:
+    """L_G + L_D / 2 of every sample, and the mean of what the teacher says of seen tokens."""
+    assert live.discrimination is not None and batch.routing is not None
+    student, teacher = exact(live.network), exact(live.discrimination.teacher.encoder)
+    heads = exact(live.head), exact(live.discrimination.teacher.head)
+    center = live.discrimination.teacher.center_K.double().numpy()
+    losses, logits = [], []
+    for b in range(len(batch)):
+        x, n = (t[b].double().numpy() for t in (batch.x_BCHW, batch.noise_BCHW))
+        y, seen = int(batch.y_B[b]), batch.routing[0].keep_BK[b].tolist()
+        level = sigma(float(batch.u_B[b]))
+        z, root = x + level * n, math.sqrt(level**2 + 0.25)
+        entered, tokens, c = encoder(student, z / root, math.log(level) / 4, y, seen)
+        D = 0.25 / root**2 * z + 0.5 * level / root * decoder(student, entered, tokens, c, seen)
+        L_G = root**2 / (0.5 * level) ** 2 * ((D - x) ** 2).mean()
+        least, small = 0.002, math.sqrt(0.002**2 + 0.25)
+        everywhere = [*range(SIDE * SIDE)]
+        _, taught, _ = encoder(teacher, (x + least * n) / small, math.log(least) / 4, y, everywhere)
+        said, known = head(heads[0], tokens) / 0.1, head(heads[1], taught[seen])
+        logits.append(known)
+        p = softmax((known - center) / 0.04)
+        L_D = -(p * np.log(softmax(said))).sum(axis=1).mean()
+        losses.append(float(L_G + 0.5 * L_D))
+    return losses, np.concatenate(logits).mean(axis=0)
+
+
+def test_both_losses_and_the_centre_agree_with_a_reference(tmp_path: Path) -> None:
+    with LiveRun(sd_dit(), RunFolder(tmp_path), CPU) as live:
+        assert live.discrimination is not None
+        parts = (live.network, live.head, live.discrimination.teacher)
+        for seed, part in enumerate(parts):
+            wake(part, seed)
+        live.discrimination.teacher.center_K.copy_(0.1 * torch.arange(6))
+        batch = live.batches.at(0)
+        assert batch.routing is not None and batch.routing[0].keep_BK.shape == (8, 13)
+        found = live.objective(live.model, batch)
+        losses, mean = reference(live, batch)
+        assert found.tolist() == pytest.approx(losses, rel=2e-5)
+        before = live.discrimination.teacher.center_K.double().numpy()
+        live.discrimination.update()
+        after = live.discrimination.teacher.center_K.double().numpy()
+        assert after == pytest.approx(0.9 * before + 0.1 * mean, abs=1e-6)
+
+
+def test_the_teacher_starts_as_the_student_and_follows_it_at_its_momentum(tmp_path: Path) -> None:
+    with LiveRun(sd_dit(), RunFolder(tmp_path), CPU) as live:
+        assert live.discrimination is not None
+        own = dict(live.discrimination.teacher.named_parameters())
+
+        def student() -> dict[str, torch.Tensor]:
+            parts = {"encoder": live.network, "head": live.head}
+            named = ((f"{k}.{n}", p) for k, m in parts.items() for n, p in m.named_parameters())
+            return {name: p.detach().clone() for name, p in named if name in own}
+
+        assert student().keys() == own.keys()
+        assert not any("re_enter" in name or "final_layer" in name for name in own)
+        at_start = student()
+        assert all(torch.equal(p, at_start[name]) for name, p in own.items())
+        live.optimise(live.batches.at(0), lr=1e-2)
+        moved = student()
+        for name, parameter in own.items():
+            expected = 0.996 * at_start[name] + 0.004 * moved[name]
+            assert torch.allclose(parameter, expected, atol=1e-7), name
+            assert parameter.grad is None
+        assert any(not torch.equal(moved[name], at_start[name]) for name in own)
+
+
+def test_micro_batches_give_one_teacher(tmp_path: Path) -> None:
+    states = []
+    for cut in (None, 3):
+        spec = sd_dit(execution={"micro_batch": cut, "log_every": 2, "checkpoint_every": 100})
+        train_until(spec, tmp_path / str(cut))
+        saved = load_latest(RunFolder(tmp_path / str(cut)).checkpoints)
+        assert saved is not None
+        states.append(saved.part("teacher"))
+    assert states[0]["center_K"].abs().max() > 0
+    for name, tensor in states[0].items():
+        torch.testing.assert_close(tensor, states[1][name], rtol=1e-4, atol=1e-5)
+
+
+def test_the_student_samples_without_head_and_teacher(tmp_path: Path) -> None:
+    folder, spec = RunFolder(tmp_path), sd_dit()
+    folder.create(spec)
+    train_until(spec, tmp_path)
+    saved, network = load_latest(folder.checkpoints), trained(folder, CPU).network
+    assert saved is not None
+    names = {name.split(".")[0] for name in network.state_dict()}
+    assert names == {*("x_embedder", "t_embedder", "y_embedder", "blocks"), *END}
+    assert all(torch.equal(t, network.state_dict()[n]) for n, t in saved.part("ema").items())
+
+
+def test_a_run_may_go_on_from_one_and_its_teacher_starts_there(tmp_path: Path) -> None:
+    lab, parent = Lab.at(tmp_path), sd_dit()
+    lab.run_of(parent).create(parent)
+    train_until(parent, lab.run_of(parent).path)
+    child = sd_dit(init_from={"run": encode(parent)}, seed=1)
+    with LiveRun(child, lab.run_of(child), CPU) as live:
+        assert live.resume() == 0 and live.discrimination is not None
+        own = live.discrimination.teacher.encoder.state_dict()
+        assert all(torch.equal(t, live.network.state_dict()[name]) for name, t in own.items())
+
+
+def test_sd_dit_xl_has_the_published_parameters() -> None:
+    """TREAD, table S7, gives 740M: student, decoder and head; 739.3M here."""
+    data = {"source": "latents", "channels": 4, "size": 32, "classes": 1000}
+    routes = [{"start": 0, "end": "B-1", "rate": 0.2}]
+    tree = {"model": "DiT-XL/2", "data": data, "routes": routes, "bypass": PUBLISHED}
+    spec = decode(RunSpec, {**tree, "loss": "discrimination"})
+    with torch.device("meta"):
+        network, top = build_backbone(spec), Head(1152, decode(DiscriminationLoss, {}))
+    price = cost(spec)
+    sampled = sum(p.numel() for p in network.parameters() if p.requires_grad)
+    d, e, h, b, K = 1152, 512, 2048, 256, 8192
+    dit = (16 + 1) * d + (d * d + 258 * d) + 1001 * d + 28 * (18 * d * d + 15 * d)
+    maps = 2 * d * d + 2 * d + d * e + e
+    decoder = 8 * (12 * e * e + 9 * e + 6 * d * e + 6 * e) + 2 * d * e + 2 * e + (e + 1) * 16
+    assert dit + maps + decoder == sampled == price.parameters == 730_115_856
+    in_head = (d * h + h) + (h * h + h) + (h * b + b) + K * b
+    assert in_head == sum(p.numel() for p in top.parameters()) == price.helpers == 9_179_392
+    assert sampled + in_head == 739_295_248
+    assert price.teacher == dit + 256 * d + in_head + K
+
+
+def test_a_step_pays_for_decoder_head_and_teacher() -> None:
+    spec, d, e = sd_dit(), 16, 8
+    price = cost(spec)
+
+    def one(n: int, d: int, c: int) -> int:
+        return 12 * n * d * d + 2 * n * n * d + 6 * d * c
+
+    start = 16 * 16 * d + 256 * d + d * d
+    decoder = 2 * d * d + 16 * d * e + 2 * one(16, e, d) + 2 * d * e + 16 * e * 16
+    student, teacher = start + 4 * one(13, d, d), start + 4 * one(16, d, d)
+    in_head = 13 * (d * 12 + 12 * 12 + 12 * 4 + 4 * 6)
+    assert price.routed_macs == student + decoder
+    assert price.helper_macs[1] == in_head and price.teacher_macs[1] == teacher + in_head
+    trained_macs = student + decoder + in_head
+    assert price.train_flops_per_image == 6 * trained_macs + 2 * (teacher + in_head)
+    plain = cost(small_run(routes=[])).dense_macs
+    assert price.speedup == plain / (student + decoder + (teacher + in_head) / 3)
+    shown = dict(table(spec))
+    assert shown["beside it"] == "436 trained, not sampled"
+    assert shown["teacher"] == f"{price.teacher:,}, an average"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bypass": "route"}, "discrimination compares.*say `bypass: mask`"),
+        ({"loss": {**LOSS, "prototypes": 0}}, "loss: prototypes: must be positive"),
+        ({"loss": {**LOSS, "momentum": 1.5}}, r"loss: momentum: 1.5 is outside \[0, 1\]"),
+        ({"loss": {**LOSS, "teacher_temprature": 1}}, "did you mean 'teacher_temperature'"),
+        ({"bypass": {"kind": "mask", "fill": "entri"}}, "entri"),
+    ],
+)
+def test_what_sd_dit_cannot_be_is_said(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        sd_dit(**changes)

@@ -1,0 +1,130 @@
+"""SD-DiT while training: a teacher's view of the tokens that the student's encoder sees."""
+
+# B batch, N tokens, n tokens that the student sees, D width, E bottleneck, K prototypes
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tread_lab.backbones.dit import DiT
+from tread_lab.diffusion import Process
+from tread_lab.engine.batches import Batch
+from tread_lab.engine.ema import follow
+from tread_lab.routing.transport import send
+from tread_lab.specs.objective import DiscriminationLoss
+
+
+class Head(nn.Module):
+    """An MLP of three layers, then cosines with K prototypes (the head of DINO and iBOT)."""
+
+    def __init__(self, width: int, spec: DiscriminationLoss) -> None:
+        super().__init__()
+        self.mlp = nn.Sequential(
+            nn.Linear(width, spec.hidden),
+            nn.GELU(),
+            nn.Linear(spec.hidden, spec.hidden),
+            nn.GELU(),
+            nn.Linear(spec.hidden, spec.bottleneck),
+        )
+        self.prototypes_KE = nn.Parameter(torch.randn(spec.prototypes, spec.bottleneck))
+        for linear in (m for m in self.mlp if isinstance(m, nn.Linear)):
+            nn.init.normal_(linear.weight, std=0.02)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, x_BnD: Tensor) -> Tensor:
+        e_BnE = F.normalize(self.mlp(x_BnD), dim=2)
+        return F.linear(e_BnE, F.normalize(self.prototypes_KE, dim=1))
+
+
+class Teacher(nn.Module):
+    """The average of the student's encoder and head, and the centre of what it says.
+
+    Args:
+        encoder: a network of the run's kind and size without a bypass; its last layer is dropped.
+    """
+
+    center_K: Tensor
+
+    def __init__(self, encoder: DiT, head: Head) -> None:
+        super().__init__()
+        encoder.final_layer = nn.Identity()
+        self.encoder, self.head = encoder, head
+        self.register_buffer("center_K", torch.zeros(len(head.prototypes_KE)))
+        self.requires_grad_(False)
+
+
+class Discrimination:
+    """L_D of a batch, and the teacher that follows the student after every step."""
+
+    def __init__(
+        self,
+        spec: DiscriminationLoss,
+        process: Process,
+        student: tuple[nn.Module, nn.Module],
+        teacher: Teacher,
+    ) -> None:
+        self.spec, self.process, self.teacher = spec, process, teacher
+        self.network, self.head = student
+        self.start()
+
+    def start(self) -> None:
+        """Make the teacher equal to the student."""
+        torch._foreach_copy_(*self._pairs())
+        self.teacher.center_K.zero_()
+        self._sum_K = torch.zeros_like(self.teacher.center_K)
+        self._tokens = torch.zeros((), device=self._sum_K.device)
+
+    def loss(self, stream_BnD: Tensor, batch: Batch) -> Tensor:
+        """loss_B = weight * mean over seen tokens of - sum_k p_teacher log p_student.
+
+        Args:
+            stream_BnD: the student's tokens after the encoder.
+        """
+        spec, (leg,) = self.spec, batch.routing or (None,)
+        with torch.no_grad():
+            f_BnD = self._tokens_of(batch)
+            if leg is not None:
+                f_BnD = send(f_BnD, leg.keep_BK)
+            real_Bn = torch.ones_like(f_BnD[:, :, 0], dtype=torch.float32)
+            if leg is not None and leg.real_BK is not None:
+                real_Bn = leg.real_BK.float()
+            taught_BnK = self.teacher.head(f_BnD).float()
+            self._sum_K += torch.einsum("bnk,bn->k", taught_BnK, real_Bn)
+            self._tokens += real_Bn.sum()
+            sharp_BnK = (taught_BnK - self.teacher.center_K) / spec.teacher_temperature
+            p_BnK = sharp_BnK.softmax(dim=2)
+        said_BnK = self.head(stream_BnD).float() / spec.student_temperature
+        entropy_Bn = -(p_BnK * said_BnK.log_softmax(dim=2)).sum(dim=2)
+        return spec.weight * (real_Bn * entropy_Bn).sum(dim=1) / real_Bn.sum(dim=1)
+
+    def update(self, skipped: Tensor | None = None) -> None:
+        """Let teacher and centre follow one optimizer step, or neither if it was `skipped`."""
+        averages, values = self._pairs()
+        follow(averages, values, self.spec.momentum, skipped)
+        mean_K = self._sum_K / self._tokens.clamp(min=1)
+        follow([self.teacher.center_K], [mean_K], self.spec.center_momentum, skipped)
+        self._sum_K, self._tokens = torch.zeros_like(mean_K), torch.zeros_like(self._tokens)
+
+    def _tokens_of(self, batch: Batch) -> Tensor:
+        """The teacher's tokens of all places, at x0 + level * the student's own noise."""
+        tokens: list[Tensor] = []
+
+        def network(z_BCHW: Tensor, t_B: Tensor) -> Tensor:
+            tokens.append(self.teacher.encoder.encode(z_BCHW, t_B, batch.y_B)[0])
+            channels = self.teacher.encoder.out_channels
+            return z_BCHW.new_zeros(len(z_BCHW), channels, *z_BCHW.shape[2:])
+
+        level_B = torch.full_like(batch.u_B, self.spec.level)
+        z_BCHW = self.process.noisy(batch.x_BCHW, batch.noise_BCHW, level_B)
+        self.process.predict(network, z_BCHW, level_B)
+        return tokens[0]
+
+    def _pairs(self) -> tuple[list[Tensor], list[Tensor]]:
+        """What the teacher has, and the same of the student."""
+        encoder, head = dict(self.network.named_parameters()), dict(self.head.named_parameters())
+        named = {f"encoder.{n}": p for n, p in encoder.items()}
+        named |= {f"head.{n}": p for n, p in head.items()}
+        own = dict(self.teacher.named_parameters())
+        return list(own.values()), [named[name].detach() for name in own]
