@@ -15,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from tread_lab.data.autoencoder import levels
+from tread_lab.data.npy import NpyReader
 from tread_lab.data.scaled import SAMPLED, Posterior, check_labels, fingerprint
 from tread_lab.data.split import Split, split_ids
 from tread_lab.specs.data import DataSpec
@@ -36,7 +37,7 @@ class LabelledFiles:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self._array = folder, NpyReader()
         index = folder / INDEX
         try:
             tree = json.loads(index.read_text(encoding="utf-8"))
@@ -59,7 +60,7 @@ class LabelledFiles:
         """Return an array [C or 2C, H, W] of floats."""
         path = self.folder / self.names[place]
         try:
-            array: NDArray[np.floating] = np.load(path, allow_pickle=False)
+            array: NDArray[np.floating] = self._array(path.read_bytes())
         except UNREADABLE as error:
             raise self._damaged(place, f"cannot be read ({first_line(error)})") from None
         if array.dtype.kind != "f" or array.ndim != 3:

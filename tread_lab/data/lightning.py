@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ class SafetensorsFiles:
         self.flips = all(mirrored)
         self.shape: tuple[int, int, int] = shapes[0][1:]
         sizes = np.array([shape[0] for shape in shapes])
+        self._maps = [_mapped(path) for path in self._paths]
         self._starts = np.cumsum(sizes) - sizes
         if sizes.sum() < 2:
             raise UserError(f"data.path: {spec.path} holds {sizes.sum()} samples, too few to split")
@@ -64,19 +66,22 @@ class SafetensorsFiles:
     ) -> NDArray[np.floating]:
         places = self._ids[ids]
         files = np.searchsorted(self._starts, places, side="right") - 1
-        rows = (places - self._starts[files]).tolist()
+        rows = places - self._starts[files]
         flipped = np.zeros(len(ids), bool) if mirrored is None else mirrored
-        wanted = zip(files.tolist(), rows, flipped.tolist(), strict=True)
-        return np.stack([self._latent(file, row, flip) for file, row, flip in wanted])
+        groups = sorted(set(zip(files.tolist(), flipped.tolist(), strict=True)))
+        if len(groups) == 1:
+            ((file, flip),) = groups
+            return np.take(self._maps[file][FLIPPED if flip else LATENTS], rows, axis=0)
+        stored = np.empty((len(ids), *self.shape), self._maps[0][LATENTS].dtype)
+        for file, flip in groups:
+            here = (files == file) & (flipped == flip)
+            values = self._maps[file][FLIPPED if flip else LATENTS]
+            stored[here] = np.take(values, rows[here], axis=0)
+        return stored
 
     def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
         """None: these files hold no images."""
         return None
-
-    def _latent(self, number: int, row: int, flip: bool) -> NDArray[np.floating]:
-        part = self._files[number].get_slice(FLIPPED if flip else LATENTS)[row]
-        array: NDArray[np.floating] = part.numpy()
-        return array
 
     def _shape(self, number: int, name: str) -> tuple[int, int, int, int]:
         if name not in self._files[number].keys():  # noqa: SIM118 (no mapping)
@@ -106,6 +111,23 @@ def _opened(path: Path) -> Any:
         return safe_open(path, framework="pt", device="cpu")
     except (OSError, SafetensorError) as error:
         raise _bad(path, f"is damaged or no safetensors ({first_line(error)})") from None
+
+
+def _mapped(path: Path) -> dict[str, NDArray[np.floating]]:
+    """Map the latents of a file that `safe_open` has found whole.
+
+    A safetensors file is the length of its header (8 bytes, little-endian), the header (JSON with
+    dtype, shape and place of each tensor), and the values.
+    """
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    maps = {}
+    for name in {LATENTS, FLIPPED} & header.keys():
+        dtype = np.dtype(f"<f{int(header[name]['dtype'][1:]) // 8}")
+        start, shape = 8 + length + header[name]["data_offsets"][0], tuple(header[name]["shape"])
+        maps[name] = np.asarray(np.memmap(path, dtype, "r", offset=start, shape=shape))
+    return maps
 
 
 def _bad(path: Path, what: str) -> UserError:

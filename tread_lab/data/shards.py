@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tread_lab.data.npy import NpyReader
 from tread_lab.data.scaled import Posterior, fingerprint
 from tread_lab.data.split import Split, split_ids
 from tread_lab.data.tars import Member, bad_tar, members, tars_of
@@ -43,7 +43,7 @@ class TarShards:
     """
 
     def __init__(self, spec: DataSpec, split: Split) -> None:
-        self._tars = _tars(spec.path)
+        self._tars, self._array = _tars(spec.path), NpyReader()
         parts = [_numbered(number, _indexed(tar)) for number, tar in enumerate(self._tars)]
         table = np.concatenate(parts)
         if len(table) < 2:
@@ -79,11 +79,9 @@ class TarShards:
 
     def _latent(self, place: Place) -> NDArray[np.floating]:
         try:
-            with self._tars[place.tar].open("rb") as file:
+            with self._tars[place.tar].open("rb", buffering=0) as file:
                 file.seek(place.offset)
-                latent: NDArray[np.floating] = np.load(
-                    io.BytesIO(file.read(place.size)), allow_pickle=False
-                )
+                latent: NDArray[np.floating] = self._array(file.read(place.size))
         except (OSError, ValueError, EOFError) as error:
             raise self._damaged(place, f"cannot be read ({error})") from None
         if latent.dtype.kind != "f":

@@ -1,0 +1,34 @@
+"""Small .npy files: what numpy reads, whatever came before, and the same errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.data.conftest import npy
+from tread_lab.data.npy import NpyReader
+
+ARRAYS = [
+    np.arange(24, dtype=np.float16).reshape(2, 3, 4),
+    -np.arange(24, dtype=np.float16).reshape(2, 3, 4),
+    np.asfortranarray(np.arange(24, dtype=np.float16).reshape(2, 3, 4)),
+    np.zeros((2, 3, 4), np.float32),
+    np.arange(24, dtype=np.float16).reshape(2, 3, 4),
+    np.arange(3.0),
+    np.float32(7),
+]
+
+
+def test_every_array_is_what_numpy_reads_in_any_order() -> None:
+    read = NpyReader()
+    for array in (*ARRAYS, *ARRAYS[::-1]):
+        found = read(npy(np.asarray(array)))
+        assert np.array_equal(found, array) and found.dtype == array.dtype
+
+
+def test_a_cut_content_is_an_error_after_a_whole_one() -> None:
+    read, content = NpyReader(), npy(ARRAYS[0])
+    read(content)
+    for wrong in (content[:-1], content[:40], b"", b"nothing at all"):
+        with pytest.raises((ValueError, EOFError)):
+            read(wrong)
