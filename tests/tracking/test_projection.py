@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from tests.tracking.conftest import GUIDED, HELDOUT, SAMPLES, Sweeps
 from tread_lab.records.status import RunState
@@ -40,6 +41,22 @@ def test_a_trial_is_shown_anew_when_another_attempt_has_begun(sweeps: Sweeps) ->
     before = stamp(sweeps)
     run.write_origin({"code": "def5678", "device": "cpu"})
     assert stamp(sweeps) != before
+
+
+def test_a_trial_is_shown_anew_when_its_name_or_what_varies_is_another(sweeps: Sweeps) -> None:
+    _, spec, _ = sweeps.plan()
+    sweeps.finish(spec)
+    plan = sweeps.lab.sweep("placement").plan()
+    trial = next(t for t in trials_of("placement", plan) if t.stored.role == "trial")
+    projection = Projection(sweeps.lab, plan)
+    others = (
+        replace(trial, varied={**trial.varied, "train.lr": 2e-4}),
+        replace(trial, label="0->2 lr=0.0002"),
+        replace(trial, key="another sweep"),
+    )
+    stamps = [projection.stamp(one, RunState.COMPLETED) for one in (trial, *others)]
+    assert len(set(stamps)) == 4
+    assert projection.stamp(replace(trial), RunState.COMPLETED) == stamps[0]
 
 
 def test_a_run_ends_no_earlier_than_its_last_entry(sweeps: Sweeps) -> None:

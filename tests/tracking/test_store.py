@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -53,6 +55,19 @@ def test_a_file_to_be_made_is_fine_and_not_made(tmp_path: Path) -> None:
 def test_a_folder_in_its_place_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=str(tmp_path)):
         check_store(f"sqlite:///{tmp_path}")
+
+
+def test_a_database_without_tables_is_fine_and_that_of_another_program_is_refused(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "mlflow.db"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE runs (name)")
+        with pytest.raises(UserError, match="is another program's database, not MLflow's"):
+            check_store(f"sqlite:///{path}")
+        database.execute("DROP TABLE runs")
+    assert path.stat().st_size > 0
+    check_store(f"sqlite:///{path}")
 
 
 def test_mlflows_own_file_passes(empty_store: Path) -> None:
