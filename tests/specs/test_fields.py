@@ -8,7 +8,7 @@ import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.expansion import expand
-from tread_lab.specs.fields import dotted, run_of
+from tread_lab.specs.fields import dotted, run_of, with_cell
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
 MODEL = {"depth": 12, "width": 32, "heads": 2}
@@ -129,3 +129,14 @@ def test_leaves_have_dotted_names_and_lists_stay_whole() -> None:
         "train.ema.halflife": 2,
         "routes": [{"start": 2}],
     }
+
+
+def test_a_field_of_the_first_route_leaves_the_later_routes_as_they_are() -> None:
+    base = {**RUN, "routes": ["0->1", {"start": 4, "end": 6, "rate": 0.25}]}
+    later = {"start": 4, "end": 6, "rate": 0.25}
+    longer = with_cell(base, {"route.end": 2}, {})
+    assert longer["routes"] == [{"start": 0, "end": 2}, later]
+    assert with_cell(base, {"route": "1->3"}, {})["routes"] == [{"start": 1, "end": 3}, later]
+    rated = with_cell(base, {"rate": 0.5}, {})["routes"]
+    assert rated == [{"start": 0, "end": 1, "rate": 0.5}, {**later, "rate": 0.5}]
+    assert base["routes"][0] == "0->1"

@@ -24,3 +24,12 @@ def test_how_a_parent_was_initialised_is_none_of_its_childs_concern() -> None:
     parent = {"model": {**model, "init": "official_code"}}
     child = decode(RunSpec, {"model": model, "init_from": {"run": parent}})
     assert child.ancestors == (decode(RunSpec, parent),)
+
+
+@pytest.mark.parametrize(("fp32_block", "blocks"), [("j", {8, 11}), ("j+1", {9}), ("off", set())])
+def test_the_blocks_in_fp32_are_those_at_the_ends_of_routes(
+    fp32_block: str, blocks: set[int]
+) -> None:
+    tree = {"model": "DiT-S/2", "routes": ["2->8", "10->11"], "fp32_block": fp32_block}
+    assert decode(RunSpec, tree).fp32_blocks == blocks  # there is no block 12 behind the last
+    assert decode(RunSpec, {**tree, "precision": "fp32"}).fp32_blocks == set()

@@ -180,3 +180,9 @@ def test_no_run_is_judged_at_its_last_step() -> None:
     assert StopEarlySpec(grace=1).rungs(9) == (1, 3)
     assert StopEarlySpec(grace=1).rungs(10) == (1, 3, 9)
     assert StopEarlySpec(kind="median", grace=2).rungs(6) == (2, 4)
+
+
+def test_a_run_of_a_few_steps_is_first_judged_at_its_first_step() -> None:
+    assert [StopEarlySpec().first_rung(steps) for steps in (1, 8, 9, 18, 900)] == [1, 1, 1, 2, 100]
+    assert StopEarlySpec(grace=7).first_rung(3) == 7
+    assert StopEarlySpec().rungs(8) == (1, 3)

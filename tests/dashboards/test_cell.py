@@ -1,0 +1,38 @@
+"""A long curve is thinned but keeps its end; a cell differs from its baseline in what counts."""
+
+from __future__ import annotations
+
+from tread_lab.dashboards.cell import POINTS, curve, differences
+from tread_lab.records.lab import Lab
+
+
+def test_a_long_curve_has_every_third_entry_and_the_last(lab: Lab) -> None:
+    run = lab.run("abc")
+    with run.log() as log:
+        for step in range(1, 1002):
+            log(step, **{"train/loss": 2.0, "train/lr": 1e-4})
+    kept = curve(run)
+    assert kept["step"] == list(range(2, 1002, 3)) and len(kept["step"]) <= POINTS
+    assert kept["loss"] == [2.0] * 334
+
+
+def test_a_short_curve_is_whole_and_what_is_not_finite_is_a_hole(lab: Lab) -> None:
+    run = lab.run("abc")
+    with run.log() as log:
+        log(5, **{"train/loss": 2.0})
+        log(10, **{"train/loss": float("inf")})
+    assert curve(run) == {"step": [5, 10], "loss": [2.0, None]}
+
+
+def test_seeds_and_execution_are_no_differences() -> None:
+    dense = {"routes": [], "seed": 0, "execution": {"workers": 0}, "train": {"lr": 1e-4}}
+    routed = {
+        "routes": [{"start": 2, "end": 8, "rate": 0.5}, {"start": 9, "end": 9, "rate": 0.25}],
+        "seed": 1,
+        "execution": {"workers": 2},
+        "train": {"lr": 1e-4, "clip": 1.0},
+    }
+    assert differences(dense, routed) == [
+        ["routes", "none", "2->8 s=0.5 + 9->9 s=0.25"],
+        ["train.clip", "absent", "1.0"],
+    ]

@@ -1,0 +1,47 @@
+"""Expressions compute small numbers from numbers, and no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tread_lab.specs import UserError
+from tread_lab.specs.expression import evaluate
+
+
+def value(text: str) -> Any:
+    return evaluate(text, {"B": 12, "start": 2, "model.depth": 12}.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("B - start", 10),
+        ("-B", -12),
+        ("B / 8", 1.5),
+        ("B // 5 * 5 + B % 5", 12),
+        ("2 <= start < model.depth", True),
+        ("start < 2 or not B != 12", True),
+        ("start in [1, 2] and B not in [1, 2]", True),
+        ("round(B / 8) + min(1, 2) + max(3, 4)", 7),
+        ("2 * 4611686018427387904", 2**63),
+        ("-2 * 4611686018427387904", -(2**63)),
+    ],
+)
+def test_an_expression_has_the_value_that_python_gives_it(text: str, result: Any) -> None:
+    assert value(text) == result
+
+
+@pytest.mark.parametrize(
+    "text", ["9223372036854775807 + 2", "-9223372036854775807 - 2", "1e308 * 10"]
+)
+def test_a_number_of_either_sign_that_is_too_large_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="the result is too large"):
+        value(text)
+
+
+@pytest.mark.parametrize("text", ["'a' + 'b'", "[1] * 9", "B ** 2", "B.real()", "min()", "~B"])
+def test_texts_lists_and_other_calls_are_refused(text: str) -> None:
+    with pytest.raises(UserError):
+        value(text)
