@@ -14,7 +14,9 @@ from tread_lab import draws
 from tread_lab.data import open_data
 from tread_lab.data.scaled import ScaledLatents
 from tread_lab.engine.batches import Batches
+from tread_lab.engine.encoder import check_encoder
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode
+from tread_lab.specs.objective import RepaSpec
 
 
 def _spec(path: Path, **changes: Any) -> DataSpec:
@@ -68,6 +70,14 @@ def test_mirrored_latents_are_part_of_the_fingerprint(moments: Path) -> None:
     flipped = np.load(moments / "moments_flip.npy")
     np.save(moments / "moments_flip.npy", flipped + np.float16(1))
     assert _open(moments).fingerprint != before
+
+
+def test_repas_targets_refuse_mirrored_latents(moments: Path) -> None:
+    repa = RepaSpec(encoder="fashion16-v1", target="decoded")
+    with pytest.raises(UserError, match=r"latents of mirrored ones, too; set data.flips=false"):
+        check_encoder(repa, _open(moments))
+    with pytest.raises(UserError, match="have no decoder"):
+        check_encoder(repa, _open(moments, flips=False))
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,17 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     "no command": ({}, "", "required"),
     "unknown flag": ({}, "sweep route_placement --plans", "unknown argument '--plans'"),
     "unknown model": ({}, "cost --model DiT-Z/2", "did you mean"),
+    "no images": ({}, "data encode nowhere out --autoencoder vae", "there is no folder nowhere"),
+    "no such part": (
+        {},
+        "data encode x out --autoencoder v --part 9/8",
+        "is not a part such as 2/8",
+    ),
+    "no autoencoder": ({}, "data encode x out", "--autoencoder"),
+    "no latents to pack": ({}, "data pack nowhere out", "there is no nowhere"),
+    "no latents to verify": ({}, "data verify .", "holds no latents"),
+    "unknown source of data": ({}, "data stats . --source shard", "did you mean 'shards'"),
+    "no command for data": ({}, "data", "required"),
     "no concurrency": ({}, "sweep route_placement --concurrent 0", "0 is not positive"),
 }
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tread_lab.data.autoencoder import Encoder
-from tread_lab.prepare import build
+from tread_lab.prepare import build, packed
 from tread_lab.prepare.crop import centre_crop
 from tread_lab.prepare.encode import Stored, encode
 from tread_lab.prepare.images import DamagedImage, open_images
@@ -96,13 +96,17 @@ def test_another_setting_is_refused_and_says_which(
 ) -> None:
     out = tmp_path / "out"
     arguments = (open_images(images), out, Encoder(str(autoencoder)))
-    steps = encode(*arguments, Stored(size=16), devices=[CPU])
+    steps = encode(*arguments, Stored(size=16), devices=[CPU], batch=4)
     next(steps)
     with pytest.raises(Busy, match="part 1/1 of"):
         encoded(images, out, autoencoder)
     steps.close()
     with pytest.raises(UserError, match=r"beginning of a data set with size 16, and 32 is asked"):
         encoded(images, out, autoencoder, size=32)
+    (images / "n00000000" / "n00000000_0.png").rename(images / "n00000000" / "other.png")
+    with pytest.raises(UserError, match="with other images, labels or captions; choose another"):
+        encoded(images, out, autoencoder)
+    (images / "n00000000" / "other.png").rename(images / "n00000000" / "n00000000_0.png")
     encoded(images, out, autoencoder)
     with pytest.raises(UserError, match=r"holds a data set with flips False, and True is asked"):
         encoded(images, out, autoencoder, flips=True)
@@ -148,6 +152,23 @@ def test_a_full_disk_is_one_line_and_the_same_call_goes_on(
         encoded(images, out, autoencoder)
     monkeypatch.undo()
     encoded(images, out, autoencoder)
+    assert digests(whole) == digests(out)
+
+
+def test_an_end_while_it_is_completed_costs_nothing(
+    images: Path, tmp_path: Path, autoencoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    (images / "n00000000" / "n00000000_0.png").write_bytes(b"damaged")
+    encoded(images, whole, autoencoder, skip_damaged=True, flips=True)
+    for name in ("write_manifest", "_write_beside"):
+        monkeypatch.setattr(packed, name, lambda *arguments: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            encoded(images, out, autoencoder, skip_damaged=True, flips=True)
+        assert read_manifest(out) is None
+        monkeypatch.undo()
+    (out / ".building").joinpath("latents.npy").write_bytes((out / "latents.npy").read_bytes())
+    encoded(images, out, autoencoder, skip_damaged=True, flips=True)
     assert digests(whole) == digests(out)
 
 

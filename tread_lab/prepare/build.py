@@ -25,6 +25,11 @@ from tread_lab.specs.units import amount
 UNDER_WAY = ".building"  # folder of what is not whole yet
 TO_COME, STORED, DAMAGED = 0, 1, 2  # marks of a sample
 LOCK = ".lock"
+_DIGESTS = {  # entries of a plan whose values tell a reader nothing
+    "names": "other images, labels or captions",
+    "encoder": "another autoencoder",
+    "content": "other content",
+}
 _WAIT, _WAITS = 0.5, 120  # seconds between two looks at a lock, and how many before giving up
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _COPIED = 4096  # samples that are moved at once where damaged ones are left out
@@ -152,8 +157,7 @@ class Build:
 
     def clear(self) -> None:
         """Remove what only the making needed."""
-        shutil.rmtree(self._place, ignore_errors=True)
-        (self.folder / LOCK).unlink(missing_ok=True)
+        clear(self.folder)
 
     def _begin(self) -> None:
         stored = read_json(self._place / "plan.json")
@@ -208,6 +212,12 @@ class Build:
         return self._place / "marks.u8"
 
 
+def clear(folder: Path) -> None:
+    """Remove what only the making of a data set needed."""
+    shutil.rmtree(folder / UNDER_WAY, ignore_errors=True)
+    (folder / LOCK).unlink(missing_ok=True)
+
+
 def writable(folder: Path) -> None:
     """Make a folder, or refuse it where nothing can be written."""
     try:
@@ -220,6 +230,9 @@ def writable(folder: Path) -> None:
 
 def difference(stored: Mapping[str, object], asked: Mapping[str, object]) -> str:
     """Return the first entry that differs, as `size 256, and 512 is asked for; ...`."""
+    for name, other in _DIGESTS.items():
+        if stored.get(name) != asked.get(name):
+            return f"{other}; choose another folder or remove this one"
     for name in dict.fromkeys((*stored, *asked)):
         if stored.get(name) != asked.get(name):
             was, now = shown(stored.get(name)), shown(asked.get(name))

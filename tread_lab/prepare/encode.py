@@ -74,7 +74,7 @@ def encode(
 
     Args:
         part: k of n processes that share the work; the last one to end writes the manifest.
-        batch: images that are encoded and written together.
+        batch: images that are encoded and written together; equal in all parts and attempts.
         workers: threads that read images.
         licence: a note on the licence of the images, kept in the manifest.
 
@@ -85,7 +85,7 @@ def encode(
     """
     if stored.size % encoder.zoom:
         raise UserError(f"--size {stored.size}: the autoencoder needs a multiple of {encoder.zoom}")
-    plan = _plan(images, encoder, stored, licence)
+    plan = _plan(images, encoder, stored, batch, licence)
     if check_whole(folder, plan):
         return
     build = Build(folder, plan, _arrays(encoder, stored), len(images.names))
@@ -228,7 +228,7 @@ def _arrays(encoder: Encoder, stored: Stored) -> dict[str, Array]:
 
 
 def _plan(
-    images: Images, encoder: Encoder, stored: Stored, licence: str | None
+    images: Images, encoder: Encoder, stored: Stored, batch: int, licence: str | None
 ) -> dict[str, object]:
     """Return everything that decides the content, as the manifest keeps it."""
     return {
@@ -238,6 +238,7 @@ def _plan(
         "shift": encoder.shift,
         "crop": "centre crop of ADM",
         **vars(stored),
+        "batch": batch,
         "classes": len(images.classes),
         "licence": licence,
     }

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tread_lab.data.captions import CAPTIONS, Captions, write_captions
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
-from tread_lab.prepare.build import Build, difference, disk_error
+from tread_lab.prepare.build import Build, clear, difference, disk_error
 from tread_lab.prepare.manifest import read_manifest, write_manifest
 from tread_lab.prepare.moments import ChannelMoments
 from tread_lab.specs.errors import UserError
@@ -33,6 +33,7 @@ def check_whole(folder: Path, plan: Mapping[str, object]) -> bool:
     if not isinstance(stored, dict) or stored != asked:
         other = difference(stored if isinstance(stored, dict) else {}, asked)
         raise UserError(f"{folder} holds a data set with {other}")
+    clear(folder)  # the process may have ended between the manifest and this
     return True
 
 
