@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tread_lab.diffusion import Network, Process, build_process
+from tread_lab.diffusion import Network, Process, Stochastic, build_process
 from tread_lab.sampling.generate import generate
 from tread_lab.sampling.solvers import SOLVERS
 from tread_lab.specs import DDPMSpec, EDMSpec, FlowSpec, SamplerSpec
@@ -211,3 +211,48 @@ class TestDDPM(ProcessConformance):
         x = torch.cat([x for x, _ in batches])
         assert x.mean() == pytest.approx(MU, abs=4 * S / math.sqrt(x.numel()))
         assert x.std() == pytest.approx(S, rel=4 / math.sqrt(2 * x.numel()))
+
+
+def test_the_sde_leaves_the_moments_that_its_linear_steps_have() -> None:
+    """On N(MU, S^2) a step of SiT's SDE is linear, so that mean and variance follow exactly."""
+    flow, oracle = TestFlow.process, TestFlow()
+    sampler = SamplerSpec(solver="sde", steps=250)
+    levels = flow.grid(sampler)
+    assert len(levels) == 251 and levels[0] == 1 and levels[-1] == 0
+    assert float(levels[-2]) == pytest.approx(0.04)
+    mean, variance = 0.0, 1.0
+    for now, then in itertools.pairwise(levels.tolist()):
+        # dz = (v + eps) dt, v + eps = 2 E[eps | z] - E[x | z], linear: p + q z; w_t = sigma_t = t
+        total = (1 - now) ** 2 * S**2 + now**2
+        q = (2 * now - (1 - now) * S**2) / total
+        p = -MU - q * (1 - now) * MU
+        mean = mean - (now - then) * (p + q * mean)
+        variance = variance * (1 - (now - then) * q) ** 2
+        variance += 2 * now * (now - then) if then > 0 else 0.0
+    network = oracle.network()
+    batches = generate(
+        {None: lambda x, t, y, routing: network(x, t)},
+        flow,
+        sampler,
+        count=150,
+        shape=SHAPE,
+        classes=10,
+        device=torch.device("cpu"),
+    )
+    x = torch.cat([x for x, _ in batches]).double()
+    assert x.mean() == pytest.approx(mean, abs=4 * S / math.sqrt(x.numel()))
+    assert x.std() == pytest.approx(math.sqrt(variance), rel=4 / math.sqrt(2 * x.numel()))
+    assert mean == pytest.approx(MU, abs=0.01) and math.sqrt(variance) == pytest.approx(S, rel=0.05)
+
+
+def test_one_step_of_the_sde_is_the_formula() -> None:
+    """z + (v - w s) dt + sqrt(2 w |dt|) n, s the score of z_t, dt < 0 (Ma et al. 2024, eq. 4)."""
+    flow, oracle = TestFlow.process, TestFlow()
+    z = torch.linspace(-2, 2, 16, dtype=torch.float64).view(1, *SHAPE)
+    now, then = torch.tensor([0.7, 0.5], dtype=torch.float64)
+    v = flow.predict(oracle.network(), z, now.expand(1)).double()
+    assert isinstance(flow, Stochastic)
+    mean, deviation = flow.reverse(v, z, now, then)
+    score = -(z - (1 - now) * MU) / ((1 - now) ** 2 * S**2 + now**2)
+    torch.testing.assert_close(mean, z + (v - now * score) * (then - now), rtol=1e-6, atol=1e-6)
+    assert float(deviation) == pytest.approx(math.sqrt(2 * 0.7 * 0.2))

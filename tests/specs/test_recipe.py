@@ -28,7 +28,7 @@ def test_labels_are_dropped_at_any_probability(share: float) -> None:
         ("betas", (-0.1, 0.9), "betas: -0.1 is outside"),
         ("warmup", -1, "warmup and weight_decay must not be negative"),
         ("weight_decay", -0.1, "warmup and weight_decay must not be negative"),
-        ("steps", 0, "steps: must be positive, got 0"),
+        ("steps", -1, "steps: must not be negative, got -1"),
         ("clip", 0.0, "clip: must be positive, got 0"),
     ],
 )

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from tread_lab.backbones.dit import DiT
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.model import ModelSpec
 
-# Training checkpoints hold the weights below one of these, the averaged ones first.
+# Training checkpoints hold the weights below one of these; the averaged ones come first.
 _NESTED = ("ema", "model", "state_dict")
+_OWN = ("model/", "ema/")  # prefixes of the names in a checkpoint of this package
 # Buffers that are computed here and stored elsewhere (LightningDiT's rotary tables).
 _COMPUTED = ("feat_rope.",)
 _UNREADABLE = (
@@ -40,7 +41,7 @@ def load_published(path: str | Path, model: ModelSpec) -> DiT:
     Raises:
         UserError: not such a file, or a key or shape differs from the network's.
     """
-    state = _read(Path(path))
+    state = read_tensors(Path(path))
     try:
         network = _fitting(state, model)
         network.load_state_dict(state)
@@ -61,8 +62,16 @@ def _fitting(state: Mapping[str, Tensor], model: ModelSpec) -> DiT:
     )
 
 
-def _read(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file, without what is computed here and the prefix of wrapped modules."""
+def read_tensors(path: Path, weights: str = "ema") -> dict[str, Tensor]:
+    """Return the tensors of a file by the names of the network; what is computed is left out.
+
+    Args:
+        path: as in `load_published`, or a checkpoint of a run of this package.
+        weights: `ema` or `model`, where the file has both.
+
+    Raises:
+        UserError: it cannot be read, or holds no tensors by name.
+    """
     try:
         if path.suffix == ".safetensors":
             tree: Any = load_file(path)
@@ -70,12 +79,48 @@ def _read(path: Path) -> dict[str, Tensor]:
             tree = torch.load(path, map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
         raise UserError(f"cannot read {path}: {_reason(error)}") from None
-    while isinstance(tree, Mapping) and (nested := next((k for k in _NESTED if k in tree), None)):
+    order = (weights, *_NESTED)
+    while isinstance(tree, Mapping) and (nested := next((k for k in order if k in tree), None)):
         tree = tree[nested]
     if not isinstance(tree, Mapping) or not all(isinstance(t, Tensor) for t in tree.values()):
         raise UserError(f"{path} holds no tensors by name, bare or below {', '.join(_NESTED)}")
     named = {str(name).removeprefix("module."): tensor for name, tensor in tree.items()}
+    if any(name.startswith(_OWN) for name in named):
+        named = {**_below(named, "model/"), **_below(named, f"{weights}/")}
     return {n: t for n, t in named.items() if not n.startswith(_COMPUTED)}
+
+
+def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+
+
+def check_fit(state: Mapping[str, Tensor], network: nn.Module) -> None:
+    """Refuse tensors that are not the weights of `network`; fixed positions may be missing.
+
+    Raises:
+        UserError: the first tensor that is missing, too many or of another shape.
+    """
+    shapes = {name: tensor.shape for name, tensor in network.state_dict().items()}
+    needed = {name for name, p in network.named_parameters() if p.requires_grad}
+    for name in sorted(needed | state.keys()):
+        if name not in state:
+            raise UserError(f"{name} is missing")
+        if name not in shapes:
+            raise UserError(f"the network has no {name}")
+        if state[name].shape != shapes[name]:
+            found, expected = ("x".join(map(str, s)) for s in (state[name].shape, shapes[name]))
+            hint = _hint(name, state[name].shape, shapes[name])
+            raise UserError(f"{name} is {found}, and the network's is {expected}{hint}")
+
+
+def _hint(name: str, found: Sequence[int], expected: Sequence[int]) -> str:
+    """Return what is probably wrong; published DiTs have a learned variance."""
+    last = name.startswith("final_layer.linear")
+    if last and found[0] == 2 * expected[0]:
+        return "; it predicts a variance too, say process: ddpm"
+    if last and 2 * found[0] == expected[0]:
+        return "; it predicts no variance, say process: {kind: ddpm, learned_variance: false}"
+    return ""
 
 
 def _reason(error: Exception) -> str:

@@ -27,7 +27,6 @@ from tread_lab.engine.assemble import (
     fresh_head,
     fresh_network,
     fresh_projector,
-    weights_of,
 )
 from tread_lab.engine.batches import Batch, Batches
 from tread_lab.engine.compiled import compile_for
@@ -43,11 +42,11 @@ from tread_lab.engine.encoder import (
 from tread_lab.engine.features import feature_cache
 from tread_lab.engine.objective import Objective
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
+from tread_lab.engine.start import starting_weights
 from tread_lab.records import metric_names
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs.objective import DiscriminationLoss, RepaSpec
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import signature
 
 
 class LiveRun:
@@ -87,10 +86,10 @@ class LiveRun:
         self._writer = folder.log() if self.accelerator.is_main_process else None
 
     def resume(self) -> int:
-        """Take up the newest checkpoint, else the parent's weights; returns the step."""
+        """Take up the newest checkpoint, else the weights of `init_from`; returns the step."""
         saved = checkpoint.load_latest(self.folder.checkpoints)
         if saved is None:
-            self._start_from_parent()
+            self._start_from_elsewhere()
         else:
             self.step, self.loss = saved.step, float(saved.facts["loss"])
             self.network.load_state_dict(saved.part("model"))
@@ -268,12 +267,11 @@ class LiveRun:
         opened = functools.cache(lambda: open_encoder(repa, self.batches.samples, self.device))
         return lambda x_BCHW, side: opened()(x_BCHW, side)
 
-    def _start_from_parent(self) -> None:
-        """Load the weights of the run that this one goes on from, into network and EMA."""
-        start = self.spec.init_from
-        if start is not None:
-            parent = self.folder.sibling(signature(start.run))
-            self.network.load_state_dict(weights_of(parent, start.weights))
+    def _start_from_elsewhere(self) -> None:
+        """Load the weights that this run goes on from, into network and EMA."""
+        weights = starting_weights(self.spec, self.folder)
+        if weights is not None:
+            self.network.load_state_dict({**self.network.state_dict(), **weights})
             self.ema.load({n: p.detach() for n, p in self.network.named_parameters()})
             if self.discrimination is not None:
                 self.discrimination.start()

@@ -47,6 +47,8 @@ def train(spec: RunSpec, folder: RunFolder, device: torch.device) -> Iterator[Pr
     with LiveRun(spec, folder, device) as run:
         check_deviation(spec, run.batches.samples)
         saved = run.resume()
+        if not spec.train.steps:
+            saved = run.save()
         if run.step == spec.train.steps:  # ended after the last checkpoint, before the result
             yield _progress(run)
         for _ in run.prepare():

@@ -73,7 +73,7 @@ def _rows(reader: SweepReader, trial: StoredTrial) -> Iterator[dict[str, Any]]:
     settings = {name: x for name, x in whole.items() if "/" not in name and "@" not in name}
     at_end = {name: x for name, x in whole.items() if name not in settings}
     for step, values in {**reader.measured_at(trial), steps: at_end}.items():
-        share = step / steps
+        share = step / max(steps, 1)
         spent = {n: share * at_end[n] for n in (TRAIN_FLOPS, TRAIN_SECONDS) if n in at_end}
         if TRAIN_SECONDS in spent:
             spent[DEVICE_HOURS] = spent[TRAIN_SECONDS] / 3600

@@ -105,7 +105,7 @@ def parameters(spec: RunSpec) -> dict[str, str | int | float]:
         "selection_rate": routes[0].rate if routes else 0.0,
         "bypass": "" if spec.bypass == RouteBypass() else str(spec.bypass),
         "loss": _loss(spec),
-        "starts_from": signature(spec.init_from.run) if spec.init_from else "",
+        "starts_from": _starts_from(spec),
         "process": spec.process.kind,
         "precision": spec.precision,
         "fp32_block": spec.fp32_block,
@@ -117,3 +117,10 @@ def _loss(spec: RunSpec) -> str:
     """What is minimised, where it is more than the plain loss."""
     parts = [] if spec.loss == PlainLoss() else [str(spec.loss)]
     return " + ".join([*parts, *([str(spec.repa)] if spec.repa else [])])
+
+
+def _starts_from(spec: RunSpec) -> str:
+    """Return the signature of the parent or the digest of the file; empty without either."""
+    if spec.parent is not None:
+        return signature(spec.parent)
+    return "" if spec.init_from is None else f"file {spec.init_from.digest}"

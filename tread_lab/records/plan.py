@@ -215,6 +215,6 @@ def _holes(trees: Iterable[Tree]) -> tuple[Hole, ...]:
 def _parents(spec: Tree) -> Iterator[tuple[str, Tree]]:
     """The runs that a run descends from, the eldest first."""
     start = spec.get("init_from")
-    if start:
+    if start and start.get("run"):
         yield from _parents(start["run"])
         yield signature(start["run"]), start["run"]

@@ -149,7 +149,7 @@ class WorkDone:
         task = self._tasks[report.run]
         if _ended(report):
             return self._forecast.work(task)
-        trained = self._forecast.training(task.spec) * report.step / report.steps
+        trained = self._forecast.training(task.spec) * report.share
         return trained + (self._evaluated(task) if report.phase == "evaluate" else 0.0)
 
     def _evaluated(self, task: Task) -> float:
@@ -178,7 +178,7 @@ def _bars(work: WorkDone) -> Iterator[ReportHandler]:
             if report.run not in rows:
                 rows[report.run] = bars.add_task(work.label(report.run), total=1.0, note="")
             note = _phase(report)
-            bars.update(rows[report.run], completed=report.step / report.steps, note=note)
+            bars.update(rows[report.run], completed=report.share, note=note)
 
         yield refresh
 

@@ -170,7 +170,7 @@ def with_old_meaning(tree: Any) -> Any:
     tree, bypass, start = dict(tree), tree.get("bypass"), tree.get("init_from")
     if isinstance(bypass, Mapping) and bypass.get("kind") == "sprint":
         tree["bypass"] = {"dense_path_drop": 0.0, **bypass}
-    if isinstance(start, Mapping) and "run" in start:
+    if isinstance(start, Mapping) and start.get("run"):
         tree["init_from"] = {**start, "run": with_old_meaning(start["run"])}
     return tree
 

@@ -170,11 +170,9 @@ def _routes(spec: Spec) -> Sequence[RouteSpec]:
 
 
 def _parent(spec: Spec) -> Spec | None:
-    start = spec.init_from if isinstance(spec, RunSpec) else spec.get("init_from")
-    if start is None or isinstance(start, Mapping):
-        return start["run"] if start else None
-    parent: RunSpec = start.run
-    return parent
+    if isinstance(spec, RunSpec):
+        return spec.parent
+    return (spec.get("init_from") or {}).get("run")
 
 
 def _ancestors(spec: Spec) -> Iterator[tuple[str, Spec]]:

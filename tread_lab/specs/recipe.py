@@ -35,7 +35,9 @@ class EmaSpec:
 
     def at(self, steps: int) -> float:
         """The decay per step of a run of `steps` steps."""
-        return self.decay if self.halflife is None else 0.5 ** (1 / (self.halflife * steps))
+        if self.halflife is None or not steps:
+            return self.decay
+        return float(0.5 ** (1 / (self.halflife * steps)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,7 @@ class TrainSpec:
     """The training recipe; defaults are the paper's (supplement A.1).
 
     Attributes:
-        steps: optimizer steps.
+        steps: optimizer steps; with 0 a run is the weights that it starts from.
         batch: global batch in samples.
         schedule: `constant`, or `sqrt_decay`: lr * sqrt(1 - progress), to zero at the end.
         warmup: steps of linear warm-up.
@@ -64,7 +66,9 @@ class TrainSpec:
     label_drop: float = 0.1
 
     def __post_init__(self) -> None:
-        check_positive(self, "steps", "batch", "lr", "eps", "clip")
+        check_positive(self, "batch", "lr", "eps", "clip")
+        if self.steps < 0:
+            raise UserError(f"steps: must not be negative, got {self.steps}")
         if self.warmup < 0 or self.weight_decay < 0:
             raise UserError("warmup and weight_decay must not be negative")
         if not 0 <= self.label_drop <= 1:

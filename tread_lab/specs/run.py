@@ -15,6 +15,7 @@ from tread_lab.specs.bypass import (
     check_bypass,
 )
 from tread_lab.specs.data import DataSpec
+from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.objective import (
@@ -35,17 +36,28 @@ _FP32_AFTER = {"off": (), "j": (0,), "j+1": (1,)}  # blocks kept in fp32, counte
 
 @dataclass(frozen=True, kw_only=True)
 class InitSpec:
-    """Where a run starts: from the last checkpoint of another run, its parent.
+    """Where a run starts: from the last checkpoint of another run, its parent, or from a file.
 
     Optimizer, EMA, learning rate and step count start anew.
 
     Attributes:
         run: the parent, complete; its signature is part of the child's.
-        weights: the parent's EMA or raw weights.
+        weights: EMA or raw weights, of the parent or of a file that has both.
+        file: a checkpoint with DiT's published names, or one of this package, in its place.
+        digest: of the file's bytes, written by the command that reads it; it is part of the
+            signature, and the file's path is not.
     """
 
-    run: RunSpec
+    run: RunSpec | None = None
     weights: Literal["ema", "model"] = "ema"
+    file: str | None = added(None)
+    digest: str | None = added(None)
+
+    def __post_init__(self) -> None:
+        if (self.run is None) == (self.file is None):
+            raise UserError("say either run or file")
+        if self.file is not None and self.digest is None:
+            raise UserError("file: its digest is missing; write {file: PATH} as one mapping")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +71,7 @@ class RunSpec:
             as fractions of all steps; in the other steps the same network trains densely.
         loss: what is minimised; without routes the plain loss.
         repa: alignment with a frozen encoder, or `None`.
-        init_from: the run whose weights this one starts from, or `None`.
+        init_from: the run or the file whose weights this one starts from, or `None`.
         precision: arithmetic of the forward and backward pass; weights stay fp32. `tf32` rounds
             the inputs of matrix products, `fp16` scales the loss and skips steps that overflow.
         fp32_block: which block around the end j of a route is kept in fp32 under bf16 and fp16: the
@@ -98,7 +110,7 @@ class RunSpec:
             resolved["repa"] = dataclasses.replace(self.repa, block=block)
         for name, value in resolved.items():
             object.__setattr__(self, name, value)
-        if self.init_from is not None and self.init_from.run.network != self.network:
+        if self.parent is not None and self.parent.network != self.network:
             raise UserError(
                 "init_from.run: trains another network (model, data, learned variance or bypass);"
                 " to go on densely after masking or sprint keep routes and bypass and say"
@@ -163,9 +175,12 @@ class RunSpec:
     @property
     def ancestors(self) -> tuple[RunSpec, ...]:
         """The runs that this one descends from, the eldest first."""
-        if self.init_from is None:
-            return ()
-        return (*self.init_from.run.ancestors, self.init_from.run)
+        return () if self.parent is None else (*self.parent.ancestors, self.parent)
+
+    @property
+    def parent(self) -> RunSpec | None:
+        """The run whose weights this one starts from."""
+        return None if self.init_from is None else self.init_from.run
 
     @property
     def network(self) -> tuple[object, ...]:

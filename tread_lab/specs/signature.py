@@ -37,7 +37,7 @@ def _spec_text(spec: Any) -> str:
         elif isinstance(tree.get(head), dict):
             tree[head] = {key: value for key, value in tree[head].items() if key != leaf}
     if isinstance(start := tree.get("init_from"), dict):
-        tree["init_from"] = {**start, "run": signature(start["run"])}
+        tree["init_from"] = _start(start.get("run"), start.get("digest"), start.get("weights"))
     return _json(encode(tree))
 
 
@@ -76,8 +76,14 @@ def _members(cls: Any, left_out: tuple[str, ...]) -> list[tuple[str, tuple[str, 
 def _member(value: Any, name: str, left_out: tuple[str, ...]) -> str:
     item = getattr(value, name)
     if name == "init_from" and item is not None:
-        item = {"run": signature(item.run), "weights": item.weights}
+        item = _start(item.run, item.digest, item.weights)
     return f'"{name}":{_text(item, left_out)}'
+
+
+def _start(run: Any, digest: str | None, weights: str | None) -> dict[str, Any]:
+    """Return what a signature says of the weights that a run starts from."""
+    named = {"file": digest} if run is None else {"run": signature(run)}
+    return named if weights is None else {**named, "weights": weights}
 
 
 _json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode

@@ -67,7 +67,7 @@ FLOPS = Speed(overhead=0, per_flop=1, call=0, per_call_flop=1)  # for want of se
 
 def affordable(spec: RunSpec) -> bool:
     """Return whether a few steps of this run cost next to nothing."""
-    return cost(spec.dense()).train_flops / spec.train.steps < AFFORDABLE_FLOPS
+    return cost(spec.dense()).train_flops_per_image * spec.train.batch < AFFORDABLE_FLOPS
 
 
 def calibrate(specs: Sequence[RunSpec], device: torch.device, *, slots: int = 1) -> list[Speed]:
@@ -128,7 +128,7 @@ def measure(spec: RunSpec, device: torch.device) -> Speed:
             passes = [_median(_pass(run, count, device), _STEPS) for count in (_SMALL, _LARGE)]
         with LiveRun(routed, RunFolder(Path(folder) / "routed"), device) as run:
             fast = _median(_step(run, device), _STEPS)
-    flops = [cost(s).train_flops / s.train.steps for s in (dense, routed)]
+    flops = [cost(s).train_flops_per_image * s.train.batch for s in (dense, routed)]
     per_flop = min(
         max((slow - fast) / (flops[0] - flops[1]), 0.2 * slow / flops[0]), slow / flops[0]
     )

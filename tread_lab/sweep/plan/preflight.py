@@ -10,6 +10,7 @@ from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.encoder import check_encoder
 from tread_lab.engine.provenance import made_with
+from tread_lab.engine.start import check_start
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import NOW, provenance_differences, provenances_of
@@ -28,7 +29,8 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> None:
 
     Raises:
         UserError: a device is not here or lacks a precision or memory; data cannot be read or are
-            scaled wrongly; a metric lacks weights or a decoder; an encoder is not here.
+            scaled wrongly; a metric lacks weights or a decoder; an encoder is not here; what a run
+            starts from does not fit.
     """
     check_arithmetic(tasks, devices)
     check_room(tasks, devices)
@@ -39,6 +41,9 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> None:
     for spec in {task.spec.repa: task.spec for task in tasks}.values():
         if spec.repa is not None:
             check_encoder(spec.repa, open_data(spec.data, "train"))
+    starts = {(task.spec.init_from, task.spec.network): task.spec for task in tasks}
+    for spec in starts.values():
+        check_start(spec)
     metrics = {
         (task.spec.data, evaluation.metrics): None
         for task in tasks

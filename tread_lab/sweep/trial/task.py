@@ -73,7 +73,7 @@ def done_share(lab: Lab, task: Task) -> float:
     folder = lab.run(task.run)
     if folder.state() is RunState.COMPLETED:
         return 1.0
-    return folder.step() / task.spec.train.steps
+    return folder.step() / max(task.spec.train.steps, 1)
 
 
 def with_ancestors(tasks: Iterable[Task]) -> tuple[Task, ...]:

@@ -55,6 +55,11 @@ class Report:
     overflows: int = 0
     note: str = ""
 
+    @property
+    def share(self) -> float:
+        """The share of the training steps that is done."""
+        return self.step / max(self.steps, 1)
+
 
 def run_trial(
     lab: Lab, task: Task, device: torch.device, worker: WorkerInfo | None = None
@@ -104,8 +109,8 @@ def _attempt(
     Its phase is `DEFERRED` if the task or its parent waits for a whole device.
     """
     folder, deferred = lab.run(task.run), replace(report, phase=DEFERRED)
-    if folder.result() is None and task.spec.init_from is not None:
-        parent = Task(task.spec.init_from.run)
+    if folder.result() is None and task.spec.parent is not None:
+        parent = Task(task.spec.parent)
         if (yield from _train_parent(lab, task, parent, device, worker, report)):
             return deferred
         _fail_without_parent(folder, lab.run(parent.run))
@@ -222,7 +227,8 @@ def _train(
     except Diverged as diverged:
         folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(diverged))
         return report
-    metrics = _costs(folder, spec, device, progress.seconds / progress.step, memory.bytes())
+    mean_seconds = progress.seconds / max(progress.step, 1)
+    metrics = _costs(folder, spec, device, mean_seconds, memory.bytes())
     if spec.precision == "fp16":
         metrics[metric_names.OVERFLOWS] = progress.overflows
     folder.finish(RunState.COMPLETED, step=progress.step, metrics=metrics)
@@ -241,6 +247,8 @@ def _costs(
     step_seconds = median_step_seconds(folder.entries(), spec.train.batch) or mean_seconds
     flops, peak = cost(spec).train_flops, peak_flops(device)
     parents = sum(cost(parent).train_flops for parent in spec.ancestors)
+    if not spec.train.steps:
+        return {metric_names.TRAIN_FLOPS: flops, metric_names.FAMILY_FLOPS: parents}
     mfu = None if peak is None else flops / spec.train.steps / step_seconds / peak
     costs: dict[str, float | None] = {
         metric_names.TRAIN_FLOPS: flops,

@@ -1,0 +1,141 @@
+"""A run starts from a file: a published DiT with a learned variance samples as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.backbones.test_published import published_shapes
+from tests.engine.runs import CPU, train_until
+from tread_lab.backbones.parts import sincos_positions
+from tread_lab.backbones.published import load_published
+from tread_lab.data.source import open_data
+from tread_lab.diffusion import build_process
+from tread_lab.engine.assemble import trained
+from tread_lab.engine.evaluate import evaluate
+from tread_lab.engine.start import check_start
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.parents import with_parents
+from tread_lab.sampling.generate import generate
+from tread_lab.specs import RunSpec, UserError, decode, signature
+from tread_lab.specs.evaluation import decode_evaluations
+
+MODEL = "DiT-2x16x2/4"
+SAMPLER = {"solver": "ddpm", "steps": 4, "guidance": {"weight": 1.5, "channels": "first3"}}
+
+
+@pytest.fixture
+def state() -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = published_shapes(2, 16, 4, 16, 1, 10)
+    drawn = {n: 0.1 * torch.randn(shape, generator=generator) for n, shape in shapes.items()}
+    return {**drawn, "pos_embed": sincos_positions(4, 16)[None]}
+
+
+@pytest.fixture
+def file(state: dict[str, Tensor], tmp_path: Path) -> Path:
+    raw = {name: tensor + 1 for name, tensor in state.items()}
+    torch.save({"model": raw, "ema": state}, tmp_path / "DiT.pt")
+    return tmp_path / "DiT.pt"
+
+
+def starting_from(file: Path, lab: Lab, **changes: Any) -> RunSpec:
+    tree = {
+        "model": MODEL,
+        "process": "ddpm",
+        "train": {"steps": 0},
+        "precision": "fp32",
+        "init_from": {"file": str(file)},
+    }
+    return decode(RunSpec, with_parents({**tree, **changes}, lab))
+
+
+def test_a_published_checkpoint_is_a_run_of_no_steps_that_samples(
+    file: Path, lab: Lab, tmp_path: Path
+) -> None:
+    spec = starting_from(file, lab)
+    folder = lab.run_of(spec)
+    folder.create(spec)
+    assert [progress.step for progress in train_until(spec, folder.path)] == [0]
+    (asked,) = decode_evaluations([{"samples": {"count": 3, "sampler": SAMPLER}}])
+    evaluate(folder, asked, CPU)
+    found = np.load(folder.evaluation(asked).path / "samples.npz")
+    network = load_published(file, spec.model).eval().requires_grad_(False)
+    parts = generate(
+        {None: lambda x, t, y, routing: network(x, t, y)},
+        build_process(spec.process),
+        asked.sampler,
+        count=3,
+        shape=(1, 16, 16),
+        classes=10,
+        device=CPU,
+    )
+    ((x_BCHW, labels_B),) = parts
+    assert found["arr_1"].tolist() == labels_B.tolist()
+    pixels = open_data(spec.data, "heldout").pixels(x_BCHW).permute(0, 2, 3, 1).numpy()
+    np.testing.assert_array_equal(found["arr_0"], pixels)
+
+
+@pytest.mark.parametrize("weights", ["ema", "model"])
+def test_a_checkpoint_of_a_run_is_a_start_too(
+    weights: str, file: Path, state: dict[str, Tensor], lab: Lab, tmp_path: Path
+) -> None:
+    first = starting_from(file, lab, init_from={"file": str(file), "weights": weights})
+    train_until(first, tmp_path / "first")
+    (checkpoint,) = (tmp_path / "first" / "checkpoints").iterdir()
+    second = starting_from(checkpoint, lab)
+    RunFolder(tmp_path / "second").create(second)
+    train_until(second, tmp_path / "second")
+    network = trained(RunFolder(tmp_path / "second"), CPU).network
+    moved = 1.0 if weights == "model" else 0.0
+    for name, tensor in network.named_parameters():
+        torch.testing.assert_close(tensor, state[name] + moved)
+
+
+def test_the_files_bytes_name_the_run_and_its_path_does_not(
+    file: Path, state: dict[str, Tensor], lab: Lab, tmp_path: Path
+) -> None:
+    spec = starting_from(file, lab)
+    moved = file.rename(tmp_path / "moved.pt")
+    assert signature(starting_from(moved, lab)) == signature(spec)
+    raw = starting_from(moved, lab, init_from={"file": str(moved), "weights": "model"})
+    torch.save(state, moved)
+    other = starting_from(moved, lab)
+    assert len({signature(run) for run in (spec, raw, other)}) == 3
+    with pytest.raises(UserError, match="has changed since the run was planned"):
+        check_start(raw)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"process": "edm"}, "is 32, and the network's is 16; it predicts a variance too, say"),
+        ({"model": "DiT-3x16x2/4"}, r"DiT-3x16/4: blocks.2.adaLN_modulation.1.bias is missing"),
+        ({"model": "DiT-1x16x2/4"}, "the network has no blocks.1.adaLN_modulation.1.bias"),
+        ({"model": "DiT-2x24x2/4"}, "adaLN_modulation.1.bias is 96, and the network's is 144"),
+        ({"init_from": None}, "train.steps: 0 trains nothing; init_from says whose weights"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(
+    changes: dict[str, Any], message: str, file: Path, lab: Lab
+) -> None:
+    with pytest.raises(UserError, match=message):
+        check_start(starting_from(file, lab, **changes))
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        ({"file": "/nowhere/DiT.pt"}, "init_from.file: cannot read /nowhere/DiT.pt: No such file"),
+        ({}, "init_from: say either run or file"),
+        ({"weights": "raw"}, "init_from.weights: 'raw' is not one of ema, model"),
+    ],
+)
+def test_a_wrong_start_is_one_line(start: dict[str, Any], message: str, lab: Lab) -> None:
+    with pytest.raises(UserError, match=message):
+        starting_from(Path("/dev/null"), lab, init_from=start)
