@@ -118,3 +118,12 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder is an empty one."""
     monkeypatch.chdir(tmp_path)  # undone together with every other change of folder
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def random_inception_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file in the format of the published Inception, with random numbers."""
+    pytest.importorskip("torch_fidelity")
+    from tests.random_inception import write_random_inception
+
+    return write_random_inception(tmp_path_factory.mktemp("inception") / "random.pth")

@@ -295,6 +295,12 @@ COMMANDS: Mapping[str, _Command] = {
                 'e.g. fd@5k "fd@1k at 250, 50%%, end" (default: the evaluations of the plan)',
                 nargs="*",
             ),
+            _option(
+                "--reference",
+                "statistics to compare with: imagenet256, an .npz as ADM's evaluator takes it, or"
+                " heldout (default: as measured so far)",
+                metavar="NAME|FILE",
+            ),
             _ROOT,
             _DEVICE,
             _THREADS,

@@ -16,7 +16,8 @@ from tread_lab import cli
 from tread_lab.data import autoencoder
 from tread_lab.data.embedded import Fashion16
 from tread_lab.engine import evaluate as evaluations
-from tread_lab.engine.evaluate import _all_images, _shown, evaluate
+from tread_lab.engine.evaluate import _shown, evaluate, pixels
+from tread_lab.engine.sample_scores import all_images
 from tread_lab.metrics import requirements
 from tread_lab.metrics.extractor import Extractor
 from tread_lab.records.lab import Lab, RunFolder
@@ -66,7 +67,7 @@ class Latents:
 def test_samples_are_decoded_where_they_were_drawn() -> None:
     x_BCHW = torch.rand(64, 1, 4, 4).as_subclass(OnDevice)
     data = Latents()
-    images, labels = _shown([(x_BCHW, torch.arange(64))], data, 64)  # type: ignore[arg-type]
+    ((images, labels),) = _shown([(x_BCHW, torch.arange(64))], data)  # type: ignore[arg-type]
     assert data.seen == [(OnDevice, 64)]
     assert images.shape == (64, 3, 32, 32) and images.dtype == torch.uint8
     assert labels.tolist() == list(range(64))
@@ -119,7 +120,7 @@ class FakeTensor:
 
 def test_references_are_streamed_and_equal_those_of_one_pass() -> None:
     data = Fashion16("heldout")
-    first = next(iter(_all_images(data, CPU)))
+    first = next(iter(all_images(data, pixels, CPU)))
     assert len(first) == 200
     assert torch.equal(first, data.pixels(data.take(torch.arange(200))[0]))
 
@@ -185,15 +186,20 @@ def test_evaluate_without_weights_is_one_line_and_measures_nothing(
     assert "\n" not in said and "Inception features need" in said
 
 
+def check(metric: str, source: str, *, preview: bool) -> None:
+    spec = decode(SamplesSpec, {**FEW, "metrics": [metric]})
+    requirements.check_requirements(spec, source, preview=preview)
+
+
 def test_a_machine_without_torch_fidelity_says_so_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install torch-fidelity"):
-        requirements.check_requirements(["fd"], "fashion16", preview=False)
+        check("fd", "fashion16", preview=False)
 
 
 def test_latents_without_a_decoder_have_no_image_metric() -> None:
     with pytest.raises(UserError, match="fid needs images"):
-        requirements.check_requirements(["fid"], "latents", preview=True)
+        check("fid", "latents", preview=True)
 
 
 def test_the_grid_alone_needs_no_weights(folder: RunFolder, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,6 +11,7 @@ from torch.utils.data import Dataset
 
 from tread_lab.data import open_data
 from tread_lab.data.split import Split
+from tread_lab.metrics import inception
 from tread_lab.specs import DataSpec
 
 
@@ -28,6 +31,13 @@ class Images(Dataset[Tensor]):
 def images(split: Split, count: int) -> Tensor:
     samples = open_data(DataSpec(), split)
     return samples.pixels(samples.take(torch.arange(count))[0])
+
+
+@pytest.fixture
+def random_inception(random_inception_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Inception of random numbers, passed off as the published file."""
+    monkeypatch.setattr(inception, "SHA256", inception.sha256(random_inception_file))
+    return random_inception_file
 
 
 @pytest.fixture(scope="session")

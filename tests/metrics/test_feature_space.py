@@ -7,14 +7,13 @@ import pytest
 from tread_lab.metrics.feature_space import (
     CHANNELS,
     INCEPTION,
-    OWN,
     by_extractor,
     check_metrics,
     extractor_for,
 )
 from tread_lab.records.metric_names import sample_metric
 from tread_lab.specs import UserError
-from tread_lab.specs.metrics import METRICS
+from tread_lab.specs.metrics import METRICS, OWN_FEATURES
 
 
 def test_fid_and_is_mean_inception_whatever_the_data() -> None:
@@ -23,7 +22,7 @@ def test_fid_and_is_mean_inception_whatever_the_data() -> None:
 
 
 def test_nothing_but_inception_features_is_ever_called_fid() -> None:
-    for extractor in OWN.values():
+    for extractor in OWN_FEATURES.values():
         with pytest.raises(UserError, match="fid is not defined in the features of"):
             check_metrics(["fid"], extractor)
     with pytest.raises(UserError, match="fd is not defined in the features of 'inception'"):
@@ -31,7 +30,7 @@ def test_nothing_but_inception_features_is_ever_called_fid() -> None:
     for source in ("fashion16", "latents"):
         for metric in set(METRICS) - {"fd"}:
             extractor = extractor_for(metric, source)
-            name = sample_metric(metric, extractor, 1000)
+            name = sample_metric(metric, extractor, 1000, heldout=False)
             assert (extractor == INCEPTION) == (name == f"{metric}@1k")
 
 
@@ -47,7 +46,7 @@ def test_metrics_of_one_extractor_are_computed_together() -> None:
 
 
 def test_every_extractor_of_a_data_set_is_in_the_table() -> None:
-    assert set(CHANNELS) == {INCEPTION, *OWN.values()}
+    assert set(CHANNELS) == {INCEPTION, *OWN_FEATURES.values()}
 
 
 def test_unknown_names_are_refused_with_a_suggestion() -> None:

@@ -15,8 +15,9 @@ from torch_fidelity.feature_extractor_base import FeatureExtractorBase
 
 from tests.metrics.conftest import Images
 from tread_lab.metrics import features as door
+from tread_lab.metrics.extraction import Reference
 from tread_lab.metrics.extractor import Extractor, load_extractor
-from tread_lab.metrics.features import MEASURES, Reference, evenly
+from tread_lab.metrics.features import MEASURES, evenly
 from tread_lab.metrics.features import score as scored
 from tread_lab.records.metric_names import METRIC_KINDS
 from tread_lab.specs import UserError

@@ -11,11 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from torch_fidelity import feature_extractor_inceptionv3 as theirs
 
-from tread_lab.metrics import features as door
 from tread_lab.metrics import inception
-from tread_lab.metrics.features import Reference, score
+from tread_lab.metrics.extraction import Reference
+from tread_lab.metrics.features import score
 from tread_lab.specs import UserError
 
 
@@ -63,23 +62,8 @@ def test_a_changed_file_is_hashed_again(tmp_path: Path) -> None:
         assert inception.sha256(file) == hashlib.sha256(content).hexdigest()
 
 
-@pytest.fixture
-def random_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file in the published format with random numbers, passed off as the published one."""
-    with monkeypatch.context() as patch:
-        patch.setattr(theirs, "load_state_dict_from_url", lambda *_, **__: {})
-        patch.setattr(theirs.FeatureExtractorInceptionV3, "load_state_dict", lambda *_: None)
-        torch.manual_seed(0)
-        network = theirs.FeatureExtractorInceptionV3("inception-v3-compat", ["2048"])
-    file = tmp_path / "random.pth"
-    torch.save(network.state_dict(), file)
-    for module in (inception, door):
-        monkeypatch.setattr(module, "SHA256", inception.sha256(file))
-    return file
-
-
 def test_the_path_to_inception_with_random_weights_since_the_published_ones_are_not_shipped(
-    real: Tensor, random_weights: Path, tmp_path: Path
+    real: Tensor, random_inception: Path, tmp_path: Path
 ) -> None:
     names = ("fid", "is", "is_shuffled", "kid", "precision", "recall")
     found = score(
@@ -87,11 +71,18 @@ def test_the_path_to_inception_with_random_weights_since_the_published_ones_are_
         Reference.of(real[10:15]),
         metrics=names,
         extractor="inception",
-        weights=random_weights,
+        weights=random_inception,
         cache=tmp_path,
     )
-    assert list(found) == [f"{name}@10" for name in names]
-    assert found["fid@10"] > 0 and 0 <= found["precision@10"] <= 1
+    assert list(found) == [
+        "fid[heldout]@10",
+        "is@10",
+        "is_shuffled@10",
+        "kid[heldout]@10",
+        "precision[heldout]@10",
+        "recall[heldout]@10",
+    ]
+    assert found["fid[heldout]@10"] > 0 and 0 <= found["precision[heldout]@10"] <= 1
     assert found["is_shuffled@10"] == pytest.approx(1)  # ten splits of one image each
     assert found["is@10"] >= 1  # one split of ten
     kept = load_file(next(tmp_path.glob("reference-5-*-1x16x16-inception-*.safetensors")))
@@ -105,7 +96,7 @@ def test_real_fid_is_proven_only_where_the_published_weights_are(real: Tensor) -
     near, far = (
         score(
             x, Reference.of(real[50:100]), metrics=["fid"], extractor="inception", weights=weights
-        )["fid@50"]
+        )["fid[heldout]@50"]
         for x in (real[:50], noise)
     )
     assert 0 < near < far

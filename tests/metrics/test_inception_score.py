@@ -63,7 +63,7 @@ def test_an_old_inception_score_is_not_returned_for_the_new_one(tmp_path: Path) 
         json.dumps({"spec": tree, "metrics": {"fid@1k": 2.0, "is@1k": 188.8}})
     )
     read = EvaluationFolder(tmp_path).read()
-    assert read is not None and read["metrics"] == {"fid@1k": 2.0, "is_shuffled@1k": 188.8}
+    assert read is not None and read["metrics"] == {"fid[heldout]@1k": 2.0, "is_shuffled@1k": 188.8}
 
 
 def test_evaluations_without_it_keep_their_names() -> None:
@@ -71,6 +71,7 @@ def test_evaluations_without_it_keep_their_names() -> None:
 
 
 def test_both_scores_are_better_when_greater() -> None:
-    names = [sample_metric(metric, "inception", 10_000) for metric in ("is", "is_shuffled")]
+    both = ("is", "is_shuffled")
+    names = [sample_metric(metric, "inception", 10_000, heldout=True) for metric in both]
     assert names == ["is@10k", "is_shuffled@10k"]
     assert not any(lower_is_better(name) for name in names)

@@ -73,7 +73,7 @@ def test_an_unplanned_evaluation_is_named_by_its_departures_from_the_plan() -> N
 
 
 def test_without_a_plan_for_a_metric_the_defaults_and_the_experiments_sampler_are_usual() -> None:
-    names = MetricNames([], {"steps": 20})
+    names = MetricNames([], {"sampler": {"steps": 20}})
     usual, guidance = (encode(guided(weight)) for weight in (1.0, 2.0))
     images = encode(HeldoutSpec(images=8))
     assert names.name("fd[x]@1k", signature(usual), usual) == "fd[x]@1k"

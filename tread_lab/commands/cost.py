@@ -50,7 +50,9 @@ def _times(spec: RunSpec, experiment: Experiment, device: str) -> list[tuple[str
     """Return rows with the times of training and of every evaluation by the device's rates."""
     rates = lookup(RATES, device, "--device-rates")
     rows = [("training time", duration(rates.train_seconds(spec)))]
-    for evaluation in decode_evaluations(experiment.evaluate, experiment.sampler):
+    for evaluation in decode_evaluations(
+        experiment.evaluate, experiment.sampler, reference=experiment.reference
+    ):
         seconds = {"network": rates.pass_seconds(spec, evaluation)}
         seconds |= {k: s for k, s in rates.image_seconds(spec, evaluation).items() if s}
         text = ", ".join(f"{name} {duration(s)}" for name, s in seconds.items())

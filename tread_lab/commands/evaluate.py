@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from tread_lab.commands.executors import check_one_device, visible_device
 from tread_lab.commands.exit_codes import DONE
+from tread_lab.config.load import reference_of
 from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.device import pick
 from tread_lab.engine.evaluate import check_measurable, evaluate, open_evaluations
@@ -25,6 +27,7 @@ from tread_lab.sweep.plan.open_tasks import begun_tasks
 from tread_lab.sweep.plan.storage import load_plan
 
 UNDER_WAY = (RunState.RUNNING, RunState.INTERRUPTED)
+Tree = Mapping[str, Any]
 Measurements = list[tuple[RunFolder, tuple[EvaluationSpec, ...]]]
 
 
@@ -33,6 +36,7 @@ def run(
     root: str | None,
     name: str,
     evaluations: Sequence[str],
+    reference: str | None,
     device: str | None,
     threads: int,
     as_json: bool,
@@ -44,7 +48,7 @@ def run(
     torch.set_num_threads(threads)
     picked = pick(device_name)
     rows, user_errors = [], UserErrors()
-    measurements = _to_measure(lab, name, evaluations)
+    measurements = _to_measure(lab, name, evaluations, reference)
     check_measurable(open_evaluations(measurements))
     for folder, specs in measurements:
         for spec in specs:
@@ -61,7 +65,7 @@ def run(
     return DONE
 
 
-def _to_measure(lab: Lab, name: str, named: Sequence[str]) -> Measurements:
+def _to_measure(lab: Lab, name: str, named: Sequence[str], reference: str | None) -> Measurements:
     """Return the runs that have finished training, each with the named evaluations at its steps.
 
     A folder of exported weights is measured in that folder, at its one step.
@@ -73,12 +77,13 @@ def _to_measure(lab: Lab, name: str, named: Sequence[str]) -> Measurements:
     """
     exported = RunFolder(Path(name))
     if exported.exported:
-        return [(exported, _of_exported(exported, named))]
+        return [(exported, _of_exported(exported, named, reference))]
     if name in lab.sweeps():
-        measurements = _of_sweep(lab, name, named)
+        measurements = _of_sweep(lab, name, named, reference)
     elif named:
         folder = lab.known_run(name)
-        measurements = [(folder, decode_evaluations(named, folder.recorded_sampler()))]
+        usual = folder.recorded_sampler(), folder.recorded_reference()
+        measurements = [(folder, _decoded(named, *usual, reference))]
     else:
         lab.known_run(name)
         raise UserError("name what to measure, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`")
@@ -88,8 +93,10 @@ def _to_measure(lab: Lab, name: str, named: Sequence[str]) -> Measurements:
     return trained
 
 
-def _of_exported(folder: RunFolder, named: Sequence[str]) -> tuple[EvaluationSpec, ...]:
-    specs = decode_evaluations(named, folder.recorded_sampler())
+def _of_exported(
+    folder: RunFolder, named: Sequence[str], reference: str | None
+) -> tuple[EvaluationSpec, ...]:
+    specs = _decoded(named, folder.recorded_sampler(), folder.recorded_reference(), reference)
     if not specs or any(spec.step is not None for spec in specs):
         raise UserError(f"{folder.path} has the weights of one step; name what to measure: fd@1k")
     return specs
@@ -116,14 +123,23 @@ def _ready(folder: RunFolder, specs: tuple[EvaluationSpec, ...]) -> tuple[Evalua
     return tuple(spec for spec in specs if spec.step in kept)
 
 
-def _of_sweep(lab: Lab, name: str, named: Sequence[str]) -> Measurements:
+def _of_sweep(lab: Lab, name: str, named: Sequence[str], reference: str | None) -> Measurements:
     """Return the sweep's runs with the named evaluations, or with those of the plan."""
     plan = load_plan(lab.sweep(name))
     planned = {task.run: task.evaluations for task in begun_tasks(plan, lab)}
     if named:
-        samplers = (spec.sampler for spec in plan.evaluations if isinstance(spec, SamplesSpec))
-        sampler = next((encode(sampler) for sampler in samplers), None)
-        if sampler is None:
-            sampler = lab.run(next(iter(planned))).recorded_sampler()
-        planned = dict.fromkeys(planned, decode_evaluations(named, sampler))
+        samples = (spec for spec in plan.evaluations if isinstance(spec, SamplesSpec))
+        usual = next(((encode(s.sampler), encode(s.reference)) for s in samples), None)
+        if usual is None:
+            folder = lab.run(next(iter(planned)))
+            usual = folder.recorded_sampler(), folder.recorded_reference()
+        planned = dict.fromkeys(planned, _decoded(named, *usual, reference))
     return [(lab.run(run), specs) for run, specs in planned.items()]
+
+
+def _decoded(
+    named: Sequence[str], sampler: Tree, recorded: Tree | None, reference: str | None
+) -> tuple[EvaluationSpec, ...]:
+    """Return the named evaluations, as the run was measured so far where nothing else is said."""
+    compared = reference_of(recorded if reference is None else reference)
+    return decode_evaluations(named, sampler, reference=compared)

@@ -43,7 +43,9 @@ def run(
     lab = Lab.at(root)
     loaded = load_experiment(experiment, overrides)
     spec = run_spec(with_whole_parents(loaded, lab), route, rate)
-    task = Task(spec, decode_evaluations(loaded.evaluate, loaded.sampler))
+    task = Task(
+        spec, decode_evaluations(loaded.evaluate, loaded.sampler, reference=loaded.reference)
+    )
     if retry_failed:
         for failed_task in failed_tasks(lab, with_ancestors([task])):
             reopen(lab, failed_task)

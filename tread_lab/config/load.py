@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from tread_lab.config.yaml_limits import check_values, checked_text, not_yaml
 from tread_lab.specs.decode import decode
 from tread_lab.specs.errors import UserError, first_line, suggest
 from tread_lab.specs.fields import TOP
+from tread_lab.specs.references import HELDOUT, ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
 _LET_THROUGH = (AssertionError, AttributeError, KeyError, TypeError, ValueError)
@@ -64,7 +65,9 @@ def load_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
     """
     tree = _compose(find("experiments", name), overrides)
     names = {*TOP, "then"}
-    extra = {"sampler": tree.pop("sampler", {}), "evaluate": tree.pop("evaluate", [])}
+    defaults: dict[str, Any] = {"sampler": {}, "evaluate": [], "reference": None}
+    extra = {key: tree.pop(key, default) for key, default in defaults.items()}
+    extra["reference"] = reference_of(extra["reference"])
     tree.pop("question", None)
     for key in tree:
         if key not in names:
@@ -78,6 +81,19 @@ def _absolute_path(tree: dict[str, Any]) -> None:
     data = tree.get("data")
     if isinstance(data, dict) and isinstance(data.get("path"), str):
         tree["data"] = {**data, "path": str(Path(data["path"]).expanduser().absolute())}
+
+
+def reference_of(written: Any, path: str = "reference") -> ReferenceSpec | None:
+    """Return the reference that a name, a path or a tree says; `None` for held-out images.
+
+    Its path is made absolute, so that a worker in another folder finds the file.
+    """
+    if written is None or written == HELDOUT:
+        return None
+    reference = decode(ReferenceSpec, written, path)
+    if reference.path is None:
+        return reference
+    return replace(reference, path=str(Path(reference.path).expanduser().absolute()))
 
 
 def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec, Experiment]:

@@ -8,6 +8,7 @@ import copy
 import functools
 import hashlib
 import importlib.util
+import json
 import math
 import os
 import warnings
@@ -56,6 +57,15 @@ class Autoencoder:
     def digest(self) -> str:
         """SHA-256 of the decoder's weights and of the scale, 16 hexadecimal digits."""
         return _digest(self._model, repr(self._scale))
+
+    @property
+    def enlarges(self) -> int | None:
+        """Side of an image over that of its latent, by the configuration of a local folder."""
+        try:
+            config = json.loads((Path(self._where) / "config.json").read_text(encoding="utf-8"))
+            return int(2 ** (len(config["block_out_channels"]) - 1))
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
 
     @torch.inference_mode()
     def __call__(self, x_BCHW: Tensor) -> Tensor:

@@ -67,10 +67,14 @@ class Decoder(Protocol):
 
     Attributes:
         digest: SHA-256 of its weights.
+        enlarges: side of an image over that of its latent; `None` where only decoding tells.
     """
 
     @property
     def digest(self) -> str: ...
+
+    @property
+    def enlarges(self) -> int | None: ...
 
     def __call__(self, x_BCHW: Tensor) -> Tensor: ...
 
@@ -155,6 +159,14 @@ class ScaledLatents:
             mean_C11, deviation_C11 = (values.to(x_BCHW.device) for values in self._affine)
             return self._decode(x_BCHW.float() / self._scale * deviation_C11 + mean_C11)
         return self._decode(x_BCHW)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int] | None:
+        """(C, H, W) of the images that `pixels` gives; `None` where only decoding tells."""
+        if self._decode is None or self._decode.enlarges is None:
+            return None
+        _, height, width = self.shape
+        return 3, height * self._decode.enlarges, width * self._decode.enlarges
 
     @property
     def decoder(self) -> str:

@@ -83,6 +83,12 @@ def open_data(spec: DataSpec, split: Split, *, autoencoder: str | None = None) -
     return samples
 
 
+def image_shape(samples: Samples) -> tuple[int, int, int] | None:
+    """Return (C, H, W) of the images that `pixels` gives; `None` where only decoding tells."""
+    shape: tuple[int, int, int] | None = getattr(samples, "image_shape", None)
+    return shape
+
+
 def _fashion16(spec: DataSpec, split: Split, autoencoder: str | None) -> Samples:
     samples = Fashion16(split)
     _agree("classes", spec.classes, samples.classes)

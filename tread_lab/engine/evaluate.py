@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,22 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from tread_lab.data.source import Samples, open_data
+from tread_lab.data.source import Samples, image_shape, open_data
 from tread_lab.engine.assemble import Trained, data_of, trained
 from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.cost.sampling import sample_flops
 from tread_lab.engine.device import check_precision
 from tread_lab.engine.precision import autocast, matrix_products
 from tread_lab.engine.probes import heldout_losses, layer_similarity
-from tread_lab.engine.provenance import packages_of
-from tread_lab.metrics.feature_space import by_extractor
+from tread_lab.engine.provenance import code_digest, packages_of
+from tread_lab.engine.sample_parts import SampleParts, write_npz
+from tread_lab.engine.sample_scores import SampleScores, file_reference, heldout_reference
+from tread_lab.metrics.reference_file import needs, open_reference
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records import metric_names
 from tread_lab.records.durable import replacing
 from tread_lab.records.lab import EvaluationFolder, RunFolder
+from tread_lab.records.references import check_same_reference
 from tread_lab.routing.select import Routing
 from tread_lab.sampling.generate import generate
 from tread_lab.sampling.guidance import Denoiser
@@ -41,8 +44,6 @@ from tread_lab.specs.evaluation import (
 from tread_lab.specs.evaluation_steps import Step
 from tread_lab.specs.guidance import routes_taken
 from tread_lab.specs.run import RunSpec
-
-REFERENCES = 200  # images of the data set that are decoded and described at once
 
 
 def evaluate(
@@ -75,6 +76,7 @@ def evaluate(
     packages = {"packages": added} if (added := packages_of(spec)) else {}
     seconds = time.perf_counter() - started
     place.write(spec, metrics, **facts, **packages, seconds=seconds)
+    SampleParts(place.path, {}).remove()
     return metrics
 
 
@@ -94,16 +96,19 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
     """Refuse samplers and metrics that do not work here, before anything is measured.
 
     Raises:
-        UserError: a solver of another process, no decoder, no torch-fidelity, or weights that are
-            absent or not the published.
+        UserError: a solver of another process, no decoder, no torch-fidelity, weights that are
+            absent or not the published, a reference that is absent or wrong.
     """
     sampled = [(run, spec) for run, spec in asked if isinstance(spec, SamplesSpec)]
     for run, spec in sampled:
         check_solver(run, spec.sampler)
-    metrics = {(run.data, spec.metrics): None for run, spec in sampled if spec.metrics}
-    for data, names_asked in metrics:
-        preview = open_data(data, "heldout").preview
-        check_requirements(names_asked, data.source, preview=preview)
+    distinct = {
+        (run.data, s.metrics, s.reference): (run.data, s) for run, s in sampled if s.metrics
+    }
+    for data, spec in distinct.values():
+        samples = open_data(data, "heldout")
+        shape = image_shape(samples)
+        check_requirements(spec, data.source, preview=samples.preview, shape=shape)
 
 
 def _heldout(model: Trained, spec: HeldoutSpec, place: EvaluationFolder) -> dict[str, float]:
@@ -141,24 +146,69 @@ def _samples(
     device: torch.device,
     place: EvaluationFolder,
     cache: Path | None,
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Return metrics of generated images, the step of the weights, and FLOPs of an image."""
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Return metrics of generated images, the step of the weights, and FLOPs of an image.
+
+    An evaluation that was killed goes on after its last part of images.
+    """
     run = folder.spec()
-    reference = data_of(run, "heldout")
-    check_requirements(spec.metrics, run.data.source, preview=reference.preview)
+    data = data_of(run, "heldout")
+    check_requirements(spec, run.data.source, preview=data.preview)
     branches = spec.sampler.guidance.branches
     steps = {b.step: _whole(spec.step) if b.step is None else b.step for b in branches}
     models = {branch: trained(folder, device, step=step) for branch, step in steps.items()}
     for network in models.values():
         compile_for(run, network.network, device)
     model = models[branches[0].step]
-    images_BCHW, labels_B = _shown(_generated(models, model, spec), reference, spec.count)
-    arrays = {"arr_0": images_BCHW.permute(0, 2, 3, 1).numpy(), "arr_1": labels_B.numpy()}
-    _write_arrays(place.path / "samples.npz", arrays)
-    _write_grid(place.path / "grid.png", images_BCHW[:64])
     flops = sample_flops(model.spec, spec.sampler)
-    facts: dict[str, float] = {"step": model.step, metric_names.SAMPLE_FLOPS: flops}
-    return _scores(images_BCHW, spec.metrics, model, reference, cache), facts
+    facts: dict[str, Any] = {"step": model.step, metric_names.SAMPLE_FLOPS: flops}
+    file = None
+    if spec.reference is None:
+        against = heldout_reference(data, pixels, device)
+    else:
+        file = open_reference(spec.reference, **needs(spec.metrics))
+        check_same_reference(folder.references, file.name, file.digest, file.path)
+        against = file_reference(file)
+        facts["reference"] = {"name": file.name, "file": str(file.path), "sha256": file.digest}
+    scores = SampleScores(spec, run.data.source, device)
+    made_with = {"code": code_digest(), "device": device.type, "decoder": data.decoder}
+    weights = {f"step {step}": str(network.step) for step, network in models.items()}
+    parts = SampleParts(place.path, {**made_with, **weights, **scores.made_with})
+    if sums := parts.resume():
+        scores.load(sums)
+    drawn = _shown(_generated(models, model, spec, start=parts.count), data)
+
+    def prepare(shape: tuple[int, int, int]) -> None:
+        if file is not None:
+            file.check_size(shape)
+        scores.prepare(against, shape, cache)
+
+    _score(drawn, scores, parts, prepare)
+    _write_samples(place.path / "samples.npz", parts)
+    _write_grid(place.path / "grid.png", next(parts.all())["images"][:64])
+    return scores.scores(parts.all(), spec.count), facts
+
+
+def _score(
+    drawn: Iterable[tuple[Tensor, Tensor]],
+    scores: SampleScores,
+    parts: SampleParts,
+    prepare: Callable[[tuple[int, int, int]], None],
+) -> None:
+    """Score images batch by batch and keep them, a part on the disk for every 1,024.
+
+    Args:
+        prepare: called once, with the (C, H, W) of the images.
+    """
+    if parts.count:
+        prepare(_shape(next(parts.all())["images"]))
+    for images_BCHW, labels_B in drawn:
+        if not parts.count:
+            prepare(_shape(images_BCHW))
+        features = scores.add(images_BCHW)
+        parts.add(images_BCHW.cpu(), labels_B.cpu(), features)
+        if parts.full:
+            parts.write(scores.state())
 
 
 def _whole(step: Step) -> int | None:
@@ -168,20 +218,26 @@ def _whole(step: Step) -> int | None:
 
 
 def _shown(
-    drawn: Iterable[tuple[Tensor, Tensor]], data: Samples, count: int
-) -> tuple[Tensor, Tensor]:
-    """uint8 images and labels of all samples, in memory; decoded where they were drawn, a batch at
-    a time, so that only bytes leave the device."""
-    images_BCHW, labels_B = torch.empty(0, dtype=torch.uint8), torch.empty(count, dtype=torch.long)
-    done = 0
+    drawn: Iterable[tuple[Tensor, Tensor]], data: Samples
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield uint8 images and labels, decoded where they were drawn, a batch at a time."""
     for x_BCHW, y_B in drawn:
-        part_BCHW = pixels(data, x_BCHW).cpu()
-        if not done:
-            images_BCHW = part_BCHW.new_empty((count, *part_BCHW.shape[1:]))
-        rows = slice(done, done + len(part_BCHW))
-        images_BCHW[rows], labels_B[rows] = part_BCHW, y_B
-        done = rows.stop
-    return images_BCHW, labels_B
+        yield pixels(data, x_BCHW), y_B
+
+
+def _shape(images_BCHW: Tensor) -> tuple[int, int, int]:
+    _, C, H, W = images_BCHW.shape
+    return C, H, W
+
+
+def _write_samples(path: Path, parts: SampleParts) -> None:
+    """Write what ADM's evaluator takes: images `arr_0`, uint8 [N, H, W, C], and labels `arr_1`."""
+    N = parts.count
+    _, C, H, W = next(parts.all())["images"].shape
+    images = (part["images"].permute(0, 2, 3, 1).numpy() for part in parts.all())
+    labels = (part["labels"].numpy() for part in parts.all())
+    members = {"arr_0": ((N, H, W, C), np.uint8, images), "arr_1": ((N,), np.int64, labels)}
+    write_npz(path, members)
 
 
 def pixels(data: Samples, x_BCHW: Tensor) -> Tensor:
@@ -191,9 +247,9 @@ def pixels(data: Samples, x_BCHW: Tensor) -> Tensor:
 
 
 def _generated(
-    models: Mapping[int | None, Trained], model: Trained, spec: SamplesSpec
+    models: Mapping[int | None, Trained], model: Trained, spec: SamplesSpec, *, start: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """(samples, labels) batch by batch."""
+    """(samples, labels) from image `start` on, batch by batch."""
     data, sampler = model.spec.data, spec.sampler
     return generate(
         {step: _denoiser(network, sampler.precision) for step, network in models.items()},
@@ -205,6 +261,7 @@ def _generated(
         device=model.device,
         routes=routes_taken(model.spec, sampler.guidance),
         tokens=model.spec.tokens,
+        start=start,
     )
 
 
@@ -218,37 +275,6 @@ def _denoiser(model: Trained, precision: str) -> Denoiser:
         return out
 
     return denoiser
-
-
-def _scores(
-    images_BCHW: Tensor,
-    metrics: Sequence[str],
-    model: Trained,
-    reference: Samples,
-    cache: Path | None,
-) -> dict[str, float]:
-    """Metrics of generated images against the held-out ones, one pass for each feature space."""
-    if not metrics:
-        return {}
-    from tread_lab.metrics.features import Reference, score  # torch-fidelity takes seconds
-
-    scores: dict[str, float] = {}
-    decided_by = (reference.fingerprint, reference.decoder, str(len(reference)))
-    against = Reference(
-        f"heldout-{'-'.join(decided_by)}", lambda: _all_images(reference, model.device)
-    )
-    options: dict[str, Any] = {"cache": cache, "device": model.device}
-    with matrix_products("fp32"):
-        for extractor, group in by_extractor(metrics, model.spec.data.source).items():
-            scores |= score(images_BCHW, against, metrics=group, extractor=extractor, **options)
-    return scores
-
-
-def _all_images(samples: Samples, device: torch.device) -> Iterator[Tensor]:
-    """Yield all images of a split, uint8, batch by batch, decoded on `device`."""
-    for start in range(0, len(samples), REFERENCES):
-        ids = torch.arange(start, min(start + REFERENCES, len(samples)))
-        yield pixels(samples, samples.take(ids)[0].to(device))
 
 
 def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:

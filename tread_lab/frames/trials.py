@@ -82,7 +82,7 @@ class SweepReader:
 
     def __init__(self, lab: Lab, plan: StoredPlan, *, memory: Memory | None = None) -> None:
         self.plan = plan.with_baseline_cells()
-        self.names = MetricNames(plan.evaluate, plan.base.get("sampler"))
+        self.names = MetricNames(plan.evaluate, plan.base)
         self._memory = Memory() if memory is None else memory
         self._records, self._planned = Records(lab, plan, self._memory), plan.planned
         self._gaps: dict[tuple[str, str | None], _Gaps] = {}

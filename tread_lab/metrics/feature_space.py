@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tread_lab.specs.errors import UserError, lookup
-from tread_lab.specs.metrics import METRICS
+from tread_lab.specs.metrics import METRICS, OWN_FEATURES
 
 INCEPTION = "inception"
-OWN = {"fashion16": "fashion16-v1"}  # data source -> the extractor made from it
-
-
 CHANNELS = {INCEPTION: (1, 3), "fashion16-v1": (1,)}  # of the images that an extractor takes
 
 
@@ -21,12 +18,12 @@ def extractor_for(metric: str, source: str) -> str:
         UserError: an unknown metric, or `fd` for a source that has no extractor of its own.
     """
     features = lookup(METRICS, metric, "metrics").features
-    if features == "own" and source not in OWN:
+    if features == "own" and source not in OWN_FEATURES:
         raise UserError(
             f"metrics: {metric} needs features made for the data, and {source!r} has none; "
             "ask for fid, with the Inception-2015 weights"
         )
-    own = OWN.get(source, INCEPTION)
+    own = OWN_FEATURES.get(source, INCEPTION)
     return {"inception": INCEPTION, "own": own, "any": own}[features]
 
 

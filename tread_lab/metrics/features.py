@@ -1,59 +1,150 @@
-"""Every metric of generated images and how it is computed; the only door to torch-fidelity."""
+"""Every metric of generated images, from what is kept of their features batch by batch."""
 
-# N images, C channels, H height, W width, D features
+# N images, B batch, C channels, H height, W width, D features
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hashlib
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
-import torch_fidelity
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
-from torch_fidelity.metric_fid import fid_features_to_statistics, fid_statistics_to_metric
-from torch_fidelity.metric_isc import isc_features_to_metric
-from torch_fidelity.metric_kid import kid_features_to_metric
-from torch_fidelity.metric_prc import prc_features_to_metric
-from torch_fidelity.utils import create_feature_extractor
 
-from tread_lab.metrics.extractor import load_extractor, weights_path
-from tread_lab.metrics.feature_space import CHANNELS, INCEPTION, check_metrics
-from tread_lab.metrics.inception import SHA256, inception_weights, sha256
-from tread_lab.metrics.inception_score import inception_score
-from tread_lab.records.durable import replacing
+from tread_lab.metrics.extraction import DescribedReference, Extraction, Reference
+from tread_lab.metrics.feature_space import check_metrics
+from tread_lab.metrics.fidelity import kernel_distance, shuffled_inception_score
+from tread_lab.metrics.frechet import frechet_distance
+from tread_lab.metrics.inception_score import SplitSums
+from tread_lab.metrics.moments import Moments
+from tread_lab.metrics.neighbours import precision_recall
 from tread_lab.records.metric_names import sample_metric
-from tread_lab.specs.errors import UserError
 from tread_lab.specs.metrics import METRICS
 
 MOST_NEIGHBOURS = 10_000  # references that precision and recall look at, as the ADM evaluator does
-BATCH = 100
-DTYPE = "float32"  # arithmetic inside the extractors
 
 
-@dataclass(frozen=True)
-class Reference:
-    """Images of the data set to compare with, named without being looked at.
+class Keeper(Protocol):
+    """What is kept of the features of one layer: sums, of a size that does not grow."""
 
-    Attributes:
-        name: all that decides them: data, decoder, number of images.
-        batches: gives them again and again, uint8 [B, C, H, W], on any device.
+    def add(self, x_BD: Tensor) -> None: ...
+    def state(self) -> dict[str, Tensor]: ...
+    def load(self, state: Mapping[str, Tensor], device: torch.device) -> None: ...
+
+
+KEEPERS: Mapping[str, Callable[[], Keeper]] = {
+    "pool": Moments,
+    "spatial": Moments,
+    "logits": SplitSums,
+}
+
+
+class Scorer:
+    """The metrics of one feature space of generated images that come batch by batch.
+
+    Every image goes through the extractor once, whatever the number of metrics. Metrics that need
+    neighbours or subsets keep all features (fp32, 8 KB an image of Inception's); the memory of all
+    others does not grow with the number of images.
+
+    Args:
+        metrics: of one extractor (`by_extractor`).
+        extractor: `inception`, or an extractor shipped for a data set.
+        weights: the Inception-2015 file, if not in TREAD_LAB_INCEPTION.
+
+    Raises:
+        UserError: unknown or mismatched metrics and extractors, Inception weights that are absent
+            or not the published ones.
     """
 
-    name: str
-    batches: Callable[[], Iterable[Tensor]]
+    def __init__(
+        self,
+        metrics: Sequence[str],
+        extractor: str,
+        *,
+        device: torch.device,
+        weights: Path | None = None,
+    ) -> None:
+        check_metrics(metrics, extractor)
+        self.metrics, self.extraction = (
+            metrics,
+            Extraction(extractor, device=device, weights=weights),
+        )
+        facts = [METRICS[metric] for metric in metrics]
+        summed = {metric.layer for metric in facts if metric.keeps == "moments"}
+        self._kept: dict[str, Keeper] = {
+            layer: KEEPERS[layer]() for layer in KEEPERS if layer in summed
+        }
+        self._whole: list[str] = list(
+            dict.fromkeys(m.layer for m in facts if m.keeps == "features")
+        )
+        self._features: dict[str, list[Tensor]] = {layer: [] for layer in self._whole}
 
-    @staticmethod
-    def of(images_NCHW: Tensor, name: str = "reference") -> Reference:
-        """Return images in memory as a reference that is named by their hash."""
-        pixels = hashlib.sha256(images_NCHW.cpu().contiguous().numpy().data).hexdigest()[:16]
-        return Reference(f"{name}-{len(images_NCHW)}-{pixels}", lambda: [images_NCHW])
+    def add(self, images_BCHW: Tensor) -> None:
+        """Take the next images, uint8 on any device.
+
+        Raises:
+            UserError: images that the extractor cannot take.
+        """
+        features = self.extraction(images_BCHW)
+        for layer, keeper in self._kept.items():
+            keeper.add(features[layer])
+        for layer in self._whole:
+            self._features[layer].append(features[layer].cpu())
+
+    def take_features(self) -> dict[str, Tensor]:
+        """Return the features since the last call where all must be kept, by layer; forget them."""
+        taken = {layer: torch.cat(parts) for layer, parts in self._features.items() if parts}
+        self._features = {layer: [] for layer in self._whole}
+        return taken
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the sums so far, on the CPU; `load` goes on from them with equal results."""
+        states = {layer: keeper.state() for layer, keeper in self._kept.items()}
+        return {f"{layer}/{k}": x for layer, state in states.items() for k, x in state.items()}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from sums of a scorer of the same metrics."""
+        for name, keeper in self._kept.items():
+            parts = {key.partition("/")[::2]: x for key, x in state.items()}
+            own = {key: x for (layer, key), x in parts.items() if layer == name}
+            keeper.load(own, self.extraction.device)
+
+    def described(
+        self, reference: Reference, shape: tuple[int, ...], cache: Path | None
+    ) -> DescribedReference:
+        """Return a reference with all features that the metrics need; images have this shape.
+
+        Raises:
+            UserError: its images are of another shape, or the cache cannot be written.
+        """
+        found = DescribedReference(reference, self.extraction, cache)
+        comparing = [METRICS[metric] for metric in self.metrics if METRICS[metric].compares]
+        layers = [
+            metric.layer if metric.keeps == "moments" else "pool"
+            for metric in comparing
+            if metric.keeps == "features" or found.given(metric.layer) is None
+        ]
+        found.prepare(list(dict.fromkeys(layers)), shape)
+        return found
+
+    def scores(
+        self, reference: DescribedReference, taken: Iterable[Mapping[str, Tensor]], count: int
+    ) -> dict[str, float]:
+        """Return the metrics by the names they are recorded under.
+
+        Args:
+            taken: all that `take_features` gave, in order.
+            count: the number of images.
+        """
+        parts = [part for part in taken if part]
+        features = {layer: torch.cat([part[layer] for part in parts]) for layer in self._whole}
+        compared = Compared(features, self._kept, reference, self.extraction.device)
+        extractor, heldout = self.extraction.extractor, reference.reference.heldout
+        return {
+            sample_metric(metric, extractor, count, heldout=heldout): MEASURES[metric](compared)
+            for metric in self.metrics
+        }
 
 
 def score(
@@ -66,35 +157,21 @@ def score(
     weights: Path | None = None,
     device: torch.device | str = "cpu",
 ) -> dict[str, float]:
-    """Return metrics of `generated` against `reference`, by the names they are recorded under.
-
-    Features are extracted once, whatever the number of metrics, batch by batch on `device`, whose
-    products must be exact in fp32: the published numbers know no TF32.
+    """Return metrics of `generated`, uint8 [N, C, H, W] in memory, by their names in the record.
 
     Args:
-        generated: uint8 [N, C, H, W].
         reference: precision and recall take at most 10,000 of its images, evenly spread; the other
-            metrics take all.
-        metrics: of one extractor (`by_extractor`).
-        extractor: `inception`, or an extractor shipped for a data set.
-        cache: folder that keeps the features of references, under names that hold the reference's
-            own, the extractor's weights and the arithmetic; then no reference is decoded again.
-        weights: the Inception-2015 file, if not in TREAD_LAB_INCEPTION.
+            metrics take all, or the moments that it gives.
+        metrics, extractor, weights: as in `Scorer`.
+        cache: as in `DescribedReference`.
 
     Raises:
-        UserError: unknown or mismatched metrics and extractors, Inception weights that are absent
-            or not the published ones, images the extractor cannot take.
+        UserError: as `Scorer`; images the extractor cannot take.
     """
-    check_metrics(metrics, extractor)
-    device, shape = torch.device(device), tuple(generated.shape[1:])
-    extract = _extraction(extractor, weights, device, shape)
-    layers = list(dict.fromkeys(METRICS[metric].layer for metric in metrics))
-    references: Mapping[str, Tensor] = {}
-    if any(METRICS[metric].compares for metric in metrics):
-        path = cache and cache / _entry(reference.name, shape, extractor, device)
-        references = _kept(path, lambda: extract(reference.batches(), ["pool"]))
-    compared = Compared(extract([generated], layers), references)
-    return {sample_metric(m, extractor, len(generated)): MEASURES[m](compared) for m in metrics}
+    scorer = Scorer(metrics, extractor, device=torch.device(device), weights=weights)
+    described = scorer.described(reference, tuple(generated.shape[1:]), cache)
+    scorer.add(generated)
+    return scorer.scores(described, [scorer.take_features()], len(generated))
 
 
 def evenly(rows: Tensor, most: int) -> Tensor:
@@ -104,146 +181,61 @@ def evenly(rows: Tensor, most: int) -> Tensor:
 
 
 class Compared:
-    """Features [N, D] of generated images and of references, by layer, on the CPU.
+    """What is known of generated images and of references; what two metrics share is computed once.
 
-    What two metrics share is computed once. References have the layer `pool` alone, and none
-    unless a metric compares.
+    Attributes:
+        generated: features [N, D] by layer, on the CPU, where a metric keeps all.
+        device: where distances are computed.
     """
 
-    def __init__(self, generated: Mapping[str, Tensor], reference: Mapping[str, Tensor]) -> None:
-        self.generated, self.reference = generated, reference
+    def __init__(
+        self,
+        generated: Mapping[str, Tensor],
+        kept: Mapping[str, Keeper],
+        references: DescribedReference,
+        device: torch.device,
+    ) -> None:
+        self.generated, self.kept, self.references = generated, kept, references
+        self.device = device
+
+    @property
+    def reference(self) -> Mapping[str, Tensor]:
+        """Features [M, D] of the references, of the layer `pool` alone."""
+        return {"pool": self.references.features("pool")}
+
+    @functools.cache  # noqa: B019
+    def frechet(self, layer: str) -> float:
+        """Return the Frechet distance in a layer, in float64."""
+        moments = self.kept[layer]
+        assert isinstance(moments, Moments)
+        mean_D, covariance_DD = (x.to(self.device) for x in self.references.moments(layer))
+        own = moments.mean_D, moments.covariance_DD
+        return frechet_distance(own, (mean_D, covariance_DD))
 
     @functools.cached_property
-    def frechet(self) -> float:
-        """The Frechet distance, in float64."""
-        both = (self.generated["pool"], self.reference["pool"])
-        moments = [fid_features_to_statistics(x.double()) for x in both]
-        found = fid_statistics_to_metric(*moments, verbose=False)
-        return float(found["frechet_inception_distance"])
-
-    @functools.cached_property
-    def kernel(self) -> float:
-        """The kernel distance: mean over 100 random subsets of at most 1,000 images."""
-        both = (self.generated["pool"], self.reference["pool"])
-        size = min(1000, *map(len, both))
-        distance = kid_features_to_metric(*both, kid_subset_size=size, verbose=False)
-        return float(distance["kernel_inception_distance_mean"])
+    def inception_score(self) -> float:
+        """ADM's inception score."""
+        sums = self.kept["logits"]
+        assert isinstance(sums, SplitSums)
+        return sums.score
 
     @functools.cached_property
     def neighbours(self) -> dict[str, float]:
         """Precision and recall at k = 3."""
-        near = evenly(self.reference["pool"], MOST_NEIGHBOURS)
-        found = prc_features_to_metric(
-            self.generated["pool"], near, save_cpu_ram=True, verbose=False
-        )
-        return {"precision": float(found["precision"]), "recall": float(found["recall"])}
+        near = evenly(self.reference["pool"], MOST_NEIGHBOURS).to(self.device)
+        precision, recall = precision_recall(self.generated["pool"].to(self.device), near)
+        return {"precision": precision, "recall": recall}
 
 
 MEASURES: Mapping[str, Callable[[Compared], float]] = METRICS.code(
     {
-        "fd": lambda compared: compared.frechet,
-        "fid": lambda compared: compared.frechet,
-        "kid": lambda compared: compared.kernel,
-        "is": lambda compared: inception_score(compared.generated["logits"].numpy()),
-        "is_shuffled": lambda compared: float(
-            isc_features_to_metric(compared.generated["logits"])["inception_score_mean"]
-        ),
+        "fd": lambda compared: compared.frechet("pool"),
+        "fid": lambda compared: compared.frechet("pool"),
+        "sfid": lambda compared: compared.frechet("spatial"),
+        "kid": lambda c: kernel_distance(c.generated["pool"], c.reference["pool"]),
+        "is": lambda compared: compared.inception_score,
+        "is_shuffled": lambda c: shuffled_inception_score(c.generated["logits"]),
         "precision": lambda compared: compared.neighbours["precision"],
         "recall": lambda compared: compared.neighbours["recall"],
     }
 )
-
-
-def _check_images(images_BCHW: Tensor, shape: tuple[int, ...], extractor: str) -> None:
-    """Refuse images of another shape than the generated ones, or that the extractor lacks."""
-    assert images_BCHW.dtype == torch.uint8 and images_BCHW.ndim == 4
-    if tuple(images_BCHW.shape[1:]) != shape:
-        shapes = f"{list(shape)} and {list(images_BCHW.shape[1:])}"
-        raise UserError(f"metrics: generated and reference images differ in shape: {shapes}")
-    takes = CHANNELS[extractor]
-    if shape[0] not in takes:
-        raise UserError(
-            f"metrics: {extractor!r} takes images of {' or '.join(map(str, takes))} channels, "
-            f"not {shape[0]}"
-        )
-
-
-# describe(images_BCHW) -> features [B, D] by layer, on the device
-Describe = Callable[[Tensor], dict[str, Tensor]]
-Extraction = Callable[[Iterable[Tensor], Sequence[str]], dict[str, Tensor]]
-
-
-def _extraction(
-    extractor: str, weights: Path | None, device: torch.device, shape: tuple[int, ...]
-) -> Extraction:
-    """Batches of images of one shape and layers -> features [N, D] of each layer, on the CPU.
-
-    One batch is on the device at a time; only its features are kept.
-    """
-    describe = _inception(weights, device) if extractor == INCEPTION else _own(extractor, device)
-
-    def extract(batches: Iterable[Tensor], layers: Sequence[str]) -> dict[str, Tensor]:
-        parts: list[dict[str, Tensor]] = []
-        for images_BCHW in batches:
-            _check_images(images_BCHW, shape, extractor)
-            with torch.no_grad():
-                parts += (describe(part.to(device)) for part in torch.split(images_BCHW, BATCH))
-        return {layer: torch.cat([part[layer] for part in parts]).cpu() for layer in layers}
-
-    return extract
-
-
-def _inception(weights: Path | None, device: torch.device) -> Describe:
-    """Inception-2015 as torch-fidelity has it; grey images become RGB, logits lack their bias."""
-    layers, path = {"pool": "2048", "logits": "logits_unbiased"}, inception_weights(weights)
-    model = create_feature_extractor(
-        "inception-v3-compat",
-        [*layers.values()],
-        cuda=device.type == "cuda",
-        feature_extractor_weights_path=str(path),
-        verbose=False,
-    )
-    return lambda images_BCHW: dict(zip(layers, model(images_BCHW.expand(-1, 3, -1, -1))))
-
-
-def _own(name: str, device: torch.device) -> Describe:
-    """Return a shipped extractor; float64 features give exact moments."""
-    model = load_extractor(name).to(device)
-    return lambda images_BCHW: dict(
-        zip(("pool", "logits"), (layer.double() for layer in model(images_BCHW)))
-    )
-
-
-def _entry(reference: str, shape: tuple[int, ...], extractor: str, device: torch.device) -> str:
-    """Return a file name that holds everything that decides the features of the reference."""
-    made_by = SHA256 if extractor == INCEPTION else sha256(weights_path(extractor))
-    safe, size = re.sub(r"[^\w.-]", "_", reference), "x".join(map(str, shape))
-    version = f"{DTYPE}-{device.type}-{torch_fidelity.__version__}"
-    return f"{safe}-{size}-{extractor}-{made_by[:12]}-{version}.safetensors"
-
-
-def _kept(path: Path | None, extract: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Return what `path` holds, else what `extract` gives, kept there.
-
-    torch-fidelity's own cache is not used: its entries are pickles, and their names leave out the
-    number of samples, the weights and the precision.
-    """
-    if path is None:
-        return extract()
-    with contextlib.suppress(OSError, SafetensorError), safe_open(path, "pt") as entry:
-        held = {name: entry.get_tensor(name) for name in entry.keys()}  # noqa: SIM118
-        if entry.metadata() == {"sha256": _digest(held)}:
-            return held
-    found = extract()
-    with replacing(path) as temporary:
-        save_file(found, temporary, {"sha256": _digest(found)})
-    return found
-
-
-def _digest(found: Mapping[str, Tensor]) -> str:
-    """SHA-256 of tensors: safetensors notices a file cut short, but no flipped bit."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(found.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.contiguous().numpy().data)
-    return digest.hexdigest()

@@ -1,11 +1,15 @@
 """The inception score as ADM's evaluator computes it: splits of 5,000 images in file order."""
 
-# N images, K classes
+# N images, B batch, K classes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 SPLIT = 5_000  # images of a split; the last one may have fewer
 
@@ -29,3 +33,58 @@ def _of_split(log_p_NK: NDArray[np.float64]) -> float:
     p_NK = np.exp(log_p_NK)
     log_mean_K = np.log(np.maximum(p_NK.mean(axis=0), np.finfo(np.float64).tiny))
     return float(np.exp((p_NK * (log_p_NK - log_mean_K)).sum(axis=1).mean()))
+
+
+class SplitSums:
+    """The inception score of logits that come batch by batch, from sums of each split alone.
+
+    With n images of a split, log of its score is the mean of sum_k p log p less sum_k m log m,
+    where m is the mean of p: equal to `inception_score` of all logits.
+    """
+
+    def __init__(self) -> None:
+        self.scores: list[float] = []
+        self.count = 0
+        self.p_K = torch.zeros(0, dtype=torch.float64)
+        self.negentropy = torch.zeros((), dtype=torch.float64)
+
+    def add(self, logits_BK: Tensor) -> None:
+        """Take the logits of the next images, in the order of their file."""
+        while len(logits_BK):
+            room = SPLIT - self.count
+            part_BK, logits_BK = logits_BK[:room], logits_BK[room:]
+            log_p_BK = part_BK.double().log_softmax(dim=1)
+            p_BK = log_p_BK.exp()
+            if not self.count:
+                self.p_K, self.negentropy = torch.zeros_like(p_BK[0]), torch.zeros_like(p_BK[0, 0])
+            self.p_K += p_BK.sum(dim=0)
+            self.negentropy += (p_BK * log_p_BK).sum()
+            self.count += len(part_BK)
+            if self.count == SPLIT:
+                self.scores.append(self._split())
+                self.count = 0
+
+    def _split(self) -> float:
+        mean_K = self.p_K / self.count
+        of_mean = torch.special.xlogy(mean_K, mean_K).sum()
+        return float((self.negentropy / self.count - of_mean).exp())
+
+    @property
+    def score(self) -> float:
+        """The mean over splits; a last shorter one counts like the others."""
+        scores = [*self.scores, *([self._split()] if self.count else [])]
+        return sum(scores) / len(scores)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all that is known, on the CPU; `load` goes on from it with equal results."""
+        return {
+            "count": torch.tensor(self.count),
+            "scores": torch.tensor(self.scores, dtype=torch.float64),
+            "p": self.p_K.cpu(),
+            "negentropy": self.negentropy.cpu(),
+        }
+
+    def load(self, state: Mapping[str, Tensor], device: torch.device) -> None:
+        """Go on from a state."""
+        self.count, self.scores = int(state["count"]), state["scores"].tolist()
+        self.p_K, self.negentropy = state["p"].to(device), state["negentropy"].to(device)

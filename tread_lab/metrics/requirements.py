@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
 
 from tread_lab.metrics.extractor import weights_path
 from tread_lab.metrics.feature_space import INCEPTION, by_extractor
 from tread_lab.metrics.inception import inception_weights
+from tread_lab.metrics.reference_file import needs, open_reference
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation import SamplesSpec
+from tread_lab.specs.metrics import METRICS, OWN_FEATURES
 
 
-def check_requirements(metrics: Sequence[str], source: str, *, preview: bool) -> None:
+def check_requirements(
+    spec: SamplesSpec, source: str, *, preview: bool, shape: tuple[int, int, int] | None = None
+) -> None:
     """Refuse metrics that cannot be computed here, before a single image is drawn.
 
     Args:
         source: the data source of the run.
         preview: whether its samples cannot be shown as images.
+        shape: (C, H, W) of the images that samples become, where it is known.
 
     Raises:
-        UserError: an unknown metric, no decoder, no torch-fidelity, or weights that are absent or
-            not the published ones.
+        UserError: an unknown metric, no decoder, no torch-fidelity, weights that are absent or
+            not the published ones, a reference that is absent, wrong, or of another shape.
     """
+    metrics = spec.metrics
     spaces = by_extractor(metrics, source)
     if preview and metrics:
         raise UserError(
@@ -37,3 +43,13 @@ def check_requirements(metrics: Sequence[str], source: str, *, preview: bool) ->
             inception_weights()
         elif not weights_path(name).is_file():
             raise UserError(f"metrics: the weights of {name!r} are not at {weights_path(name)}")
+        own = name in OWN_FEATURES.values() and [m for m in spaces[name] if METRICS[m].compares]
+        if own and spec.reference is not None:
+            raise UserError(
+                f"reference: {own[0]} is in features of {source}'s own images, and compares with"
+                f" those alone; leave the reference out of it: `reference: heldout`"
+            )
+    if spec.reference is not None:
+        file = open_reference(spec.reference, **needs(metrics))
+        if shape is not None:
+            file.check_size(shape)

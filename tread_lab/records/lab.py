@@ -18,6 +18,7 @@ from tread_lab.records.checksums import changed_files, file_checksums, yaml_body
 from tread_lab.records.durable import read_json, write_json, write_text
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
+from tread_lab.records.metric_names import heldout_named
 from tread_lab.records.plan import StoredPlan, read_plan
 from tread_lab.records.status import RunState
 from tread_lab.specs.bypass import with_old_meaning
@@ -113,6 +114,11 @@ class RunFolder:
     def cache(self) -> Path:
         """The folder of what the runs of this lab share and can compute again."""
         return self.path.parent.parent / "cache"
+
+    @property
+    def references(self) -> Path:
+        """The folder that says which file each name of a reference means in this lab."""
+        return (self.path if self.exported else self.path.parent.parent) / "references"
 
     @property
     def checkpoints(self) -> Path:
@@ -252,6 +258,12 @@ class RunFolder:
         trees = ((e.read() or {}).get("spec", {}).get("sampler") for e in self.evaluations())
         return next((tree for tree in trees if tree), {})
 
+    def recorded_reference(self) -> dict[str, Any] | None:
+        """Return the tree of the reference that a run was measured with, `None` for held-out."""
+        trees = ((e.read() or {}).get("spec", {}) for e in self.evaluations())
+        sampled = (tree.get("reference") for tree in trees if tree.get("metrics"))
+        return next(sampled, None)
+
     def end_evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield the finished evaluations of the run's last weights."""
         yield from (evaluation for evaluation in self.evaluations() if evaluation.step is None)
@@ -366,11 +378,16 @@ class SweepFolder:
 
 
 def _renamed(tree: dict[str, Any]) -> dict[str, Any]:
-    """Rename a metric of earlier versions, which called torch-fidelity's score `is`."""
+    """Rename metrics of earlier versions.
+
+    These called torch-fidelity's score `is`, and a distance to held-out images `fid`.
+    """
     spec = tree.get("spec") or {}
-    if "is" not in (spec.get("metrics") or ()) or "inception_score" in spec:
+    if not spec.get("metrics"):
         return tree
-    metrics = {re.sub(r"^is@", "is_shuffled@", name): x for name, x in tree["metrics"].items()}
+    metrics = tree["metrics"] if spec.get("reference") else heldout_named(tree["metrics"])
+    if "is" in spec["metrics"] and "inception_score" not in spec:
+        metrics = {re.sub(r"^is@", "is_shuffled@", name): x for name, x in metrics.items()}
     return {**tree, "metrics": metrics}
 
 

@@ -7,10 +7,11 @@ rankings follow from it. Metrics of generated images say it in `specs/metrics.py
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from tread_lab.specs.bypass import RouteBypass
 from tread_lab.specs.evaluation import count_label
-from tread_lab.specs.metrics import METRICS, MetricKind
+from tread_lab.specs.metrics import METRICS, OWN_FEATURES, MetricKind
 from tread_lab.specs.objective import PlainLoss
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
@@ -49,7 +50,6 @@ METRIC_KINDS: dict[str, MetricKind] = {
     GAP_TRAIN: MetricKind(compared="gap", label="Δ held-out loss, routed"),
     GAP_ROUTE: MetricKind(compared="gap", label="routed less dense loss"),
     SIMILARITY: MetricKind(label="similarity of neighbouring blocks"),
-    "sfid": MetricKind("quality", "lower", label="sFID"),
     **{name: metric.kind for name, metric in METRICS.built_in.items()},
     TRAIN_IMAGES_PER_S: MetricKind(label="images per second"),
     IMAGES_PER_S: MetricKind("cost", "higher", label="images per second", unit="images/s"),
@@ -76,15 +76,36 @@ def metric_kind(name: str) -> MetricKind:
     return METRICS[stem].kind if stem in METRICS else MetricKind()
 
 
-def sample_metric(metric: str, extractor: str, count: int) -> str:
-    """`fid@10k` for Inception-2015 features, any other feature space by name: `fd[x]@1k`.
+def sample_metric(metric: str, extractor: str, count: int, *, heldout: bool) -> str:
+    """`fid@10k` for Inception-2015 features and a reference by file, what departs in brackets.
 
-    `extractor` is `inception` for the 2015 Inception weights.
+    Another feature space is said by its name, `fd[dinov2-large]@10k`, and so is a comparison with
+    the data's held-out images, `fid[heldout]@10k`. Features made for a data set are compared with
+    its held-out images alone, and their name says it: `fd[fashion16-v1]@1k`.
+
+    Args:
+        extractor: `inception` for the 2015 Inception weights.
+        heldout: whether real images are the data's own held-out ones.
     """
-    plain = METRICS[metric].features == "inception" or extractor == "inception"
-    return (
-        f"{metric}@{count_label(count)}" if plain else f"{metric}[{extractor}]@{count_label(count)}"
-    )
+    departures = [] if extractor == "inception" else [extractor]
+    if heldout and METRICS[metric].compares and extractor not in OWN_FEATURES.values():
+        departures.append("heldout")
+    bracket = f"[{','.join(departures)}]" if departures else ""
+    return f"{metric}{bracket}@{count_label(count)}"
+
+
+def heldout_named(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Name metrics of an evaluation without a reference file, as versions before 0.3 named them.
+
+    These compared with held-out images always, and called a distance to them `fid@10k`.
+    """
+    return {_heldout_name(name): value for name, value in metrics.items()}
+
+
+def _heldout_name(name: str) -> str:
+    metric, _, count = name.partition("@")
+    compares = metric in METRICS.built_in and METRICS[metric].compares
+    return f"{metric}[heldout]@{count}" if compares and count else name
 
 
 def lower_is_better(name: str) -> bool:

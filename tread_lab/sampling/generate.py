@@ -38,8 +38,9 @@ def generate(
     routes: Sequence[RouteSpec] = (),
     tokens: int = 0,
     batch: int | None = None,
+    start: int = 0,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield batches of (samples_BCHW fp32 in model space, labels_B), `count` images in all.
+    """Yield batches of (samples_BCHW fp32 in model space, labels_B), images `start` to `count`.
 
     Solvers work in float64 as in EDM's code; the network sees fp32. Noise that a solver adds is of
     the image's own seed and the step.
@@ -54,7 +55,7 @@ def generate(
     """
     batch = batch or IMAGES_A_CALL.get(device.type, IMAGES_A_CALL["cpu"])
     label = lookup(LABELS, sampler.labels, "sampler.labels")
-    for first in range(0, count, batch):
+    for first in range(start, count, batch):
         seeds = range(sampler.seed + first, sampler.seed + min(first + batch, count))
         labels = [label(sampler.seed, seed, classes) for seed in seeds]
         labels_B = torch.tensor(labels, device=device)

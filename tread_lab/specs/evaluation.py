@@ -14,6 +14,7 @@ from tread_lab.specs.extensions import Kind
 from tread_lab.specs.guidance import GuidanceSpec, RateSpec
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.objective import DDPM_LEVELS
+from tread_lab.specs.references import HELDOUT, ReferenceSpec
 from tread_lab.specs.run import RunSpec
 
 SOLVERS = Kind("solver", dict.fromkeys(("heun", "euler", "ddim", "ddpm", "sde")))
@@ -125,13 +126,15 @@ class SamplesSpec:
 
     Attributes:
         metrics: `fd` (Frechet distance in the data set's own features), `fid` (the same in
-            Inception-2015 features, weights needed), `kid`, `is` (ADM's inception score),
-            `is_shuffled` (torch-fidelity's), `precision`, `recall`; without any, only the
-            sample grid is drawn.
+            Inception-2015 features, weights needed), `sfid` (in its spatial features), `kid`, `is`
+            (ADM's inception score), `is_shuffled` (torch-fidelity's), `precision`, `recall`;
+            without any, only the sample grid is drawn.
         sampler: how images are generated; by default as the experiment says.
         inception_score: the definition that `is` has; written by itself. Records of an earlier
             version lack it: their `is` was torch-fidelity's.
         step: of the run whose EMA weights are measured, such as 50000 or `50%`; `None` is its end.
+        reference: the file of statistics that the images are compared with; `None` for the data's
+            own held-out images, which names of metrics then say: `fid[heldout]@10k`.
     """
 
     kind: Literal["samples"] = "samples"
@@ -140,6 +143,7 @@ class SamplesSpec:
     sampler: SamplerSpec = field(default_factory=SamplerSpec)
     inception_score: Literal["adm"] | None = added(None)
     step: int | str | None = added(None)
+    reference: ReferenceSpec | None = added(None)  # noqa: RUF009
 
     def __post_init__(self) -> None:
         check_step(self.step)
@@ -164,14 +168,17 @@ def decode_evaluations(
     sampler: Mapping[str, Any] | None = None,
     path: str = "evaluate",
     cells: Sequence[Mapping[str, Any]] = ({},),
+    reference: ReferenceSpec | None = None,
 ) -> tuple[EvaluationSpec, ...]:
     """Return the evaluations of a list such as `[heldout_loss, fd@1k, {samples: {count: 64}}]`.
 
-    `fd@1k` is short for `{samples: {metrics: [fd], count: 1000}}`; metrics that share count and
-    sampler become one evaluation, so that images are generated once.
+    `fd@1k` is short for `{samples: {metrics: [fd], count: 1000}}`, and `fid[heldout]@1k` is that
+    with `reference: heldout`; metrics that share count, sampler, step and reference become one
+    evaluation, so that images are generated once.
     `fd@1k at 250, 50%, end` is one evaluation at each of these steps, and so is the key `at`.
 
     Args:
+        reference: of every evaluation of samples that names none.
         sampler: fields of the sampler of every evaluation of samples.
         cells: dotted fields of the sampler; every evaluation of samples is made once per cell.
 
@@ -182,16 +189,17 @@ def decode_evaluations(
         example = "expected a list such as [heldout_loss, fd@1k]"
         raise UserError(f"{example}, got {shown(items)}").at(path)
     places = [(item, f"{path}[{k}]") for k, item in enumerate(joined(items))]
+    default = {"sampler": sampler or {}, "reference": reference}
     return _merged(
         spec
         for item, place in places
         for cell in cells
-        for spec in _evaluations(item, sampler or {}, cell, place)
+        for spec in _evaluations(item, default, cell, place)
     )
 
 
 def _evaluations(
-    item: Any, sampler: Mapping[str, Any], cell: Mapping[str, Any], path: str
+    item: Any, default: Mapping[str, Any], cell: Mapping[str, Any], path: str
 ) -> Iterator[EvaluationSpec]:
     """Yield the evaluation of an item, once for each of its steps."""
     if isinstance(item, SamplesSpec) and cell:
@@ -204,7 +212,9 @@ def _evaluations(
     options = _options(written, path)
     if kind == "samples":
         own = _options(options.get("sampler"), f"{path}.sampler")
-        options["sampler"] = _with_cell({**sampler, **own}, cell)
+        options["sampler"] = _with_cell({**default["sampler"], **own}, cell)
+        reference = options.get("reference", default["reference"])
+        options["reference"] = None if reference == HELDOUT else reference
     if AT not in options:
         yield decode(KINDS[kind], options, path)
         return
@@ -225,10 +235,11 @@ def _kind_and_options(item: Any, path: str) -> tuple[str, Any]:
     if isinstance(item, str):
         name, said, steps = item.partition(f" {AT} ")
         at = {AT: steps} if said else {}
-        match = re.fullmatch(r"(\w+)@(\d{1,9})(k?)", name.strip(), flags=re.IGNORECASE)
-        if match:
-            count = int(match[2]) * (1000 if match[3] else 1)
-            return "samples", {"metrics": [match[1].lower()], "count": count, **at}
+        pattern = r"(\w+)(\[heldout\])?@(\d{1,9})(k?)"
+        if match := re.fullmatch(pattern, name.strip(), flags=re.IGNORECASE):
+            count = int(match[3]) * (1000 if match[4] else 1)
+            heldout = {"reference": HELDOUT} if match[2] else {}
+            return "samples", {"metrics": [match[1].lower()], "count": count, **heldout, **at}
         item = {name.strip(): at}
     if not isinstance(item, Mapping) or len(item) != 1:
         raise UserError(f"expected a name or {{name: options}}, got {shown(item)}").at(path)
@@ -270,13 +281,20 @@ def _merged(specs: Iterable[EvaluationSpec]) -> tuple[EvaluationSpec, ...]:
     for spec in specs:
         key: Any = spec
         if isinstance(spec, SamplesSpec):
-            key = spec.count, spec.sampler, spec.step
+            key = spec.count, spec.sampler, spec.step, spec.reference and spec.reference.name
         first = merged.get(key)
         if isinstance(spec, SamplesSpec) and isinstance(first, SamplesSpec):
             metrics = tuple(dict.fromkeys((*first.metrics, *spec.metrics)))
             spec = replace(spec, metrics=metrics)
         merged[key] = spec
-    return tuple(merged.values())
+    return tuple(map(_with_needed_reference, merged.values()))
+
+
+def _with_needed_reference(spec: EvaluationSpec) -> EvaluationSpec:
+    """Return an evaluation without the reference that no metric of it compares with."""
+    if not isinstance(spec, SamplesSpec) or any(METRICS[m].compares for m in spec.metrics):
+        return spec
+    return replace(spec, reference=None)
 
 
 def count_label(count: int) -> str:

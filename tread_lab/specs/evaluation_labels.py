@@ -12,6 +12,7 @@ from tread_lab.specs.evaluation_steps import AT, end_signature, without_step
 from tread_lab.specs.fields import dotted
 from tread_lab.specs.guidance import GuidanceSpec, in_short
 from tread_lab.specs.labels import value_text
+from tread_lab.specs.metrics import METRICS
 
 Tree = Mapping[str, Any]
 
@@ -40,12 +41,12 @@ class MetricNames:
 
     Args:
         planned: the trees of the plan's evaluations.
-        sampler: fields of the sampler that the plan's experiment sets.
+        base: the tree of the plan's experiment, whose sampler and reference are usual.
     """
 
-    def __init__(self, planned: Sequence[Tree], sampler: Tree | None = None) -> None:
+    def __init__(self, planned: Sequence[Tree], base: Tree | None = None) -> None:
         self._planned = {end_signature(tree): without_step(tree) for tree in planned}
-        self._sampler = sampler or {}
+        self._base = base or {}
         self._names: dict[tuple[str, str], str] = {}
 
     def name(self, metric: str, evaluation: str, tree: Tree) -> str:
@@ -71,9 +72,16 @@ class MetricNames:
         if tree["kind"] not in KINDS:  # of a later version
             return tree
         samples = tree["kind"] == "samples"
-        options = {"sampler": self._sampler, "count": tree["count"]} if samples else {}
-        default: Tree = encode(decode(KINDS[tree["kind"]], options))
-        return default
+        if not samples:
+            return _encoded(tree["kind"], {})
+        options = {"sampler": self._base.get("sampler") or {}, "count": tree["count"]}
+        reference = self._base.get("reference") if tree.get("reference") else None
+        return _encoded("samples", {**options, "reference": reference})
+
+
+def _encoded(kind: str, options: Tree) -> Tree:
+    tree: Tree = encode(decode(KINDS[kind], options))
+    return tree
 
 
 def _has(planned: Tree, metric: str, tree: Tree) -> bool:
@@ -82,6 +90,9 @@ def _has(planned: Tree, metric: str, tree: Tree) -> bool:
         return bool(planned["kind"] == tree["kind"])
     stem = re.split(r"[\[@]", metric, maxsplit=1)[0]
     same_count = metric.endswith(f"@{count_label(planned['count'])}")
+    heldout = [each.get("reference") is None for each in (planned, tree)]
+    if stem in METRICS and METRICS[stem].compares and heldout[0] != heldout[1]:
+        return False  # `fid@10k` and `fid[heldout]@10k` differ in their names
     return same_count and (stem in planned["metrics"] or stem not in tree["metrics"])
 
 
@@ -117,7 +128,10 @@ def _setting(field: str, value: Any, absent: str = "") -> str:
 
 
 def _settings(tree: Tree) -> dict[str, Any]:
-    return dict(dotted(_guidance_in_short(tree)))
+    tree = _guidance_in_short(tree)
+    if tree.get("reference"):
+        tree["reference"] = tree["reference"]["name"]
+    return dict(dotted(tree))
 
 
 def _guidance_in_short(tree: Tree) -> dict[str, Any]:

@@ -44,31 +44,44 @@ class Metric:
         features: `inception` (the 2015 network and no other), `own` (the extractor made for the
             data set and no other), or `any`: the data set's own where there is one, else Inception.
         kind: what its numbers mean.
-        layer: `pool` (the features before the classifier) or `logits`.
-        compares: whether images of the data set are needed beside the generated ones.
+        layer: `pool` (the features before the classifier), `logits`, or Inception's `spatial`
+            (seven channels at 17 x 17 places).
+        keeps: what is kept of the features of generated images: all `features`, or `moments`,
+            whose size does not grow with the number of images (of logits, those of the
+            inception score's splits).
+        compares: whether real images are needed beside the generated ones.
         code: reference to a function as in `metrics.features`, where an extension has it.
     """
 
     features: Literal["inception", "own", "any"]
     kind: MetricKind
-    layer: Literal["pool", "logits"] = "pool"
+    layer: Literal["pool", "logits", "spatial"] = "pool"
+    keeps: Literal["features", "moments"] = "features"
     compares: bool = True
     code: str = ""
 
 
-def _inception_score(label: str) -> Metric:
-    kind = MetricKind("quality", "higher", label=label)
-    return Metric(features="inception", kind=kind, layer="logits", compares=False)
+_FD = MetricKind("quality", "lower", label="FD")
+_FID = MetricKind("quality", "lower", label="FID")
+_SFID = MetricKind("quality", "lower", label="sFID")
+_IS = MetricKind("quality", "higher", label="IS")
+_IS_SHUFFLED = MetricKind("quality", "higher", label="IS, shuffled")
 
+OWN_FEATURES = {"fashion16": "fashion16-v1"}  # data source -> the extractor made from it
 
 METRICS = Kind(
     "metric",
     {
-        "fd": Metric(features="own", kind=MetricKind("quality", "lower", label="FD")),
-        "fid": Metric(features="inception", kind=MetricKind("quality", "lower", label="FID")),
+        "fd": Metric(features="own", kind=_FD, keeps="moments"),
+        "fid": Metric(features="inception", kind=_FID, keeps="moments"),
+        "sfid": Metric(features="inception", kind=_SFID, layer="spatial", keeps="moments"),
         "kid": Metric(features="any", kind=MetricKind("quality", "lower", label="KID")),
-        "is": _inception_score("IS"),
-        "is_shuffled": _inception_score("IS, shuffled"),
+        "is": Metric(
+            features="inception", kind=_IS, layer="logits", keeps="moments", compares=False
+        ),
+        "is_shuffled": Metric(
+            features="inception", kind=_IS_SHUFFLED, layer="logits", compares=False
+        ),
         "precision": Metric(features="any", kind=MetricKind("quality", "higher")),
         "recall": Metric(features="any", kind=MetricKind("quality", "higher")),
     },

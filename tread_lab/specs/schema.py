@@ -39,7 +39,7 @@ def _experiment() -> Tree:
     """Return the schema of a base run, its sampler, its evaluations and its `defaults`."""
     parts = _Parts(computed=False)
     said = _properties(Experiment, parts)
-    own = {name: said[name] for name in ("sampler", "evaluate")}
+    own = {name: said[name] for name in ("sampler", "evaluate", "reference")}
     own |= {"question": {"type": "string"}, "defaults": {"type": "array"}, "then": parts.fields()}
     properties = {**own, **_properties(RunSpec, parts)}
     return _whole("A base run of tread-lab", properties, parts)

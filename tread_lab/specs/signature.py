@@ -12,7 +12,7 @@ from tread_lab.specs.decode import defaults_of_added, encode
 
 # Dotted paths left out of every signature: they change where and how a run is executed, never what
 # is learned. The device count belongs to the executor and is in no spec at all.
-NOT_SCIENCE = ("execution", "data.path", "data.deviation", "repa.path")
+NOT_SCIENCE = ("execution", "data.path", "data.deviation", "repa.path", "reference.path")
 
 _MEMO = "_canonical"  # beside the fields of a frozen spec, which cannot change under it
 

@@ -8,7 +8,9 @@ from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, Literal
 
 from tread_lab.specs.axes import numbers
+from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError, check_positive
+from tread_lab.specs.references import ReferenceSpec
 
 if TYPE_CHECKING:
     Seeds = tuple[int, ...]
@@ -18,12 +20,17 @@ else:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A named base run: the plain tree of a RunSpec, how it is sampled and what is measured."""
+    """A named base run: the plain tree of a RunSpec, how it is sampled and what is measured.
+
+    Attributes:
+        reference: statistics that every evaluation of samples compares with, if it names no other.
+    """
 
     name: str
     run: Mapping[str, Any]
     sampler: Mapping[str, Any] = field(default_factory=dict)
     evaluate: tuple[Any, ...] = ()
+    reference: ReferenceSpec | None = added(None)  # noqa: RUF009
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_SAMPLES = re.compile(r"(?P<metric>[^\[@]+)(?:\[(?P<extractor>[^\]]+)\])?@(?P<count>\d+k?)")
+_SAMPLES = re.compile(r"(?P<metric>[^\[@]+)(?:\[(?P<bracket>[^\]]+)\])?@(?P<count>\d+k?)")
 
 
 def to_mlflow(name: str) -> str:
@@ -15,7 +15,7 @@ def to_mlflow(name: str) -> str:
     """
     metric, space, setting = name.partition(" ")
     if found := _SAMPLES.fullmatch(metric):
-        metric = ":".join(filter(None, found.group("metric", "extractor", "count")))
+        metric = ":".join(filter(None, found.group("metric", "bracket", "count"))).replace(",", ":")
     setting = re.sub(r"->|,", "-", setting).replace("=", ":")
     setting = re.sub(r"(?<=:)\[|[\])]+", "", setting)
     return re.sub(r"[^\w/.\- :]", "_", metric + space + re.sub(r"[(+]", " ", setting))

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from tread_lab.data.split import MOST_HELDOUT
 from tread_lab.engine.cost.training import FLOPS_PER_MAC
-from tread_lab.metrics.feature_space import OWN
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
-from tread_lab.specs.metrics import METRICS
+from tread_lab.specs.metrics import METRICS, OWN_FEATURES
 from tread_lab.specs.run import RunSpec
 
 INCEPTION_FLOPS = 11.4e9  # an image at 299x299 through Inception-v3, two for each MAC
@@ -42,9 +41,9 @@ def image_work(spec: RunSpec, evaluation: EvaluationSpec) -> ImageWork:
     if not isinstance(evaluation, SamplesSpec):
         return ImageWork()
     source = spec.data.source
-    decode = 0.0 if source in OWN else FLOPS_PER_MAC * decoder_macs(spec.data.size)
+    decode = 0.0 if source in OWN_FEATURES else FLOPS_PER_MAC * decoder_macs(spec.data.size)
     metrics = [METRICS[name] for name in evaluation.metrics]
-    by_inception = {"inception": True, "own": False, "any": source not in OWN}
+    by_inception = {"inception": True, "own": False, "any": source not in OWN_FEATURES}
     seen = [metric for metric in metrics if by_inception[metric.features]]
     features = INCEPTION_FLOPS if seen else 0.0
     references = MOST_HELDOUT if any(metric.compares for metric in seen) else 0

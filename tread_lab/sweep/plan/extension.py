@@ -96,8 +96,8 @@ def _all_evaluations(
 
 
 def _images(spec: SamplesSpec) -> object:
-    """Return what decides which images an evaluation samples."""
-    return spec.count, spec.sampler, spec.step
+    """Return what decides which images an evaluation samples, and what they are compared with."""
+    return spec.count, spec.sampler, spec.step, spec.reference and spec.reference.name
 
 
 def _key(trial: Trial) -> tuple[str, str, str | None]:

@@ -11,7 +11,7 @@ from tread_lab.metrics.feature_space import extractor_for
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError, lookup, suggest
-from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
+from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, count_label
 from tread_lab.specs.signature import signature
 from tread_lab.specs.sweep import SearchSpec, SweepSpec
 from tread_lab.specs.trials import Trial
@@ -96,9 +96,10 @@ def _measured(spec: EvaluationSpec, sources: Collection[str]) -> Iterator[tuple[
         yield from ((name, name) for name in lookup(_MEASURED, spec.kind, "evaluate"))
         return
     for metric in spec.metrics:
-        short = metric_names.sample_metric(metric, "inception", spec.count)
+        short, heldout = f"{metric}@{count_label(spec.count)}", spec.reference is None
         for extractor in {extractor_for(metric, source) for source in sources}:
-            yield metric_names.sample_metric(metric, extractor, spec.count), short
+            full = metric_names.sample_metric(metric, extractor, spec.count, heldout=heldout)
+            yield full, short
 
 
 def cell_values(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from tread_lab.data.deviation import check_deviation
-from tread_lab.data.source import Samples, open_data
+from tread_lab.data.source import Samples, image_shape, open_data
 from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.encoder import check_encoder
@@ -29,8 +29,8 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> None:
 
     Raises:
         UserError: a device is not here or lacks a precision or memory; data cannot be read or are
-            scaled wrongly; a metric lacks weights or a decoder; an encoder is not here; what a run
-            starts from does not fit.
+            scaled wrongly; a metric lacks weights, a decoder or a fitting reference; an encoder is
+            not here; what a run starts from does not fit.
     """
     check_arithmetic(tasks, devices)
     check_room(tasks, devices)
@@ -44,14 +44,16 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> None:
     starts = {(task.spec.init_from, task.spec.network): task.spec for task in tasks}
     for spec in starts.values():
         check_start(spec)
-    metrics = {
-        (task.spec.data, evaluation.metrics): None
+    distinct = {
+        (task.spec.data, evaluation.metrics, evaluation.reference): (task.spec.data, evaluation)
         for task in tasks
         for evaluation in task.evaluations
         if isinstance(evaluation, SamplesSpec)
     }
-    for data, names in metrics:
-        check_requirements(names, data.source, preview=previews[data])
+    for data, evaluation in distinct.values():
+        check_requirements(
+            evaluation, data.source, preview=previews[data], shape=image_shape(opened[data][1])
+        )
 
 
 def check_arithmetic(tasks: Sequence[Task], devices: Devices) -> None:

@@ -6,10 +6,12 @@ import hashlib
 import json
 import time
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import SweepFolder
+from tread_lab.records.metric_names import heldout_named
 from tread_lab.records.plan import StoredPlan, StoredTrial
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
@@ -125,9 +127,24 @@ def _search_tree(searched: Searched) -> dict[str, Any]:
 
 def _identity(stored: StoredPlan) -> Any:
     """Return what must not change under one name: evaluations, search, runs and baselines."""
-    return [*stored.evaluate], stored.search, [(t.run, t.baseline) for t in stored.trials]
+    search = stored.search
+    if search is not None and not any(tree.get("reference") for tree in stored.evaluate):
+        objectives = [
+            renamed for name in search["objectives"] for renamed in heldout_named({name: 0})
+        ]
+        search = {**search, "objectives": objectives}
+    evaluations = [_without_path(tree) for tree in stored.evaluate]
+    return evaluations, search, [(t.run, t.baseline) for t in stored.trials]
 
 
 def _identity_of(plan: Plan) -> Any:
     search = None if plan.search is None else _search_tree(plan.search)
-    return encode(plan.evaluations), search, [(t.run, t.baseline) for t in plan.trials]
+    evaluations = [_without_path(encode(spec)) for spec in plan.evaluations]
+    return evaluations, search, [(t.run, t.baseline) for t in plan.trials]
+
+
+def _without_path(evaluation: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the tree of an evaluation without the place of its reference, which is not signed."""
+    if not evaluation.get("reference"):
+        return evaluation
+    return {**evaluation, "reference": {"name": evaluation["reference"]["name"]}}

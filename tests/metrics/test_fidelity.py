@@ -1,0 +1,66 @@
+"""The kernel distance against its formula, and the spatial layer of Inception."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch_fidelity import feature_extractor_inceptionv3 as theirs
+
+from tread_lab.metrics import fidelity
+from tread_lab.metrics.fidelity import kernel_distance
+
+CPU = torch.device("cpu")
+Array = NDArray[np.float64]
+
+
+def features(seed: int, count: int = 800, width: int = 60) -> Array:
+    random = np.random.default_rng(seed)
+    mixing = random.normal(size=(width, width)) * np.logspace(-2, 0, width)
+    return np.abs(random.normal(size=(count, width)) @ mixing + 0.3 * seed)
+
+
+def test_the_kernel_distance_is_the_unbiased_cubic_one() -> None:
+    x, y = features(0, count=90), features(1, count=90)
+
+    def kernel(a: Array, b: Array) -> Array:
+        return (a @ b.T / a.shape[1] + 1) ** 3
+
+    n = len(x)
+    within = sum((kernel(a, a).sum() - np.trace(kernel(a, a))) / (n * (n - 1)) for a in (x, y))
+    expected = within - 2 * kernel(x, y).mean()
+    found = kernel_distance(torch.from_numpy(x), torch.from_numpy(y))
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_spatial_layer_is_the_first_branch_of_mixed_6(random_inception: Path) -> None:
+    images = torch.randint(0, 256, (2, 3, 20, 20), dtype=torch.uint8)
+    found = fidelity.inception(random_inception, CPU)(images)
+    assert {layer: tuple(x.shape) for layer, x in found.items()} == {
+        "pool": (2, 2048),
+        "logits": (2, 1008),
+        "spatial": (2, 2023),
+    }
+    network = theirs.FeatureExtractorInceptionV3(
+        "inception-v3-compat", ["768"], feature_extractor_weights_path=str(random_inception)
+    )
+    x = theirs.interpolate_bilinear_2d_like_tensorflow1x(
+        images.float(), size=(299, 299), align_corners=False
+    )
+    x = (x - 128) / 128
+    for name in (
+        *("Conv2d_1a_3x3", "Conv2d_2a_3x3", "Conv2d_2b_3x3", "MaxPool_1"),
+        *("Conv2d_3b_1x1", "Conv2d_4a_3x3", "MaxPool_2"),
+        *("Mixed_5b", "Mixed_5c", "Mixed_5d"),  # mixed, mixed_1, mixed_2
+        *("Mixed_6a", "Mixed_6b", "Mixed_6c"),  # mixed_3, mixed_4, mixed_5
+    ):
+        x = getattr(network, name)(x)
+    branch = network.Mixed_6d.branch1x1  # mixed_6/conv
+    x = torch.relu(branch.bn(branch.conv(x)))
+    assert x.shape == (2, 192, 17, 17)
+    places = x.permute(0, 2, 3, 1)[..., :7].reshape(2, -1)  # as TensorFlow lays it out
+    assert torch.allclose(found["spatial"], places, atol=1e-5)
+    assert places.std() > 0.01

@@ -1,0 +1,55 @@
+"""Precision and recall against their definition, written out in NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from tread_lab.metrics import neighbours
+from tread_lab.metrics.neighbours import precision_recall
+
+
+def adm(samples: NDArray[np.float64], references: NDArray[np.float64]) -> tuple[float, float]:
+    """openai/guided-diffusion, ManifoldEstimator, with one exact distance for every pair."""
+
+    def far(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.stack([((row - y) ** 2).sum(axis=1) for row in x])
+
+    radius_sample, radius_reference = (
+        np.sort(far(x, x), axis=1)[:, 3] for x in (samples, references)
+    )
+    between = far(samples, references)
+    in_reference_ball = (between <= radius_reference[None, :]).any(axis=1)
+    in_sample_ball = (between <= radius_sample[:, None]).any(axis=0)
+    return float(in_reference_ball.mean()), float(in_sample_ball.mean())
+
+
+@pytest.mark.parametrize(("count", "shift", "spread"), [(400, 0.3, 1.0), (150, 0.0, 0.6)])
+def test_they_are_adms(
+    count: int, shift: float, spread: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(0)
+    references = 5 + random.normal(size=(250, 12))
+    samples = 5 + shift + spread * random.normal(size=(count, 12))
+    expected = adm(samples, references)
+    assert 0.1 < min(expected) < max(expected) < 1
+    for block in (1 << 24, 1000):
+        monkeypatch.setattr(neighbours, "_DISTANCES", block)
+        found = precision_recall(torch.from_numpy(samples), torch.from_numpy(references))
+        assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_narrow_model_is_precise_and_a_wide_one_has_recall() -> None:
+    references = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
+    narrow, wide = 0.2 * references, 3 * references.flip(1)
+    precise, recalled = precision_recall(narrow, references)
+    assert precise > 0.9 > 0.4 > recalled
+    precise, recalled = precision_recall(wide, references)
+    assert recalled > 0.9 > 0.6 > precise
+
+
+def test_equal_sets_are_precise_and_recalled() -> None:
+    x = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
+    assert precision_recall(x, x) == (1.0, 1.0)

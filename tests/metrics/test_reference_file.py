@@ -1,0 +1,160 @@
+"""Files of reference statistics: what ADM's evaluator takes, and one line for what it cannot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tread_lab.metrics.reference_file import needs, open_reference, reference_path
+from tread_lab.specs import UserError
+from tread_lab.specs.references import ReferenceSpec
+
+ALL = {"layers": {"pool", "spatial"}, "images": True}
+Arrays = dict[str, NDArray[Any]]
+
+
+@pytest.fixture(scope="module")
+def arrays() -> Arrays:
+    random = np.random.default_rng(0)
+    return {
+        "mu": random.normal(size=2048),
+        "sigma": np.eye(2048),
+        "mu_s": random.normal(size=2023),
+        "sigma_s": np.eye(2023),
+        "arr_0": random.integers(0, 256, (100, 8, 8, 3), dtype=np.uint8),
+    }
+
+
+def spec(path: Path) -> ReferenceSpec:
+    return ReferenceSpec(name="places", path=str(path))
+
+
+def written(path: Path, arrays: Arrays) -> ReferenceSpec:
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return spec(path)
+
+
+def test_moments_and_images_are_those_of_the_file(tmp_path: Path, arrays: Arrays) -> None:
+    file = open_reference(written(tmp_path / "x.npz", arrays), **ALL)
+    for layer, keys in {"pool": ("mu", "sigma"), "spatial": ("mu_s", "sigma_s")}.items():
+        for found, key in zip(file.moments[layer], keys, strict=True):
+            assert np.array_equal(found, arrays[key])
+    batches = list(file.batches(30))
+    assert [len(batch) for batch in batches] == [30, 30, 30, 10]
+    assert np.array_equal(np.concatenate(batches), arrays["arr_0"].transpose(0, 3, 1, 2))
+
+
+def test_compressed_files_are_read_alike(tmp_path: Path, arrays: Arrays) -> None:
+    np.savez_compressed(tmp_path / "x.npz", arr_0=arrays["arr_0"])
+    file = open_reference(spec(tmp_path / "x.npz"), **ALL)
+    assert not file.moments  # they come from the images, as in ADM's evaluator
+    assert np.array_equal(next(file.batches(100)), arrays["arr_0"].transpose(0, 3, 1, 2))
+
+
+def test_only_what_the_metrics_need_is_asked_for(tmp_path: Path, arrays: Arrays) -> None:
+    assert needs(["fid", "is"]) == {"layers": {"pool"}, "images": False}
+    assert needs(["is"]) == {"layers": set(), "images": False}
+    assert needs(["sfid", "recall"]) == {"layers": {"spatial"}, "images": True}
+    few = written(tmp_path / "x.npz", {key: arrays[key] for key in ("mu", "sigma")})
+    assert open_reference(few, **needs(["fid"])).shape is None
+    with pytest.raises(UserError, match="it lacks mu_s"):
+        open_reference(few, **needs(["fid", "sfid"]))
+    with pytest.raises(UserError, match=r"it lacks arr_0, the images$"):
+        open_reference(few, **needs(["precision"]))
+
+
+def changed(**other: Any) -> Callable[[Arrays], Arrays]:
+    return lambda arrays: {**arrays, **other}
+
+
+def with_nan(arrays: Arrays) -> Arrays:
+    sigma = np.eye(2048)
+    sigma[3, 4] = np.nan
+    return {**arrays, "sigma": sigma}
+
+
+def skewed(arrays: Arrays) -> Arrays:
+    return {**arrays, "sigma_s": np.triu(np.ones((2023, 2023)))}
+
+
+WRONG = {
+    "other dimensions": (
+        changed(mu=np.zeros(768), sigma=np.eye(768)),
+        "mu is [768], and Inception's is [2048]",
+    ),
+    "a vector of variances": (
+        changed(sigma=np.ones(2048)),
+        "sigma is [2048], and Inception's is [2048, 2048]",
+    ),
+    "not symmetric": (skewed, "sigma_s is not symmetric"),
+    "not finite": (with_nan, "mu or sigma has values that are not finite"),
+    "negative variance": (changed(sigma=-np.eye(2048)), "sigma has a negative variance"),
+    "whole numbers": (changed(mu=np.zeros(2048, int)), "mu is int64, not of floating point"),
+    "floating images": (changed(arr_0=np.zeros((100, 8, 8, 3))), "arr_0 is float64"),
+    "channels first": (
+        changed(arr_0=np.zeros((100, 3, 8, 8), np.uint8)),
+        "images are [M, H, W, 3]",
+    ),
+    "few images": (changed(arr_0=np.zeros((9, 8, 8, 3), np.uint8)), "arr_0 has 9 images"),
+    "pickled": (changed(mu=np.array([{}])), "mu holds pickled objects, which are never loaded"),
+    "nothing": (lambda arrays: {"x": np.zeros(3)}, "it lacks arr_0, the images, and mu too"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_file_is_one_line(tmp_path: Path, arrays: Arrays, name: str) -> None:
+    change, said = WRONG[name]
+    made = written(tmp_path / "x.npz", change(arrays))
+    with pytest.raises(UserError, match=re.escape(said)) as caught:
+        open_reference(made, **ALL)
+    assert str(caught.value).startswith("reference places: ") and "\n" not in str(caught.value)
+
+
+def test_a_damaged_file_is_one_line(tmp_path: Path, arrays: Arrays) -> None:
+    whole = tmp_path / "whole.npz"
+    np.savez(whole, arr_0=arrays["arr_0"])
+    content, path = whole.read_bytes(), tmp_path / "x.npz"
+    cut, flipped = content[: len(content) // 2], bytearray(content)
+    flipped[len(content) // 2] ^= 64
+    for damaged in (b"", b"no archive", cut):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match="it is damaged, cut short"):
+            open_reference(spec(path), **ALL)
+    path.write_bytes(bytes(flipped))
+    file = open_reference(spec(path), **ALL)
+    with pytest.raises(UserError, match=r"it is damaged, .*CRC"):
+        list(file.batches(64))
+
+
+def test_images_of_another_size_than_the_samples_are_refused(
+    tmp_path: Path, arrays: Arrays
+) -> None:
+    file = open_reference(written(tmp_path / "x.npz", {"arr_0": arrays["arr_0"]}), **ALL)
+    file.check_size((3, 8, 8))
+    said = "its images are 8x8 with 3 channels, and the samples 16x16 with 1 channel"
+    with pytest.raises(UserError, match=said):
+        file.check_size((1, 16, 16))
+
+
+def test_the_folder_of_references_comes_before_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TREAD_LAB_REFERENCES", raising=False)
+    with pytest.raises(UserError, match="reference imagenet256: where is it"):
+        reference_path(ReferenceSpec(name="imagenet256"))
+    named = ReferenceSpec(name="imagenet256", path=str(tmp_path / "own.npz"))
+    with pytest.raises(UserError, match=r"no file at .*own.npz; name the .npz by reference.path"):
+        reference_path(named)
+    (tmp_path / "own.npz").touch()
+    assert reference_path(named).name == "own.npz"
+    monkeypatch.setenv("TREAD_LAB_REFERENCES", str(tmp_path))
+    assert reference_path(named).name == "own.npz"
+    for file in ("VIRTUAL_imagenet256_labeled.npz", "imagenet256.npz"):
+        (tmp_path / file).touch()
+        assert reference_path(named).name == file

@@ -1,0 +1,138 @@
+"""Scores of sampled images: every feature space in one pass, against held-out images or a file."""
+
+# B batch, C channels, H height, W width
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from tread_lab.data.source import Samples
+from tread_lab.engine.precision import matrix_products
+from tread_lab.metrics.feature_space import by_extractor
+from tread_lab.metrics.reference_file import ReferenceFile
+from tread_lab.specs.evaluation import SamplesSpec
+
+if TYPE_CHECKING:
+    from tread_lab.metrics.extraction import DescribedReference, Reference
+
+REFERENCES = 200  # real images that are decoded and described at once
+Pixels = Callable[[Samples, Tensor], Tensor]
+
+
+class SampleScores:
+    """All metrics of one evaluation, from its images batch by batch.
+
+    Features are exact fp32 products, which the published numbers are.
+
+    Args:
+        source: the data source of the run.
+
+    Raises:
+        UserError: weights that are absent or not the published ones.
+    """
+
+    def __init__(self, spec: SamplesSpec, source: str, device: torch.device) -> None:
+        self._spaces = by_extractor(spec.metrics, source)
+        self._scorers = {}
+        if self._spaces:
+            from tread_lab.metrics.features import Scorer  # torch-fidelity takes seconds
+
+            for extractor, metrics in self._spaces.items():
+                self._scorers[extractor] = Scorer(metrics, extractor, device=device)
+        self._described: dict[str, DescribedReference] = {}
+
+    @property
+    def made_with(self) -> dict[str, str]:
+        """Extractor -> digest of its weights."""
+        return {name: scorer.extraction.made_by for name, scorer in self._scorers.items()}
+
+    def prepare(self, reference: Reference, shape: tuple[int, ...], cache: Path | None) -> None:
+        """Describe the references, unless the cache has them, for images of a (C, H, W) shape.
+
+        Raises:
+            UserError: the references are of another shape, or damaged.
+        """
+        with matrix_products("fp32"):
+            self._described = {
+                name: scorer.described(reference, shape, cache)
+                for name, scorer in self._scorers.items()
+            }
+
+    def add(self, images_BCHW: Tensor) -> dict[str, Tensor]:
+        """Take the next images; return those of their features that must be kept whole."""
+        taken: dict[str, Tensor] = {}
+        with matrix_products("fp32"):
+            for name, scorer in self._scorers.items():
+                scorer.add(images_BCHW)
+                features = scorer.take_features()
+                taken |= {f"{name}/{layer}": x_ND for layer, x_ND in features.items()}
+        return taken
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all sums so far."""
+        return {
+            f"{name}/{key}": x
+            for name, scorer in self._scorers.items()
+            for key, x in scorer.state().items()
+        }
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from sums."""
+        for name, scorer in self._scorers.items():
+            scorer.load(_of(name, state))
+
+    def scores(self, taken: Iterable[Mapping[str, Tensor]], count: int) -> dict[str, float]:
+        """Return the metrics of all `count` images by their names in the record.
+
+        Args:
+            taken: all that `add` gave, in order; other tensors beside it are left alone.
+        """
+        kept = [
+            {key: x for key, x in part.items() if key.partition("/")[0] in self._scorers}
+            for part in taken
+        ]
+        scores: dict[str, float] = {}
+        with matrix_products("fp32"):
+            for name, scorer in self._scorers.items():
+                features = [_of(name, part) for part in kept]
+                scores |= scorer.scores(self._described[name], features, count)
+        return scores
+
+
+def _of(extractor: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    own = {key.partition("/")[::2]: x for key, x in tensors.items()}
+    return {key: x for (name, key), x in own.items() if name == extractor}
+
+
+def heldout_reference(samples: Samples, pixels: Pixels, device: torch.device) -> Reference:
+    """Return the held-out images of a run's data, decoded where they are described."""
+    from tread_lab.metrics.extraction import Reference
+
+    decided_by = (samples.fingerprint, samples.decoder, str(len(samples)))
+    name = f"heldout-{'-'.join(decided_by)}"
+    return Reference(name, lambda: all_images(samples, pixels, device))
+
+
+def file_reference(file: ReferenceFile) -> Reference:
+    """Return the images and moments of a file."""
+    from tread_lab.metrics.extraction import Reference
+
+    name = f"{file.name}-{file.digest[:16]}"
+    batches = lambda: map(torch.from_numpy, file.batches(REFERENCES))  # noqa: E731
+    moments = {
+        layer: (torch.from_numpy(mean), torch.from_numpy(covariance))
+        for layer, (mean, covariance) in file.moments.items()
+    }
+    return Reference(name, batches, heldout=False, moments=moments)
+
+
+def all_images(samples: Samples, pixels: Pixels, device: torch.device) -> Iterator[Tensor]:
+    """Yield all images of a split, uint8, batch by batch, decoded on `device`."""
+    for start in range(0, len(samples), REFERENCES):
+        ids = torch.arange(start, min(start + REFERENCES, len(samples)))
+        yield pixels(samples, samples.take(ids)[0].to(device))

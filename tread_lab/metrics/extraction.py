@@ -1,0 +1,194 @@
+"""Features of images in a named space, and those of references, which a lab's cache keeps."""
+
+# N images, B batch, C channels, H height, W width, D features
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tread_lab.metrics.checked_tensors import read_tensors, write_tensors
+from tread_lab.metrics.extractor import load_extractor, weights_path
+from tread_lab.metrics.feature_space import CHANNELS, INCEPTION
+from tread_lab.metrics.fidelity import VERSION, inception
+from tread_lab.metrics.frechet import Moments
+from tread_lab.metrics.inception import inception_weights, sha256
+from tread_lab.specs.errors import UserError, lookup
+
+BATCH = 100
+DTYPE = "float32"  # arithmetic inside the extractors
+
+# describe(images_BCHW) -> features [B, D] by layer, on the device
+Describe = Callable[[Tensor], dict[str, Tensor]]
+
+
+class Extraction:
+    """The features of images in one space: one batch at a time, on one device.
+
+    Its products must be exact in fp32: the published numbers know no TF32.
+
+    Args:
+        extractor: `inception`, or an extractor shipped for a data set.
+        weights: the Inception-2015 file, if not in TREAD_LAB_INCEPTION.
+
+    Attributes:
+        made_by: digest of the extractor's weights.
+
+    Raises:
+        UserError: weights that are absent or not the published ones.
+    """
+
+    def __init__(
+        self, extractor: str, *, device: torch.device, weights: Path | None = None
+    ) -> None:
+        self.extractor, self.device = extractor, device
+        open_space = lookup(SPACES, extractor, "metrics: extractor")
+        self._describe, self.made_by = open_space(extractor, device, weights)
+
+    def __call__(self, images_BCHW: Tensor) -> dict[str, Tensor]:
+        """Return features [B, D] of every layer, on the device, of uint8 images from anywhere.
+
+        Raises:
+            UserError: images that the extractor cannot take.
+        """
+        assert images_BCHW.dtype == torch.uint8 and images_BCHW.ndim == 4
+        takes, channels = CHANNELS[self.extractor], images_BCHW.shape[1]
+        if channels not in takes:
+            raise UserError(
+                f"metrics: {self.extractor!r} takes images of {' or '.join(map(str, takes))}"
+                f" channels, not {channels}"
+            )
+        parts = torch.split(images_BCHW, BATCH)
+        with torch.no_grad():
+            described = [self._describe(part.to(self.device)) for part in parts]
+        return {layer: torch.cat([one[layer] for one in described]) for layer in described[0]}
+
+
+def _inception(name: str, device: torch.device, weights: Path | None) -> tuple[Describe, str]:
+    path = inception_weights(weights)
+    return inception(path, device), sha256(path)
+
+
+def _own(name: str, device: torch.device, weights: Path | None) -> tuple[Describe, str]:
+    """A shipped extractor; float64 features give exact moments."""
+    model = load_extractor(name).to(device)
+
+    def describe(images_BCHW: Tensor) -> dict[str, Tensor]:
+        return dict(zip(("pool", "logits"), (layer.double() for layer in model(images_BCHW))))
+
+    return describe, sha256(weights_path(name))
+
+
+SPACES: Mapping[str, Callable[[str, torch.device, Path | None], tuple[Describe, str]]] = {
+    INCEPTION: _inception,
+    "fashion16-v1": _own,
+}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Real images to compare with, named without being looked at.
+
+    Attributes:
+        name: all that decides them: data, decoder, number of images; or the digest of a file.
+        batches: gives them again and again, uint8 [B, C, H, W], on any device.
+        heldout: whether they are the data's own held-out images, which names of metrics say.
+        moments: layer of Inception -> mean and covariance, where a file has them.
+    """
+
+    name: str
+    batches: Callable[[], Iterable[Tensor]]
+    heldout: bool = True
+    moments: Mapping[str, Moments] = field(default_factory=dict)
+
+    @staticmethod
+    def of(images_NCHW: Tensor, name: str = "reference") -> Reference:
+        """Return images in memory as held-out ones that are named by their hash."""
+        pixels = hashlib.sha256(images_NCHW.cpu().contiguous().numpy().data).hexdigest()[:16]
+        return Reference(f"{name}-{len(images_NCHW)}-{pixels}", lambda: [images_NCHW])
+
+
+class DescribedReference:
+    """A reference in one feature space: moments and features by layer, on the CPU.
+
+    Args:
+        cache: folder that keeps the features, under names that hold the reference's own, the
+            extractor's weights and the arithmetic; then no reference is decoded again.
+    """
+
+    def __init__(self, reference: Reference, extraction: Extraction, cache: Path | None) -> None:
+        self.reference, self._extraction, self._cache = reference, extraction, cache
+        self._features: dict[str, Tensor] = {}
+
+    def prepare(self, layers: Sequence[str], shape: tuple[int, ...]) -> None:
+        """Describe in one pass all images, of the (C, H, W) `shape`, of whose layers the features
+        are needed and in no cache.
+
+        Raises:
+            UserError: they are of another shape, or the cache cannot be written.
+        """
+        entries = {layer: self._entry(layer, shape) for layer in layers}
+        held = {layer: read_tensors(path) for layer, path in entries.items() if path is not None}
+        self._features |= {layer: found[0][layer] for layer, found in held.items() if found}
+        missing = [layer for layer in layers if layer not in self._features]
+        if not missing:
+            return
+        parts: list[dict[str, Tensor]] = []
+        for images_BCHW in self.reference.batches():
+            check_shapes(shape, tuple(images_BCHW.shape[1:]))
+            features = self._extraction(images_BCHW)
+            parts.append({layer: features[layer].cpu() for layer in missing})
+        for layer in missing:
+            self._features[layer] = torch.cat([part[layer] for part in parts])
+            if path := entries[layer]:
+                write_tensors(path, {layer: self._features[layer]})
+
+    def features(self, layer: str) -> Tensor:
+        """Return the features [N, D] of all images, which are prepared."""
+        return self._features[layer]
+
+    @functools.cache  # noqa: B019
+    def moments(self, layer: str) -> Moments:
+        """Return mean and covariance: the file's, else those of all images."""
+        given = self.given(layer)
+        return _moments(self.features(layer)) if given is None else given
+
+    def given(self, layer: str) -> Moments | None:
+        """Return the moments that a file gives; they are of Inception's features alone."""
+        if self._extraction.extractor != INCEPTION:
+            return None
+        return self.reference.moments.get(layer)
+
+    def _entry(self, layer: str, shape: tuple[int, ...]) -> Path | None:
+        """Return the file that holds everything that decides the features in its name."""
+        if self._cache is None:
+            return None
+        safe = re.sub(r"[^\w.-]", "_", self.reference.name)
+        size, extraction = "x".join(map(str, shape)), self._extraction
+        space = extraction.extractor if layer == "pool" else f"{extraction.extractor}-{layer}"
+        version = f"{DTYPE}-{extraction.device.type}-{VERSION}"
+        made_by = extraction.made_by[:12]
+        return self._cache / f"{safe}-{size}-{space}-{made_by}-{version}.safetensors"
+
+
+def _moments(x_ND: Tensor) -> Moments:
+    x_ND = x_ND.double()
+    return x_ND.mean(dim=0), x_ND.T.cov()
+
+
+def check_shapes(generated: tuple[int, ...], real: tuple[int, ...]) -> None:
+    """Refuse real images of another shape than the generated ones.
+
+    Raises:
+        UserError: says both.
+    """
+    if generated != real:
+        shapes = f"{list(generated)} and {list(real)}"
+        raise UserError(f"metrics: generated and reference images differ in shape: {shapes}")

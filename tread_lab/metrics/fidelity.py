@@ -1,0 +1,65 @@
+"""Inception-2015 and the kernel distance as torch-fidelity has them; its only door."""
+
+# N images, B batch, C channels, H height, W width, D features, K classes
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch_fidelity
+from torch import Tensor
+from torch_fidelity.metric_isc import isc_features_to_metric
+from torch_fidelity.metric_kid import kid_features_to_metric
+from torch_fidelity.utils import create_feature_extractor
+
+VERSION: str = torch_fidelity.__version__
+SPATIAL_CHANNELS = 7  # of 192, at 17 x 17 places: 2,023 features
+LAYERS = {"pool": "2048", "logits": "logits_unbiased"}
+
+
+def inception(path: Path, device: torch.device) -> Callable[[Tensor], dict[str, Tensor]]:
+    """Return Inception-2015: uint8 images [B, 1 or 3, H, W] -> features [B, D] by layer.
+
+    `pool` is TensorFlow's pool_3, `logits` lack their bias as in ADM's evaluator. `spatial` is what
+    it calls mixed_6/conv:0 [..., :7], the first channels of the 1x1 branch of the seventh mixed
+    block, after its activation: `Mixed_6d.branch1x1` here (mixed, mixed_1, mixed_2 are Mixed_5b to
+    5d, mixed_3 to mixed_7 are Mixed_6a to 6e, as the conversion of the weights has them). Its
+    features are in TensorFlow's order: row, column, channel.
+    """
+    model = create_feature_extractor(
+        "inception-v3-compat",
+        [*LAYERS.values()],
+        cuda=device.type == "cuda",
+        feature_extractor_weights_path=str(path),
+        verbose=False,
+    )
+    seen: list[Tensor] = []
+    model.Mixed_6d.branch1x1.register_forward_hook(
+        lambda module, inputs, out_BCHW: seen.append(out_BCHW)
+    )
+
+    def describe(images_BCHW: Tensor) -> dict[str, Tensor]:
+        seen.clear()
+        features = dict(zip(LAYERS, model(images_BCHW.expand(-1, 3, -1, -1))))
+        return {**features, "spatial": spatial(seen.pop())}
+
+    return describe
+
+
+def spatial(out_BCHW: Tensor) -> Tensor:
+    """Return the features of sFID [B, 17 * 17 * 7] of an activation [B, 192, 17, 17]."""
+    return out_BCHW[:, :SPATIAL_CHANNELS].permute(0, 2, 3, 1).flatten(1)
+
+
+def kernel_distance(one_ND: Tensor, other_MD: Tensor) -> float:
+    """Return KID (Binkowski et al. 2018), over 100 random subsets of at most 1,000 images."""
+    size = min(1000, len(one_ND), len(other_MD))
+    distance = kid_features_to_metric(one_ND, other_MD, kid_subset_size=size, verbose=False)
+    return float(distance["kernel_inception_distance_mean"])
+
+
+def shuffled_inception_score(logits_NK: Tensor) -> float:
+    """Return torch-fidelity's inception score: ten parts of the shuffled images."""
+    return float(isc_features_to_metric(logits_NK)["inception_score_mean"])
