@@ -1,0 +1,204 @@
+"""An evaluation that is killed goes on after its last part of images, with equal results."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from tests.engine.runs import CPU, small_run, train_until
+from tread_lab.engine import evaluate as evaluations
+from tread_lab.engine.evaluate import evaluate
+from tread_lab.engine.sample_parts import PART, SampleParts, write_npz
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.status import RunState
+from tread_lab.specs import SamplesSpec, decode
+
+COUNT = 1_100
+SPEC = decode(
+    SamplesSpec,
+    {"metrics": ["fd", "recall"], "count": COUNT, "sampler": {"steps": 1, "sigma_max": 10}},
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A trained run in a lab whose cache holds the references."""
+    pytest.importorskip("torch_fidelity")
+    run = Lab.at(tmp_path_factory.mktemp("lab")).run_of(small_run())
+    run.create(small_run())
+    train_until(small_run(), run.path)
+    run.finish(RunState.COMPLETED, step=6)
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(folder: RunFolder) -> tuple[dict[str, float], bytes]:
+    """Metrics and images of an evaluation that nothing interrupts."""
+    metrics = evaluate(folder, SPEC, CPU, cache=folder.cache)
+    place = folder.evaluation(SPEC).path
+    images = (place / "samples.npz").read_bytes()
+    assert not (place / "parts").exists()
+    shutil.rmtree(place)
+    return metrics, images
+
+
+def start_and_kill(folder: RunFolder) -> Path:
+    """Evaluate in a process of its own, which is killed after its first part."""
+    script = (
+        "import sys, torch; torch.set_num_threads(1)\n"
+        "from pathlib import Path\n"
+        "from tests.engine.test_sample_parts import CPU, SPEC, RunFolder, evaluate\n"
+        "folder = RunFolder(Path(sys.argv[1]))\n"
+        "evaluate(folder, SPEC, CPU, cache=folder.cache)\n"
+    )
+    sums = folder.evaluation(SPEC).path / "parts" / "sums.safetensors"
+    command = [sys.executable, "-c", script, str(folder.path)]
+    with subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
+        while not sums.exists():
+            assert process.poll() is None, "it ended before it was killed"
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert not (folder.evaluation(SPEC).path / "metrics.json").exists()
+    return sums
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The image at which every call of the sampler begins."""
+    begun: list[int] = []
+    original = evaluations.generate
+
+    def watched(*arguments: Any, start: int, **options: Any) -> Iterator[Any]:
+        begun.append(start)
+        return original(*arguments, start=start, **options)
+
+    monkeypatch.setattr(evaluations, "generate", watched)
+    return begun
+
+
+def test_a_killed_evaluation_goes_on_with_equal_results(
+    folder: RunFolder, whole: tuple[dict[str, float], bytes], starts: list[int]
+) -> None:
+    sums = start_and_kill(folder)
+    assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
+    place = folder.evaluation(SPEC).path
+    assert (place / "samples.npz").read_bytes() == whole[1]
+    assert starts == [PART]
+    assert not sums.parent.exists()
+
+
+def interrupted(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Leave the parts of an evaluation that stopped after 1,088 images."""
+    shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
+    original = evaluations.generate
+
+    def cut(*arguments: Any, **options: Any) -> Iterator[Any]:
+        for k, batch in enumerate(original(*arguments, **options)):
+            if 64 * k >= 1_088:
+                raise KeyboardInterrupt
+            yield batch
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(evaluations, "generate", cut)
+        evaluate(folder, SPEC, CPU, cache=folder.cache)
+    return folder.evaluation(SPEC).path / "parts"
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 64
+    path.write_bytes(bytes(content))
+
+
+DAMAGE: dict[str, Callable[[Path], None]] = {
+    "a part is changed": lambda parts: flip(parts / "00000.safetensors"),
+    "a part is lost": lambda parts: (parts / "00000.safetensors").unlink(),
+    "the sums are changed": lambda parts: flip(parts / "sums.safetensors"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damaged_parts_are_made_again(
+    folder: RunFolder,
+    whole: tuple[dict[str, float], bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    DAMAGE[name](interrupted(folder, monkeypatch))
+    parts = SampleParts(folder.evaluation(SPEC).path, {})
+    assert parts.resume() == {} and parts.count == 0
+    assert not parts.folder.exists()
+
+
+def test_parts_made_otherwise_do_not_count(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = interrupted(folder, monkeypatch)
+    facts = SampleParts(path.parent, {"code": "other"})
+    assert facts.resume() == {} and facts.count == 0
+
+
+class Reader:
+    """What openai/guided-diffusion's evaluator asks of a file of samples (open_npz_array)."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            assert "arr_0.npy" in archive.namelist()
+            with archive.open("arr_0.npy") as member:
+                assert np.lib.format.read_magic(member) == (1, 0)
+                shape, fortran, dtype = np.lib.format.read_array_header_1_0(member)
+                assert not fortran and not dtype.hasobject  # else it is read whole
+                self.shape, self.dtype = shape, dtype
+                self.first = self._read(member.read(64 * int(np.prod(shape[1:]))))
+
+    def _read(self, content: bytes) -> NDArray[np.uint8]:
+        return np.frombuffer(content, self.dtype).reshape(-1, *self.shape[1:])
+
+
+def test_samples_are_what_adms_evaluator_takes(
+    folder: RunFolder, whole: tuple[dict[str, float], bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / "samples.npz"
+    path.write_bytes(whole[1])
+    read = Reader(path)
+    assert read.shape == (COUNT, 16, 16, 1) and read.dtype == np.uint8
+    with np.load(path) as arrays:
+        assert set(arrays) == {"arr_0", "arr_1"}
+        assert np.array_equal(arrays["arr_0"][:64], read.first)
+        assert arrays["arr_1"].shape == (COUNT,) and set(arrays["arr_1"]) == set(range(10))
+
+
+def test_an_npz_is_written_in_pieces(tmp_path: Path) -> None:
+    x = np.arange(24, dtype=np.uint8).reshape(4, 3, 2)
+    members = {"arr_0": (x.shape, np.uint8, iter([x[:1], x[1:]]))}
+    write_npz(tmp_path / "x.npz", members)
+    with np.load(tmp_path / "x.npz") as arrays:
+        assert np.array_equal(arrays["arr_0"], x)
+
+
+def test_images_come_back_in_order(tmp_path: Path) -> None:
+    parts = SampleParts(tmp_path, {"code": "this"})
+    batches = [torch.full((600, 1, 2, 2), k, dtype=torch.uint8) for k in range(5)]
+    for images in batches:
+        parts.add(images, torch.zeros(600, dtype=torch.long), {"x/pool": images[:, 0, 0].float()})
+        if parts.full:
+            parts.write({"x/count": torch.tensor(parts.count)})
+    joined = {key: torch.cat([part[key] for part in parts.all()]) for key in ("images", "x/pool")}
+    assert torch.equal(joined["images"], torch.cat(batches))
+    assert torch.equal(joined["x/pool"], torch.cat(batches)[:, 0, 0].float())
+    again = SampleParts(tmp_path, {"code": "this"})
+    assert again.resume() == {"x/count": torch.tensor(2400)} and again.count == 2400
