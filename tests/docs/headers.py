@@ -28,6 +28,7 @@ from tread_lab.config import load
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, count_label, decode_evaluations
 from tread_lab.specs.guidance import in_short
+from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.plan.plan import make_plan
 from tread_lab.sweep.trial.task import Task, with_ancestors
@@ -81,7 +82,9 @@ def tasks_of(line: str) -> tuple[int, list[Task]]:
     options = parse(shlex.split(line.removeprefix("tread-lab ")))
     if options.command == "train":
         experiment = load.load_experiment(options.experiment, options.overrides)
-        measured = decode_evaluations(experiment.evaluate, experiment.sampler)
+        measured = decode_evaluations(
+            experiment.evaluate, experiment.sampler, reference=experiment.reference
+        )
         train = list(
             with_ancestors([Task(run_spec(experiment, options.route, options.rate), measured)])
         )
@@ -182,7 +185,11 @@ def _measured(evaluations: Iterable[EvaluationSpec], sources: set[str]) -> str:
         told = f"w={short['w']:g} {short['method']}".strip() if short["w"] != 1 else short["method"]
         told += "" if short["interval"] is None else " in an interval"
         images = count_label(spec.count)
-        metrics = [f"{m}@{images}" for m in spec.metrics] or [f"{images} samples"]
+        heldout = "" if spec.reference else "[heldout]"
+        names_of = [
+            f"{m}{heldout if METRICS[m].compares and m != 'fd' else ''}" for m in spec.metrics
+        ]
+        metrics = [f"{m}@{images}" for m in names_of] or [f"{images} samples"]
         names += [f"{metric} {told}".strip() for metric in metrics]
         samplers.append(f"{spec.sampler.solver} {spec.sampler.steps}")
     distinct = list(dict.fromkeys(names))

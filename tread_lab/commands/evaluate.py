@@ -82,8 +82,8 @@ def _to_measure(lab: Lab, name: str, named: Sequence[str], reference: str | None
         measurements = _of_sweep(lab, name, named, reference)
     elif named:
         folder = lab.known_run(name)
-        usual = folder.recorded_sampler(), folder.recorded_reference()
-        measurements = [(folder, _decoded(named, *usual, reference))]
+        sampler, recorded = folder.recorded_sampler(), folder.recorded_reference()
+        measurements = [(folder, _decoded(named, sampler, recorded, reference))]
     else:
         lab.known_run(name)
         raise UserError("name what to measure, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`")
@@ -129,11 +129,10 @@ def _of_sweep(lab: Lab, name: str, named: Sequence[str], reference: str | None) 
     planned = {task.run: task.evaluations for task in begun_tasks(plan, lab)}
     if named:
         samples = (spec for spec in plan.evaluations if isinstance(spec, SamplesSpec))
-        usual = next(((encode(s.sampler), encode(s.reference)) for s in samples), None)
-        if usual is None:
-            folder = lab.run(next(iter(planned)))
-            usual = folder.recorded_sampler(), folder.recorded_reference()
-        planned = dict.fromkeys(planned, _decoded(named, *usual, reference))
+        folder, first = lab.run(next(iter(planned))), next(samples, None)
+        sampler = folder.recorded_sampler() if first is None else encode(first.sampler)
+        recorded = folder.recorded_reference() if first is None else encode(first.reference)
+        planned = dict.fromkeys(planned, _decoded(named, sampler, recorded, reference))
     return [(lab.run(run), specs) for run, specs in planned.items()]
 
 
