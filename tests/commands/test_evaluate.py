@@ -13,7 +13,7 @@ from tread_lab.sweep.plan.storage import store_plan
 
 
 def steps(lab: Lab) -> set[int]:
-    measurements = _of_sweep(lab, "budgeted", ["fd@1k"])
+    measurements = _of_sweep(lab, "budgeted", ["fd@1k"], None)
     specs = [spec for _, specs in measurements for spec in specs]
     assert len(measurements) == len(specs) == 7
     return {spec.sampler.steps for spec in specs if isinstance(spec, SamplesSpec)}

@@ -29,7 +29,7 @@ from tread_lab.specs import SamplesSpec, decode
 COUNT = 1_100
 SPEC = decode(
     SamplesSpec,
-    {"metrics": ["fd", "recall"], "count": COUNT, "sampler": {"steps": 1, "sigma_max": 10}},
+    {"metrics": ["fd"], "count": COUNT, "sampler": {"steps": 1, "sigma_max": 10}},
 )
 
 
