@@ -377,6 +377,7 @@ COMMANDS: Mapping[str, _Command] = {
             _ROOT,
             _flag("--yes", "remove the files that are listed"),
             _flag("--samples", "include the samples of finished evaluations; their metrics stay"),
+            _flag("--features", "include caches of REPA's features; runs make them again"),
             _JSON,
         ),
     ),

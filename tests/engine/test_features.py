@@ -48,6 +48,30 @@ def test_features_are_computed_once_in_fixed_chunks_and_read_by_number(tmp_path:
     assert again.complete and [*again.fill(counted(calls))] == [] and len(calls) == 3
 
 
+def test_damaged_features_are_refused_where_they_are_read(tmp_path: Path) -> None:
+    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"})
+    assert len([*cache.fill(encode)]) == 3
+    with (cache.path / "features.f16").open("r+b") as file:
+        file.seek(2 * T * E * 70)
+        file.write(b"\x01")
+    again = FeatureCache(tmp_path, (N, T, E), {"data": "a"})
+    others = torch.tensor([69, 71])
+    assert torch.equal(again.take(others), encode(others).half())
+    with pytest.raises(UserError, match=r"sample 70 in .*features.f16 are damaged.*remove"):
+        again.take(torch.tensor([1, 70]))
+
+
+def test_caches_of_earlier_versions_have_no_checksums_and_are_read(tmp_path: Path) -> None:
+    first = FeatureCache(tmp_path, (N, T, E), {"data": "a"})
+    assert len([*first.fill(encode)]) == 3
+    (first.path / "crc.u32").unlink()
+    (first.path / "whole.u8").write_bytes(b"\1\1\0")  # its third chunk is missing
+    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"})
+    assert not cache.complete and [*cache.fill(encode)] == [150]
+    assert torch.equal(cache.take(torch.arange(N)), encode(torch.arange(N)).half())
+    assert (cache.path / "whole.u8").read_bytes() == b"\1\1\2"
+
+
 def test_a_stopped_cache_goes_on_with_what_is_missing(tmp_path: Path) -> None:
     calls: list[list[int]] = []
     first = FeatureCache(tmp_path, (N, T, E), {"data": "a"}).fill(counted(calls))

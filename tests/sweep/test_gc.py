@@ -16,6 +16,7 @@ from tread_lab.engine.assemble import trained
 from tread_lab.engine.checkpoint import list_checkpoints, load_latest, step_of
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.locks import exclusive
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, decode, encode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
@@ -204,6 +205,30 @@ def test_gc_removes_samples_only_where_they_are_asked_for(
     assert path.exists()
     assert main(["gc", "--yes", "--samples", "--root", str(lab.root)]) == 0
     assert not path.exists() and lab.run_of(spec).evaluation(sampled).done
+
+
+def test_features_go_only_where_they_are_asked_for_and_no_aligned_run_is_open(
+    lab: Lab, tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache = lab.root / "cache" / "repa" / "0123456789abcdef"
+    cache.mkdir(parents=True)
+    (cache / "features.f16").write_bytes(bytes(1000))
+    (found,) = find(lab, features=True)
+    assert (found.what, found.path, found.bytes) == ("features of REPA", cache, 1000)
+    assert find(lab) == []
+    with exclusive(cache / ".lock", "the cache"):
+        assert find(lab, features=True) == [] and clear(lab, [found]) == 0
+    aligned = lab.run_of(spec := tiny(steps=4, repa={"encoder": "fashion16-v1", "hidden": 4}))
+    aligned.create(spec)
+    assert find(lab, features=True) == []  # it may go on
+    aligned.finish(RunState.STOPPED, step=0)
+    assert main(["gc", "--yes", "--root", str(lab.root)]) == 0
+    said = capsys.readouterr()
+    assert "1 kB of REPA's features stay; `tread-lab gc --features`" in " ".join(
+        (said.out + said.err).split()
+    )
+    assert main(["gc", "--yes", "--features", "--root", str(lab.root)]) == 0
+    assert not cache.exists()
 
 
 def test_a_diverged_run_is_never_measured_and_keeps_its_last_weights_alone(

@@ -9,8 +9,11 @@ import json
 import os
 import shutil
 import time
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -19,13 +22,15 @@ from torch import Tensor
 
 from tread_lab.data.source import Samples
 from tread_lab.records.durable import DiskFull, disk_error, write_json
-from tread_lab.records.locks import Busy, exclusive
+from tread_lab.records.locks import Busy, exclusive, is_held
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.objective import PREPROCESSING, RepaSpec
 from tread_lab.specs.units import amount
 
 CHUNK = (
     64  # samples that are encoded together, whoever asks, so that a feature depends on its sample
 )
+_WHOLE, _SUMMED = 1, 2  # marks of a chunk; earlier versions wrote no checksums
 _AGAIN = 1.0  # seconds until a cache is looked at again that another process fills
 
 # encode(ids_B) -> features [B, T, E]
@@ -35,6 +40,7 @@ Encode = Callable[[Tensor], Tensor]
 class FeatureCache:
     """fp16 features [N, T, E] in one file, read by memory map; chunks that are whole are marked.
 
+    Each sample's features have a checksum, which is compared where this process reads them first.
     It is filled before training by whoever comes first, chunk by chunk, and goes on where it was
     stopped. Equal data, images, encoder, decoder and preprocessing are one cache in a lab.
 
@@ -52,7 +58,10 @@ class FeatureCache:
         key = hashlib.sha256(json.dumps(self.made_with, sort_keys=True).encode()).hexdigest()[:16]
         self.path = folder / "repa" / key
         self._features_path, self._marks_path = self.path / "features.f16", self.path / "whole.u8"
+        self._sums_path = self.path / "crc.u32"
         self._map_NTE: NDArray[np.float16] | None = None
+        self._sums_N: NDArray[np.uint32] = np.empty(0, np.uint32)
+        self._unread_N: NDArray[np.bool_] = np.empty(0, bool)  # samples to be compared yet
 
     @property
     def disk_bytes(self) -> int:
@@ -65,11 +74,34 @@ class FeatureCache:
         return bool(self._marks().all())
 
     def take(self, ids_B: Tensor) -> Tensor:
-        """Return the features [B, T, E] of samples `ids_B`, in fp16."""
+        """Return the features [B, T, E] of samples `ids_B`, in fp16.
+
+        Raises:
+            UserError: they are not what was written.
+        """
         if self._map_NTE is None:
             assert self.complete
-            self._map_NTE = np.memmap(self._features_path, np.float16, "r", shape=self.shape)
-        return torch.from_numpy(self._map_NTE[ids_B.numpy()])
+            self._open()
+        assert self._map_NTE is not None
+        ids = ids_B.numpy()
+        features_BTE = self._map_NTE[ids]
+        for row in np.flatnonzero(self._unread_N[ids]).tolist():
+            if zlib.crc32(features_BTE[row]) != self._sums_N[ids[row]]:
+                raise UserError(
+                    f"repa: the features of sample {ids[row]} in {self._features_path} are damaged"
+                    f" (checksum); remove {self.path}, and they are computed again"
+                )
+        self._unread_N[ids] = False
+        return torch.from_numpy(features_BTE)
+
+    def _open(self) -> None:
+        """Map the file, and read the checksums; chunks of earlier versions have none."""
+        N, marks = self.shape[0], self._stored_marks()
+        self._sums_N, self._unread_N = np.zeros(N, np.uint32), np.zeros(N, bool)
+        if (marks == _SUMMED).any():
+            self._sums_N = np.fromfile(self._sums_path, np.uint32)
+            self._unread_N = np.repeat(marks == _SUMMED, CHUNK)[:N]
+        self._map_NTE = np.memmap(self._features_path, np.float16, "r", shape=self.shape)
 
     def fill(self, encode: Encode) -> Iterator[int]:
         """Compute what is missing, yielding the samples that are done; wait for another process.
@@ -90,16 +122,18 @@ class FeatureCache:
             write_json(self.path / "made_with.json", self.made_with)
             marks = self._marks()
             self._check_room(int((~marks).sum()))
-            with self._features_path.open("ab"), self._marks_path.open("ab"):
-                pass  # they exist; what they hold stays
-            os.truncate(self._features_path, self.disk_bytes)
-            os.truncate(self._marks_path, len(marks))
-            with self._features_path.open("r+b") as features, self._marks_path.open("r+b") as whole:
+            sizes = {
+                self._features_path: self.disk_bytes,
+                self._sums_path: 4 * self.shape[0],
+                self._marks_path: len(marks),
+            }
+            with ExitStack() as files:
+                features, sums, whole = (files.enter_context(_sized(*s)) for s in sizes.items())
                 for chunk in np.flatnonzero(~marks).tolist():
-                    _write(
-                        features.fileno(), self._encoded(encode, chunk), self._chunk_bytes * chunk
-                    )
-                    _write(whole.fileno(), b"\1", chunk)  # after its features are on the disk
+                    encoded = self._encoded(encode, chunk)
+                    _write(features.fileno(), encoded, self._chunk_bytes * chunk)
+                    _write(sums.fileno(), self._summed(encoded), 4 * CHUNK * chunk)
+                    _write(whole.fileno(), bytes([_SUMMED]), chunk)  # after what it stands for
                     yield self._done()
         except OSError as error:
             raise disk_error(error, self.path) from error
@@ -110,16 +144,25 @@ class FeatureCache:
         assert features_BTE.shape == (len(ids_B), *self.shape[1:]), features_BTE.shape
         return features_BTE.to("cpu", torch.float16).contiguous().numpy().tobytes()
 
+    def _summed(self, encoded: bytes) -> bytes:
+        """Return the checksum of each sample of a chunk."""
+        each = 2 * self.shape[1] * self.shape[2]
+        parts = (encoded[start : start + each] for start in range(0, len(encoded), each))
+        return np.array([zlib.crc32(part) for part in parts], np.uint32).tobytes()
+
     @property
     def _chunk_bytes(self) -> int:
         return 2 * CHUNK * self.shape[1] * self.shape[2]
 
     def _marks(self) -> NDArray[np.bool_]:
         """Which chunks are whole."""
-        marks = np.zeros(-(-self.shape[0] // CHUNK), bool)
+        return self._stored_marks() >= _WHOLE
+
+    def _stored_marks(self) -> NDArray[np.uint8]:
+        marks = np.zeros(-(-self.shape[0] // CHUNK), np.uint8)
         if self._marks_path.exists() and self._features_path.exists():
             stored = np.fromfile(self._marks_path, np.uint8)[: len(marks)]
-            marks[: len(stored)] = stored == 1
+            marks[: len(stored)] = stored
         return marks
 
     def _done(self) -> int:
@@ -133,6 +176,17 @@ class FeatureCache:
                 f" {self.path}, and {amount(free)} are free; make room, name another --root,"
                 " or choose a smaller encoder"
             )
+
+
+def removable_caches(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Yield the caches that no process fills, with their sizes.
+
+    Args:
+        folder: where the caches of a lab lie.
+    """
+    for path in sorted((folder / "repa").glob("*")):
+        if path.is_dir() and not is_held(path / ".lock"):
+            yield path, sum(file.stat().st_size for file in path.iterdir() if file.is_file())
 
 
 def feature_cache(
@@ -162,6 +216,14 @@ def _images(spec: RepaSpec, samples: Samples) -> str:
     sampled = samples.images(torch.linspace(0, len(samples) - 1, min(64, len(samples))).long())
     assert sampled is not None  # check_encoder has refused
     return hashlib.sha256(sampled.contiguous().numpy().tobytes()).hexdigest()[:16]
+
+
+def _sized(path: Path, size: int) -> BinaryIO:
+    """Open a file of `size` bytes to write into it; what it holds already stays."""
+    with path.open("ab"):
+        pass
+    os.truncate(path, size)
+    return path.open("r+b")
 
 
 def _write(file: int, data: bytes, offset: int) -> None:

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tread_lab.screen.console import answer, answers, fitted
+from tread_lab.specs.errors import lookup
 from tread_lab.specs.units import amount
-from tread_lab.sweep.gc import Removable
+from tread_lab.sweep.gc import FEATURES, SAMPLES, Removable
+
+# What stays until it is asked for.
+OFFERS = {
+    SAMPLES: "{} of samples stay; `tread-lab gc --samples` offers those of finished evaluations too"
+    " (metrics and sheets of samples stay)",
+    FEATURES: "{} of REPA's features stay; `tread-lab gc --features` offers them too (a run that"
+    " needs them makes them again)",
+}
 
 
 def show_removable(
-    removable: Sequence[Removable], freed: int | None, *, as_json: bool, samples_kept: int = 0
+    removable: Sequence[Removable],
+    freed: int | None,
+    *,
+    as_json: bool,
+    kept: Mapping[str, int] | None = None,
 ) -> None:
     """Print the kinds of removable files with their number and size.
 
     Args:
         freed: bytes that were freed; `None` if the files are only listed.
-        samples_kept: bytes of samples that could be removed too.
+        kept: bytes by kind that could be removed too.
     """
     if as_json:
         rows = [{**vars(item), "path": str(item.path)} for item in removable]
         print(json.dumps({"litter": rows, "freed": freed}, indent=1))
         return
-    if samples_kept:
-        answer(
-            f"{amount(samples_kept)} of samples stay; `tread-lab gc --samples` offers those of"
-            " finished evaluations too (metrics and sheets of samples stay)"
-        )
+    for what, bytes_kept in (kept or {}).items():
+        if bytes_kept:
+            answer(lookup(OFFERS, what, "kind").format(amount(bytes_kept)))
     if not removable:
         answer("nothing to remove")
         return

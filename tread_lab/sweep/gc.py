@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tread_lab.engine.checkpoint import list_checkpoints, slim, step_of
+from tread_lab.engine.features import removable_caches
 from tread_lab.records.lab import LOCK, Lab, RunFolder
 from tread_lab.records.locks import Busy, is_held
 from tread_lab.records.status import RunState
@@ -25,6 +26,7 @@ from tread_lab.sweep.plan.storage import load_plan
 ENDED = (RunState.COMPLETED, RunState.STOPPED, RunState.DIVERGED)
 OPTIMIZER = "optimizer/"  # of a checkpoint, what only further training needs
 SAMPLES, UNFINISHED, OPTIMIZER_STATE = "samples", "unfinished files", "optimizer state"
+FEATURES = "features of REPA"
 SCRATCH = "tread-lab-"  # prefix of the folders that hold the sockets of local clusters
 _ORPHAN_SECONDS = 3600.0  # age from which an unfinished file outside of runs is an orphan
 
@@ -34,7 +36,8 @@ class Removable:
     """A file or folder that can be removed.
 
     Attributes:
-        what: `earlier checkpoints`, `optimizer state`, `samples`, `unfinished files` or `scratch`.
+        what: `earlier checkpoints`, `optimizer state`, `samples`, `features of REPA`, `unfinished
+            files` or `scratch`.
         bytes: how much room its removal makes.
         run: the run that it belongs to; "" for none.
     """
@@ -45,7 +48,7 @@ class Removable:
     run: str = ""
 
 
-def find(lab: Lab, *, samples: bool = False) -> list[Removable]:
+def find(lab: Lab, *, samples: bool = False, features: bool = False) -> list[Removable]:
     """Return every removable file of a lab and of its scratch folders; change nothing.
 
     A run that has ended and has every planned evaluation keeps its last weights and those of
@@ -54,6 +57,8 @@ def find(lab: Lab, *, samples: bool = False) -> list[Removable]:
     Args:
         samples: whether to include the images of finished evaluations, which only ADM's evaluator
             and sheets of samples read; their metrics stay.
+        features: whether to include caches of REPA's features, which are made again where a run
+            needs them, while no run of the lab that aligns is open.
     """
     planned = _planned(lab)
     removable: list[Removable] = []
@@ -62,6 +67,8 @@ def find(lab: Lab, *, samples: bool = False) -> list[Removable]:
         if not folder.locked:
             removable += _of_run(folder, planned.get(path.name, set()))
             removable += _samples(folder) if samples else []
+    if features:
+        removable += _features(lab)
     return [*removable, *_scratch(lab)]
 
 
@@ -69,6 +76,8 @@ def clear(lab: Lab, removable: Collection[Removable]) -> int:
     """Remove the files of runs that nobody works on; return how many bytes that made free."""
     freed = 0
     for item in removable:
+        if item.what == FEATURES and is_held(item.path / ".lock"):
+            continue  # a run has begun to fill it
         try:
             with lab.run(item.run).lock() if item.run else nullcontext():
                 # A run that has ended may have been reopened since.
@@ -77,6 +86,26 @@ def clear(lab: Lab, removable: Collection[Removable]) -> int:
         except Busy:
             continue
     return freed
+
+
+def _features(lab: Lab) -> Iterator[Removable]:
+    """Yield the caches of features, unless a run or a plan of the lab may still read one."""
+    names = [path.name for path in (lab.root / "runs").glob("*")]
+    open_runs = {name for name in names if lab.run(name).state() not in ENDED}
+    for name in lab.sweeps():
+        for task in load_plan(lab.sweep(name)).tasks:
+            if task.spec.repa is not None and lab.run(task.run).state() not in ENDED:
+                return
+    if not any(_aligns(lab.run(name)) for name in open_runs):
+        for path, size in removable_caches(lab.root / "cache"):
+            yield Removable(FEATURES, path, size)
+
+
+def _aligns(folder: RunFolder) -> bool:
+    try:
+        return folder.spec().repa is not None
+    except UserError:  # without a readable spec every cache may be needed
+        return True
 
 
 def _planned(lab: Lab) -> dict[str, set[str]]:
