@@ -12,7 +12,14 @@ import pytest
 import torch
 
 from tread_lab.engine.cost import calibration
-from tread_lab.engine.cost.calibration import FEATURE_SECONDS, Speed, calibrate
+from tread_lab.engine.cost.calibration import (
+    AFFORDABLE_FLOPS,
+    FEATURE_SECONDS,
+    Speed,
+    affordable,
+    calibrate,
+)
+from tread_lab.engine.cost.training import cost
 from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import SamplesSpec
 
@@ -40,3 +47,12 @@ def test_features_take_time_only_where_images_are_measured(tiny: Callable[..., R
     )
     assert speed.evaluate_seconds(tiny(), [measured]) == 1000 * FEATURE_SECONDS
     assert speed.evaluate_seconds(tiny(), [shown]) == 0
+
+
+def test_a_run_is_timed_if_its_dense_step_is_cheap(tiny: Callable[..., RunSpec]) -> None:
+    dense = cost(tiny(steps=10)).train_flops / 10 / 8  # of one image
+    assert affordable(tiny()) and affordable(tiny(routes=["0->3"]))
+    batch = int(1.1 * AFFORDABLE_FLOPS / dense)
+    sparse = tiny(routes=[{"start": 0, "end": 3, "rate": 0.9}], train={"batch": batch})
+    assert cost(sparse).train_flops / sparse.train.steps < AFFORDABLE_FLOPS
+    assert not affordable(sparse)

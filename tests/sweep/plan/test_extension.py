@@ -135,6 +135,18 @@ def test_an_added_seed_adds_its_baseline_and_says_so(folder: SweepFolder) -> Non
     )
 
 
+def test_a_trial_beside_another_baseline_is_another_trial() -> None:
+    faster = {"routes": [], "train": {"lr": 0.5}}
+    stored, other = plan(FIRST), plan({**FIRST, "baseline": faster})
+    both = extended(stored, other)
+    assert [trial.role for trial in both.trials] == ["baseline"] * 2 + ["trial"] * 4
+    assert [trial.run for trial in both.trials[2:4]] == [trial.run for trial in both.trials[4:]]
+    assert [trial.baseline for trial in both.trials[2:]] == [
+        trial.run for trial in both.trials[:2] for _ in range(2)
+    ]
+    assert what_is_added(stored, other).startswith("adds 2 trials (2->8 s=0.25 seed 0; ")
+
+
 def test_a_kill_between_the_copy_and_the_new_plan_costs_nothing(folder: SweepFolder) -> None:
     both = plan_to_run(folder, plan(WIDER), extend=True)
     folder.keep_plan()

@@ -50,6 +50,7 @@ def test_references_are_described_once_for_all_runs_of_a_data_set(
     assert forecast.total(tasks).seconds == pytest.approx(each + references)
 
 
-def test_runs_of_another_precision_are_another_kind(tiny: Callable[..., RunSpec]) -> None:
+def test_runs_of_another_precision_or_batch_are_another_kind(tiny: Callable[..., RunSpec]) -> None:
     assert kind_of(tiny()) != kind_of(tiny(precision="bf16"))
+    assert kind_of(tiny()) != kind_of(tiny(train={"batch": 16}))
     assert kind_of(tiny()) == kind_of(tiny(seed=1))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.sweep.search.test_sampler import planned
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import suggestions
@@ -21,6 +23,19 @@ def test_later_suggestions_are_taken_from_the_middle_of_equal_parts(
     cells = [plan.search.cells[number] for number in (6, 18, 30)]  # of 36
     runs = {trial.run for cell in cells for trial in plan.search.trials_of(cell)}
     assert {task.run for task in coming_tasks(plan, lab)} == runs
+
+
+@pytest.mark.parametrize(("trials", "coming"), [(1, 3), (3, 3), (5, 5), (36, 36), (50, 36)])
+def test_cells_that_stand_for_later_suggestions_are_none_of_the_suggested(
+    lab: Lab, tiny: Callable[..., RunSpec], trials: int, coming: int
+) -> None:
+    plan = planned(tiny, trials=trials)
+    assert plan.search is not None
+    for number, place in enumerate((6, 18, 30)):  # those that a search of 3 would stand for
+        suggestion = Suggestion(number, plan.search.cells[place], (), {})
+        suggestions.append(lab.sweep(plan.name).suggestions_path, suggestion)
+    runs = [task.run for task in coming_tasks(plan, lab) if task.spec.routes]
+    assert len(runs) == len(set(runs)) == 2 * coming  # two seeds
 
 
 def test_a_search_has_its_mean_and_its_worst_cells_before_it(

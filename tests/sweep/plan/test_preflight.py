@@ -160,6 +160,25 @@ def test_another_version_of_a_package_is_refused_whatever_run_is_last(
         check_provenance(lab, [Task(waved), *todo], todo, "cpu")
 
 
+def test_changed_weights_are_noticed_whichever_encoder_is_last(
+    lab: Lab, tiny: Tiny, tmp_path: Path
+) -> None:
+    def aligned(size: str, content: bytes, seed: int = 0) -> RunSpec:
+        folder = tmp_path / size
+        folder.mkdir(exist_ok=True)
+        (folder / "model.safetensors").write_bytes(content)
+        return tiny(repa={"encoder": f"dinov2-{size}", "block": 1, "path": str(folder)}, seed=seed)
+
+    small, base = aligned("small", b"1"), aligned("base", b"1")
+    attempts = lab.run_of(small).attempts
+    attempts.close(attempts.open(made_with=made_with(small, "cpu")), "completed")
+    todo = [Task(aligned("small", b"1", seed=1)), Task(base)]
+    check_provenance(lab, [Task(small), *todo], todo, "cpu")
+    aligned("small", b"2")
+    with pytest.raises(UserError, match=r"^weights dinov2-small differs: "):
+        check_provenance(lab, [Task(small), *todo], todo, "cpu")
+
+
 def test_changed_code_between_the_attempts_of_a_run_is_told(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:

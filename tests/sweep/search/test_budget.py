@@ -159,6 +159,18 @@ def test_hours_that_end_while_the_last_run_is_under_way_leave_something_undone(
     assert queue.stop and queue.full and queue.left.startswith("1 run left")
 
 
+def test_hours_that_end_after_the_last_run_leave_nothing_undone(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny, budget={"hours": 1})
+    watch = Stopwatch(lab.sweep("budgeted").spent_path)
+    tasks = plan.open_tasks(lab)[:1]
+    queue = BudgetedQueue(ListQueue(tasks), open_budget(lab, plan, lambda task: None), watch)
+    task = queue.next()
+    assert task is not None
+    queue.ended(task)
+    watch.earlier = 3601.0
+    assert queue.stop and queue.over and queue.finished and not queue.full
+
+
 def test_a_trial_that_failed_before_its_first_entry_has_been_started(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny, budget={"trials": 2})
     folder = lab.run_of(plan.trials[1].spec)

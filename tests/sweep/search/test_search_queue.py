@@ -1,4 +1,4 @@
-"""What a search takes for the result of a cell."""
+"""What a search takes for the result of a cell, and how many trials it has left."""
 
 from __future__ import annotations
 
@@ -25,3 +25,13 @@ def test_a_run_that_was_stopped_early_and_completed_since_is_measured(
         stopped_early.append(folder.stopped_path, Stopped(trial.run, 5, "others are better"))
     (cell,) = SearchQueue(lab, plan).cells
     assert cell.observation.state == "measured"
+
+
+def test_a_search_of_a_small_space_has_no_more_trials_left_than_cells(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    assert SearchQueue(lab, planned(tiny, trials=50)).left == "36 trials left"
+    queue = SearchQueue(lab, planned(tiny, trials=2))
+    assert queue.left == "2 trials left"
+    Pretender(lab, most=4).run(queue)  # the two seeds of the baseline and of a cell
+    assert queue.left == "1 trial left"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tread_lab.engine.cost.training import cost
@@ -36,7 +37,7 @@ def search_forecast(plan: Plan, lab: Lab) -> SearchForecast:
     """Return how far the search of a plan is and what the rest of it costs."""
     assert plan.search is not None
     searched, suggested = plan.search, len(_suggested_cells(plan, lab))
-    sample = _spread(searched, _SAMPLED_CELLS)
+    sample = _spread(searched.cells, _SAMPLED_CELLS)
     flops = sorted((_flops(searched.trials_of(cell)) for cell in sample), reverse=True)
     trials = min(searched.spec.trials, len(searched.cells))
     left = max(trials - suggested, 0)
@@ -52,8 +53,9 @@ def coming_tasks(plan: Plan, lab: Lab) -> list[Task]:
     if plan.search is None:
         return tasks
     cells = _suggested_cells(plan, lab)
-    trials = min(plan.search.spec.trials, len(plan.search.cells))
-    cells += _spread(plan.search, max(trials - len(cells), 0))
+    suggested = set(map(repr, cells))
+    later = [cell for cell in plan.search.cells if repr(cell) not in suggested]
+    cells += _spread(later, plan.search.spec.trials - len(cells))
     runs = {task.run for task in tasks}
     searched_tasks = plan.open_of(lab, plan.tasks_of(_trials_of(plan.search, cells)))
     return tasks + [task for task in searched_tasks if task.run not in runs]
@@ -75,9 +77,8 @@ def _trials_of(searched: Searched, cells: list[Cell]) -> list[Trial]:
     return [trial for cell in cells for trial in searched.trials_of(cell)]
 
 
-def _spread(searched: Searched, count: int) -> list[Cell]:
-    """Return `count` cells at equal distances in the order of the sweep."""
-    cells = searched.cells
+def _spread(cells: Sequence[Cell], count: int) -> list[Cell]:
+    """Return at most `count` of the cells, at equal distances in their order."""
     count = min(count, len(cells))
     return [cells[(2 * k + 1) * len(cells) // (2 * count)] for k in range(count)]
 
