@@ -25,6 +25,7 @@ from tread_lab.analysis.figures.samples import SAMPLES
 from tread_lab.analysis.figures.similarity import ALL_SIMILARITIES, SIMILARITY
 from tread_lab.analysis.figures.style import save
 from tread_lab.analysis.figures.time_to_equal import TIME_TO_EQUAL
+from tread_lab.analysis.figures.two_ways import TWO_WAYS
 from tread_lab.analysis.tables.paper_tables import comparison_table
 from tread_lab.analysis.tables.ranking import formatted, ranking, to_latex, to_markdown
 from tread_lab.frames import (
@@ -43,6 +44,7 @@ KINDS = (  # in the order of the report
     ROUTE_SPANS,
     ROUTE_BARS,
     CELLS,
+    TWO_WAYS,
     SELECTION_RATE,
     GUIDANCE,
     PARETO,

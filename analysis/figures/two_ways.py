@@ -1,0 +1,178 @@
+"""An axis and the route, each with its effect on samples, and how far one depends on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tread_lab.analysis.figures import style
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, sample_metrics
+from tread_lab.analysis.figures.placements import PLACE_AXES
+from tread_lab.analysis.figures.sentences import metric_text, number, routed
+from tread_lab.analysis.figures.style import MINUS, Axes
+from tread_lab.compare.intervals import t_interval
+from tread_lab.frames import require_metric
+
+Seeds = Mapping[int, float]  # seed -> value of the metric
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One difference, paired by seed, with its 95% interval over seeds.
+
+    Attributes:
+        kind: `axis` (two values of the axis, both dense), `route` (a route less dense, at one
+            value), or `interaction` (the route's effect at one value less that at the first).
+        name: what is subtracted from what.
+    """
+
+    kind: str
+    name: str
+    value: float
+    low: float
+    high: float
+    seeds: int
+
+
+@dataclass(frozen=True)
+class TwoWays:
+    """The effects of an axis and of the routes on a metric."""
+
+    metric: str
+    axis: str
+    effects: tuple[Effect, ...]
+
+    def largest(self, kind: str) -> Effect | None:
+        """Return the effect of a kind that is furthest from 0."""
+        effects = (effect for effect in self.effects if effect.kind == kind)
+        return max(effects, key=lambda effect: abs(effect.value), default=None)
+
+
+def crossed_axis(frame: pd.DataFrame) -> str | None:
+    """Return the one axis beside the route whose values have dense baselines of their own."""
+    trials = frame[frame["role"] == "trial"]
+    axes = [
+        axis
+        for axis in frame.attrs.get("axes", ())
+        if axis not in PLACE_AXES and trials[axis].nunique() > 1
+    ]
+    if len(axes) != 1 or trials["baseline"].isna().any():
+        return None
+    owners = trials.groupby("baseline")[axes[0]].nunique()
+    return str(axes[0]) if (owners == 1).all() else None
+
+
+def two_ways(frame: pd.DataFrame, metric: str) -> TwoWays | None:
+    """Return the effects that two or more seeds show, from rows of `trials_frame`; `None` if none.
+
+    Raises:
+        UserError: no such metric.
+    """
+    require_metric(frame, metric)
+    axis = crossed_axis(frame)
+    if axis is None:
+        return None
+    values = frame.drop_duplicates("run").set_index("run")[metric]
+    trials = frame[frame["role"] == "trial"]
+    trials = trials.assign(dense=trials["baseline"].map(values))
+    dense: dict[str, Seeds] = {}
+    gains: dict[str, dict[str, Seeds]] = {}
+    for value, rows in trials.groupby(axis, sort=False):
+        dense[str(value)] = _by_seed(rows.drop_duplicates("seed"), "dense")
+        for route, own in rows.groupby("route", sort=False):
+            gain = own.assign(gain=own[metric] - own["dense"])
+            gains.setdefault(str(route), {})[str(value)] = _by_seed(gain, "gain")
+    effects = (*_of_axis(dense), *_of_routes(gains), *_interactions(gains))
+    return TwoWays(metric, axis, effects) if effects else None
+
+
+def _by_seed(rows: pd.DataFrame, column: str) -> Seeds:
+    numbers = zip(rows["seed"].tolist(), rows[column].tolist())
+    return {int(seed): float(value) for seed, value in numbers if np.isfinite(value)}
+
+
+def _of_axis(dense: Mapping[str, Seeds]) -> Iterator[Effect]:
+    first, *others = dense
+    for other in others:
+        yield from _effect("axis", f"{other} {MINUS} {first}, dense", dense[other], dense[first])
+
+
+def _of_routes(gains: Mapping[str, Mapping[str, Seeds]]) -> Iterator[Effect]:
+    for route, at in gains.items():
+        for value, gain in at.items():
+            name = f"{routed(route)} {MINUS} dense, {value}"
+            yield from _effect("route", name, gain, dict.fromkeys(gain, 0.0))
+
+
+def _interactions(gains: Mapping[str, Mapping[str, Seeds]]) -> Iterator[Effect]:
+    for route, at in gains.items():
+        first, *others = at
+        for other in others:
+            name = f"{routed(route)}: {other} {MINUS} {first}"
+            yield from _effect("interaction", name, at[other], at[first])
+
+
+def _effect(kind: str, name: str, of: Seeds, less: Seeds) -> Iterator[Effect]:
+    """Yield the paired difference over the seeds that both have; nothing below two."""
+    differences = np.array([of[seed] - less[seed] for seed in of if seed in less])
+    if len(differences) > 1:
+        yield Effect(kind, name, *t_interval(differences), len(differences))
+
+
+def draw_two_ways(ways: TwoWays, ax: Axes) -> None:
+    """Draw a dot with its interval for each effect; it is hollow where the interval holds zero."""
+    low, high, value = (
+        np.array([getattr(effect, name) for effect in ways.effects])
+        for name in ("low", "high", "value")
+    )
+    undecided = style.holds_zero(low, high)
+    power, values, spread = style.scaled(value, low, high)
+    places = -np.arange(float(len(values)))
+    ax.axvline(0, color=style.BLACK, linewidth=0.7)
+    for k, y in enumerate(places):
+        colour = style.difference_colour(f"delta/{ways.metric}", value[k])
+        fill = "white" if undecided[k] else colour
+        bar = spread[:, k : k + 1]
+        ax.errorbar([values[k]], [y], xerr=bar, marker="o", color=colour, markerfacecolor=fill)
+    kinds = [effect.kind for effect in ways.effects]
+    for k in range(1, len(kinds)):
+        if kinds[k] != kinds[k - 1]:
+            ax.axhline(0.5 - k, color=style.GREY, linewidth=0.5)
+    ax.set_yticks(places, [effect.name for effect in ways.effects])
+    ax.set_xlabel(style.label(f"delta/{ways.metric}") + style.times(power))
+    ax.set_ylim(0.5 - len(kinds), 0.5)
+
+
+def caption(ways: TwoWays) -> str:
+    """Return what the figure shows, with the largest effect of each kind."""
+    counts = sorted({effect.seeds for effect in ways.effects})
+    over = "-".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    parts = [
+        f"Differences of {metric_text(ways.metric)}, paired by seed, with 95% intervals over {over}"
+        f" seeds: of {ways.axis} between dense runs, of a route at each {ways.axis}, and of the"
+        " latter among each other; a dot is hollow where the interval holds zero."
+    ]
+    meanings = {"axis": ways.axis, "route": "a route", "interaction": "the one on the other"}
+    for kind, meaning in meanings.items():
+        effect = ways.largest(kind)
+        if effect is not None:
+            ends = f"{number(effect.low, signed=True)} to {number(effect.high, signed=True)}"
+            size = number(effect.value, signed=True)
+            parts.append(f"Largest effect of {meaning}: {size} ({ends}; {effect.name}).")
+    return " ".join(parts)
+
+
+def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+    for metric in sample_metrics(records.frame):
+        ways = two_ways(records.frame, metric)
+        if ways is not None:
+            height = 1.0 + 0.2 * len(ways.effects)
+            fig, axes = style.figure(width=style.PAGE, height=height)
+            draw_two_ways(ways, axes[0])
+            yield Drawn(named("two_ways", metric), caption(ways), fig, metric)
+
+
+TWO_WAYS = FigureKind("How much is the route, and how much the other axis?", _drawn)

@@ -1,0 +1,83 @@
+"""Effects of an axis and of the routes are paired by seed; their interaction is of both."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tread_lab.analysis.figures.style import MINUS, figure
+from tread_lab.analysis.figures.two_ways import caption, draw_two_ways, two_ways
+
+METRIC = "fd[fashion16-v1]@1k"
+# process -> dense and routed of seeds 0, 1, 2
+VALUES = {
+    "edm": ([10.0, 12.0, 11.0], [11.0, 14.0, 14.0]),
+    "ddpm": ([20.0, 21.0, 25.0], [22.0, 22.0, 28.0]),
+}
+
+
+def frame_of(seeds: int = 3) -> pd.DataFrame:
+    rows = []
+    for process, (dense, routed) in VALUES.items():
+        for seed in range(seeds):
+            base = f"{process}-{seed}"
+            shared = {"process": process, "seed": seed, "state": "completed"}
+            rows.append(
+                {**shared, "run": base, "role": "baseline", "route": "dense", METRIC: dense[seed]}
+            )
+            own = {"run": f"{base}-r", "role": "trial", "route": "2->8", "baseline": base}
+            rows.append({**shared, **own, METRIC: routed[seed]})
+    frame = pd.DataFrame(rows)
+    frame.attrs["axes"] = ("process", "route")
+    return frame
+
+
+def test_effects_are_mean_paired_differences_with_their_t_intervals() -> None:
+    ways = two_ways(frame_of(), METRIC)
+    assert ways is not None and ways.axis == "process"
+    assert [effect.name.replace(MINUS, "-") for effect in ways.effects] == [
+        "ddpm - edm, dense",
+        "2→8 - dense, edm",
+        "2→8 - dense, ddpm",
+        "2→8: ddpm - edm",
+    ]
+    differences = [[10, 9, 14], [1, 2, 3], [2, 1, 3], [1, -1, 0]]
+    for effect, paired in zip(ways.effects, differences):
+        half = 4.302653 * np.std(paired, ddof=1) / math.sqrt(3)  # t of 2 degrees of freedom
+        assert effect.value == pytest.approx(np.mean(paired))
+        assert (effect.low, effect.high) == pytest.approx(
+            (np.mean(paired) - half, np.mean(paired) + half), rel=1e-6
+        )
+        assert effect.seeds == 3
+
+
+def test_the_caption_names_the_largest_effects() -> None:
+    ways = two_ways(frame_of(), METRIC)
+    assert ways is not None
+    text = caption(ways).replace(MINUS, "-")
+    assert "Largest effect of process: +11 (+4.43 to +17.6; ddpm - edm, dense)." in text
+    assert "over 3 seeds" in text
+    fig, axes = figure()
+    draw_two_ways(ways, axes[0])
+    fig.canvas.draw()
+
+
+def test_a_seed_without_a_number_is_left_out_of_its_pairs() -> None:
+    frame = frame_of()
+    frame.loc[frame["run"] == "ddpm-2-r", METRIC] = np.nan
+    ways = two_ways(frame, METRIC)
+    assert ways is not None
+    assert [effect.seeds for effect in ways.effects] == [3, 3, 2, 2]
+
+
+def test_one_seed_or_a_shared_baseline_shows_no_effects() -> None:
+    assert two_ways(frame_of(seeds=1), METRIC) is None
+    shared = frame_of()
+    shared.loc[shared["role"] == "trial", "baseline"] = "edm-0"
+    assert two_ways(shared, METRIC) is None
+    none = frame_of()
+    none["baseline"] = None
+    assert two_ways(none, METRIC) is None
