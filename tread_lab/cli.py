@@ -243,6 +243,12 @@ COMMANDS: Mapping[str, _Command] = {
                 "with --plan: forecast for another device by its stated rates: H200, H100, A100",
                 metavar="DEVICE",
             ),
+            _option(
+                "--price-per-hour",
+                "with --plan: the price of one device for an hour; prints that of the sweep",
+                type=float,
+                metavar="PRICE",
+            ),
             _flag("--extend", "add what is new in the file to the stored plan"),
             _option(
                 "--budget",

@@ -35,6 +35,11 @@ HEADS = {
     "fid_dense": "FID, dense",
     "fid_tread": "FID, TREAD",
     "fid": "FID",
+    "sfid": "sFID",
+    "is": "IS",
+    "fid_change": "change of FID",
+    "gmac": "GMAC a step",
+    "hours": "hours, 4 A100",
     "selection_rate": "selection rate",
     "printed_in": "printed in",
     "recipe_dense": "recipe, dense",
@@ -217,7 +222,9 @@ def all_published() -> str:
     factors = published.speed_ups()
     head = "**Speed-ups as printed.** All are time to equal FID, not ratios of step times."
     more = ["", head, "", to_markdown(_texts(factors)), f"Source: {factors.attrs['source']}.", ""]
-    return "# Published numbers\n\n" + _PREFACE + recipes + "\n" + "\n".join([*tables, *more])
+    facts = to_markdown(_texts(published.recipes()))
+    start = f"# Published numbers\n\n{_PREFACE}{recipes}\n{facts}\n{_COMPARABLE}"
+    return start + "\n".join([*tables, *more])
 
 
 def _texts(frame: pd.DataFrame) -> pd.DataFrame:
@@ -231,9 +238,14 @@ def _texts(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _column(name: str, values: pd.Series[float]) -> Sequence[str]:
-    if name.startswith("fid"):
-        return [f"{value:.2f}" for value in values]
+    if name == "fid_change":
+        return [_two(value) for value in values]
+    if name.startswith("fid") or name in _TWO:
+        return [f"{value:.2f}" if pd.notna(value) else "" for value in values]
     return [f"{v:g}" if isinstance(v, float) else str(v) for v in values]
+
+
+_TWO = ("sfid", "is", "precision", "recall", "gmac", "hours")  # printed with two digits
 
 
 def _two(value: float) -> str:
@@ -249,6 +261,12 @@ _PREFACE = (
     "Every FID has its recipe beside it. **Only numbers of one recipe compare**: a difference\n"
     f"with a dagger ({DAGGER}) mixes routing with a change of process or sampler, or may do so\n"
     "where one of the two is not stated.\n\n"
+)
+
+
+_COMPARABLE = (
+    "Samples are generated with uniform labels and scored against ADM's statistics of the\n"
+    "training set unless said. A blank is what the papers at hand do not say.\n\n"
 )
 
 

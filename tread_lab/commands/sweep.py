@@ -18,7 +18,7 @@ from tread_lab.records.time_spent import Stopwatch
 from tread_lab.screen.console import answers, notices, say, show_lines
 from tread_lab.screen.disk import DiskWatch, disk_lines
 from tread_lab.screen.live_progress import sweep_progress
-from tread_lab.screen.plan import budget_lines, evaluation_lines, show_plan
+from tread_lab.screen.plan import budget_lines, evaluation_lines, price_lines, show_plan
 from tread_lab.screen.status import show_unfinished
 from tread_lab.specs.errors import Unavailable, UserError, lookup
 from tread_lab.specs.sweep import BudgetSpec
@@ -54,6 +54,7 @@ class Options(TypedDict):
     name: str | None
     plan: bool
     device_rates: str | None
+    price_per_hour: float | None
     extend: bool
     budget: Sequence[str]
     no_mlflow: bool
@@ -87,6 +88,7 @@ def run(**options: Unpack[Options]) -> int:
     check_one_device(options["gpus"])
     if options["device_rates"] and not options["plan"]:
         raise UserError("--device-rates: forecasts only; add --plan")
+    check_price(options["price_per_hour"], plan=options["plan"])
     device = visible_device(options["device"], ray=options["executor"] == "ray")
     kind = lookup(EXECUTORS, options["executor"], "--executor")
     lab = Lab.at(options["root"])
@@ -118,6 +120,20 @@ def run(**options: Unpack[Options]) -> int:
     return DONE if options["plan"] else _drive(launch, redraw=grows)
 
 
+def check_price(price: float | None, *, plan: bool) -> None:
+    """Refuse a price that is none, or one that nothing would show.
+
+    Raises:
+        UserError: says what to do.
+    """
+    if price is None:
+        return
+    if not plan:
+        raise UserError("--price-per-hour: of a plan only; add --plan")
+    if not 0 < price < float("inf"):
+        raise UserError(f"--price-per-hour: a positive number, got {price:g}")
+
+
 def _show(launch: _Launch) -> None:
     """Print what will run and what it will take; on stdout where only the plan is asked for."""
     out = answers if launch.options["plan"] else notices
@@ -125,6 +141,9 @@ def _show(launch: _Launch) -> None:
     show_plan(out, plan, lab, times.total(launch.open_tasks), slots)
     show_lines(out, disk_lines(disk_need(launch.open_tasks), lab))
     show_lines(out, evaluation_lines(plan, times))
+    if launch.options["plan"]:
+        price = launch.options["price_per_hour"]
+        show_lines(out, price_lines(plan, times, launch.open_tasks, price))
     if plan.budget is not None:
         budget = open_budget(lab, plan, times.seconds)
         show_lines(out, budget_lines(plan, budget, launch.open_tasks, slots))

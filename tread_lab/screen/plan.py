@@ -14,6 +14,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.stopped_early import state_in_sweep
 from tread_lab.screen.console import ROWS, fitted, show_lines
 from tread_lab.specs.decode import encode
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_labels import evaluation_label, setting_names
 from tread_lab.specs.evaluation_steps import AT, END
@@ -148,6 +149,32 @@ def _search(plan: Plan, searched: Searched, lab: Lab) -> Iterator[str]:
             f"{open_trials} still to suggest: {expected.mean_flops:.2e} training FLOPs at the mean"
             f" of the space, {expected.worst_flops:.2e} at worst"
         )
+
+
+def price_lines(
+    plan: Plan, forecast: Forecast, open_tasks: Sequence[Task], price: float | None
+) -> Iterator[str]:
+    """Yield parameters, and the device-hours of what is open with their price.
+
+    Args:
+        price: of one device for an hour, in any currency; `None` where none is said.
+
+    Raises:
+        UserError: a price, but no time is predicted.
+    """
+    tasks = plan.tasks or plan.possible_tasks
+    counts = {task.spec.model.name: cost(task.spec).parameters for task in tasks}
+    yield "parameters: " + ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    seconds = forecast.device_seconds(open_tasks)
+    if seconds is None:
+        if price is not None:
+            raise UserError("--price-per-hour: no time is predicted here; add --device-rates H200")
+        return
+    train, measuring = (part / 3600 for part in seconds)
+    rates = f" of {forecast.rates.device}" if forecast.rates and not forecast.speeds else ""
+    hours = f"{train + measuring:,.3g} device-hours{rates}"
+    bill = f"; at {price:g} an hour {(train + measuring) * price:,.2f}" if price is not None else ""
+    yield f"{hours}: training {train:,.3g}, evaluations {measuring:,.3g}{bill}"
 
 
 def evaluation_lines(plan: Plan, forecast: Forecast) -> Iterator[str]:

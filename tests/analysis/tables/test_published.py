@@ -6,11 +6,13 @@ import pytest
 
 from tread_lab.analysis.tables import published
 from tread_lab.analysis.tables.paper_tables import all_published, published_table
-from tread_lab.specs import ModelSpec, decode
+from tread_lab.config.load import load_experiment
+from tread_lab.specs import ModelSpec, RunSpec, decode
 
 
 def test_every_table_names_its_source() -> None:
     tables = {
+        "Table 1": published.table1(),
         "Table 2": published.table2(),
         "Table 4": published.table4(),
         "Table 5": published.table5(),
@@ -39,7 +41,7 @@ def test_every_published_fid_names_its_recipe() -> None:
         for fid in set(columns) & set(table.columns):
             assert set(table[columns[fid]]) <= set(published.RECIPES), table.attrs["source"]
             named += 1
-    assert named == 6  # dense and routed of Tables 2 and 4, and Tables 5 and 6
+    assert named == 12  # dense and routed of Tables 2 and 4, one each of eight others
 
 
 def test_dense_numbers_of_table_2_are_other_papers_recipes() -> None:
@@ -75,3 +77,45 @@ def test_published_sizes_are_ours() -> None:
     for row in published.table_s8().itertuples():
         model = decode(ModelSpec, f"DiT-{row.size}/2")
         assert (model.width, model.heads, model.depth) == (row.width, row.heads, row.layers)
+
+
+def test_tables_1_and_2_and_sparse_guidance_do_not_contradict_each_other() -> None:
+    table1 = published.table1()
+    assert len(table1) == 16 and (table1["guidance"] == "none").sum() == 8
+    best = table1.loc[table1["fid"].idxmin()]
+    assert (best["system"], best["guidance"]) == ("TREAD (F)", "CFG in an interval")
+    all_metrics = published.sparse_guidance_3().set_index("guidance")["fid"]
+    by_cost = published.sparse_guidance_2().set_index("guidance")["fid"]
+    assert all_metrics.to_dict() == {"CFG": by_cost["CFG"], "SG (FID)": by_cost["SG (FID)"]}
+    sit = published.table2().set_index(["backbone", "size"]).loc[("SiT", "XL/2"), "fid_tread"]
+    assert by_cost["none"] == sit  # 400K steps there, 400 epochs here
+
+
+def test_hours_of_version_1_are_a_quarter_of_the_teasers() -> None:
+    hours = published.version_1_hours().set_index(["system", "steps"])["hours"]
+    teaser = {fid: h for h, fid in published.TEASER["DiT"]}
+    assert 4 * hours["DiT", "400K"] == pytest.approx(teaser[19.5], rel=0.01)
+    assert 4 * hours["DiT", "7M"] == pytest.approx(teaser[9.62], rel=0.001)
+
+
+def test_the_shipped_experiments_have_the_published_optimisation() -> None:
+    rows = published.table_s8_optimisation().set_index("setting")["value"]
+    for name in ("s2_imagenet256", "sit_b2_imagenet256", "b2_imagenet512"):
+        spec = decode(RunSpec, dict(load_experiment(name, []).run))
+        train = spec.train
+        ours = {
+            "lr": train.lr,
+            "betas": train.betas,
+            "eps": train.eps,
+            "weight_decay": train.weight_decay,
+            "warmup": train.warmup,
+            "batch": train.batch,
+            "steps": train.steps,
+            "ema": train.ema.decay,
+            "label_drop": train.label_drop,
+        }
+        for setting, value in ours.items():
+            numbers = tuple(float(x) for x in rows[setting].split(","))
+            assert numbers == (value if isinstance(value, tuple) else (value,)), setting
+        assert (train.schedule, spec.precision) == (rows["schedule"], rows["precision"])
+        assert train.clip is None and rows["clip"] == "none" and train.ema.halflife is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,3 +122,34 @@ def test_cost_adds_the_times_of_a_device(capsys: pytest.CaptureFixture[str]) -> 
     assert cli.main(["cost", "--experiment", "s2_imagenet256", "--device-rates", "A100"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "training time" in said and "decoding of references" in said
+
+
+def test_a_plan_says_parameters_device_hours_and_their_price(
+    in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An image costs 3 x 2 x 6.056 GMAC; an H200 trains at a quarter of 989 TFLOP/s."""
+    Path("s.yaml").write_text("experiment: s2_imagenet256\nbaseline: null\nevaluate: []\n")
+    command = ["sweep", "s.yaml", "data.path=LATENTS", "--plan", "--device-rates", "H200"]
+    assert cli.main([*command, "--price-per-hour", "3"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    hours = 400_000 * 256 * 6 * 6.056e9 / (0.25 * 989e12) / 3600
+    assert "parameters: DiT-S/2 32,858,896" in out
+    said = f"{hours:,.3g} device-hours of H200: training {hours:,.3g}, evaluations 0"
+    assert said in out
+    bill = re.search(r"at 3 an hour ([\d.]+)", out)
+    assert bill and float(bill[1]) == pytest.approx(3 * hours, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--price-per-hour", "3"], "--price-per-hour: of a plan only; add --plan"),
+        (["--price-per-hour", "0", "--plan"], "--price-per-hour: a positive number, got 0"),
+    ],
+)
+def test_a_price_that_nothing_would_show_is_refused(
+    options: list[str], problem: str, in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("s.yaml").write_text("experiment: xl2_imagenet256\nbaseline: null\nevaluate: []\n")
+    assert cli.main(["sweep", "s.yaml", "data.path=LATENTS", *options]) == 2
+    assert problem in capsys.readouterr().err

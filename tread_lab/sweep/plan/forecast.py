@@ -109,6 +109,22 @@ class Forecast:
         source = "" if self.speeds or self.rates is None else self.rates.device
         return RemainingTime(seconds + sum(once.values()), len(todo), source)
 
+    def device_seconds(self, todo: Sequence[Task]) -> tuple[float, float] | None:
+        """Return the seconds of devices that training and evaluations of open tasks take.
+
+        Each run has a device to itself; `None` where neither times nor rates are known.
+        """
+        if not self.speeds and self.rates is None:
+            return None
+        train = sum((1 - done_share(self.lab, t)) * self.training(t.spec) for t in todo)
+        once: dict[object, float] = {}
+        for task in todo:
+            for evaluation in task.evaluations:
+                references = sum(self.references(task.spec, evaluation).values())
+                once[task.spec.data] = max(references, once.get(task.spec.data, 0.0))
+        measuring = sum(self.measuring(task, still=True) for task in todo)
+        return train, measuring + sum(once.values())
+
     def _speed(self, spec: RunSpec) -> Speed:
         if not self.speeds:
             return FLOPS

@@ -1,0 +1,48 @@
+"""Each shipped experiment makes a real step here: its recipe on few blocks, one sample of noise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.docs.pages import ROOT
+from tests.engine.runs import CPU
+from tread_lab.config.load import load_experiment
+from tread_lab.engine.train import train
+from tread_lab.records.lab import RunFolder
+from tread_lab.specs import RunSpec, decode
+
+EXPERIMENTS = sorted(ROOT.glob("experiments/*.yaml"))
+FEW = {"model.depth": 3, "train.batch": 1, "train.steps": 1}  # XL of 28 blocks needs 13 GB to train
+
+
+def written(folder: Path, data: dict[str, Any]) -> str:
+    """Random latents of the experiment's shape and deviation, as packed arrays."""
+    rng, shape = np.random.default_rng(0), (24, data["channels"], data["size"], data["size"])
+    scale = float(data.get("scale") or data.get("decoder_scale") or 1)
+    deviation = float(data.get("deviation") or 0.5) / scale
+    np.save(folder / "latents.npy", (deviation * rng.normal(size=shape)).astype(np.float16))
+    np.save(folder / "labels.npy", rng.integers(0, data["classes"], size=24))
+    return str(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_one_step_of_each_experiment_runs_on_a_cpu(path: Path, tmp_path: Path) -> None:
+    experiment = load_experiment(path.stem, [])
+    tree: dict[str, Any] = dict(experiment.run)
+    if tree["data"]["source"] != "fashion16":
+        tree["data"] = {**tree["data"], "path": written(tmp_path, tree["data"])}
+    spec = decode(RunSpec, {**tree, "routes": ["1->1"]} if "routes" not in tree else tree)
+    spec = replace(
+        spec,
+        model=replace(spec.model, depth=FEW["model.depth"]),
+        train=replace(spec.train, batch=FEW["train.batch"], steps=FEW["train.steps"]),
+        execution=replace(spec.execution, workers=0, checkpoint_every=100, log_every=1),
+    )
+    (progress,) = list(train(spec, RunFolder(tmp_path / "run"), CPU))
+    assert progress.step == 1 and np.isfinite(progress.loss)
