@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tread_lab.specs import (
@@ -14,6 +16,7 @@ from tread_lab.specs import (
     signature,
 )
 from tread_lab.specs.evaluation_labels import MetricNames, evaluation_label, setting_names
+from tread_lab.specs.references import ReferenceSpec
 
 
 def guided(weight: float, steps: int = 20) -> SamplesSpec:
@@ -79,3 +82,28 @@ def test_without_a_plan_for_a_metric_the_defaults_and_the_experiments_sampler_ar
     assert names.name("fd[x]@1k", signature(usual), usual) == "fd[x]@1k"
     assert names.name("fd[x]@1k", signature(guidance), guidance) == "fd[x]@1k w=2"
     assert names.name("heldout/loss", signature(images), images) == "heldout/loss images=8"
+
+
+def compared(reference: str | None, steps: int = 20) -> SamplesSpec:
+    named = None if reference is None else ReferenceSpec(name=reference, path=f"/{reference}.npz")
+    sampler = SamplerSpec(steps=steps)
+    return SamplesSpec(metrics=("fid",), count=1000, sampler=sampler, reference=named)
+
+
+def test_a_reference_is_said_where_two_differ_and_its_path_never() -> None:
+    heldout, one, two = (encode(compared(name)) for name in (None, "imagenet256", "coco256"))
+    names = MetricNames([heldout, one])
+    assert names.name("fid[heldout]@1k", signature(heldout), heldout) == "fid[heldout]@1k"
+    assert names.name("fid@1k", signature(one), one) == "fid@1k"
+    both = MetricNames([one, two])
+    assert both.name("fid@1k", signature(two), two) == "fid@1k reference=coco256"
+    usual = MetricNames([], {"reference": {"name": "imagenet256"}, "sampler": {"steps": 20}})
+    assert usual.name("fid@1k", signature(one), one) == "fid@1k"
+    assert usual.name("fid@1k", signature(two), two) == "fid@1k reference=coco256"
+
+
+def test_the_path_of_a_reference_is_not_signed() -> None:
+    here = compared("imagenet256")
+    there = replace(here, reference=ReferenceSpec(name="imagenet256"))
+    assert signature(here) == signature(there) == signature(encode(here))
+    assert signature(here) != signature(compared(None)) != signature(compared("coco256"))

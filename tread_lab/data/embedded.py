@@ -26,7 +26,7 @@ class Fashion16:
     zero-padded to 32x32 and averaged 2x2; the first 20,000 training images and all test images.
     """
 
-    shape = (1, 16, 16)
+    shape = image_shape = (1, 16, 16)
     classes = 10
     preview = False
     decoder = "levels"

@@ -15,6 +15,7 @@ from tread_lab.engine.cost.rates import RATES, rates_of
 from tread_lab.records.lab import Lab
 from tread_lab.specs import HeldoutSpec, RunSpec, SamplerSpec, SamplesSpec, UserError, decode
 from tread_lab.specs.errors import lookup
+from tread_lab.specs.references import ReferenceSpec
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.trial.task import Task
 
@@ -40,6 +41,11 @@ def test_fid_decodes_and_describes_images_and_references() -> None:
     assert image_work(S2, FID) == ImageWork(
         10_000 * decode_one, 10_000 * 11.4e9, 10_000 * decode_one, 10_000 * 11.4e9
     )
+    by_file = replace(FID, reference=ReferenceSpec(name="imagenet256"))
+    assert image_work(S2, by_file) == ImageWork(10_000 * decode_one, 10_000 * 11.4e9, 0, 0)
+    near = replace(by_file, metrics=("fid", "recall"))
+    assert image_work(S2, near).reference_decoding == 0
+    assert image_work(S2, near).reference_features == 10_000 * 11.4e9
     score = SamplesSpec(metrics=("is",), count=100)
     assert image_work(S2, score) == ImageWork(100 * decode_one, 100 * 11.4e9, 0, 0)
     grid = SamplesSpec(count=64)
@@ -108,6 +114,7 @@ def test_the_plan_of_imagenet_prints_the_parts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["sweep", "selection_rate", "experiment=s2_imagenet256", "--root", str(tmp_path)]
+    command.append("reference=heldout")
     assert cli.main([*command, "--plan", "--device-rates", "H200"]) == 0
     captured = capsys.readouterr()
     said = " ".join((captured.out + captured.err).split())
@@ -120,6 +127,9 @@ def test_the_plan_of_imagenet_prints_the_parts(
 
 def test_cost_adds_the_times_of_a_device(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["cost", "--experiment", "s2_imagenet256", "--device-rates", "A100"]) == 0
+    assert "decoding of references" not in capsys.readouterr().out
+    heldout = ["cost", "reference=heldout", "--experiment", "s2_imagenet256"]
+    assert cli.main([*heldout, "--device-rates", "A100"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "training time" in said and "decoding of references" in said
 

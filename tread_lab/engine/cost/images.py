@@ -36,23 +36,34 @@ def image_work(spec: RunSpec, evaluation: EvaluationSpec) -> ImageWork:
     """Return the work of one evaluation; none where pixels are the data or no image is looked at.
 
     The data set's own small extractor costs next to nothing and is left out. Ten thousand
-    references are assumed, the most that a data set holds out.
+    references are assumed, the most that a data set holds out. Those of a file need no decoding,
+    and no features for metrics that its moments are enough for.
     """
     if not isinstance(evaluation, SamplesSpec):
         return ImageWork()
     source = spec.data.source
     decode = 0.0 if source in OWN_FEATURES else FLOPS_PER_MAC * decoder_macs(spec.data.size)
-    metrics = [METRICS[name] for name in evaluation.metrics]
+    metrics, compared = list(evaluation.metrics), described(evaluation)
     by_inception = {"inception": True, "own": False, "any": source not in OWN_FEATURES}
-    seen = [metric for metric in metrics if by_inception[metric.features]]
+    seen = [metric for metric in metrics if by_inception[METRICS[metric].features]]
     features = INCEPTION_FLOPS if seen else 0.0
-    references = MOST_HELDOUT if any(metric.compares for metric in seen) else 0
+    references = MOST_HELDOUT if set(seen) & set(compared) else 0
     return ImageWork(
         evaluation.count * decode,
         evaluation.count * features,
-        references * decode,
+        references * decode if evaluation.reference is None else 0.0,
         references * features,
     )
+
+
+def described(evaluation: SamplesSpec) -> list[str]:
+    """Return the metrics that need features of references; for some a file's moments are enough."""
+    by_file = evaluation.reference is not None
+    return [
+        metric
+        for metric in evaluation.metrics
+        if METRICS[metric].compares and not (by_file and METRICS[metric].keeps == "moments")
+    ]
 
 
 def decoder_macs(

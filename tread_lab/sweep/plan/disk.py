@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tread_lab.data.source import open_data
+from tread_lab.engine.cost.images import described
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplesSpec
+from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.trial.task import Task
 
@@ -54,7 +56,7 @@ def disk_need(tasks: Sequence[Task]) -> DiskNeed:
         sizes = [spec.count * image_bytes(task.spec.data) for spec in sets]
         samples += sum(sizes)
         largest = max(largest, one, *sizes)
-        metrics = {metric for spec in sets for metric in spec.metrics}
+        metrics = {metric for spec in sets for metric in described(spec)}
         if metrics:
             features = REFERENCES * _feature_bytes(task.spec.data, metrics)
             references[task.spec.data] = max(features, references.get(task.spec.data, 0))
@@ -88,7 +90,7 @@ def image_bytes(data: DataSpec) -> int:
 
 
 def _feature_bytes(data: DataSpec, metrics: set[str]) -> int:
-    inception = data.holds.latents or metrics & {"fid", "is"}
+    inception = data.holds.latents or any(METRICS[m].features == "inception" for m in metrics)
     return INCEPTION_BYTES if inception else OWN_BYTES
 
 

@@ -1,0 +1,210 @@
+"""Images of a run against a file of statistics: every metric of ADM's suite in one pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.special
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tests.engine.runs import small_run, train_until
+from tread_lab import cli
+from tread_lab.engine import evaluate as evaluations
+from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
+from tread_lab.specs.metrics import OWN_FEATURES
+
+Array = NDArray[np.float64]
+WIDTHS = {"pool": 24, "spatial": 12}
+COUNT = 150
+METRICS = ["fid", "sfid", "is", "precision", "recall"]
+
+
+def project(images_BCHW: Tensor) -> dict[str, Tensor]:
+    """Stand in for Inception: fixed random projections of the pixels, in fp32."""
+    x = images_BCHW.flatten(1).float() / 255
+    random = torch.Generator().manual_seed(0)
+    widths = {**WIDTHS, "logits": 10}
+    return {
+        layer: x @ torch.randn(x.shape[1], width, generator=random) / 4
+        for layer, width in widths.items()
+    }
+
+
+def features(images_NHWC: NDArray[np.uint8]) -> dict[str, Array]:
+    found = project(torch.from_numpy(images_NHWC).permute(0, 3, 1, 2))
+    return {layer: x.double().numpy() for layer, x in found.items()}
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many images each call of the stand-in for Inception describes."""
+    pytest.importorskip("torch_fidelity")
+    from tread_lab.metrics import extraction, reference_file, requirements
+
+    calls: list[int] = []
+
+    def describe(images_BCHW: Tensor) -> dict[str, Tensor]:
+        calls.append(len(images_BCHW))
+        return project(images_BCHW)
+
+    stand_in = {"inception": lambda name, device, weights: (describe, "0" * 64)}
+    monkeypatch.setattr(extraction, "SPACES", stand_in)
+    monkeypatch.setattr(reference_file, "WIDTHS", WIDTHS)
+    monkeypatch.setattr(requirements, "inception_weights", lambda: None)
+    monkeypatch.delitem(OWN_FEATURES, "fashion16")  # so that neighbours are Inception's too
+    return calls
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    lab = Lab.at(tmp_path_factory.mktemp("lab"))
+    run = lab.run_of(small_run())
+    run.create(small_run())
+    train_until(small_run(), run.path)
+    run.finish(RunState.COMPLETED, step=6)
+    return lab
+
+
+@pytest.fixture(scope="module")
+def arrays() -> dict[str, NDArray[Any]]:
+    """Statistics of 900 images as a file of ADM's has them, with 200 of these."""
+    random = np.random.default_rng(0)
+    images = random.integers(0, 256, (900, 16, 16, 1), dtype=np.uint8)
+    described = features(images)
+    moments = {key: described[layer] for key, layer in (("", "pool"), ("_s", "spatial"))}
+    return {
+        **{f"mu{key}": x.mean(axis=0) for key, x in moments.items()},
+        **{f"sigma{key}": np.cov(x, rowvar=False) for key, x in moments.items()},
+        "arr_0": images[:200],
+    }
+
+
+def measured(
+    lab: Lab, *options: str, capsys: pytest.CaptureFixture[str], metrics: Sequence[str] = METRICS
+) -> dict[str, float]:
+    """Run the command and return its metrics."""
+    names = [f"{metric}@{COUNT}" for metric in metrics]
+    run = lab.run_of(small_run()).name
+    command = ["evaluate", run, *names, "--json", "--root", str(lab.root), *options]
+    assert cli.main(command) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    return {name: value for name, value in row.items() if "@" in name}
+
+
+def frechet(one: tuple[Array, Array], other: tuple[Array, Array]) -> float:
+    (m1, s1), (m2, s2) = one, other
+    root = scipy.linalg.sqrtm(s1.dot(s2)).real
+    return float((m1 - m2).dot(m1 - m2) + np.trace(s1) + np.trace(s2) - 2 * np.trace(root))
+
+
+def inside(x: Array, y: Array, balls: Array) -> float:
+    """Share of x within a ball of any y that reaches to the third neighbour among `balls`."""
+    far = [((row - y) ** 2).sum(axis=1) for row in x]
+    radius = [np.sort(((row - balls) ** 2).sum(axis=1))[3] for row in y]
+    return float((np.array(far) <= np.array(radius)).any(axis=1).mean())
+
+
+def test_every_metric_of_adms_suite_is_its_formula_from_one_pass(
+    lab: Lab,
+    arrays: dict[str, NDArray[Any]],
+    seen: list[int],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    np.savez(tmp_path / "noise.npz", **arrays)  # type: ignore[arg-type]
+    found = measured(lab, "--reference", str(tmp_path / "noise.npz"), capsys=capsys)
+    assert sum(seen) == COUNT + 200  # each sample once, each image of the file once
+    (place,) = lab.run_of(small_run()).evaluations()
+    with np.load(place.path / "samples.npz") as samples:
+        own = features(samples["arr_0"])
+    near = features(arrays["arr_0"])["pool"]
+    moments = {layer: (x.mean(axis=0), np.cov(x, rowvar=False)) for layer, x in own.items()}
+    p = scipy.special.softmax(own["logits"], axis=1)
+    expected = {
+        "fid": frechet(moments["pool"], (arrays["mu"], arrays["sigma"])),
+        "sfid": frechet(moments["spatial"], (arrays["mu_s"], arrays["sigma_s"])),
+        "is": np.exp(scipy.special.rel_entr(p, p.mean(axis=0)).sum(axis=1).mean()),
+        "precision": inside(own["pool"], near, near),
+        "recall": inside(near, own["pool"], own["pool"]),
+    }
+    assert list(found) == [f"{metric}@{COUNT}" for metric in METRICS]
+    for metric, value in expected.items():
+        assert found[f"{metric}@{COUNT}"] == pytest.approx(value, rel=1e-6), metric
+    record = place.read() or {}
+    assert record["spec"]["reference"]["name"] == record["reference"]["name"] == "noise"
+    assert len(record["reference"]["sha256"]) == 64
+
+
+def test_held_out_images_are_said_in_the_name(
+    lab: Lab, seen: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = ("fid", "sfid", "is")  # neighbours of 10,000 references take longer
+    found = measured(lab, "--reference", "heldout", capsys=capsys, metrics=metrics)
+    assert list(found) == [
+        f"fid[heldout]@{COUNT}",
+        f"sfid[heldout]@{COUNT}",
+        f"is@{COUNT}",
+    ]
+
+
+def other_size(arrays: dict[str, Any]) -> dict[str, Any]:
+    return {**arrays, "arr_0": np.zeros((200, 8, 8, 1), np.uint8)}
+
+
+def not_symmetric(arrays: dict[str, Any]) -> dict[str, Any]:
+    return {**arrays, "sigma": np.triu(np.ones((24, 24)))}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (other_size, "its images are 8x8 with 1 channel, and the samples 16x16 with 1 channel"),
+        (not_symmetric, "sigma is not symmetric"),
+        (lambda arrays: {"arr_0": arrays["arr_0"].astype(float)}, "arr_0 is float64"),
+    ],
+)
+def test_a_wrong_file_is_one_line_before_anything_is_sampled(
+    lab: Lab,
+    arrays: dict[str, NDArray[Any]],
+    seen: list[int],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[dict[str, Any]], dict[str, Any]],
+    said: str,
+) -> None:
+    monkeypatch.setattr(evaluations, "generate", lambda *_, **__: pytest.fail("sampled"))
+    np.savez(tmp_path / "wrong.npz", **change(arrays))
+    run = lab.run_of(small_run()).name
+    command = ["evaluate", run, "fid@200", "recall@200", "--root", str(lab.root)]
+    reference = ["--reference", str(tmp_path / "wrong.npz")]
+    assert cli.main([*command, *reference]) == 2
+    line = capsys.readouterr().err.strip()
+    assert said in line and "\n" not in line
+
+
+def test_another_file_of_the_same_name_is_refused(
+    lab: Lab,
+    arrays: dict[str, NDArray[Any]],
+    seen: list[int],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = lab.run_of(small_run()).name
+    for folder, count in (("a", 100), ("b", 101)):
+        (tmp_path / folder).mkdir()
+        path = tmp_path / folder / "same.npz"
+        np.savez(path, **{**arrays, "mu": arrays["mu"] + count})  # type: ignore[arg-type]
+        command = ["evaluate", run, f"fid@{count}", "--root", str(lab.root)]
+        code = cli.main([*command, "--reference", str(path)])
+        assert code == (0 if folder == "a" else 2)
+    assert "is another file than" in capsys.readouterr().err
