@@ -77,6 +77,21 @@ def test_a_running_asked_cell_is_listed_and_opens(searched: Lab) -> None:
     assert (detail["cell"], detail["state"]) == ("2->8 s=0.5", "running")
 
 
+def test_a_trained_run_is_being_measured_while_it_is_locked_and_an_evaluation_is_missing(
+    tmp_path: Path,
+) -> None:
+    lab = write_sweep(tmp_path, small(similarity=True))
+    plan = lab.sweep("placement").plan()
+    lacking, whole = lab.run(plan.trials[1].run), lab.run(plan.trials[2].run)
+    assert len(plan.planned) > 1
+    (lacking.path / "evaluations" / plan.planned[-1] / "metrics.json").unlink()
+    with lacking.lock(), whole.lock():
+        states = settled(LiveSweep(lab, "placement"), 4).frame["state"].tolist()
+    assert states == ["completed", "measuring", "completed", "completed"]
+    states = settled(LiveSweep(lab, "placement"), 4).frame["state"].tolist()
+    assert states == ["completed"] * 4
+
+
 def test_progress_is_the_last_entry_of_the_log(tmp_path: Path) -> None:
     run = Lab(tmp_path).run("0" * 16)
     assert progress(run, 40) == {"step": 0, "steps": 40, "loss": None}

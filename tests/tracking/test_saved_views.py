@@ -55,6 +55,10 @@ def test_cells_are_compared_by_bars_a_map_and_curves() -> None:
         "train/images_per_s": "LINE",
         "gap/train": "BAR",
     }
+    drawn = [(c["displayName"], c["metricSectionId"]) for c in state["compareRunCharts"]]
+    assert len(dict(drawn)) == len(drawn)  # each once, what a cell is judged by at the top
+    assert dict(drawn)["gap/heldout"] == "Which cell is best"
+    assert dict(drawn)["gap/train"] == "Other measures"
     group = {"mode": "tag", "groupByData": "cell"}
     assert state["groupBy"] == {"aggregateFunction": "average", "groupByKeys": [group]}
     assert (state["orderByKey"], state["orderByAsc"]) == ("metrics.`gap/heldout`", True)
