@@ -18,7 +18,7 @@ from tests.made_data import SCALE, write_autoencoder, write_images
 from tread_lab.cli import main
 from tread_lab.prepare.build import UNDER_WAY
 
-IMAGES = 240
+IMAGES = 120
 SETTINGS = "--size 16 --posterior moments --flips --images --batch 2 --workers 1 --device cpu"
 EXPERIMENT = f"""
 model: {{depth: 4, width: 16, heads: 2, patch: 2}}
@@ -28,7 +28,7 @@ precision: fp32
 train: {{steps: 6, batch: 8}}
 execution: {{checkpoint_every: 3}}
 sampler: {{steps: 3}}
-evaluate: [{{heldout_loss: {{images: 8}}}}, {{samples: {{count: 9}}}}]
+evaluate: [{{heldout_loss: {{images: 6}}}}, {{samples: {{count: 9}}}}]
 """
 
 
@@ -72,7 +72,7 @@ def test_images_become_a_measured_run_by_commands(
     assert main(command.split()) == 0
     assert main(command.replace("images latents", "images undisturbed").split()) == 0
     assert digests(in_folder / "latents") == digests(in_folder / "undisturbed")
-    assert "latents: 240 samples of 4x8x8, 3 labels" in capsys.readouterr().out
+    assert "latents: 120 samples of 4x8x8, 3 labels" in capsys.readouterr().out
 
     # pack, verify, stats
     assert main(["data", "pack", "latents", "packed"]) == 0
@@ -83,7 +83,7 @@ def test_images_become_a_measured_run_by_commands(
     capsys.readouterr()
     assert main(["data", "stats", "packed", "--json"]) == 0
     measured = json.loads(capsys.readouterr().out)
-    assert measured["counts"] == [80, 80, 80]
+    assert measured["counts"] == [40, 40, 40]
     assert 1 / 3 < measured["deviation"] * SCALE < 3
 
     # train on samples of the posteriors and on mirrored latents, sample, decode
@@ -93,6 +93,11 @@ def test_images_become_a_measured_run_by_commands(
     (samples,) = (in_folder / "lab").glob("runs/*/evaluations/*/samples.npz")
     images = np.load(samples)["arr_0"]
     assert images.shape == (9, 16, 16, 3) and images.dtype == np.uint8
+
+    # more held-out samples than there are is one line
+    many = "evaluate=[{heldout_loss: {images: 8}}]"
+    assert main(["train", "latent.yaml", "--device", "cpu", many]) == 2
+    assert "heldout_loss of 8 images, and the data hold out 6; write" in capsys.readouterr().err
 
     # a damaged set is refused by verify, and by the run that would train on it
     array = np.load(in_folder / "packed" / "moments.npy")

@@ -102,7 +102,7 @@ def show_measured(measured: Measured, *, as_json: bool) -> None:
     per_class = f"{counts[0]:,}" if counts[0] == counts[-1] else f"{counts[0]:,} to {counts[-1]:,}"
     answer(
         f"{counted(sum(counts), 'sample')} of {shape}, {counted(len(counts), 'label')},"
-        f" {per_class} of each" + (f", {empty} labels without samples" if empty else "")
+        f" {per_class} of each" + (f", {counted(empty, 'label')} without samples" if empty else "")
     )
     heads = ("channel", "mean", "deviation")
     rows = [

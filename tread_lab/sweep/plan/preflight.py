@@ -29,8 +29,9 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> None:
 
     Raises:
         UserError: a device is not here or lacks a precision or memory; data cannot be read or are
-            scaled wrongly; a metric lacks weights, a decoder or a fitting reference; an encoder is
-            not here; what a run starts from does not fit.
+            scaled wrongly; an evaluation asks for more samples than are held out; a metric lacks
+            weights, a decoder or a fitting reference; an encoder is not here; what a run starts
+            from does not fit.
     """
     check_arithmetic(tasks, devices)
     check_room(tasks, devices)
@@ -41,6 +42,8 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> None:
     for spec in {task.spec.repa: task.spec for task in tasks}.values():
         if spec.repa is not None:
             check_encoder(spec.repa, open_data(spec.data, "train"))
+    for data, (_, heldout) in opened.items():
+        _check_heldout([task for task in tasks if task.spec.data == data], len(heldout))
     starts = {(task.spec.init_from, task.spec.network): task.spec for task in tasks}
     for spec in starts.values():
         check_start(spec)
@@ -54,6 +57,16 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> None:
         check_requirements(
             evaluation, data.source, preview=previews[data], shape=image_shape(opened[data][1])
         )
+
+
+def _check_heldout(tasks: Sequence[Task], count: int) -> None:
+    """Refuse evaluations of more held-out samples than there are."""
+    for evaluation in dict.fromkeys(spec for task in tasks for spec in task.evaluations):
+        if not isinstance(evaluation, SamplesSpec) and evaluation.images > count:
+            raise UserError(
+                f"evaluate: {evaluation.kind} of {evaluation.images} images, and the data hold out"
+                f" {count}; write {{{evaluation.kind}: {{images: {count}}}}}"
+            )
 
 
 def check_arithmetic(tasks: Sequence[Task], devices: Devices) -> None:
