@@ -12,6 +12,7 @@ from tread_lab.specs import (
     HeldoutSpec,
     SamplerSpec,
     SamplesSpec,
+    UserError,
     encode,
     signature,
 )
@@ -107,3 +108,9 @@ def test_the_path_of_a_reference_is_not_signed() -> None:
     there = replace(here, reference=ReferenceSpec(name="imagenet256"))
     assert signature(here) == signature(there) == signature(encode(here))
     assert signature(here) != signature(compared(None)) != signature(compared("coco256"))
+
+
+def test_an_extrapolation_needs_20000_images() -> None:
+    with pytest.raises(UserError, match="too few for fid_inf, which needs 20000"):
+        SamplesSpec(metrics=("fid_inf",), count=10_000)
+    assert SamplesSpec(metrics=("fid_inf",), count=20_000).count == 20_000

@@ -43,7 +43,8 @@ class SampleScores:
             from tread_lab.metrics.features import Scorer  # torch-fidelity takes seconds
 
             for extractor, metrics in self._spaces.items():
-                self._scorers[extractor] = Scorer(metrics, extractor, device=device)
+                scorer = Scorer(metrics, extractor, count=spec.count, device=device)
+                self._scorers[extractor] = scorer
         self._described: dict[str, DescribedReference] = {}
 
     @property

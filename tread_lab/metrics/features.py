@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from tread_lab.metrics.extraction import DescribedReference, Extraction, Reference
+from tread_lab.metrics.extrapolation import EighthMoments, extrapolated
 from tread_lab.metrics.feature_space import check_metrics
 from tread_lab.metrics.fidelity import kernel_distance, shuffled_inception_score
-from tread_lab.metrics.frechet import frechet_distance
+from tread_lab.metrics.frechet import FrechetTo
 from tread_lab.metrics.inception_score import SplitSums
 from tread_lab.metrics.moments import Moments
 from tread_lab.metrics.neighbours import precision_recall
@@ -33,10 +34,12 @@ class Keeper(Protocol):
     def load(self, state: Mapping[str, Tensor], device: torch.device) -> None: ...
 
 
-KEEPERS: Mapping[str, Callable[[], Keeper]] = {
-    "pool": Moments,
-    "spatial": Moments,
-    "logits": SplitSums,
+# (layer, what is kept) -> what keeps it, made for a number of images
+KEEPERS: Mapping[tuple[str, str], Callable[[int], Keeper]] = {
+    ("pool", "moments"): lambda count: Moments(),
+    ("spatial", "moments"): lambda count: Moments(),
+    ("logits", "moments"): lambda count: SplitSums(),
+    ("pool", "eighths"): EighthMoments,
 }
 
 
@@ -50,6 +53,7 @@ class Scorer:
     Args:
         metrics: of one extractor (`by_extractor`).
         extractor: `inception`, or an extractor shipped for a data set.
+        count: how many images there will be.
         weights: the Inception-2015 file, if not in TREAD_LAB_INCEPTION.
 
     Raises:
@@ -62,18 +66,23 @@ class Scorer:
         metrics: Sequence[str],
         extractor: str,
         *,
+        count: int,
         device: torch.device,
         weights: Path | None = None,
     ) -> None:
         check_metrics(metrics, extractor)
+        with_others = [name for m in metrics for name in (m, *METRICS[m].also)]
+        metrics = list(dict.fromkeys(with_others))
         self.metrics, self.extraction = (
             metrics,
             Extraction(extractor, device=device, weights=weights),
         )
         facts = [METRICS[metric] for metric in metrics]
-        summed = {metric.layer for metric in facts if metric.keeps == "moments"}
+        summed = {(metric.layer, metric.keeps) for metric in facts}
         self._kept: dict[str, Keeper] = {
-            layer: KEEPERS[layer]() for layer in KEEPERS if layer in summed
+            f"{layer} {keeps}": make(count)
+            for (layer, keeps), make in KEEPERS.items()
+            if (layer, keeps) in summed
         }
         self._whole: list[str] = list(
             dict.fromkeys(m.layer for m in facts if m.keeps == "features")
@@ -87,8 +96,8 @@ class Scorer:
             UserError: images that the extractor cannot take.
         """
         features = self.extraction(images_BCHW)
-        for layer, keeper in self._kept.items():
-            keeper.add(features[layer])
+        for name, keeper in self._kept.items():
+            keeper.add(features[name.partition(" ")[0]])
         for layer in self._whole:
             self._features[layer].append(features[layer].cpu())
 
@@ -100,14 +109,14 @@ class Scorer:
 
     def state(self) -> dict[str, Tensor]:
         """Return the sums so far, on the CPU; `load` goes on from them with equal results."""
-        states = {layer: keeper.state() for layer, keeper in self._kept.items()}
-        return {f"{layer}/{k}": x for layer, state in states.items() for k, x in state.items()}
+        states = {name: keeper.state() for name, keeper in self._kept.items()}
+        return {f"{name}/{key}": x for name, state in states.items() for key, x in state.items()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Go on from sums of a scorer of the same metrics."""
         for name, keeper in self._kept.items():
             parts = {key.partition("/")[::2]: x for key, x in state.items()}
-            own = {key: x for (layer, key), x in parts.items() if layer == name}
+            own = {key: x for (keeper_name, key), x in parts.items() if keeper_name == name}
             keeper.load(own, self.extraction.device)
 
     def described(
@@ -121,7 +130,7 @@ class Scorer:
         found = DescribedReference(reference, self.extraction, cache)
         comparing = [METRICS[metric] for metric in self.metrics if METRICS[metric].compares]
         layers = [
-            metric.layer if metric.keeps == "moments" else "pool"
+            "pool" if metric.keeps == "features" else metric.layer
             for metric in comparing
             if metric.keeps == "features" or found.given(metric.layer) is None
         ]
@@ -168,10 +177,11 @@ def score(
     Raises:
         UserError: as `Scorer`; images the extractor cannot take.
     """
-    scorer = Scorer(metrics, extractor, device=torch.device(device), weights=weights)
+    count, device = len(generated), torch.device(device)
+    scorer = Scorer(metrics, extractor, count=count, device=device, weights=weights)
     described = scorer.described(reference, tuple(generated.shape[1:]), cache)
     scorer.add(generated)
-    return scorer.scores(described, [scorer.take_features()], len(generated))
+    return scorer.scores(described, [scorer.take_features()], count)
 
 
 def evenly(rows: Tensor, most: int) -> Tensor:
@@ -204,18 +214,29 @@ class Compared:
         return {"pool": self.references.features("pool")}
 
     @functools.cache  # noqa: B019
-    def frechet(self, layer: str) -> float:
-        """Return the Frechet distance in a layer, in float64."""
-        moments = self.kept[layer]
-        assert isinstance(moments, Moments)
+    def frechet_to(self, layer: str) -> FrechetTo:
+        """Return the Frechet distance to the references in a layer, in float64."""
         mean_D, covariance_DD = (x.to(self.device) for x in self.references.moments(layer))
-        own = moments.mean_D, moments.covariance_DD
-        return frechet_distance(own, (mean_D, covariance_DD))
+        return FrechetTo((mean_D, covariance_DD))
+
+    @functools.cache  # noqa: B019
+    def frechet(self, layer: str) -> float:
+        """Return the Frechet distance in a layer."""
+        moments = self.kept[f"{layer} moments"]
+        assert isinstance(moments, Moments)
+        return self.frechet_to(layer)((moments.mean_D, moments.covariance_DD))
+
+    @functools.cached_property
+    def extrapolated(self) -> tuple[float, float]:
+        """FID of infinitely many images and its standard error."""
+        kept = self.kept["pool eighths"]
+        assert isinstance(kept, EighthMoments)
+        return extrapolated(kept.eighths, self.frechet_to("pool"))
 
     @functools.cached_property
     def inception_score(self) -> float:
         """ADM's inception score."""
-        sums = self.kept["logits"]
+        sums = self.kept["logits moments"]
         assert isinstance(sums, SplitSums)
         return sums.score
 
@@ -231,6 +252,8 @@ MEASURES: Mapping[str, Callable[[Compared], float]] = METRICS.code(
     {
         "fd": lambda compared: compared.frechet("pool"),
         "fid": lambda compared: compared.frechet("pool"),
+        "fid_inf": lambda compared: compared.extrapolated[0],
+        "fid_inf_error": lambda compared: compared.extrapolated[1],
         "sfid": lambda compared: compared.frechet("spatial"),
         "kid": lambda c: kernel_distance(c.generated["pool"], c.reference["pool"]),
         "is": lambda compared: compared.inception_score,

@@ -108,7 +108,7 @@ def reference_path(spec: ReferenceSpec) -> Path:
 def needs(metrics: Collection[str]) -> dict[str, Any]:
     """Return what metrics need of a reference, as `open_reference` is told it."""
     comparing = [METRICS[metric] for metric in metrics if METRICS[metric].compares]
-    layers = {metric.layer for metric in comparing if metric.keeps == "moments"}
+    layers = {metric.layer for metric in comparing if metric.keeps != "features"}
     return {"layers": layers, "images": any(m.keeps == "features" for m in comparing)}
 
 

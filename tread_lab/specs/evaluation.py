@@ -126,7 +126,8 @@ class SamplesSpec:
 
     Attributes:
         metrics: `fd` (Frechet distance in the data set's own features), `fid` (the same in
-            Inception-2015 features, weights needed), `sfid` (in its spatial features), `kid`, `is`
+            Inception-2015 features, weights needed), `sfid` (in its spatial features), `fid_inf`
+            (FID of infinitely many images), `kid`, `is`
             (ADM's inception score), `is_shuffled` (torch-fidelity's), `precision`, `recall`;
             without any, only the sample grid is drawn.
         sampler: how images are generated; by default as the experiment says.
@@ -151,8 +152,10 @@ class SamplesSpec:
             lookup(METRICS, name, "metrics")
         object.__setattr__(self, "inception_score", "adm" if "is" in self.metrics else None)
         check_positive(self, "count")
-        if self.metrics and self.count < 100:
-            raise UserError(f"count: {self.count} images are too few for {self.metrics[0]}")
+        for name in self.metrics:
+            if self.count < (fewest := METRICS[name].fewest):
+                few = f"count: {self.count} images are too few for {name}"
+                raise UserError(f"{few}, which needs {fewest}" if fewest > 100 else few)
 
 
 EvaluationSpec = HeldoutSpec | SimilaritySpec | SamplesSpec

@@ -48,7 +48,9 @@ class Metric:
             (seven channels at 17 x 17 places).
         keeps: what is kept of the features of generated images: all `features`, or `moments`,
             whose size does not grow with the number of images (of logits, those of the
-            inception score's splits).
+            inception score's splits), or the moments of each of eight equal parts (`eighths`).
+        fewest: images that it is defined for.
+        also: metrics that are recorded beside it.
         compares: whether real images are needed beside the generated ones.
         code: reference to a function as in `metrics.features`, where an extension has it.
     """
@@ -56,13 +58,16 @@ class Metric:
     features: Literal["inception", "own", "any"]
     kind: MetricKind
     layer: Literal["pool", "logits", "spatial"] = "pool"
-    keeps: Literal["features", "moments"] = "features"
+    keeps: Literal["features", "moments", "eighths"] = "features"
+    fewest: int = 100
+    also: tuple[str, ...] = ()
     compares: bool = True
     code: str = ""
 
 
 _FD = MetricKind("quality", "lower", label="FD")
 _FID = MetricKind("quality", "lower", label="FID")
+_FID_INF = MetricKind("quality", "lower", label="FID, extrapolated")
 _SFID = MetricKind("quality", "lower", label="sFID")
 _IS = MetricKind("quality", "higher", label="IS")
 _IS_SHUFFLED = MetricKind("quality", "higher", label="IS, shuffled")
@@ -75,6 +80,16 @@ METRICS = Kind(
         "fd": Metric(features="own", kind=_FD, keeps="moments"),
         "fid": Metric(features="inception", kind=_FID, keeps="moments"),
         "sfid": Metric(features="inception", kind=_SFID, layer="spatial", keeps="moments"),
+        "fid_inf": Metric(
+            features="inception",
+            kind=_FID_INF,
+            keeps="eighths",
+            fewest=20_000,
+            also=("fid_inf_error",),
+        ),
+        "fid_inf_error": Metric(
+            features="inception", kind=MetricKind(), keeps="eighths", fewest=20_000
+        ),
         "kid": Metric(features="any", kind=MetricKind("quality", "lower", label="KID")),
         "is": Metric(
             features="inception", kind=_IS, layer="logits", keeps="moments", compares=False

@@ -62,7 +62,7 @@ def described(evaluation: SamplesSpec) -> list[str]:
     return [
         metric
         for metric in evaluation.metrics
-        if METRICS[metric].compares and not (by_file and METRICS[metric].keeps == "moments")
+        if METRICS[metric].compares and not (by_file and METRICS[metric].keeps != "features")
     ]
 
 
