@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tread_lab.records.durable import write_json
 from tread_lab.records.plan import StoredPlan, StoredTrial, read_plan
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.expansion import Hole
@@ -114,3 +116,13 @@ def test_the_eldest_of_several_parents_stands_first() -> None:
     parent = {"train": {"steps": 2}, "init_from": {"run": eldest}}
     plan = StoredPlan("s", "", "", (trial("child", init_from={"run": parent}),), (), {})
     assert [spec["train"]["steps"] for spec in plan.runs().values()] == [1, 2, 5]
+
+
+@pytest.mark.parametrize("trials", [3, None, [3], [{}], ["trial"]])
+def test_a_plan_whose_trials_are_none_is_one_line_and_no_traceback(
+    tmp_path: Path, trials: Any
+) -> None:
+    path = tmp_path / "plan.json"
+    write_json(path, {"format": 1, "name": "s", "trials": trials})
+    with pytest.raises(UserError, match=r"plan\.json is damaged; restore it or choose another"):
+        read_plan(path)
