@@ -103,10 +103,11 @@ def load_step(folder: Path, step: int) -> Checkpoint:
         if checkpoint is not None:
             return checkpoint
     why = "is damaged (checksum)" if paths else "is not there"
-    steps = in_words(sorted({step_of(path) for path in list_checkpoints(folder)}))
+    steps = sorted({step_of(path) for path in list_checkpoints(folder)})
+    has = f"step{'s' * (len(steps) != 1)} {in_words(steps)}"
     raise UserError(
-        f"checkpoint of step {step} {why} in {folder}, which has steps {steps}; a run keeps the"
-        " steps that its evaluations name when it is trained"
+        f"checkpoint of step {step} {why} in {folder}, which has {has}; a run keeps the steps that"
+        " its evaluations name when it is trained"
     )
 
 
