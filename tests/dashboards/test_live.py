@@ -77,7 +77,7 @@ def test_a_running_asked_cell_is_listed_and_opens(searched: Lab) -> None:
     assert (detail["cell"], detail["state"]) == ("2->8 s=0.5", "running")
 
 
-def test_a_trained_run_is_being_measured_while_it_is_locked_and_an_evaluation_is_missing(
+def test_a_locked_run_that_lacks_an_evaluation_is_being_measured(
     tmp_path: Path,
 ) -> None:
     lab = write_sweep(tmp_path, small(similarity=True))

@@ -57,7 +57,7 @@ def test_a_folder_in_its_place_is_refused(tmp_path: Path) -> None:
         check_store(f"sqlite:///{tmp_path}")
 
 
-def test_a_database_without_tables_is_fine_and_that_of_another_program_is_refused(
+def test_a_database_without_tables_is_fine_and_a_foreign_one_is_refused(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "mlflow.db"

@@ -55,7 +55,7 @@ def test_fid_decodes_and_describes_images_and_references() -> None:
     assert image_work(tiny, SamplesSpec(metrics=("fd",), count=1000)) == ImageWork()
 
 
-def test_images_are_sampled_in_the_precision_of_the_sampler_and_probed_in_fp32() -> None:
+def test_images_are_sampled_in_the_precision_of_the_sampler() -> None:
     rates, exact = RATES["cpu"], replace(S2, precision="fp32")
     assert rates.pass_seconds(exact, FID) == rates.pass_seconds(S2, FID)
     fp32 = replace(FID, sampler=SamplerSpec(precision="fp32"))

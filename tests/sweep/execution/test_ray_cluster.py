@@ -224,7 +224,7 @@ def node(cpus: float, *, alive: bool = True) -> dict[str, Any]:
     return {"Alive": alive, "Resources": {"CPU": cpus}}
 
 
-def test_a_whole_device_is_whole_gpus_or_the_cores_of_the_largest_node_that_lives(
+def test_a_whole_device_is_whole_gpus_or_the_cores_of_a_live_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("ray")
