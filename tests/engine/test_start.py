@@ -128,6 +128,12 @@ def test_a_file_that_does_not_fit_is_refused(
         check_start(starting_from(file, lab, **changes))
 
 
+def test_a_file_that_nobody_has_read_is_refused(file: Path) -> None:
+    tree = {"model": MODEL, "init_from": {"file": str(file)}}
+    with pytest.raises(UserError, match="so that its digest is taken"):
+        check_start(decode(RunSpec, tree))
+
+
 @pytest.mark.parametrize(
     ("start", "message"),
     [

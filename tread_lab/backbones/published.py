@@ -123,8 +123,15 @@ def _hint(name: str, found: Sequence[int], expected: Sequence[int]) -> str:
     return ""
 
 
+def _is_opcode(error: Exception) -> bool:
+    """Whether a file that is no pickle was read as one."""
+    return isinstance(error, KeyError) and isinstance(error.args[0], int)
+
+
 def _reason(error: Exception) -> str:
     """Return the first thing that is wrong, in one line."""
+    if isinstance(error, pickle.UnpicklingError | IndexError) or _is_opcode(error):
+        return "it is no file of tensors, or holds objects that are not loaded for safety"
     if isinstance(error, KeyError) and isinstance(error.args[0], str):
         return f"{error.args[0]} is missing"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -50,6 +50,8 @@ def check_start(spec: RunSpec) -> None:
 
 def _of_file(spec: RunSpec, start: InitSpec) -> dict[str, Tensor]:
     path = Path(str(start.file))
+    if start.digest is None:
+        raise UserError("init_from: write `init_from: {file: PATH}`, so that its digest is taken")
     if digest_of(path) != start.digest:
         raise UserError(f"init_from.file: {path} has changed since the run was planned")
     state = read_tensors(path, start.weights)

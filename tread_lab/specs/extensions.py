@@ -13,7 +13,7 @@ an entry point in the group of the kind, under the name that specs use:
 | `tread_lab.selections` | a `specs.routes.Selection`: `code` is (route, rank_BN) -> Kept   |
 | `tread_lab.sources`    | a `specs.data.Source`: `code` is a `data.source.Opener`          |
 | `tread_lab.schedules`  | the function itself: share of all steps that is done -> factor   |
-| `tread_lab.solvers`    | the function itself: (velocity, z_BCHW, levels) -> z_BCHW        |
+| `tread_lab.solvers`    | the function itself: a `Solver` of `sampling/solvers.py`         |
 
 `code` and `cost` are references such as `"my_package.columns:keep"`, imported when a run needs
 them, so that plans and results are read without torch. Entry points are looked at when a name is

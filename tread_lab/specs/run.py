@@ -56,8 +56,6 @@ class InitSpec:
     def __post_init__(self) -> None:
         if (self.run is None) == (self.file is None):
             raise UserError("say either run or file")
-        if self.file is not None and self.digest is None:
-            raise UserError("file: its digest is missing; write {file: PATH} as one mapping")
 
 
 @dataclass(frozen=True, kw_only=True)
