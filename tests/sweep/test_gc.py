@@ -168,6 +168,18 @@ def test_an_unfinished_file_of_a_sweep_is_an_orphan_after_an_hour(lab: Lab) -> N
     assert list(gc._scratch(lab)) == [gc.Removable("unfinished files", half, 4)]
 
 
+def test_parts_of_samples_go_once_their_evaluation_is_done(lab: Lab, tiny: Tiny) -> None:
+    spec = tiny(steps=2)
+    run(lab, Task(spec, ()))
+    folder, evaluation = lab.run_of(spec), SamplesSpec(count=4)
+    part = folder.evaluation(evaluation).path / "parts" / "00000.safetensors"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"images")
+    assert part not in [item.path for item in find(lab)]
+    folder.evaluation(evaluation).write(evaluation, {})
+    assert part in [item.path for item in find(lab)]
+
+
 def test_samples_of_finished_evaluations_go_and_their_metrics_stay(lab: Lab, tiny: Tiny) -> None:
     spec = tiny(steps=4)
     folder = lab.run_of(spec)

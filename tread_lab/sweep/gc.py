@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tread_lab.engine.checkpoint import list_checkpoints, slim, step_of
 from tread_lab.engine.features import removable_caches
+from tread_lab.engine.sample_parts import FOLDER as PARTS
 from tread_lab.records.lab import LOCK, Lab, RunFolder
 from tread_lab.records.locks import Busy, is_held
 from tread_lab.records.status import RunState
@@ -156,6 +157,9 @@ def _unfinished(folder: Path) -> Iterator[Path]:
         if path.is_file() and path.name not in (LOCK, ".pulse"):
             yield path
     yield from folder.glob("checkpoints/staging.safetensors")
+    for path in folder.glob(f"evaluations/*/{PARTS}/*"):
+        if (path.parents[1] / "metrics.json").exists():  # else its evaluation goes on from them
+            yield path
     yield from (path for path in folder.glob("stacks/*.txt") if not path.stat().st_size)
 
 
