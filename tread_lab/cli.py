@@ -303,8 +303,8 @@ COMMANDS: Mapping[str, _Command] = {
             ),
             _option(
                 "--reference",
-                "statistics to compare with: imagenet256, an .npz as ADM's evaluator takes it, or"
-                " heldout (default: as measured so far)",
+                "statistics to compare with, e.g. fid@50k --reference imagenet256: a name, an .npz"
+                " as ADM's evaluator takes it, or heldout (default: as measured so far)",
                 metavar="NAME|FILE",
             ),
             _ROOT,
