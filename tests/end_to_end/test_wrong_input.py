@@ -32,7 +32,7 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     "not a route": ({}, "train tiny --route 2-8", "is not a route"),
     "rate of one": ({}, "train tiny --route 2->8 --rate 1.0", "outside [0, 1)"),
     "rate without a route": ({}, "train tiny --rate 0.5", "there is no route"),
-    "negative steps": ({}, "train tiny train.steps=-5", "steps: must be positive"),
+    "negative steps": ({}, "train tiny train.steps=-5", "steps: must not be negative"),
     "text for a number": ({}, "train tiny train.lr=fast", "train.lr: expected a number"),
     "infinite number": ({}, "train tiny train.lr=inf", "finite"),
     "patch that does not divide": ({}, "train tiny model.patch=3", "does not divide data.size"),

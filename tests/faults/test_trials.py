@@ -113,7 +113,7 @@ def test_out_of_memory(place: Place) -> None:
 def test_an_evaluation_that_fails(place: Place, tmp_path: Path) -> None:
     only = (CASES % "{}").replace(", bad: {}", "").replace("evaluate: [", "evaluate: [fd@200, ")
     place.write(only)
-    gone = "wrap('tread_lab.metrics.features:load_extractor', lambda original, name: missing())\n"
+    gone = "wrap('tread_lab.metrics.extraction:load_extractor', lambda original, name: missing())\n"
     assert place.sweep(prelude=gone).wait() == MISTAKE
     ((run, before),) = outcome(place.lab).items()
     assert before.state == "completed" and "heldout/loss" in before.measured

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-import torch._dynamo
 from torch import nn
 
 from tread_lab.specs.errors import lookup
@@ -39,8 +38,10 @@ def compile_blocks(network: nn.Module, *, backend: Backend = "inductor") -> None
     equal shape share graphs, within a network and with the next one of the process. A graph break
     and too many graphs raise, so that no run falls back to eager unnoticed.
     """
-    torch._dynamo.config.recompile_limit = GRAPHS
-    torch._dynamo.config.accumulated_recompile_limit = 2 * GRAPHS
+    from torch._dynamo import config  # a second of imports, which eager runs do without
+
+    config.recompile_limit = GRAPHS
+    config.accumulated_recompile_limit = 2 * GRAPHS
     blocks: nn.ModuleList = network.get_submodule("blocks")  # type: ignore[assignment]
     for block in blocks:
         block.compile(backend=backend, dynamic=False, fullgraph=True)

@@ -101,7 +101,7 @@ def test_scaled_labels() -> None:
     assert power_of_ten(pd.Series([2.7, -0.3]).to_numpy()) == 0
 
 
-def test_reading_results_imports_no_torch_asks_no_network_and_is_quick() -> None:
+def test_reading_results_imports_no_torch_and_asks_no_network() -> None:
     folder = Path(tread_lab.analysis.__path__[0])
     modules = [p.relative_to(folder).with_suffix("") for p in folder.rglob("*.py")]
     names = [".".join(m.parts) for m in modules if m.name != "__init__"]
@@ -109,12 +109,11 @@ def test_reading_results_imports_no_torch_asks_no_network_and_is_quick() -> None
     imports = "; ".join(f"import tread_lab.analysis.{name}" for name in names)
     heavy = "('torch', 'mlflow', 'ray', 'matplotlib.pyplot', 'nbclient')"
     check = (
-        "import sys, time; asked = []\n"
+        "import sys; asked = []\n"
         "sys.addaudithook(lambda event, _: event.startswith('socket.') and asked.append(event))\n"
         f"{imports}\n"
-        f"print([m for m in {heavy} if m in sys.modules], asked, time.process_time(), sep='|')"
+        f"print([m for m in {heavy} if m in sys.modules], asked, sep='|')"
     )
     out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
-    loaded, asked, seconds = out.stdout.strip().split("|")
+    loaded, asked = out.stdout.strip().split("|")
     assert loaded == "[]" and asked == "[]"
-    assert float(seconds) < 2  # of the processor: 1.2 s where this was measured
