@@ -255,8 +255,9 @@ def _two(value: float) -> str:
 _PREFACE = (
     "Numbers of the TREAD papers as tread-lab holds them (`analysis/tables/published.py`), to\n"
     "compare with runs of the same model, data, budget and metric only. FID means\n"
-    "Inception-2015 features and 50,000 samples unless said; tread-lab's own `fid` is taken\n"
-    "against held-out images instead ([metrics](metrics.md)). This page is made by\n"
+    "Inception-2015 features and 50,000 samples unless said. tread-lab's own `fid@50k` against\n"
+    "ADM's file has the same definition; `fid[heldout]` has not ([metrics](metrics.md)). This\n"
+    "page is made by\n"
     "`python -m tread_lab.analysis.tables.paper_tables`.\n\n"
     "Every FID has its recipe beside it. **Only numbers of one recipe compare**: a difference\n"
     f"with a dagger ({DAGGER}) mixes routing with a change of process or sampler, or may do so\n"
