@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from tread_lab.engine.train import Progress, train
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, decode
 
 CPU = torch.device("cpu")
@@ -35,3 +36,13 @@ def train_until(spec: RunSpec, folder: Path, step: int | None = None) -> list[Pr
             break
     reports.close()  # type: ignore[attr-defined]
     return seen
+
+
+def lab_with_a_run(root: Path) -> Lab:
+    """A lab with one trained run, `small_run()`."""
+    lab = Lab.at(root)
+    run = lab.run_of(small_run())
+    run.create(small_run())
+    train_until(small_run(), run.path)
+    run.finish(RunState.COMPLETED, step=6)
+    return lab

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.engine.runs import CPU, small_run, train_until
+from tests.engine.runs import CPU, lab_with_a_run, small_run
 from tread_lab import cli
 from tread_lab.data import autoencoder
 from tread_lab.data.embedded import Fashion16
@@ -21,7 +21,6 @@ from tread_lab.engine.sample_scores import all_images
 from tread_lab.metrics import requirements
 from tread_lab.metrics.extractor import Extractor
 from tread_lab.records.lab import Lab, RunFolder
-from tread_lab.records.status import RunState
 from tread_lab.specs import SamplesSpec, UserError, decode
 
 FEW = {"count": 100, "sampler": {"steps": 1, "sigma_max": 10}}
@@ -30,12 +29,7 @@ FEW = {"count": 100, "sampler": {"steps": 1, "sigma_max": 10}}
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """A lab with one trained run."""
-    lab = Lab.at(tmp_path_factory.mktemp("lab"))
-    run = lab.run_of(small_run())
-    run.create(small_run())
-    train_until(small_run(), run.path)
-    run.finish(RunState.COMPLETED, step=6)
-    return lab
+    return lab_with_a_run(tmp_path_factory.mktemp("lab"))
 
 
 @pytest.fixture

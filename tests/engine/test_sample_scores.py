@@ -15,11 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tests.engine.runs import small_run, train_until
+from tests.engine.runs import lab_with_a_run, small_run
 from tread_lab import cli
 from tread_lab.engine import evaluate as evaluations
 from tread_lab.records.lab import Lab
-from tread_lab.records.status import RunState
 from tread_lab.specs.metrics import OWN_FEATURES
 
 Array = NDArray[np.float64]
@@ -66,12 +65,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    lab = Lab.at(tmp_path_factory.mktemp("lab"))
-    run = lab.run_of(small_run())
-    run.create(small_run())
-    train_until(small_run(), run.path)
-    run.finish(RunState.COMPLETED, step=6)
-    return lab
+    return lab_with_a_run(tmp_path_factory.mktemp("lab"))
 
 
 @pytest.fixture(scope="module")
