@@ -12,7 +12,7 @@ QUICK := $(addprefix tests/,specs records compare routing diffusion sampling \
 
 .PHONY: demo test quick figures pictures faults check setup clean
 
-demo: setup
+demo: $(VENV)/.ready
 	$(BIN)/tread-lab sweep route_placement.yaml
 
 test: check
@@ -42,15 +42,22 @@ check: setup
 	@if [ -x $(BIN)/biome ]; then $(BIN)/biome check dashboards/page; \
 	  else echo "biome is not installed here; dashboards/page is not checked"; fi
 
-setup: $(VENV)/.ready
+setup: $(VENV)/.dev
+
+# Modules are compiled when they are first imported: most of 24,000 never are, which takes a minute.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+  --constraint constraints.txt --editable
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "tread-lab needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	@echo "installing (torch and friends: about 3 GB to fetch the first time) ..."
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.ready
+	$(INSTALL) '.[dev]'
 	@touch $@
 
 clean:

@@ -2,7 +2,7 @@
 
     python benchmarks/gpu.py --out OUT [--minutes 20] [--only ceilings step_B]
     python benchmarks/gpu.py --out OUT --device cpu --small        (to try the script itself)
-    python benchmarks/performance.py OUT docs/performance.md       (tables of what it found)
+    python benchmarks/performance.py OUT/results.jsonl docs/performance.md (tables of it)
 
 Every phase is a process of its own with a time limit: what crashes, hangs or runs out of memory
 costs that phase alone. Results go to OUT/results.jsonl, a line each, as they are found; what a
@@ -40,6 +40,7 @@ PHASES = {
     "ceilings": Phase(90, ceilings.measure),
     "paths": Phase(180, paths.every_path),
     "step_B": Phase(240, lambda bench: steps.measure(bench, "B")),
+    "waits": Phase(90, paths.waits),
     "repeats": Phase(90, paths.repeats),
     "step_S": Phase(150, lambda bench: steps.measure(bench, "S")),
     "step_XL": Phase(240, lambda bench: steps.measure(bench, "XL")),

@@ -1,6 +1,8 @@
-"""The results of `benchmarks/gpu.py` as a page: a table for each phase, and on what device.
+"""The results of `gpu.py` or `cpu.py` as a page: a table for each phase, and on what device.
 
-python benchmarks/performance.py OUT PAGE.md
+python benchmarks/performance.py OUT/results.jsonl PAGE.md
+
+A page that has the line `<!-- measured -->` keeps what stands above it.
 """
 
 from __future__ import annotations
@@ -11,31 +13,36 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+MEASURED = "<!-- measured -->"
 TITLES = {
     "copy": "Copies on the device",
-    "product": "Matrix products of a block, 256 images of 256 tokens",
+    "product": "Matrix products of a block",
     "attention": "Attention, forward and backward pass, by backend",
     "path": "Every path once: its loss against the CPU's in fp32",
     "step": "The training step",
+    "against plain": "The training step beside a plain DiT's",
     "speed-up": "What routing gains, and what its FLOPs predict",
+    "waits": "Does the host wait for the device between two entries of the log?",
     "repeats": "Is a run repeated and resumed to the last bit?",
     "captured": "The whole step as one CUDA graph",
+    "rate": "The rate of a step, of executed FLOPs",
     "profile": "Where the time of a step goes",
+    "split": "Where the time of a step goes, by torch's profiler",
     "sampling": "A call of the network, and 10,000 images by Heun's 40 steps",
     "host": "What the host does in a step",
-    "scaling": "The gain against tokens, depth, rate and batch",
+    "scaling": "A step and its forecast against tokens, depth, rate and batch",
 }
 
 
 def page(rows: list[dict[str, Any]], measured: datetime) -> str:
     """Return the page of these results."""
     (device,) = (row for row in rows if row["what"] == "device")
-    versions = f"torch {device['torch']}, CUDA {device['cuda']}"
+    versions = f"torch {device['torch']}" + (f", CUDA {device['cuda']}" if "cuda" in device else "")
+    script = "gpu.py" if "cuda" in device else "cpu.py"
     lines = [
-        "# Performance",
-        "",
-        f"Measured on {device['name']}, {versions}, {measured:%d %B %Y}, by `benchmarks/gpu.py`.",
+        f"Measured on {device['name']}, {versions}, {measured:%d %B %Y}, by `benchmarks/{script}`.",
         "Columns that say *predicted* are arithmetic; all others are medians of measured times.",
+        "Brackets hold the median in 95% of repetitions; below six rounds they are the extremes.",
     ]
     for what, title in TITLES.items():
         found = [row for row in rows if row["what"] == what]
@@ -55,16 +62,20 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, list):
+        return "{:.3g} [{:.3g}, {:.3g}]".format(*value)
     if isinstance(value, bool):
         return "yes" if value else "**no**"
     return f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "/")
 
 
 def main() -> None:
-    """Write the page."""
-    results, target = Path(sys.argv[1]) / "results.jsonl", Path(sys.argv[2])
+    """Write the page, below what stands in it by hand."""
+    results, target = Path(sys.argv[1]), Path(sys.argv[2])
     rows = [json.loads(line) for line in results.read_text().splitlines()]
-    target.write_text(page(rows, datetime.fromtimestamp(results.stat().st_mtime, UTC)))
+    above = target.read_text().partition(MEASURED)[0] if target.exists() else "# Performance\n\n"
+    measured = datetime.fromtimestamp(results.stat().st_mtime, UTC)
+    target.write_text(f"{above}{MEASURED}\n\n{page(rows, measured)}")
     print(f"wrote {target}")
 
 

@@ -2,15 +2,18 @@
 
     python benchmarks/step.py [--device cuda] [--models tiny S] [--rounds 9] [--json FILE]
 
-All steps of a model take turns in one process, so that drift of the machine hits each of them, and
-medians are compared. A step is whole: its draws, the copy to the device, forward and backward pass,
-optimizer and EMA. On a CPU the published sizes run with few images a step.
+All steps of a model take turns in one process, so that drift of the machine hits each of them. A
+ratio is the median of the ratios of the rounds, with the order statistics that hold it in 95% of
+repetitions. A step is whole: its draws, the copy to the device, forward and backward pass,
+optimizer and EMA. On a CPU the published sizes run with few images a step on one thread, and its
+time is that thread's own, which other processes do not add to.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import tempfile
@@ -38,7 +41,9 @@ MODELS: dict[str, tuple[tuple[int, int, int, int], int, int]] = {
     "XL": ((28, 1152, 16, 1), 0, 64),
 }
 Step = Callable[[], None]
-Row = dict[str, float | str]
+Times = list[float]
+Ratio = tuple[float, float, float]  # median, and the ends of its interval
+Row = dict[str, float | str | Ratio]
 
 
 def spec(model: str, batch: int, precision: str, rate: float) -> RunSpec:
@@ -69,18 +74,28 @@ def plain_step(run: RunSpec, device: torch.device) -> Step:
     return lambda: plain.step(x, y)
 
 
-def step_seconds(steps: dict[str, Step], rounds: int, device: torch.device) -> dict[str, float]:
-    """Return the median time of every step; they take turns, two rounds of them to warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
+def step_seconds(steps: dict[str, Step], rounds: int, device: torch.device) -> dict[str, Times]:
+    """Return the times of every step; they take turns, two rounds of them to warm up."""
+    seconds: dict[str, Times] = {name: [] for name in steps}
+    clock = time.thread_time if device.type == "cpu" else time.perf_counter
     for turn in range(rounds + 2):
         for name, step in steps.items():
             _wait(device)
-            started = time.perf_counter()
+            started = clock()
             step()
             _wait(device)
             if turn >= 2:
-                seconds[name].append(time.perf_counter() - started)
-    return {name: statistics.median(times) for name, times in seconds.items()}
+                seconds[name].append(clock() - started)
+    return seconds
+
+
+def ratio(over: Times, under: Times, scale: float = 1.0) -> Ratio:
+    """Return the median ratio of paired times with its interval at 95%, by order statistics."""
+    ratios = sorted(a / b / scale for a, b in zip(over, under, strict=True))
+    n = len(ratios)
+    tails = [2 * sum(math.comb(n, i) for i in range(k + 1)) / 2**n for k in range(n // 2)]
+    cut = max(sum(tail <= 0.05 for tail in tails) - 1, 0)  # of each end: 1 of 9 rounds, 5 of 20
+    return statistics.median(ratios), ratios[cut], ratios[-1 - cut]
 
 
 def _wait(device: torch.device) -> None:
@@ -100,20 +115,25 @@ def measure(model: str, precision: str, rate: float, rounds: int, device: torch.
         for kind, run in specs.items():
             steps[kind] = our_step(LiveRun(run, RunFolder(Path(folder) / kind), device))
             steps[f"plain {kind}"] = plain_step(run, device)
-        took = step_seconds(steps, rounds, device)
-    speedup, predicted = took["dense"] / took["routed"], cost(specs["routed"]).speedup
+        times = step_seconds(steps, rounds, device)
+    took = {kind: statistics.median(seconds) for kind, seconds in times.items()}
+    predicted = cost(specs["routed"]).speedup
     flops = {kind: cost(run).train_flops / run.train.steps for kind, run in specs.items()}
     row: Row = {"model": model, "precision": precision, "batch": batch, "rate": rate}
     row |= {f"{kind} ms": 1e3 * seconds for kind, seconds in took.items()}
-    row |= {f"over plain, {kind}": took[f"plain {kind}"] / took[kind] for kind in specs}
-    row |= {"speed-up": speedup, "predicted": predicted, "reached": speedup / predicted}
+    row |= {f"over plain, {kind}": ratio(times[f"plain {kind}"], times[kind]) for kind in specs}
+    row |= {"speed-up": ratio(times["dense"], times["routed"]), "predicted": predicted}
+    row["reached"] = ratio(times["dense"], times["routed"], predicted)
     row |= {f"{kind} GFLOP/s": flops[kind] / took[kind] / 1e9 for kind in specs}
     if peak := peak_flops(device):
         row |= {f"{kind} MFU": flops[kind] / took[kind] / peak for kind in specs}
     return row
 
 
-def _short(value: float | str) -> str:
+def short(value: float | str | Ratio) -> str:
+    """Return a number with three digits, and a ratio with its interval."""
+    if isinstance(value, tuple):
+        return "{:.3g} [{:.3g}, {:.3g}]".format(*value)
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
@@ -135,11 +155,7 @@ def main() -> None:
         for precision in options.precisions:
             for rate in options.rates:
                 rows.append(measure(model, precision, rate, options.rounds, device))
-                words = (
-                    f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}"
-                    for k, v in rows[-1].items()
-                )
-                print(", ".join(words), flush=True)
+                print(", ".join(f"{k} {short(v)}" for k, v in rows[-1].items()), flush=True)
                 if options.json:
                     options.json.write_text(json.dumps(rows, indent=1))
 

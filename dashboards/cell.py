@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,15 @@ import yaml
 from tread_lab.analysis.figures.samples import how_drawn
 from tread_lab.analysis.figures.similarity import read_similarity
 from tread_lab.dashboards.views import Tree, cells_of, choices, numbers
-from tread_lab.frames import HIGH, LOW
+from tread_lab.frames import HIGH, LOW, STEP, plan_steps_frame
 from tread_lab.records.lab import Lab, RunFolder
-from tread_lab.records.metric_names import TRAIN_LOSS, metric_kind
+from tread_lab.records.metric_names import DEVICE_HOURS, TRAIN_IMAGES, TRAIN_LOSS, metric_kind
 from tread_lab.records.plan import StoredPlan
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.fields import dotted
 
 POINTS = 400  # of a curve; longer ones are thinned out
+SPENT = (STEP, TRAIN_IMAGES, DEVICE_HOURS)  # what curves of stages are drawn over
 NOT_TOLD = ("seed", "execution.")  # fields of a spec that are no difference between cells
 
 
@@ -41,7 +43,7 @@ def cell(
     specs = {stored.run: stored.spec for stored in plan.trials}
     run, baseline = str(trial["run"]), trial["baseline"]
     known = isinstance(baseline, str) and baseline in specs
-    spec = specs[run]
+    spec, measured = specs[run], stages(lab, plan, [run, *([str(baseline)] if known else [])])
     return {
         "number": number,
         "role": role,
@@ -52,8 +54,10 @@ def cell(
         "states": list(trials["state"]),
         "reason": str(trial["reason"]),
         "metrics": _metrics(frame, trial),
-        "run": _run(lab.run(run), spec),
-        "baseline": _run(lab.run(baseline), specs[baseline]) if known else None,
+        "run": _run(lab.run(run), spec, measured.get(run)),
+        "baseline": _run(lab.run(baseline), specs[baseline], measured.get(baseline))
+        if known
+        else None,
         "differences": differences(specs[baseline], spec) if known else [],
     }
 
@@ -74,6 +78,25 @@ def curve(run: RunFolder) -> Tree:
     return {"step": [step for step, _ in kept], "loss": numbers(value for _, value in kept)}
 
 
+def stages(lab: Lab, plan: StoredPlan, runs: Sequence[str]) -> dict[str, Tree]:
+    """Return what runs were measured at, by run; runs that were measured at their end alone lack.
+
+    Each has `spent`: what training had taken by then, in steps, images and device-hours, and
+    `metrics`: quality and gaps at these steps, `None` where one was not measured.
+    """
+    some = replace(plan, trials=tuple(trial for trial in plan.trials if trial.run in set(runs)))
+    frame = plan_steps_frame(lab, some)
+    shown = [c for c in choices(frame) if metric_kind(c).nature != "cost"]
+    return {
+        str(run): {
+            "spent": {name: numbers(rows[name]) for name in SPENT if name in rows},
+            "metrics": {c: numbers(rows[c]) for c in shown if rows[c].notna().sum() > 1},
+        }
+        for run, rows in frame.drop_duplicates(["run", STEP]).groupby("run", sort=False)
+        if rows[STEP].nunique() > 1
+    }
+
+
 def pictures(run: RunFolder) -> list[Tree]:
     """Return the sample grids of a run: how they were drawn and where they lie."""
     grids = [
@@ -88,14 +111,15 @@ def pictures(run: RunFolder) -> list[Tree]:
     return sorted(grids, key=lambda grid: grid["drawn"])
 
 
-def _run(run: RunFolder, spec: Mapping[str, Any]) -> Tree:
-    """Return what one run left behind."""
+def _run(run: RunFolder, spec: Mapping[str, Any], measured: Tree | None) -> Tree:
+    """Return what one run left behind; `measured` are its `stages`."""
     matrix = read_similarity(run) if (run.path / "spec.yaml").exists() else None
     result = run.result() or {}
     return {
         "name": run.name,
         "folder": str(run.path),
         "curve": curve(run),
+        "stages": measured,
         "pictures": pictures(run),
         "similarity": None if matrix is None else np.round(matrix.mean, 3).tolist(),
         "routes": [[route["start"], route["end"]] for route in spec["routes"]],

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +14,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, decode
+
+if TYPE_CHECKING:
+    from tests.faults.drivers import Zygote
 
 # What a test's skip reason holds -> what to install, so that it runs.
 MENDS = {
@@ -29,11 +32,34 @@ MENDS = {
 MODEL = {"depth": 4, "width": 16, "heads": 2}
 
 
+# The files that take longest, most seconds first; a worker takes up a whole file at a time.
+LONGEST = (
+    "sweep/execution/test_ray_cluster.py",
+    "end_to_end/test_sweep.py",
+    "docs/test_recipes.py",
+    "seeing/test_dashboard.py",
+    "sweep/trial/test_attempt.py",
+    "faults/test_records.py",
+    "sweep/trial/test_watchdog.py",
+    "faults/test_nodes.py",
+    "faults/test_kills.py",
+    "faults/test_crash.py",
+    "sweep/execution/test_early_stopping.py",
+    "seeing/test_mlflow_pages.py",
+    "tracking/test_live_server.py",
+    "faults/test_mlflow.py",
+    "faults/test_trials.py",
+    "faults/test_drivers.py",
+)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files with slow tests first: a long one that begins last leaves a worker idle."""
+    """Put the longest files first, then files with slow tests: what begins last must be short."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    place = {Path(__file__).parent / name: k for k, name in enumerate(LONGEST)}
+    last = len(LONGEST)
+    items.sort(key=lambda item: (place.get(item.path, last), item.path not in slow))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -118,6 +144,16 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder is an empty one."""
     monkeypatch.chdir(tmp_path)  # undone together with every other change of folder
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    """The process that commands are forked from: each is one of its own, its imports done."""
+    from tests.faults.drivers import Zygote
+
+    started = Zygote()
+    yield started
+    started.close()
 
 
 @pytest.fixture(scope="session")

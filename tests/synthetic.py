@@ -73,6 +73,7 @@ class Synthetic:
         unguided: also an evaluation of samples without guidance, and what an image costs.
         pictures: also the samples themselves, which the route makes darker.
         budgets: training steps that are an axis of their own; `steps` alone where empty.
+        stages: steps before the end at which every run was measured, too.
     """
 
     name: str = "placement"
@@ -91,6 +92,7 @@ class Synthetic:
     unguided: bool = False
     pictures: bool = False
     budgets: Sequence[int] = ()
+    stages: Sequence[int] = ()
 
     @property
     def evaluations(self) -> tuple[EvaluationSpec, ...]:
@@ -187,8 +189,10 @@ def _write_run(
     if state != "completed":
         run.finish(state, step=steps, reason=f"{state} on purpose")
         return
-    for spec in sweep.evaluations:
-        _write_evaluation(run, spec, sweep, route, seed)
+    for stage in (*sweep.stages, None):
+        part = dataclasses.replace(sweep, steps=stage or sweep.steps)
+        for spec in sweep.evaluations:
+            _write_evaluation(run, dataclasses.replace(spec, step=stage), part, route, seed)
     length = 0 if route is None else route[1] - route[0] + 1
     costs = {
         metric_names.TRAIN_FLOPS: 1e12 * (12 - 0.5 * length) * sweep.steps / 400,

@@ -16,6 +16,7 @@ SPANNING = {
     "backbones/test_names.py",
     "compare/test_gap_intervals.py",
     "engine/test_guided_evaluation.py",
+    "engine/test_on_devices.py",
     "frames/test_evaluation_columns.py",
     "sampling/test_path_drop.py",
     "sampling/test_selections.py",

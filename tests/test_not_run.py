@@ -1,8 +1,10 @@
-"""Tests that did not run are named at the end, with what to install."""
+"""Tests that did not run are named at the end; the longest files start first."""
 
 from __future__ import annotations
 
-from tests.conftest import not_run
+from pathlib import Path
+
+from tests.conftest import LONGEST, not_run
 
 
 def test_skipped_tests_are_grouped_by_reason_with_the_mend() -> None:
@@ -11,3 +13,7 @@ def test_skipped_tests_are_grouped_by_reason_with_the_mend() -> None:
         "2 not run: needs Chromium (a.py, b.py); to run them: apt-get install chromium",
         "1 not run: no such thing (c.py)",
     ]
+
+
+def test_the_files_that_start_first_are_there() -> None:
+    assert [name for name in LONGEST if not (Path(__file__).parent / name).exists()] == []

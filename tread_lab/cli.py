@@ -298,7 +298,8 @@ COMMANDS: Mapping[str, _Command] = {
             _option("name", _SWEEP_OR_RUN),
             _option(
                 "evaluations",
-                'e.g. fd@5k "fd@1k at 250, 50%%, end" (default: the evaluations of the plan)',
+                'e.g. fd@5k "fd@1k at 250, 50%%, end" (default: the evaluations of the plan);'
+                " sampler.steps=20 sampler.guidance=2 say how images are generated",
                 nargs="*",
             ),
             _option(
@@ -383,7 +384,7 @@ COMMANDS: Mapping[str, _Command] = {
             _ROOT,
             _flag("--yes", "remove the files that are listed"),
             _flag("--samples", "include the samples of finished evaluations; their metrics stay"),
-            _flag("--features", "include caches of REPA's features; runs make them again"),
+            _flag("--features", "include caches of encoders' features; runs make them again"),
             _JSON,
         ),
     ),
@@ -469,6 +470,31 @@ COMMANDS: Mapping[str, _Command] = {
             _LATENTS,
             _SOURCE,
             _flag("--write", "write statistics.json, for data.normalise=true"),
+            _JSON,
+        ),
+    ),
+    "data reference": _Command(
+        "write statistics of real images, which FID compares with",
+        "data reference imagenet/train ours.npz --size 256",
+        (
+            _option(
+                "images",
+                "a folder of images, tars, or latents encoded with --images",
+                type=Path,
+                metavar="IMAGES",
+            ),
+            _option("out", "the .npz to write, for ADM's evaluator too", type=Path, metavar="OUT"),
+            _option("--size", "side of the crop (256, or that of stored images)", type=_positive),
+            _option("--limit", "take so many images, evenly spread", type=_positive, metavar="N"),
+            _option(
+                "--keep",
+                "images stored for precision, recall and KID (10000)",
+                type=_positive,
+                default=10_000,
+            ),
+            _option("--batch", "images described together (100)", type=_positive, default=100),
+            _DEVICE,
+            _option("--workers", "threads that read images (default: all cores)", type=_positive),
             _JSON,
         ),
     ),

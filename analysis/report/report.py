@@ -24,12 +24,15 @@ from tread_lab.frames import cells_frame, of_baseline, ranking_caption, ranking_
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
+    ENERGY,
     IMAGES_PER_S,
     MFU,
     PEAK_MEMORY,
+    POWER,
     STEP_SECONDS,
     TRAIN_FLOPS,
     TRAIN_SECONDS,
+    USE,
 )
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import provenance_differences, provenances_of
@@ -108,6 +111,9 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
     }
 
 
+_SCALES = {"peak memory, GB": 1e9, "energy, kJ": 1e3, "device-hours": 3600.0}
+
+
 def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
     """Return speed-ups predicted from FLOPs beside measured ones, one row a cell.
 
@@ -130,13 +136,17 @@ def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
         "speed-up, FLOPs": ("speed/flops", "{:.2f}\N{MULTIPLICATION SIGN}"),
         "speed-up, measured": ("speed/time", "{:.2f}\N{MULTIPLICATION SIGN}"),
         "seconds": (TRAIN_SECONDS, "{:.0f}"),
+        "device-hours": (TRAIN_SECONDS, "{:.3g}"),
         "images / s": (IMAGES_PER_S, "{:.0f}"),
         "peak memory, GB": (PEAK_MEMORY, "{:.2f}"),
         "MFU": (MFU, "{:.1%}"),
+        "GPU use": (USE, "{:.0%}"),
+        "power, W": (POWER, "{:.0f}"),
+        "energy, kJ": (ENERGY, "{:.3g}"),
     }
     for head, (column, form) in columns.items():
         if column in cells and cells[column].notna().any():
-            scale = 1e9 if column == PEAK_MEMORY else 1.0
+            scale = _SCALES.get(head, 1.0)
             texts[head] = [_form(value / scale, form) for value in cells[column]]
     if "speed-up, measured" in texts:
         marks = ["", " (disturbed)"]

@@ -42,7 +42,7 @@ def _products(bench: Bench) -> None:
             work = 2 * rows * n * k / 1e9
             times = {p: bench.milliseconds(partial(torch.mm, *ab)) for p, ab in pairs.items()}
             rates = {f"{p} TFLOPs": work / ms for p, ms in times.items()}
-            bench.say("product", model=model, layer=name, **rates)
+            bench.say("product", model=model, rows=rows, layer=name, **rates)
     for tf32 in (False, True) if bench.cuda else ():
         torch.backends.cuda.matmul.allow_tf32 = tf32
         x, w = (_normal(bench, *s).float() for s in ((rows, 768), (3072, 768)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,32 @@ def _losses(bench: Bench, spec: RunSpec, device: torch.device) -> list[float]:
 def _loss(run: LiveRun, step: int) -> float:
     run.optimise(run.batches.at(step), lr=1e-3)
     return float(run._window[-1])
+
+
+def waits(bench: Bench) -> None:
+    """How often does the host wait for the device between two entries of the log? It should not."""
+    for name, (model, routes, fields) in CASES.items():
+        for precision in [p for p in ("bf16", "fp16") if p in precisions(bench.device)]:
+            with bench.guarded("waits", case=name, precision=precision):
+                run = bench.live(
+                    bench.spec(model, routes, 16, precision=precision, **_copy(fields))
+                )
+                first, *rest = run.batches.stream(0, STEPS + 1)
+                run.optimise(first, lr=1e-3)
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    _watch(bench, "warn")
+                    for batch in rest:
+                        run.optimise(batch, lr=1e-3)
+                    _watch(bench, "default")
+                found = [str(w.message) for w in caught if "synchroniz" in str(w.message)]
+                where = "; ".join(sorted({text[:120] for text in found}))
+                bench.say("waits", case=name, precision=precision, waits=len(found), where=where)
+
+
+def _watch(bench: Bench, mode: str) -> None:
+    if bench.cuda:
+        torch.cuda.set_sync_debug_mode(mode)
 
 
 def _whole_task(bench: Bench) -> None:

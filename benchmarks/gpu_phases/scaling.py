@@ -1,51 +1,132 @@
-"""The cost of a step against tokens, depth, rate and batch, with the prediction beside it."""
+"""The cost of a step against tokens, depth, rate and batch, with the forecast beside it."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from gpu_phases.shared import Bench
+from tread_lab.engine.cost import calibration
+from tread_lab.engine.cost.speed import Speed
 from tread_lab.engine.cost.training import cost
+from tread_lab.specs import RunSpec
 
-BASE = {"depth": 12, "width": 768, "heads": 12, "patch": 2}
-SIDES = {64: 16, 256: 32, 1024: 64, 4096: 128}  # tokens -> side of a latent
-
-
-def measure(bench: Bench) -> None:
-    """Vary one thing at a time around B/2 at 256 tokens, 64 images and a rate of one half."""
-    base = {**BASE, "width": 32, "heads": 2, "depth": 8} if bench.small else dict(BASE)
-    batch = 2 if bench.small else 64
-    for rate in (0.25, 0.5, 0.75, 0.9):
-        _pair(bench, "rate", rate, base, batch, rate)
-    for depth in (8, 12, 24) if not bench.small else (8,):
-        _pair(bench, "depth", depth, {**base, "depth": depth}, batch, 0.5)
-    for images in (16, 64, 256) if not bench.small else (2,):
-        _pair(bench, "batch", images, base, images, 0.5)
-    for tokens, side in SIDES.items():
-        if not bench.small or tokens == 64:
-            images = max(batch * 256 // tokens, 1) if not bench.small else 2
-            _pair(bench, "tokens", tokens, base, images, 0.5, side=side)
+Point = Mapping[str, float]  # depth, tokens of an image, rate of 2->B-4, batch
 
 
-def _pair(
+@dataclass(frozen=True)
+class Grid:
+    """A base point, and the values that each axis takes while the others stay at the base.
+
+    Attributes:
+        width, heads: of the network; its patch is 2.
+    """
+
+    width: int
+    heads: int
+    base: Point
+    axes: Mapping[str, Sequence[float]]
+
+
+GRIDS = {
+    "cuda": Grid(
+        width=768,
+        heads=12,
+        base={"tokens": 256, "depth": 12, "rate": 0.5, "batch": 64},
+        axes={
+            "rate": (0.25, 0.5, 0.75, 0.9),
+            "depth": (8, 12, 24),
+            "batch": (16, 64, 256),
+            "tokens": (64, 256, 1024, 4096),
+        },
+    ),
+    "cpu": Grid(
+        width=64,
+        heads=2,
+        base={"tokens": 256, "depth": 8, "rate": 0.5, "batch": 8},
+        axes={
+            "rate": (0.25, 0.5, 0.75),
+            "depth": (6, 8, 12, 16),
+            "batch": (4, 8, 16, 32),
+            "tokens": (64, 256, 1024, 4096),
+        },
+    ),
+}
+
+
+def measure(bench: Bench, axes: Iterable[str] = GRIDS["cuda"].axes) -> None:
+    """Vary one thing at a time; a forecast rests on steps timed at the base point."""
+    grid = GRIDS[bench.device.type]
+    speed = base_speed(bench, grid)
+    for axis in axes:
+        for value in grid.axes[axis][: 1 if bench.small else None]:
+            with bench.guarded("scaling", axis=axis, at=value):
+                runs = runs_at(bench, grid, _point(grid, axis, value))
+                say(bench, axis, value, runs, milliseconds(bench, runs), speed)
+
+
+def base_speed(bench: Bench, grid: Grid) -> Speed:
+    """Return the speed that a plan would time for runs at the base point."""
+    return calibration.measure(runs_at(bench, grid, grid.base)["dense"], bench.device)
+
+
+def _point(grid: Grid, axis: str, value: float) -> Point:
+    """Return a point of an axis; of longer images a step has fewer, at least one."""
+    base = grid.base
+    if axis == "tokens":
+        return {**base, axis: value, "batch": max(base["batch"] * base[axis] // value, 1)}
+    return {**base, axis: value}
+
+
+def runs_at(bench: Bench, grid: Grid, point: Point) -> dict[str, RunSpec]:
+    """Return the dense and the routed run of a point."""
+    model = {"depth": point["depth"], "width": grid.width, "heads": grid.heads, "patch": 2}
+    route = {"start": 2, "end": "B-4", "rate": point["rate"]}
+    side = 2 * math.isqrt(int(point["tokens"]))
+    routes = {"dense": (), "routed": (route,)}
+    batch = int(point["batch"])
+    return {kind: bench.spec(model, on, batch, side=side) for kind, on in routes.items()}
+
+
+def milliseconds(
+    bench: Bench, runs: Mapping[str, RunSpec], ready: Callable[[], object] = lambda: None
+) -> dict[str, float]:
+    """Return the median step of each run; `ready` is called once it is warm."""
+    times = {}
+    for kind, spec in runs.items():
+        with bench.live(spec) as run:
+            step = partial(run.optimise, run.batches.at(0), lr=1e-4)
+            bench.milliseconds(step, warm=1, count=1)
+            ready()
+            times[kind] = bench.milliseconds(step, warm=0, count=6)
+    return times
+
+
+def say(
     bench: Bench,
     axis: str,
     at: float,
-    model: dict[str, Any],
-    batch: int,
-    rate: float,
-    side: int = 32,
+    runs: Mapping[str, RunSpec],
+    times: Mapping[str, float],
+    speed: Speed,
+    *,
+    processes: int = 1,
+    sharing: int = 1,
 ) -> None:
-    """Time a dense and a routed step, and write their ratio with the predicted one."""
-    with bench.guarded("scaling", axis=axis, at=at):
-        route, ms = ({"start": 2, "end": "B-4", "rate": rate},), {}
-        for kind, routes in (("dense", ()), ("routed", route)):
-            run = bench.live(bench.spec(model, routes, batch, side=side))
-            one = run.batches.at(0)
-            ms[kind] = bench.milliseconds(partial(run.optimise, one, lr=1e-4), count=6)
-            del run
-        predicted = cost(bench.spec(model, route, batch, side=side)).speedup
-        times = {f"{kind} ms": t for kind, t in ms.items()}
-        measured = ms["dense"] / ms["routed"]
-        bench.say("scaling", axis=axis, at=at, **times, measured=measured, predicted=predicted)
+    """Write the times of a point, their forecasts, and the gain beside that of the FLOPs.
+
+    Args:
+        times: milliseconds of a step of each run.
+        processes: that make a step in this time.
+        sharing: processes of each device.
+    """
+    dense, routed = runs["dense"], runs["routed"]
+    row: dict[str, float] = {"images": processes * dense.train.batch}
+    row |= {f"{kind} ms": ms for kind, ms in times.items()}
+    for kind, spec in runs.items():
+        seconds = speed.train_seconds(spec) / spec.train.steps
+        row[f"{kind} forecast ms"] = 1e3 * sharing * seconds
+    gain = times["dense"] / times["routed"]
+    bench.say("scaling", axis=axis, at=at, **row, measured=gain, predicted=cost(routed).speedup)

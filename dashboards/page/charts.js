@@ -504,34 +504,34 @@ export function scatter(points, { name, role, label, chosen, choose }) {
   );
 }
 
-// Curves over training steps; each {step, value, colour, dashed}.
-export function lines(curves, { label, zero = false }) {
+// Curves over what training took; each {x, value, colour, dashed}, with marks where points are few.
+export function lines(curves, { label, zero = false, over = "training step", marks = false }) {
   const width = 330;
   const height = 190;
   const box = { left: 52, right: 16, top: 18, bottom: 30 };
-  const shown = curves.filter((c) => c.step.length > 0);
+  const shown = curves.filter((c) => c.x.length > 0);
   if (!shown.length) return null;
   const values = shown.flatMap((c) => c.value).filter(has);
   const y = span(zero ? [...values, 0] : values, 0.05);
-  const x = [0, Math.max(...shown.flatMap((c) => c.step))];
+  const x = [0, Math.max(...shown.flatMap((c) => c.x))];
   const { px, py, frame } = axes({
     x,
     y,
     width,
     height,
     box,
-    xLabel: "training step",
+    xLabel: over,
     yLabel: label,
   });
   const paths = shown.map((c) => {
     let pen = "M";
-    const d = c.step
-      .map((step, k) => {
+    const d = c.x
+      .map((x, k) => {
         if (c.value[k] === null) {
           pen = "M";
           return "";
         }
-        const p = `${pen}${px(step).toFixed(1)} ${py(c.value[k]).toFixed(1)}`;
+        const p = `${pen}${px(x).toFixed(1)} ${py(c.value[k]).toFixed(1)}`;
         pen = "L";
         return p;
       })
@@ -545,6 +545,19 @@ export function lines(curves, { label, zero = false }) {
       "stroke-linejoin": "round",
     });
   });
+  const dots = marks
+    ? shown.flatMap((c) =>
+        c.x.map((x, k) =>
+          has(c.value[k])
+            ? s(
+                "circle",
+                { cx: px(x), cy: py(c.value[k]), r: 2.6, fill: c.colour },
+                s("title", {}, `${number(c.value[k])} at ${number(x)}`),
+              )
+            : null,
+        ),
+      )
+    : null;
   const base = zero
     ? s("line", {
         x1: box.left,
@@ -555,7 +568,7 @@ export function lines(curves, { label, zero = false }) {
         "stroke-width": 0.8,
       })
     : null;
-  return s("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%" }, frame, base, paths);
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%" }, frame, base, paths, dots);
 }
 
 // A similarity matrix with the frames of its routes.

@@ -28,6 +28,7 @@ export function showPanel(panel, details, names, { remove, seed }) {
     ),
     numbers(details, names),
     curves(columns, details),
+    stages(columns),
     samples(columns),
     similarity(columns),
     differences(details, names),
@@ -158,7 +159,7 @@ function smoothed(series) {
 
 function curves(columns, details) {
   const drawn = columns.map((c) => ({
-    step: c.run.curve.step,
+    x: c.run.curve.step,
     value: c.run.curve.loss,
     colour: c.colour,
     dashed: c.name === "dense",
@@ -172,7 +173,7 @@ function curves(columns, details) {
       .map((step, k) => [step, c.run.curve.loss[k]])
       .filter(([step, v]) => has(v) && has(base.get(step)));
     const value = smoothed(steps.map(([step, v]) => v - base.get(step)));
-    return { step: steps.map(([step]) => step), value, colour: c.colour };
+    return { x: steps.map(([step]) => step), value, colour: c.colour };
   });
   const gap = details.some((d) => d.baseline)
     ? lines(gaps, { label: "difference to dense, smoothed", zero: true })
@@ -180,14 +181,93 @@ function curves(columns, details) {
   return h(
     "div",
     {},
+    h("h3", {}, "Training loss ", legend(columns)),
+    h("div", { class: "charts" }, loss, gap),
+  );
+}
+
+const legend = (columns) =>
+  columns.map((c) => h("span", {}, " ", swatch(c.colour), arrows(c.name), " "));
+
+const SPENT = {
+  step: "training steps",
+  "cost/train_images": "training images",
+  "cost/device_hours": "device-hours",
+};
+// What is chosen of curves over training; it stays when the panel is drawn anew.
+const over = { metric: "", spent: "step" };
+
+// Draw a metric that was measured at several steps, of all runs that have it.
+function stages(columns) {
+  const measured = columns.filter((c) => c.run.stages);
+  const named = [...measured].reverse().flatMap((c) => Object.keys(c.run.stages.metrics));
+  const metrics = [...new Set(named)]; // those of a routed run first: gaps among them
+  if (!metrics.length) return null;
+  const spent = Object.keys(SPENT).filter((key) =>
+    measured.some((c) => c.run.stages.spent[key]?.some(has)),
+  );
+  const drawn = h("div", { class: "charts stages" });
+  const draw = () => {
+    if (!metrics.includes(over.metric)) over.metric = metrics[0];
+    if (!spent.includes(over.spent)) over.spent = "step";
+    put(drawn, stageCharts(measured));
+  };
+  const choice = (key, values, text, label) => {
+    const select = h(
+      "select",
+      {
+        "aria-label": label,
+        onchange: (e) => {
+          over[key] = e.target.value;
+          draw();
+        },
+      },
+      values.map((v) => h("option", { value: v }, text(v))),
+    );
+    select.value = over[key];
+    return select;
+  };
+  draw();
+  return h(
+    "div",
+    {},
     h(
       "h3",
       {},
-      "Training loss ",
-      columns.map((c) => h("span", {}, " ", swatch(c.colour), arrows(c.name), " ")),
+      choice("metric", metrics, (metric) => metric, "metric over training"),
+      " over ",
+      choice("spent", spent, (key) => SPENT[key], "what training took"),
+      legend(measured),
     ),
-    h("div", { class: "charts" }, loss, gap),
+    drawn,
   );
+}
+
+// The metric, and its difference to dense at the same steps; a gap is one already.
+function stageCharts(measured) {
+  const { metric, spent } = over;
+  const dense = measured.find((c) => c.name === "dense")?.run.stages;
+  const base = new Map(dense?.spent.step.map((step, k) => [step, dense.metrics[metric]?.[k]]));
+  const shown = measured.filter((c) => c.run.stages.metrics[metric]);
+  const curve = (c, value) => {
+    const points = c.run.stages.spent.step
+      .map((step, k) => [c.run.stages.spent[spent]?.[k], value(step, k)])
+      .filter((point) => point.every(has));
+    return { x: points.map(([x]) => x), value: points.map(([, v]) => v), colour: c.colour };
+  };
+  const own = (c) => (_, k) => c.run.stages.metrics[metric][k];
+  const less = (c) => (step, k) => {
+    const value = c.run.stages.metrics[metric][k];
+    return has(value) && has(base.get(step)) ? value - base.get(step) : null;
+  };
+  const gap = metric.startsWith("gap/");
+  const values = shown.map((c) => ({ ...curve(c, own(c)), dashed: c.name === "dense" }));
+  const gaps = shown.filter((c) => c.name !== "dense").map((c) => curve(c, less(c)));
+  const drawn = { over: SPENT[spent], marks: true };
+  return [
+    lines(values, { label: metric, zero: gap, ...drawn }),
+    gap ? h("div", {}) : lines(gaps, { label: "difference to dense", zero: true, ...drawn }),
+  ];
 }
 
 function samples(columns) {

@@ -129,3 +129,80 @@ def test_a_noisy_cell_far_behind_does_not_widen_the_bounds_of_the_others() -> No
 
     assert 1.0 < high(0.1) < 1.1
     assert high(10.0) == pytest.approx(high(0.1), rel=0.02)
+
+
+def test_ranks_are_of_means_and_the_same_each_time() -> None:
+    values = layout(np.random.default_rng(12), np.array([0.0, 0.5, 1.0]), seeds=4)
+    first, again, other = ranks(values), ranks(values), ranks(values, seed=1)
+    assert first.first_K.tolist() == again.first_K.tolist() != other.first_K.tolist()
+    # Means of 0.5 and 1, medians of 0 and 1: the second cell is first by its mean.
+    skewed = np.array([[0.0, 0.9], [0.0, 0.9], [0.0, 0.9], [0.0, 0.9], [9.0, 0.9]])
+    assert ranks(skewed).first_K[1] > 0.6
+
+
+def test_the_residual_deviation_is_of_what_cells_and_seeds_leave() -> None:
+    values = np.array([[0.0, 1.0], [0.0, 5.0]])  # residuals 1, -1, -1, 1; one degree of freedom
+    assert residual_deviation(values) == 2.0
+    found = best_over_seeds(values)
+    assert (found.deviation, found.means_K.tolist()) == (2.0, [0.0, 3.0])
+    wider = np.array([[0.0, 1.0, 5.0], [0.0, 5.0, 1.0], [0.0, 0.0, 0.0]])  # squares: 20
+    assert residual_deviation(wider) == pytest.approx(np.sqrt(20 / 4))
+
+
+def test_power_is_that_of_the_noncentral_t() -> None:
+    d = dunnett_quantile(9, 18)
+    expected = stats.nct.sf(d, 18, 2.0 / (0.5 * np.sqrt(2 / 3)))
+    assert power(2.0, 0.5, cells=10, seeds=3) == pytest.approx(expected, abs=1e-8)
+    assert power(1.0, 1e-9, cells=10, seeds=3) == pytest.approx(1.0)
+
+
+def test_seeds_needed_ends_at_200() -> None:
+    difference = next(
+        x / 1e4 for x in range(10_000) if power(x / 1e4, 1.0, cells=2, seeds=200) > 0.8
+    )
+    assert seeds_needed(difference, 1.0, cells=2) in (199, 200)
+    assert seeds_needed(difference * 0.99, 1.0, cells=2) is None
+
+
+def test_agreement_of_seeds_is_kendalls_w() -> None:
+    assert ranks(np.array([[1.0, 2.0, 3.0], [1.0, 3.0, 2.0]]), resamples=5).concordance == 0.75
+    assert ranks(np.array([[1.0, 2.0], [2.0, 1.0]]), resamples=5).concordance == 0.0
+
+
+@pytest.mark.parametrize("lead", [0.7, 0.9, 1.1])
+def test_ranks_hold_a_cell_in_95_of_100_resamples(lead: float) -> None:
+    values = np.random.default_rng(14).normal(size=(6, 4)) + lead * np.arange(4.0)
+    order = ranks(values)
+    assert (order.first_K * 4000 % 1 == 0).all() and (order.first_K * 400 % 1 != 0).any()
+    for k in range(4):  # the best rank leaves out a first place in 1 of 40 resamples or fewer
+        assert (order.low_K[k] == 1) == (order.first_K[k] > 0.025)
+
+
+@pytest.mark.parametrize("shape", [(1, 9), (9, 1)])
+def test_one_cell_or_image_is_no_set(shape: tuple[int, int]) -> None:
+    with pytest.raises(UserError, match=r"needs two cells and two images, got \(., .\)"):
+        best_over_images(np.zeros(shape))
+    with pytest.raises(UserError, match="two seeds and two cells"):
+        best_over_seeds(np.zeros(shape))
+
+
+def test_a_set_over_images_is_the_same_each_time() -> None:
+    losses = np.random.default_rng(15).normal(size=(4, 50))
+    first, again, other = (best_over_images(losses, seed=seed) for seed in (0, 0, 1))
+    assert first.high_K.tolist() == again.high_K.tolist() != other.high_K.tolist()
+    assert first.high_K.tolist() == best_over_images(losses, resamples=4000).high_K.tolist()
+    assert np.isnan(first.deviation) and first.means_K.tolist() == losses.mean(axis=1).tolist()
+
+
+def test_equal_cells_are_all_in_the_set() -> None:
+    found = best_over_images(np.tile([1.0, 2.0, 4.0], (3, 1)))
+    assert found.members_K.tolist() == [True] * 3 and found.order == [0, 1, 2]
+    assert found.low_K.tolist() == found.high_K.tolist() == [0.0] * 3
+
+
+def test_over_images_a_cell_is_out_if_any_other_is_clearly_better() -> None:
+    """The best mean is noisy and shuts nobody out; the second is steady and shuts the third out."""
+    noise = np.random.default_rng(16).normal(size=100)
+    noise -= noise.mean()
+    found = best_over_images(np.stack([10 * noise, noise + 0.1, 1.001 * noise + 1.0]))
+    assert (found.best, found.members_K.tolist()) == (0, [True, True, False])

@@ -14,6 +14,8 @@ from tread_lab.compare.gaps import (
     gap_over_images,
     gap_over_seeds,
     loss_gaps,
+    losses_paths,
+    recorded_gaps,
     run_gaps,
 )
 from tread_lab.records.lab import Lab
@@ -190,3 +192,112 @@ def test_a_baseline_whose_losses_are_not_finite_gives_no_gap() -> None:
     ones = np.ones((4, 2))
     broken = np.where(np.eye(4, 2) > 0, np.inf, ones)
     assert loss_gaps(Losses(ones, None, ones), Losses(broken, None, ones)) == {}
+
+
+def test_gaps_over_seeds_are_of_their_means_and_keep_no_share() -> None:
+    zeros = np.zeros((2, 1))
+    over = gap_over_seeds([gap_over_images(np.array([[0.0], [x]]), zeros) for x in (1.0, 3.0)])
+    assert (over.mean, over.n) == (1.0, 2) and np.isnan(over.kept)
+
+
+@pytest.mark.parametrize(("level", "same"), [(1 + 5e-7, True), (1 + 5e-6, False)])
+def test_levels_may_differ_by_rounding_alone(level: float, same: bool) -> None:
+    for scale in (1.0, 1e-9):  # a level near 0 is no equal of any other
+        ones = np.ones((4, 2))
+        trial, baseline = (Losses(ones, None, ones * x) for x in (scale * level, scale))
+        if same:
+            assert loss_gaps(trial, baseline)["gap/heldout"].mean == 0.0
+        else:
+            with pytest.raises(UserError, match="noise levels differ"):
+                loss_gaps(trial, baseline)
+
+
+def test_the_gap_of_training_is_to_the_baselines_dense_forward() -> None:
+    ones = np.ones((4, 2))
+    gaps = loss_gaps(Losses(ones, 2 * ones, ones), Losses(4 * ones, 8 * ones, ones))
+    assert {name: gap.mean for name, gap in gaps.items()} == {
+        "gap/train": -2.0, "gap/heldout": -3.0, "gap/route": 1.0
+    }  # fmt: skip
+
+
+def test_losses_without_levels_beside_images_cannot_be_paired() -> None:
+    with pytest.raises(UserError, match=r"losses of \(4,\) and \(4,\) cannot be paired"):
+        gap_over_images(np.ones(4), np.ones(4))
+
+
+ONES = np.ones((4, 2))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"dense": ONES}, "is no record of losses .*level.*; evaluate again"),
+        ({"dense": ONES.astype(object), "level": ONES}, "is no record of losses"),
+        ({"dense": ONES, "level": ONES[:, :1]}, "arrays of images x levels expected"),
+        ({"dense": ONES, "level": ONES, "routed": ONES[:3]}, "arrays of images x levels expected"),
+        ({"dense": ONES[0], "level": ONES[0]}, "arrays of images x levels expected"),
+        ({"dense": ONES[:1], "level": ONES[:1]}, "arrays of images x levels expected"),
+    ],
+)
+def test_arrays_that_are_no_losses_are_one_clear_line(
+    tmp_path: Path, arrays: dict[str, np.ndarray], message: str
+) -> None:
+    np.savez(tmp_path / "losses.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=message):
+        Losses.read(tmp_path / "losses.npz")
+    with pytest.raises(UserError, match="is no record of losses"):
+        Losses.read(tmp_path / "absent.npz")
+
+
+def test_losses_of_half_precision_are_averaged_in_double(tmp_path: Path) -> None:
+    half = {"dense": np.full((3, 2), 0.1, np.float16), "level": np.ones((3, 2), np.float32)}
+    np.savez(tmp_path / "losses.npz", **half)  # type: ignore[arg-type]
+    losses = Losses.read(tmp_path / "losses.npz")
+    assert losses.dense.dtype == losses.level.dtype == np.float64
+
+
+def test_only_losses_of_a_runs_end_are_paired_and_only_where_they_are(tmp_path: Path) -> None:
+    lab, ones = Lab(tmp_path), np.ones((8, 2))
+    end, early = HeldoutSpec(images=8, levels=2), HeldoutSpec(images=8, levels=2, step=5)
+    for spec in (end, early):
+        evaluated(lab, tiny_spec(None), spec, dense=ones, level=ones)
+    lab.run(BASELINE).evaluation(HeldoutSpec(images=16)).write(HeldoutSpec(images=16), {})
+    path = lab.run(BASELINE).evaluation(end).path
+    assert losses_paths(lab.run(BASELINE)) == {path.name: path / "losses.npz"}
+
+
+def losses_of(root: Path, name: str, dense: np.ndarray, routed: float | None = None) -> Path:
+    """A file of losses, all at level 1."""
+    more = {} if routed is None else {"routed": np.full(dense.shape, routed)}
+    np.savez(root / f"{name}.npz", dense=dense, level=np.ones(dense.shape), **more)
+    return root / f"{name}.npz"
+
+
+def test_the_largest_evaluation_has_most_images_times_levels(tmp_path: Path) -> None:
+    wide, long = np.ones((8, 8)), np.ones((16, 2))
+    baseline = {"a": losses_of(tmp_path, "a", long), "b": losses_of(tmp_path, "b", wide)}
+    trial = {"a": losses_of(tmp_path, "c", long + 1), "b": losses_of(tmp_path, "d", wide + 2)}
+    assert recorded_gaps(trial, baseline)["gap/heldout"].mean == 2.0
+    assert recorded_gaps(trial, {"a": baseline["a"]})["gap/heldout"].mean == 1.0
+
+
+def test_without_a_shared_evaluation_the_gap_to_routing_is_of_the_planned_one(
+    tmp_path: Path,
+) -> None:
+    few, many = np.ones((4, 2)), np.ones((8, 2))
+    trial = {"a": losses_of(tmp_path, "a", few, 1.5), "b": losses_of(tmp_path, "b", many, 3.0)}
+    assert {name: gap.mean for name, gap in recorded_gaps(trial, {}).items()} == {"gap/route": 2.0}
+    planned = recorded_gaps(trial, {"c": trial["a"]}, ["a", "c"])
+    assert {name: gap.mean for name, gap in planned.items()} == {"gap/route": 0.5}
+    assert recorded_gaps({}, trial, ["a"]) == {}
+
+
+def test_a_replaced_file_of_the_baseline_is_read_again(tmp_path: Path) -> None:
+    trial = {"a": losses_of(tmp_path, "trial", ONES + 1)}
+    baseline = {"a": losses_of(tmp_path, "dense", ONES)}
+    assert recorded_gaps(trial, baseline)["gap/heldout"].mean == 1.0
+    losses_of(tmp_path, "dense", ONES - 2)
+    assert recorded_gaps(trial, baseline)["gap/heldout"].mean == 3.0
+    baseline["a"].unlink()
+    with pytest.raises(UserError, match=r"dense.npz cannot be read: No such file .*evaluate"):
+        recorded_gaps(trial, baseline)

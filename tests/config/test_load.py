@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tread_lab.config.load import load_experiment, load_sweep
+import pytest
+
+from tread_lab.config.load import (
+    find,
+    load_experiment,
+    load_sweep,
+    reference_of,
+    sampler_settings,
+)
+from tread_lab.specs import UserError
+from tread_lab.specs.references import ReferenceSpec
+from tread_lab.specs.sweep import Experiment
 
 
 def test_a_key_with_a_sign_belongs_to_the_sweep_file_if_its_name_does(in_folder: Path) -> None:
@@ -19,3 +30,105 @@ def test_a_path_of_data_is_that_of_the_users_home_and_folder(in_folder: Path) ->
     for written, meant in (("~/x", Path.home() / "x"), ("x", in_folder / "x")):
         Path("e.yaml").write_text(f"model: DiT-S/2\ndata: {{path: {written}}}\n")
         assert load_experiment("e.yaml").run["data"]["path"] == str(meant)
+
+
+def test_a_file_as_given_comes_before_that_of_the_folder_and_the_shipped_one(
+    in_folder: Path,
+) -> None:
+    shipped = find("experiments", "tiny")
+    assert shipped.name == "tiny.yaml" and shipped.is_absolute()
+    assert not shipped.is_relative_to(in_folder)
+    Path("experiments").mkdir()
+    Path("experiments/tiny.yaml").touch()
+    assert find("experiments", "tiny") == in_folder / "experiments" / "tiny.yaml"
+    Path("tiny.yaml").touch()
+    assert (
+        find("experiments", "tiny") == find("experiments", "tiny.yaml") == in_folder / "tiny.yaml"
+    )
+    Path("other.yml").touch()
+    assert find("experiments", "other.yml") == in_folder / "other.yml"
+    assert find("experiments", "elsewhere/tiny") == shipped
+
+
+def test_a_name_without_a_file_is_told_with_the_nearest(in_folder: Path) -> None:
+    with pytest.raises(UserError) as error:
+        find("experiments", "tny")
+    assert str(error.value) == ("no experiment 'tny' here or in experiments/, did you mean 'tiny'?")
+    Path("sweeps").mkdir()
+    Path("sweeps/my_rates.yaml").touch()
+    with pytest.raises(UserError, match=r"^no sweep 'my_rate' here .*, did you mean 'my_rates'"):
+        find("sweeps", "my_rate")
+    with pytest.raises(UserError, match=r"^no sweep 'x{300}' here or in"):
+        find("sweeps", "x" * 300)
+
+
+def test_an_experiment_is_its_run_sampler_evaluations_and_reference(in_folder: Path) -> None:
+    Path("e.yaml").write_text(
+        "question: Why?\nmodel: DiT-S/2\nsampler: {steps: 3}\nevaluate: [fd@1k]\n"
+        "reference: x/coco.npz\n"
+    )
+    found = load_experiment("e.yaml", ["train.lr=0.5", "~sampler.steps", "+seed=3"])
+    path = str(in_folder / "x" / "coco.npz")
+    assert found == Experiment(
+        name="e", run={"model": "DiT-S/2", "train": {"lr": 0.5}, "seed": 3}, sampler={},
+        evaluate=("fd@1k",), reference=ReferenceSpec(name="coco", path=path),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (None, None),
+        ("heldout", None),
+        ("coco", ReferenceSpec(name="coco")),
+        ({"name": "a", "path": "/b.npz"}, ReferenceSpec(name="a", path="/b.npz")),
+    ],
+)
+def test_a_reference_is_heldout_images_a_name_or_a_file(written: object, meant: object) -> None:
+    assert reference_of(written) == meant
+    home = ReferenceSpec(name="coco", path=str(Path.home() / "coco.npz"))
+    assert reference_of("~/coco.npz") == home
+
+
+def test_settings_of_the_sampler_are_its_dotted_fields() -> None:
+    written = ["sampler.steps=40", "sampler.guidance.routes=[2->8]", "sampler.solver=a=b"]
+    assert sampler_settings(written) == {
+        "steps": 40, "guidance.routes": ["2->8"], "solver": "a=b"
+    }  # fmt: skip
+    with pytest.raises(UserError, match=r"^'steps=4': fields of the sampler alone can be set"):
+        sampler_settings(["steps=4"])
+    with pytest.raises(UserError, match=r"sampler.steps=\[1: the value is not valid YAML"):
+        sampler_settings(["sampler.steps=[1"])
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "said"),
+    [
+        ("", [], "e.yaml: expected `key: value` lines"),
+        ("{}", [], "e.yaml: expected `key: value` lines"),
+        ("- a", [], "e.yaml: expected `key: value` lines"),
+        ("modle: DiT-S/2", [], "e.yaml: unknown key 'modle', did you mean 'model'"),
+        ("model: DiT-S/2\nseed: ${seed}", [], "e.yaml: Recursive interpolation detected"),
+        ("model: DiT-S/2", ["seed"], "'seed' is not an override; write key=value"),
+        ("model: DiT-S/2\nseed: 9007199254740993", [], r"e.yaml.seed: a whole number of 54 bits"),
+    ],
+)
+def test_a_wrong_file_or_override_is_one_line(
+    in_folder: Path, text: str, overrides: list[str], said: str
+) -> None:
+    Path("e.yaml").write_text(text)
+    with pytest.raises(UserError, match=said):
+        load_experiment("e.yaml", overrides)
+
+
+def test_keys_of_a_file_are_texts(in_folder: Path) -> None:
+    Path("e.yaml").write_text("model: DiT-S/2\n3: x\n")
+    with pytest.raises(UserError, match=r"e.yaml: unknown key '3'"):
+        load_experiment("e.yaml")
+
+
+def test_an_experiment_may_be_overridden_where_the_sweep_names_it(in_folder: Path) -> None:
+    Path("s.yaml").write_text("experiment: tiny\naxes: {rate: [0.5]}\nbudget: {trials: 3}\n")
+    _, sweep, experiment = load_sweep("s", ["budget.trials=5", "execution.log_every=7"])
+    assert sweep.budget is not None and sweep.budget.trials == 5
+    assert experiment.name == "tiny" and experiment.run["execution"]["log_every"] == 7

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tests.data.conftest import npy
-from tread_lab.data.deviation import check_deviation, measure_deviation
+from tread_lab.data.deviation import check_deviation, expected_deviation, measure_deviation
 from tread_lab.data.embedded import Fashion16
 from tread_lab.data.source import open_data
 from tread_lab.engine.train import train
@@ -175,3 +175,83 @@ def test_the_deviation_is_measured_over_the_whole_set() -> None:
             return ids.float()[:, None, None, None], ids
 
     assert measure_deviation(Growing("train")) == pytest.approx(20_000 / 12**0.5, rel=0.01)
+
+
+def test_what_is_expected_follows_from_the_spec_its_data_or_its_process(tmp_path: Path) -> None:
+    def expected(source: str, process: str = "edm", **data: Any) -> tuple[float, float, str]:
+        found = expected_deviation(spec_of(tmp_path, source, process, **data))
+        return found.deviation, found.factor, found.why
+
+    assert expected("shards", deviation=0.7) == (0.7, 1.5, "data.deviation")
+    assert expected("shards") == (0.93, 1.5, "latents of the SD autoencoder")
+    assert expected("latents") == (0.5, 3.0, "EDM's sigma_data")
+    assert expected("latents", "flow") == (1.0, 3.0, "flow matching's noise")
+    assert expected("latents", "ddpm") == (1.0, 3.0, "DDPM's noise")
+    assert expected("images", scale=0.18215) == (0.5, 3.0, "EDM's sigma_data")
+
+
+class Stored(Fashion16):
+    """Samples [B, 4, 1, 2] of two values in each channel, whose deviations are given."""
+
+    def __init__(self, *deviations: float, count: int = 4) -> None:
+        signs = torch.tensor([-1.0, 1.0])
+        self.x_CHW = torch.tensor(deviations)[:, None, None] * signs
+        self.count, self.asked = count, torch.empty(0)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        self.asked = ids
+        return self.x_CHW.expand(len(ids), -1, -1, -1), ids
+
+
+@pytest.mark.parametrize(
+    ("deviation", "refused"), [(0.34, False), (0.33, True), (0.74, False), (0.76, True)]
+)
+def test_a_declared_deviation_may_be_half_as_much_off(
+    tmp_path: Path, deviation: float, refused: bool
+) -> None:
+    spec = spec_of(tmp_path, "latents", deviation=0.5)
+    if refused:
+        with pytest.raises(UserError, match=r"0\.5 is expected \(data\.deviation\)"):
+            check_deviation(spec, Stored(deviation))
+    else:
+        assert check_deviation(spec, Stored(deviation)) == pytest.approx(deviation)
+
+
+@pytest.mark.parametrize(
+    ("deviation", "refused"), [(0.17, False), (0.16, True), (1.49, False), (1.51, True)]
+)
+def test_what_only_the_process_says_may_be_three_times_off(
+    tmp_path: Path, deviation: float, refused: bool
+) -> None:
+    spec = spec_of(tmp_path, "latents", scale=0.5)
+    if refused:
+        says = f"stored is scaled otherwise, set data.scale={0.25 / deviation:.3g}"
+        with pytest.raises(UserError, match=says):
+            check_deviation(spec, Stored(deviation))
+    else:
+        assert check_deviation(spec, Stored(deviation)) == pytest.approx(deviation)
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan")])
+def test_constant_and_infinite_data_have_no_scale(tmp_path: Path, value: float) -> None:
+    with pytest.raises(UserError, match="what is stored is constant or not finite, make the data"):
+        check_deviation(spec_of(tmp_path, "latents"), Stored(value))
+
+
+def test_a_channel_that_its_statistics_do_not_fit_is_told(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "safetensors", scale=0.5)
+    with pytest.raises(UserError, match=r"channel 2 deviates by 3\.2 after it was divided"):
+        check_deviation(spec, Stored(0.5, 1.4, 1.6, 0.5))
+    check_deviation(spec, Stored(0.5, 1.4, 0.2, 0.5))
+    own = spec_of(tmp_path, "safetensors", scale=0.5, deviation=0.85)
+    check_deviation(own, Stored(0.5, 0.1, 1.6, 0.5))
+
+
+def test_at_most_256_samples_are_measured() -> None:
+    many, few = Stored(1.0, count=1000), Stored(1.0, count=5)
+    assert (measure_deviation(many), measure_deviation(few)) == (1.0, 1.0)
+    assert (len(many.asked), many.asked[0].item(), many.asked[-1].item()) == (256, 0, 999)
+    assert few.asked.tolist() == [0, 1, 2, 3, 4]

@@ -90,6 +90,10 @@ def test_images_alone_are_samples_between_minus_one_and_one(repa: Path) -> None:
     assert stored is not None and not samples.preview
     assert torch.equal(x_BCHW, stored.float() / 127.5 - 1)
     assert torch.equal(samples.pixels(x_BCHW), stored)
+    half = open_folder(repa, source="images", channels=3, size=16, scale=0.5)
+    half_BCHW, _ = half.take(torch.arange(5))
+    assert torch.equal(half_BCHW, x_BCHW * 0.5) and half.fingerprint != samples.fingerprint
+    assert torch.equal(half.pixels(half_BCHW), stored)
 
 
 def _no_index(folder: Path) -> None:

@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from tread_lab.data import Samples, open_data
+from tread_lab.data.captions import write_captions
+from tread_lab.data.latents import PackedArrays
 from tread_lab.data.split import Split
 from tread_lab.specs import DataSpec, UserError
 
@@ -140,3 +142,74 @@ def test_a_source_without_a_path_is_refused() -> None:
     for source in ("latents", "shards"):
         with pytest.raises(UserError, match=r"data.path: give the folder"):
             open_data(DataSpec(source=source, channels=4, size=8), "train")
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Path:
+    """40 latents of 6 channels whose values are their numbers, 3 held out from 100 on, all beside
+    them."""
+    for prefix, first, n in (("", 0, 40), ("heldout_", 100, 3)):
+        numbers = np.arange(first, first + n)
+        latents = np.broadcast_to(numbers[:, None, None, None], (n, 6, 2, 2)).astype(np.float32)
+        np.save(tmp_path / f"{prefix}latents.npy", latents)
+        np.save(tmp_path / f"{prefix}labels.npy", (numbers % 7).astype(np.uint8))
+        images = np.broadcast_to(numbers[:, None, None, None], (n, 3, 4, 4)).astype(np.uint8)
+        np.save(tmp_path / f"{prefix}images.npy", images)
+        write_captions(tmp_path / f"{prefix}captions.jsonl", [[f"no. {k}"] for k in numbers])
+    return tmp_path
+
+
+def arrays(path: Path, split: Split) -> PackedArrays:
+    return PackedArrays(DataSpec(source="latents", path=str(path), channels=6, size=2), split)
+
+
+def test_held_out_arrays_have_their_own_images_labels_and_captions(parts: Path) -> None:
+    ids = np.arange(2)
+    for split, first, count in (("train", 0, 40), ("heldout", 100, 3), ("all", 0, 40)):
+        store = arrays(parts, split)  # type: ignore[arg-type]
+        images, captions = store.images(ids), store.captions()
+        assert images is not None and captions is not None and len(captions) == count
+        assert store.read(ids)[:, 0, 0, 0].tolist() == [first, first + 1]
+        assert images[:, 0, 0, 0].tolist() == [first, first + 1]
+        assert captions[:2] == [(f"no. {first}",), (f"no. {first + 1}",)]
+        assert store.labels[:2].tolist() == [first % 7, (first + 1) % 7]
+        assert (store.shape, len(store.labels), store.flips) == ((6, 2, 2), count, False)
+
+
+def test_what_lies_beside_a_split_is_of_its_samples(parts: Path) -> None:
+    for name in ("latents", "labels", "images"):
+        (parts / f"heldout_{name}.npy").unlink()
+    store = arrays(parts, "heldout")
+    images = store.images(np.arange(2))
+    assert images is not None and images[:, 0, 0, 0].tolist() == [10, 30]
+    assert store.captions() == [("no. 10",), ("no. 30",)]
+    assert store.read(np.arange(2))[:, 0, 0, 0].tolist() == [10, 30]
+    assert store.labels.tolist() == [3, 2]
+    assert arrays(parts, "train").read(np.array([9, 10]))[:, 0, 0, 0].tolist() == [9, 11]
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "says"),
+    [
+        ("latents", np.zeros((1, 6, 2, 2), np.float32), r"N > 1, but is float32 \[1, 6, 2, 2\]"),
+        ("images", np.zeros((39, 3, 4, 4), np.uint8), r"uint8 \[40, 3, height, width\]"),
+        ("images", np.zeros((40, 3, 4, 4), np.float32), r"uint8 \[40, 3, height, width\]"),
+        ("images", np.zeros((40, 4, 4), np.uint8), r"uint8 \[40, 3, height, width\]"),
+        ("labels", np.zeros(40, np.float32), r"integers \[40\]"),
+        ("labels", np.zeros((40, 1), np.int64), r"integers \[40\]"),
+    ],
+)
+def test_an_array_of_another_kind_is_told(
+    parts: Path, name: str, array: np.ndarray, says: str
+) -> None:
+    np.save(parts / f"{name}.npy", array)
+    with pytest.raises(UserError, match=f"data.path: {name} in .* must be .*{says}"):
+        arrays(parts, "train")
+
+
+def test_the_type_of_what_is_stored_is_part_of_the_fingerprint(parts: Path) -> None:
+    (parts / "latents.npy").write_bytes(b"")
+    np.save(parts / "latents.npy", np.zeros((40, 6, 2, 2), np.float32))
+    single = arrays(parts, "train").fingerprint
+    np.save(parts / "latents.npy", np.zeros((40, 6, 2, 4), np.float16))
+    assert arrays(parts, "train").fingerprint != single

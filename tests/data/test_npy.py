@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 
 from tests.data.conftest import npy
-from tread_lab.data.npy import NpyReader
+from tread_lab.data.npy import NpyReader, _header_size
 
 ARRAYS = [
     np.arange(24, dtype=np.float16).reshape(2, 3, 4),
@@ -32,3 +34,22 @@ def test_a_cut_content_is_an_error_after_a_whole_one() -> None:
     for wrong in (content[:-1], content[:40], b"", b"nothing at all"):
         with pytest.raises((ValueError, EOFError)):
             read(wrong)
+
+
+def test_a_header_of_another_version_and_more_bytes_than_one_are_read() -> None:
+    read = NpyReader()
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for version in ((1, 0), (2, 0), (2, 0), (1, 0)):
+        content = io.BytesIO()
+        np.lib.format.write_array(content, array, version=version)
+        assert np.array_equal(read(content.getvalue()), array)
+    assert _header_size(content.getvalue()) == len(content.getvalue()) - array.nbytes
+    longer = content.getvalue() + b"\0" * 24  # numpy passes over what follows an array
+    assert np.array_equal(read(longer), array) and np.array_equal(read(longer), array)
+
+
+def test_only_values_in_cs_order_are_read_by_their_header() -> None:
+    read = NpyReader()
+    for array in (np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.arange(6.0).reshape(2, 3)):
+        for _ in range(2):
+            assert read(npy(array)).tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]

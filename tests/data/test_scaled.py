@@ -12,7 +12,7 @@ import torch
 from tests.conftest import MODEL
 from tread_lab import draws
 from tread_lab.data import open_data
-from tread_lab.data.scaled import ScaledLatents
+from tread_lab.data.scaled import ScaledLatents, fingerprint
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.encoder import check_encoder
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode
@@ -96,3 +96,62 @@ def test_moments_of_a_wrong_shape_are_refused(
     np.save(moments / f"{name}.npy", array)
     with pytest.raises(UserError, match=says):
         _open(moments)
+
+
+class Three:
+    """A decoder that makes three times as large images."""
+
+    digest, enlarges = "abc", 3
+
+    def __call__(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+        return x_BCHW
+
+
+class Stored:
+    """Samples [1, 2, 4] of which each is its number, mirrored ones the negative."""
+
+    shape, posterior, fingerprint, flips = (1, 2, 4), "none", "f", True
+
+    def __init__(self, labels: list[int]) -> None:
+        self.labels = np.array(labels)
+        self.read_ids: list[int] = []
+
+    def read(self, ids: np.ndarray, mirrored: np.ndarray | None = None) -> np.ndarray:
+        self.read_ids = ids.tolist()
+        signs = 1.0 if mirrored is None else np.where(mirrored, -1.0, 1.0)
+        values = (ids + 1.0) * signs
+        return np.broadcast_to(values[:, None, None, None], (len(ids), 1, 2, 4)).astype(np.float32)
+
+    def images(self, ids: np.ndarray) -> np.ndarray | None:
+        return None
+
+
+def test_an_image_is_larger_than_its_latent_on_both_sides() -> None:
+    spec = DataSpec(source="latents", channels=1, size=2, classes=7)
+    store: Any = Stored([0, 6])
+    assert ScaledLatents(store, spec, Three()).image_shape == (3, 6, 12)
+    assert ScaledLatents(store, spec).image_shape is None
+    assert (ScaledLatents(store, spec).preview, ScaledLatents(store, spec, Three()).preview) == (
+        True, False
+    )  # fmt: skip
+
+
+def test_a_sample_is_mirrored_where_its_draw_lies_below_one_half() -> None:
+    spec = DataSpec(source="latents", channels=1, size=2, classes=7, scale=2.0)
+    store: Any = Stored([0] * 100)
+    x_BCHW, _ = ScaledLatents(store, spec).redraw(torch.arange(100), 3, "sample", 1)
+    low_B = draws.uniform((100,), 3, "sample", 1, "flip") < 0.5
+    signs_B = torch.where(low_B, -1.0, 1.0)
+    assert torch.equal(x_BCHW[:, 0, 0, 0], signs_B * 2 * (torch.arange(100) + 1))
+
+
+def test_a_fingerprint_is_of_64_latents_their_labels_and_the_mirrored_ones() -> None:
+    def print_of(labels: list[int], **changes: Any) -> str:
+        store: Any = Stored(labels)
+        vars(store).update(changes)
+        found = fingerprint(store, "header")
+        assert len(store.read_ids) == 64 and store.read_ids[::63] == [0, len(labels) - 1]
+        return found
+
+    names = {print_of([0] * 100), print_of([0] * 99 + [1]), print_of([0] * 100, flips=False)}
+    assert len(names) == 3

@@ -165,3 +165,11 @@ def test_a_tar_is_indexed_once_until_it_changes(
     labels = _open(shards).take(torch.arange(38))[1]
     assert read[3:] == ["part-01.tar"]
     assert labels[15].item() == 6  # sample 16: one of those before it is held out
+
+
+def test_one_sample_is_too_few_to_split(
+    tmp_path: Path, members: list[Member], write_tar: WriteTar
+) -> None:
+    write_tar(tmp_path / "one" / "a.tar", members[:2])
+    with pytest.raises(UserError, match="holds 1 samples, too few to split"):
+        _open(tmp_path / "one")

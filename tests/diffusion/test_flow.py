@@ -83,6 +83,14 @@ def test_one_euler_step_along_the_true_velocity_reaches_the_data() -> None:
     torch.testing.assert_close(z, x)
 
 
+def test_the_grid_falls_in_even_steps_in_float64() -> None:
+    process = build_process(FlowSpec())
+    levels = process.grid(SamplerSpec(steps=3))
+    assert levels.dtype == torch.float64 and levels.tolist() == pytest.approx([1, 2 / 3, 1 / 3, 0])
+    last = process.grid(SamplerSpec(solver="sde", steps=3))
+    assert last.dtype == torch.float64 and last.tolist() == pytest.approx([1, 0.52, 0.04, 0])
+
+
 def test_quantiles_of_t() -> None:
     u = torch.tensor([0.1, 0.5, 0.9])
     torch.testing.assert_close(Flow(FlowSpec(time="uniform")).level(u), u)

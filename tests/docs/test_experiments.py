@@ -1,4 +1,4 @@
-"""Each shipped experiment makes a real step here: its recipe on few blocks, one sample of noise."""
+"""Each shipped experiment makes a real step here: its recipe on a small network, one sample."""
 
 from __future__ import annotations
 
@@ -11,13 +11,22 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.engine.runs import CPU
+from tests.made_data import write_text_encoder
 from tread_lab.config.load import load_experiment
+from tread_lab.data.captions import write_captions
 from tread_lab.engine.train import train
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs import RunSpec, decode
+from tread_lab.specs.model import ModelSpec
 
 EXPERIMENTS = sorted(ROOT.glob("experiments/*.yaml"))
-FEW = {"model.depth": 3, "train.batch": 1, "train.steps": 1}  # XL of 28 blocks needs 13 GB to train
+
+
+def small(model: ModelSpec) -> ModelSpec:
+    """The network with few blocks and heads, which are as wide: XL needs 13 GB to train."""
+    heads = min(model.heads, 2)
+    width = model.width // model.heads * heads if heads else 64
+    return replace(model, depth=3, heads=heads, width=width)
 
 
 def written(folder: Path, data: dict[str, Any]) -> str:
@@ -27,6 +36,7 @@ def written(folder: Path, data: dict[str, Any]) -> str:
     deviation = float(data.get("deviation") or 0.5) / scale
     np.save(folder / "latents.npy", (deviation * rng.normal(size=shape)).astype(np.float16))
     np.save(folder / "labels.npy", rng.integers(0, data["classes"], size=24))
+    write_captions(folder / "captions.jsonl", [["a dog"]] * 24)
     return str(folder)
 
 
@@ -37,13 +47,17 @@ def test_one_step_of_each_experiment_runs_on_a_cpu(path: Path, tmp_path: Path) -
     tree: dict[str, Any] = dict(experiment.run)
     if tree["data"]["source"] != "fashion16":
         tree["data"] = {**tree["data"], "path": written(tmp_path, tree["data"])}
+    if "captions" in tree:
+        pytest.importorskip("transformers")
+        write_text_encoder(tmp_path / "clip", width=768)
+        tree["captions"] = {"encoder": tree["captions"], "path": str(tmp_path / "clip")}
     tree.setdefault("routes", ["1->1 by rows"])  # which scans take too
     spec = decode(RunSpec, tree)
     spec = replace(
         spec,
-        model=replace(spec.model, depth=FEW["model.depth"]),
-        train=replace(spec.train, batch=FEW["train.batch"], steps=FEW["train.steps"]),
+        model=small(spec.model),
+        train=replace(spec.train, batch=1, steps=1),
         execution=replace(spec.execution, workers=0, checkpoint_every=100, log_every=1),
     )
-    (progress,) = list(train(spec, RunFolder(tmp_path / "run"), CPU))
+    progress = list(train(spec, RunFolder(tmp_path / "run"), CPU))[-1]
     assert progress.step == 1 and np.isfinite(progress.loss)

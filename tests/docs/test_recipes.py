@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import DOCS, ROOT, Block, commands, section
+from tests.faults.drivers import Zygote
 from tests.tracking.test_ui import free_port
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
@@ -52,8 +53,13 @@ def changes(diff: str) -> list[tuple[str, str]]:
     return found
 
 
-def run(line: str, folder: Path, *more: str, **variables: str) -> str:
+def run(line: str, folder: Path, *more: str, zygote: Zygote | None = None, **variables: str) -> str:
+    """Run a line of a page, forked from `zygote` where that can be; return what it answers."""
     program, *arguments = shlex.split(line)
+    if zygote is not None and program == "tread-lab":
+        ended = zygote.run(folder, *arguments, *more, **variables)
+        assert ended.returncode == 0, f"{line}\n{ended.stdout[-3000:]}{ended.stderr[-3000:]}"
+        return ended.stdout
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **variables}
     command = [*PROGRAM[program], *arguments, *more]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
@@ -61,12 +67,12 @@ def run(line: str, folder: Path, *more: str, **variables: str) -> str:
     return done.stdout
 
 
-def test_my_own_data(tmp_path: Path) -> None:
+def test_my_own_data(tmp_path: Path, zygote: Zygote) -> None:
     blocks = section(PAGE, "My own data")
     write(blocks, tmp_path)
     made, train, sweep = (line for b in blocks if not b.language for line in commands(b.text))
     run(made, tmp_path)
-    assert "completed" in run(train, tmp_path)
+    assert "completed" in run(train, tmp_path, zygote=zygote)
     run(
         sweep,
         tmp_path,
@@ -75,6 +81,7 @@ def test_my_own_data(tmp_path: Path) -> None:
         "--no-mlflow",
         "train.steps=10",
         "axes.rate=[0.5, 0.75]",
+        zygote=zygote,
     )
     frame = trials_frame(Lab(tmp_path / "lab"), "my_rates")
     assert (frame["state"] == "completed").all() and frame["gap/heldout"].notna().sum() == 2
@@ -94,7 +101,7 @@ def test_my_own_backbone(tmp_path: Path) -> None:
     assert "speed-up" in outs[1] and "completed" in outs[2]
 
 
-def test_my_own_cluster(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_my_own_cluster(tmp_path: Path, zygote: Zygote) -> None:
     """The head that the recipe starts, with a port of its own; a sweep joins it by its address."""
     lines = [line for b in section(PAGE, "My own cluster") for line in commands(b.text)]
     head = next(line for line in lines if line.startswith("ray start --head"))
@@ -117,7 +124,8 @@ def test_my_own_cluster(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
         line = sweep.replace("/shared/lab", str(tmp_path / "lab"))
         address = f"127.0.0.1:{port}"
         axes = ("axes.route={start: 0, end: 1}", "where=[]", "--no-mlflow")
-        run(line, tmp_path, *small, *axes, **guarded, RAY_ADDRESS=address)
+        more = (*small, *axes)
+        run(line, tmp_path, *more, zygote=zygote, **guarded, RAY_ADDRESS=address)
     finally:
         process.terminate()
         process.wait(30)

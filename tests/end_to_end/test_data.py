@@ -1,35 +1,57 @@
-"""From a folder of images to a measured run by commands: encode killed and resumed, pack, train."""
+"""From a folder of images to a measured sweep by commands, the encoding killed and gone on with."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
+import multiprocessing
 import signal
-import subprocess
-import sys
 import time
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from tests.made_data import SCALE, write_autoencoder, write_images
+from tread_lab.analysis.figures import catalogue
+from tread_lab.analysis.figures.over_costs import OVER_COSTS
+from tread_lab.analysis.figures.samples import SAMPLES
 from tread_lab.cli import main
+from tread_lab.metrics import inception, reference_file
+from tread_lab.metrics.extraction import SPACES
+from tread_lab.metrics.reference_file import MOMENTS
 from tread_lab.prepare.build import UNDER_WAY
 
 IMAGES = 120
 SETTINGS = "--size 16 --posterior moments --flips --images --batch 2 --workers 1 --device cpu"
-EXPERIMENT = f"""
-model: {{depth: 4, width: 16, heads: 2, patch: 2}}
-data: {{source: latents, path: packed, channels: 4, size: 8, classes: 3, decoder_scale: {SCALE}}}
-routes: ["1->2"]
-precision: fp32
-train: {{steps: 6, batch: 8}}
-execution: {{checkpoint_every: 3}}
-sampler: {{steps: 3}}
-evaluate: [{{heldout_loss: {{images: 6}}}}, {{samples: {{count: 9}}}}]
+SWEEP = f"""
+question: Does a route help on our images?
+experiment: tiny
+fixed:
+  model: {{depth: 3, width: 16, heads: 2}}
+  data: {{source: latents, path: packed, channels: 4, size: 8, classes: 3, decoder_scale: {SCALE}}}
+  train: {{steps: 6, batch: 8, lr: 0.03, warmup: 0, schedule: constant, ema: 0.5}}
+  execution: {{log_every: 3, checkpoint_every: 6}}
+axes: {{route: ["1->1"]}}
+evaluate:
+  - {{heldout_loss: {{images: 5, levels: 2, at: [2, 4, end]}}}}
+  - samples:
+      {{metrics: [fid, sfid, is, precision, recall, kid], count: 100, sampler: {{steps: 2}},
+       reference: ours.npz, at: [2, 4, end]}}
 """
+WIDTHS = {"pool": 12, "spatial": 6}  # of the network that stands in for Inception
+
+
+def small_inception(images_BCHW: Tensor) -> dict[str, Tensor]:
+    """Return features of three layers: averages of quarters of an image, and maps of them."""
+    x_BCHW = images_BCHW.double() / 255
+    pool_BD = torch.nn.functional.avg_pool2d(x_BCHW, x_BCHW.shape[-1] // 2).flatten(1)
+    weights_DK = torch.linspace(-3, 3, 12 * 10, dtype=torch.float64).sin().reshape(12, 10)
+    return {"pool": pool_BD, "spatial": pool_BD[:, ::2], "logits": pool_BD @ weights_DK}
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -37,31 +59,56 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def kill_midway(command: str, marks: Path) -> int:
-    """Start a command; kill it, once ten samples are marked; return how many are."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tread_lab", *command.split()],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        while process.poll() is None:
-            if marks.exists() and marks.read_bytes().count(1) >= 10:
-                break
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-    finally:
-        process.kill()
-        process.wait()
+    """Carry out a command in a process of its own; kill it, once ten samples are marked; return how
+    many are. The process is a fork: starting Python anew imports diffusers for six seconds."""
+    process = multiprocessing.get_context("fork").Process(target=main, args=(command.split(),))
+    process.start()
+    while process.is_alive():
+        if marks.exists() and marks.read_bytes().count(1) >= 10:
+            break
+        time.sleep(0.002)
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     return marks.read_bytes().count(1)
 
 
+@pytest.fixture
+def inception_stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small network in Inception's place: the real one takes a minute for these images."""
+    weights = tmp_path / "weights.pth"
+    weights.write_bytes(b"small")
+    monkeypatch.setenv(inception.VARIABLE, str(weights))
+    monkeypatch.setattr(inception, "SHA256", inception.sha256(weights))
+    monkeypatch.setitem(SPACES, "inception", lambda *_: (small_inception, "small"))  # type: ignore[arg-type]
+    monkeypatch.setattr(reference_file, "WIDTHS", WIDTHS)
+
+
+def frechet(one: tuple[Any, Any], other: tuple[Any, Any]) -> float:
+    """|m - m'|^2 + tr(S + S' - 2 (S S')^(1/2)), the root by its eigenvalues."""
+    (mean, covariance), (mean_2, covariance_2) = one, other
+    roots = np.sqrt(np.clip(np.linalg.eigvals(covariance @ covariance_2).real, 0, None))
+    spread = np.trace(covariance) + np.trace(covariance_2) - 2 * roots.sum()
+    return float(((mean - mean_2) ** 2).sum() + spread)
+
+
+@pytest.fixture
+def few_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three of two dozen figures: each takes a second."""
+    monkeypatch.setattr(catalogue, "KINDS", (SAMPLES, OVER_COSTS))
+    drawn = catalogue.all_figures
+    monkeypatch.setattr(catalogue, "all_figures", lambda records: islice(drawn(records), 3))
+
+
 @pytest.mark.slow
-def test_images_become_a_measured_run_by_commands(
-    in_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_images_become_a_measured_sweep_by_commands(
+    in_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    inception_stands_in: None,
+    few_figures: None,
 ) -> None:
-    pytest.importorskip("diffusers")
+    pytest.importorskip("diffusers").AutoencoderKL  # noqa: B018 (imported before the fork)
     write_images(in_folder / "images", IMAGES)
     write_autoencoder(in_folder / "vae")
 
@@ -86,17 +133,22 @@ def test_images_become_a_measured_run_by_commands(
     assert measured["counts"] == [40, 40, 40]
     assert 1 / 3 < measured["deviation"] * SCALE < 3
 
-    # train on samples of the posteriors and on mirrored latents, sample, decode
-    (in_folder / "latent.yaml").write_text(EXPERIMENT)
+    # statistics of the real images, a sweep with evaluations at three steps, figures
+    assert main(["data", "reference", "packed", "ours.npz", "--device", "cpu"]) == 0
+    (in_folder / "ours.yaml").write_text(SWEEP)
     monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(in_folder / "vae"))
-    assert main(["train", "latent.yaml", "--device", "cpu"]) == 0
-    (samples,) = (in_folder / "lab").glob("runs/*/evaluations/*/samples.npz")
-    images = np.load(samples)["arr_0"]
-    assert images.shape == (9, 16, 16, 3) and images.dtype == np.uint8
+    swept = ["sweep", "ours.yaml", "--executor", "inline", "--device", "cpu", "--no-mlflow"]
+    assert main(swept) == 0, capsys.readouterr().err
+    lab = in_folder / "lab"
+    measured_at = check_metrics(lab, in_folder / "ours.npz")
+    assert measured_at == [2, 2, 4, 4, 6, 6]
+    drawn = {path.stem for path in (lab / "sweeps" / "ours" / "figures").glob("*.png")}
+    assert drawn == {"samples", "over_costs-gap-heldout", "over_costs-heldout-loss"}
 
     # more held-out samples than there are is one line
     many = "evaluate=[{heldout_loss: {images: 8}}]"
-    assert main(["train", "latent.yaml", "--device", "cpu", many]) == 2
+    again = [*swept, "--name", "again"]
+    assert main([*again, many]) == 2
     assert "heldout_loss of 8 images, and the data hold out 6; write" in capsys.readouterr().err
 
     # a damaged set is refused by verify, and by the run that would train on it
@@ -104,5 +156,30 @@ def test_images_become_a_measured_run_by_commands(
     np.save(in_folder / "packed" / "moments.npy", array * np.float16(20))
     assert main(["data", "verify", "packed"]) == 1
     assert "moments.npy: its checksum differs" in capsys.readouterr().out
-    assert main(["train", "latent.yaml", "--device", "cpu", "train.steps=7"]) == 2
+    assert main([*again, "fixed.train.steps=7"]) == 2
     assert "the network would see a deviation of" in capsys.readouterr().err
+
+
+def check_metrics(lab: Path, reference: Path) -> list[int]:
+    """Check the metrics of every evaluation of samples by its images; return their steps."""
+    steps = []
+    with np.load(reference) as held:
+        real = {layer: (held[mu], held[sigma]) for layer, (mu, sigma) in MOMENTS.items()}
+    for samples in lab.glob("runs/*/evaluations/*/samples.npz"):
+        images = np.load(samples)["arr_0"]
+        assert images.shape == (100, 16, 16, 3) and images.dtype == np.uint8
+        record = json.loads((samples.parent / "metrics.json").read_text())
+        metrics = record["metrics"]
+        names = {"fid@100", "sfid@100", "is@100", "precision@100", "recall@100", "kid@100"}
+        assert metrics.keys() == names
+        features = small_inception(torch.from_numpy(images).permute(0, 3, 1, 2))
+        for name, layer in {"fid@100": "pool", "sfid@100": "spatial"}.items():
+            x_ND = features[layer].numpy()
+            ours = x_ND.mean(axis=0), np.cov(x_ND, rowvar=False)
+            assert metrics[name] == pytest.approx(frechet(ours, real[layer]), abs=1e-6)
+        p_NK = features["logits"].softmax(dim=1).numpy()
+        divergence_N = (p_NK * np.log(p_NK / p_NK.mean(axis=0))).sum(axis=1)
+        assert metrics["is@100"] == pytest.approx(np.exp(divergence_N.mean()), rel=1e-9)
+        assert 0 <= metrics["precision@100"] <= 1 and 0 <= metrics["recall@100"] <= 1
+        steps.append(record["step"])
+    return sorted(steps)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.faults.drivers import Zygote
 from tests.packages import write_metadata
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
@@ -105,35 +103,41 @@ def install(folder: Path, version: str) -> None:
     write_metadata(folder, ENTRY_POINTS, name="our-tread", version=version)
 
 
-def tread_lab(folder: Path, line: str, *, code: int = 0) -> str:
+# The process that commands are forked from has looked at the installed packages already.
+FOUND = """
+import sys
+from tread_lab.specs.extensions import installed
+sys.path.insert(0, {site!r})
+installed.cache_clear()
+"""
+
+
+def tread_lab(zygote: Zygote, folder: Path, line: str, *, code: int = 0) -> str:
     """Run a command where the package is found; return what it answers, or its error."""
-    command = [sys.executable, "-c", "from tread_lab.cli import run; run()", *line.split()]
-    path = os.pathsep.join([str(folder / "site"), *sys.path])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    done = zygote.run(folder, *line.split(), prelude=FOUND.format(site=str(folder / "site")))
     assert done.returncode == code, f"{line}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
     return done.stderr if code else done.stdout
 
 
 @pytest.mark.slow
-def test_a_sweep_with_a_package_of_our_own(tmp_path: Path) -> None:
+def test_a_sweep_with_a_package_of_our_own(tmp_path: Path, zygote: Zygote) -> None:
     site, sweep = tmp_path / "site", "sweep ours.yaml --executor inline --no-mlflow"
     site.mkdir()
     install(site, "1.0")
     (tmp_path / "ours.yaml").write_text(SWEEP)
-    ranking = tread_lab(tmp_path, sweep)
+    ranking = tread_lab(zygote, tmp_path, sweep)
     assert "mean_gap[fashion16-v1]@100" in ranking and "1->2 by left s=0.5" in ranking
     assert_made_with(Lab(tmp_path / "lab"), version="1.0")
-    cost = json.loads(tread_lab(tmp_path, "cost model=pool-4x16/2 --json"))
+    cost = json.loads(tread_lab(zygote, tmp_path, "cost model=pool-4x16/2 --json"))
     assert (cost["model"], cost["parameters"], cost["dense_macs"]) == ("pool-4x16/2", 8452, 80640)
 
     install(site, "1.1")
-    line = tread_lab(tmp_path, f"{sweep} seeds=[0,1] --extend", code=2)
+    line = tread_lab(zygote, tmp_path, f"{sweep} seeds=[0,1] --extend", code=2)
     assert "package our-tread differs: 1.0 in 2 runs, 1.1 in what is to be run now" in line
 
     (site / "our_tread.dist-info" / "entry_points.txt").unlink()
-    assert tread_lab(tmp_path, "status ours").count(" completed  6/6") == 2
-    line = tread_lab(tmp_path, sweep, code=2).strip()
+    assert tread_lab(zygote, tmp_path, "status ours").count(" completed  6/6") == 2
+    line = tread_lab(zygote, tmp_path, sweep, code=2).strip()
     assert "unknown model 'pool-4x16/2'" in line and "install the package that adds it" in line
     assert "\n" not in line
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.faults.drivers import STOPPED, Zygote
 from tread_lab.engine.checkpoint import load_latest
 from tread_lab.frames import trials_frame
 from tread_lab.records import metric_names
@@ -39,21 +37,12 @@ catalogue.write_figures = lambda *arguments, **options: []
 """
 
 
-def tread_lab(
-    folder: Path, *arguments: str, drawn: bool = True, **variables: str
-) -> subprocess.CompletedProcess[str]:
-    program = "from tread_lab.cli import run\n" + ("" if drawn else UNDRAWN) + "run()"
-    command = [sys.executable, "-c", program, *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-
-
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def swept(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the sweep has run once through Ray."""
     folder = tmp_path_factory.mktemp("swept")
     (folder / "small.yaml").write_text(SWEEP)
-    done = tread_lab(folder, "sweep", "small.yaml", HOME=str(folder))
+    done = zygote.run(folder, "sweep", "small.yaml", HOME=str(folder))
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -104,18 +93,20 @@ def test_mlflow_holds_one_parent_and_a_finished_child_for_each_trial(swept: Path
     assert len(losses) == 3
 
 
-def test_again_nothing_is_executed(swept: Path) -> None:
+def test_again_nothing_is_executed(swept: Path, zygote: Zygote) -> None:
     lab = Lab(swept / "lab")
     before = attempts(lab)
-    done = tread_lab(swept, "sweep", "small.yaml", "--json", HOME=str(swept))
+    done = zygote.run(swept, "sweep", "small.yaml", "--json", HOME=str(swept))
     assert done.returncode == 0 and "everything is done" in done.stderr
     assert attempts(lab) == before and len(json.loads(done.stdout)) == 3
 
 
-def test_without_ray_the_results_are_the_same_bitwise(swept: Path, tmp_path: Path) -> None:
+def test_without_ray_the_results_are_the_same_bitwise(
+    swept: Path, tmp_path: Path, zygote: Zygote
+) -> None:
     (tmp_path / "small.yaml").write_text(SWEEP)
     inline = ("sweep", "small.yaml", "--executor", "inline", "--no-mlflow")
-    assert tread_lab(tmp_path, *inline, drawn=False, HOME=str(tmp_path)).returncode == 0
+    assert zygote.run(tmp_path, *inline, prelude=UNDRAWN, HOME=str(tmp_path)).returncode == 0
     a, b = (Lab(folder / "lab") for folder in (swept, tmp_path))
     assert equal(weights(a), weights(b))
     columns = [metric_names.HELDOUT_LOSS, metric_names.GAP_HELDOUT, "fd[fashion16-v1]@100"]
@@ -125,39 +116,25 @@ def test_without_ray_the_results_are_the_same_bitwise(swept: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM])  # SIGINT too: tests/faults, without Ray
 def test_interrupted_and_resumed_equals_uninterrupted(
-    swept: Path, tmp_path: Path, stop: signal.Signals
+    swept: Path, tmp_path: Path, zygote: Zygote, stop: signal.Signals
 ) -> None:
     (tmp_path / "small.yaml").write_text(SWEEP)
     lab = Lab(tmp_path / "lab")
-    command = [sys.executable, "-c", "from tread_lab.cli import run; run()"]
-    with subprocess.Popen(
-        [*command, "sweep", "small.yaml", "--concurrent", "1", "--no-mlflow"],
-        cwd=tmp_path,
-        env={**os.environ, "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as driver:
-        _wait_until(lambda: len(list(lab.root.glob("runs/*/log.jsonl"))) == 2, driver)
+    told = tmp_path / "driver.txt"
+    command = ("sweep", "small.yaml", "--concurrent", "1", "--no-mlflow")
+    with zygote.start(tmp_path, *command, out=told, HOME=str(tmp_path)) as driver:
+        driver.until(lambda: len(list(lab.root.glob("runs/*/log.jsonl"))) == 2, 120)
         # Ctrl-C reaches the whole foreground group, a service manager signals the driver alone.
         (os.killpg if stop is signal.SIGINT else os.kill)(driver.pid, stop)
-        _, errors = driver.communicate(timeout=60)
-    assert driver.returncode == 130, errors
+        assert driver.wait(60) == STOPPED, driver.said()
+    errors = told.read_text()
     assert "run the same command again to continue" in errors and "Traceback" not in errors
     states = [lab.run(path.name).state() for path in (lab.root / "runs").iterdir()]
     assert "running" not in states and states.count("completed") < 3
     finished = {p.name for p in (lab.root / "runs").iterdir() if lab.run(p.name).result()}
     before = attempts(lab)
     again = ("sweep", "small.yaml", "--no-mlflow", "--executor", "inline")
-    done = tread_lab(tmp_path, *again, drawn=False, HOME=str(tmp_path))
+    done = zygote.run(tmp_path, *again, prelude=UNDRAWN, HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert all(attempts(lab)[run] == before[run] for run in finished)
     assert equal(weights(lab), weights(Lab(swept / "lab")))
-
-
-def _wait_until(condition, driver: subprocess.Popen[str], seconds: float = 120) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert driver.poll() is None, driver.communicate()[1]
-        assert time.monotonic() < until, "waited too long"
-        time.sleep(0.05)

@@ -27,9 +27,11 @@ def small_run(**changes: Any) -> RunSpec:
     return decode(RunSpec, {**tree, **changes})
 
 
-def train_until(spec: RunSpec, folder: Path, step: int | None = None) -> list[Progress]:
+def train_until(
+    spec: RunSpec, folder: Path, step: int | None = None, *, device: torch.device = CPU
+) -> list[Progress]:
     """Train in `folder`, to the end or stopped with a checkpoint after `step`."""
-    reports, seen = train(spec, RunFolder(folder), CPU), []
+    reports, seen = train(spec, RunFolder(folder), device), []
     for progress in reports:
         seen.append(progress)
         if progress.step == step:

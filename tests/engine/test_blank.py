@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from tests.engine.runs import small_run, train_until
 from tread_lab.backbones import build_backbone
 from tread_lab.engine.assemble import trained
+from tread_lab.engine.blank import WithoutInit
 from tread_lab.engine.checkpoint import load_latest
 from tread_lab.records.lab import RunFolder
 
@@ -26,7 +29,11 @@ DIT = {"depth": 3, "width": 16, "heads": 2}
         {"model": {"backbone": "rwkv", "depth": 3, "width": 16}, "routes": []},
         {"model": {"backbone": "mamba", "depth": 3, "width": 16}, "routes": []},
         {"model": DIT, "routes": ["1->1"], "bypass": "sprint"},
-        {"model": DIT, "routes": ["0->2"], "bypass": "mask"},
+        {
+            "model": DIT,
+            "routes": ["0->2"],
+            "bypass": {"kind": "mask", "depth": 2, "width": 32, "heads": 2},
+        },
     ],
 )
 def test_a_trained_network_equals_one_that_was_initialised_first(
@@ -55,3 +62,20 @@ def test_opening_a_trained_run_draws_no_random_numbers(tmp_path: Path) -> None:
     before = torch.random.get_rng_state()
     trained(folder, CPU)
     assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_draws_that_are_repeated_until_they_fit_end() -> None:
+    """torch redraws what is out of bounds, in another way where few draws are within them."""
+    bounds = [{}, {"a": 0.05}, {"a": -3.0, "b": -2.0}, {"a": 1.0, "b": 1.1}]
+    weights = [torch.full((3, 4), 99.0) for _ in bounds]
+
+    def draw() -> None:
+        with WithoutInit():
+            for tensor, ends in zip(weights, bounds, strict=True):
+                nn.init.trunc_normal_(nn.Parameter(tensor), **ends)
+
+    thread = threading.Thread(target=draw, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert all(tensor.isnan().all() for tensor in weights)

@@ -6,9 +6,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from tests.engine.runs import small_run, train_until
-from tread_lab.engine.checkpoint import Checkpoint, list_checkpoints, load_step, save
+from tread_lab.engine.checkpoint import (
+    Checkpoint,
+    flat_optimizer,
+    list_checkpoints,
+    load_latest,
+    load_optimizer,
+    load_step,
+    load_weights,
+    save,
+    slim,
+    step_of,
+)
 from tread_lab.specs import UserError, signature
 
 
@@ -38,3 +50,74 @@ def test_a_step_written_again_replaces_its_earlier_file(tmp_path: Path) -> None:
         save(tmp_path, Checkpoint(3, {"model/w": torch.tensor([value])}, {}), keep=5)
     assert len(list_checkpoints(tmp_path)) == 1
     assert load_step(tmp_path, 3).tensors["model/w"].tolist() == [2.0]
+
+
+def written(folder: Path, *steps: int, keep: int = 9, keep_steps: tuple[int, ...] = ()) -> None:
+    for step in steps:
+        tensors = {"model/w": torch.tensor([float(step)]), "ema/w": torch.zeros(1000)}
+        facts = {"seed": "3"}
+        save(folder, Checkpoint(step, tensors, facts), keep=keep, keep_steps=keep_steps)
+
+
+def test_the_newest_and_those_to_keep_stay(tmp_path: Path) -> None:
+    written(tmp_path, 1, 2, 3, 4, 5, keep=2, keep_steps=(2,))
+    assert [step_of(path) for path in list_checkpoints(tmp_path)] == [5, 4, 2]
+    written(tmp_path, 6, keep=1)
+    assert [step_of(path) for path in list_checkpoints(tmp_path)] == [6]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".safetensors"]
+
+
+def test_the_newest_whole_checkpoint_is_taken_with_its_parts_and_facts(tmp_path: Path) -> None:
+    assert load_latest(tmp_path) is None
+    written(tmp_path, 1, 12)
+    (tmp_path / "step-99.safetensors").touch()
+    newest, _ = list_checkpoints(tmp_path)
+    content = bytearray(newest.read_bytes())
+    content[-1] ^= 1
+    newest.write_bytes(bytes(content))
+    with pytest.warns(UserWarning, match="is damaged; the one before it is used"):
+        found = load_latest(tmp_path)
+    assert found is not None and (found.step, dict(found.facts)) == (1, {"seed": "3", "step": "1"})
+    assert {name: len(tensor) for name, tensor in found.part("model").items()} == {"w": 1}
+    assert found.part("mod") == {} and list(found.part("ema")) == ["w"]
+    with pytest.raises(UserError, match=r"12 is damaged \(checksum\) in .* steps 1 and 12;"):
+        load_step(tmp_path, 12)
+    newest.unlink()
+    with pytest.raises(UserError, match=r"of step 12 is not there in .*, which has step 1;"):
+        load_step(tmp_path, 12)
+
+
+def test_a_lighter_checkpoint_says_what_it_made_free(tmp_path: Path) -> None:
+    written(tmp_path, 3)
+    (path,) = list_checkpoints(tmp_path)
+    before = path.stat().st_size
+    assert slim(path, "optimizer/") == 0 and list_checkpoints(tmp_path) == [path]
+    free = slim(path, "ema/")
+    (lighter,) = list_checkpoints(tmp_path)
+    assert free == before - lighter.stat().st_size > 4000
+    rest = load_step(tmp_path, 3)
+    assert (list(rest.tensors), dict(rest.facts)) == (["model/w"], {"seed": "3", "step": "3"})
+
+
+def test_the_state_of_an_optimizer_comes_back_by_the_names_of_parameters() -> None:
+    names = ["a.b", "c/d"]
+    values = [torch.ones(2, requires_grad=True), torch.ones(3, requires_grad=True)]
+    first, second = (torch.optim.AdamW(values, lr=0.1) for _ in range(2))
+    sum(value.square().sum() for value in values).backward()  # type: ignore[union-attr]
+    first.step()
+    flat = flat_optimizer(first, names)
+    assert sorted(flat) == sorted(
+        f"{name}/{slot}" for name in names for slot in ("step", "exp_avg", "exp_avg_sq")
+    )
+    load_optimizer(second, names, flat)
+    again = flat_optimizer(second, names)
+    assert all(torch.equal(flat[key], again[key]) for key in flat)
+
+
+def test_exported_weights_know_their_step(tmp_path: Path) -> None:
+    save_file({"w": torch.ones(2)}, tmp_path / "a.safetensors", metadata={"step": "7"})
+    found = load_weights(tmp_path / "a.safetensors")
+    assert (found.step, list(found.tensors)) == (7, ["model/w"])
+    (tmp_path / "b.safetensors").write_bytes(b"x")
+    with pytest.raises(UserError, match=r"cannot read .*b\.safetensors: .*; export the run again"):
+        load_weights(tmp_path / "b.safetensors")

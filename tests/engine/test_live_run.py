@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.faults.drivers import Zygote
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs import RunSpec, decode
@@ -52,3 +53,12 @@ def test_micro_batches_change_nothing(model: str, selection: str, tmp_path: Path
     whole = trained(run(model, selection), tmp_path / "whole", 4)
     parts = trained(run(model, selection, micro_batch=6), tmp_path / "parts", 4)
     assert parts == pytest.approx(whole, rel=1e-4)
+
+
+def test_a_process_that_compiles_nothing_never_imports_the_compiler(
+    zygote: Zygote, tmp_path: Path
+) -> None:
+    steps = ["train.steps=2", "train.batch=4", "train.clip=1", "evaluate=[heldout_loss]"]
+    absent = "import sys; sys.modules['torch._dynamo'] = None"  # an import of it raises
+    done = zygote.run(tmp_path, "train", "tiny", *steps, "--device", "cpu", prelude=absent)
+    assert done.returncode == 0, done.stderr

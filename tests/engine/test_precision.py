@@ -48,7 +48,9 @@ def block_dtypes(spec: RunSpec, device: torch.device, folder: Path) -> list[set[
 
 
 @pytest.mark.parametrize(
-    "device", [CPU, pytest.param(torch.device("cuda"), marks=cuda)], ids=["cpu", "cuda"]
+    "device",
+    [CPU, pytest.param(torch.device("cuda"), marks=[cuda, pytest.mark.cuda])],
+    ids=["cpu", "cuda"],
 )
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 @pytest.mark.parametrize(("fp32_block", "exact"), [("off", None), ("j", 1), ("j+1", 2)])

@@ -18,7 +18,14 @@ from tread_lab.engine.probes import BATCH, heldout_losses, layer_similarity
 class Noise:
     """Samples that need no data set."""
 
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+
+    def __len__(self) -> int:
+        return 1000
+
     def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        self.taken += ids.tolist()
         x_BCHW = torch.randn(len(ids), 1, 16, 16, generator=torch.Generator().manual_seed(0))
         return x_BCHW, torch.zeros(len(ids), dtype=torch.long)
 
@@ -41,6 +48,18 @@ def test_the_next_chunk_of_heldout_images_meets_other_levels() -> None:
     found = heldout_losses(model, samples, images=BATCH + 2, levels=2)
     assert found.level_ML.shape == (BATCH + 2, 2)
     assert len(set(found.level_ML[:, 0].tolist())) == BATCH + 2
+
+
+def test_images_are_the_first_or_spread_over_all() -> None:
+    spec = small_run()
+    model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
+    first, even, similar = Noise(), Noise(), Noise()
+    heldout_losses(model, first, images=4, levels=1)  # type: ignore[arg-type]
+    losses = heldout_losses(model, even, images=4, levels=1, pick="even")  # type: ignore[arg-type]
+    layer_similarity(model, similar, images=2, levels=1, pick="even")  # type: ignore[arg-type]
+    assert first.taken == [0, 1, 2, 3]
+    assert even.taken == [125, 375, 625, 875] and losses.dense_ML.shape == (4, 1)
+    assert similar.taken == [250, 750]
 
 
 def test_ddpm_meets_every_quarter_of_its_thousand_levels() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,8 +65,14 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+def unmeasured(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     return lab_with_a_run(tmp_path_factory.mktemp("lab"))
+
+
+@pytest.fixture
+def lab(unmeasured: Lab, tmp_path: Path) -> Lab:
+    """A lab with one trained run, which no other test measures."""
+    return Lab(shutil.copytree(unmeasured.root, tmp_path / "lab"))
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from tests.backbones.test_published import published_shapes
+from tests.backbones.test_published_sit import sit_forward, sit_state
 from tests.engine.runs import CPU, train_until
+from tread_lab import draws
 from tread_lab.backbones.parts import sincos_positions
 from tread_lab.backbones.published import load_published
 from tread_lab.data.source import open_data
@@ -22,7 +24,7 @@ from tread_lab.engine.start import check_start
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.parents import with_parents
 from tread_lab.sampling.generate import generate
-from tread_lab.specs import RunSpec, UserError, decode, signature
+from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.evaluation import decode_evaluations
 
 MODEL = "DiT-2x16x2/4"
@@ -81,6 +83,44 @@ def test_a_published_checkpoint_is_a_run_of_no_steps_that_samples(
     np.testing.assert_array_equal(found["arr_0"], pixels)
 
 
+def test_a_published_sit_samples_by_its_own_rule(lab: Lab, tmp_path: Path) -> None:
+    state = sit_state(2, 16, 4, 4, 1, 10)
+    torch.save({"ema": state}, tmp_path / "SiT.pt")
+    start = {"file": str(tmp_path / "SiT.pt"), "published_as": "sit"}
+    spec = starting_from(tmp_path / "SiT.pt", lab, process="flow", init_from=start)
+    folder = lab.run_of(spec)
+    folder.create(spec)
+    train_until(spec, folder.path)
+    sampler = {"solver": "euler", "steps": 3, "guidance": 1.5}
+    (asked,) = decode_evaluations([{"samples": {"count": 3, "sampler": sampler}}])
+    evaluate(folder, asked, CPU)
+    found = np.load(folder.evaluation(asked).path / "samples.npz")
+    labels_B = torch.from_numpy(found["arr_1"])
+    # Euler from noise at t = 0 to data at t = 1 along SiT's velocity, guided on all channels
+    x_BCHW = torch.stack([draws.normal((1, 16, 16), "image", 100_000 + k) for k in range(3)])
+    for k in range(3):
+        t_B = torch.full((3,), k / 3)
+        own, none = (
+            sit_forward(state, 2, x_BCHW, t_B, y) for y in (labels_B, torch.full((3,), 10))
+        )
+        x_BCHW = x_BCHW + (none + 1.5 * (own - none)) / 3
+    pixels = open_data(spec.data, "heldout").pixels(x_BCHW).permute(0, 2, 3, 1).numpy()
+    np.testing.assert_allclose(found["arr_0"].astype(int), pixels.astype(int), atol=1)
+
+
+def test_a_sit_is_a_start_for_flows_alone_and_a_run_of_its_own(lab: Lab, tmp_path: Path) -> None:
+    torch.save(sit_state(2, 16, 4, 4, 1, 10), tmp_path / "SiT.pt")
+    start = {"file": str(tmp_path / "SiT.pt"), "published_as": "sit"}
+    with pytest.raises(UserError, match="predicts the velocity of a flow, and the process is edm"):
+        check_start(starting_from(tmp_path, lab, process="edm", init_from=start))
+    sit = starting_from(tmp_path, lab, process="flow", init_from=start)
+    plain = starting_from(tmp_path / "SiT.pt", lab, process="flow")
+    assert signature(sit) != signature(plain) == signature(encode(plain))
+    assert signature(sit) == signature(encode(sit))
+    with pytest.raises(UserError, match=r"for a SiT: init_from\.published_as=sit"):
+        check_start(plain)
+
+
 @pytest.mark.parametrize("weights", ["ema", "model"])
 def test_a_checkpoint_of_a_run_is_a_start_too(
     weights: str, file: Path, state: dict[str, Tensor], lab: Lab, tmp_path: Path
@@ -114,7 +154,7 @@ def test_the_files_bytes_name_the_run_and_its_path_does_not(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"process": "edm"}, "is 32, and the network's is 16; it predicts a variance too, say"),
+        ({"process": "edm"}, "is 32, and the network's is 16; a DiT predicts a variance, say"),
         ({"model": "DiT-3x16x2/4"}, r"DiT-3x16/4: blocks.2.adaLN_modulation.1.bias is missing"),
         ({"model": "DiT-1x16x2/4"}, "the network has no blocks.1.adaLN_modulation.1.bias"),
         ({"model": "DiT-2x24x2/4"}, "adaLN_modulation.1.bias is 96, and the network's is 144"),
@@ -139,6 +179,7 @@ def test_a_file_that_nobody_has_read_is_refused(file: Path) -> None:
     [
         ({"file": "/nowhere/DiT.pt"}, "init_from.file: cannot read /nowhere/DiT.pt: No such file"),
         ({}, "init_from: say either run or file"),
+        ({"published_as": "dit"}, "init_from.published_as: 'dit'"),
         ({"weights": "raw"}, "init_from.weights: 'raw' is not one of ema, model"),
     ],
 )

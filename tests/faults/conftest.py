@@ -1,8 +1,7 @@
-"""What tests of faults share: the process that drivers are forked from, and undisturbed sweeps."""
+"""What tests of faults share: undisturbed sweeps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,6 @@ import pytest
 from tests.faults.compare import Run, outcome
 from tests.faults.drivers import Place, Zygote
 from tests.faults.sweeps import SMALL
-
-
-@pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
-    found = Zygote()
-    yield found
-    found.close()
 
 
 @pytest.fixture

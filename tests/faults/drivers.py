@@ -8,18 +8,27 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from tread_lab.records.lab import Lab
 
 ROOT = Path(__file__).parents[2]
 DONE, FAILED, MISTAKE, STOPPED, KILLED = 0, 1, 2, 130, -signal.SIGKILL
 CRASHED = 70  # with a traceback, which no fault may lead to
+
+
+class Done(NamedTuple):
+    """A command that has ended: its exit code and what it has printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
 
 
 class Zygote:
@@ -48,6 +57,43 @@ class Zygote:
         assert self._process.stdout is not None
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         return answer
+
+    def run(self, folder: Path, *argv: str, prelude: str = "", **env: str) -> Done:
+        """Run `tread-lab ARGV` in a folder, with this process's environment, to its end."""
+        told = Path(tempfile.mkdtemp(prefix="told"))
+        out, err = told / "out", told / "err"
+        driver = self.start(folder, *argv, out=out, err=err, prelude=prelude, **env)
+        try:
+            status = driver.wait(250)
+            return Done(status, out.read_text(), err.read_text())
+        finally:
+            driver.kill()
+            shutil.rmtree(told)
+
+    def python(self, code: str, *arguments: str) -> Done:
+        """Run Python code with arguments in a process of its own, to its end."""
+        given = f"import sys; sys.argv[1:] = {list(arguments)!r}\n"
+        return self.run(ROOT, "--version", prelude=given + code)
+
+    def start(
+        self,
+        folder: Path,
+        *argv: str,
+        out: Path,
+        err: Path | None = None,
+        prelude: str = "",
+        **env: str,
+    ) -> Driver:
+        """Start `tread-lab ARGV` in a folder, with this process's environment."""
+        pid = self.ask(
+            argv=list(argv),
+            cwd=str(folder),
+            env={**os.environ, "OMP_NUM_THREADS": "1", **env},
+            prelude=prelude,
+            out=str(out),
+            err=None if err is None else str(err),
+        )["pid"]
+        return Driver(self, pid, out)
 
     def close(self) -> None:
         self._process.kill()
@@ -178,11 +224,11 @@ class Place:
 def eventually(
     condition: Callable[[], bool], seconds: float = 60, why: Callable[[], str] = str
 ) -> None:
-    """Wait for a condition, looking every few milliseconds."""
+    """Wait for a condition, looking fifty times a second."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited too long: {why()}"
-        time.sleep(0.005)
+        time.sleep(0.02)
 
 
 def session(leader: int) -> list[int]:

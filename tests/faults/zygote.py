@@ -12,8 +12,9 @@ from typing import Any
 
 
 def serve() -> None:
-    """Answer requests, one JSON line each: `{argv, cwd, env, prelude, out}` -> `{pid}`,
-    `{poll: pid}` -> `{status}`. Everything that was started dies with this process."""
+    """Answer requests, one JSON line each: `{argv, cwd, env, prelude, out, err}` -> `{pid}`, where
+    `err` may be absent, and `{poll: pid}` -> `{status}`. What was started dies with this process.
+    """
     _import()
     print("{}", flush=True)
     for line in sys.stdin:
@@ -23,20 +24,21 @@ def serve() -> None:
 
 
 def _import() -> None:
-    """What every driver needs; no thread and no connection may be left open before a fork.
+    """What every driver needs; no thread and no connection may be left open before a fork."""
+    import gc
 
-    `tread_lab.sweep` is left to each driver: it names its session while it is imported.
-    """
-    import accelerate  # noqa: F401
     import mlflow  # noqa: F401
-    import torch._dynamo  # noqa: F401 - every optimizer asks for it
 
-    import tread_lab.engine.evaluate
-    import tread_lab.engine.train
-    import tread_lab.frames
+    import tread_lab.commands.sweep
     import tread_lab.tracking.mlflow_tracker  # noqa: F401
+    from tread_lab.data.embedded import open_fashion16
+    from tread_lab.engine.provenance import code_digest
 
-    assert "tread_lab.sweep" not in sys.modules
+    code_digest()
+    for split in ("train", "heldout"):
+        open_fashion16(split)  # type: ignore[arg-type]
+    gc.collect()
+    gc.freeze()
 
 
 def _start(request: dict[str, Any]) -> int:
@@ -47,8 +49,9 @@ def _start(request: dict[str, Any]) -> int:
     try:
         os.setsid()
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        out = os.open(request["out"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        for descriptor, target in ((os.open(os.devnull, os.O_RDONLY), 0), (out, 1), (out, 2)):
+        null, out = os.open(os.devnull, os.O_RDONLY), _opened(request["out"])
+        err = _opened(request["err"]) if request.get("err") else out
+        for descriptor, target in ((null, 0), (out, 1), (err, 2)):
             os.dup2(descriptor, target)
         os.chdir(request["cwd"])
         os.environ.update(request["env"])
@@ -57,6 +60,10 @@ def _start(request: dict[str, Any]) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def _opened(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 
 def _run(argv: list[str], prelude: str) -> int:

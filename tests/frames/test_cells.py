@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from tests.synthetic import tiny_spec
-from tread_lab.frames import cells_frame, trials_frame
+from tread_lab.frames import cells_frame, of_baseline, trials_frame, with_delta
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
@@ -61,3 +62,80 @@ def test_a_gap_without_readable_losses_has_no_interval() -> None:
     assert list(frame["gap/route:unit"]) == ["images", ""]
     assert list(frame["gap/route:n"]) == [6, 1]
     assert frame["gap/route:low"][0] == 0.4 and np.isnan(frame["gap/route:low"][1])
+
+
+def rows(**columns: list[Any]) -> pd.DataFrame:
+    """Trials of one cell each of which is completed, unless `columns` say otherwise."""
+    n = len(next(iter(columns.values())))
+    fixed = {"run": [f"r{k}" for k in range(n)], "role": "trial", "cell": "2->8", "seed": range(n)}
+    return pd.DataFrame({**fixed, "baseline": None, "state": "completed", "reason": "", **columns})
+
+
+def test_a_cell_has_these_columns_and_no_other() -> None:
+    trials = rows(**{
+        "start": [2, 2], "steps_done": [9, 9], "model": ["m", "m"], "gap/heldout": [0.5, 1.0],
+        "gap/heldout:low": [0.25, 0.5], "gap/heldout:high": [1.0, 2.0], "gap/heldout:n": [8, 8],
+        "gap/heldout:kept": [0.1, 0.1], "cost/train_flops": [1.0, 3.0],
+    })  # fmt: skip
+    trials.attrs["axes"] = ["start"]
+    cells = cells_frame(trials)
+    ends = (":low", ":high", ":n", ":unit")
+    assert list(cells.columns) == [
+        "role", "cell", "state", "reason", "start", "model", "seeds", "completed",
+        "gap/heldout", *(f"gap/heldout{end}" for end in ends),
+        "cost/train_flops", *(f"cost/train_flops{end}" for end in ends),
+    ]  # fmt: skip
+    assert cells.attrs == {"axes": ["start"]}
+    (cell,) = cells.to_dict("records")
+    assert (cell["seeds"], cell["completed"], cell["start"], cell["model"]) == (2, 2, 2, "m")
+    assert (cell["cost/train_flops"], cell["cost/train_flops:n"]) == (2.0, 2)
+    # Half of the interval: 12.7062 (t of one degree of freedom) sqrt(2) / sqrt(2).
+    assert cell["cost/train_flops:high"] == pytest.approx(14.7062, abs=1e-4)
+    assert cell["cost/train_flops:low"] == pytest.approx(-10.7062, abs=1e-4)
+    assert cell["cost/train_flops:unit"] == cell["gap/heldout:unit"] == "seeds"
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ("completed pending", "pending"),
+        ("interrupted pending", "interrupted"),
+        ("running interrupted", "running"),
+        ("running stopped", "stopped"),
+        ("diverged stopped", "diverged"),
+        ("failed diverged", "failed"),
+        ("completed completed", "completed"),
+    ],
+)
+def test_a_cell_is_as_its_worst_seed(states: str, expected: str) -> None:
+    reasons = ["", "first", "second"]
+    (cell,) = cells_frame(rows(state=["completed", *states.split()], reason=reasons)).to_dict(
+        "records"
+    )
+    assert (cell["state"], cell["reason"]) == (expected, "first")
+    assert cell["completed"] == 1 + states.count("completed")
+
+
+def test_cells_stand_in_the_order_of_the_plan_and_baselines_apart() -> None:
+    trials = rows(role=["baseline", "trial", "trial", "trial"], cell=["z", "b", "z", "a"])
+    assert cells_frame(rows(seed=[3, 3]))["seeds"].tolist() == [2]  # beside two baselines
+    found = cells_frame(trials)
+    assert list(zip(found["role"], found["cell"])) == [
+        ("baseline", "z"), ("trial", "b"), ("trial", "z"), ("trial", "a")
+    ]  # fmt: skip
+
+
+def test_the_one_seed_that_was_measured_keeps_its_interval_over_images() -> None:
+    gap = {"gap/x": [np.nan, 0.5], "gap/x:low": [np.nan, 0.25], "gap/x:high": [np.nan, 1.0]}
+    (cell,) = cells_frame(rows(**gap, **{"gap/x:n": [np.nan, 64.0]})).to_dict("records")
+    names = ("gap/x", "gap/x:low", "gap/x:high", "gap/x:n", "gap/x:unit")
+    assert [cell[name] for name in names] == [0.5, 0.25, 1.0, 64, "images"]
+
+
+def test_a_difference_is_to_the_own_baseline_and_a_baseline_has_none() -> None:
+    trials = rows(run=["a", "b", "c", "d"], baseline=[None, "a", None, "c"], x=[1.0, 4.0, 2.0, 8.0])
+    assert of_baseline(trials, "x").fillna(-1).tolist() == [-1, 1.0, -1, 2.0]
+    delta = with_delta(trials, "x")["delta/x"]
+    assert delta.fillna(-1).tolist() == [-1, 3.0, -1, 6.0]
+    twice = pd.concat([trials, trials])  # trials that share a run
+    assert of_baseline(twice, "x").fillna(-1).tolist() == [-1, 1.0, -1, 2.0] * 2

@@ -31,4 +31,5 @@ def test_a_run_that_two_trials_share_is_read_once(tmp_path: Path) -> None:
         [dense, 5, "train/loss", 0.5],
         [routed, 5, "train/loss", 0.25],
     ]
-    assert len(history_frame(lab, "s")) == 4
+    assert len(history_frame(lab, "s")) == len(history_frame(lab, lab.sweep("s"))) == 4
+    assert len(history_frame(lab, "s", [])) == 0

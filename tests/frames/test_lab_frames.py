@@ -8,7 +8,13 @@ import pytest
 
 from tests.engine.runs import small_run
 from tests.synthetic import Synthetic, small, write_sweep
-from tread_lab.frames.lab_frames import GAP_COLUMNS, gaps_frame, open_lab, open_sweep
+from tread_lab.frames.lab_frames import (
+    GAP_COLUMNS,
+    gaps_frame,
+    nearest_lab,
+    open_lab,
+    open_sweep,
+)
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
 
@@ -82,3 +88,47 @@ def test_a_notebook_opens_the_sweep_that_the_environment_names(
         open_sweep("t")
     monkeypatch.setenv("TREAD_LAB_SWEEP", "other")
     assert open_sweep("s").name == "other"
+
+
+def test_the_runs_of_a_lab_stand_by_name_with_their_attempts_and_reasons(tmp_path: Path) -> None:
+    lab = open_lab(tmp_path)
+    for seed, reason in enumerate(("out of memory\nmore", "")):
+        folder = lab.lab.run_of(small_run(seed=seed))
+        folder.create(small_run(seed=seed))
+        for _ in range(2 - seed):
+            folder.attempts.close(folder.attempts.open(pid=1), "interrupted")
+        folder.finish(RunState.FAILED if reason else RunState.COMPLETED, step=3, reason=reason)
+    rows = lab.runs
+    assert list(rows.columns) == ["run", "label", "state", "step", "attempts", "reason"]
+    assert rows["run"].tolist() == sorted(lab.lab.run_of(small_run(seed=s)).name for s in (0, 1))
+    found = rows.sort_values("label")[["label", "state", "attempts", "reason"]].to_numpy().tolist()
+    assert found == [
+        ["1->1 s=0.5 seed 0", "failed", 2, "out of memory"],
+        ["1->1 s=0.5 seed 1", "completed", 1, ""],
+    ]
+
+
+def test_a_sweep_is_named_with_its_runs_models_states_and_seeds(tmp_path: Path) -> None:
+    write_sweep(tmp_path, small(name="s", seeds=(0, 1), states={(5, 8): "failed"}))
+    sweep = open_lab(tmp_path).sweep("s")
+    gaps = sweep.gaps[sweep.gaps["gap"] == "gap/heldout"]
+    assert set(gaps["cell"]) == {"0->4 s=0.5", "2->8 s=0.5"} and len(gaps) == 4
+    assert repr(sweep) == "s: 8 runs of DiT-12x32/2 (6 completed, 2 failed), 2 seeds"
+    with pytest.raises(UserError, match="no sweep 't'"):
+        open_lab(tmp_path).sweep("t")
+
+
+def test_a_sweep_of_which_no_run_is_done_is_not_opened(in_folder: Path) -> None:
+    states = dict.fromkeys([None, (0, 4), (2, 8), (5, 8)], "failed")
+    write_sweep(in_folder / "lab", small(name="s", states=states))
+    with pytest.raises(UserError, match=r"^no run of s is done yet: `tread-lab sweep s\.yaml` "):
+        open_sweep("s")
+
+
+def test_a_folder_without_sweeps_is_no_lab_and_an_absent_one_is_named(in_folder: Path) -> None:
+    (in_folder / "lab" / "runs").mkdir(parents=True)
+    assert nearest_lab() is None
+    (in_folder / "lab" / "sweeps").mkdir()
+    assert nearest_lab() == in_folder / "lab"
+    with pytest.raises(UserError, match=r"^no lab at .*absent; open_lab\(path\) or TREAD_LAB_ROOT"):
+        open_lab(in_folder / "absent")

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
 
 from tests.synthetic import Synthetic, small, write_sweep
-from tread_lab.frames import ranked_cells, ranking_caption, ranking_key, trials_frame
+from tread_lab.frames import (
+    ranked_cells,
+    ranking_caption,
+    ranking_key,
+    trials_frame,
+    without_baseline,
+)
 
 
 def test_the_key_is_the_gap_to_one_kind_of_baseline(tmp_path: Path) -> None:
@@ -40,3 +50,77 @@ def test_a_cell_of_which_a_seed_failed_follows_all_that_are_whole(tmp_path: Path
     lab = write_sweep(tmp_path, small(seeds=(0, 1), states=states))
     cells = ranked_cells(trials_frame(lab, "placement"), "gap/heldout")
     assert list(cells["cell"]) == ["dense", "5->8 s=0.5", "0->4 s=0.5", "2->8 s=0.5"]
+
+
+def table(*cells: str, **columns: list[Any]) -> pd.DataFrame:
+    """A baseline and trials, one seed each; the run of a cell is called like the cell."""
+    runs = [*cells]
+    frame = {"run": runs, "cell": runs, "seed": 3, "state": "completed", "reason": ""}
+    frame |= {"role": ["baseline", *["trial"] * (len(runs) - 1)]}
+    frame |= {"baseline": [None, *[runs[0]] * (len(runs) - 1)]}
+    return pd.DataFrame({**frame, **columns})
+
+
+@pytest.mark.parametrize(
+    ("columns", "key"),
+    [
+        ({"gap/heldout": [None, 1.0], "heldout/loss": [1.0, 2.0]}, "gap/heldout"),
+        ({"gap/heldout": [None, None], "heldout/loss": [1.0, 2.0]}, "heldout/loss"),
+        ({"fd@1k:low": [1.0, 2.0], "is@1k": [None, None], "fd@1k": [1.0, 2.0]}, "fd@1k"),
+        ({"cost/train_flops": [1.0, 2.0]}, None),
+    ],
+)
+def test_the_key_is_what_was_measured(columns: dict[str, list[Any]], key: str | None) -> None:
+    assert ranking_key(table("dense", "a", **columns)) == key
+
+
+def test_a_number_of_few_runs_of_another_sweep_is_no_key() -> None:
+    frame = table("dense", "a", **{"gap/heldout": [None, 1.0], "heldout/loss": [1.0, 2.0]})
+    frame.attrs["foreign"] = ["gap/heldout"]  # the baseline lacks it
+    assert ranking_key(frame) == "heldout/loss"
+    two = table("dense", "other", "a", **{"heldout/loss": [None] * 3, "gap/heldout": [1.0] * 3})
+    two["role"] = ["baseline", "baseline", "trial"]
+    assert ranking_key(two) == "gap/heldout"
+    alone = table("a", "b", **{"heldout/loss": [1.0, 2.0], "gap/heldout": [1.0, 2.0]})
+    assert ranking_key(alone.assign(role="trial")) == "heldout/loss"  # no baseline at all
+
+
+def test_the_best_cell_stands_first_and_those_without_a_number_last_in_plan_order() -> None:
+    names = ("dense", "unmeasured", "worse", "better", "broken")
+    numbers = {"gap/heldout": [None, None, 0.5, -0.5, -9.0], "is@1k": [2.0, None, 3.0, 1.0, 9.0]}
+    states = ["completed"] * 4 + ["failed"]
+    frame = table(*names, state=states, **numbers)
+    best = ranked_cells(frame, "gap/heldout")
+    assert list(best["cell"]) == ["better", "dense", "worse", "unmeasured", "broken"]
+    assert best["gap/heldout"].iloc[1] == 0.0
+    highest = ranked_cells(frame, "is@1k")
+    assert list(highest["cell"]) == ["worse", "dense", "better", "unmeasured", "broken"]
+    assert highest["is@1k"].iloc[1] == 2.0
+    assert list(ranked_cells(frame, None)["cell"]) == [*names]
+
+
+def test_a_baseline_without_a_result_has_no_gap_of_zero() -> None:
+    frame = table("dense", "a", "b", state=["failed", "completed", "completed"],
+                  **{"gap/heldout": [None, 2.0, 1.0]})  # fmt: skip
+    cells = ranked_cells(frame, "gap/heldout")
+    assert list(cells["cell"]) == ["b", "a", "dense"] and cells["gap/heldout"].isna().iloc[2]
+
+
+def test_a_trial_that_is_its_baselines_own_run_is_left_out() -> None:
+    frame = table("dense", "rate 0", "a", run=["r", "r", "s"], baseline=[None, "r", "r"],
+                  **{"gap/heldout": [None, 0.0, 1.0]})  # fmt: skip
+    assert list(ranked_cells(frame, "gap/heldout")["cell"]) == ["dense", "a"]
+
+
+@pytest.mark.parametrize(
+    ("state", "lines"),
+    [
+        ("failed", ["baseline dense seed 3 failed: its trials have nothing to compare with"]),
+        ("completed", []),
+        ("running", []),
+    ],
+)
+def test_a_baseline_that_lacks_a_result_has_one_line(state: str, lines: list[str]) -> None:
+    frame = table("dense", "a", "b", state=[state, "failed", "completed"])
+    assert without_baseline(frame) == lines
+    assert without_baseline(pd.concat([frame, frame])) == lines

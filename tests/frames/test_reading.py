@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from tests.synthetic import small, tiny_spec, write_sweep
-from tread_lab.frames.reading import Memory, Records
-from tread_lab.specs import signature
+from tests.synthetic import FD, small, tiny_spec, write_sweep
+from tread_lab.frames.reading import Memory, Record, Records, numbers
+from tread_lab.records import stopped_early
+from tread_lab.records.durable import read_json
+from tread_lab.records.lab import Lab
+from tread_lab.records.stopped_early import Stopped
+from tread_lab.specs import HeldoutSpec, encode, signature
 
 
 def test_a_run_is_read_again_until_its_evaluations_are_whole(tmp_path: Path) -> None:
@@ -18,3 +23,83 @@ def test_a_run_is_read_again_until_its_evaluations_are_whole(tmp_path: Path) -> 
     assert metrics.parent.name not in Records(lab, plan, memory)[run].evaluations
     metrics.write_text(text)
     assert metrics.parent.name in Records(lab, plan, memory)[run].evaluations
+
+
+RUN = signature(tiny_spec((2, 8)))
+
+
+def read(lab: Lab, memory: Memory | None = None) -> Record:
+    """The record of the run of 2->8."""
+    return Records(lab, lab.sweep("placement").plan(), memory or Memory())[RUN]
+
+
+def test_what_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
+    lab, memory = write_sweep(tmp_path, small()), Memory()
+    first = read(lab, memory)
+    assert read(lab, memory) is first and read(lab) is not first
+    for changed in ("result.json", "evaluations"):
+        os.utime(lab.run(RUN).path / changed, ns=(1, 10**18))
+        again = read(lab, memory)
+        assert again is not first and again == first
+        first = again
+    Records(lab, lab.sweep("placement").plan(), memory)["no-run"]
+    assert set(memory.records) == {RUN}
+
+
+def test_a_run_that_has_not_completed_is_read_each_time(tmp_path: Path) -> None:
+    lab, memory = write_sweep(tmp_path, small(states={(2, 8): "failed"})), Memory()
+    record = read(lab, memory)
+    assert (record.state, record.reason, record.steps) == ("failed", "failed on purpose", 200)
+    assert (record.costs, record.evaluations, record.folders, memory.records) == ({}, {}, 0, {})
+
+
+def test_the_sweep_that_stopped_a_run_sees_it_stopped_with_its_step(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(states={(2, 8): "interrupted"}))
+    assert read(lab).state == "interrupted"
+    path = lab.sweep("placement").stopped_path
+    stopped_early.append(path, Stopped(RUN, 7, "others are better"))
+    record = read(lab)
+    assert (record.state, record.reason, record.steps) == ("stopped", "others are better", 7)
+
+
+def test_evaluations_of_the_plan_come_first_and_in_its_order(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(unguided=True))
+    other = HeldoutSpec(images=5)
+    lab.run(RUN).evaluation(other).write(other, {"heldout/loss": 1.0})
+    record, planned = read(lab), lab.sweep("placement").plan().planned
+    assert list(record.evaluations) == [*planned, signature(other)] and len(planned) == 3
+    assert [FD in tree["metrics"] for tree in record.evaluations.values()] == [
+        False, True, True, False
+    ]  # fmt: skip
+    folders = lab.run(RUN).path / "evaluations"
+    losses = [planned[0], signature(other)]
+    assert record.losses == {name: folders / name / "losses.npz" for name in losses}
+    assert (record.measured, record.folders) == (4, 4)
+
+
+def test_evaluations_of_earlier_steps_have_the_names_of_the_end(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(stages=(200, 100)))
+    record, (heldout, samples) = read(lab), lab.sweep("placement").plan().planned
+    assert list(record.at_steps) == [100, 200]
+    assert all(set(trees) == {heldout, samples} for trees in record.at_steps.values())
+    assert {step: list(paths) for step, paths in record.losses_at.items()} == {
+        100: [heldout], 200: [heldout]
+    }  # fmt: skip
+    at_100 = read_json(record.losses_at[100][heldout].parent / "metrics.json")
+    assert at_100["spec"]["step"] == 100 and at_100 == record.at_steps[100][heldout]
+    assert (record.measured, record.folders, record.steps) == (6, 6, 400)
+    assert record.costs["cost/train_seconds"] == 46.0
+
+
+def test_the_numbers_of_an_evaluation_are_its_metrics_and_costs() -> None:
+    tree = {"metrics": {"a/b": 1.0}, "cost/x": 2.0, "seconds": 3.0, "spec": {"cost/y": 1}}
+    assert numbers(tree) == {"a/b": 1.0, "cost/x": 2.0}
+
+
+def test_parameters_are_those_of_the_run_and_each_field_is_decoded_once() -> None:
+    memory, specs = Memory(), [tiny_spec((2, 8)), tiny_spec((0, 4))]
+    found = [memory.parameters_of(signature(spec), encode(spec)) for spec in specs]
+    assert [(p["route_start"], p["route_end"]) for p in found] == [(2, 8), (0, 4)]
+    assert sum(name == "routes" for name, _ in memory.parts) == 2
+    assert sum(name == "model" for name, _ in memory.parts) == 1
+    assert memory.parameters_of(signature(specs[0]), {}) is found[0]

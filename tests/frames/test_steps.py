@@ -10,10 +10,17 @@ import pandas as pd
 import pytest
 
 from tests.engine.runs import CPU, small_run
+from tests.synthetic import FD, fd_gap, heldout_gap, small, write_sweep
 from tread_lab.cli import main
 from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.evaluate import evaluate
-from tread_lab.frames import is_measured_during_training, steps_frame, trials_frame
+from tread_lab.frames import (
+    is_measured_during_training,
+    plan_steps_frame,
+    steps_frame,
+    training_frame,
+    trials_frame,
+)
 from tread_lab.records.lab import Lab
 from tread_lab.specs import HeldoutSpec, RunSpec, UserError, decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -159,3 +166,38 @@ def test_weights_that_gc_removed_leave_the_measurements(done: tuple[Lab, Plan]) 
     assert clear(lab, find(lab)) > 0
     assert all(is_complete(lab, task) for task in plan.tasks)
     assert len(steps_frame(lab, "steps")) == 6
+
+
+def test_a_trial_that_is_not_completed_has_one_row_without_a_step(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(stages=(100, 200), states={(2, 8): "failed"}))
+    frame = steps_frame(lab, "placement")
+    assert frame["step"].fillna(-1).tolist() == [100, 200, 400] * 2 + [-1] + [100, 200, 400]
+    assert frame["cell"].iloc[6] == "2->8 s=0.5" and frame["state"].iloc[6] == "failed"
+    assert frame["cell"].iloc[5] == "0->4 s=0.5 step=400" and str(frame["step"].dtype) == "Int64"
+    assert frame.attrs["axes"] == ["start", "end", "rate", "step"]
+    assert frame.attrs["schedules"] == []
+    first, *_, last = (frame.iloc[k] for k in (3, 4, 5))
+    assert (first["cost/train_seconds"], last["cost/train_seconds"]) == (12.5, 50.0)
+    assert first["cost/device_hours"] == 12.5 / 3600 and last["cost/device_hours"] == 50 / 3600
+    assert (first["cost/train_flops"], last["cost/train_flops"]) == (9.5e12 / 4, 9.5e12)
+    assert (first["cost/train_images"], last["cost/train_images"]) == (1600.0, 6400.0)
+    assert first["gap/heldout"] == pytest.approx(heldout_gap((0, 4)))
+    assert first[FD] == pytest.approx(1.8 + 24.0 + fd_gap((0, 4)))
+    assert np.isnan(first["throughput/images_per_s"]) and last["throughput/images_per_s"] == 500.0
+    assert plan_steps_frame(lab, lab.sweep("placement").plan()).equals(frame)
+
+
+def test_curves_over_training_are_of_stages_where_there_are_any(tmp_path: Path) -> None:
+    for stages, length in (((), 4), ((100,), 8)):
+        lab = write_sweep(tmp_path / str(length), small(stages=stages))
+        trials = trials_frame(lab, "placement")
+        found = training_frame(lab, "placement", trials)
+        assert len(found) == length and (found is trials) == (not stages)
+
+
+def test_schedules_by_which_rates_fall_are_named(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    plan = lab.sweep("placement").plan()
+    for trial, schedule in zip(plan.trials, ("sqrt_decay", "constant", "constant", "sqrt_decay")):
+        trial.spec["train"]["schedule"] = schedule
+    assert plan_steps_frame(lab, plan).attrs["schedules"] == ["sqrt_decay"]

@@ -20,6 +20,8 @@ from tests.synthetic import (
     write_sweep,
 )
 from tread_lab.frames import (
+    NO_RESULT,
+    SweepReader,
     cells_frame,
     history_frame,
     metric_columns,
@@ -216,3 +218,43 @@ def test_whole_values_of_an_axis_stay_whole_beside_a_baseline_without(mixed: Lab
         "Int64",
         "float64",
     ]
+
+
+def test_metrics_are_told_apart_by_the_sweep_that_asked_for_them(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    other = SamplesSpec(metrics=("fd",), count=500, sampler=SamplerSpec())
+    lab.run_of(tiny_spec((2, 8))).evaluation(other).write(other, {"fd[fashion16-v1]@500": 9.0})
+    attrs = trials_frame(lab, "placement").attrs
+    assert attrs["planned"] == ["heldout/loss", FD, "heldout/loss_routed"]
+    assert attrs["foreign"] == ["fd[fashion16-v1]@500"]
+
+
+def test_a_row_has_the_steps_of_its_run_and_what_pairing_kept(mixed: Lab) -> None:
+    frame = trials_frame(mixed, "placement")
+    assert [row(frame, route)["steps_done"] for route in ((2, 8), (0, 4))] == [400, 200]
+    assert str(frame["steps_done"].dtype) == str(frame["route_start"].dtype) == "Int64"
+    assert 0 < row(frame, (2, 8))["gap/heldout:kept"] < 0.01
+    baseline = frame.iloc[0]
+    assert baseline["cell"] == "dense" and pd.isna(baseline["baseline"])
+    assert frame["baseline"].iloc[2] == frame["run"].iloc[0]
+    assert frame["baseline"].iloc[3] == frame["run"].iloc[1]
+    assert trials_frame(mixed, mixed.sweep("placement")).equals(frame)
+
+
+def test_what_is_wrong_with_losses_is_said_before_what_ended_the_run(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(states={None: "failed"}))
+    path = next(lab.run_of(tiny_spec((2, 8))).path.glob("evaluations/*/losses.npz"))
+    path.write_bytes(b"")
+    reader = SweepReader(lab, lab.sweep("placement").plan())
+    problems = [reader.problem(trial) for trial in reader.plan.trials]
+    assert [bool(problem) for problem in problems] == [False, False, True, False]
+    assert [reader.row(trial)["reason"] for trial in reader.plan.trials] == [
+        "failed on purpose",
+        "its baseline failed: there is nothing to compare with",
+        problems[2],
+        "its baseline failed: there is nothing to compare with",
+    ]
+    assert NO_RESULT["stopped"] == (  # type: ignore[index]
+        "its baseline was stopped early: there is nothing to compare with"
+    )
+    assert set(NO_RESULT) == {"stopped", "diverged", "failed"}

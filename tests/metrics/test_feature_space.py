@@ -6,6 +6,7 @@ import pytest
 
 from tread_lab.metrics.feature_space import (
     CHANNELS,
+    DINOV2,
     INCEPTION,
     by_extractor,
     check_metrics,
@@ -27,8 +28,11 @@ def test_nothing_but_inception_features_is_ever_called_fid() -> None:
             check_metrics(["fid"], extractor)
     with pytest.raises(UserError, match="fd is not defined in the features of 'inception'"):
         check_metrics(["fd"], INCEPTION)
+    with pytest.raises(UserError, match="fid is not defined in the features of 'dinov2-large'"):
+        check_metrics(["fid"], DINOV2)
     for source in ("fashion16", "latents"):
-        for metric in set(METRICS) - {"fd"}:
+        assert extractor_for("fd_dinov2", source) == DINOV2
+        for metric in set(METRICS) - {"fd", "fd_dinov2"}:
             extractor = extractor_for(metric, source)
             name = sample_metric(metric, extractor, 1000, heldout=False)
             assert (extractor == INCEPTION) == (name == f"{metric}@1k")
@@ -46,7 +50,7 @@ def test_metrics_of_one_extractor_are_computed_together() -> None:
 
 
 def test_every_extractor_of_a_data_set_is_in_the_table() -> None:
-    assert set(CHANNELS) == {INCEPTION, *OWN_FEATURES.values()}
+    assert set(CHANNELS) == {INCEPTION, DINOV2, *OWN_FEATURES.values()}
 
 
 def test_unknown_names_are_refused_with_a_suggestion() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.data.conftest import labels, latents, members, packed, shards, write_tar
+from tread_lab.prepare import verify
 from tread_lab.prepare.manifest import write_manifest
 from tread_lab.prepare.verify import faults
 
@@ -76,6 +77,30 @@ def test_each_fault_is_one_line(
     assert all(part in line for part, line in zip(expected, found, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("mean", "deviation", "expected"),
+    [
+        ([0.0, 0.0], [1.0, 1.0], "holds 2 means and 2 deviations, and the data have 4 channels"),
+        ([0.0] * 4, [1.0, 0.0, 1.0, 1.0], "says that channel 1 deviates by 0"),
+        ([0.0] * 4, [1.0, 1.0, 9.0, 1.0], "statistics: channel 2 has mean"),
+        ([0.0, 3.0, 0.0, 0.0], [1.0] * 4, "and they say 3 and 1; `tread-lab data stats --write`"),
+    ],
+)
+def test_wrong_statistics_are_a_fault_though_nothing_asks_for_them(
+    mean: list[float], deviation: list[float], expected: str, described: Path
+) -> None:
+    stored = np.load(described / "latents.npy").astype(np.float64)
+    units = stored.std(axis=(0, 2, 3))
+    told = {"mean": mean, "deviation": (units[: len(deviation)] * deviation).tolist()}
+    (described / "statistics.json").write_text(json.dumps(told))
+    (line,) = faults("latents", described)
+    assert expected in line.replace(f"{units[1]:.3g};", "1;")
+    (described / "statistics.json").write_text(
+        json.dumps({"mean": stored.mean(axis=(0, 2, 3)).tolist(), "deviation": units.tolist()})
+    )
+    assert list(faults("latents", described)) == []
+
+
 def test_absent_cut_and_unlike_files_are_faults(described: Path) -> None:
     path = described / "latents.npy"
     path.write_bytes(path.read_bytes()[:-1000])
@@ -99,3 +124,16 @@ def test_every_broken_tar_and_sample_is_named(shards: Path, members: Any, write_
     write_tar(shards / "part-02.tar", [members[60], *rest])
     found = list(faults("shards", shards))
     assert len(found) == 1 and "part-02.tar: the latent.npy at byte" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (1, "sample 0"),
+        (2, "2 samples (0, 10)"),
+        (5, "5 samples (0, 10, 20, 30, 40)"),
+        (6, "6 samples (0, 10, 20, 30, 40, ...)"),
+    ],
+)
+def test_at_most_five_samples_are_named(count: int, text: str) -> None:
+    assert verify._samples(10 * np.arange(count)) == text

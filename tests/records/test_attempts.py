@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tread_lab.records.attempts import Attempts
+from tread_lab.records.attempts import Attempts, attempts_of
 from tread_lab.records.lines import append_line
 
 
@@ -68,3 +68,31 @@ def test_a_closed_attempt_is_returned_as_the_record_has_it(tmp_path: Path) -> No
     closed = attempts.close(attempts.open(pid=7), "oom", phase="evaluate", reason="too large")
     assert [closed] == attempts.read()
     assert (closed.ended, closed.phase, closed.reason) == ("oom", "evaluate", "too large")
+
+
+def test_an_attempt_begins_now_and_knows_nothing_but_what_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 5.0)
+    attempts = Attempts(tmp_path / "attempts.jsonl")
+    assert attempts.read() == []
+    opened = attempts.open(driver="d")
+    assert vars(opened) == {
+        "n": 1, "driver": "d", "node": "", "host": "", "pid": 0, "time": 5.0, "whole": True,
+        "packed": 1, "made_with": {}, "phase": "train", "ended": "", "reason": "", "traceback": "",
+        "forgiven": False,
+    }  # fmt: skip
+    assert attempts.read() == [opened]
+
+
+def test_an_attempt_that_is_still_open_is_forgiven_too(tmp_path: Path) -> None:
+    attempts = Attempts(tmp_path / "attempts.jsonl")
+    attempts.open(whole=False, packed=3)
+    attempts.forgive()
+    (only,) = attempts.read()
+    assert (only.forgiven, only.whole, only.packed) == (True, False, 3)
+
+
+def test_attempts_are_in_order_of_their_numbers_whatever_the_lines_say() -> None:
+    lines = [{"event": "opened", "n": n, "driver": f"d{n}"} for n in (2, 3, 1)]
+    assert [(a.n, a.driver) for a in attempts_of(lines)] == [(1, "d1"), (2, "d2"), (3, "d3")]

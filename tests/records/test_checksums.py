@@ -13,6 +13,7 @@ import yaml
 from tread_lab.records.checksums import (
     Damaged,
     changed_files,
+    checksum,
     file_checksums,
     json_text,
     json_tree,
@@ -86,3 +87,27 @@ def test_a_change_long_before_the_end_is_noticed(tmp_path: Path) -> None:
     stored = file_checksums([file])
     file.write_bytes(b"b" + bytes(2**20))
     assert changed_files(tmp_path, stored) == ["long"]
+
+
+def test_a_file_of_the_largest_size_that_is_read_has_a_checksum(tmp_path: Path) -> None:
+    file, size = tmp_path / "large", 16 * 2**20
+    with file.open("wb") as sparse:
+        sparse.truncate(size)
+    stored = file_checksums([file, tmp_path / "absent"])
+    assert stored == {"large": {"bytes": size, "crc": 2759631178}}
+    with file.open("r+b") as changed:
+        changed.write(b"x")
+    assert changed_files(tmp_path, stored) == ["large"]
+
+
+def test_a_checksum_has_eight_digits() -> None:
+    assert [checksum(text) for text in ("", "a", "a70")] == [
+        "00000000", "e8b7be43", "008ae89d"
+    ]  # fmt: skip
+
+
+def test_checksums_of_files_are_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for name in ("b", "a", "c"):
+        (tmp_path / name).write_text(name)
+    paths = [tmp_path / name for name in ("b", "c", "a")]
+    assert list(file_checksums(paths)) == ["a", "b", "c"]

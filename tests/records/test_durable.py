@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tread_lab.records.durable import DiskFull, disk_error, read_json, replacing, write_json
+from tread_lab.records.durable import (
+    DiskFull,
+    disk_error,
+    modified,
+    read_json,
+    replacing,
+    write_json,
+)
 from tread_lab.records.lab import Lab
 from tread_lab.records.lines import append_line
 from tread_lab.specs.errors import UserError
@@ -85,3 +92,44 @@ def test_others_may_read_what_was_written(tmp_path: Path) -> None:
 def test_a_file_that_is_being_written_is_hidden(tmp_path: Path) -> None:
     with replacing(tmp_path / "x.json") as temporary:
         assert temporary.parent == tmp_path and temporary.name.startswith(".x.json.")
+
+
+def test_an_error_that_only_its_words_say_is_the_systems(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "x.safetensors"
+    with pytest.raises(DiskFull) as refusal, replacing(path):
+        raise RuntimeError("I/O error: out of room (os error 28)")
+    assert str(refusal.value) == (
+        f"cannot write {path}: No space left on device; make room and run the same command again"
+    )
+    assert list(path.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EROFS, "r"), "cannot write x: r; choose a folder you may write with --root"),
+        (OSError(errno.EPERM, "p"), "cannot write x: p; choose a folder you may write with --root"),
+        (
+            OSError(errno.EACCES, "a"),
+            "cannot write x: a; choose a folder you may write with --root",
+        ),
+        (OSError(errno.EDQUOT, "q"), "cannot write x: q; make room and run the same command again"),
+        (OSError(errno.EIO, "i"), "cannot write x: i; choose another folder with --root"),
+        (OSError("odd"), "cannot write x: odd; choose another folder with --root"),
+    ],
+)
+def test_a_failed_write_says_what_to_do(error: OSError, said: str) -> None:
+    assert str(disk_error(error, Path("x"))) == said
+
+
+def test_what_is_no_json_or_absent_is_nothing(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_bytes(b"\xff{")
+    (tmp_path / "y.json").write_text("{")
+    assert [read_json(tmp_path / f"{name}.json") for name in "xyz"] == [None, None, None]
+
+
+def test_a_file_was_modified_when_it_was_written_last(tmp_path: Path) -> None:
+    assert modified(tmp_path / "x") is None
+    (tmp_path / "x").touch()
+    os.utime(tmp_path / "x", (1000, 2000))
+    assert modified(tmp_path / "x") == 2000

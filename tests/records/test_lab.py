@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
-from tread_lab.records.durable import write_text
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tread_lab.records import lab as lab_module
+from tread_lab.records import suggestions
+from tread_lab.records.durable import write_json, write_text
 from tread_lab.records.lab import Lab
-from tread_lab.specs import HeldoutSpec
+from tread_lab.records.plan import StoredPlan, StoredTrial
+from tread_lab.records.status import RunState
+from tread_lab.specs import (
+    HeldoutSpec,
+    RunSpec,
+    SamplerSpec,
+    SamplesSpec,
+    UserError,
+    decode,
+    encode,
+    signature,
+)
+from tread_lab.specs.references import ReferenceSpec
+
+SPEC = decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8"]})
 
 
 def test_an_evaluation_that_is_written_again_is_done(lab: Lab) -> None:
@@ -20,6 +42,14 @@ def test_a_plan_is_kept_unless_the_last_copy_is_equal(lab: Lab) -> None:
         write_text(sweep.plan_path, text)
         sweep.keep_plan()
     assert [path.read_text() for path in sweep.earlier_plans] == ["a", "b", "a"]
+    assert [path.name for path in sweep.earlier_plans] == ["0001.json", "0002.json", "0003.json"]
+
+
+def test_earlier_plans_are_numbered_files_the_oldest_first(lab: Lab) -> None:
+    sweep = lab.sweep("s")
+    for name in ("0010", "0002", "other", "0001"):
+        write_text(sweep.path / "plans" / f"{name}.json", name)
+    assert [path.stem for path in sweep.earlier_plans] == ["0001", "0002", "0010"]
 
 
 def test_a_run_has_come_as_far_as_its_last_entry(lab: Lab) -> None:
@@ -41,3 +71,295 @@ def test_the_origin_of_earlier_attempts_stays(lab: Lab) -> None:
     for host in ("a", "b"):
         run.write_origin({"host": host})
     assert run.origin() == [{"host": "a"}, {"host": "b"}]
+
+
+def test_the_lab_is_where_the_user_says_else_where_the_variable_says_else_here(
+    in_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Lab.at().root == in_folder / "lab" and Lab.at("x").root == in_folder / "x"
+    monkeypatch.setenv("TREAD_LAB_ROOT", "/y")
+    assert (Lab.at().root, Lab.at("x").root) == (Path("/y"), in_folder / "x")
+    monkeypatch.setenv("TREAD_LAB_ROOT", "")
+    assert Lab.at().root == in_folder / "lab"
+
+
+def test_whether_one_may_write_is_tried_where_the_lab_is_or_would_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Path] = []
+
+    def refused(prefix: str, dir: Path) -> Any:
+        tried.append(dir)
+        raise OSError(errno.EROFS, "read-only")
+
+    monkeypatch.setattr(lab_module, "TemporaryDirectory", refused)
+    for root in (tmp_path, tmp_path / "a" / "b"):
+        with pytest.raises(UserError, match=f"^cannot write {root}: read-only; choose a folder"):
+            Lab(root).check_writable()
+    assert tried == [tmp_path, tmp_path]
+
+
+def test_a_replayed_value_is_one_entry_the_last_written(lab: Lab) -> None:
+    run = lab.run("abc")
+    for steps in ((1, 2), (2, 3)):
+        with run.log() as log:
+            for step in steps:
+                log(step, loss=step + steps[0] / 10)
+    assert [(e.step, e.value) for e in run.entries()] == [(1, 1.1), (2, 2.2), (3, 3.2)]
+
+
+def test_a_spec_is_written_in_the_order_of_its_fields(lab: Lab) -> None:
+    run = lab.run("abc")
+    run.create(SPEC)
+    crc, *lines = (run.path / "spec.yaml").read_text().splitlines()
+    keys = [line.partition(":")[0] for line in lines if not line.startswith((" ", "-"))]
+    assert crc.startswith("# crc ") and keys[:4] == ["model", "data", "process", "routes"]
+
+
+def test_a_record_that_leaves_the_path_drop_of_dense_steps_unsaid_had_none(lab: Lab) -> None:
+    run = lab.run("abc")
+    old = "model: DiT-S/2\nroutes: [2->8]\nroutes_until: 5\nbypass: {kind: sprint}\n"
+    write_text(run.path / "spec.yaml", old)
+    assert encode(run.spec().bypass) == {
+        "kind": "sprint", "path_drop": 0.1, "mask_token": "learned", "dense_path_drop": 0.0
+    }  # fmt: skip
+
+
+def test_the_checksums_of_an_ended_run_are_of_its_spec_and_its_log(lab: Lab) -> None:
+    run = lab.run("abc")
+    run.create(SPEC)
+    run.attempts.close(run.attempts.open(), "completed")
+    with run.log() as log:
+        log(3, loss=1.0)
+    run.finish(RunState.COMPLETED, step=3)
+    assert list((run.result() or {})["files"]) == ["log.jsonl", "spec.yaml"]
+
+
+def test_a_lab_that_is_only_read_must_be_a_folder(in_folder: Path) -> None:
+    with pytest.raises(UserError, match=r"/x does not exist; `--root` names"):
+        Lab.existing("x")
+    (in_folder / "x").touch()
+    with pytest.raises(UserError, match="/x is a file, no lab; `--root` names"):
+        Lab.existing("x")
+    (in_folder / "y").mkdir()
+    assert Lab.existing("y").root == in_folder / "y"
+
+
+def test_mlflows_store_lies_in_the_lab_unless_the_user_names_one(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lab.mlflow_uri == f"sqlite:///{lab.root}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://x")
+    assert lab.mlflow_uri == "http://x"
+
+
+def test_every_file_of_a_run_and_of_a_sweep_has_its_place(lab: Lab) -> None:
+    run, sweep = lab.run("abc"), lab.sweep("s")
+    here = lab.root / "runs" / "abc"
+    assert lab.run_of(SPEC).name == signature(SPEC) and len(signature(SPEC)) == 16
+    assert (run.path, run.name, run.sibling("x").path) == (here, "abc", lab.root / "runs" / "x")
+    assert (run.cache, run.references) == (lab.root / "cache", lab.root / "references")
+    assert (run.checkpoints, run.log_path) == (here / "checkpoints", here / "log.jsonl")
+    assert run.stack_dump(3) == here / "stacks" / "attempt-3.txt"
+    assert (run.heartbeat_path, run.attempts.path) == (here / ".pulse", here / "attempts.jsonl")
+    assert run.evaluation(HeldoutSpec()).path == here / "evaluations" / signature(HeldoutSpec())
+    at = lab.root / "sweeps" / "s"
+    names = {
+        "plan_path": "plan.json", "figures": "figures", "suggestions_path": "asked.jsonl",
+        "spent_path": "spent.jsonl", "stopped_path": "stopped.jsonl", "study_path": "study.db",
+    }  # fmt: skip
+    assert {name: getattr(sweep, name) for name in names} == {k: at / v for k, v in names.items()}
+    assert sweep.name == "s" and lab.sweeps() == []
+
+
+@pytest.mark.parametrize("name", ["..", ".x", "a/b", "", "-x", "a b"])
+def test_a_name_that_could_leave_its_folder_is_refused(lab: Lab, name: str) -> None:
+    with pytest.raises(UserError, match="is not a name; use letters"):
+        lab.run(name)
+    assert lab.run("a.B_c-1+x").name == "a.B_c-1+x" and lab.run("0f").name == "0f"
+
+
+def test_a_lock_that_is_taken_says_of_what(lab: Lab) -> None:
+    run, sweep = lab.run("abc"), lab.sweep("s")
+    with run.lock(), sweep.lock():
+        with pytest.raises(UserError, match="run abc is in use by another process"), run.lock():
+            pass
+        with pytest.raises(UserError, match="sweep s is in use by another process"), sweep.lock():
+            pass
+
+
+def test_a_result_at_step_0_counts_more_than_the_log(lab: Lab) -> None:
+    run = lab.run("abc")
+    with run.log() as log:
+        log(3, loss=1.0)
+    run.finish(RunState.COMPLETED, step=0)
+    assert run.step() == 0
+
+
+def test_a_run_is_known_by_the_start_of_its_name_if_one_has_it(lab: Lab) -> None:
+    for name in ("abc1", "abd2"):
+        lab.run(name).path.mkdir(parents=True)
+    assert lab.known_run("abc").name == "abc1"
+    with pytest.raises(UserError, match=r"2 runs match 'ab' in .*`tread-lab status` lists them"):
+        lab.known_run("ab")
+    with pytest.raises(UserError, match="no run 'x' in"):
+        lab.known_run("x")
+    write_text(lab.sweep("rates").plan_path, "{}")
+    with pytest.raises(UserError, match=r"no sweep 'rate' in .*, did you mean 'rates'"):
+        lab.known_sweep("rate")
+    assert lab.sweeps() == ["rates"]
+
+
+def test_a_state_follows_from_the_result_the_lock_and_the_log(lab: Lab) -> None:
+    run = lab.run("abc")
+    assert run.state() == "pending" and not run.locked and run.result() is None
+    with run.lock():
+        assert run.state() == "running" and run.locked
+    assert run.path.exists() and run.state() == "pending"
+    with run.log() as log:
+        log(3, loss=1.0)
+    assert (run.state(), run.step()) == ("interrupted", 3)
+    run.finish(RunState.DIVERGED, step=2, reason="nan")
+    assert (run.state(), run.step(), (run.result() or {})["reason"]) == ("diverged", 2, "nan")
+    with run.lock():
+        assert run.state() == "diverged"
+    run.reopen()
+    run.reopen()
+    assert run.state() == "interrupted"
+
+
+def test_a_file_changed_after_the_end_is_named(lab: Lab) -> None:
+    run = lab.run_of(SPEC)
+    run.create(SPEC)
+    with run.log() as log:
+        log(3, loss=1.0)
+    run.finish(RunState.COMPLETED, step=3)
+    assert run.damaged() == [] and run.spec() == SPEC
+    with run.log() as log:
+        log(4, loss=1.0)  # what is appended is no damage
+    assert run.damaged() == []
+    run.log_path.write_text("x")
+    assert run.damaged() == ["log.jsonl"]
+    spec = run.path / "spec.yaml"
+    spec.write_text(spec.read_text()[:-5])
+    assert set(run.damaged()) == {"log.jsonl", "spec.yaml"}
+    with pytest.raises(UserError, match=r"has no readable spec.yaml in .*writes it again"):
+        run.spec()
+    run.create(SPEC)
+    assert run.spec() == SPEC and run.damaged() == ["log.jsonl"]
+
+
+@pytest.mark.parametrize("text", ["x", "x: [", "- 1\n", "", "3\n"])
+def test_a_spec_that_is_no_mapping_is_named_and_written_again(lab: Lab, text: str) -> None:
+    run = lab.run("abc")
+    run.path.mkdir(parents=True)
+    (run.path / "spec.yaml").write_text(text)
+    with pytest.raises(UserError) as refusal:
+        run.spec()
+    assert str(refusal.value) == (
+        f"run abc has no readable spec.yaml in {run.path}; the command that made the run writes it"
+        " again"
+    )
+    run.create(SPEC)
+    assert run.spec() == SPEC
+
+
+def test_a_mapping_that_is_no_spec_is_told_with_its_file(lab: Lab) -> None:
+    run = lab.run("abc")
+    write_text(run.path / "spec.yaml", "mdoel: DiT-S/2\n")
+    with pytest.raises(UserError, match=r"^/.*/abc/spec.yaml: unknown key 'mdoel', did you mean"):
+        run.spec()
+
+
+def test_a_spec_that_can_be_read_is_not_written_again(lab: Lab) -> None:
+    run = lab.run("abc")
+    run.create(SPEC)
+    before = (run.path / "spec.yaml").read_bytes()
+    run.create(decode(RunSpec, {"model": "DiT-S/2"}))
+    assert (run.path / "spec.yaml").read_bytes() == before and run.spec() == SPEC
+
+
+def test_steps_to_keep_are_added_and_none_is_lost(lab: Lab) -> None:
+    run = lab.run("abc")
+    assert run.kept_steps() == set()
+    run.keep_steps([])
+    assert not (run.path / "keep_steps.json").exists()
+    for steps in ([20, 5], [5], [7]):
+        run.keep_steps(steps)
+    assert run.kept_steps() == {5, 7, 20}
+    assert "5" in (run.path / "keep_steps.json").read_text()
+
+
+def test_what_a_run_was_measured_with_is_read_from_its_evaluations(lab: Lab) -> None:
+    run = lab.run("abc")
+    assert run.recorded_sampler() == {} and run.recorded_reference() is None
+    loss, early = HeldoutSpec(), HeldoutSpec(step=5)
+    named = ReferenceSpec(name="coco", path="/coco.npz")
+    fid = SamplesSpec(metrics=("fid",), count=100, sampler=SamplerSpec(steps=7), reference=named)
+    for spec in (loss, early, fid):
+        run.evaluation(spec).write(spec, {"heldout/loss": 1.0})
+    assert run.recorded_sampler()["steps"] == 7
+    assert run.recorded_reference() == {"name": "coco", "path": "/coco.npz"}
+    assert sorted(e.step or 0 for e in run.evaluations()) == [0, 0, 5]
+    assert {e.path for e in run.end_evaluations()} == {run.evaluation(s).path for s in (loss, fid)}
+
+
+def test_an_evaluation_is_done_while_its_files_are_as_they_were(lab: Lab) -> None:
+    folder, spec = lab.run("abc").evaluation(HeldoutSpec()), HeldoutSpec()
+    assert folder.read() is None and not folder.done and folder.step is None
+    folder.path.mkdir(parents=True)
+    for name in ("losses.npy", ".half"):
+        (folder.path / name).write_text("123")
+    folder.write(spec, {"heldout/loss": 1.0}, images=8)
+    assert (folder.read() or {})["images"] == 8 and folder.done
+    (folder.path / ".half").write_text("x")
+    assert folder.done
+    (folder.path / "losses.npy").write_text("124")
+    assert not folder.done
+    (folder.path / "losses.npy").unlink()  # removed to save room
+    assert folder.done
+    (folder.path / "metrics.json").write_text('{"spec": {}}')
+    assert folder.read() is None and not folder.done
+
+
+def test_metrics_of_earlier_versions_have_the_names_of_today(lab: Lab) -> None:
+    def renamed(spec: dict[str, Any], *names: str) -> list[str]:
+        folder = lab.run("abc").evaluation(HeldoutSpec())
+        write_json(folder.path / "metrics.json", {"spec": spec, "metrics": dict.fromkeys(names, 1)})
+        return list((folder.read() or {})["metrics"])
+
+    old = {"metrics": ["is", "fid"]}
+    assert renamed(old, "is@10k", "fid@10k") == ["is_shuffled@10k", "fid[heldout]@10k"]
+    by_file = {**old, "reference": {"name": "coco"}}
+    assert renamed(by_file, "is@10k", "fid@10k") == ["is_shuffled@10k", "fid@10k"]
+    assert renamed({**by_file, "inception_score": "adm"}, "is@10k") == ["is@10k"]
+    assert renamed({"metrics": ["fid"], "inception_score": None}, "precision@1k") == [
+        "precision[heldout]@1k"
+    ]
+    assert renamed({}, "fid@10k") == ["fid@10k"]
+
+
+def test_a_plan_holds_what_a_search_has_suggested(lab: Lab) -> None:
+    folder = lab.sweep("s")
+    with pytest.raises(UserError, match="sweep s has no plan in"):
+        folder.plan()
+    trials = [StoredTrial("trial", {}, 0, {}, run, None) for run in ("a", "b")]
+    write_text(folder.plan_path, StoredPlan("s", "", "", (trials[0],), (), {}).text())
+    assert not folder.driven
+    with folder.lock():
+        assert folder.driven
+    suggestion = suggestions.Suggestion(0, {}, tuple(trials), {})
+    suggestions.append(folder.suggestions_path, suggestion)
+    assert [trial.run for trial in folder.plan().trials] == ["a", "b"]
+    assert [trial.run for trial in (folder.stored_plan() or folder.plan()).trials] == ["a"]
+
+
+def test_a_folder_of_exported_weights_has_its_own_references(lab: Lab) -> None:
+    run = lab.run("abc")
+    for name in ("model.safetensors", "spec.yaml"):
+        assert not run.exported
+        write_text(run.path / name, "x")
+    assert run.exported and run.references == run.path / "references"
+    assert run.recorded_sampler() == {}
+    write_json(run.path / "config.json", {"sampler": {"steps": 9}})
+    assert run.recorded_sampler() == {"steps": 9}

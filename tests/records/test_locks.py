@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -175,3 +177,39 @@ def test_another_nodes_lock_counts_as_held_for_a_minute(tmp_path: Path) -> None:
         touched = time.time() - age
         os.utime(path, (touched, touched))
         assert is_held(path) == held
+
+
+def test_a_lock_is_signed_every_5_seconds_watched_for_12_and_stale_after_300(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    clock = [100.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    monkeypatch.setattr(locks, "time", SimpleNamespace(
+        time=time.time, monotonic=lambda: clock[0], sleep=sleep
+    ))  # fmt: skip
+    event = SimpleNamespace(wait=lambda seconds: waited.append(seconds) or True, set=lambda: None)
+    threads = SimpleNamespace(Event=lambda: event, Thread=threading.Thread)
+    monkeypatch.setattr(locks, "threading", threads)
+    path = tmp_path / "lock"
+    for age, watched in ((290, 12.5), (310, 0.0)):
+        clock[0] = 100.0
+        path.write_text("pid 1 on node-b")
+        os.utime(path, (time.time() - age,) * 2)
+        assert not locks._beats_elsewhere(path)
+        assert clock[0] - 100.0 == pytest.approx(watched, abs=0.3)
+    with locks._heartbeat(path):
+        assert all(t.daemon for t in threading.enumerate() if t.name.startswith("heartbeat of"))
+        until = time.monotonic() + 5
+        while not waited and time.monotonic() < until:
+            time.sleep(0.01)
+    assert waited == [5.0]
+
+
+def test_nobody_holds_a_lock_that_was_never_made(tmp_path: Path) -> None:
+    assert not is_held(tmp_path / "lock") and locks.holder(tmp_path / "lock") == "unknown"
+    (tmp_path / "lock").touch()
+    assert not is_held(tmp_path / "lock") and locks.holder(tmp_path / "lock") == "unknown"

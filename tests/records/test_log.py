@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
-from tread_lab.records.log import LogWriter, latest, read_entries
+import pytest
+
+from tread_lab.records.durable import DiskFull
+from tread_lab.records.lines import append_line
+from tread_lab.records.log import Entry, LogWriter, latest, read_entries
 
 
 def write(path: Path, *steps: int, key: str = "train/loss") -> None:
@@ -88,3 +94,42 @@ def test_an_entry_can_be_read_while_the_log_is_open(tmp_path: Path) -> None:
     with LogWriter(path) as log:
         log(1, loss=0.5)
         assert [entry.value for entry in read_entries(path)] == [0.5]
+
+
+def test_the_sequence_goes_on_after_its_largest_number(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    for n in (5, 2):
+        append_line(path, {"n": n, "step": n, "key": "a", "value": 0.5, "time": 1.0})
+    write(path, 9)
+    assert [entry.n for entry in read_entries(path)] == [5, 2, 6]
+
+
+def test_a_line_that_is_no_entry_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    whole = {"n": 0, "step": 1, "key": "a", "value": 0.5, "time": 1.5}
+    append_line(path, {**whole, "value": "much"})
+    for lacking in whole:
+        append_line(path, {key: value for key, value in whole.items() if key != lacking})
+    append_line(path, whole)
+    assert list(read_entries(path)) == [Entry(0, 1, "a", 0.5, 1.5)]
+
+
+def test_times_are_kept_to_the_millisecond(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 12.34567)
+    write(tmp_path / "log.jsonl", 1)
+    assert [entry.time for entry in read_entries(tmp_path / "log.jsonl")] == [12.346]
+
+
+def test_a_disk_that_is_full_on_closing_is_told_unless_the_run_failed_before(
+    tmp_path: Path,
+) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(DiskFull, match=r"log.jsonl: full; make room"):
+        with LogWriter(tmp_path / "log.jsonl") as log:
+            log._file = SimpleNamespace(close=full)  # type: ignore[assignment]
+    with pytest.raises(KeyError, match="before"):
+        with LogWriter(tmp_path / "log.jsonl") as log:
+            log._file = SimpleNamespace(close=full)  # type: ignore[assignment]
+            raise KeyError("before")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 
 from tread_lab.records.durable import write_json
 from tread_lab.records.plan import StoredPlan, StoredTrial, read_plan
+from tread_lab.specs import RunSpec, decode, encode, signature
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.expansion import Hole
+from tread_lab.specs.trials import Trial
 
 TEXT = """{
  "format": 1,
@@ -126,3 +129,35 @@ def test_a_plan_whose_trials_are_none_is_one_line_and_no_traceback(
     write_json(path, {"format": 1, "name": "s", "trials": trials})
     with pytest.raises(UserError, match=r"plan\.json is damaged; restore it or choose another"):
         read_plan(path)
+
+
+def test_a_trial_is_stored_as_plain_values() -> None:
+    spec = decode(RunSpec, {"model": "DiT-S/2", "train": {"steps": 7}})
+    stored = StoredTrial.of(Trial("trial", {"rate": 0.5}, 3, spec, "abc", "def"))
+    assert stored.tree() == {
+        "role": "trial", "cell": {"rate": 0.5}, "seed": 3, "spec": encode(spec), "run": "abc",
+        "baseline": "def",
+    }  # fmt: skip
+    assert stored.steps == 7 and StoredTrial.read(stored.tree()) == stored
+
+
+def test_times_and_the_space_of_a_search_are_written_where_there_are_any() -> None:
+    plan = StoredPlan("s", "", "", (), (), {})
+    bare = plan.tree()
+    assert {"created", "extended", "space", "versions"}.isdisjoint(bare) and bare["format"] == 1
+    assert dataclasses.replace(plan, created=0.0).tree()["created"] == 0.0
+    extended = dataclasses.replace(plan, extended=(2.0,)).tree()
+    assert (extended["created"], extended["extended"]) == (None, [2.0])
+    assert dataclasses.replace(plan, search={}).tree()["space"] == []
+    assert (plan.sweep_file, plan.base) == ({}, {})
+    assert plan.text().endswith('"trials": []\n}\n')
+
+
+def test_an_evaluation_at_several_steps_is_planned_once_and_listed_as_written() -> None:
+    loss = {"kind": "heldout_loss", "images": 8, "levels": 8}
+    plan = StoredPlan("s", "", "", (), (loss, {**loss, "step": 5}), {})
+    assert plan.planned == [signature(loss)]
+    assert plan.evaluations_as_written == [
+        {"heldout_loss": {"images": 8, "levels": 8}},
+        {"heldout_loss": {"images": 8, "levels": 8, "step": 5}},
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tread_lab.records import stopped_early
+from tread_lab.records.lines import append_line
 from tread_lab.records.status import RunState
 from tread_lab.records.stopped_early import Stopped, state_in_sweep
 
@@ -21,3 +22,12 @@ def test_only_an_interrupted_run_of_that_sweep_is_seen_as_stopped() -> None:
     assert state_in_sweep(RunState.INTERRUPTED, "abc", stopped) is RunState.STOPPED
     assert state_in_sweep(RunState.INTERRUPTED, "other", stopped) is RunState.INTERRUPTED
     assert state_in_sweep(RunState.RUNNING, "abc", stopped) is RunState.RUNNING
+
+
+def test_a_line_of_another_kind_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "stopped.jsonl"
+    stopped_early.append(path, Stopped("a", 1, "worse"))
+    for tree in ({"run": "b", "step": 2}, {"run": "c", "reason": "x"}, {"step": 3, "reason": "x"}):
+        append_line(path, tree)
+    stopped_early.append(path, Stopped("a", 5, "later"))
+    assert stopped_early.read(path) == {"a": Stopped("a", 5, "later")}

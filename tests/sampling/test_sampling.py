@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from tests.backbones.test_table import woken
+from tread_lab import draws
 from tread_lab.diffusion import EDM
-from tread_lab.sampling.generate import IMAGES_A_CALL, generate
+from tread_lab.sampling.generate import IMAGES_A_CALL, _step_noise, generate, place, progress
 from tread_lab.sampling.solvers import SOLVERS, euler, heun
 from tread_lab.specs import EDMSpec, GuidanceSpec, RunSpec, SamplerSpec, decode, evaluation
 
@@ -148,3 +149,49 @@ def test_balanced_labels_take_their_turns() -> None:
     assert torch.bincount(labels).tolist() == [3] * 5 + [2] * 5
     later = SamplerSpec(steps=1, labels="balanced", seed=7)
     assert torch.cat([y for _, y in drawn(later, 4, batch=8)]).tolist() == [0, 1, 2, 3]
+
+
+def test_images_from_a_later_one_on_are_those_of_the_whole_set() -> None:
+    def some(start: int) -> tuple[Tensor, Tensor]:
+        cpu = torch.device("cpu")
+        sampler = SamplerSpec(steps=2, seed=7)
+        parts = generate(
+            {None: network}, EDM(EDMSpec()), sampler, count=5, shape=(1, 2, 2), classes=10,
+            device=cpu, batch=2, start=start,
+        )  # fmt: skip
+        x, y = zip(*parts)
+        return torch.cat(x), torch.cat(y)
+
+    (x, y), (late_x, late_y) = some(0), some(3)
+    assert (len(x), len(late_x)) == (5, 2)
+    assert torch.equal(x[3:], late_x) and torch.equal(y[3:], late_y)
+
+
+def test_a_label_and_the_noise_of_a_step_are_of_the_images_own_seed() -> None:
+    _, labels_B = images(20, batch=20)
+    assert labels_B.tolist() == [
+        int(torch.randint(10, (1,), generator=draws.generator("label", 7 + k))) for k in range(20)
+    ]
+    assert len(set(labels_B.tolist())) > 3
+    noise = _step_noise((1, 2, 2), range(3, 5), torch.device("cpu"), 6)
+    expected = [draws.normal((1, 2, 2), "image", seed, "step", 6) for seed in (3, 4)]
+    assert noise.dtype == torch.float64 and torch.equal(noise, torch.stack(expected).double())
+
+
+def test_solvers_work_in_float64_and_images_are_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[torch.dtype] = []
+
+    def solver(field: object, z_BCHW: Tensor, levels: Tensor) -> Tensor:
+        seen.extend((z_BCHW.dtype, levels.dtype))
+        return z_BCHW
+
+    monkeypatch.setattr("tread_lab.sampling.generate.SOLVERS", {"heun": solver})
+    ((x_BCHW, _),) = drawn(SamplerSpec(steps=2), 2, batch=2)
+    assert seen == [torch.float64, torch.float64] and x_BCHW.dtype == torch.float32
+
+
+def test_the_place_and_the_share_of_a_level() -> None:
+    levels = torch.tensor([4.0, 2.0, 1.0, 0.0])
+    assert [place(levels, level) for level in (4.0, 3.0, 2.0, 1.0, 0.5, 0.0)] == [0, 1, 1, 2, 3, 3]
+    assert [progress(index, 3) for index in range(3)] == [0.0, 0.5, 1.0]
+    assert progress(0, 1) == 0.0

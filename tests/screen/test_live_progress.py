@@ -8,14 +8,14 @@ from contextlib import closing
 import pytest
 import torch
 
-from tread_lab.engine.cost.calibration import Speed
+from tread_lab.engine.cost.speed import Speed, kind_of
 from tread_lab.records.lab import Lab
 from tread_lab.screen import live_progress
 from tread_lab.screen.live_progress import WorkDone
 from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
-from tread_lab.sweep.plan.forecast import Forecast, kind_of
+from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report, run_trial
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.analysis.conftest import ENDINGS
 from tests.browser import Page
+from tests.faults.drivers import Driver, Zygote
 from tests.seeing.conftest import Shoot, needs_chromium, served
-from tests.synthetic import Synthetic, write_sweep
+from tests.synthetic import Synthetic, small, write_sweep
 from tread_lab.records.lab import Lab
 
 pytestmark = [pytest.mark.slow, needs_chromium]
@@ -26,8 +22,8 @@ question: Does the page move while a sweep runs?
 experiment: tiny
 fixed:
   model: {depth: 4, width: 16}
-  train: {steps: 300, batch: 8}
-  execution: {log_every: 2, checkpoint_every: 150}
+  train: {steps: 200, batch: 4}
+  execution: {log_every: 2, checkpoint_every: 100}
 axes: {route: {start: 0..1, end: 1..2}}
 where: end - start == 1
 evaluate: [{heldout_loss: {images: 32, levels: 4}}]
@@ -37,13 +33,14 @@ question: Where should a route start and end, searched?
 experiment: tiny
 fixed:
   model: {depth: 4, width: 16}
-  train: {steps: 150, batch: 8}
-  execution: {log_every: 2, checkpoint_every: 75}
+  train: {steps: 120, batch: 4}
+  execution: {log_every: 2, checkpoint_every: 60}
 axes: {route: {start: 0..3, end: 0..3}}
 where: start <= end
 search: {sampler: random, trials: 5, parallel: 1}
 evaluate: [{heldout_loss: {images: 32, levels: 4}}]
 """
+UNFORESEEN = "from tests.faults.tricks import *\nwithout_extras()\n"
 ENDED = "document.querySelector('#progress')?.getAttribute('aria-label')"
 
 
@@ -52,27 +49,17 @@ def cell(**marks: str) -> str:
     return "#grid g.cell" + "".join(f'[data-{name}="{value}"]' for name, value in marks.items())
 
 
-@contextlib.contextmanager
-def driven(folder: Path, sweep: str) -> Iterator[subprocess.Popen[bytes]]:
+def driven(zygote: Zygote, folder: Path, sweep: str) -> Driver:
     """A real sweep that has just been started; its lab is `folder`/lab."""
     (folder / "moving.yaml").write_text(sweep)
-    program = "from tread_lab.cli import run; run()"
-    command = [sys.executable, "-c", program, "sweep", "moving.yaml", "--no-mlflow"]
-    process = subprocess.Popen(
-        [*command, "--executor", "inline"],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    command = ("sweep", "moving.yaml", "--no-mlflow", "--executor", "inline")
+    return zygote.start(folder, *command, out=folder / "driver.txt", prelude=UNFORESEEN)
 
 
-def test_a_running_sweep_is_followed_without_a_reload(tmp_path: Path, page: Page) -> None:
-    with driven(tmp_path, SWEEP) as driver, served(Lab(tmp_path / "lab")) as url:
+def test_a_running_sweep_is_followed_without_a_reload(
+    tmp_path: Path, page: Page, zygote: Zygote
+) -> None:
+    with driven(zygote, tmp_path, SWEEP) as driver, served(Lab(tmp_path / "lab")) as url:
         page.open(url)
         page.wait(f"/^[01] of 3 runs/.test({ENDED})", 60)
         moved = [page.wait("document.querySelector('#running progress')?.value", 60)]
@@ -87,13 +74,13 @@ def test_a_running_sweep_is_followed_without_a_reload(tmp_path: Path, page: Page
         assert page.errors == []
 
 
-def test_every_cell_of_a_running_search_opens(tmp_path: Path, page: Page) -> None:
+def test_every_cell_of_a_running_search_opens(tmp_path: Path, page: Page, zygote: Zygote) -> None:
     """Watched from before its first cell to its last, each cell opened while the search runs."""
     head, live = "#panel .heads h2", "document.querySelector('#live')"
     with served(Lab(tmp_path / "lab")) as url:
         page.open(url)
         page.wait("document.querySelector('#question').innerText.startsWith('No sweep')")
-        with driven(tmp_path, SEARCH) as driver:
+        with driven(zygote, tmp_path, SEARCH) as driver:
             cells = "document.querySelectorAll('#grid g.cell').length"
             for trial in range(1, 6):
                 page.wait(f"{cells} >= {trial}", 60)
@@ -166,6 +153,33 @@ def test_a_click_opens_a_cell_and_shift_compares(placed: Lab, page: Page, shoot:
         page.open(address)
         page.wait("document.querySelectorAll('#panel .heads h2').length === 2")
         assert page.errors == [] and all(r.startswith(url) for r in page.requests)
+
+
+def test_metrics_of_several_steps_are_curves_over_what_training_took(
+    tmp_path: Path, page: Page
+) -> None:
+    lab = write_sweep(tmp_path, small(stages=(100, 200)))
+    select = "document.querySelector('#panel select[aria-label=\"{}\"]')"
+    metric, spent = select.format("metric over training"), select.format("what training took")
+    charts = "[...document.querySelectorAll('#panel .stages svg')]"
+    dots = f"{charts}.map((svg) => svg.querySelectorAll('circle').length)"
+    with served(lab) as url:
+        page.open(f"{url}#sweep=placement&cells=1,2")
+        page.wait(f"{charts}.length === 2")
+        assert page.js(dots) == [9, 6]  # dense and two routes at three steps; two differences
+        assert page.js(f"[...{spent}.options].map((o) => o.innerText)") == [
+            "training steps",
+            "training images",
+            "device-hours",
+        ]
+        for choice, value in ((spent, "cost/device_hours"), (metric, "gap/heldout")):
+            page.js(f"{choice}.value = {value!r}; {choice}.dispatchEvent(new Event('change'))")
+        assert page.js(dots) == [6]  # a gap is a difference, and dense has none
+        assert "device-hours" in page.js(f"{charts}[0].textContent")
+        page.click("#grid g.cell", modifiers=SHIFT)  # the panel is drawn anew
+        page.wait("document.querySelectorAll('#panel .heads h2').length === 1")
+        assert page.js(f"{metric}.value") == "gap/heldout"
+        assert page.errors == []
 
 
 def test_failures_stand_with_their_reason_and_look_different(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import UserError, decode
-from tread_lab.specs.axes import distinct
+from tread_lab.specs.axes import cell_of, distinct, grid
 from tread_lab.specs.expansion import Expansion, expand
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.specs.trials import Trial
@@ -94,6 +94,18 @@ def test_a_value_may_be_computed_from_others_and_the_depth() -> None:
     assert found[0].cell["end"] == 8 and {t.spec.train.warmup for t in found} == {2}
 
 
+def test_fields_of_a_listed_trial_may_be_nested() -> None:
+    ema = {"train": {"ema": {"halflife": 0.25}}}
+    (found,) = trials(trials=[{**ema, "route": "2->6"}])
+    assert found.cell == {"train.ema.halflife": 0.25, "route": "2->6"}
+    assert (found.spec.train.ema.halflife, str(found.spec.routes[0])) == (0.25, "2->6")
+
+
+def test_a_value_is_computed_in_a_part_that_no_axis_touches() -> None:
+    found = trials(axes={"route": ["2->8", "2->6"]}, fixed={"train": {"warmup": "=end + B"}})
+    assert [t.spec.train.warmup for t in found] == [20, 18]
+
+
 def test_computed_values_are_found_everywhere_and_may_build_on_each_other() -> None:
     found = expansion(
         variants={"how": {"short": {"then": {"train": {"steps": "=train.steps // 2"}}}}},
@@ -157,3 +169,54 @@ def test_mistakes_are_one_line_with_their_place(sweep: dict[str, Any], said: str
 def test_cells_that_set_the_same_in_another_order_are_equal() -> None:
     cells = [{"rate": 0.5, "route": "2->8"}, {"route": "2->8", "rate": 0.5}]
     assert distinct(cells) == (cells[:1], cells[1:])
+
+
+@pytest.mark.parametrize(
+    ("axes", "found"),
+    [
+        ({"a": 3}, [{"a": 3}]),
+        ({"a": "0..8 step 3"}, [{"a": 0}, {"a": 3}, {"a": 6}]),
+        ({"a": "3..3"}, [{"a": 3}]),
+        ({"a": "-2..-1"}, [{"a": -2}, {"a": -1}]),
+        ({"a": ["0..1", 5]}, [{"a": 0}, {"a": 1}, {"a": 5}]),
+        ({"a": [[1, 2], [3]]}, [{"a": [1, 2]}, {"a": [3]}]),
+        ({"a": [{}, {"b": 1}]}, [{"a": {}}, {"a.b": 1}]),
+        ({"a": {"b": [1, 2]}, "c": "x"}, [{"a.b": 1, "c": "x"}, {"a.b": 2, "c": "x"}]),
+        (
+            {"zip": {"a": {"b": {"c": [1, 2]}}, "d": [3, 4]}},
+            [{"a.b.c": 1, "d": 3}, {"a.b.c": 2, "d": 4}],
+        ),
+        ([{"a": [1]}, {"b": [2]}], [{"a": 1}, {"b": 2}]),
+    ],
+)
+def test_axes_in_every_spelling_become_these_cells(axes: Any, found: list[Any]) -> None:
+    assert grid(axes, "axes") == found
+
+
+@pytest.mark.parametrize(
+    ("axes", "said"),
+    [
+        ([{"a": [1]}, 3], r"^axes\[1\]: expected a mapping of axes, got 3"),
+        ({"a": "\u0663..\u0665"}, r"is not a range; write 0..7 or 0..8 step 2"),
+        ({"a": "5..4"}, r"^axes.a: the range '5..4' is empty"),
+        ({"a": "1..2 step 0"}, r"^axes.a: the range '1..2 step 0' is empty"),
+        ({"zip": {}}, r"^axes.zip: expected axes that vary together, got {}"),
+        ([{"a": [1, 2, 3]}, {"b": [1, 2]}], "^axes: 5 cells, more than 4; split the sweep"),
+        ({"a": {"b": [1, 2, 3], "c": [1, 2]}}, r"^axes\.a: 6 cells, more than 4; split"),
+        ({"a": "0..4"}, r"^axes\.a: the range '0\.\.4': 5 cells, more than 4; split"),
+    ],
+)
+def test_axes_that_are_none_or_too_many_are_told_with_their_place(
+    axes: Any, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tread_lab.specs.axes.MOST_CELLS", 4)
+    assert len(grid({"a": [1, 2], "b": [1, 2]}, "axes")) == len(grid({"a": "0..3"}, "axes")) == 4
+    with pytest.raises(UserError, match=said):
+        grid(axes, "axes")
+
+
+def test_a_cell_that_is_written_out_has_dotted_leaves() -> None:
+    tree = {"train": {"lr": "0..1", "ema": {"halflife": 2}}, "data": {}, "a": [1]}
+    assert cell_of(tree, "trials[0]") == {
+        "train.lr": "0..1", "train.ema.halflife": 2, "data": {}, "a": [1]
+    }  # fmt: skip

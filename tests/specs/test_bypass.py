@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
-from tread_lab.specs.bypass import with_old_meaning
+from tread_lab.specs.bypass import (
+    MaskBypass,
+    MdtBypass,
+    ReEntrySpec,
+    RouteBypass,
+    SprintBypass,
+    bypass_weights,
+    with_old_meaning,
+)
+from tread_lab.specs.routes import RouteSpec
 
 MODEL = {"depth": 12, "width": 32, "heads": 2}
 MASK = {"kind": "mask", "depth": 2, "width": 16, "heads": 2}
@@ -90,3 +99,45 @@ def test_only_what_a_record_leaves_unsaid_has_the_old_meaning() -> None:
         "bypass": new,
         "init_from": {"run": {"bypass": {**old, "dense_path_drop": 0.0}}, "weights": "ema"},
     }
+
+
+def test_only_two_terms_can_coincide() -> None:
+    for flags in ({"x_T": True, "x_D_last": False}, {"x_T": False, "x_D_last": True}):
+        assert ReEntrySpec(**flags, coinciding="twice").coinciding == "once"  # type: ignore[arg-type]
+    assert ReEntrySpec(x_T=True, coinciding="twice").coinciding == "twice"
+
+
+def test_weights_are_handed_on_between_bypasses_of_equal_parts() -> None:
+    one, two = [RouteSpec(start=0, end=3)], [RouteSpec(start=0, end=4)]
+    mask, mdt, sprint = MaskBypass(), MdtBypass(), SprintBypass()
+    assert bypass_weights(RouteBypass(), one) == bypass_weights(RouteBypass(), two)
+    assert bypass_weights(mask, one) == bypass_weights(MaskBypass(adapter="xavier"), one)
+    assert bypass_weights(mask, one) != bypass_weights(MaskBypass(depth=2), one)
+    for bypass in (mdt, sprint):
+        assert bypass_weights(bypass, one) == bypass_weights(bypass, list(one))
+        assert bypass_weights(bypass, one) != bypass_weights(bypass, two)
+    assert bypass_weights(mdt, one) != bypass_weights(sprint, one)
+    assert bypass_weights(SprintBypass(path_drop=0.5), one) == bypass_weights(sprint, one)
+
+
+@pytest.mark.parametrize(
+    ("route", "model", "said"),
+    [
+        ("0->10", MODEL, None),
+        ("0->9", MODEL, None),
+        ("0->11", MODEL, "needs a block after the route"),
+        ("1->9", MODEL, "mdt masks from block 0 on"),
+        ("0->2", {"backbone": "rwkv", "depth": 4, "width": 32}, "rwkv has none"),
+        ("0->2", {"backbone": "mamba", "depth": 4, "width": 32}, "mamba has none"),
+    ],
+)
+def test_mdt_masks_from_block_0_and_leaves_a_block(
+    route: str, model: dict[str, Any], said: str | None
+) -> None:
+    written = f"{route} by rows" if "backbone" in model else route
+    fields = {"model": model, "routes": [written], "bypass": "mdt"}
+    if said is None:
+        assert str(run(**fields).routes[0]) == route
+        return
+    with pytest.raises(UserError, match=said):
+        run(**fields)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tread_lab.specs import DataSpec
+from tread_lab.specs import DataSpec, UserError, encode
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,33 @@ def test_factors_that_a_spec_leaves_out(
 ) -> None:
     spec = DataSpec(source=source, scale=scale, decoder_scale=decoder_scale)
     assert (spec.scale, spec.decoder_scale) == scales
+
+
+def test_what_a_spec_says_comes_before_what_its_source_holds() -> None:
+    spec = DataSpec(source="shards", decoder_scale=0.5)
+    assert (spec.scale, spec.decoder_scale, spec.scales) == (1.0, 0.5, (1.0, 0.5))
+    assert DataSpec(source="latents", scale=0.5).scales == (0.5, 0.5)
+    assert DataSpec().scales == (1.0, 1.0)
+    given = [
+        (source, said) for source in ("safetensors", "latents") for said in (None, True, False)
+    ]
+    assert [DataSpec(source=source, normalise=said).normalised for source, said in given] == [
+        True, True, False, False, True, False
+    ]  # fmt: skip
+
+
+def test_posteriors_are_sampled_and_images_mirrored_unless_told_otherwise() -> None:
+    spec = DataSpec(source="latents")
+    assert (spec.posterior, spec.flips, spec.normalise, spec.deviation) == (
+        "sampled", True, None, None
+    )  # fmt: skip
+    added = ("posterior", "flips", "normalise", "deviation", "decoder_scale")
+    assert not set(added) & set(encode(spec))
+
+
+@pytest.mark.parametrize(
+    "name", ["channels", "size", "classes", "scale", "decoder_scale", "deviation"]
+)
+def test_numbers_of_the_data_are_above_zero(name: str) -> None:
+    with pytest.raises(UserError, match=f"^{name}: must be positive, got 0"):
+        DataSpec(**{name: 0})

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from typing import Literal
 
 import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.evaluation import SamplesSpec, decode_evaluations
+from tread_lab.specs.recipe import EmaSpec
 
 BASE = {"model": "DiT-S/2"}
 
@@ -53,3 +56,83 @@ def test_metrics_that_share_images_are_one_evaluation() -> None:
     specs = decode_evaluations(["fd@1k", "kid@1k", "fd@2000", {"samples": {"count": 64}}])
     samples = [(s.metrics, s.count) for s in specs if isinstance(s, SamplesSpec)]
     assert samples == [(("fd", "kid"), 1000), (("fd",), 2000), ((), 64)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class First:
+    kind: Literal["first"] = "first"
+    a: int = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Second:
+    kind: Literal["second"] = "second"
+    b: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Whole:
+    one: Literal[1, 2] = 1
+    word: Literal["on", "off"] = "on"
+    only: Literal["a", "b"] = "a"
+    part: First | Second = dataclasses.field(default_factory=First)
+    mixed: First | int = 0
+    few: tuple[int, ...] | str = ()
+    pair: tuple[int, float] = (1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("tree", "found"),
+    [
+        ({"word": False}, {"word": "off"}),
+        ({"part": "second"}, {"part": Second()}),
+        ({"part": {"a": 3}}, {"part": First(a=3)}),
+        ({"part": {"kind": "second", "b": 2}}, {"part": Second(b=2.0)}),
+        ({"mixed": 3}, {"mixed": 3}),
+        ({"mixed": {"a": 2}}, {"mixed": First(a=2)}),
+        ({"few": [1, 2]}, {"few": (1, 2)}),
+        ({"few": "1..2"}, {"few": "1..2"}),
+        ({"pair": [2.0, 3]}, {"pair": (2, 3.0)}),
+    ],
+)
+def test_a_value_is_what_its_type_says(tree: dict, found: dict) -> None:
+    assert decode(Whole, tree) == Whole(**found)
+    assert {name: repr(getattr(decode(Whole, tree), name)) for name in tree} == {
+        name: repr(value) for name, value in found.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ({"one": True}, "one: True is not one of 1, 2"),
+        ({"one": 1.0}, "one: 1.0 is not one of 1, 2"),
+        ({"only": False}, "only: False is not one of a, b"),
+        ({"part": "third"}, "part: unknown kind 'third'"),
+        ({"part": 3}, "part: expected a mapping or a kind, got 3"),
+        ({"part": {"b": 3}}, "part: unknown key 'b'"),
+        ({"mixed": "x"}, "mixed: expected First or int, got 'x'"),
+        ({"few": ["a"]}, "few[0]: expected a whole number, got 'a'"),
+        ({"pair": [1, math.inf]}, "pair[1]: expected a finite number, got inf"),
+        ({"pair": [1, math.nan]}, "pair[1]: expected a finite number, got nan"),
+        ({"pair": [1.5, 1]}, "pair[0]: expected a whole number, got 1.5"),
+        ({"pair": 1}, "pair: expected a list, got 1"),
+    ],
+)
+def test_a_value_of_another_type_is_told_with_its_place(tree: dict, said: str) -> None:
+    with pytest.raises(UserError) as error:
+        decode(Whole, tree)
+    assert str(error.value).startswith(said)
+
+
+def test_what_is_decoded_already_is_the_same_object() -> None:
+    spec = decode(RunSpec, BASE)
+    assert decode(RunSpec, spec) is spec
+    assert decode(RunSpec, {**BASE, "train": spec.train}).train is spec.train
+
+
+@pytest.mark.parametrize("value", [[0.9], None, (0.9,)])
+def test_a_list_is_no_shorthand(value: object) -> None:
+    with pytest.raises(UserError, match="ema: expected a mapping, got "):
+        decode(EmaSpec, value, "ema")
+    assert decode(EmaSpec, 0.9) == EmaSpec(decay=0.9)

@@ -13,6 +13,7 @@ from tread_lab.specs import (
     SamplerSpec,
     SamplesSpec,
     UserError,
+    decode,
     encode,
     signature,
 )
@@ -38,6 +39,16 @@ def guided(weight: float, steps: int = 20) -> SamplesSpec:
 )
 def test_a_label_says_kind_metrics_and_count(spec: EvaluationSpec, label: str) -> None:
     assert evaluation_label(encode(spec)) == label
+
+
+def test_a_label_says_that_held_out_images_stand_in_for_a_file() -> None:
+    both = SamplesSpec(metrics=("fid", "is", "precision"), count=10_000)
+    assert evaluation_label(encode(both)) == "fid[heldout]+is+precision@10k"
+    assert evaluation_label(encode(both), "latents") == "fid[heldout]+is+precision[heldout]@10k"
+    against = replace(both, reference=ReferenceSpec(name="imagenet256"))
+    assert evaluation_label(encode(against), "latents") == "fid+is+precision@10k"
+    own = SamplesSpec(metrics=("fd", "kid"), count=1000)
+    assert evaluation_label(encode(own), "fashion16") == "fd+kid@1k"
 
 
 def test_settings_name_what_differs_alone() -> None:
@@ -114,3 +125,69 @@ def test_an_extrapolation_needs_20000_images() -> None:
     with pytest.raises(UserError, match="too few for fid_inf, which needs 20000"):
         SamplesSpec(metrics=("fid_inf",), count=10_000)
     assert SamplesSpec(metrics=("fid_inf",), count=20_000).count == 20_000
+
+
+def test_routes_of_guidance_are_said_only_where_nothing_else_differs() -> None:
+    def routed(route: str, weight: float) -> SamplesSpec:
+        tree = {"weight": weight, "weak": {"rate": 0.5}, "routes": [route]}
+        guidance = decode(GuidanceSpec, tree)
+        return SamplesSpec(metrics=("fd",), count=1000, sampler=SamplerSpec(guidance=guidance))
+
+    assert setting_names([routed("2->8", 2), routed("2->6", 2)]) == ["routes=2->8", "routes=2->6"]
+    assert setting_names([routed("2->8", 2), routed("2->6", 3)]) == ["w=2", "w=3"]
+    three = [routed("2->8", 2), routed("2->6", 2), routed("2->6", 3)]
+    assert setting_names(three) == ["w=2 routes=2->8", "w=2 routes=2->6", "w=3 routes=2->6"]
+
+
+def test_an_unplanned_metric_is_told_by_all_in_which_it_departs() -> None:
+    planned = encode(guided(2.0))
+    score = encode(SamplesSpec(metrics=("is",), count=500))
+    names = MetricNames([planned, score])
+    other = encode(SamplesSpec(metrics=("kid",), count=1000))
+    assert names.name("kid[x]@1k", signature(other), other) == "kid[x]@1k"
+    few = encode(SamplesSpec(metrics=("kid",), count=300))
+    assert names.name("kid[x]@300", signature(few), few) == "kid[x]@300"
+
+
+def test_a_reference_parts_names_of_metrics_that_do_not_compare() -> None:
+    own, against = (encode(replace(compared(name), metrics=("is",))) for name in (None, "coco"))
+    names = MetricNames([own, against])
+    assert names.name("is@1k", signature(own), own) == "is@1k"
+    assert names.name("is@1k", signature(against), against) == "is@1k reference=coco"
+
+
+def test_an_interval_that_others_lack_is_told_by_its_absence() -> None:
+    acts = {"weight": 2.0, "interval": [0.1, 1.0]}
+    inside, always = (
+        encode(
+            SamplesSpec(
+                metrics=("fd",),
+                count=1000,
+                sampler=SamplerSpec(guidance=decode(GuidanceSpec, tree)),
+            )
+        )
+        for tree in (acts, {"weight": 2.0})
+    )
+    names = MetricNames([inside])
+    assert names.name("fd[x]@1k", signature(inside), inside) == "fd[x]@1k"
+    assert names.name("fd[x]@1k", signature(always), always) == "fd[x]@1k interval=none"
+
+
+def test_an_evaluation_of_a_later_version_has_the_name_of_its_metric() -> None:
+    tree = {"kind": "sharpness", "images": 8}
+    assert MetricNames([]).name("sharpness@8", "abc", tree) == "sharpness@8"
+    assert MetricNames([]).name("other", "abc", {**tree, "step": 5}) == "other"
+
+
+def test_steps_of_a_run_are_no_settings() -> None:
+    assert setting_names([HeldoutSpec(step=5), HeldoutSpec(levels=2)]) == ["levels=8", "levels=2"]
+    assert setting_names([HeldoutSpec(), HeldoutSpec(levels=2, step=5)]) == ["levels=8", "levels=2"]
+
+
+def test_what_is_recorded_beside_a_metric_is_told_apart_as_the_metric_is() -> None:
+    two, three = (
+        encode(replace(guided(weight), metrics=("fid_inf",), count=20_000)) for weight in (2.0, 3.0)
+    )
+    names = MetricNames([two, three])
+    assert names.name("fid_inf@20k", signature(two), two) == "fid_inf@20k w=2"
+    assert names.name("fid_inf_error@20k", signature(three), three) == "fid_inf_error@20k w=3"

@@ -9,7 +9,7 @@ import pytest
 from tread_lab.specs import UserError, decode, encode, signature
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec, decode_evaluations
 from tread_lab.specs.evaluation_labels import MetricNames, evaluation_label
-from tread_lab.specs.evaluation_steps import at_steps, in_words, kept_steps
+from tread_lab.specs.evaluation_steps import at_steps, in_words, kept_steps, steps_of
 
 
 def steps(*items: Any) -> list[Any]:
@@ -83,6 +83,8 @@ def test_an_evaluation_of_the_end_is_signed_as_before_there_were_steps() -> None
     assert "step" not in encode(HeldoutSpec())
     assert signature(HeldoutSpec(step=None)) == signature(HeldoutSpec()) == "62fa427c5a99abb1"
     assert signature(HeldoutSpec(step=10)) != signature(HeldoutSpec())
+    assert signature(HeldoutSpec(pick="even")) != signature(HeldoutSpec(pick="first"))
+    assert signature(HeldoutSpec(pick="first")) == "62fa427c5a99abb1"
     again = decode(HeldoutSpec, encode(HeldoutSpec(step=10)))
     assert again.step == 10
 
@@ -96,3 +98,48 @@ def test_a_metric_has_one_name_at_all_steps() -> None:
 
 def test_steps_are_said_in_words() -> None:
     assert [in_words(own) for own in ([], [5], [5, 10, 20])] == ["none", "5", "5, 10 and 20"]
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("100%", (None,)),
+        ("100.0%", (None,)),
+        ("END", (None,)),
+        ("12.50%", ("12.5%",)),
+        ("5k", (5000,)),
+        ("250, 50%, 250 end,", (250, "50%", None)),
+        ([5, "5", 7], (5, 7)),
+        (9, (9,)),
+    ],
+)
+def test_steps_in_every_spelling(written: Any, found: tuple[Any, ...]) -> None:
+    assert steps_of(written) == found
+
+
+@pytest.mark.parametrize("written", [True, [False], "0%", "0", "101%", "-5", "1.5", "", 0.5])
+def test_what_is_no_step_is_refused(written: Any) -> None:
+    with pytest.raises(UserError, match=r"is no step|has no steps"):
+        steps_of(written)
+
+
+@pytest.mark.parametrize("step", [True, "100%", "5k", "end", 0, "25.0%", "5"])
+def test_a_spec_takes_a_step_in_one_spelling_alone(step: Any) -> None:
+    with pytest.raises(UserError, match=r"is no step"):
+        HeldoutSpec(step=step)
+    assert [HeldoutSpec(step=own).step for own in (None, 1, "25%")] == [None, 1, "25%"]
+
+
+@pytest.mark.parametrize(
+    ("share", "total", "step"), [("1%", 10, 1), ("25%", 10, 2), ("26%", 10, 3), ("99%", 10, None)]
+)
+def test_a_share_is_the_nearest_step_and_at_least_the_first(
+    share: str, total: int, step: int | None
+) -> None:
+    assert [spec.step for spec in at_steps([HeldoutSpec(step=share)], total)] == [step]
+
+
+def test_evaluations_that_meet_at_one_step_are_one() -> None:
+    specs = [HeldoutSpec(step="50%"), HeldoutSpec(step=5), HeldoutSpec(step=10), HeldoutSpec()]
+    assert at_steps(specs, 10) == (HeldoutSpec(step=5), HeldoutSpec())
+    assert kept_steps([HeldoutSpec(step=n) for n in (9, 3, 9, 5)]) == (3, 5, 9)

@@ -45,3 +45,53 @@ def test_a_number_of_either_sign_that_is_too_large_is_refused(text: str) -> None
 def test_texts_lists_and_other_calls_are_refused(text: str) -> None:
     with pytest.raises(UserError):
         value(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("7 % 4", 3),
+        ("7 // 4", 1),
+        ("'a' == 'a'", True),
+        ("True", True),
+        (" B ", 12),
+        ("1 < 2 != 2", False),
+        ("not 0", True),
+        ("(1, 2) == [1, 2]", True),
+    ],
+)
+def test_each_operator_has_its_own_meaning(text: str, result: Any) -> None:
+    assert value(text) == result
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1 / 0", r"^cannot evaluate '1 / 0': division by zero"),
+        ("1 < 'a'", r"^cannot evaluate \"1 < 'a'\": '<' not supported"),
+        ("'a' + 1", "'a'.* is not a number"),
+        ("1 +", r"'1 \+' is not an expression; write e.g."),
+        ("a\0b", "is not an expression"),
+        ("B(1)", "'B\\(1\\)' is not allowed here"),
+    ],
+)
+def test_what_cannot_be_computed_is_one_line(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        value(text)
+
+
+def test_an_error_of_a_name_is_told_as_it_is() -> None:
+    def unknown(name: str) -> Any:
+        raise UserError(f"unknown name {name}")
+
+    with pytest.raises(UserError, match=r"^unknown name x$"):
+        evaluate("x + 1", unknown)
+
+
+def test_an_expression_has_at_most_1000_characters_and_50_levels() -> None:
+    assert value("1" + " " * 999) == 1
+    with pytest.raises(UserError, match="is longer than 1000 characters"):
+        value("1" + " " * 1000)
+    assert value("not " * 49 + "0") is True
+    with pytest.raises(UserError, match="is nested more than 50 deep"):
+        value("not " * 50 + "0")

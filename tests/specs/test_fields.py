@@ -8,7 +8,7 @@ import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.expansion import expand
-from tread_lab.specs.fields import dotted, run_of, with_cell
+from tread_lab.specs.fields import dotted, run_of, with_cell, with_fields
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
 MODEL = {"depth": 12, "width": 32, "heads": 2}
@@ -140,3 +140,43 @@ def test_a_field_of_the_first_route_leaves_the_later_routes_as_they_are() -> Non
     rated = with_cell(base, {"rate": 0.5}, {})["routes"]
     assert rated == [{"start": 0, "end": 1, "rate": 0.5}, {**later, "rate": 0.5}]
     assert base["routes"][0] == "0->1"
+
+
+def test_a_dotted_field_of_a_named_model_changes_that_field_alone() -> None:
+    tree = with_cell({"model": "DiT-S/2"}, {"model.depth": 3}, {})
+    assert tree["model"] == {
+        "backbone": "dit", "depth": 3, "width": 384, "heads": 6, "patch": 2
+    }  # fmt: skip
+    assert with_cell({"train": 3}, {"train.lr": 1}, {})["train"] == {"lr": 1}
+
+
+def test_nested_fields_set_what_they_name_and_a_route_is_whole() -> None:
+    base = {"train": {"lr": 1, "ema": {"decay": 0.5, "halflife": None}}, "routes": ["0->1"]}
+    found = with_fields(base, {"train": {"ema": {"halflife": 2}}, "data": {}}, "fixed")
+    assert found == {**base, "train": {"lr": 1, "ema": {"decay": 0.5, "halflife": 2}}, "data": {}}
+    whole = with_fields(base, {"route": {"start": 2, "end": 5}}, "fixed")
+    assert whole["routes"] == [{"start": 2, "end": 5}]
+    assert with_fields(base, {"route.start": 0, "rate": 0.25}, "fixed")["routes"] == [
+        {"start": 0, "end": 1, "rate": 0.25}
+    ]
+    assert base["train"] == {"lr": 1, "ema": {"decay": 0.5, "halflife": None}}
+
+
+def test_a_value_of_a_cell_is_no_part_of_a_tree_that_is_made_of_it() -> None:
+    ema = {"decay": 0.5}
+    tree = with_cell(RUN, {"ema": ema, "data": {"path": "x"}}, {})
+    ema["decay"] = 0.9
+    assert tree["ema"] == {"decay": 0.5}
+
+
+@pytest.mark.parametrize("then", [0, False, "", []])
+def test_then_that_is_empty_and_no_mapping_is_refused(then: Any) -> None:
+    with pytest.raises(UserError, match=r"^then: expected fields of the run that goes on, got "):
+        run_of({**RUN, "then": then})
+    assert run_of({**RUN, "then": None}) == run_of(RUN)
+    assert run_of({**RUN, "then": {}}).ancestors == (run_of(RUN),)
+
+
+def test_a_mistake_in_fields_has_the_place_of_the_fields() -> None:
+    with pytest.raises(UserError, match=r"^variants\.m\.a: routes: expected a list of routes"):
+        with_cell({"routes": 3}, {"m": "a"}, {"m": {"a": {"rate": 0.5}}})

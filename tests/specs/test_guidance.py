@@ -118,3 +118,53 @@ def test_a_checkpoint_that_will_not_be_kept_is_refused_before_training() -> None
     check_guidance(run(train={"steps": 50}), spec)
     with pytest.raises(UserError, match=r"step 50 lies beyond the 49 steps of training$"):
         check_guidance(run(train={"steps": 49}, execution={"keep_steps": [50]}), spec)
+
+
+@pytest.mark.parametrize("value", [True, "a", "0.1->0.2->0.3", None, [0.5], "->"])
+def test_a_rate_is_a_number_or_two_with_an_arrow(value: Any) -> None:
+    with pytest.raises(UserError, match=r"is not a rate; write 0.5, or 0.6->0 for a cosine"):
+        RateSpec.from_shorthand(value)
+    assert RateSpec.from_shorthand("0.6->0") == {"first": 0.6, "last": 0.0}
+    assert RateSpec.from_shorthand(0.5) == RateSpec.from_shorthand("0.5") == {
+        "first": 0.5, "last": 0.5
+    }  # fmt: skip
+
+
+def test_at_weight_1_nothing_is_left_of_the_weak_branch() -> None:
+    more = {"weak": {"rate": 0.9, "step": 5}, "interval": [0.1, 1], "channels": "first3"}
+    assert guidance({"weight": 1, **more}) == guidance(1)
+    routed = guidance({"weight": 1, "strong": {"rate": 0.5}, **more, "routes": ["2->8"]})
+    assert (routed.weak, routed.channels, routed.interval) == (guidance(1).weak, "all", None)
+    assert [(str(r), r.rate) for r in routed.routes] == [("2->8", 0.5)]
+
+
+def test_rates_of_guidances_routes_have_no_effect_and_a_strong_rate_keeps_routes() -> None:
+    with_rate = guidance({**SG, "routes": [{"start": 2, "end": 8, "rate": 0.7}]})
+    assert with_rate == guidance({**SG, "routes": ["2->8"]})
+    strong = guidance({"weight": 2, "strong": {"rate": 0.5}, "routes": ["2->8"]})
+    assert [str(r) for r in strong.routes] == ["2->8"]
+    assert guidance({"weight": 2, "routes": ["2->8"]}).routes == ()
+
+
+def test_a_path_is_dropped_in_a_network_of_two_paths() -> None:
+    drop = guidance({"weight": 3, "weak": {"path": "dropped"}, "routes": ["1->3"]})
+    sprint = run("2->8", bypass="sprint")
+    assert routes_taken(sprint, drop) == sprint.routes
+    with pytest.raises(UserError, match="path: dropped needs a network of two paths"):
+        routes_taken(run("2->8"), drop)
+
+
+def test_routes_at_inference_must_fit_the_network() -> None:
+    with pytest.raises(UserError, match=r"guidance: routes\[0\].selection: random tears the rows"):
+        scan = {"backbone": "rwkv", "depth": 12, "width": 8}
+        routes_taken(run(model=scan), guidance({**SG, "routes": ["2->8"]}))
+    with pytest.raises(UserError, match=r"leaves the network: blocks are 0..11"):
+        routes_taken(run(), guidance({**SG, "routes": ["2->12"]}))
+
+
+def test_both_branches_may_be_of_the_last_step_but_of_none_beyond() -> None:
+    for branch in ("strong", "weak"):
+        spec = guidance({"weight": 2, branch: {"step": 100}})
+        check_guidance(run(train={"steps": 100}), spec)
+        with pytest.raises(UserError, match="step 100 lies beyond the 99 steps of training"):
+            check_guidance(run(train={"steps": 99}), spec)

@@ -140,3 +140,72 @@ def test_a_name_without_a_size_has_no_depth() -> None:
 def test_a_published_size_with_other_heads_has_no_published_name() -> None:
     names = [ModelSpec(depth=12, width=384, heads=heads).name for heads in (6, 12)]
     assert names == ["DiT-S/2", "DiT-12x384/2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "takes"),
+    [
+        ("DiT-S/2", True),
+        ("DiT-S/2+qk_norm", True),
+        ("DiT-S/2+rope", False),
+        ("MDT-S/2", False),
+        ("RWKV-S/2", False),
+        ("Mamba-S/2", False),
+    ],
+)
+def test_text_stands_where_no_place_is_needed(name: str, takes: bool) -> None:
+    assert decode(ModelSpec, name).takes_text == takes
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"width": 30, "heads": 2}, "width: 30 is not a multiple of 4"),
+        ({"heads": -1}, "heads: must be positive, got -1"),
+        ({"depth": 10_001}, "depth: 10001 blocks are more than 10,000"),
+        ({"depth": 0}, "depth: must be positive, got 0"),
+        ({"patch": 0}, "patch: must be positive, got 0"),
+        ({"mlp_ratio": 0}, "mlp_ratio: must be positive, got 0"),
+        ({"state": 0}, "state: must be positive, got 0"),
+        ({"heads": 16, "rope": True}, "rope: a head of 2 is not a multiple of 4"),
+        ({"width": 36, "heads": 6, "rope": True}, "rope: a head of 6 is not a multiple of 4"),
+        ({"rope": True, "relative_bias": True}, "relative_bias: attention with rotary positions"),
+        ({"state": 8}, "state: 8 is an option of mamba; dit has none"),
+    ],
+)
+def test_a_network_that_cannot_be_is_refused(fields: dict[str, Any], said: str) -> None:
+    usual = {"depth": 2, "width": 32, "heads": 2}
+    with pytest.raises(UserError, match=said):
+        decode(ModelSpec, {**usual, **fields})
+    assert decode(ModelSpec, {**usual, "depth": 10_000, "rope": True}).depth == 10_000
+
+
+def test_options_that_make_no_family_are_told_one_by_one() -> None:
+    dit = decode(ModelSpec, "DiT-S/2")
+    mdt = {"relative_bias": True, "trained_positions": True}
+    assert dataclasses.replace(dit, **mdt).name == "MDT-S/2"
+    for option in mdt:
+        assert dataclasses.replace(dit, **{option: True}).name == f"DiT-S/2+{option}"
+    both = decode(ModelSpec, "MDT-S/2+qk_norm+norm")
+    assert (both.norm, both.qk_norm, both.relative_bias, both.trained_positions) == (
+        "rms", True, True, True
+    )  # fmt: skip
+    assert both.name == "MDT-S/2+norm+qk_norm"
+
+
+@pytest.mark.parametrize(
+    ("width", "ratio", "mlp", "hidden"),
+    [(384, 4.0, "gelu", 1536), (384, 4.0, "swiglu", 1024), (36, 2.6, "gelu", 93),
+     (36, 2.6, "swiglu", 62), (20, 3.33, "swiglu", 44), (44, 2.15, "swiglu", 62)],
+)  # fmt: skip
+def test_hidden_widths_are_rounded_down(width: int, ratio: float, mlp: Any, hidden: int) -> None:
+    model = ModelSpec(depth=2, width=width, heads=1, mlp_ratio=ratio, mlp=mlp)
+    assert model.hidden == hidden
+
+
+def test_a_scan_of_a_published_size_has_its_name_and_another_its_numbers() -> None:
+    assert ModelSpec(backbone="rwkv", depth=12, width=384).name == "RWKV-S/2"
+    assert ModelSpec(backbone="mamba", depth=12, width=960).name == "Mamba-111M/2"
+    assert ModelSpec(backbone="rwkv", depth=12, width=960).name == "RWKV-12x960/2"
+    with pytest.raises(UserError, match="did you mean 'DiT-S/8'"):
+        decode(ModelSpec, "DiT-s/8")

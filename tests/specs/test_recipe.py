@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tread_lab.specs import UserError
-from tread_lab.specs.recipe import EmaSpec, ExecutionSpec, TrainSpec
+from tread_lab.specs.recipe import SCHEDULES, EmaSpec, ExecutionSpec, TrainSpec
 
 
 def test_after_a_halflife_half_of_the_first_weights_is_left() -> None:
@@ -41,3 +43,24 @@ def test_the_weights_of_step_0_are_not_kept() -> None:
     assert ExecutionSpec(keep_steps=(1,)).keep_steps == (1,)
     with pytest.raises(UserError, match=r"keep_steps: \[5, 0\] must be positive steps"):
         ExecutionSpec(keep_steps=(5, 0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(TrainSpec, name) for name in ("batch", "lr", "eps", "clip")]
+    + [(ExecutionSpec, f"{a}_{b}") for a, b in (("micro", "batch"), ("log", "every"))]
+    + [(ExecutionSpec, name) for name in ("checkpoint_every", "keep_checkpoints")],
+)
+def test_a_number_that_must_be_above_zero(kind: Any, name: str) -> None:
+    with pytest.raises(UserError, match=f"^{name}: must be positive, got 0"):
+        kind(**{name: 0})
+
+
+def test_a_run_of_no_steps_has_the_weights_it_starts_from() -> None:
+    assert TrainSpec(steps=0).steps == 0
+    assert EmaSpec(halflife=0.5).at(0) == EmaSpec().decay == 0.9999
+    assert EmaSpec.from_shorthand(0.9) == {"decay": 0.9}
+
+
+def test_there_are_two_schedules() -> None:
+    assert list(SCHEDULES.built_in) == ["constant", "sqrt_decay"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode
-from tread_lab.specs.routes import RouteSpec, block_index
+from tread_lab.specs.routes import RouteSpec, block_index, check_selections
 
 
 def routes(*written: object, model: str = "DiT-B/2") -> list[str]:
@@ -69,3 +69,100 @@ def test_both_ends_are_inclusive_and_counts_are_truncated() -> None:
     route = RouteSpec(start=2, end=8, rate=0.29)
     assert list(route.blocks) == [2, 3, 4, 5, 6, 7, 8]
     assert route.routed(100) == 29 and route.routed(10) == 2
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("2->8 by rows", {"start": 2, "end": 8, "selection": "rows"}),
+        (
+            "  1/6  ->  B - 4  by  structured ",
+            {"start": 1 / 6, "end": "B - 4", "selection": "structured"},
+        ),
+        ("-1->.25", {"start": -1, "end": 0.25}),
+    ],
+)
+def test_a_route_in_one_line(written: str, said: dict[str, object]) -> None:
+    assert RouteSpec.from_shorthand(written) == said
+
+
+@pytest.mark.parametrize("written", ["2", "2->", "->8", "", 5, None, "2->8" + " " * 2 + "x" * 100])
+def test_what_is_no_route_is_said_with_an_example(written: object) -> None:
+    with pytest.raises(UserError, match=r"is not a route; write '2->8'"):
+        RouteSpec.from_shorthand(written)
+
+
+@pytest.mark.parametrize("position", [0, 0.0, "B-12", "b"])
+def test_the_first_block_in_several_spellings(position: object) -> None:
+    if position == "b":
+        with pytest.raises(UserError, match=r"'b' is not a position; write 2, B-4"):
+            block_index("b", 12)
+    else:
+        assert block_index(position, 12) == 0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rate", "selection", "tokens", "routed"),
+    [
+        (0.5, "random", 256, 128),
+        (0.999, "random", 256, 255),
+        (0.7, "random", 10, 7),  # 0.7 * 10 is 7 in floating point only with care
+        (0.3, "random", 10, 3),
+        (0.57, "random", 100, 57),  # 100 * 0.57 is 56.99999999999999
+        (0.5, "rows", 81, 36),  # 4 of 9 rows
+        (0.1, "rows", 64, 0),
+        (0.5, "structured", 64, 32),
+    ],
+)
+def test_routed_tokens_are_whole_units(
+    rate: float, selection: str, tokens: int, routed: int
+) -> None:
+    assert RouteSpec(start=0, end=1, rate=rate, selection=selection).routed(tokens) == routed
+
+
+@pytest.mark.parametrize(
+    ("route", "tokens", "scans", "said"),
+    [
+        ({"selection": "random"}, 64, True, r"routes\[0\].selection: random tears the rows"),
+        ({"selection": "structured"}, 81, False, "a multiple of 2, this one has 9 x 9 tokens"),
+        (
+            {"rate": 0.01},
+            64,
+            False,
+            "0.01 routes nothing of 64 tokens by random; at least 0.0156",
+        ),
+        ({"rate": 0.1, "selection": "rows"}, 64, True, "by rows; at least 0.125 does"),
+    ],
+)
+def test_a_selection_that_the_grid_cannot_have_is_refused(
+    route: dict, tokens: int, scans: bool, said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        check_selections([RouteSpec(start=0, end=1, **route)], tokens, scans=scans)
+    rows = RouteSpec(start=0, end=1, rate=0.5, selection="rows")
+    check_selections([rows], tokens, scans=scans)
+
+
+def test_routes_may_follow_each_other_at_once_and_end_with_the_network() -> None:
+    assert routes("0->5", "6->11") == ["0->5", "6->11"]
+    assert routes("3->3") == ["3->3"]
+    with pytest.raises(UserError, match=r"routes\[1\]: route 6->12 leaves"):
+        routes("0->5", "6->12")
+
+
+@pytest.mark.parametrize(
+    ("fraction", "depth", "block"),
+    [(0.25, 10, 3), (0.25, 2, 1), ("1/4", 10, 3), (1.0, 12, 12), ("1/1", 12, 12), (".5", 5, 3)],
+)
+def test_half_a_block_is_rounded_up_and_the_whole_is_the_depth(
+    fraction: object, depth: int, block: int
+) -> None:
+    assert block_index(fraction, depth) == block  # type: ignore[arg-type]
+
+
+def test_windows_of_two_tile_a_grid_whose_side_is_even() -> None:
+    route = RouteSpec(start=0, end=1, selection="structured")
+    check_selections([route], 36, scans=False)
+    for tokens, side in ((9, 3), (1, 1)):
+        with pytest.raises(UserError, match=f"this one has {side} x {side} tokens"):
+            check_selections([route], tokens, scans=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tread_lab.specs import RunSpec, decode, signature
+from tread_lab.specs import RunSpec, UserError, decode, signature
 
 BASE = {"model": "DiT-S/2", "routes": ["2->8"], "train": {"steps": 100}}
 
@@ -33,3 +33,93 @@ def test_the_blocks_in_fp32_are_those_at_the_ends_of_routes(
     tree = {"model": "DiT-S/2", "routes": ["2->8", "10->11"], "fp32_block": fp32_block}
     assert decode(RunSpec, tree).fp32_blocks == blocks  # there is no block 12 behind the last
     assert decode(RunSpec, {**tree, "precision": "fp32"}).fp32_blocks == set()
+
+
+@pytest.mark.parametrize(
+    "fields", [{"fp32_block": "j"}, {"fp32_block": "off"}, {"routes_from": 5, "loss": "both"}]
+)
+def test_a_dense_run_forgets_what_belongs_to_routes(fields: dict[str, object]) -> None:
+    dense = decode(RunSpec, {"model": "DiT-S/2"})
+    assert decode(RunSpec, {"model": "DiT-S/2", **fields}) == dense
+    assert (dense.fp32_block, dense.routes_from, dense.routes_until) == ("off", 0, None)
+    assert dense.routed_steps == range(0) and dense.fp32_blocks == set()
+
+
+def test_no_block_has_to_be_kept_in_fp32_where_none_is_rounded() -> None:
+    kept = [decode(RunSpec, {**BASE, "precision": p}).fp32_block
+            for p in ("fp32", "tf32", "bf16", "fp16")]  # fmt: skip
+    assert kept == ["off", "off", "j+1", "j+1"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "steps"),
+    [
+        ({"routes_from": 5}, range(5, 100)),
+        ({"routes_from": 500}, range(100, 100)),
+        ({"routes_from": 0.125, "train": {"steps": 100}}, range(12, 100)),
+        ({"routes_from": 0.127}, range(13, 100)),
+        ({"routes_until": 0.509}, range(51)),
+        ({"routes_from": 1, "routes_until": 7}, range(1, 7)),
+        ({"routes_until": 500}, range(100)),
+    ],
+)
+def test_routes_are_on_in_these_steps(fields: dict[str, object], steps: range) -> None:
+    assert decode(RunSpec, {**BASE, **fields}).routed_steps == steps
+
+
+@pytest.mark.parametrize(
+    ("fields", "share"),
+    [
+        ({}, None),
+        ({"routes_from": 5}, 0.1),
+        ({"routes_until": 50}, 0.1),
+        ({"routes_until": 100}, None),
+    ],
+)
+def test_paths_are_dropped_in_dense_steps_where_there_are_any(
+    fields: dict[str, object], share: float | None
+) -> None:
+    run = decode(RunSpec, {**BASE, "bypass": "sprint", **fields})
+    assert run.bypass.dense_path_drop == share  # type: ignore[union-attr]
+
+
+def test_a_dense_run_of_the_same_size_has_no_parent_and_the_eldest_is_first() -> None:
+    eldest = {**BASE, "seed": 1}
+    parent = {**BASE, "seed": 2, "init_from": {"run": eldest}}
+    child = decode(RunSpec, {**BASE, "seed": 3, "init_from": {"run": parent}})
+    assert [run.seed for run in child.ancestors] == [1, 2]
+    dense = child.dense()
+    assert (dense.routes, dense.init_from, dense.seed, dense.train.steps) == ((), None, 3, 100)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"seed": -1}, "seed: must not be negative, got -1"),
+        ({"model": "DiT-S/8", "data": {"size": 12}}, "model.patch: 8 does not divide data.size 12"),
+        ({"routes_from": -1}, "routes_from: -1 is no step; write 500 or a fraction"),
+        ({"routes_until": 1.01}, r"routes_until: 1\.01 is no step"),
+        ({"loss": "discrimination"}, "loss: discrimination compares the tokens"),
+        ({"init_from": {}}, "init_from: say either run or file"),
+        ({"init_from": {"file": "a", "run": {"model": "DiT-S/2"}}}, "say either run or file"),
+        (
+            {"init_from": {"run": {"model": "DiT-S/2"}, "published_as": "sit"}},
+            "published_as: says what a file is",
+        ),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        decode(RunSpec, {**BASE, **fields})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"data": {"classes": 9}}, {"data": {"channels": 3, "source": "images"}},
+     {"data": {"size": 32, "source": "images", "channels": 1}}, {"process": "ddpm"},
+     {"model": "DiT-S/4"}],
+)  # fmt: skip
+def test_weights_are_handed_on_between_equal_networks_alone(fields: dict[str, object]) -> None:
+    assert decode(RunSpec, {**BASE, **fields}).network != decode(RunSpec, BASE).network
+    for same in ({"train": {"steps": 5}}, {"routes": []}, {"process": "flow"}, {"seed": 4}):
+        assert decode(RunSpec, {**BASE, **same}).network == decode(RunSpec, BASE).network

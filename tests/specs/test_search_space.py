@@ -63,3 +63,28 @@ def test_near_cells_are_near() -> None:
 def test_of_equally_near_cells_the_first_is_nearest() -> None:
     space = Space([{"start": 0}, {"start": 1}, {"start": 2}, {"start": 3}])
     assert space.nearest({"start": 0.5}, [2, 1]) == 1
+
+
+def test_places_follow_the_order_of_values_and_a_choice_of_two_that_not_all_have_is_a_place() -> (
+    None
+):
+    cells = [{"x": 3, "y": True}, {"x": 1, "y": True}, {"x": 2, "y": False}, {"x": 2, "y": True}]
+    space = Space(cells)
+    assert [space.point(n) for n in range(4)] == [
+        {"x": 5 / 6, "y": 0.5}, {"x": 1 / 6, "y": 0.5}, {"x": 0.5, "y": 0.25}, {"x": 0.5, "y": 0.75}
+    ]  # fmt: skip
+    assert space.number_of({"x": 2, "y": True}) == 3 and space.number_of({"x": 9}) is None
+
+
+def test_yes_and_no_are_names_and_numbers_are_places() -> None:
+    flags = Space([{"a": True, "b": 2}, {"a": False, "b": 2}, {"a": True, "b": 1},
+                   {"a": False, "b": 1}])  # fmt: skip
+    assert flags.coordinates == (Coordinate("a", ("True", "False")), Coordinate("b"))
+    assert flags.number_at({"a": "False", "b": 0.0}) == 3
+
+
+def test_the_distance_is_that_of_a_straight_line() -> None:
+    axes = [{"x": x, "y": y} for x in range(10) for y in range(10)]
+    space = Space(axes)
+    point = {"x": 0.05, "y": 0.05}  # of cell (0, 0): (3, 3) is nearer than (0, 5)
+    assert space.nearest(point, [5, 33]) == 33

@@ -102,3 +102,33 @@ def test_a_part_that_was_signed_alone_leaves_the_name_of_its_run() -> None:
     here, there = (decode(RunSpec, {**BASE, "data": {"path": path}}) for path in ("a", "b"))
     assert signature(here.data) != signature(there.data)
     assert signature(here) == signature(there)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"init_from": {"run": BASE}}, "dc73d5ee72840fbc"),
+        ({"init_from": {"run": BASE, "weights": "model"}}, "f4544a286a0392a6"),
+        ({"init_from": {"file": "/a.pt", "digest": "abcd"}}, "74f65562fa18fb6f"),
+        (
+            {
+                "process": "flow",
+                "init_from": {"file": "/a.pt", "digest": "abcd", "published_as": "sit"},
+            },
+            "fd8e139bf1593778",
+        ),
+        ({"repa": {"block": 3, "path": "x"}, "captions": {"path": "y"}}, "d1a492f4532bcfd8"),
+    ],
+)
+def test_runs_with_a_start_or_an_encoder_have_the_names_they_always_had(
+    fields: dict, name: str
+) -> None:
+    spec = decode(RunSpec, {**BASE, **fields})
+    assert signature(spec) == signature(encode(spec)) == name
+
+
+def test_a_tree_has_the_name_of_its_spec_in_any_order_of_its_keys() -> None:
+    spec = decode(RunSpec, {**BASE, "data": {"path": "x", "deviation": 0.5}})
+    tree = dict(reversed(encode(spec).items()))
+    assert signature(tree) == signature(spec) == "a13c85969f3c80f0"
+    assert len(signature(1, "a")) == 16 and signature(1, "a") != signature("a", 1)

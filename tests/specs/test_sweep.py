@@ -9,7 +9,7 @@ import pytest
 from tread_lab.specs import UserError, decode
 from tread_lab.specs.expansion import expand
 from tread_lab.specs.expression import evaluate
-from tread_lab.specs.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
+from tread_lab.specs.sweep import BudgetSpec, Experiment, SearchSpec, StopEarlySpec, SweepSpec
 
 RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": {"steps": 10}}
 TINY = Experiment(name="tiny", run=RUN, evaluate=("heldout_loss",))
@@ -186,3 +186,32 @@ def test_a_run_of_a_few_steps_is_first_judged_at_its_first_step() -> None:
     assert [StopEarlySpec().first_rung(steps) for steps in (1, 8, 9, 18, 900)] == [1, 1, 1, 2, 100]
     assert StopEarlySpec(grace=7).first_rung(3) == 7
     assert StopEarlySpec().rungs(8) == (1, 3)
+
+
+@pytest.mark.parametrize("name", ["flops", "hours", "trials"])
+def test_a_limit_of_a_budget_is_above_zero(name: str) -> None:
+    with pytest.raises(UserError, match=f"{name}: must be positive, got 0"):
+        BudgetSpec(**{name: 0})
+
+
+def test_a_rule_may_be_its_kind_alone_and_one_objective_is_enough_for_most_samplers() -> None:
+    assert decode(StopEarlySpec, "median") == StopEarlySpec(kind="median")
+    for sampler in ("tpe", "gp", "random"):
+        assert decode(SearchSpec, {"sampler": sampler}).objectives == ()
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"),
+    [([], "seeds: \\[\\] must be distinct, at least one"), ([1, 1], "must be distinct"),
+     ([3, -1], "seeds: must not be negative, got -1"), ("0..x", "is not a range")],
+)  # fmt: skip
+def test_seeds_that_cannot_be_are_refused(seeds: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        decode(SweepSpec, {"experiment": "tiny", "seeds": seeds})
+
+
+def test_names_of_variants_are_texts() -> None:
+    tree = {"experiment": "tiny", "variants": {3: {"a": {}}}}
+    assert decode(SweepSpec, tree).variants == {"3": {"a": {}}}
+    with pytest.raises(UserError, match=r"variants\.m: expected {name: {field: value}}"):
+        decode(SweepSpec, {"experiment": "tiny", "variants": {"m": {"a": {}, "b": 3}}})

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tread_lab.specs.units import amount, counts_text, duration
+from tread_lab.specs.units import amount, counted, counts_text, duration
 
 HOUR, DAY = 3600.0, 86400.0
 
@@ -54,3 +54,8 @@ def test_amounts_of_other_units() -> None:
 def test_the_most_frequent_state_is_first() -> None:
     states = Counter(["failed", "completed", "completed"])
     assert counts_text(states) == "2 completed, 1 failed"
+
+
+@pytest.mark.parametrize(("n", "text"), [(0, "0 runs"), (1, "1 run"), (2, "2 runs")])
+def test_one_thing_has_no_s(n: int, text: str) -> None:
+    assert counted(n, "run") == text

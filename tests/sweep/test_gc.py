@@ -226,7 +226,7 @@ def test_features_go_only_where_they_are_asked_for_and_no_aligned_run_is_open(
     cache.mkdir(parents=True)
     (cache / "features.f16").write_bytes(bytes(1000))
     (found,) = find(lab, features=True)
-    assert (found.what, found.path, found.bytes) == ("features of REPA", cache, 1000)
+    assert (found.what, found.path, found.bytes) == ("features of encoders", cache, 1000)
     assert find(lab) == []
     with exclusive(cache / ".lock", "the cache"):
         assert find(lab, features=True) == [] and clear(lab, [found]) == 0
@@ -236,7 +236,7 @@ def test_features_go_only_where_they_are_asked_for_and_no_aligned_run_is_open(
     aligned.finish(RunState.STOPPED, step=0)
     assert main(["gc", "--yes", "--root", str(lab.root)]) == 0
     said = capsys.readouterr()
-    assert "1 kB of REPA's features stay; `tread-lab gc --features`" in " ".join(
+    assert "1 kB of encoders' features stay; `tread-lab gc --features`" in " ".join(
         (said.out + said.err).split()
     )
     assert main(["gc", "--yes", "--features", "--root", str(lab.root)]) == 0
@@ -252,3 +252,40 @@ def test_a_diverged_run_is_never_measured_and_keeps_its_last_weights_alone(
     lab.run(task.run).reopen()
     lab.run(task.run).finish(RunState.DIVERGED, step=20)
     assert len(find(lab)) == 4
+
+
+@pytest.mark.parametrize(("age", "offered"), [(3590, 0), (3610, 2)])
+def test_what_is_younger_than_an_hour_is_kept(
+    lab: Lab, tmp_path: Path, age: float, offered: int
+) -> None:
+    orphan = lab.root / "cache" / ".features.x"
+    scratch = tmp_path / "tmp" / "tread-lab-abc"
+    for path in (orphan, scratch / "log"):
+        path.parent.mkdir(parents=True)
+        path.write_text("half")
+    for path in (orphan, scratch):
+        os.utime(path, (time.time() - age,) * 2)
+    found = find(lab)
+    assert len(found) == offered and sum(item.bytes for item in found) == 4 * offered
+    assert {item.run for item in found} <= {""}
+
+
+def test_the_bytes_of_optimizer_state_are_read_from_the_header(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    path = tmp_path / "x.safetensors"
+    tensors = {"optimizer/a": torch.zeros(5), "optimizer/b": torch.zeros(2), "ema/a": torch.ones(9)}
+    save_file(tensors, path)
+    assert gc._optimizer_bytes(path) == 4 * 7
+    path.write_bytes(path.read_bytes()[:4])
+    assert gc._optimizer_bytes(path) == gc._optimizer_bytes(tmp_path / "absent") == 0
+
+
+def test_a_run_without_a_readable_spec_keeps_every_checkpoint(lab: Lab, tiny: Tiny) -> None:
+    spec = tiny(steps=20, execution=KEEPS)
+    run(lab, Task(spec))
+    folder = lab.run_of(spec)
+    assert gc._kept_steps(folder) == (5,) and not gc._aligns(folder)
+    for path in folder.path.glob("*spec*"):
+        path.write_text("{")
+    assert set(gc._kept_steps(folder)) == {5, 10, 15, 20} and gc._aligns(folder)

@@ -1,6 +1,7 @@
 """DiT (Peebles & Xie 2023) with the published parameter names and with routing."""
 
 # B batch, N tokens, D width, C channels, H height, W width, p patch side, P position features
+# T text tokens, E their width
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from tread_lab.backbones.parts import (
     LevelEmbedder,
     RelativeBias,
     SelfInitialised,
+    TextEmbedder,
     block_positions,
     build_mlp,
     build_norm,
@@ -133,6 +135,8 @@ class DiT(nn.Module):
 
     Args:
         fp32_blocks: blocks that stay in fp32 under autocast.
+        text_width: E of the tokens of a caption, which the network sees instead of a class: they
+            stand beside the image's in every block and are never routed.
         out_channels: channels of the output; published checkpoints have 2 C (learned variance).
         re_enter: what stands at the end of a route; it may have parameters of its own.
     """
@@ -146,6 +150,7 @@ class DiT(nn.Module):
         channels: int,
         size: int,
         classes: int,
+        text_width: int | None = None,
         fp32_blocks: Collection[int] = (),
         out_channels: int | None = None,
         re_enter: ReEntry = IDENTITY,
@@ -157,7 +162,11 @@ class DiT(nn.Module):
         self.side = size // spec.patch
         self.x_embedder = PatchEmbedder(channels, spec.width, spec.patch)
         self.t_embedder = LevelEmbedder(spec.width)
-        self.y_embedder = LabelEmbedder(classes, spec.width)
+        self.y_embedder = (
+            TextEmbedder(text_width, spec.width)
+            if text_width
+            else LabelEmbedder(classes, spec.width)
+        )
         positions_1ND = sincos_positions(self.side, spec.width)[None]
         self.pos_embed = nn.Parameter(positions_1ND, requires_grad=spec.trained_positions)
         self.blocks = nn.ModuleList(self.block(l) for l in range(spec.depth))
@@ -190,7 +199,7 @@ class DiT(nn.Module):
         """Return the raw output, B x out_channels x H x W, at embedded levels t and labels y.
 
         Args:
-            y_B: class labels; `classes` is the null class.
+            y_B: class labels, of which `classes` is the null class, or text tokens [B, T, E].
         """
         x_BND, c_BD = self.encode(x_BCHW, t_B, y_B, routing, observe)
         return self._unpatchify(self.final_layer(x_BND, c_BD))
@@ -203,9 +212,16 @@ class DiT(nn.Module):
         routing: Routing | None = None,
         observe: Observer | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return the tokens after all blocks, and the conditioning."""
+        """Return the image's tokens after all blocks, and the conditioning."""
         x_BND = self.x_embedder(x_BCHW) + self.pos_embed
-        c_BD = self.t_embedder(t_B) + self.y_embedder(y_B)
+        c_BD, N = self.t_embedder(t_B), x_BND.shape[1]
+        if isinstance(self.y_embedder, TextEmbedder):
+            text_BTD = self.y_embedder(y_B)
+            x_BND, T = torch.cat([x_BND, text_BTD.to(x_BND.dtype)], dim=1), text_BTD.shape[1]
+            routing = tuple(leg.beside(N, T) for leg in routing or ()) or None
+            observe = _of_image(observe, T)
+        else:
+            c_BD = c_BD + self.y_embedder(y_B)
         places_1NP = self.places_1NP
         places_BNP = None if places_1NP is None else places_1NP.expand(len(x_BND), -1, -1)
         x_BND = walk(
@@ -218,7 +234,7 @@ class DiT(nn.Module):
             observe=observe,
             re_enter=self.re_enter,
         )
-        return x_BND, c_BD
+        return x_BND if x_BND.shape[1] == N else x_BND[:, :N], c_BD
 
     def _unpatchify(self, x_BND: Tensor) -> Tensor:
         B, N, _ = x_BND.shape
@@ -233,7 +249,8 @@ class DiT(nn.Module):
         nn.init.xavier_uniform_(self.x_embedder.proj.weight.view(self.spec.width, -1))
         assert self.x_embedder.proj.bias is not None
         nn.init.zeros_(self.x_embedder.proj.bias)
-        nn.init.normal_(self.y_embedder.embedding_table.weight, std=0.02)
+        if isinstance(self.y_embedder, LabelEmbedder):
+            nn.init.normal_(self.y_embedder.embedding_table.weight, std=0.02)
         for linear in self._linears("t_embedder"):
             nn.init.normal_(linear.weight, std=0.02)
         for module in self.modules():
@@ -258,3 +275,8 @@ class DiT(nn.Module):
             if isinstance(module, nn.Linear)
             and (not parts or not set(parts).isdisjoint(name.split(".")))
         ]
+
+
+def _of_image(observe: Observer | None, T: int) -> Observer | None:
+    """Return an observer that sees the stream without the T text tokens, which stand last."""
+    return None if observe is None else lambda l, x_BND: observe(l, x_BND[:, :-T])

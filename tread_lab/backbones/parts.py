@@ -159,6 +159,17 @@ class LabelEmbedder(nn.Module):
         return self.embedding_table(y_B)
 
 
+class TextEmbedder(nn.Module):
+    """Tokens of a frozen text encoder as tokens of the network, by one linear map (U-ViT)."""
+
+    def __init__(self, features: int, width: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(features, width)
+
+    def forward(self, text_BTE: Tensor) -> Tensor:
+        return self.proj(text_BTE.float())
+
+
 def modulate(x_BND: Tensor, shift_BD: Tensor, scale_BD: Tensor) -> Tensor:
     """x (1 + scale) + shift, per sample (DiT, adaLN)."""
     return torch.addcmul(shift_BD[:, None], x_BND, 1 + scale_BD[:, None])

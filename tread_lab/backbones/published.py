@@ -117,7 +117,9 @@ def _hint(name: str, found: Sequence[int], expected: Sequence[int]) -> str:
     """Return what is probably wrong; published DiTs have a learned variance."""
     last = name.startswith("final_layer.linear")
     if last and found[0] == 2 * expected[0]:
-        return "; it predicts a variance too, say process: ddpm"
+        return (
+            "; a DiT predicts a variance, say process=ddpm; for a SiT: init_from.published_as=sit"
+        )
     if last and 2 * found[0] == expected[0]:
         return "; it predicts no variance, say process: {kind: ddpm, learned_variance: false}"
     return ""

@@ -34,6 +34,8 @@ def build_backbone(spec: RunSpec) -> nn.Module:
     data = spec.data
     shape = {"channels": data.channels, "size": data.size, "classes": data.classes}
     shape["out_channels"] = data.channels * outputs(spec.process)
+    if spec.captions is not None:
+        shape["text_width"] = spec.captions.width
     network = lookup(BACKBONES, spec.model.backbone, "model.backbone")
     return network(spec.model, **shape, fp32_blocks=spec.fp32_blocks, re_enter=_re_entry(spec))
 

@@ -11,7 +11,7 @@ import torch
 
 from tread_lab.commands.executors import check_one_device, visible_device
 from tread_lab.commands.exit_codes import DONE
-from tread_lab.config.load import reference_of
+from tread_lab.config.load import reference_of, sampler_settings
 from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.device import pick
 from tread_lab.engine.evaluate import check_measurable, evaluate, open_evaluations
@@ -139,6 +139,14 @@ def _of_sweep(lab: Lab, name: str, named: Sequence[str], reference: str | None) 
 def _decoded(
     named: Sequence[str], sampler: Tree, recorded: Tree | None, reference: str | None
 ) -> tuple[EvaluationSpec, ...]:
-    """Return the named evaluations, as the run was measured so far where nothing else is said."""
+    """Return the named evaluations, as the run was measured so far where nothing else is said.
+
+    Args:
+        named: evaluations, and fields of the sampler: `fd@1k`, `sampler.steps=10`.
+    """
     compared = reference_of(recorded if reference is None else reference)
-    return decode_evaluations(named, sampler, reference=compared)
+    settings = sampler_settings([word for word in named if "=" in word])
+    items = [word for word in named if "=" not in word]
+    if settings and not items:
+        raise UserError("name what to measure with this sampler: fd@1k sampler.steps=40")
+    return decode_evaluations(items, sampler, reference=compared, cells=[settings])

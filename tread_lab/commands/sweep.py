@@ -18,7 +18,13 @@ from tread_lab.records.time_spent import Stopwatch
 from tread_lab.screen.console import answers, notices, say, show_lines
 from tread_lab.screen.disk import DiskWatch, disk_lines
 from tread_lab.screen.live_progress import sweep_progress
-from tread_lab.screen.plan import budget_lines, evaluation_lines, price_lines, show_plan
+from tread_lab.screen.plan import (
+    budget_lines,
+    evaluation_lines,
+    exact_sampling,
+    price_lines,
+    show_plan,
+)
 from tread_lab.screen.status import show_unfinished
 from tread_lab.specs.errors import Unavailable, UserError, lookup
 from tread_lab.specs.sweep import BudgetSpec
@@ -92,6 +98,8 @@ def run(**options: Unpack[Options]) -> int:
     device = visible_device(options["device"], ray=options["executor"] == "ray")
     kind = lookup(EXECUTORS, options["executor"], "--executor")
     lab = Lab.at(options["root"])
+    if not options["plan"]:
+        lab.check_writable()  # before anything is timed
     limits = [f"budget.{limit}" for limit in options["budget"]]
     name, spec, experiment = load_sweep(options["file"], [*options["overrides"], *limits])
     gpus = gpus_per_run(options["gpus"], device)
@@ -139,8 +147,10 @@ def _show(launch: _Launch) -> None:
     out = answers if launch.options["plan"] else notices
     plan, lab, times, slots = launch.plan, launch.lab, launch.forecast, launch.devices.slots
     show_plan(out, plan, lab, times.total(launch.open_tasks), slots)
-    show_lines(out, disk_lines(disk_need(launch.open_tasks), lab))
+    show_lines(out, disk_lines(disk_need(launch.open_tasks, slots), lab))
     show_lines(out, evaluation_lines(plan, times))
+    if launch.devices.type == "cuda" or launch.options["device_rates"] not in (None, "cpu"):
+        show_lines(out, exact_sampling(plan, times.rates))
     if launch.options["plan"]:
         price = launch.options["price_per_hour"]
         show_lines(out, price_lines(plan, times, launch.open_tasks, price))
@@ -182,7 +192,7 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
     if plan.stop_early is not None and not launch.kind.side_by_side:
         raise UserError("stop_early: needs trials beside each other: use --executor ray, or null")
     folder, open_tasks = lab.sweep(plan.name), launch.open_tasks
-    preflight(open_tasks, launch.devices)
+    show_lines(notices, preflight(open_tasks, launch.devices))
     if not options["allow_mixed"]:
         check_provenance(lab, begun_tasks(plan, lab), open_tasks, launch.devices.type)
     with folder.lock():

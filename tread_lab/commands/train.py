@@ -67,7 +67,7 @@ def _complete(lab: Lab, task: Task, executor: InlineExecutor) -> None:
     if is_complete(lab, task):
         return
     open_tasks = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
-    preflight(open_tasks, Devices.here(executor.device))
+    show_lines(notices, preflight(open_tasks, Devices.here(executor.device)))
     show_lines(notices, disk_lines(disk_need(open_tasks), lab))
     with run_progress(open_tasks, lab) as watch:
         executor.run(lab, open_tasks, DiskWatch(lab, open_tasks, watch))

@@ -96,6 +96,28 @@ def reference_of(written: Any, path: str = "reference") -> ReferenceSpec | None:
     return replace(reference, path=str(Path(reference.path).expanduser().absolute()))
 
 
+def sampler_settings(overrides: Sequence[str]) -> dict[str, Any]:
+    """Return the dotted fields of the sampler that `sampler.steps=10` and its like set.
+
+    Raises:
+        UserError: another field, or a value that is no YAML.
+    """
+    settings = {}
+    for override in overrides:
+        name, _, text = override.partition("=")
+        if not name.startswith("sampler."):
+            example = "fields of the sampler alone can be set, e.g. sampler.steps=40"
+            raise UserError(f"{override!r}: {example}")
+        try:
+            with _mistakes(override):
+                tree = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={text}"]))
+        except YAMLError:
+            raise UserError(f"{override}: the value is not valid YAML") from None
+        assert isinstance(tree, dict)
+        settings[name.removeprefix("sampler.")] = tree["value"]
+    return settings
+
+
 def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec, Experiment]:
     """Return (name, sweep, experiment) of a sweep file.
 

@@ -12,18 +12,18 @@ CAPTIONS = "captions.jsonl"
 Captions = tuple[str, ...]  # all captions of one sample; COCO has five of each image
 
 
-def read_captions(folder: Path, count: int) -> list[Captions] | None:
+def read_captions(folder: Path, count: int, name: str = CAPTIONS) -> list[Captions] | None:
     """Return the captions of all `count` stored samples in their order; `None` without the file.
 
-    A line is `{"captions": ["a dog on a beach", "a wet dog"]}`.
+    A line is `{"captions": ["a dog on a beach", "a wet dog"]}`. A single file has none beside it.
 
     Raises:
         UserError: a sample has no caption, or a line is something else; names the line.
     """
-    path = folder / CAPTIONS
+    path = folder / name
     try:
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise UserError(f"data.path: {path} cannot be read ({error})") from None

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from tread_lab.data.source import Samples
 from tread_lab.specs.data import SD_DEVIATION, SD_SCALE, DataSpec
@@ -48,17 +49,35 @@ def expected_deviation(spec: RunSpec) -> Expected:
 
 def measure_deviation(samples: Samples) -> float:
     """Return the standard deviation over all values of at most 256 samples of the set."""
+    return float(_measured(samples).std(correction=0))
+
+
+def _measured(samples: Samples) -> Tensor:
     ids = torch.linspace(0, len(samples) - 1, min(MEASURED, len(samples))).long()
-    x_BCHW, _ = samples.take(ids)
-    return float(x_BCHW.double().std(correction=0))
+    return samples.take(ids)[0].double()
+
+
+def _check_channels(data: DataSpec, samples: Samples) -> None:
+    """Refuse channels that differ although each was divided by its own deviation."""
+    x_CN = _measured(samples).transpose(0, 1).flatten(1) / data.scales[0]
+    for channel, deviation in enumerate(x_CN.std(dim=1, correction=0).tolist()):
+        if not 1 / FAR <= deviation <= FAR:
+            raise UserError(
+                f"data.normalise: channel {channel} deviates by {deviation:.3g} after it was"
+                " divided by its deviation, so the statistics beside the data are of other data;"
+                " `tread-lab data stats --write` measures them anew"
+            )
 
 
 def check_deviation(spec: RunSpec, samples: Samples) -> float:
     """Return the measured deviation of what the network of `spec` will see.
 
     Raises:
-        UserError: it is far from the expected one; says both and the likely mistake.
+        UserError: it is far from the expected one; says both and the likely mistake. Or channels
+            are normalised by statistics that are not theirs.
     """
+    if spec.data.normalised and spec.data.deviation is None:
+        _check_channels(spec.data, samples)
     measured, expected = measure_deviation(samples), expected_deviation(spec)
     if expected.deviation / expected.factor <= measured <= expected.deviation * expected.factor:
         return measured

@@ -58,6 +58,12 @@ class Fashion16:
 
 
 @functools.cache
+def open_fashion16(split: Split) -> Fashion16:
+    """Return the images of one split; a process prepares them once."""
+    return Fashion16(split)
+
+
+@functools.cache
 def _arrays() -> dict[str, np.ndarray]:
     with (files("tread_lab.data") / "assets" / ASSET).open("rb") as file:
         return dict(np.load(file, allow_pickle=False))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tread_lab.data.captions import Captions, read_captions
+from tread_lab.data.captions import CAPTIONS, Captions, read_captions
 from tread_lab.data.scaled import Posterior, fingerprint
 from tread_lab.data.split import Split, split_ids
 from tread_lab.specs.data import DataSpec
@@ -33,9 +33,9 @@ class PackedArrays:
       encoder sees;
     - `captions.jsonl` (`read_captions`).
 
-    Held out is what `heldout_latents` and `heldout_labels` hold; where they are absent, `split_ids`
-    chooses. Folders are memory-mapped, so that all runs of a machine share one copy; an .npz is
-    read into memory.
+    Held out is what `heldout_latents` and `heldout_labels` hold, with `heldout_captions.jsonl`
+    beside them; where they are absent, `split_ids` chooses. Folders are memory-mapped, so that all
+    runs of a machine share one copy; an .npz is read into memory.
 
     Raises:
         UserError: an array is absent, damaged or of the wrong kind.
@@ -54,7 +54,7 @@ class PackedArrays:
         labels_n = _labels(path, f"{prefix}labels", len(self._stored))
         self._images = _images(path, f"{prefix}images", len(labels_n))
         self._ids = np.arange(len(labels_n)) if own else split_ids(len(labels_n), split)
-        self._path = path
+        self._path, self._captions = path, f"{prefix}{CAPTIONS}"
         self.posterior: Posterior = "log_variance" if moments else "none"
         self.flips = self._flipped is not None
         channels, *sides = self._stored.shape[1:]
@@ -79,8 +79,8 @@ class PackedArrays:
         return None if self._images is None else np.take(self._images, self._ids[ids], axis=0)
 
     def captions(self) -> list[Captions] | None:
-        """Return all captions of each sample of the split, `None` without `captions.jsonl`."""
-        stored = read_captions(self._path, len(self._stored))
+        """Return all captions of each sample of the split, `None` without their file."""
+        stored = read_captions(self._path, len(self._stored), self._captions)
         return None if stored is None else [stored[place] for place in self._ids.tolist()]
 
 

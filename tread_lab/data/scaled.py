@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tread_lab import draws
+from tread_lab.data.captions import Captions
 from tread_lab.data.statistics import channel_statistics
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
@@ -150,6 +152,11 @@ class ScaledLatents:
         """Return uint8 images [B, 3, height, width] stored beside the latents, or `None`."""
         images_BCHW = self._store.images(ids.numpy())
         return None if images_BCHW is None else torch.from_numpy(images_BCHW)
+
+    def captions(self) -> list[Captions] | None:
+        """Return all captions of each sample, or `None` where the store has none."""
+        stored: Callable[[], list[Captions] | None] | None = getattr(self._store, "captions", None)
+        return None if stored is None else stored()
 
     def pixels(self, x_BCHW: Tensor) -> Tensor:
         """Return uint8 images: decoded where there is an autoencoder, else `preview`."""

@@ -11,7 +11,8 @@ from typing import Protocol
 from torch import Tensor
 
 from tread_lab.data.autoencoder import open_autoencoder
-from tread_lab.data.embedded import Fashion16
+from tread_lab.data.captions import Captions
+from tread_lab.data.embedded import open_fashion16
 from tread_lab.data.folder import FolderImages, FolderLatents
 from tread_lab.data.latents import PackedArrays
 from tread_lab.data.lightning import SafetensorsFiles
@@ -65,6 +66,16 @@ def redrawn(samples: Samples, ids: Tensor, *key: int | str) -> tuple[Tensor, Ten
     return samples.take(ids) if redraw is None else redraw(ids, *key)
 
 
+def captions_of(samples: Samples) -> list[Captions] | None:
+    """Return all captions of each sample, `None` where the data have none.
+
+    Raises:
+        UserError: a sample has none, or their file is damaged.
+    """
+    read: Callable[[], list[Captions] | None] | None = getattr(samples, "captions", None)
+    return None if read is None else read()
+
+
 def open_data(spec: DataSpec, split: Split, *, autoencoder: str | None = None) -> Samples:
     """Return the samples of one split.
 
@@ -90,7 +101,7 @@ def image_shape(samples: Samples) -> tuple[int, int, int] | None:
 
 
 def _fashion16(spec: DataSpec, split: Split, autoencoder: str | None) -> Samples:
-    samples = Fashion16(split)
+    samples = open_fashion16(split)
     _agree("classes", spec.classes, samples.classes)
     return samples
 

@@ -15,6 +15,7 @@ from tread_lab.data.source import Samples, open_data
 from tread_lab.diffusion import Process, build_process
 from tread_lab.engine.alignment import Projector
 from tread_lab.engine.blank import WithoutInit
+from tread_lab.engine.captions import CaptionTokens
 from tread_lab.engine.checkpoint import (
     Checkpoint,
     DamagedCheckpoint,
@@ -33,13 +34,18 @@ from tread_lab.specs.run import RunSpec
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained network in evaluation mode and what belongs to it."""
+    """A trained network in evaluation mode and what belongs to it.
+
+    Attributes:
+        captions: text tokens of the held-out samples, for a network that sees captions.
+    """
 
     spec: RunSpec
     step: int
     network: nn.Module
     process: Process
     device: torch.device
+    captions: CaptionTokens | None = None
 
 
 def fresh_network(spec: RunSpec) -> nn.Module:

@@ -13,15 +13,19 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.data.source import Samples, redrawn
+from tread_lab.engine.captions import CaptionTokens
 from tread_lab.routing.select import Routing, dense_routing, draw_routing
 from tread_lab.specs.bypass import SprintBypass
 from tread_lab.specs.run import RunSpec
 
+THREADS = 2  # that draw and pin the batches of a GPU; one core draws a batch of 256 in 6 to 11 ms
+
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples, labels (some dropped to the null class), noise, uniform levels and the routing; with
-    REPA also the features of the samples, where a cache has them."""
+    """Samples, labels (some dropped to the null class) or text tokens [B, T, E] of captions, noise,
+    uniform levels and the routing; with REPA also the features of the samples, where a cache has
+    them."""
 
     x_BCHW: Tensor
     y_B: Tensor
@@ -47,6 +51,15 @@ class Batch:
         """Return the same step in page-locked memory."""
         return self._each(Tensor.pin_memory)
 
+    def used_on(self, stream: torch.cuda.Stream) -> None:
+        """Keep the memory of this batch until what is queued on `stream` has run."""
+
+        def record(tensor: Tensor) -> Tensor:
+            tensor.record_stream(stream)
+            return tensor
+
+        self._each(record)
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         legs = tuple(leg.each(change) for leg in self.routing or ())
         target_BNE = None if self.target_BNE is None else change(self.target_BNE)
@@ -64,11 +77,13 @@ class Batches:
 
     Attributes:
         features: gives REPA's targets of samples by number, where a cache holds them.
+        captions: text tokens of the samples, where the run sees captions instead of labels.
     """
 
     def __init__(self, spec: RunSpec, samples: Samples, *, pin: bool = False) -> None:
         self.spec, self.samples, self.pin = spec, samples, pin
         self.features: Callable[[Tensor], Tensor] | None = None
+        self.captions: CaptionTokens | None = None
         generation = len(spec.ancestors)
         self._name = (spec.seed, *(("stage", generation) if generation else ()))
         self._last_order = -1, torch.empty(0, dtype=torch.long)
@@ -79,9 +94,12 @@ class Batches:
         ids_B = self._ids(step)
         x_BCHW, y_B = redrawn(self.samples, ids_B, *self._name, "sample", step)
         dropped_B = draws.uniform((B,), *self._name, "drop", step) < spec.train.label_drop
+        y_B = torch.where(dropped_B, self.samples.classes, y_B)
+        if self.captions is not None:
+            y_B = self.captions.drawn(ids_B, dropped_B, *self._name, step)
         batch = Batch(
             x_BCHW=x_BCHW,
-            y_B=torch.where(dropped_B, self.samples.classes, y_B),
+            y_B=y_B,
             noise_BCHW=draws.normal(tuple(x_BCHW.shape), *self._name, "noise", step),
             u_B=draws.uniform((B,), *self._name, "level", step),
             routing=self._routing(step),
@@ -100,8 +118,11 @@ class Batches:
         return dense_routing(spec.routes, shape, *self._name, step, path_drop=dense_drop)
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
-        """Yield batches of the steps start..stop-1, read ahead by `execution.workers` threads."""
-        workers = self.spec.execution.workers
+        """Yield batches of the steps start..stop-1, read ahead by `execution.workers` threads.
+
+        A GPU has `THREADS` at least: a step's draws would keep the host from queueing its work.
+        """
+        workers = max(self.spec.execution.workers, THREADS if self.pin else 0)
         if workers == 0:
             yield from map(self.at, range(start, stop))
             return

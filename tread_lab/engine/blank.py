@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -23,15 +25,18 @@ _DRAWS: frozenset[Any] = frozenset(
 
 
 class WithoutInit(TorchFunctionMode):
-    """While it is on, tensors that would be filled with random numbers stay as they are.
+    """While it is on, tensors that would be filled with random numbers are filled with NaN.
 
     Everything else is computed as ever, such as tables of positions, which no checkpoint holds.
-    The weights are undefined until a whole state dict is loaded. XL/2: 12 s less on one core.
+    NaN stays until a whole state dict is loaded. It is never out of bounds, so that loops that
+    redraw what is out of bounds end, as torch's `trunc_normal_`. XL/2: 12 s less on one core.
     """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if func in _DRAWS:
-            return args[0] if args else kwargs["tensor"]
+            tensor: Tensor = args[0] if args else kwargs["tensor"]
+            with torch.no_grad():
+                return tensor.fill_(math.nan)
         return func(*args, **(kwargs or {}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import functools
 import gc
 import os
@@ -57,13 +59,53 @@ def use(device: torch.device) -> None:
     """Make a GPU the process's current one: kernels and libraries that name none go there."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    else:
+        _keep_freed_memory()
+
+
+# Parameters of glibc's `mallopt`, and their largest useful values.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_NEVER, _MOST = 2**31 - 1, 32 * 2**20
+
+
+@functools.cache
+def _keep_freed_memory() -> None:
+    """Let tensors that are freed make room for the next ones within this process.
+
+    Else glibc gives large ones back to the kernel and asks for them again, page by page: a quarter
+    of the time of a forward pass on small networks. `release` gives back what is free.
+    """
+    c = _glibc()
+    if c is not None:
+        c.mallopt(_M_MMAP_THRESHOLD, _MOST)
+        c.mallopt(_M_TRIM_THRESHOLD, _NEVER)
+
+
+@functools.cache
+def _glibc() -> ctypes.CDLL | None:
+    c = ctypes.CDLL(None)
+    return c if hasattr(c, "mallopt") else None
+
+
+@functools.cache
+def _freeze_libraries() -> None:
+    """Take what lives now out of the garbage collector's sight, until the process ends."""
+    gc.freeze()
+    atexit.register(gc.unfreeze)  # else libraries complain at the end of what was not collected
 
 
 def release(device: torch.device) -> None:
-    """Give back the memory that an earlier run of this process left behind."""
+    """Give back the memory that an earlier run of this process left behind.
+
+    What lives at the first call is the libraries: later collections pass them over, which makes
+    each a hundred times quicker.
+    """
     gc.collect()
+    _freeze_libraries()
     if device.type == "cuda":
         torch.cuda.empty_cache()
+    elif (c := _glibc()) is not None:
+        c.malloc_trim(0)
 
 
 def pins(device: torch.device) -> bool:
@@ -111,6 +153,21 @@ def name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.processor() or platform.machine()} x{torch.get_num_threads()} threads"
+
+
+def model(device: torch.device) -> str:
+    """Return the model of a GPU or of this machine's processor, by which speeds compare."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
+
+
+@functools.cache
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.processor() or platform.machine())
 
 
 def peak_flops(device: torch.device) -> float | None:

@@ -1,4 +1,4 @@
-"""Frozen encoders whose features REPA aligns with; the only door to transformers."""
+"""Frozen encoders whose features REPA aligns with."""
 
 # B batch, C channels, H height, W width, E width of the features
 
@@ -19,13 +19,14 @@ from torch import Tensor, nn
 from tread_lab.data.source import Samples
 from tread_lab.engine.alignment import Encoder
 from tread_lab.engine.precision import matrix_products
+from tread_lab.metrics.dinov2 import DEVIATION, MEAN
 from tread_lab.metrics.extractor import load_extractor
+from tread_lab.metrics.pretrained import load_pretrained
 from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.objective import RepaSpec
 
 _ENDS = 1 << 20  # bytes at both ends of a file of weights that go into its digest
 VARIABLE = "TREAD_LAB_ENCODER"
-MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as DINOv2 was trained
 
 
 def open_encoder(spec: RepaSpec, samples: Samples, device: torch.device) -> Encoder:
@@ -172,7 +173,8 @@ def _dinov2(spec: RepaSpec, device: torch.device) -> Any:
     """DINOv2's patch tokens of images resized to `side` patches of its own size, as REPA has them:
     normalised, then enlarged by bicubic interpolation without antialias or clamp; the table of
     positions is resampled once, with antialias."""
-    model = _load(_where(spec)).eval().to(device)
+    model = load_pretrained("AutoModel", _where(spec), "repa", use_safetensors=True)
+    model = model.requires_grad_(False).eval().to(device)
     if model.config.hidden_size != spec.features:
         found = f"has features of width {model.config.hidden_size}, not {spec.features}"
         raise UserError(f"repa.encoder: what is there for {spec.encoder!r} {found}")
@@ -219,13 +221,3 @@ OPENERS: dict[str, Callable[[RepaSpec, torch.device], Any]] = {
     "dinov2-giant": _dinov2,
 }
 SHIPPED = ("fashion16-v1",)  # encoders whose weights are part of this package
-
-
-def _load(where: str) -> Any:
-    from transformers import AutoModel
-
-    try:
-        return AutoModel.from_pretrained(where, use_safetensors=True).requires_grad_(False)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"repa: {where!r} cannot be loaded: {reason}") from None

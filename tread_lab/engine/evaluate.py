@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,8 +15,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from tread_lab.data.captions import CAPTIONS, write_captions
 from tread_lab.data.source import Samples, image_shape, open_data
 from tread_lab.engine.assemble import Trained, data_of, trained
+from tread_lab.engine.captions import CaptionTokens, caption_tokens, check_captions
 from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.cost.sampling import sample_flops
 from tread_lab.engine.device import check_precision
@@ -24,7 +27,7 @@ from tread_lab.engine.probes import heldout_losses, layer_similarity
 from tread_lab.engine.provenance import code_digest, packages_of
 from tread_lab.engine.sample_parts import SampleParts, write_npz
 from tread_lab.engine.sample_scores import SampleScores, file_reference, heldout_reference
-from tread_lab.metrics.reference_file import needs, open_reference
+from tread_lab.metrics.reference_file import ReferenceFile, needs, open_reference
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records import metric_names
 from tread_lab.records.durable import replacing
@@ -70,6 +73,8 @@ def evaluate(
         metrics, facts = _samples(folder, spec, device, place, cache)
     else:
         model = trained(folder, device, step=_whole(spec.step))
+        captions = _heldout_captions(model.spec, folder, device)
+        model = dataclasses.replace(model, captions=captions)
         with matrix_products("fp32"):
             metrics = PROBES[type(spec)](model, spec, place)
         facts = {"step": model.step}
@@ -99,6 +104,10 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
         UserError: a solver of another process, no decoder, no torch-fidelity, weights that are
             absent or not the published, a reference that is absent or wrong.
     """
+    asked = [*asked]
+    for run in {(run.data, run.captions): run for run, _ in asked if run.captions}.values():
+        assert run.captions is not None
+        check_captions(run.captions, open_data(run.data, "heldout"))
     sampled = [(run, spec) for run, spec in asked if isinstance(spec, SamplesSpec)]
     for run, spec in sampled:
         check_solver(run, spec.sampler)
@@ -112,7 +121,8 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
 
 
 def _heldout(model: Trained, spec: HeldoutSpec, place: EvaluationFolder) -> dict[str, float]:
-    losses = heldout_losses(model, data_of(model.spec, "heldout"), spec.images, spec.levels)
+    samples = data_of(model.spec, "heldout")
+    losses = heldout_losses(model, samples, spec.images, spec.levels, pick=spec.pick)
     arrays = {"dense": losses.dense_ML, "level": losses.level_ML}
     metrics = {metric_names.HELDOUT_LOSS: float(losses.dense_ML.mean(dtype=np.float64))}
     if losses.routed_ML is not None:
@@ -127,7 +137,7 @@ def _heldout(model: Trained, spec: HeldoutSpec, place: EvaluationFolder) -> dict
 
 def _similarity(model: Trained, spec: SimilaritySpec, place: EvaluationFolder) -> dict[str, float]:
     samples = data_of(model.spec, "heldout")
-    per_level, level = layer_similarity(model, samples, spec.images, spec.levels)
+    per_level, level = layer_similarity(model, samples, spec.images, spec.levels, pick=spec.pick)
     mean = per_level.mean(axis=0)
     arrays = {"mean": mean, "per_level": per_level, "level": level}
     _write_arrays(place.path / "similarity.npz", arrays)
@@ -138,6 +148,18 @@ PROBES: dict[type, Callable[[Trained, Any, EvaluationFolder], dict[str, float]]]
     HeldoutSpec: _heldout,
     SimilaritySpec: _similarity,
 }
+
+
+def _heldout_captions(
+    spec: RunSpec, folder: RunFolder, device: torch.device
+) -> CaptionTokens | None:
+    """Return the text tokens of the held-out captions; `None` for a run that sees classes."""
+    if spec.captions is None:
+        return None
+    captions = caption_tokens(spec.captions, data_of(spec, "heldout"), folder.cache)
+    for _ in captions.fill(device):
+        pass
+    return captions
 
 
 def _samples(
@@ -154,29 +176,30 @@ def _samples(
     run = folder.spec()
     data = data_of(run, "heldout")
     check_requirements(spec, run.data.source, preview=data.preview)
-    branches = spec.sampler.guidance.branches
-    steps = {b.step: _whole(spec.step) if b.step is None else b.step for b in branches}
-    models = {branch: trained(folder, device, step=step) for branch, step in steps.items()}
-    for network in models.values():
-        compile_for(run, network.network, device)
-    model = models[branches[0].step]
+    models = _networks(folder, spec, device)
+    model = models[spec.sampler.guidance.branches[0].step]
+    captions = _heldout_captions(run, folder, device)
     flops = sample_flops(model.spec, spec.sampler)
     facts: dict[str, Any] = {"step": model.step, metric_names.SAMPLE_FLOPS: flops}
     file = None
     if spec.reference is None:
         against = heldout_reference(data, pixels, device)
     else:
-        file = open_reference(spec.reference, **needs(spec.metrics))
-        check_same_reference(folder.references, file.name, file.digest, file.path)
+        file = _reference_file(spec, folder)
         against = file_reference(file)
         facts["reference"] = {"name": file.name, "file": str(file.path), "sha256": file.digest}
     scores = SampleScores(spec, run.data.source, device)
     made_with = {"code": code_digest(), "device": device.type, "decoder": data.decoder}
+    if scores.made_with:
+        facts["extractors"] = scores.made_with
+    if captions is not None:
+        facts["captions"] = {"heldout": len(captions), "sha256": captions.digest}
+        made_with["captions"] = captions.digest
     weights = {f"step {step}": str(network.step) for step, network in models.items()}
     parts = SampleParts(place.path, {**made_with, **weights, **scores.made_with})
     if sums := parts.resume():
         scores.load(sums)
-    drawn = _shown(_generated(models, model, spec, start=parts.count), data)
+    drawn = _shown(_generated(models, model, spec, captions, start=parts.count), data)
 
     def prepare(shape: tuple[int, int, int]) -> None:
         if file is not None:
@@ -185,8 +208,31 @@ def _samples(
 
     _score(drawn, scores, parts, prepare)
     _write_samples(place.path / "samples.npz", parts)
+    if captions is not None:
+        _write_prompts(place.path / CAPTIONS, parts, captions)
     _write_grid(place.path / "grid.png", next(parts.all())["images"][:64])
     return scores.scores(parts.all(), spec.count), facts
+
+
+def _networks(
+    folder: RunFolder, spec: SamplesSpec, device: torch.device
+) -> dict[int | None, Trained]:
+    """Return the network of each branch of the guidance, by the step that the branch names."""
+    branches, at = spec.sampler.guidance.branches, _whole(spec.step)
+    models = {
+        b.step: trained(folder, device, step=at if b.step is None else b.step) for b in branches
+    }
+    for model in models.values():
+        compile_for(folder.spec(), model.network, device)
+    return models
+
+
+def _reference_file(spec: SamplesSpec, folder: RunFolder) -> ReferenceFile:
+    """Return the file of the reference, which must be the one that the lab knows by its name."""
+    assert spec.reference is not None
+    file = open_reference(spec.reference, **needs(spec.metrics))
+    check_same_reference(folder.references, file.name, file.digest, file.path)
+    return file
 
 
 def _score(
@@ -240,6 +286,12 @@ def _write_samples(path: Path, parts: SampleParts) -> None:
     write_npz(path, members)
 
 
+def _write_prompts(path: Path, parts: SampleParts, captions: CaptionTokens) -> None:
+    """Write the caption that each image was drawn from, in the order of the images."""
+    drawn_N = [label for part in parts.all() for label in part["labels"].tolist()]
+    write_captions(path, ([captions.captions[label][0]] for label in drawn_N))
+
+
 def pixels(data: Samples, x_BCHW: Tensor) -> Tensor:
     """Return uint8 images of samples, on their device; 256 levels hardly show tf32 products."""
     with matrix_products("tf32"):
@@ -247,17 +299,26 @@ def pixels(data: Samples, x_BCHW: Tensor) -> Tensor:
 
 
 def _generated(
-    models: Mapping[int | None, Trained], model: Trained, spec: SamplesSpec, *, start: int
+    models: Mapping[int | None, Trained],
+    model: Trained,
+    spec: SamplesSpec,
+    captions: CaptionTokens | None,
+    *,
+    start: int,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """(samples, labels) from image `start` on, batch by batch."""
+    """(samples, labels) from image `start` on, batch by batch; the label of an image from a caption
+    is the number of the held-out sample whose first caption it is."""
     data, sampler = model.spec.data, spec.sampler
+    options: dict[str, Any] = {"classes": data.classes}
+    if captions is not None:
+        options = {"classes": len(captions), "condition": captions.prompts}
     return generate(
         {step: _denoiser(network, sampler.precision) for step, network in models.items()},
         model.process,
         sampler,
         count=spec.count,
         shape=(data.channels, data.size, data.size),
-        classes=data.classes,
+        **options,
         device=model.device,
         routes=routes_taken(model.spec, sampler.guidance),
         tokens=model.spec.tokens,

@@ -71,7 +71,8 @@ def load_exported(path: str | Path, device: torch.device | str = "cpu") -> Train
 def without_folders(spec: RunSpec) -> RunSpec:
     """Return the spec without where data and encoders lie; its signature is the same."""
     repa = None if spec.repa is None else replace(spec.repa, path=None)
-    return replace(spec, data=replace(spec.data, path=None), repa=repa)
+    captions = None if spec.captions is None else replace(spec.captions, path=None)
+    return replace(spec, data=replace(spec.data, path=None), repa=repa, captions=captions)
 
 
 def _config(spec: RunSpec, step: int) -> Mapping[str, object]:

@@ -1,4 +1,4 @@
-"""REPA's feature cache: what the encoder says of every training sample, computed once, on disk."""
+"""Caches of frozen encoders: REPA's features of images, tokens of captions; made once, on disk."""
 
 # B batch, N samples of the split, T tokens of a sample, E width of the features
 
@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from tread_lab.specs.units import amount
 CHUNK = (
     64  # samples that are encoded together, whoever asks, so that a feature depends on its sample
 )
+KINDS = ("repa", "captions")  # folders of caches within a lab's
 _WHOLE, _SUMMED = 1, 2  # marks of a chunk; earlier versions wrote no checksums
 _AGAIN = 1.0  # seconds until a cache is looked at again that another process fills
 
@@ -48,15 +49,20 @@ class FeatureCache:
         folder: where the caches of a lab lie.
         shape: (N, T, E).
         made_with: everything that decides the features, by name; its digest names the cache.
+        kind: the field of a run that wants them.
     """
 
     def __init__(
-        self, folder: Path, shape: tuple[int, int, int], made_with: dict[str, object]
+        self,
+        folder: Path,
+        shape: tuple[int, int, int],
+        made_with: dict[str, object],
+        kind: Literal["repa", "captions"] = "repa",
     ) -> None:
-        self.shape = shape
+        self.shape, self.kind = shape, kind
         self.made_with = {**made_with, "shape": list(shape), "chunk": CHUNK}
         key = hashlib.sha256(json.dumps(self.made_with, sort_keys=True).encode()).hexdigest()[:16]
-        self.path = folder / "repa" / key
+        self.path = folder / kind / key
         self._features_path, self._marks_path = self.path / "features.f16", self.path / "whole.u8"
         self._sums_path = self.path / "crc.u32"
         self._map_NTE: NDArray[np.float16] | None = None
@@ -88,8 +94,8 @@ class FeatureCache:
         for row in np.flatnonzero(self._unread_N[ids]).tolist():
             if zlib.crc32(features_BTE[row]) != self._sums_N[ids[row]]:
                 raise UserError(
-                    f"repa: the features of sample {ids[row]} in {self._features_path} are damaged"
-                    f" (checksum); remove {self.path}, and they are computed again"
+                    f"{self.kind}: the features of sample {ids[row]} in {self._features_path} are"
+                    f" damaged (checksum); remove {self.path}, and they are computed again"
                 )
         self._unread_N[ids] = False
         return torch.from_numpy(features_BTE)
@@ -172,8 +178,8 @@ class FeatureCache:
         need, free = chunks * self._chunk_bytes, shutil.disk_usage(self.path).free
         if need > free:
             raise DiskFull(
-                f"repa: the features of {self.shape[0]:,} samples need {amount(need)} more in"
-                f" {self.path}, and {amount(free)} are free; make room, name another --root,"
+                f"{self.kind}: the features of {self.shape[0]:,} samples need {amount(need)} more"
+                f" in {self.path}, and {amount(free)} are free; make room, name another --root,"
                 " or choose a smaller encoder"
             )
 
@@ -184,7 +190,7 @@ def removable_caches(folder: Path) -> Iterator[tuple[Path, int]]:
     Args:
         folder: where the caches of a lab lie.
     """
-    for path in sorted((folder / "repa").glob("*")):
+    for path in sorted(path for kind in KINDS for path in (folder / kind).glob("*")):
         if path.is_dir() and not is_held(path / ".lock"):
             yield path, sum(file.stat().st_size for file in path.iterdir() if file.is_file())
 

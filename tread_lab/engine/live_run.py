@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import time
 import warnings
@@ -29,6 +30,7 @@ from tread_lab.engine.assemble import (
     fresh_projector,
 )
 from tread_lab.engine.batches import Batch, Batches
+from tread_lab.engine.captions import caption_tokens
 from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.device import check_precision, pins, use
 from tread_lab.engine.discrimination import Discrimination
@@ -41,8 +43,10 @@ from tread_lab.engine.encoder import (
 )
 from tread_lab.engine.features import feature_cache
 from tread_lab.engine.objective import Objective
+from tread_lab.engine.power import Meter
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
 from tread_lab.engine.start import starting_weights
+from tread_lab.engine.transfer import Transfer
 from tread_lab.records import metric_names
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs.objective import DiscriminationLoss, RepaSpec
@@ -58,14 +62,17 @@ class LiveRun:
         keep_steps: steps whose checkpoints are not removed.
     """
 
-    def __init__(self, spec: RunSpec, folder: RunFolder, device: torch.device) -> None:
+    def __init__(
+        self, spec: RunSpec, folder: RunFolder, device: torch.device, meter: Meter | None = None
+    ) -> None:
         check_precision(spec.precision, device)
-        self.spec, self.folder, self.device = spec, folder, device
+        self.spec, self.folder, self.device, self._meter = spec, folder, device, meter
         use(device)
         self.accelerator = _accelerator(device)
         self.network = fresh_network(spec).to(device)
         compile_for(spec, self.network, device)
         self.batches = Batches(spec, data_of(spec, "train"), pin=pins(device))
+        self._on_device = Transfer(device)
         self.projector = fresh_projector(spec).to(device)
         self.head = fresh_head(spec).to(device)
         parts = {"": self.network, "projector.": self.projector, "head.": self.head}
@@ -88,6 +95,8 @@ class LiveRun:
     def resume(self) -> int:
         """Take up the newest checkpoint, else the weights of `init_from`; returns the step."""
         saved = checkpoint.load_latest(self.folder.checkpoints)
+        if self._meter is not None:
+            self._meter.begin("0" if saved is None else saved.facts.get("joules"))
         if saved is None:
             self._start_from_elsewhere()
         else:
@@ -109,13 +118,15 @@ class LiveRun:
         return self.step
 
     def prepare(self) -> Iterator[None]:
-        """Fill the cache of REPA's features where latents are aligned, with signs of life.
+        """Fill the cache of REPA's features where latents are aligned, and those of captions' text
+        tokens, with signs of life.
 
         Embedded images are encoded as they come, which costs less than reading features.
 
         Raises:
-            UserError: the encoder cannot be opened, or there is no room for its features.
+            UserError: an encoder cannot be opened, or there is no room for its features.
         """
+        yield from self._prepare_captions()
         spec, samples = self.spec, self.batches.samples
         if spec.repa is None or not spec.data.holds.latents:
             return
@@ -127,6 +138,16 @@ class LiveRun:
             for _ in cache.fill(encode):
                 yield
         self.batches.features = cache.take
+
+    def _prepare_captions(self) -> Iterator[None]:
+        """Encode the captions; held-out ones too, for the evaluations that come after."""
+        if self.spec.captions is None:
+            return
+        for samples in (data_of(self.spec, "heldout"), self.batches.samples):
+            tokens = caption_tokens(self.spec.captions, samples, self.folder.cache)
+            for _ in tokens.fill(self.device):
+                yield
+        self.batches.captions = tokens
 
     def _restore_log(self, history: str) -> None:
         """Write again what the log had when the checkpoint was made and has lost since."""
@@ -167,7 +188,7 @@ class LiveRun:
             stop = min(start + cut, first + share)
             shared = self._gradients_shared(stop == first + share)
             with shared, autocast(self.spec.precision, self.device):
-                part = batch.rows(slice(start, stop)).to(self.device)
+                part = self._on_device(batch.rows(slice(start, stop)))
                 loss = self.objective(self.model, part).sum() / share
             self.accelerator.backward(self.scaler.scale(loss))
             total += loss.detach()
@@ -202,6 +223,8 @@ class LiveRun:
         if self.scaler.enabled:
             self.overflows = int(self.scaler.overflows)
             values[metric_names.OVERFLOWS] = self.overflows
+        if self._meter is not None:
+            values |= self._meter.values()
         if self._writer is not None:
             self._writer(self.step, **values)
 
@@ -220,6 +243,8 @@ class LiveRun:
             if self._window:
                 tensors["window"] = torch.stack(self._window)
             facts = {"seconds": repr(self.seconds), "loss": repr(self.loss)}
+            if self._meter is not None and (joules := self._meter.joules) is not None:
+                facts["joules"] = repr(joules)
             if self._writer is not None:
                 facts["log"] = self._writer.history(self.step)
             state = checkpoint.Checkpoint(self.step, tensors, facts)
@@ -241,6 +266,8 @@ class LiveRun:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
+        if self._meter is not None:
+            self._meter.close()
         if self._writer is not None:
             self._writer.__exit__(kind, error, tb)
 
@@ -296,9 +323,23 @@ def _accelerator(device: torch.device) -> Accelerator:
         return Accelerator(mixed_precision="no")
 
 
+class _AdamW(torch.optim.AdamW):
+    """torch's AdamW without the wrappers that hide it from the compiler.
+
+    Each of them imports the whole compiler at its first call: two seconds at the start of every
+    process that trains, also where nothing is compiled. Only blocks are compiled here.
+    """
+
+    add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)
+    state_dict = inspect.unwrap(torch.optim.AdamW.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.AdamW.load_state_dict)
+    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
+
+
 def _adamw(spec: RunSpec, parameters: list[torch.nn.Parameter]) -> torch.optim.AdamW:
     recipe = spec.train
-    return torch.optim.AdamW(
+    return _AdamW(
         parameters,
         lr=recipe.lr,
         betas=recipe.betas,

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tread_lab.engine.rounded_products import RoundedProducts, multiplies_bf16
 from tread_lab.specs.errors import lookup
 
 
@@ -40,7 +41,20 @@ PRECISIONS: Mapping[str, Arithmetic] = {
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
     """Matrix products and convolutions in bf16 or fp16; nothing changes for fp32 and tf32."""
     dtype = lookup(PRECISIONS, precision, "precision").autocast
-    return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
+    context = torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
+    return _rounded(context) if rounds_products(precision, device.type) else context
+
+
+@contextmanager
+def _rounded(autocast: AbstractContextManager[object]) -> Iterator[None]:
+    with autocast, RoundedProducts():
+        yield
+
+
+def rounds_products(precision: str, device_type: str) -> bool:
+    """Return whether products in bf16 are made by fp32 kernels, since the device has no others."""
+    bf16 = lookup(PRECISIONS, precision, "precision").autocast is torch.bfloat16
+    return bf16 and device_type == "cpu" and not multiplies_bf16()
 
 
 @contextmanager

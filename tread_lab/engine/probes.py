@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,12 @@ from tread_lab.routing.select import Routing, draw_routing
 
 BATCH = 128  # images of one pass
 
+# M of all samples, ascending; a set that is sorted by class has the first classes in front.
+PICKS: Mapping[str, Callable[[int, Samples], Tensor]] = {
+    "first": lambda M, samples: torch.arange(M),
+    "even": lambda M, samples: (torch.arange(M) * len(samples) + len(samples) // 2) // M,
+}
+
 
 @dataclass(frozen=True)
 class HeldoutLosses:
@@ -29,24 +35,29 @@ class HeldoutLosses:
     level_ML: np.ndarray
 
 
-def heldout_losses(model: Trained, samples: Samples, images: int, levels: int) -> HeldoutLosses:
+def heldout_losses(
+    model: Trained, samples: Samples, images: int, levels: int, *, pick: str = "first"
+) -> HeldoutLosses:
     """Losses of `images` held-out samples, each once in every of `levels` equal-probability bins.
 
     Images, levels, noise and ranking are the same for every run, so losses pair element by element.
+
+    Args:
+        pick: which images, of `PICKS`.
     """
-    parts = list(_heldout(model, samples, images, levels))
+    parts = list(_heldout(model, samples, PICKS[pick](images, samples), levels))
     dense, routed, level = (torch.cat(column) for column in zip(*parts))
     routed_ML = routed.numpy() if model.spec.routes else None
     return HeldoutLosses(dense.numpy(), routed_ML, level.numpy())
 
 
 def _heldout(
-    model: Trained, samples: Samples, images: int, levels: int
+    model: Trained, samples: Samples, ids_M: Tensor, levels: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """(dense_BL, routed_BL, level_BL) of one chunk of images after another."""
-    for first in range(0, images, BATCH):
-        ids = torch.arange(first, min(first + BATCH, images))
-        x_BCHW, y_B = samples.take(ids)
+    for first in range(0, len(ids_M), BATCH):
+        ids = ids_M[first : first + BATCH]
+        x_BCHW, y_B = _taken(model, samples, ids)
         columns: list[tuple[Tensor, Tensor, Tensor]] = []
         for bin in range(levels):
             key = ("heldout", first, bin)
@@ -59,6 +70,12 @@ def _heldout(
             columns.append((dense_B, _loss(model, *draw, routing) if routing else dense_B, level_B))
         dense, routed, level = (torch.stack(column, dim=1) for column in zip(*columns))
         yield dense, routed, level
+
+
+def _taken(model: Trained, samples: Samples, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Return samples and their labels, or the text tokens of their first captions."""
+    x_BCHW, y_B = samples.take(ids)
+    return x_BCHW, y_B if model.captions is None else model.captions.prompts(ids)
 
 
 @torch.no_grad()
@@ -77,7 +94,7 @@ def _loss(
 
 @torch.no_grad()
 def layer_similarity(
-    model: Trained, samples: Samples, images: int, levels: int
+    model: Trained, samples: Samples, images: int, levels: int, *, pick: str = "first"
 ) -> tuple[np.ndarray, np.ndarray]:
     """S_ab = mean over images and tokens of cos(h_a, h_b), h_l the residual stream after block l.
 
@@ -87,7 +104,7 @@ def layer_similarity(
     Returns:
         similarity per level [L, B, B] and the levels [L]; B is the depth here.
     """
-    x_BCHW, y_B = samples.take(torch.arange(images))
+    x_BCHW, y_B = _taken(model, samples, PICKS[pick](images, samples))
     u_L = (torch.arange(levels) + 0.5) / levels
     level_L = model.process.level(u_L)
     matrices = []

@@ -14,10 +14,13 @@ from typing import Any
 import torch
 
 import tread_lab
-from tread_lab.data.source import open_data
+from tread_lab.data.source import captions_of, open_data
+from tread_lab.engine.captions import captions_digest
 from tread_lab.engine.compiled import arithmetic
-from tread_lab.engine.device import name
+from tread_lab.engine.device import model, name
 from tread_lab.engine.encoder import weights_digest, weights_folder
+from tread_lab.engine.precision import rounds_products
+from tread_lab.engine.text_encoder import text_encoder_digest
 from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.extensions import extensions_of
 from tread_lab.specs.run import RunSpec
@@ -41,9 +44,15 @@ def made_with(spec: RunSpec, device_type: str) -> dict[str, str]:
     parts = [data.source, data.path or "", f"x {scale:g}" if scale != 1 else ""]
     found[" ".join(["data", *filter(None, parts)])] = open_data(data, "train").fingerprint
     found[f"blocks of {spec.model.backbone}"] = arithmetic(spec, device_type)
+    if rounds_products(spec.precision, device_type):
+        found["products in bf16"] = "rounded operands, fp32 kernels"
     folder = weights_folder(spec.repa) if spec.repa is not None else None
     if spec.repa is not None and folder is not None:
         found[f"weights {spec.repa.encoder}"] = weights_digest(folder)
+    if spec.captions is not None:
+        found[f"weights {spec.captions.encoder}"] = text_encoder_digest(spec.captions)
+        captions = captions_of(open_data(data, "train")) or []
+        found[" ".join(["captions", *filter(None, parts)])] = captions_digest(captions)
     return found | {f"package {name}": version for name, version in packages_of(spec).items()}
 
 
@@ -84,6 +93,8 @@ def origin(spec: RunSpec, device: torch.device) -> dict[str, Any]:
         "packages": {p: v for p in packages if (v := _version(p))} | packages_of(spec),
         "python": platform.python_version(),
         "device": name(device),
+        "model": model(device),
+        "threads": torch.get_num_threads(),
         "host": platform.node(),
     }
 

@@ -101,9 +101,11 @@ def _joined(batches: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
     return {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
 
 
-def write_npz(
-    path: Path, members: Mapping[str, tuple[tuple[int, ...], Any, Iterable[NDArray[Any]]]]
-) -> None:
+# An array of an .npz: its shape, its type, and its values in pieces.
+Member = tuple[tuple[int, ...], Any, Iterable[NDArray[Any]]]
+
+
+def write_npz(path: Path, members: Mapping[str, Member]) -> None:
     """Write an .npz without compression: 10,000 images take a minute for 7% less space.
 
     Args:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tread_lab.backbones import build_backbone
 from tread_lab.backbones.published import check_fit, read_tensors
+from tread_lab.backbones.published_sit import from_sit
 from tread_lab.engine.assemble import weights_of
 from tread_lab.engine.blank import WithoutInit
 from tread_lab.records.lab import RunFolder
@@ -55,9 +56,16 @@ def _of_file(spec: RunSpec, start: InitSpec) -> dict[str, Tensor]:
     if digest_of(path) != start.digest:
         raise UserError(f"init_from.file: {path} has changed since the run was planned")
     state = read_tensors(path, start.weights)
+    if start.published_as is not None and spec.process.kind != "flow":
+        raise UserError(
+            "init_from.published_as: a SiT predicts the velocity of a flow, and the process is"
+            f" {spec.process.kind}; say process=flow"
+        )
     with torch.device("meta"), WithoutInit():
         network = build_backbone(spec)
     try:
+        if start.published_as is not None:
+            state = from_sit(state)
         check_fit(state, network)
     except UserError as error:
         raise UserError(f"init_from.file: {path} is not a {spec.model.name}: {error}") from None

@@ -10,6 +10,7 @@ import torch
 
 from tread_lab.data.deviation import check_deviation
 from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.power import Meter
 from tread_lab.engine.schedule import learning_rate
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs.run import RunSpec
@@ -34,7 +35,9 @@ class Diverged(Exception):
     """The loss is not finite any more: a result, not a fault."""
 
 
-def train(spec: RunSpec, folder: RunFolder, device: torch.device) -> Iterator[Progress]:
+def train(
+    spec: RunSpec, folder: RunFolder, device: torch.device, meter: Meter | None = None
+) -> Iterator[Progress]:
     """Train from the newest checkpoint to the end, yielding after every optimizer step.
 
     Closing the iterator saves a checkpoint first; asking again continues from it. Everything random
@@ -44,7 +47,7 @@ def train(spec: RunSpec, folder: RunFolder, device: torch.device) -> Iterator[Pr
         Diverged: the logged loss is not finite.
         UserError: the data have another deviation than expected.
     """
-    with LiveRun(spec, folder, device) as run:
+    with LiveRun(spec, folder, device, meter) as run:
         check_deviation(spec, run.batches.samples)
         saved = run.resume()
         if not spec.train.steps:

@@ -25,6 +25,7 @@ from tread_lab.frames.reading import Memory
 from tread_lab.frames.steps import (
     STEP,
     is_measured_during_training,
+    plan_steps_frame,
     steps_frame,
     training_frame,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "ranking_caption",
     "ranking_key",
     "require_metric",
+    "plan_steps_frame",
     "steps_frame",
     "training_frame",
     "trials_frame",

@@ -16,7 +16,7 @@ from tread_lab.records.metric_names import (
     TRAIN_IMAGES,
     TRAIN_SECONDS,
 )
-from tread_lab.records.plan import StoredTrial
+from tread_lab.records.plan import StoredPlan, StoredTrial
 from tread_lab.records.status import RunState
 
 STEP = "step"  # the column, and an axis of the frame
@@ -38,7 +38,12 @@ def steps_frame(
         UserError: no such sweep.
     """
     folder = lab.known_sweep(sweep) if isinstance(sweep, str) else sweep
-    reader = SweepReader(lab, folder.plan(), memory=memory)
+    return plan_steps_frame(lab, folder.plan(), memory=memory)
+
+
+def plan_steps_frame(lab: Lab, plan: StoredPlan, *, memory: Memory | None = None) -> pd.DataFrame:
+    """Return `steps_frame` of a plan that was read already, or of some of its trials."""
+    reader = SweepReader(lab, plan, memory=memory)
     reader.read_gaps()
     frame = reader.frame([row for trial in reader.plan.trials for row in _rows(reader, trial)])
     frame[STEP] = frame[STEP].astype("Int64")

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from tread_lab.metrics.checked_tensors import read_tensors, write_tensors
+from tread_lab.metrics.dinov2 import dinov2_features, dinov2_weights
 from tread_lab.metrics.extractor import load_extractor, weights_path
-from tread_lab.metrics.feature_space import CHANNELS, INCEPTION
+from tread_lab.metrics.feature_space import CHANNELS, DINOV2, INCEPTION
 from tread_lab.metrics.fidelity import VERSION, inception
 from tread_lab.metrics.frechet import Moments
 from tread_lab.metrics.inception import inception_weights, sha256
@@ -86,8 +87,14 @@ def _own(name: str, device: torch.device, weights: Path | None) -> tuple[Describ
     return describe, sha256(weights_path(name))
 
 
+def _dinov2(name: str, device: torch.device, weights: Path | None) -> tuple[Describe, str]:
+    path = weights or dinov2_weights()
+    return dinov2_features(path, device), sha256(path)
+
+
 SPACES: Mapping[str, Callable[[str, torch.device, Path | None], tuple[Describe, str]]] = {
     INCEPTION: _inception,
+    DINOV2: _dinov2,
     "fashion16-v1": _own,
 }
 

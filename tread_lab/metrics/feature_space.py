@@ -1,4 +1,4 @@
-"""In which features each metric is computed: Inception's, or those made for a data set."""
+"""In which features each metric is computed: Inception's, DINOv2's, or those of a data set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.metrics import METRICS, OWN_FEATURES
 
 INCEPTION = "inception"
-CHANNELS = {INCEPTION: (1, 3), "fashion16-v1": (1,)}  # of the images that an extractor takes
+DINOV2 = "dinov2-large"
+# extractor -> channels of the images that it takes
+CHANNELS = {INCEPTION: (1, 3), DINOV2: (1, 3), "fashion16-v1": (1,)}
+NAMED = {INCEPTION: ("inception", "any"), DINOV2: ("dinov2",)}  # what metrics call their features
 
 
 def extractor_for(metric: str, source: str) -> str:
@@ -24,7 +27,7 @@ def extractor_for(metric: str, source: str) -> str:
             "ask for fid, with the Inception-2015 weights"
         )
     own = OWN_FEATURES.get(source, INCEPTION)
-    return {"inception": INCEPTION, "own": own, "any": own}[features]
+    return {"inception": INCEPTION, "dinov2": DINOV2, "own": own, "any": own}[features]
 
 
 def by_extractor(metrics: Sequence[str], source: str) -> dict[str, tuple[str, ...]]:
@@ -43,7 +46,7 @@ def check_metrics(metrics: Sequence[str], name: str) -> None:
         UserError: one is not; a Frechet distance in other features is never called `fid`.
     """
     lookup(CHANNELS, name, "metrics: extractor")
-    wrong = "own" if name == INCEPTION else "inception"
+    defined = NAMED.get(name, ("own", "any"))
     for metric in metrics:
-        if lookup(METRICS, metric, "metrics").features == wrong:
+        if lookup(METRICS, metric, "metrics").features not in defined:
             raise UserError(f"metrics: {metric} is not defined in the features of {name!r}")

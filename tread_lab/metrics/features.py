@@ -251,6 +251,7 @@ class Compared:
 MEASURES: Mapping[str, Callable[[Compared], float]] = METRICS.code(
     {
         "fd": lambda compared: compared.frechet("pool"),
+        "fd_dinov2": lambda compared: compared.frechet("pool"),
         "fid": lambda compared: compared.frechet("pool"),
         "fid_inf": lambda compared: compared.extrapolated[0],
         "fid_inf_error": lambda compared: compared.extrapolated[1],

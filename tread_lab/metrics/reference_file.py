@@ -108,8 +108,9 @@ def reference_path(spec: ReferenceSpec) -> Path:
 def needs(metrics: Collection[str]) -> dict[str, Any]:
     """Return what metrics need of a reference, as `open_reference` is told it."""
     comparing = [METRICS[metric] for metric in metrics if METRICS[metric].compares]
-    layers = {metric.layer for metric in comparing if metric.keeps != "features"}
-    return {"layers": layers, "images": any(m.keeps == "features" for m in comparing)}
+    by_moments = [metric for metric in comparing if metric.moments_given]
+    layers = {metric.layer for metric in by_moments}
+    return {"layers": layers, "images": len(by_moments) < len(comparing)}
 
 
 def open_reference(spec: ReferenceSpec, *, layers: Collection[str], images: bool) -> ReferenceFile:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 
+from tread_lab.metrics.dinov2 import dinov2_weights
 from tread_lab.metrics.extractor import weights_path
-from tread_lab.metrics.feature_space import INCEPTION, by_extractor
+from tread_lab.metrics.feature_space import DINOV2, INCEPTION, by_extractor
 from tread_lab.metrics.inception import inception_weights
 from tread_lab.metrics.reference_file import needs, open_reference
 from tread_lab.specs.errors import UserError
@@ -34,13 +35,13 @@ def check_requirements(
             f"metrics: {metrics[0]} needs images, and these latents have no decoder; name the SD"
             " autoencoder's folder in TREAD_LAB_AUTOENCODER, or leave the metric out"
         )
-    if metrics and importlib.util.find_spec("torch_fidelity") is None:
-        raise UserError(
-            f"metrics: {metrics[0]} needs the package torch-fidelity: `pip install torch-fidelity`"
-        )
+    if metrics:
+        check_torch_fidelity(f"metrics: {metrics[0]}")
     for name in spaces:
         if name == INCEPTION:
             inception_weights()
+        elif name == DINOV2:
+            dinov2_weights()
         elif not weights_path(name).is_file():
             raise UserError(f"metrics: the weights of {name!r} are not at {weights_path(name)}")
         own = name in OWN_FEATURES.values() and [m for m in spaces[name] if METRICS[m].compares]
@@ -53,3 +54,13 @@ def check_requirements(
         file = open_reference(spec.reference, **needs(metrics))
         if shape is not None:
             file.check_size(shape)
+
+
+def check_torch_fidelity(what: str) -> None:
+    """Refuse what needs torch-fidelity where it is not installed.
+
+    Raises:
+        UserError: says what to install.
+    """
+    if importlib.util.find_spec("torch_fidelity") is None:
+        raise UserError(f"{what} needs the package torch-fidelity: `pip install torch-fidelity`")

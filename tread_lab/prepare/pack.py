@@ -63,12 +63,7 @@ def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps
         DiskFull: there is no room; the same call goes on later.
     """
     store = open_store(source, path)
-    plan: dict[str, object] = {"packed": source, "content": store.fingerprint}
-    plan["scaled"] = SOURCES[source].scaled
-    manifest = (read_manifest(path) or {}) if path.is_dir() else {}
-    origin = manifest.get("made_with")
-    if isinstance(origin, dict):
-        plan |= {key: origin[key] for key in _CARRIED if key in origin}
+    plan = _plan(source, path, store)
     if check_whole(folder, plan):
         return
     count = len(store.labels)
@@ -95,6 +90,16 @@ def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps
                 captions=captions_of(store),
                 statistics=_statistics(source, path, store.shape[0]),
             )
+
+
+def _plan(source: str, path: Path, store: Store) -> dict[str, object]:
+    """Return the facts that a build must share to be resumed, with those of an earlier manifest."""
+    plan = {"packed": source, "content": store.fingerprint, "scaled": SOURCES[source].scaled}
+    manifest = (read_manifest(path) or {}) if path.is_dir() else {}
+    origin = manifest.get("made_with")
+    if isinstance(origin, dict):
+        plan |= {key: origin[key] for key in _CARRIED if key in origin}
+    return plan
 
 
 def captions_of(store: Store) -> list[Captions] | None:

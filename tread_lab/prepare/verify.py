@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tread_lab.data.scaled import Store
 from tread_lab.data.source import open_store
-from tread_lab.data.statistics import channel_statistics
+from tread_lab.data.statistics import LIGHTNING, OURS, Statistics, channel_statistics
 from tread_lab.data.tars import tars_of
 from tread_lab.prepare.manifest import file_facts, read_manifest
 from tread_lab.prepare.measure import AT_ONCE, posterior_variance
@@ -24,6 +24,7 @@ from tread_lab.specs.errors import UserError
 
 _NEAR = 1.5  # how many times off the known deviation of SD's latents may be
 _FAR = 3.0  # the same of other autoencoders, whose factors are made for a deviation of 1
+_SHIFTED = 0.5  # deviations by which the mean of a channel may differ from its statistics
 _NAMED = 5  # numbers of samples that a line names
 
 
@@ -52,14 +53,17 @@ def faults(source: str, path: Path, *, classes: int | None = None) -> Iterator[s
     if classes is None:
         classes = manifest.get("made_with", {}).get("classes")
     yield from _labels(store, classes)
+    statistics = None
     try:
         captions_of(store)
-        if SOURCES[source].normalised:
-            channel_statistics(str(path), store.shape[0])
+        folder = path if path.is_dir() else path.parent
+        if SOURCES[source].normalised or any((folder / n).exists() for n in (OURS, LIGHTNING)):
+            statistics = channel_statistics(str(path), store.shape[0])
     except UserError as error:
         yield str(error)
     scale = manifest.get("made_with", {}).get("scale")
-    yield from _values(store, SD_SCALE if scale is None and source == "shards" else scale, source)
+    scale = SD_SCALE if scale is None and source == "shards" else scale
+    yield from _values(store, scale, source, statistics)
 
 
 def _changed(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -91,8 +95,11 @@ def _labels(store: Store, classes: int | None) -> Iterator[str]:
         yield f"{_samples(wrong)}: the label is {labels}, and must be {allowed}"
 
 
-def _values(store: Store, scale: float | None, source: str) -> Iterator[str]:
-    """Samples that cannot be read or are not finite; a deviation that cannot be right."""
+def _values(
+    store: Store, scale: float | None, source: str, statistics: Statistics | None
+) -> Iterator[str]:
+    """Samples that cannot be read or are not finite; a deviation, or statistics beside the data,
+    that cannot be right."""
     C, moments, spread, count = store.shape[0], ChannelMoments(store.shape[0]), 0.0, 0
     views: tuple[tuple[str, bool], ...] = (("", False), (" (mirrored)", True))
     for kind, flip in views[: 1 + store.flips]:
@@ -118,6 +125,7 @@ def _values(store: Store, scale: float | None, source: str) -> Iterator[str]:
             yield f"{_samples(np.array(broken))}{kind}: values are not finite (NaN or infinite)"
     if count:
         yield from _deviation(float(np.sqrt(moments.deviation**2 + spread / count)), scale, source)
+        yield from _unlike(statistics, moments)
 
 
 Part = tuple[NDArray[np.int64], NDArray[np.floating]]
@@ -149,6 +157,20 @@ def _deviation(deviation: float, scale: float | None, source: str) -> Iterator[s
                 f"the deviation is {deviation:.3g}, so the network would see {seen:.3g}; latents of"
                 f" an autoencoder with the factor {scale:g} should have {expected:g} then"
             )
+
+
+def _unlike(statistics: Statistics | None, moments: ChannelMoments) -> Iterator[str]:
+    """Statistics of other data: a mean half a deviation away, a deviation 1.5 times off."""
+    if statistics is None:
+        return
+    ratio_C = np.maximum(moments.deviation_C, 1e-12) / statistics.deviation_C
+    far_C = np.abs(moments.mean_C - statistics.mean_C) > _SHIFTED * statistics.deviation_C
+    for c in np.flatnonzero(far_C | (ratio_C > _NEAR) | (ratio_C < 1 / _NEAR))[:1].tolist():
+        yield (
+            f"statistics: channel {c} has mean {moments.mean_C[c]:.3g} and deviation"
+            f" {moments.deviation_C[c]:.3g}, and they say {statistics.mean_C[c]:.3g} and"
+            f" {statistics.deviation_C[c]:.3g}; `tread-lab data stats --write` makes them anew"
+        )
 
 
 def _samples(places: NDArray[np.int64]) -> str:

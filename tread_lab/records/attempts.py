@@ -22,6 +22,7 @@ class Attempt:
         node, host, pid: where it ran; `node` is Ray's id of the node, else the host.
         time: when it began, in seconds.
         whole: whether it had a device to itself.
+        packed: most runs that shared its device.
         made_with: digests of the code, data and weights that decide its results, by name.
         phase: `train` or `evaluate`, where it was when it ended.
         ended: a key of `ENDINGS`; empty while the attempt goes on, or if its process has died.
@@ -35,6 +36,7 @@ class Attempt:
     pid: int = 0
     time: float = 0.0
     whole: bool = True
+    packed: int = 1
     made_with: Mapping[str, str] = field(default_factory=dict)
     phase: str = "train"
     ended: str = ""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -15,7 +16,7 @@ import yaml
 from tread_lab.records import suggestions
 from tread_lab.records.attempts import Attempts
 from tread_lab.records.checksums import changed_files, file_checksums, yaml_body, yaml_text
-from tread_lab.records.durable import read_json, write_json, write_text
+from tread_lab.records.durable import disk_error, read_json, write_json, write_text
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
 from tread_lab.records.metric_names import heldout_named
@@ -55,6 +56,19 @@ class Lab:
             what = "is a file, no lab" if lab.root.exists() else "does not exist"
             raise UserError(f"{lab.root} {what}; `--root` names the folder of a lab")
         return lab
+
+    def check_writable(self) -> None:
+        """Check that files can be written at the root, or where it would be made; leave none.
+
+        Raises:
+            UserError: they cannot.
+        """
+        folder = next(path for path in (self.root, *self.root.parents) if path.exists())
+        try:
+            with TemporaryDirectory(prefix=".tread-lab-", dir=folder):
+                pass
+        except OSError as error:
+            raise disk_error(error, self.root) from error
 
     @property
     def mlflow_uri(self) -> str:
@@ -144,27 +158,33 @@ class RunFolder:
 
     def create(self, spec: RunSpec) -> None:
         """Write the resolved spec, once; again where the file is damaged."""
-        if self._spec_body() is None:
+        if self._spec_tree() is None:
             body = yaml.safe_dump(encode(spec), sort_keys=False)
             write_text(self.path / "spec.yaml", yaml_text(body))
 
     def spec(self) -> RunSpec:
-        body = self._spec_body()
-        try:
-            tree = yaml.safe_load(body) if body else None
-        except yaml.YAMLError:
-            tree = None
+        """Return the spec of the run.
+
+        Raises:
+            UserError: its file is absent, damaged, or holds no spec of a run; names the file.
+        """
+        tree = self._spec_tree()
         if tree is None:
             lost = "the command that made the run writes it again"
             raise UserError(f"run {self.name} has no readable spec.yaml in {self.path}; {lost}")
-        return decode(RunSpec, with_old_meaning(tree))
-
-    def _spec_body(self) -> str | None:
-        """Return the text of the spec, `None` if it is absent or damaged."""
         try:
-            return yaml_body((self.path / "spec.yaml").read_text(encoding="utf-8")) or None
-        except (OSError, ValueError):
+            return decode(RunSpec, with_old_meaning(tree))
+        except UserError as error:
+            raise error.at(str(self.path / "spec.yaml")) from None
+
+    def _spec_tree(self) -> dict[str, Any] | None:
+        """Return the tree of the spec, `None` if its file is absent or damaged."""
+        try:
+            text = (self.path / "spec.yaml").read_text(encoding="utf-8")
+            tree = yaml.safe_load(yaml_body(text))
+        except (OSError, ValueError, yaml.YAMLError):
             return None
+        return tree if isinstance(tree, dict) else None
 
     @property
     def attempts(self) -> Attempts:

@@ -37,6 +37,9 @@ TRAIN_IMAGES = "cost/train_images"  # seen by a step of a run, in curves over tr
 DEVICE_HOURS = "cost/device_hours"  # trained by a step of a run, likewise
 MFU = "cost/mfu"
 PEAK_MEMORY = "cost/peak_memory_bytes"
+ENERGY = "energy/joules"  # of the device while it trained, by a run that had it to itself
+POWER = "power/watts"  # mean over the training
+USE = "gpu/utilisation"  # share of the time in which the device computed
 
 
 METRIC_KINDS: dict[str, MetricKind] = {
@@ -62,6 +65,9 @@ METRIC_KINDS: dict[str, MetricKind] = {
     DEVICE_HOURS: MetricKind("cost", "lower", label="device-hours", unit="h"),
     MFU: MetricKind("cost", "higher", label="MFU"),
     PEAK_MEMORY: MetricKind("cost", "lower", label="peak memory", unit="byte"),
+    ENERGY: MetricKind("cost", "lower", label="energy of training", unit="J"),
+    POWER: MetricKind("cost", "lower", label="mean power", unit="W"),
+    USE: MetricKind("cost", "higher", label="GPU use"),
 }
 
 
@@ -87,7 +93,8 @@ def sample_metric(metric: str, extractor: str, count: int, *, heldout: bool) -> 
         extractor: `inception` for the 2015 Inception weights.
         heldout: whether real images are the data's own held-out ones.
     """
-    departures = [] if extractor == "inception" else [extractor]
+    said = extractor == "inception" or METRICS[metric].features == "dinov2"  # by the metric's name
+    departures = [] if said else [extractor]
     if heldout and METRICS[metric].compares and extractor not in OWN_FEATURES.values():
         departures.append("heldout")
     bracket = f"[{','.join(departures)}]" if departures else ""

@@ -38,6 +38,14 @@ class Leg:
     def to(self, device: torch.device) -> Leg:
         return self.each(lambda tensor: tensor.to(device, non_blocking=True))
 
+    def beside(self, N: int, T: int) -> Leg:
+        """Return the same leg of a stream with T more tokens after the N, which are all kept."""
+        texts_BT = torch.arange(N, N + T, device=self.keep_BK.device).expand(len(self.keep_BK), T)
+        real_BK = self.real_BK
+        if real_BK is not None:
+            real_BK = torch.cat([real_BK, torch.ones_like(texts_BT, dtype=torch.bool)], dim=1)
+        return replace(self, keep_BK=torch.cat([self.keep_BK, texts_BT], dim=1), real_BK=real_BK)
+
     def whole(self, N: int) -> bool:
         """Return whether every one of N tokens is kept."""
         return self.real_BK is None and self.keep_BK.shape[1] == N

@@ -37,6 +37,7 @@ def generate(
     device: torch.device,
     routes: Sequence[RouteSpec] = (),
     tokens: int = 0,
+    condition: Callable[[Tensor], Tensor] = lambda labels_B: labels_B,
     batch: int | None = None,
     start: int = 0,
 ) -> Iterator[tuple[Tensor, Tensor]]:
@@ -52,6 +53,7 @@ def generate(
         classes: number of classes; this number itself is the null class.
         batch: images of one network call; `None` takes what suits the device.
         routes, tokens: routes of the branches that have a selection rate or no deep path, and N.
+        condition: what a network sees of labels, the null class included: text tokens of captions.
     """
     batch = batch or IMAGES_A_CALL.get(device.type, IMAGES_A_CALL["cpu"])
     label = lookup(LABELS, sampler.labels, "sampler.labels")
@@ -62,7 +64,8 @@ def generate(
         noise_BCHW = torch.stack([draws.normal(shape, "image", seed) for seed in seeds])
         images = ImageRoutes(routes, tokens, seeds, device)
         null_B = torch.full_like(labels_B, classes)
-        bind = _Binder(networks, {"class": labels_B, "none": null_B}, images)
+        seen = {"class": condition(labels_B), "none": condition(null_B)}
+        bind = _Binder(networks, seen, images)
         noise = functools.partial(_step_noise, shape, seeds, device)
         yield _sample(process, sampler, bind, noise_BCHW.to(device), noise), labels_B
 

@@ -23,8 +23,9 @@ def disk_lines(need: DiskNeed, lab: Lab) -> Iterator[str]:
     parts = {
         "checkpoints": need.checkpoints,
         "samples": need.samples,
+        "samples under way": need.parts,
         "features of references": need.references,
-        "REPA's features": need.targets,
+        "encoders' features": need.targets,
     }
     listed = ", ".join(f"{amount(size)} of {what}" for what, size in parts.items() if size)
     free = room(lab)

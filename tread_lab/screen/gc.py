@@ -14,7 +14,7 @@ from tread_lab.sweep.gc import FEATURES, SAMPLES, Removable
 OFFERS = {
     SAMPLES: "{} of samples stay; `tread-lab gc --samples` offers those of finished evaluations too"
     " (metrics and sheets of samples stay)",
-    FEATURES: "{} of REPA's features stay; `tread-lab gc --features` offers them too (a run that"
+    FEATURES: "{} of encoders' features stay; `tread-lab gc --features` offers them too (a run that"
     " needs them makes them again)",
 }
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.table import Table
 
+from tread_lab.engine.cost.rates import Rates
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab
@@ -45,17 +46,23 @@ def show_plan(out: Console, plan: Plan, lab: Lab, remaining: RemainingTime, slot
     samplings = list(dict.fromkeys(setting_names(samples)))
     if len(samplings) > 2:
         show_lines(out, [f"every run is sampled {len(samplings)} ways: {'; '.join(samplings)}"])
-    show_lines(out, _during_training(plan.evaluations))
+    show_lines(out, _during_training(plan.evaluations, _source(plan)))
     if plan.search is not None:
         show_lines(out, _search(plan, plan.search, lab))
     show_lines(out, [_size(plan), _cost(plan, remaining, slots)])
 
 
-def _during_training(evaluations: Sequence[EvaluationSpec]) -> Iterator[str]:
+def _source(plan: Plan) -> str | None:
+    """Return the data source of all runs; `None` if there are several."""
+    sources = {task.spec.data.source for task in plan.tasks or plan.possible_tasks}
+    return sources.pop() if len(sources) == 1 else None
+
+
+def _during_training(evaluations: Sequence[EvaluationSpec], source: str | None) -> Iterator[str]:
     """Yield what is measured of every run at which steps beside its end."""
     steps: dict[str, dict[str, None]] = {}  # by evaluation
     for spec in evaluations:
-        label = evaluation_label(encode(replace(spec, step=None)))
+        label = evaluation_label(encode(replace(spec, step=None)), source)
         steps.setdefault(label, {})[END if spec.step is None else str(spec.step)] = None
     labels: dict[tuple[str, ...], list[str]] = {}  # by steps
     for label, own in steps.items():
@@ -128,8 +135,8 @@ def _cost(plan: Plan, remaining: RemainingTime, slots: int) -> str:
     runs = f"{flops}; {counted(remaining.open_runs, 'run')} open, {slots} at once"
     if remaining.seconds is None:
         return f"{runs}; no time is predicted (a trial step would take long on this device)"
-    rates = f" at the stated rates of {remaining.source}" if remaining.source else ""
-    return f"{runs}: about {duration(remaining.seconds)}{rates}"
+    source = f", {remaining.source}" if remaining.source else ""
+    return f"{runs}: about {duration(remaining.seconds)}{source}"
 
 
 def _search(plan: Plan, searched: Searched, lab: Lab) -> Iterator[str]:
@@ -189,10 +196,33 @@ def evaluation_lines(plan: Plan, forecast: Forecast) -> Iterator[str]:
             continue
         references = forecast.references(spec, evaluation)
         once = f"; references once for the lab: {_times(references)}" if references else ""
-        yield f"{evaluation_label(encode(evaluation))} of one run: {_times(parts)}{once}"
+        label = evaluation_label(encode(evaluation), spec.data.source)
+        yield f"{label} of one run: {_times(parts)}{once}"
         shown = True
     if shown:
         yield f"rates of {forecast.rates.device}, {forecast.rates.source}"
+
+
+def exact_sampling(plan: Plan, rates: Rates | None) -> Iterator[str]:
+    """Yield a line that names the evaluations that sample in exact fp32 on a GPU.
+
+    Args:
+        rates: of the GPU, `None` where none are stated.
+    """
+    samplings = [e for e in plan.evaluations if isinstance(e, SamplesSpec)]
+    exact = [e for e in samplings if e.sampler.precision == "fp32"]
+    if not exact:
+        return
+    faster = ""
+    if rates is not None:
+        ratio = rates.sampling["bf16"] / rates.sampling["fp32"]
+        faster = f", {ratio:.0f} times faster by stated rates of {rates.device}"
+    source = plan.possible_tasks[0].spec.data.source
+    labels = ", ".join(dict.fromkeys(evaluation_label(encode(e), source) for e in exact))
+    yield (
+        f"sampled in exact fp32 on a GPU: {labels}; sampler.precision=bf16 is another evaluation,"
+        f" with numbers of its own{faster}"
+    )
 
 
 def _times(parts: Mapping[str, float]) -> str:

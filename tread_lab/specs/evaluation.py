@@ -86,6 +86,8 @@ class HeldoutSpec:
     Attributes:
         images: how many held-out images.
         levels: equal-probability bins of the noise distribution; every image meets each once.
+        pick: which images, the `first` ones, or as many `even`ly spread over all held-out ones,
+            which are sorted by class where the data are.
         step: of the run whose EMA weights are measured, such as 50000 or `50%`; `None` is its end.
     """
 
@@ -93,6 +95,7 @@ class HeldoutSpec:
     images: int = 512
     levels: int = 8
     step: int | str | None = added(None)
+    pick: Literal["first", "even"] = added("first")
 
     def __post_init__(self) -> None:
         check_step(self.step)
@@ -106,6 +109,7 @@ class SimilaritySpec:
 
     Attributes:
         images, levels: how many held-out images, and noise levels of each.
+        pick: which images, as for the held-out loss.
         step: of the run whose EMA weights are measured, such as 50000 or `50%`; `None` is its end.
     """
 
@@ -113,6 +117,7 @@ class SimilaritySpec:
     images: int = 64
     levels: int = 8
     step: int | str | None = added(None)
+    pick: Literal["first", "even"] = added("first")
 
     def __post_init__(self) -> None:
         check_step(self.step)

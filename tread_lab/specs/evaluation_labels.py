@@ -12,17 +12,34 @@ from tread_lab.specs.evaluation_steps import AT, end_signature, without_step
 from tread_lab.specs.fields import dotted
 from tread_lab.specs.guidance import GuidanceSpec, in_short
 from tread_lab.specs.labels import value_text
-from tread_lab.specs.metrics import METRICS
+from tread_lab.specs.metrics import METRICS, OWN_FEATURES
+from tread_lab.specs.references import HELDOUT
 
 Tree = Mapping[str, Any]
 
 
-def evaluation_label(tree: Tree) -> str:
-    """Return the label of an evaluation's tree: `heldout_loss`, or `fd+kid@1k at 250`."""
+def evaluation_label(tree: Tree, source: str | None = None) -> str:
+    """Return the label of an evaluation's tree: `heldout_loss`, `fd+kid@1k at 250`, or
+    `fid[heldout]@10k` where the data's own held-out images stand in for a reference file.
+
+    Args:
+        source: of the data, which decides the features of metrics such as `kid`; where it is not
+            known, these carry no `[heldout]`.
+    """
     at = f" {AT} {tree['step']}" if tree.get("step") is not None else ""
     if tree["kind"] != "samples":
         return f"{tree['kind']}{at}"
-    return f"{'+'.join(tree['metrics']) or 'samples'}@{count_label(tree['count'])}{at}"
+    names = [f"{m}{_against(m, tree, source)}" for m in tree["metrics"]]
+    return f"{'+'.join(names) or 'samples'}@{count_label(tree['count'])}{at}"
+
+
+def _against(metric: str, tree: Tree, source: str | None) -> str:
+    """Return `[heldout]` for a metric in features of a large network without a reference file."""
+    if metric not in METRICS or not METRICS[metric].compares or tree.get("reference"):
+        return ""
+    features = METRICS[metric].features
+    inception = features == "any" and source is not None and source not in OWN_FEATURES
+    return f"[{HELDOUT}]" if features in ("inception", "dinov2") or inception else ""
 
 
 def setting_names(specs: Sequence[EvaluationSpec]) -> list[str]:

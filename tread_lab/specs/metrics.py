@@ -41,8 +41,9 @@ class Metric:
     """What a metric needs and means, and where its code is.
 
     Attributes:
-        features: `inception` (the 2015 network and no other), `own` (the extractor made for the
-            data set and no other), or `any`: the data set's own where there is one, else Inception.
+        features: `inception` (the 2015 network and no other), `dinov2` (ViT-L/14 and no other),
+            `own` (the extractor made for the data set and no other), or `any`: the data set's own
+            where there is one, else Inception.
         kind: what its numbers mean.
         layer: `pool` (the features before the classifier), `logits`, or Inception's `spatial`
             (seven channels at 17 x 17 places).
@@ -55,7 +56,7 @@ class Metric:
         code: reference to a function as in `metrics.features`, where an extension has it.
     """
 
-    features: Literal["inception", "own", "any"]
+    features: Literal["inception", "dinov2", "own", "any"]
     kind: MetricKind
     layer: Literal["pool", "logits", "spatial"] = "pool"
     keeps: Literal["features", "moments", "eighths"] = "features"
@@ -64,8 +65,14 @@ class Metric:
     compares: bool = True
     code: str = ""
 
+    @property
+    def moments_given(self) -> bool:
+        """Whether the moments in a file of reference statistics, Inception's, are enough."""
+        return self.keeps != "features" and self.features != "dinov2"
+
 
 _FD = MetricKind("quality", "lower", label="FD")
+_FD_DINOV2 = MetricKind("quality", "lower", label="FD-DINOv2")
 _FID = MetricKind("quality", "lower", label="FID")
 _FID_INF = MetricKind("quality", "lower", label="FID, extrapolated")
 _SFID = MetricKind("quality", "lower", label="sFID")
@@ -78,6 +85,7 @@ METRICS = Kind(
     "metric",
     {
         "fd": Metric(features="own", kind=_FD, keeps="moments"),
+        "fd_dinov2": Metric(features="dinov2", kind=_FD_DINOV2, keeps="moments"),
         "fid": Metric(features="inception", kind=_FID, keeps="moments"),
         "sfid": Metric(features="inception", kind=_SFID, layer="spatial", keeps="moments"),
         "fid_inf": Metric(

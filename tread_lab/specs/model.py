@@ -28,6 +28,7 @@ class Backbone:
         scans: whether it reads its tokens in order, so that only whole rows may leave.
         compiles: whether a compiler takes a block in one graph; Mamba's scan is a loop over tokens,
             which it would unroll.
+        texts: whether text tokens may stand beside the image's in a block.
         options: the fields of a `ModelSpec` that it has beside depth, width, patch and init.
         code: reference to a class as in `backbones.table`, where an extension has it.
         cost: reference to a `BlockCost` of `engine.cost.blocks`, where an extension has it; without
@@ -36,6 +37,7 @@ class Backbone:
 
     scans: bool = False
     compiles: bool = True
+    texts: bool = False
     options: tuple[str, ...] = ()
     code: str = ""
     cost: str = "tread_lab.engine.cost.counted:COUNTED"
@@ -45,10 +47,11 @@ BACKBONES = Kind(
     "backbone",
     {
         "dit": Backbone(
+            texts=True,
             options=(
                 *("heads", "mlp_ratio", "norm", "mlp", "rope", "qk_norm"),
                 *("relative_bias", "trained_positions"),
-            )
+            ),
         ),
         "rwkv": Backbone(scans=True, options=("mlp_ratio",)),
         "mamba": Backbone(scans=True, compiles=False, options=("state",)),
@@ -181,6 +184,12 @@ class ModelSpec:
     def scans(self) -> bool:
         """Whether tokens are read in order, so that only whole rows may leave."""
         return lookup(BACKBONES, self.backbone, "backbone").scans
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether tokens of a text, which have no place in the image, may stand in its blocks."""
+        texts = lookup(BACKBONES, self.backbone, "backbone").texts
+        return texts and not (self.rope or self.relative_bias)
 
     @property
     def hidden(self) -> int:

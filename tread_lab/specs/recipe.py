@@ -88,7 +88,7 @@ class ExecutionSpec:
         checkpoint_every: steps between two checkpoints.
         keep_checkpoints: newest checkpoints that stay on disk.
         keep_steps: steps after which a checkpoint is written and never removed.
-        workers: threads that read data ahead.
+        workers: threads that read data ahead; at least two for a GPU.
         compile: `blocks` compiles every block by itself, `none` runs them eagerly; `auto` compiles
             on a GPU. Results differ in the last bits, so the provenance of a run says which.
     """

@@ -14,6 +14,7 @@ from tread_lab.specs.bypass import (
     bypass_weights,
     check_bypass,
 )
+from tread_lab.specs.captions import CaptionSpec
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError, lookup
@@ -46,16 +47,21 @@ class InitSpec:
         file: a checkpoint with DiT's published names, or one of this package, in its place.
         digest: of the file's bytes, written by the command that reads it; it is part of the
             signature, and the file's path is not.
+        published_as: `sit` for a SiT, whose names and shapes are a DiT's, but whose time and
+            velocity run from noise to data; for runs of flow matching.
     """
 
     run: RunSpec | None = None
     weights: Literal["ema", "model"] = "ema"
     file: str | None = added(None)
     digest: str | None = added(None)
+    published_as: Literal["sit"] | None = added(None)
 
     def __post_init__(self) -> None:
         if (self.run is None) == (self.file is None):
             raise UserError("say either run or file")
+        if self.published_as is not None and self.file is None:
+            raise UserError("published_as: says what a file is; name it by `file`")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +75,7 @@ class RunSpec:
             as fractions of all steps; in the other steps the same network trains densely.
         loss: what is minimised; without routes the plain loss.
         repa: alignment with a frozen encoder, or `None`.
+        captions: text to image: the encoder of the captions beside the data; `None` sees classes.
         init_from: the run or the file whose weights this one starts from, or `None`.
         precision: arithmetic of the forward and backward pass; weights stay fp32. `tf32` rounds
             the inputs of matrix products, `fp16` scales the loss and skips steps that overflow.
@@ -94,6 +101,7 @@ class RunSpec:
     fp32_block: Literal["off", "j", "j+1"] = "j+1"
     seed: int = 0
     execution: ExecutionSpec = field(default_factory=ExecutionSpec)
+    captions: CaptionSpec | None = added(None)  # noqa: RUF009
 
     def __post_init__(self) -> None:
         if self.data.size % self.model.patch:
@@ -102,6 +110,7 @@ class RunSpec:
             )
         if self.seed < 0:
             raise UserError(f"seed: must not be negative, got {self.seed}")
+        self._check_captions()
         resolved = self._resolved()
         if self.repa is not None:
             block = self.repa.block_of(self.model.depth)
@@ -142,6 +151,21 @@ class RunSpec:
             resolved["fp32_block"] = "off"
         return resolved
 
+    def _check_captions(self) -> None:
+        """Refuse networks that no text tokens can stand in."""
+        if self.captions is None:
+            return
+        if not self.model.takes_text:
+            raise UserError(
+                f"captions: text tokens have no place in a scan, a rotary or a relative position,"
+                f" and {self.model.name} has one of them; choose a model such as DiT-B/2"
+            )
+        if self.routes and not isinstance(self.bypass, RouteBypass):
+            raise UserError(
+                f"captions: bypass {self.bypass} makes image tokens at the end of a route and knows"
+                " no text; leave it out"
+            )
+
     def _step(self, name: str) -> int | None:
         """Return a step as written; a fraction of all steps is rounded to the nearest step."""
         value: float | None = getattr(self, name)
@@ -155,6 +179,11 @@ class RunSpec:
     def tokens(self) -> int:
         """N, the tokens of one sample."""
         return (self.data.size // self.model.patch) ** 2
+
+    @property
+    def text_tokens(self) -> int:
+        """T, the text tokens that stand beside them in every block; 0 without captions."""
+        return 0 if self.captions is None else self.captions.tokens
 
     @property
     def fp32_blocks(self) -> frozenset[int]:
@@ -185,7 +214,8 @@ class RunSpec:
         """What decides which weights there are; equal for runs that can hand them on."""
         shape = (self.data.channels, self.data.size, self.data.classes)
         model = dataclasses.replace(self.model, init="adaln_zero")
-        return model, shape, outputs(self.process), bypass_weights(self.bypass, self.routes)
+        seen = None if self.captions is None else self.captions.width
+        return model, shape, seen, outputs(self.process), bypass_weights(self.bypass, self.routes)
 
     def dense(self) -> RunSpec:
         """Return a run of the same size and length without routes and without a parent."""

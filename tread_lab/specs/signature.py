@@ -12,7 +12,10 @@ from tread_lab.specs.decode import defaults_of_added, encode
 
 # Dotted paths left out of every signature: they change where and how a run is executed, never what
 # is learned. The device count belongs to the executor and is in no spec at all.
-NOT_SCIENCE = ("execution", "data.path", "data.deviation", "repa.path", "reference.path")
+NOT_SCIENCE = (
+    *("execution", "data.path", "data.deviation"),
+    *("repa.path", "captions.path", "reference.path"),
+)
 
 _MEMO = "_canonical"  # beside the fields of a frozen spec, which cannot change under it
 
@@ -37,7 +40,7 @@ def _spec_text(spec: Any) -> str:
         elif isinstance(tree.get(head), dict):
             tree[head] = {key: value for key, value in tree[head].items() if key != leaf}
     if isinstance(start := tree.get("init_from"), dict):
-        tree["init_from"] = _start(start.get("run"), start.get("digest"), start.get("weights"))
+        tree["init_from"] = _start(*map(start.get, _START))
     return _json(encode(tree))
 
 
@@ -76,14 +79,20 @@ def _members(cls: Any, left_out: tuple[str, ...]) -> list[tuple[str, tuple[str, 
 def _member(value: Any, name: str, left_out: tuple[str, ...]) -> str:
     item = getattr(value, name)
     if name == "init_from" and item is not None:
-        item = _start(item.run, item.digest, item.weights)
+        item = _start(*(getattr(item, field) for field in _START))
     return f'"{name}":{_text(item, left_out)}'
 
 
-def _start(run: Any, digest: str | None, weights: str | None) -> dict[str, Any]:
+_START = ("run", "digest", "weights", "published_as")
+
+
+def _start(
+    run: Any, digest: str | None, weights: str | None, published_as: str | None
+) -> dict[str, Any]:
     """Return what a signature says of the weights that a run starts from."""
     named = {"file": digest} if run is None else {"run": signature(run)}
-    return named if weights is None else {**named, "weights": weights}
+    said = {"weights": weights, "published_as": published_as}
+    return {**named, **{field: text for field, text in said.items() if text is not None}}
 
 
 _json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode

@@ -20,6 +20,7 @@ from tread_lab.records.lab import LOCK, Lab, RunFolder
 from tread_lab.records.locks import Busy, is_held
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 from tread_lab.sweep.plan.storage import load_plan
 
@@ -27,7 +28,7 @@ from tread_lab.sweep.plan.storage import load_plan
 ENDED = (RunState.COMPLETED, RunState.STOPPED, RunState.DIVERGED)
 OPTIMIZER = "optimizer/"  # of a checkpoint, what only further training needs
 SAMPLES, UNFINISHED, OPTIMIZER_STATE = "samples", "unfinished files", "optimizer state"
-FEATURES = "features of REPA"
+FEATURES = "features of encoders"
 SCRATCH = "tread-lab-"  # prefix of the folders that hold the sockets of local clusters
 _ORPHAN_SECONDS = 3600.0  # age from which an unfinished file outside of runs is an orphan
 
@@ -37,8 +38,8 @@ class Removable:
     """A file or folder that can be removed.
 
     Attributes:
-        what: `earlier checkpoints`, `optimizer state`, `samples`, `features of REPA`, `unfinished
-            files` or `scratch`.
+        what: `earlier checkpoints`, `optimizer state`, `samples`, `features of encoders`,
+            `unfinished files` or `scratch`.
         bytes: how much room its removal makes.
         run: the run that it belongs to; "" for none.
     """
@@ -58,7 +59,7 @@ def find(lab: Lab, *, samples: bool = False, features: bool = False) -> list[Rem
     Args:
         samples: whether to include the images of finished evaluations, which only ADM's evaluator
             and sheets of samples read; their metrics stay.
-        features: whether to include caches of REPA's features, which are made again where a run
+        features: whether to include caches of encoders' features, which are made again where a run
             needs them, while no run of the lab that aligns is open.
     """
     planned = _planned(lab)
@@ -95,16 +96,21 @@ def _features(lab: Lab) -> Iterator[Removable]:
     open_runs = {name for name in names if lab.run(name).state() not in ENDED}
     for name in lab.sweeps():
         for task in load_plan(lab.sweep(name)).tasks:
-            if task.spec.repa is not None and lab.run(task.run).state() not in ENDED:
+            if _caches(task.spec) and lab.run(task.run).state() not in ENDED:
                 return
     if not any(_aligns(lab.run(name)) for name in open_runs):
         for path, size in removable_caches(lab.root / "cache"):
             yield Removable(FEATURES, path, size)
 
 
+def _caches(spec: RunSpec) -> bool:
+    """Whether a run reads features from the lab's caches."""
+    return spec.repa is not None or spec.captions is not None
+
+
 def _aligns(folder: RunFolder) -> bool:
     try:
-        return folder.spec().repa is not None
+        return _caches(folder.spec())
     except UserError:  # without a readable spec every cache may be needed
         return True
 

@@ -4,63 +4,60 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
-import math
-import os
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tread_lab.records.status import RunState
-
-# MLflow reads its settings while it is imported, so they stand before it.
-# ruff: noqa: E402
-for _name, _value in {
-    "MLFLOW_DISABLE_TELEMETRY": "true",  # nothing is sent but to the store
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # a sync is repeated anyway
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-}.items():
-    os.environ.setdefault(_name, _value)
-
 import pandas as pd
-from alembic.util import CommandError
-from mlflow import MlflowClient
-from mlflow.entities import Experiment, Metric, Param, Run, RunTag
-from mlflow.exceptions import MlflowException
-from sqlalchemy.exc import SQLAlchemyError
 
 from tread_lab.frames import Memory, own_metrics
-from tread_lab.records.durable import replacing
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.plan import StoredPlan
+from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
 from tread_lab.tracking.artifacts import File
-from tread_lab.tracking.projection import Number, Projection, View
+from tread_lab.tracking.mlflow_client import (
+    Experiment,
+    Metric,
+    MlflowClient,
+    MlflowException,
+    Param,
+    Run,
+    RunTag,
+    in_one_line,
+    open_client,
+    open_experiment,
+)
+from tread_lab.tracking.projection import Number, Projection
 from tread_lab.tracking.saved_views import AXES, SavedViews
 from tread_lab.tracking.store import (
     EXPERIMENT,
     check_store,
-    explained,
     identity,
     in_short,
     one_writer,
     sqlite_path,
 )
+from tread_lab.tracking.stored_run import (
+    AUTHORED,
+    LAB,
+    PARENT_RUN,
+    SENT,
+    SWEEP,
+    TRIAL,
+    contradicts,
+    is_up_to_date,
+    name_of,
+    own_tags,
+    typed_tags,
+)
 from tread_lab.tracking.sweep_run import Parent, Ranking, written
-from tread_lab.tracking.sync_tags import FACTS, NAME, SHARED, Authored, Sent, files_mark
+from tread_lab.tracking.sync_tags import NAME, SHARED, Authored, Sent, files_mark
 from tread_lab.tracking.tracker import SyncReport
 from tread_lab.tracking.trial_names import Trial, trials_of
 
-_OWN_TAGS = ("sweep", "lab", "trial", "sent", "authored")
-SWEEP, LAB, TRIAL, SENT, AUTHORED = (f"tread_lab.{name}" for name in _OWN_TAGS)
-PARENT_RUN = "mlflow.parentRunId"
-EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # which pages open
 BATCH = 1000  # MLflow's limit for one call
-
-for _name in ("mlflow.store.db.utils", "alembic"):
-    logging.getLogger(_name).setLevel(logging.WARNING)
 
 
 class MlflowTracker:
@@ -84,9 +81,9 @@ class MlflowTracker:
         sweep = self._lab.known_sweep(sweep_name)
         plan = sweep.plan()
         check_store(self._uri)
-        with one_writer(self._lab, self._uri), _one_line(self._uri):
-            client = _client(self._uri)
-            experiment = _experiment(client, self._experiment, self._artifacts())
+        with one_writer(self._lab, self._uri), in_one_line(self._uri):
+            client = open_client(self._uri)
+            experiment = open_experiment(client, self._experiment, self._artifacts())
             memory = self._memory[json.dumps([sweep.name, *plan.planned])]
             projection = Projection(self._lab, plan, memory)
             return _SweepSync(client, experiment, self._lab, sweep, plan, projection).run(
@@ -189,15 +186,15 @@ class _SweepSync:
 
     def _child(self, trial: Trial, state: RunState, have: Run | None, parent_id: str) -> None:
         stamp = self._projection.stamp(trial, state)
-        if have is not None and _up_to_date(have, parent_id, stamp):
+        if have is not None and is_up_to_date(have, parent_id, stamp):
             self._done["unchanged"] += 1
-            self._note(trial, _own_tags(have), have.info.end_time)
+            self._note(trial, own_tags(have), have.info.end_time)
             return
         view = self._projection.view(trial, state)
         own = {TRIAL: trial.key, PARENT_RUN: parent_id}
         name, typed = view.name, dict[str, str]()
-        if have is not None and _contradicts(have, view):
-            name, typed = _run_name(have, view.name), _typed(have, view)
+        if have is not None and contradicts(have, view):
+            name, typed = name_of(have, view.name), typed_tags(have, view)
             self._remove(have)
             have = None
         self._done["updated"] += have is not None
@@ -252,14 +249,14 @@ class _SweepSync:
         params: Mapping[str, str],
         tags: Mapping[str, str],
     ) -> None:
-        run_id, have, own = run.info.run_id, run.data, _own_tags(run, tags)
-        if run.info.run_name != _run_name(run, name):
+        run_id, have, own = run.info.run_id, run.data, own_tags(run, tags)
+        if run.info.run_name != name_of(run, name):
             self._client.update_run(run_id, name=name)
         for place in set(SHARED) & own.keys() - tags.keys():
             self._client.delete_tag(run_id, place)
         tags = {k: v for k, v in tags.items() if k not in have.tags or k in own}
         texts = {place: text for place, text in tags.items() if place in SHARED}
-        texts |= {NAME: name} if _run_name(run, name) == name else {}
+        texts |= {NAME: name} if name_of(run, name) == name else {}
         tags |= {AUTHORED: str(Authored.of(texts))}
         new_params = [Param(k, v) for k, v in params.items() if k not in have.params]
         new_tags = [RunTag(k, v) for k, v in tags.items() if have.tags.get(k) != v]
@@ -302,115 +299,3 @@ class _SweepSync:
             if error.error_code != "INVALID_PARAMETER_VALUE":
                 raise
             self._problems.append(f"{trial.key}: {in_short(error)}")
-
-
-def _up_to_date(have: Run, parent_id: str, stamp: str) -> bool:
-    tags = have.data.tags
-    return tags.get(PARENT_RUN) == parent_id and Sent.parse(tags.get(SENT, "")).stamp == stamp
-
-
-def _run_name(have: Run, wanted: str) -> str:
-    """Return the name that a run is to have: the one a person gave it, else `wanted`."""
-    authored, name = Authored.parse(have.data.tags.get(AUTHORED)), str(have.info.run_name)
-    return wanted if authored.is_ours(NAME, name, wanted) else name
-
-
-def _own_tags(have: Run, wanted: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the tags of a run without what a person wrote where the sync writes too."""
-    tags, wanted = have.data.tags, wanted or {}
-    authored = Authored.parse(tags.get(AUTHORED))
-    ours = {k for k in tags if k not in SHARED or authored.is_ours(k, tags[k], wanted.get(k))}
-    return {k: tags[k] for k in ours}
-
-
-def _typed(have: Run, view: View) -> dict[str, str]:
-    """Return what a person wrote on a run that is made anew, with the digests that prove it."""
-    tags, own = have.data.tags, _own_tags(have, view.tags)
-    made = {*FACTS, *view.tags} - set(SHARED)
-    typed = {
-        name: text
-        for name, text in tags.items()
-        if name not in own or not (name in made or name in SHARED or _is_reserved(name))
-    }
-    return typed | {AUTHORED: tags.get(AUTHORED, "")}
-
-
-def _is_reserved(name: str) -> bool:
-    return name.startswith(("mlflow.", "tread_lab."))
-
-
-def _contradicts(have: Run, view: View) -> bool:
-    """Whether the store says something that cannot be taken back; then the run is made anew."""
-    sent = Sent.parse(have.data.tags.get(SENT, ""))
-    if any(have.data.params.get(name, value) != value for name, value in view.params.items()):
-        return True
-    if sent.log >= 0 and (sent.born != view.born or sent.log > max(view.logged, default=-1)):
-        return True  # the record was replaced by another one
-    curves, stored = {number.key for number in view.logged.values()}, have.data.metrics
-    if stored.keys() - curves - view.measured.keys() - {number.key for number in view.during}:
-        return True  # a number that the record no longer has, or that had another name
-    return any(
-        key not in curves and not _same(stored.get(key, number.value), number.value)
-        for key, number in view.measured.items()
-    )
-
-
-def _same(a: float, b: float) -> bool:
-    return a == b or (math.isnan(a) and math.isnan(b))
-
-
-_OPENED: dict[Path, tuple[int, int]] = {}  # SQLite file -> (inode, how often it was opened anew)
-
-
-def _client(uri: str) -> MlflowClient:
-    """A client of the store; a SQLite file that is absent is made, whole or not at all."""
-    path = sqlite_path(uri)
-    if path is None:
-        return MlflowClient(tracking_uri=uri)
-    if not path.exists() or path.stat().st_size == 0:
-        for left in path.parent.glob(f".{path.name}.*"):  # by a starter that was killed
-            if left.suffix != ".lock":
-                left.unlink()
-        with replacing(path) as temporary:
-            MlflowClient(tracking_uri=f"sqlite:///{temporary}")
-    # MLflow keeps one connection per URI, even to a file that was deleted and made again:
-    # another timeout is another URI.
-    inode, opened = _OPENED.get(path, (0, 0))
-    if inode != path.stat().st_ino:
-        inode, opened = path.stat().st_ino, opened + 1
-        _OPENED[path] = (inode, opened)
-    return MlflowClient(tracking_uri=f"{uri}{'&' if '?' in uri else '?'}timeout={60 + opened}")
-
-
-def _experiment(client: MlflowClient, name: str, artifacts: str | None) -> Experiment:
-    """The experiment `name`, made if need be."""
-    found = client.get_experiment_by_name(name)
-    if found is None:
-        try:
-            client.create_experiment(name, artifact_location=artifacts, tags=EXPERIMENT_TAGS)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
-        found = client.get_experiment_by_name(name)
-        assert found is not None
-    if found.lifecycle_stage == "deleted":
-        command = f"mlflow experiments restore --experiment-id {found.experiment_id}"
-        raise UserError(f"experiment {name!r} is deleted in this MLflow store; `{command}`")
-    place = found.artifact_location
-    if artifacts is not None and place.endswith("/mlartifacts") and place != artifacts:
-        raise UserError(
-            f"this MLflow store keeps its artifacts in {place}, where the lab was before it moved;"
-            " delete mlflow.db and sync again, everything in it is in the records"
-        )
-    return found
-
-
-@contextlib.contextmanager
-def _one_line(uri: str) -> Iterator[None]:
-    """Whatever MLflow raises becomes one line for the user."""
-    try:
-        yield
-    except UserError:
-        raise
-    except (MlflowException, SQLAlchemyError, CommandError, OSError, ImportError) as error:
-        raise explained(uri, error) from None

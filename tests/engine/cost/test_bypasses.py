@@ -104,3 +104,31 @@ def test_a_dense_call_of_the_sampler_pays_for_what_stands_beside_the_backbone(ki
     spec = small(kind)
     (call,) = call_macs(spec, SamplerSpec(solver="euler", steps=1))
     assert call == cost(spec).dense_macs > cost(spec).plain_macs
+
+
+def test_a_projector_and_a_head_have_these_parameters_and_values() -> None:
+    """d = 384 of S, N = 256: REPA with h = 2048 and e = 768; SD-DiT with 64, 32 and 100."""
+    repa = xl(model="DiT-S/2", repa={"block": 3, "hidden": 2048})
+    products = 384 * 2048 + 2048 * 2048 + 2048 * 768
+    plain = cost(xl(model="DiT-S/2"))
+    aligned = cost(repa)
+    assert aligned.helpers == products + 2048 + 2048 + 768
+    assert aligned.helper_macs == (256 * products, 256 * products)
+    kept = 4 * 256 * (384 + 3 * 768) + 2 * 256 * (384 + 4 * 2048)  # bf16
+    assert aligned.activation_bytes == plain.activation_bytes + kept
+    loss = {"kind": "discrimination", "hidden": 64, "bottleneck": 32, "prototypes": 100}
+    taught = cost(xl(model="DiT-S/2", routes=["0->B-1"], bypass="mask", loss=loss))
+    head = 384 * 64 + 64 * 64 + 64 * 32 + 32 * 100
+    assert taught.helpers == head + 64 + 64 + 32
+    assert taught.helper_macs == (256 * head, 128 * head)
+
+
+def test_a_fusion_has_a_matrix_a_bias_and_a_mask_token() -> None:
+    """SPRINT: W [deep; shallow] + b of width d = 32, and d values of a token, learned or fixed."""
+    plain = cost(small("route"))
+    for token, trained, fixed in (("learned", 32, 0), ("frozen", 0, 32)):
+        bypass = {"kind": "sprint", "mask_token": token}
+        fused = cost(small("sprint", bypass=bypass))
+        assert fused.parameters == plain.parameters + 2 * 32 * 32 + 32 + trained
+        assert fused.positions == plain.positions + fixed
+        assert fused.dense_macs == plain.dense_macs + 64 * 2 * 32 * 32

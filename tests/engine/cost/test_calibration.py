@@ -5,23 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from tests.engine.cost.test_training import imagenet
 from tread_lab.engine.cost import calibration
-from tread_lab.engine.cost.calibration import (
-    AFFORDABLE_FLOPS,
-    FEATURE_SECONDS,
-    Speed,
-    affordable,
-    calibrate,
-)
+from tread_lab.engine.cost.calibration import calibrate, trial_batch
+from tread_lab.engine.cost.speed import Speed
 from tread_lab.engine.cost.training import cost
-from tread_lab.specs import RunSpec, decode
-from tread_lab.specs.evaluation import SamplesSpec
+from tread_lab.specs import RunSpec, decode, encode
 
 
 def test_a_killed_process_of_the_calibration_is_survived(
@@ -40,19 +37,127 @@ def test_a_killed_process_of_the_calibration_is_survived(
     assert calibrate([tiny()] * 100, torch.device("cpu"), slots=2) == [speed] * 100
 
 
-def test_features_take_time_only_where_images_are_measured(tiny: Callable[..., RunSpec]) -> None:
-    speed = Speed(overhead=0, per_flop=0, call=0, per_call_flop=0)
-    measured, shown = (
-        decode(SamplesSpec, {"metrics": metrics, "count": 1000}) for metrics in (["fd"], [])
-    )
-    assert speed.evaluate_seconds(tiny(), [measured]) == 1000 * FEATURE_SECONDS
-    assert speed.evaluate_seconds(tiny(), [shown]) == 0
-
-
-def test_a_run_is_timed_if_its_dense_step_is_cheap(tiny: Callable[..., RunSpec]) -> None:
+def test_a_trial_step_has_as_many_images_as_are_cheap(tiny: Callable[..., RunSpec]) -> None:
     dense = cost(tiny(steps=10)).train_flops / 10 / 8  # of one image
-    assert affordable(tiny()) and affordable(tiny(routes=["0->3"]))
-    batch = int(1.1 * AFFORDABLE_FLOPS / dense)
-    sparse = tiny(routes=[{"start": 0, "end": 3, "rate": 0.9}], train={"batch": batch})
-    assert cost(sparse).train_flops / sparse.train.steps < AFFORDABLE_FLOPS
-    assert not affordable(sparse)
+    assert trial_batch(tiny()) == trial_batch(tiny(routes=["0->3"])) == 8
+    most = int(2e10 / dense)
+    sparse = tiny(routes=[{"start": 0, "end": 3, "rate": 0.9}], train={"batch": 2 * most})
+    assert trial_batch(sparse) == most
+    assert trial_batch(sparse, rate=8e10) == 2 * most  # half a second
+    large = imagenet("XL")
+    assert trial_batch(large) == 0
+    assert trial_batch(large, rate=0.25 * 989e12) == 173  # 6 x 118.6 GMAC an image
+
+
+def test_one_slot_and_a_gpu_are_timed_in_this_process(
+    tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed: list[Any] = []
+
+    def measure(spec: RunSpec, device: torch.device) -> Speed:
+        timed.append((spec.seed, device.type))
+        return Speed(spec.seed, 0, 0, 0)
+
+    monkeypatch.setattr(calibration, "measure", measure)
+    monkeypatch.setattr(calibration.subprocess, "Popen", None)
+    for device, slots in (("cpu", 1), ("cuda", 4)):
+        found = calibrate([tiny(), tiny(seed=1)], torch.device(device), slots=slots)
+        assert [speed.overhead for speed in found] == [0, 1]
+    assert timed == [(0, "cpu"), (1, "cpu"), (0, "cuda"), (1, "cuda")]
+
+
+def test_of_several_slots_the_mean_is_taken(
+    tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+
+    class Slot:
+        """A process that answers `ready`, then two numbers for each of two runs."""
+
+        def __init__(self, *_: Any, **options: Any) -> None:
+            self.number, self.sent = len(slots), list[str]()
+            slots.append(self)
+            self.stdin = SimpleNamespace(
+                write=self.sent.append, flush=bool, close=lambda: closed.append("in")
+            )
+            self.stdout = SimpleNamespace(readline=self.answer, close=lambda: closed.append("out"))
+            self.kill = self.wait = lambda: closed.append("end")
+
+        def answer(self) -> str:
+            n = self.number
+            return "1\n" if len(self.sent) == 1 else f"[[{n}, 1, 2, 3], [10, {n}, {n}, 8]]\n"
+
+    slots: list[Slot] = []
+    monkeypatch.setattr(calibration.subprocess, "Popen", Slot)
+    found = calibrate([tiny(), tiny(seed=1)], torch.device("cpu"), slots=4)
+    assert found == [Speed(1.5, 1, 2, 3), Speed(10, 1.5, 1.5, 8)]
+    assert [slot.sent[1] for slot in slots] == ["go\n"] * 4
+    assert closed == ["end", "end", "in", "out"] * 4
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Speed]:
+    """`measure` with made-up seconds: of a dense step, a routed one, passes of 16 and 128."""
+
+    @contextmanager
+    def run(spec: RunSpec, folder: Any, device: Any) -> Iterator[str]:
+        assert spec.init_from is None
+        yield str(spec.routes[0]) if spec.routes else "dense"
+
+    def measured(spec: RunSpec, **seconds: float) -> Speed:
+        def median(action: Any, count: int) -> float:
+            assert count == 6
+            return seconds[action]
+
+        monkeypatch.setattr(calibration, "LiveRun", run)
+        monkeypatch.setattr(calibration, "_step", lambda run, device: f"step_{run[:5]}")
+        monkeypatch.setattr(calibration, "_pass", lambda run, count, device: f"pass_{count}")
+        monkeypatch.setattr(calibration, "_median", median)
+        return calibration.measure(spec, torch.device("cpu"))
+
+    return lambda spec, dense, routed, small, large: measured(
+        spec, step_dense=dense, **{"step_0->3": routed, "pass_16": small, "pass_128": large}
+    )
+
+
+def flops(spec: RunSpec) -> tuple[float, float]:
+    """Of a dense step and of one with half of the tokens routed past all blocks."""
+    half = [{"start": 0, "end": 3, "rate": 0.5, "selection": "rows"}]
+    routed = decode(RunSpec, {**encode(spec), "routes": half})
+    return tuple(cost(s).train_flops / s.train.steps for s in (spec, routed))  # type: ignore[return-value]
+
+
+def test_the_time_of_a_flop_is_what_routing_saves(
+    tiny: Callable[..., RunSpec], timed: Callable[..., Speed]
+) -> None:
+    spec = tiny()
+    dense, routed = flops(spec)
+    per_flop = 0.5 / dense  # half of the step's second is arithmetic
+    speed = timed(tiny(routes=["0->2"]), 1.0, 1.0 - per_flop * (dense - routed), 26.0, 138.0)
+    assert speed.per_flop == pytest.approx(per_flop)
+    assert speed.overhead == pytest.approx(0.5)
+    assert speed.call == pytest.approx(10.0)  # an image takes a second
+    assert speed.per_call_flop == pytest.approx(1 / (2 * cost(spec).dense_macs))
+
+
+def test_times_that_scatter_give_no_negative_part(
+    tiny: Callable[..., RunSpec], timed: Callable[..., Speed]
+) -> None:
+    dense, _ = flops(tiny())
+    slower = timed(tiny(), 1.0, 2.0, 10.0, 5.0)  # the routed step, and the small pass
+    assert slower.per_flop == pytest.approx(0.2 / dense)
+    assert slower.overhead == pytest.approx(0.8)
+    per_image = 0.2 * 5.0 / 112
+    assert slower.call == pytest.approx(10.0 - 16 * per_image)
+    assert slower.per_call_flop == pytest.approx(per_image / (2 * cost(tiny()).dense_macs))
+    faster = timed(tiny(), 1.0, -9.0, 1.0, 113.0)
+    assert faster.per_flop == pytest.approx(1 / dense)
+    assert (faster.overhead, faster.call) == (pytest.approx(0.0), 0.0)
+
+
+def test_a_time_is_the_median_after_two_to_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([0, 100, 0, 90, 0, 5, 0, 1, 0, 3, 0, 2])
+    monkeypatch.setattr(calibration.time, "perf_counter", lambda: next(ticks))
+    calls: list[int] = []
+    assert calibration._median(lambda: calls.append(1), 4) == 3
+    assert len(calls) == 6

@@ -103,6 +103,17 @@ def test_a_run_that_fits_with_no_micro_batch_is_told_so(monkeypatch: pytest.Monk
         check_room(spec, CPU)
 
 
+@pytest.mark.parametrize(("spare", "fit"), [(0, 0), (1, 1), (7, 5), (9, 8), (10**9, 10**9)])
+def test_the_largest_divisor_that_fits_is_found_at_once(spare: int, fit: int) -> None:
+    """Of a batch of 10^9, whose divisors are 2^a 5^b."""
+    price = cost(small_run())
+    image = price.memory_at(1) - price.memory_at(0)
+    room = price.memory_at(0) + spare * image
+    assert fitting_micro_batch(price, 10**9, room) == fit
+    assert fitting_micro_batch(price, 10**9, room + image - 1) == fit
+    assert fitting_micro_batch(price, 10**9, price.memory_at(0) - 1) == 0
+
+
 def test_every_run_is_checked_on_the_device_that_trains_it(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

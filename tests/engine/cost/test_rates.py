@@ -12,6 +12,8 @@ from tests.engine.cost.test_training import imagenet
 from tread_lab import cli
 from tread_lab.engine.cost.images import ImageWork, decoder_macs, image_work
 from tread_lab.engine.cost.rates import RATES, rates_of
+from tread_lab.engine.cost.sampling import passes
+from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.specs import HeldoutSpec, RunSpec, SamplerSpec, SamplesSpec, UserError, decode
 from tread_lab.specs.errors import lookup
@@ -90,6 +92,28 @@ def test_every_rate_says_where_it_comes_from() -> None:
         assert set(rates.training) == set(rates.sampling) == {"fp32", "tf32", "bf16", "fp16"}
 
 
+def test_the_stated_rates_are_these() -> None:
+    cpu, a100, h200 = (RATES[name] for name in ("cpu", "A100", "H200"))
+    assert cpu.training == {"fp32": 7.9e10, "bf16": 1.4e10, "fp16": 1.4e10, "tf32": 7.9e10}
+    assert cpu.sampling == {"fp32": 8.6e10, "bf16": 1.9e10, "fp16": 1.9e10, "tf32": 8.6e10}
+    assert (cpu.decoding, cpu.features) == (1.15e11, 5.2e10)
+    peaks = {"bf16": 312e12, "fp16": 312e12, "tf32": 156e12, "fp32": 19.5e12}
+    assert a100.training == {name: 0.25 * peak for name, peak in peaks.items()}
+    assert a100.sampling == {name: 0.3 * peak for name, peak in peaks.items()}
+    assert (a100.decoding, a100.features) == (0.3 * 156e12, 0.3 * 19.5e12)
+    assert h200.training["fp32"] == 0.25 * 67e12 and h200.training["tf32"] == 0.25 * 494.5e12
+    assert [rates.device for rates in RATES.values()] == list(RATES)
+
+
+def test_training_is_paid_in_the_precision_of_the_run() -> None:
+    flops = cost(S2).train_flops
+    for precision, rate in (("bf16", 78e12), ("tf32", 39e12), ("fp32", 4.875e12)):
+        seconds = RATES["A100"].train_seconds(replace(S2, precision=precision))
+        assert seconds == pytest.approx(flops / rate)
+    probe = RATES["A100"].pass_seconds(replace(S2, precision="bf16"), HeldoutSpec())
+    assert probe == pytest.approx(passes(S2, HeldoutSpec())[1] / (0.3 * 19.5e12))  # fp32
+
+
 def test_an_unknown_device_has_a_near_miss() -> None:
     with pytest.raises(UserError, match="did you mean 'H200'"):
         lookup(RATES, "H20", "--device-rates")
@@ -118,9 +142,15 @@ def test_the_plan_of_imagenet_prints_the_parts(
     assert cli.main([*command, "--plan", "--device-rates", "H200"]) == 0
     captured = capsys.readouterr()
     said = " ".join((captured.out + captured.err).split())
-    assert "fid@10k of one run: sampling 32 s, decoding 42 s, features 6 s" in said
+    assert "fid[heldout]@10k of one run: sampling 32 s, decoding 42 s, features 6 s" in said
     assert "references once for the lab: decoding 42 s, features 6 s" in said
-    assert "at the stated rates of H200" in said
+    assert "from stated rates of H200" in said
+    assert "exact fp32" not in said
+    exact = ["sampler.precision=fp32", "--plan", "--device-rates", "H200"]
+    assert cli.main([*command, *exact]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "sampled in exact fp32 on a GPU: fid" in said
+    assert "15 times faster by stated rates of H200" in said
     assert cli.main([*command, "--device-rates", "H200"]) == 2
     assert "add --plan" in capsys.readouterr().err
 

@@ -10,7 +10,8 @@ from tests.engine.cost.test_training import imagenet
 from tread_lab.diffusion import build_process
 from tread_lab.engine.cost.sampling import call_macs, called_at, passes, sample_flops
 from tread_lab.engine.cost.training import cost
-from tread_lab.specs import FlowSpec, HeldoutSpec, SamplerSpec, decode
+from tread_lab.specs import DDPMSpec, FlowSpec, HeldoutSpec, SamplerSpec, decode
+from tread_lab.specs.bypass import SprintBypass
 from tread_lab.specs.evaluation import SamplesSpec, SimilaritySpec
 
 # Sparse guidance, table 2: SiT-XL/2 with r(2->24), GMAC of one step under every guidance.
@@ -95,3 +96,34 @@ def test_a_last_call_that_is_not_full_is_a_call() -> None:
         return passes(XL, spec)[0]
 
     assert [calls(count) for count in (64, 65, 128)] == [5, 10, 10]
+
+
+def test_dropping_the_path_skips_the_blocks_of_the_route() -> None:
+    """Blocks 2 to 24 of 28 run for no token; the strong branch runs all."""
+    spec = imagenet("XL", "2->24", process=FlowSpec(), bypass=SprintBypass())
+    guidance = {"weight": 1.5, "weak": {"path": "dropped"}}
+    dense = forward(256) + 256 * 2 * 1152**2  # with the fusion
+    assert set(call_macs(spec, sampler(guidance))) == {dense + dense - 23 * block(256)}
+
+
+def test_a_rate_that_routes_no_token_is_dense() -> None:
+    for rate, kept in ((0.003, 256), (0.004, 255), (0.75, 64)):  # of 256 tokens
+        guidance = {"weight": 1, "strong": {"rate": rate}}
+        assert set(call_macs(XL, sampler(guidance))) == {forward(kept)}
+
+
+def test_a_chain_of_ddpm_calls_the_network_once_a_step() -> None:
+    spec = imagenet("S", process=DDPMSpec())
+    chain = decode(SamplerSpec, {"solver": "ddpm", "steps": 7})
+    assert len(call_macs(spec, chain)) == 7
+    assert sample_flops(spec, chain) == 2 * 7 * cost(spec).dense_macs
+
+
+def test_each_branch_of_guidance_is_a_call_of_its_own() -> None:
+    def evaluated(guidance: Any) -> tuple[int, int]:
+        at = {"solver": "euler", "steps": 5, "guidance": guidance}
+        return passes(XL, decode(SamplesSpec, {"count": 65, "sampler": at}))
+
+    dense = cost(XL).dense_macs
+    assert evaluated(1) == (2 * 5, 65 * 2 * 5 * dense)
+    assert evaluated(2) == (2 * 5 * 2, 65 * 2 * 10 * dense)

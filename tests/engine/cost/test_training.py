@@ -10,9 +10,12 @@ import pytest
 import torch
 
 from tread_lab.backbones import build_backbone
+from tread_lab.engine.cost.blocks import kept_bytes
 from tread_lab.engine.cost.report import report, table
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs import DataSpec, DDPMSpec, ModelSpec, RouteSpec, RunSpec, TrainSpec, decode
+from tread_lab.specs.bypass import MaskBypass
+from tread_lab.specs.objective import BothLoss, DiscriminationLoss
 from tread_lab.specs.recipe import ExecutionSpec
 
 FIXED = DDPMSpec(learned_variance=False)
@@ -173,6 +176,82 @@ def test_totals_follow_from_the_parts() -> None:
     assert found.memory_bytes > found.checkpoint_bytes + 8 * found.activation_bytes
 
 
+@pytest.mark.parametrize(("precision", "low"), [("bf16", 2), ("fp16", 2), ("tf32", 4), ("fp32", 4)])
+def test_memory_is_state_gradients_copies_and_what_a_pass_keeps(precision: str, low: int) -> None:
+    """S has d = 384, h = 1536, N = 256; a lower precision copies the weights."""
+    P, micro = 32_858_896, ExecutionSpec(micro_batch=8)
+    found = cost(imagenet("S", "2->8", precision=precision, execution=micro))
+    assert found.cast_bytes == (2 * P if low == 2 else 0)
+    assert found.working_bytes == 256 * (4 * 384 * 4 + 2 * 1536 * low)
+    state = found.checkpoint_bytes + 4 * P + found.cast_bytes
+    image = found.activation_bytes + found.working_bytes
+    assert found.memory_at(3) == state + 3 * image
+    assert found.memory_bytes == state + 8 * image
+    whole = cost(imagenet("S", train=TrainSpec(batch=32), execution=ExecutionSpec(micro_batch=64)))
+    assert whole.micro_batch == 32
+
+
+def test_a_network_keeps_ends_and_images_beside_its_blocks() -> None:
+    dense = cost(imagenet("S"))
+    blocks = 12 * kept_bytes(decode(ModelSpec, "DiT-S/2"), 256, 2)
+    ends = 256 * (2 * 384 * 4 + 384 * 2) + 32 * 384
+    assert dense.activation_bytes == blocks + ends + 3 * 4 * 4 * 32**2
+
+
+def test_a_second_pass_of_every_routed_step_is_paid() -> None:
+    """`loss: both` trains routed and dense at once: forward and backward of each."""
+    once = cost(imagenet("S", "2->8", train=TrainSpec(steps=10, batch=32)))
+    twice = cost(imagenet("S", "2->8", train=TrainSpec(steps=10, batch=32), loss=BothLoss()))
+    assert (once.again_macs, twice.again_macs) == (0, once.dense_macs)
+    assert twice.train_flops_per_image == 6 * (once.routed_macs + once.dense_macs)
+    assert twice.train_flops == 320 * twice.train_flops_per_image
+    assert twice.speedup == once.plain_macs / (once.routed_macs + once.dense_macs)
+    model = decode(ModelSpec, "DiT-S/2")
+    blocks = 11 * kept_bytes(model, 256, 2) + kept_bytes(model, 256, 4)  # block 9 is in fp32
+    ends = 256 * (2 * 384 * 4 + 384 * 2) + 32 * 384 + 3 * 4 * 4 * 32**2
+    assert twice.activation_bytes - once.activation_bytes == blocks + ends
+
+
+def test_a_teacher_is_an_encoder_and_a_head_without_backward_pass() -> None:
+    """SD-DiT: the teacher has no final layer; its centre has K values."""
+    loss = DiscriminationLoss(hidden=64, bottleneck=32, prototypes=100)
+    route = decode(RouteSpec, {"start": 0, "end": 11, "rate": 0.5})
+    fields = {"model": decode(ModelSpec, "DiT-S/2"), "routes": (route,), "bypass": MaskBypass()}
+    data = DataSpec(source="latents", channels=4, size=32, classes=1000)
+    plain = cost(RunSpec(data=data, **fields))  # type: ignore[arg-type]
+    found = cost(RunSpec(data=data, loss=loss, **fields))  # type: ignore[arg-type]
+    products = 384 * 64 + 64 * 64 + 64 * 32 + 32 * 100
+    head, final = products + 64 + 64 + 32, (2 * 384**2 + 2 * 384) + 385 * 16
+    encoder = 32_858_896 - final + 256 * 384
+    assert (found.helpers, found.teacher) == (head, encoder + 100 + head)
+    macs = plain.plain_macs - 2 * 384**2 - 256 * 384 * 16
+    assert found.teacher_macs == (macs + 256 * products, macs + 128 * products)
+    forward = plain.routed_macs + 128 * products
+    assert found.train_flops_per_image == 2 * (3 * forward + macs + 128 * products)
+    assert found.speedup == pytest.approx(
+        plain.plain_macs / (plain.routed_macs + (macs + 128 * products) / 3)
+    )
+    state = 3 * (found.parameters + head) + found.teacher
+    assert found.checkpoint_bytes == found.weights_bytes + 4 * state
+
+
+def test_the_json_of_a_cost_is_whole() -> None:
+    spec = imagenet("S", "2->8", train=TrainSpec(steps=10, batch=32))
+    found, price = report(spec), cost(spec)
+    assert (found["model"], found["routes"], found["tokens"]) == ("DiT-S/2", ["2->8 at 0.5"], 256)
+    assert found["tokens_per_block"] == [256] * 2 + [128] * 7 + [256] * 3
+    assert [at["tokens"] for at in found["resolutions"]] == [256, 1024, 4096]
+    assert found["resolutions"][0]["speedup"] == found["speedup"] == price.speedup
+    assert found["resolutions"][1]["dense_macs"] == cost(imagenet("S", side=64)).dense_macs
+    assert found["train_flops_per_image"] == 6 * price.routed_macs
+    assert found["train_flops_per_image_dense"] == 6 * price.dense_macs
+    assert (found["train_images"], found["train_flops"]) == (320, 320 * 6 * price.routed_macs)
+    assert found["weights_bytes"] == price.weights_bytes
+    assert found["checkpoint_bytes"] == price.checkpoint_bytes
+    assert found["memory_bytes_estimate"] == price.memory_bytes
+    assert found["parameters_unsampled"] == 0 and found["routed_macs"] == price.routed_macs
+
+
 def test_a_route_saves_activation_memory_and_bf16_halves_most_of_it() -> None:
     dense, routed = cost(imagenet("B")), cost(imagenet("B", "2->8"))
     kept = routed.activation_bytes / dense.activation_bytes  # block 9 keeps 80 bytes, others 52
@@ -187,6 +266,12 @@ def test_the_table_says_what_people_ask() -> None:
     assert rows["tokens per block"] == "2 x 256, 23 x 128, 3 x 256"
     assert rows["speed-up at 4,096 tokens"] == "1.950x at most"
     assert rows["checkpoint"] == "10.8 GB"
+    assert rows["parameters"] == "674,816,272 (675,111,184 with positions)"
+    assert rows["forward, dense"] == "118.617 GMAC" and "bypass" not in rows
+    assert rows["training, all"].startswith("102,400,000 images, ")
+    assert {"of them unsampled", "beside it", "teacher"}.isdisjoint(rows)
+    dense = dict(table(imagenet("S")))
+    assert (dense["routes"], dense["tokens per block"]) == ("none (dense)", "12 x 256")
 
 
 def test_counting_needs_neither_torch_nor_numpy() -> None:

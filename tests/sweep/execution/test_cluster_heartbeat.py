@@ -7,6 +7,9 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -53,3 +56,65 @@ def test_leaving_is_one_line_and_a_code_of_its_own() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (3, "", "tread-lab: gone")
+
+
+@pytest.mark.parametrize(("patience", "looks"), [(5.0, 3), (30.0, 15)])
+def test_an_address_is_lost_after_its_seconds_of_silence(
+    monkeypatch: pytest.MonkeyPatch, patience: float, looks: int
+) -> None:
+    clock, asked = [100.0], list[float]()
+
+    @contextmanager
+    def monitor(message: Any, seconds: float, lost: Any) -> Any:
+        assert seconds == 2.0
+        while not (text := message()):
+            clock[0] += 2.0
+            asked.append(clock[0])
+        lost(text)
+        yield
+
+    monkeypatch.setattr(cluster_heartbeat, "_monitor", monitor)
+    monkeypatch.setattr(cluster_heartbeat, "_answers", lambda address: address == ("b", 2))
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    lost: list[str] = []
+    with monitor_addresses({("b", 2): 0.0, ("a", 1): patience}, lost.append):
+        pass
+    assert len(asked) == looks + (patience % 2 == 0)
+    assert lost[0].startswith(
+        f"the Ray cluster is lost (a:1 has not answered for {patience:.0f} s)"
+    )
+
+
+def test_a_driver_that_was_held_up_itself_loses_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, said = [100.0], list[str]()
+
+    @contextmanager
+    def monitor(message: Any, seconds: float, lost: Any) -> Any:
+        for pause in (2.0, 60.0, 2.0, 0.0):
+            said.append(message())
+            clock[0] += pause
+        yield
+
+    monkeypatch.setattr(cluster_heartbeat, "_monitor", monitor)
+    monkeypatch.setattr(cluster_heartbeat, "_answers", lambda address: False)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    with monitor_addresses({("a", 1): 9.0}, said.append):
+        pass
+    assert said[:2] == ["", ""]  # 60 s passed, of which this process can answer for 6
+    assert [bool(text) for text in said[2:]] == [False, True]
+
+
+def test_leaving_shows_the_cursor_and_does_the_last_thing_before_the_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[Any] = []
+    fake = SimpleNamespace(
+        write=lambda fd, text: done.append((fd, text)), open=lambda path, how: 9,
+        devnull="/dev/null", O_WRONLY=1, dup2=lambda a, b: done.append((a, b)),
+        _exit=done.append,
+    )  # fmt: skip
+    monkeypatch.setattr(cluster_heartbeat, "os", fake)
+    monkeypatch.setattr(cluster_heartbeat.sys.stderr, "isatty", lambda: True)
+    cluster_heartbeat.leave("gone", lambda: done.append(1 / 0), code=130)
+    shown = b"\x1b[?25h\ntread-lab: gone\n"
+    assert done == [(2, shown), (9, 1), (9, 2), 130]

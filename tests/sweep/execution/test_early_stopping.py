@@ -180,3 +180,30 @@ def test_on_ray_bad_trials_end_early_with_a_checkpoint(in_folder: Path) -> None:
     assert all(len(lab.run(name).origin()) == count for name, count in before.items())
     assert main([*command, "stop_early=null", "--executor", "inline"]) == 0
     assert set(trials_frame(lab, "halved")["state"]) == {"completed"}
+
+
+def test_a_gap_is_over_common_steps_of_the_second_half(lab: Lab) -> None:
+    judged = {"a": (40, "b"), "c": (40, None)}
+    early = EarlyStopping(StopEarlySpec(grace=10), lab, "s", judged)
+    for run, losses in (("a", {10: 9.0, 11: 4.0, 20: 6.0}), ("b", {10: 9.0, 20: 1.0, 21: 7.0})):
+        with lab.run(run).log() as log:
+            for step, loss in losses.items():
+                log(step, **{"train/loss": loss, "train/lr": 5.0})
+    assert early.gap("a", 20) == 5.0  # step 20 alone: 10 is the first half, b lacks 11
+    with lab.run("c").log() as log:
+        for step, loss in ((10, 9.0), (11, 4.0), (20, 6.0), (30, float("inf"))):
+            log(step, **{"train/loss": loss})
+    assert early.gap("c", 20) == 5.0 and early.gap("c", 30) is None
+    assert early.gap("a", 10) == 0.0 and early.rungs("b") == ()
+
+
+def test_what_is_stopped_is_noted_with_its_gap(lab: Lab) -> None:
+    early = EarlyStopping(StopEarlySpec(kind="median"), lab, "s", {"a": (40, None)})
+    early.stop("a", 20, 0.125)
+    assert stopped_early.read(lab.sweep("s").stopped_path) == {
+        "a": Stopped("a", 20, "median at step 20: training gap +0.1250, others are better")
+    }
+
+
+def test_a_plan_without_early_stopping_has_no_judge(lab: Lab, tiny: Tiny) -> None:
+    assert EarlyStopping.of(planned(tiny, stop_early=None), lab) is None

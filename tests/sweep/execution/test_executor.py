@@ -5,14 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec
-from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted, stop_signals
+from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs.errors import Unavailable
+from tread_lab.sweep.execution import executor
+from tread_lab.sweep.execution.executor import (
+    InlineExecutor,
+    Interrupted,
+    UserErrors,
+    stop_signals,
+)
 from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
@@ -69,3 +76,112 @@ def test_a_stop_that_comes_as_the_last_task_ends_interrupts_nothing(
     queue.stop = True
     with pytest.raises(Interrupted):
         InlineExecutor(device="cpu").run(lab, queue, lambda report: None)
+
+
+def test_the_first_mistake_is_raised_with_the_number_of_others() -> None:
+    errors = UserErrors()
+    errors.raise_first()
+    for message, said in (("a", "a"), ("a", "a"), ("b", r"a \(and 1 more like it\)")):
+        with errors.collect():
+            raise UserError(message)
+        with pytest.raises(UserError, match=f"^{said}$"):
+            errors.raise_first()
+    with pytest.raises(Unavailable, match="full"), errors.collect():
+        raise Unavailable("the disk is full")
+    assert list(errors.messages) == ["a", "b"]
+
+
+def test_a_second_signal_acts_as_usual_and_outside_nothing_is_changed() -> None:
+    hits: list[int] = []
+    earlier = signal.signal(signal.SIGTERM, lambda number, frame: hits.append(number))
+    try:
+        with stop_signals() as stopping:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stopping() and hits == []
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert hits == [signal.SIGTERM]
+        with stop_signals() as stopping:
+            assert not stopping()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert len(hits) == 2 and not stopping()
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
+
+
+def test_in_another_thread_no_signal_is_waited_for() -> None:
+    flags: list[bool] = []
+
+    def watch() -> None:
+        with stop_signals() as stopping:
+            flags.append(stopping())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    thread.join()
+    assert flags == [False]
+
+
+def test_a_task_is_attempted_until_an_attempt_ends_it(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[Any] = []
+
+    def run_trial(lab: Lab, task: Task, device: Any, worker: Any) -> Iterator[Report]:
+        attempts.append((str(device), worker.hang_timeout))
+        yield Report(task.run, "train", 1, 2, 0.5)
+        if len(attempts) < fails:
+            raise ValueError("bad\nmore")
+
+    monkeypatch.setattr(executor, "run_trial", run_trial)
+    fails, reports = 3, list[Report]()
+    InlineExecutor(device="cpu", hang_timeout=5.0).run(lab, [Task(tiny())], reports.append)
+    assert attempts == [("cpu", 5.0)] * 3 and len(reports) == 3
+    fails, task = 1000, Task(tiny(seed=1))
+    with pytest.raises(RuntimeError) as end:
+        InlineExecutor(device="cpu").run(lab, [task], print)
+    assert len(attempts) == 3 + 50
+    said = f"run {task.run}: no attempt comes to an end; the last one: ValueError: bad"
+    assert str(end.value) == said
+
+
+def test_a_task_that_lacks_something_counts_as_ended_and_the_next_one_runs(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, threads, picked = list[int](), list[int](), list[Any]()
+
+    class Queue(ListQueue):
+        def ended(self, task: Task) -> None:
+            ended.append(task.spec.seed)
+            super().ended(task)
+
+    def run_trial(lab: Lab, task: Task, device: Any, worker: Any) -> Iterator[Report]:
+        yield Report(task.run, "train", 1, 2, 0.5)
+        if task.spec.seed == 0:
+            raise UserError("no data")
+
+    pick = executor.pick
+    monkeypatch.setattr(executor, "run_trial", run_trial)
+    monkeypatch.setattr(executor, "pick", lambda name: picked.append(name) or pick(name))  # type: ignore[func-returns-value]
+    monkeypatch.setattr("torch.set_num_threads", threads.append)
+    queue = Queue([Task(tiny(seed=seed)) for seed in (0, 1)])
+    with pytest.raises(UserError, match=r"^no data$"):
+        InlineExecutor(device="cpu", threads=3).run(lab, queue, lambda report: None)
+    assert (ended, threads, picked) == ([0, 1], [3], ["cpu"])
+    default = InlineExecutor()
+    assert (default.device, default.threads, default.worker.hang_timeout) == (None, 1, None)
+
+
+def test_an_unavailable_thing_ends_the_session_before_the_next_task(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+
+    def run_trial(lab: Lab, task: Task, device: Any, worker: Any) -> Iterator[Report]:
+        begun.append(task.spec.seed)
+        yield Report(task.run, "train", 1, 2, 0.5)
+        raise Unavailable("the disk is full")
+
+    monkeypatch.setattr(executor, "run_trial", run_trial)
+    with pytest.raises(Unavailable, match="the disk is full"):
+        InlineExecutor(device="cpu").run(lab, [Task(tiny(seed=s)) for s in (0, 1)], print)
+    assert begun == [0]

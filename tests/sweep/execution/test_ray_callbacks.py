@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError, encode
-from tread_lab.sweep.execution.executor import UserErrors
+from tread_lab.specs.errors import Unavailable
+from tread_lab.sweep.execution.executor import Interrupted, UserErrors
 from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
 from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import Report
 
 
 def test_what_lives_in_the_driver_is_left_out_of_what_ray_writes(lab: Lab) -> None:
@@ -79,3 +82,177 @@ def test_starts_that_train_a_parent_are_no_fruitless_starts(
         assert watcher.unavailable == ""
     watcher.on_trial_recover(0, [], trial)
     assert watcher.unavailable == "Ray cannot start a worker: no memory"
+
+
+class Monitor:
+    """A heartbeat monitor that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, ...]] = []
+
+    def begin(self, run: str) -> None:
+        self.calls.append(("begin", run))
+
+    def forget(self, run: str) -> None:
+        self.calls.append(("forget", run))
+
+    def look(self) -> None:
+        self.calls.append(("look",))
+
+
+class Watched:
+    """A watcher of one task, with all that it tells others."""
+
+    def __init__(self, lab: Lab, task: Task, error: Exception | None = None) -> None:
+        pytest.importorskip("ray")
+        from tread_lab.sweep.execution.ray_callbacks import TrialWatcher
+        from tread_lab.sweep.execution.ray_worker import SentTask
+
+        self.task, self.monitor, self.stop = task, Monitor(), False
+        self.reports: list[Report] = []
+        self.mistakes = UserErrors()
+        config = {"task": SentTask(task)}
+        self.trial = SimpleNamespace(config=config, get_pickled_error=lambda: error)
+        self.watcher = TrialWatcher(
+            lab,
+            self.reports.append,
+            lambda: self.stop,
+            self.monitor,
+            self.mistakes,  # type: ignore[arg-type]
+        )
+
+    def reports_phase(self, phase: str, note: str = "") -> None:
+        report = Report(self.task.run, phase, 3, 20, 0.5, 2, note)
+        result = {**vars(report), "done": False, "trial_id": "x"}
+        self.watcher.on_trial_result(0, [], self.trial, result)
+
+
+def test_each_phase_of_a_report_goes_to_whom_it_concerns(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    seen = Watched(lab, Task(tiny()))
+    for phase in ("train", "evaluate", "completed", "failed"):
+        seen.reports_phase(phase, "why")
+    assert [report.phase for report in seen.reports] == ["train", "evaluate", "completed", "failed"]
+    assert seen.reports[0] == Report(seen.task.run, "train", 3, 20, 0.5, 2, "why")
+    seen.watcher.on_trial_result(0, [], seen.trial, {"done": True})
+    seen.reports_phase("deferred")
+    seen.reports_phase("mistake", "write it otherwise")
+    assert len(seen.reports) == 4 and seen.watcher.deferred == [seen.task]
+    assert list(seen.mistakes.messages) == ["write it otherwise"]
+    assert not seen.watcher.stopping()
+    seen.watcher.raise_if_stopped()
+    seen.reports_phase("unavailable", "the disk is full")
+    assert seen.watcher.stopping() and len(seen.reports) == 4
+    with pytest.raises(Unavailable, match="the disk is full"):
+        seen.watcher.raise_if_stopped()
+
+
+def test_a_driver_that_is_asked_to_stop_is_interrupted(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    seen = Watched(lab, Task(tiny()))
+    seen.stop = True
+    assert seen.watcher.stopping()
+    with pytest.raises(Interrupted):
+        seen.watcher.raise_if_stopped()
+
+
+def test_an_error_while_reporting_stops_the_trials(lab: Lab, tiny: Callable[..., RunSpec]) -> None:
+    seen = Watched(lab, Task(tiny()))
+
+    def broken(report: Report) -> None:
+        raise ZeroDivisionError(report.phase)
+
+    seen.watcher.on_report = broken
+    for phase in ("train", "evaluate"):
+        seen.reports_phase(phase)
+    assert seen.watcher.stopping()
+    with pytest.raises(ZeroDivisionError, match="train"):
+        seen.watcher.errors.raise_first()
+
+
+def test_a_run_is_watched_from_its_start_to_its_end_or_the_death_of_its_worker(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    seen = Watched(lab, Task(tiny()))
+    run = seen.task.run
+    seen.watcher.on_trial_start(0, [], seen.trial)
+    seen.watcher.on_step_end(0, [])
+    seen.watcher.on_trial_complete(0, [], seen.trial)
+    seen.watcher.on_trial_recover(0, [], seen.trial)
+    assert seen.monitor.calls == [("begin", run), ("look",), ("forget", run), ("forget", run)]
+    assert seen.watcher.errors.first is None
+
+
+def test_a_worker_killed_for_its_memory_leaves_an_attempt_that_ended_so(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    ray = pytest.importorskip("ray")
+    attempts = lab.run_of(tiny()).attempts
+    for error, ended in (
+        (RuntimeError("killed"), ""),
+        (ray.exceptions.OutOfMemoryError("too much\nx"), "oom"),
+        (ray.exceptions.OutOfMemoryError("again"), "oom"),
+    ):
+        if not attempts.read():
+            attempts.open(pid=1)
+        seen = Watched(lab, Task(tiny()), error)
+        seen.watcher.on_trial_recover(0, [], seen.trial)
+        assert [attempt.ended for attempt in attempts.read()] == [ended]
+    assert attempts.read()[0].reason == "too much"
+
+
+def test_a_worker_that_never_starts_is_given_up_after_five_more_tries(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    seen = Watched(lab, Task(tiny()))
+    for _ in range(6):
+        seen.watcher.on_trial_recover(0, [], seen.trial)
+        assert not seen.watcher.stopping()
+    seen.watcher.on_trial_recover(0, [], seen.trial)
+    assert seen.watcher.unavailable == "Ray cannot start a worker: the worker died"
+
+
+def test_a_searcher_hands_out_its_queue_and_hears_of_each_end_once(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    from ray.tune.search import Searcher
+
+    from tread_lab.sweep.execution import ray_callbacks
+
+    monkeypatch.setattr(ray_callbacks, "_PER_EXPERIMENT", 3)
+    parent, tasks = Task(tiny()), [Task(tiny(seed=seed)) for seed in (1, 2, 3)]
+    child = Task(tiny(init_from={"run": encode(tiny())}))
+    ended: list[str] = []
+
+    class Queue(ListQueue):
+        def ended(self, task: Task) -> None:
+            ended.append(task.run)
+            super().ended(task)
+
+    searcher = ray_callbacks.QueueSearcher(Queue([parent, child]), ray_callbacks.CallbackErrors())
+    sent = searcher.suggest("one")["task"]
+    assert sent.task == parent and str(sent) == parent.run
+    assert searcher.suggest("two") is None  # until its parent has ended
+    for _ in range(2):
+        searcher.on_trial_complete("one")
+    assert ended == [parent.run] and searcher.suggest("two")["task"].task == child
+    assert searcher.suggest("three") == Searcher.FINISHED
+    full = ray_callbacks.QueueSearcher(Queue([parent, *tasks]), ray_callbacks.CallbackErrors())
+    names = [full.suggest(str(k)) for k in range(4)]
+    assert [isinstance(name, dict) for name in names] == [True, True, True, False]
+    assert names[3] == Searcher.FINISHED and not full.queue.finished
+    assert full.save_to_dir("x") is None
+
+
+def test_a_flag_ends_all_trials_and_never_one() -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution.ray_callbacks import StopFlag
+
+    flag: list[Any] = []
+    stopper = StopFlag(lambda: bool(flag))
+    assert not stopper.stop_all()
+    flag.append(1)
+    assert stopper.stop_all() and not stopper("one", {})

@@ -9,14 +9,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.faults.compare import outcome
+from tread_lab.records.attempts import Attempt
 from tread_lab.records.lab import Lab
+from tread_lab.specs.errors import Unavailable
 
 DRIVER = """
 from tread_lab.cli import run
@@ -235,3 +238,146 @@ def test_a_whole_device_is_whole_gpus_or_the_cores_of_a_live_node(
     assert ray_cluster.whole_device({"cpu": 1, "gpu": 0}) == {"cpu": 8.0, "gpu": 0}
     assert ray_cluster.whole_device({"cpu": 2, "gpu": 0.25}) == {"cpu": 2, "gpu": 1}
     assert ray_cluster.whole_device({"cpu": 2, "gpu": 1.5}) == {"cpu": 2, "gpu": 2}
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The cluster's module, seen from node `here` at 10.0.0.1 of three nodes."""
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution import ray_cluster
+
+    def at(name: str, address: str, port: int, *, alive: bool = True) -> dict[str, Any]:
+        where = {"NodeManagerAddress": address, "NodeManagerPort": port}
+        return {"NodeID": name, "Alive": alive, "Resources": {}, **where}
+
+    nodes = [at("here", "10.0.0.1", 7), at("there", "10.0.0.2", 8), at("gone", "10.0.0.3", 9)]
+    nodes[-1]["Alive"] = False
+    context = SimpleNamespace(gcs_address="10.0.0.2:6379", get_node_id=lambda: "here")
+    monkeypatch.setattr(ray_cluster, "nodes", lambda: nodes)
+    monkeypatch.setattr(ray_cluster.ray, "get_runtime_context", lambda: context)
+    return ray_cluster
+
+
+def test_the_head_and_the_daemon_of_this_node_are_watched(module: Any) -> None:
+    assert module._addresses() == {("10.0.0.1", 7): 5.0, ("10.0.0.2", 6379): 30.0}
+    assert module.alive_nodes() == {"here", "there"}
+
+
+def test_an_attempt_is_ended_on_the_node_where_it_runs(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed, there = list[Any](), "ab" * 28
+
+    def remote(**resources: Any) -> Any:
+        def of(function: Any) -> Any:
+            def options(scheduling_strategy: Any) -> Any:
+                node = scheduling_strategy.node_id
+                return SimpleNamespace(remote=lambda pid: killed.append((node, pid, resources)))
+
+            return SimpleNamespace(options=options)
+
+        return of
+
+    monkeypatch.setattr(module, "_kill", lambda pid: killed.append(pid))
+    monkeypatch.setattr(module.ray, "remote", remote)
+    module.end_attempt(Attempt(n=1, pid=5, node="here"))
+    module.end_attempt(Attempt(n=1, pid=6, node=there))
+    assert killed == [5, (there, 6, {"num_cpus": 0})]
+
+
+def test_only_a_worker_of_ray_is_killed(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[Any] = []
+    monkeypatch.setattr(os, "kill", lambda *what: killed.append(what))
+    module._kill(os.getpid())  # a process that has the number of a worker now
+    module._kill(2**22 + 1)  # no process
+    assert killed == []
+    monkeypatch.setattr(Path, "read_bytes", lambda path: b"ray::Worker.step\0")
+    module._kill(77)
+    assert killed == [(77, signal.SIGKILL)]
+
+
+def test_the_end_of_a_daemon_is_named_and_that_of_others_is_not(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = [("dashboard", None)]
+    node = SimpleNamespace(dead_processes=lambda: dead)
+    monkeypatch.setattr(module.ray._private.worker, "_global_node", None)
+    assert module._ended_daemon() == ""
+    monkeypatch.setattr(module.ray._private.worker, "_global_node", node)
+    assert module._ended_daemon() == ""
+    dead.append(("gcs_server", None))
+    assert module._ended_daemon() == "gcs_server"
+    dead.insert(0, ("raylet", None))
+    assert module._ended_daemon() == "raylet"
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        (None, "Ray did not start on this machine: no room; `--executor inline` needs no Ray"),
+        ("10.0.0.2:1", "cannot join the Ray cluster at 10.0.0.2:1: no room; is it there"),
+    ],
+)
+def test_a_cluster_that_cannot_be_had_is_one_line(
+    module: Any, monkeypatch: pytest.MonkeyPatch, address: str | None, said: str
+) -> None:
+    def init(**options: Any) -> None:
+        assert options["address"] == address and options["log_to_driver"] is False
+        raise Exception("outer") from RuntimeError("no room\nmore")
+
+    monkeypatch.setattr(module.ray, "init", init)
+    monkeypatch.setattr(module.ray._private.worker, "print_to_stdstream", print)
+    with pytest.raises(Unavailable) as lost:
+        module._init(address)
+    assert str(lost.value).startswith(said)
+
+
+def test_a_cluster_in_use_is_neither_started_nor_ended(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(module.ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(module.ray, "shutdown", lambda: ended.append(1))
+    with module.cluster() as driver:
+        assert not driver.stopping()
+    assert ended == []
+
+
+def test_a_cluster_of_this_machine_leaves_no_scratch_folder(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Any] = []
+    monkeypatch.setattr(module.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(module.ray, "shutdown", lambda: started.append("ended"))
+    monkeypatch.setattr(module, "_init", lambda address, **more: started.append((address, more)))
+    with module.cluster():
+        ((address, options),) = started
+        assert address is None and options["include_dashboard"] is False
+        scratch = Path(options["_temp_dir"])
+        assert scratch.parent == Path("/tmp") and scratch.name.startswith("tread-lab-")
+        assert scratch.is_dir()
+    assert started[1:] == ["ended"] and not scratch.exists()
+
+
+def test_a_cluster_that_is_named_is_joined_and_left(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[Any] = []
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.2:1")
+    monkeypatch.setattr(module.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(module.ray, "shutdown", lambda: said.append("left"))
+    monkeypatch.setattr(module, "_init", lambda address, **more: said.append((address, more)))
+    monkeypatch.setattr(module, "monitor_addresses", lambda addresses, lost: nullcontext())
+    with module.cluster():
+        assert said == [("10.0.0.2:1", {})]
+    assert said[1:] == ["left"]
+
+
+def test_what_ray_prints_is_shown_except_the_dump_of_a_killed_raylet(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr(module, "_print", lambda batch: shown.append(batch["lines"]))
+    module._print_but_dumps({"lines": ["a", "b"]})
+    module._print_but_dumps({"lines": ["a", "Raylet is terminated. Termination"]})
+    assert shown == [["a", "b"]]

@@ -46,3 +46,32 @@ def test_the_worst_run_of_a_rung_is_stopped_and_the_sweep_notes_it(lab: Lab) -> 
     stopped = stopped_early.read(lab.sweep("s").stopped_path)
     assert {run: one.step for run, one in stopped.items()} == {"long": 30, "third": 30}
     assert judge.on_trial_result(None, EarlierTrial("short"), {"run": "short"}) == judge.CONTINUE
+
+
+def test_rules_of_ray_have_the_settings_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution import ray_early_stopping as module
+
+    for name in ("ASHAScheduler", "MedianStoppingRule"):
+        monkeypatch.setattr(module, name, lambda **settings: settings)
+    judged_by = {"time_attr": "rung", "metric": "rung_gap", "mode": "min"}
+    asha = module.RULES["asha"](StopEarlySpec(grace=30, reduction=2), 360)
+    assert asha == {
+        **judged_by, "max_t": 360, "grace_period": 30, "reduction_factor": 2,
+        "stop_last_trials": False,
+    }  # fmt: skip
+    spec = StopEarlySpec(kind="median", grace=25, least=7)
+    assert module.RULES["median"](spec, 100) == {
+        **judged_by, "grace_period": 25, "min_samples_required": 7,
+        "min_time_slice": float("inf"),
+    }  # fmt: skip
+
+
+def test_a_sweep_without_judged_runs_has_a_judge_too(lab: Lab) -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
+    from tread_lab.sweep.execution.ray_early_stopping import Judge
+
+    errors = CallbackErrors()
+    judge = Judge(EarlyStopping(StopEarlySpec(), lab, "s", {}), errors)
+    assert judge.errors is errors and judge.early.sweep == "s"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-from tread_lab.specs import UserError
+from tread_lab.specs import RunSpec, UserError, encode
+from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executors import Share
 from tread_lab.sweep.plan.devices import DeviceFacts
 
@@ -53,3 +58,131 @@ def test_runs_share_a_device_only_with_those_of_their_node(
 def test_a_share_that_no_node_has_is_refused_with_what_they_have(probe: Any) -> None:
     with pytest.raises(UserError, match=r"8 CPU cores .*: large \(large\) has 4 CPU cores and 2 G"):
         probe.cluster_devices(Share(cpus=8))
+
+
+def test_nodes_with_equal_devices_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution import ray_probe
+
+    asked: list[str] = []
+    nodes = [node("a", 4, 2), node("b", 4, 2), node("c", 4, 1), node("d", 8, 2), node("e", 4, 2)]
+    nodes[4]["Resources"]["accelerator_type:H100"] = 1.0
+    nodes[3]["Resources"]["memory"] = 5.0
+
+    def ask(node: Any, device: str) -> list[DeviceFacts]:
+        asked.append(node["NodeID"] + device)
+        return [DeviceFacts(device, node["NodeID"] if len(asked) > 2 else "same", ("fp32",), 1)]
+
+    monkeypatch.setattr(ray_probe, "cluster", nullcontext)
+    monkeypatch.setattr(ray_probe, "nodes", lambda: nodes)
+    monkeypatch.setattr(ray_probe, "_ask", ask)
+    devices = ray_probe.cluster_devices(Share(gpus=1))
+    assert asked == ["bcuda", "ccuda", "dcuda", "ecuda"]
+    assert [kind.name for kind in devices.kinds] == ["same", "d", "e"]
+    assert (devices.slots, devices.packed) == (2 + 2 + 1 + 2 + 2, 1)
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Any:
+    """A probe whose node fails so."""
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution import ray_probe
+
+    def get(answer: Any, timeout: float) -> Any:
+        assert timeout == 120.0
+        raise error
+
+    def remote(**options: Any) -> Any:
+        assert options == {"num_cpus": 0, "max_calls": 1, "max_retries": 0}
+        made = SimpleNamespace(remote=lambda device: None)
+        return lambda function: SimpleNamespace(options=lambda scheduling_strategy: made)
+
+    monkeypatch.setattr(ray_probe.ray, "remote", remote)
+    monkeypatch.setattr(ray_probe.ray, "get", get)
+    return ray_probe
+
+
+def test_a_node_that_fails_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    broken = {**node("ab" * 28, 4), "NodeManagerHostname": "host"}
+    mistake = UserError("no device named x")
+    told = ray.exceptions.RayTaskError("f", "trace", mistake)
+    with pytest.raises(UserError, match=r"^no device named x$"):
+        failing(monkeypatch, told)._ask(broken, "cpu")
+    with pytest.raises(
+        Unavailable, match=r"^node host \(abababababab\) offers GPUs .* \(no device named x\); mend"
+    ):
+        failing(monkeypatch, told)._ask(broken, "cuda")
+    lost = ray.exceptions.GetTimeoutError("too late")
+    with pytest.raises(
+        Unavailable, match=r"^node host \(abababababab\) does not answer \(too late"
+    ):
+        failing(monkeypatch, lost)._ask(broken, "cpu")
+
+
+def test_a_node_tells_of_each_gpu_and_one_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution import ray_probe
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(ray_probe, "pick", torch.device)
+    monkeypatch.setattr(DeviceFacts, "of", staticmethod(str))
+    for hidden, left in (("", None), ("3", "3")):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+        assert ray_probe._facts("cpu") == ["cpu"]
+        assert ray_probe._facts("cuda") == ["cuda:0", "cuda:1"]
+        assert os.environ.get("CUDA_VISIBLE_DEVICES") == left
+
+
+def test_a_worker_whose_gpu_does_not_work_names_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution import ray_probe
+
+    context = SimpleNamespace(get_node_id=lambda: "ab" * 28)
+    monkeypatch.setattr(ray_probe.ray, "get_runtime_context", lambda: context)
+    monkeypatch.setattr(ray_probe.platform, "node", lambda: "host")
+
+    def pick(device: str) -> torch.device:
+        raise RuntimeError("driver too old\nmore")
+
+    monkeypatch.setattr(ray_probe, "pick", pick)
+    with pytest.raises(
+        Unavailable, match=r"^node host \(abababababab\) .*there \(driver too old\)"
+    ):
+        ray_probe.take("cuda")
+
+
+def test_a_cluster_times_runs_on_a_node_that_has_room_for_one(
+    probe: Any, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def remote(**options: Any) -> Any:
+        asked.append(options)
+        return lambda function: SimpleNamespace(remote=lambda *a: asked.append((function, *a)))
+
+    def get(answer: Any, timeout: float) -> Any:
+        assert timeout == 120.0
+        if len(asked) > 2:
+            raise probe.ray.exceptions.GetTimeoutError("too late")
+        return ["speed"]
+
+    monkeypatch.setattr(probe.ray, "remote", remote)
+    monkeypatch.setattr(probe.ray, "get", get)
+    monkeypatch.setattr(probe.ray, "cancel", lambda answer, force: asked.append(force))
+    devices = probe.cluster_devices(Share(cpus=2))
+    assert (devices.threads, devices.packed) == (2, 2)
+    assert devices.time([tiny()], at_once=1) == ["speed"]
+    assert asked == [
+        {"num_cpus": 2, "num_gpus": 0.0, "max_calls": 1, "max_retries": 0},
+        (probe._time, [encode(tiny())], "cpu", 2, 2),
+    ]
+    assert devices.time([tiny()], at_once=1) is None and asked[-1] is True
+
+
+def test_a_node_times_as_many_runs_at_once_as_share_its_device(
+    probe: Any, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "take", lambda device: f"taken {device}")
+    monkeypatch.setattr(probe, "calibrate", lambda *given, **more: (given, more))
+    found = probe._time([encode(tiny())], "cpu", 4, 3)
+    assert found == (([tiny()], "taken cpu"), {"slots": 4, "threads": 3})

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
+from tread_lab.sweep.trial.attempt import WorkerInfo
+from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 
 
@@ -45,3 +55,125 @@ def test_every_rung_is_reported_with_its_gap_however_fast_the_steps_are(lab: Lab
 def test_a_step_that_is_measured_is_not_judged(lab: Lab) -> None:
     result = worker(lab, report("evaluate", 10), report("completed", 40)).step()
     assert (result["phase"], result["done"]) == ("completed", True) and GAP not in result
+
+
+def test_a_step_goes_on_for_a_second(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+    def slow(*seconds: float) -> Iterator[Report]:
+        for step, length in enumerate(seconds, 1):
+            clock[0] += length
+            yield report("train", step)
+
+    made = worker(lab)
+    made._reports = slow(0.5, 0.25, 0.25, 0.125, 0.125)
+    steps = [made.step() for _ in range(3)]
+    assert [step.get("step") for step in steps] == [4, 5, None]
+    assert [step["done"] for step in steps] == [False, False, True]
+
+
+@pytest.fixture
+def started(lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A worker on node `n1` of a cluster, and what `run_trial` is given; its error is settable."""
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution import ray_worker
+
+    context = SimpleNamespace(get_node_id=lambda: "n1")
+    made = SimpleNamespace(module=ray_worker, given=[], error=None, closed=0)
+
+    def run_trial(*arguments: Any) -> Iterator[Report]:
+        made.given.append(arguments)
+        try:
+            yield report("train", 1)
+            if made.error is not None:
+                raise made.error
+        finally:
+            made.closed += 1
+
+    monkeypatch.setattr(ray_worker.ray, "get_runtime_context", lambda: context)
+    monkeypatch.setattr(ray_worker, "alive_nodes", lambda: frozenset({"n1", "n2"}))
+    monkeypatch.setattr(ray_worker, "run_trial", run_trial)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: setattr(made, "threads", count))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    made.task = Task(tiny())
+    made.worker = ray_worker.Worker.__new__(ray_worker.Worker)
+    config = {"task": ray_worker.SentTask(made.task)}
+    early = EarlyStopping(StopEarlySpec(grace=10), lab, "s", {made.task.run: (20, None)})
+    made.worker.setup(config, lab, "cpu", 3, WorkerInfo(whole=False, hang_timeout=7.0), early)
+    return made
+
+
+def test_a_worker_attempts_its_task_as_itself_on_its_device(started: Any, lab: Lab) -> None:
+    assert started.worker.rungs == (10,) and started.given == []
+    assert next(started.worker._reports).phase == "train"
+    ((where, task, device, info),) = started.given
+    assert (where, task, device) == (lab, started.task, torch.device("cpu"))
+    assert (info.node, info.alive) == ("n1", frozenset({"n1", "n2"}))
+    assert (info.whole, info.hang_timeout, started.threads) == (False, 7.0, 3)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_a_worker_that_is_reused_ends_its_task_and_takes_the_next(
+    started: Any, tiny: Callable[..., RunSpec]
+) -> None:
+    next(started.worker._reports)
+    other = started.module.SentTask(Task(tiny(seed=1)))
+    assert started.worker.reset_config({"task": other}) is True
+    assert started.closed == 1 and started.worker.task == other.task
+    assert started.worker.rungs == ()
+    next(started.worker._reports)
+    started.worker.cleanup()
+    assert started.closed == 2 and started.worker._reports is None
+    started.worker.cleanup()
+    assert started.worker.save_checkpoint("x") == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "phase"),
+    [(UserError("write it otherwise"), "mistake"), (Unavailable("disk full"), "unavailable")],
+)
+def test_what_no_attempt_can_mend_is_the_last_report(
+    started: Any, error: Exception, phase: str
+) -> None:
+    started.error = error
+    first, last = started.worker.reports()
+    assert (first.phase, last.phase, last.note) == ("train", phase, str(error))
+    assert (last.run, last.step, last.steps) == (started.task.run, 0, 20)
+
+
+def test_what_another_attempt_may_mend_ends_the_process(started: Any) -> None:
+    started.error = RuntimeError("CUDA error")
+    with pytest.raises(RuntimeError, match="CUDA error"):
+        list(started.worker.reports())
+
+
+def test_the_watchdog_of_a_worker_counts_within_its_steps_alone(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, watching = worker(lab), list[bool]()
+    from tread_lab.sweep.execution import ray_worker
+
+    @contextmanager
+    def watched() -> Iterator[None]:
+        watching.append(True)
+        yield
+        watching.pop()
+
+    def reports() -> Iterator[Report]:
+        assert watching == [True]
+        yield report("completed", 40)
+
+    monkeypatch.setattr(ray_worker, "watched", watched)
+    made._reports = reports()
+    result = made.step()
+    assert watching == [] and {**result} == {
+        "done": True, "run": "a", "phase": "completed", "step": 40, "steps": 40, "loss": 0.5,
+        "overflows": 0, "note": "",
+    }  # fmt: skip
+
+
+def test_a_run_that_no_rule_judges_has_no_rungs(lab: Lab) -> None:
+    plain = worker(lab, report("train", 10), report("completed", 40))
+    plain.early, plain.rungs = None, ()
+    assert plain.step()["step"] == 40

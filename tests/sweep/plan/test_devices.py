@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -32,11 +33,21 @@ def test_a_run_may_meet_any_device_so_the_poorest_decides(tiny: Callable[..., Ru
     check_arithmetic([Task(tiny(precision="bf16"))], Devices((NEW,)))
 
 
+def test_a_device_of_this_process_says_what_it_is() -> None:
+    here = Devices.here("cpu", slots=3, packed=2)
+    facts = DeviceFacts.of(torch.device("cpu"))
+    assert (here.kinds, here.slots, here.packed) == ((facts,), 3, 2)
+    assert (here.local, here.idle_gpus) == (torch.device("cpu"), 0)
+    assert (facts.type, facts.precisions[0]) == ("cpu", "fp32") and facts.memory > 2**20
+    assert Devices((OLD, NEW)).precisions == ("fp32", "fp16") and Devices((OLD,)).local is None
+
+
 def test_another_machine_is_forecast_from_its_own_rates(
     lab: Lab, tiny: Callable[..., RunSpec]
 ) -> None:
     found = forecast(lab, [Task(tiny())], Devices((NEW,)), start=1.0)
-    assert found.total([Task(tiny())]).source == "H200"  # nothing was timed on this machine
+    source = found.total([Task(tiny())]).source
+    assert source == "from stated rates of H200"  # nothing was timed on this machine
 
 
 def test_a_worker_without_a_share_of_a_gpu_uses_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +105,8 @@ def test_on_a_cluster_its_nodes_are_asked_and_a_broken_gpu_is_named(
         devices = cluster_devices(Share())
         assert (devices.type, devices.slots, devices.packed) == ("cpu", 2, 1)
         assert (devices.local, devices.idle_gpus) == (None, 1)
+        (speed,) = devices.time([tiny()], at_once=1) or ()  # on a node, by a few steps
+        assert speed.per_flop > 0
         named = rf"node \S+ \({node.node_id[:12]}\) offers GPUs to Ray, and CUDA does not work"
         with pytest.raises(UserError, match="no node of the cluster has 4 CPU cores and 1 GPU"):
             cluster_devices(Share(cpus=4, gpus=1))
@@ -108,12 +121,82 @@ def test_on_a_cluster_its_nodes_are_asked_and_a_broken_gpu_is_named(
         found.shutdown()
 
 
-def test_no_more_runs_share_a_gpu_than_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def here(device: str, *, slots: int, packed: int) -> Devices:
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """16 cores and two GPUs without a cluster; notes which device is asked for."""
+    asked: list[str] = []
+
+    def here(device: str, *, threads: int, slots: int = 1, packed: int = 1) -> Devices:
+        assert threads in (1, 2, 3, 4, 16)
+        asked.append(device)
         return Devices((NEW,), slots, packed)
+
+    monkeypatch.setattr(Devices, "here", staticmethod(here))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("share", "slots", "packed", "asked"),
+    [
+        (Share(), 16, 16, "cpu"),
+        (Share(cpus=3), 5, 5, "cpu"),
+        (Share(concurrent=4), 4, 4, "cpu"),
+        (Share(concurrent=40), 16, 16, "cpu"),
+        (Share(cpus=16), 1, 1, "cpu"),
+        (Share(gpus=1), 2, 1, "cuda"),
+        (Share(gpus=2), 1, 1, "cuda"),
+        (Share(gpus=0.5, cpus=2), 4, 2, "cuda"),
+    ],
+)
+def test_runs_of_this_machine_share_its_cores_and_gpus(
+    machine: list[str], share: Share, slots: int, packed: int, asked: str
+) -> None:
+    devices = EXECUTORS["ray"].devices(share)
+    assert (devices.slots, devices.packed, machine) == (slots, packed, [asked])
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (Share(cpus=17), "--cpus: 17 for a run, and this machine has 16"),
+        (Share(gpus=3), "--gpus: 3 for a run, and this machine has 2"),
+    ],
+)
+def test_more_than_this_machine_has_is_refused(machine: list[str], share: Share, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        EXECUTORS["ray"].devices(share)
+
+
+def test_in_this_process_runs_go_one_by_one_on_the_named_device(machine: list[str]) -> None:
+    devices = EXECUTORS["inline"].devices(Share("cpu", cpus=4))
+    assert (devices.slots, devices.packed, machine) == (1, 1, ["cpu"])
+    inline = EXECUTORS["inline"].make(Share("cpu", cpus=4), 9.0, None)
+    assert (inline.device, inline.threads) == ("cpu", 4)  # type: ignore[attr-defined]
+    assert inline.worker.hang_timeout == 9.0  # type: ignore[attr-defined]
+    ray = EXECUTORS["ray"].make(Share(cpus=2), 5.0, None)
+    assert (ray.share, ray.hang_timeout, ray.early) == (Share(cpus=2), 5.0, None)  # type: ignore[attr-defined]
+
+
+def test_no_more_runs_share_a_gpu_than_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def here(device: str, *, slots: int, packed: int, threads: int) -> Devices:
+        return Devices((NEW,), slots, packed, threads=threads)
 
     monkeypatch.setattr(Devices, "here", staticmethod(here))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
     devices = EXECUTORS["ray"].devices(Share(gpus=0.25, concurrent=2))
     assert (devices.slots, devices.packed) == (2, 2)
+
+
+def test_runs_are_timed_where_they_will_run(
+    tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tread_lab.sweep.plan.devices.calibrate", lambda *what, **how: [what, how])
+    away: Any = lambda specs: [len(specs)]  # noqa: E731
+    here = Devices((OLD,), 9, local=torch.device("cpu"), threads=3, timer=away)
+    timed: Any = here.time([tiny()], at_once=2)
+    assert timed == [([tiny()], torch.device("cpu")), {"slots": 2, "threads": 3}]
+    assert Devices((OLD,), timer=away).time([tiny(), tiny()], at_once=1) == [2]
+    assert Devices((OLD,)).time([tiny()], at_once=1) is None

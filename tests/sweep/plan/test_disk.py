@@ -36,8 +36,18 @@ def test_an_evaluation_of_10k_images_at_256_is_2_gb() -> None:
     assert need.references == 10_000 * 2048 * 4
     assert disk_need([task, task]).references == need.references
     assert disk_need([task, task]).samples == 2 * need.samples
-    assert need.total == need.checkpoints + need.samples + need.references
+    assert need.parts == 9 * 1024 * 3 * 256 * 256  # beside the samples until these are whole
+    assert disk_need([task, task]).parts == need.parts == disk_need([task] * 3, 2).parts / 2
+    assert need.total == need.checkpoints + need.samples + need.parts + need.references
     assert need.largest == need.samples
+
+
+def test_features_that_are_kept_whole_lie_in_the_parts(tiny: Tiny) -> None:
+    spec = tiny()
+    fd, kid = decode_evaluations(["fd@3k", "kid@2k"])
+    assert disk_need([Task(spec, (fd,))]).parts == 2 * 1024 * 256
+    assert disk_need([Task(spec, (kid,))]).parts == 1024 * (256 + 128 * 8)
+    assert disk_need([Task(spec, (fd, kid))]).parts == 1024 * (256 + 128 * 8)
 
 
 def test_checkpoints_on_the_disk_are_those_kept_and_the_one_being_written(tiny: Tiny) -> None:
@@ -107,6 +117,33 @@ def test_a_disk_that_fills_is_said_once_not_for_every_run(
         watch(report)
     assert len(passed) == 4 and len(said) == 1
     assert said[0].startswith("1 kB are left on the disk of") and "tread-lab gc" in said[0]
+
+
+def test_steps_that_evaluations_need_are_kept_too(tiny: Tiny) -> None:
+    spec = tiny(execution={"keep_checkpoints": 2, "keep_steps": [5]})
+    losses = decode_evaluations([{"heldout_loss": {"images": 8, "step": step}} for step in (5, 9)])
+    one = cost(spec).checkpoint_bytes
+    assert disk_need([Task(spec, losses)]).checkpoints == (2 + 2 + 1) * one
+    assert disk_need([Task(spec, losses), Task(tiny(seed=1))]).largest == one
+
+
+def test_each_data_set_has_references_of_its_dearest_features(tiny: Tiny) -> None:
+    own, inception = (
+        decode(SamplesSpec, {"metrics": [metric], "count": 100}) for metric in ("fd", "fid")
+    )
+    for sets in ((own, inception), (inception, own)):
+        assert disk_need([Task(tiny(), sets)]).references == 10_000 * 2048 * 4
+        tasks = [Task(tiny(seed=seed), (spec,)) for seed, spec in enumerate(sets)]
+        assert disk_need(tasks).references == 10_000 * 2048 * 4
+    assert disk_need([Task(tiny(), (own,))]).references == 10_000 * 128 * 8
+    need = DiskNeed(checkpoints=1, samples=20, references=300, targets=4000, largest=50_000)
+    assert need.total == 4321
+
+
+def test_a_latent_is_counted_as_the_colour_image_that_it_becomes() -> None:
+    latents = DataSpec(source="latents", path="x", channels=4, size=32)
+    assert image_bytes(latents) == 3 * 256 * 256
+    assert image_bytes(DataSpec(channels=3, size=32)) == 3 * 32 * 32
 
 
 def test_the_room_is_that_of_the_folder_where_the_lab_will_be(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,12 @@ from tests.pretender import Pretender
 from tests.sweep.search.test_sampler import planned
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.specs import RunSpec
-from tread_lab.sweep.plan.goals import cell_values
+from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec
+from tread_lab.specs.evaluation_steps import at_steps
+from tread_lab.specs.sweep import SearchSpec, SweepSpec
+from tread_lab.specs.trials import Trial
+from tread_lab.sweep.plan.goals import cell_values, objectives_of
 
 
 def test_a_value_is_a_mean_of_paired_differences(lab: Lab, tiny: Callable[..., RunSpec]) -> None:
@@ -39,3 +44,75 @@ def test_a_cell_with_one_infinite_objective_has_no_values(
     folder.finish(RunState.COMPLETED, step=20, metrics=metrics)
     assert cell_values(lab, [trial], ["cost/train_flops"], ()) == (1.0,)
     assert cell_values(lab, [trial], ["cost/train_flops", "heldout/loss"], ()) is None
+
+
+AT_END = HeldoutSpec(images=8, levels=2)
+
+
+def measured(lab: Lab, spec: RunSpec, baseline: str | None = None, **metrics: float) -> Trial:
+    """A trial whose run has ended with these training FLOPs and this held-out loss."""
+    folder = lab.run_of(spec)
+    folder.create(spec)
+    folder.finish(RunState.COMPLETED, step=20, metrics={"cost/train_flops": metrics["flops"]})
+    if "loss" in metrics:
+        folder.evaluation(AT_END).write(AT_END, {"heldout/loss": metrics["loss"]})
+    return Trial("trial", {}, spec.seed, spec, folder.name, baseline)
+
+
+def test_costs_and_losses_are_less_those_of_the_baseline(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    names = ["cost/train_flops", "heldout/loss"]
+    dense = [measured(lab, tiny(seed=s), flops=10.0, loss=1.0 + s) for s in (0, 1)]
+    routed = [
+        measured(lab, tiny(seed=s, routes=["0->2"]), dense[s].run, flops=8.0 - s, loss=4.0)
+        for s in (0, 1)
+    ]
+    assert cell_values(lab, routed, names, [AT_END]) == (-2.5, 2.5)
+    assert cell_values(lab, dense, names, [AT_END]) == (10.0, 1.5)
+
+
+def test_a_gap_without_records_or_without_baseline_is_no_value(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    dense = measured(lab, tiny(), flops=10.0, loss=1.0)
+    routed = measured(lab, tiny(routes=["0->2"]), dense.run, flops=8.0, loss=2.0)
+    assert cell_values(lab, [dense], ["gap/heldout"], [AT_END]) is None
+    assert cell_values(lab, [routed], ["gap/heldout"], [AT_END]) is None  # no losses an image
+    unmeasured = Trial("trial", {}, 5, tiny(seed=5), lab.run_of(tiny(seed=5)).name, None)
+    assert cell_values(lab, [unmeasured], ["cost/train_flops"], [AT_END]) is None
+
+
+def test_what_is_measured_during_training_is_no_value_of_the_cell(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    spec = tiny()
+    (early,) = at_steps((replace(AT_END, step=10),), 20)
+    trial = measured(lab, spec, flops=10.0)
+    lab.run(trial.run).evaluation(early).write(early, {"heldout/loss": 9.0})
+    with pytest.raises(UserError, match="no run measures 'heldout/loss'"):
+        cell_values(lab, [trial], ["heldout/loss"], [early])
+    lab.run(trial.run).evaluation(AT_END).write(AT_END, {"heldout/loss": 1.0})
+    assert cell_values(lab, [trial], ["heldout/loss"], [AT_END, early]) == (1.0,)
+
+
+def objectives(
+    *names: str, evaluations: tuple[EvaluationSpec, ...] = (AT_END,), **sweep: Any
+) -> tuple[str, ...]:
+    search = SearchSpec(objectives=names)
+    return objectives_of(search, SweepSpec(experiment="tiny", **sweep), evaluations, {"fashion16"})
+
+
+def test_a_search_minimises_the_gap_or_without_baseline_the_loss() -> None:
+    assert objectives() == ("gap/heldout",)
+    assert objectives(baseline=None) == ("heldout/loss",)
+    assert objectives("cost/train_flops", "gap/heldout") == ("cost/train_flops", "gap/heldout")
+    with pytest.raises(UserError, match="objectives: a gap needs a baseline; use heldout/loss"):
+        objectives("gap/heldout", baseline=None)
+
+
+def test_what_is_measured_at_a_step_alone_is_no_objective() -> None:
+    with pytest.raises(UserError, match="no evaluation measures 'heldout/loss'"):
+        objectives("heldout/loss", evaluations=(replace(AT_END, step=10),))
+    both = (AT_END, replace(AT_END, step=10))
+    assert objectives("heldout/loss", evaluations=both) == ("heldout/loss",)

@@ -12,7 +12,8 @@ from tread_lab.records import suggestions
 from tread_lab.records.lab import Lab
 from tread_lab.records.suggestions import Suggestion
 from tread_lab.specs import RunSpec
-from tread_lab.sweep.plan.open_tasks import coming_tasks, search_forecast
+from tread_lab.sweep.plan import open_tasks
+from tread_lab.sweep.plan.open_tasks import begun_tasks, coming_tasks, search_forecast
 
 
 def test_later_suggestions_are_taken_from_the_middle_of_equal_parts(
@@ -64,3 +65,30 @@ def test_a_search_whose_trials_were_lowered_has_nothing_left(
     forecast = search_forecast(plan, lab)
     assert (forecast.suggested, forecast.trials) == (3, 2)
     assert (forecast.mean_flops, forecast.worst_flops) == (0, 0)
+
+
+def test_of_a_large_space_a_sample_tells_the_mean(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_tasks, "_SAMPLED_CELLS", 2)
+    plan = planned(tiny, trials=5)
+    assert plan.search is not None
+    flops = [
+        sum(cost(t.spec).train_flops for t in plan.search.trials_of(cell) if t.role == "trial")
+        for cell in (plan.search.cells[9], plan.search.cells[27])
+    ]
+    forecast = search_forecast(plan, lab)
+    assert forecast.mean_flops == 5 * sum(flops) / 2
+    assert forecast.worst_flops == sum(flops) + 3 * max(flops)
+
+
+def test_what_has_begun_are_baselines_and_suggested_cells(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    plan = planned(tiny, trials=3)
+    assert plan.search is not None
+    assert begun_tasks(plan, lab) == plan.tasks and len(plan.tasks) == 2
+    path = lab.sweep(plan.name).suggestions_path
+    suggestions.append(path, Suggestion(0, plan.search.cells[4], (), {}))
+    begun = [task.run for task in begun_tasks(plan, lab)]
+    assert begun == [trial.run for trial in plan.search.trials_of(plan.search.cells[4])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,35 @@ def test_an_axis_is_a_column_and_an_override_an_axis(tmp_path: Path) -> None:
     assert trials["start"].dtype == "Int64"
     with pytest.raises(UserError, match="unknown key 'rat'"):
         load_sweep("route_placement.yaml", "axes.rate=[0.25]", "rat=1")
+
+
+def test_each_row_says_what_a_trial_is_and_costs(tmp_path: Path) -> None:
+    planned = load_sweep("route_placement.yaml", "train.steps=10", path=tmp_path)
+    rows = planned.trials
+    assert rows.columns[:6].tolist() == ["run", "label", "role", "seed", "state", "baseline"]
+    assert {"start", "end", "rate", "speedup", "train_flops"} <= set(rows.columns)
+    dense, routed = rows.iloc[0], rows.iloc[1]
+    assert (dense["role"], dense["label"], dense["speedup"]) == ("baseline", "dense seed 0", 1.0)
+    assert routed["role"] == "trial" and routed["baseline"] == dense["run"]
+    assert routed["train_flops"] < dense["train_flops"] and routed["speedup"] > 1
+    assert rows["run"].tolist() == [trial.run for trial in planned.plan.trials]
+
+
+def test_cells_left_out_are_counted_by_reason(in_folder: Path) -> None:
+    axes = {"route": ["0->1", "0->2", "0->2"]}
+    tree = {"experiment": "tiny", "axes": axes, "where": "end < 2"}
+    Path("s.yaml").write_text(json.dumps(tree))
+    left_out = load_sweep("s.yaml").left_out
+    assert left_out.columns.tolist() == ["cells", "reason"]
+    assert left_out.values.tolist() == [[1, "where: end < 2"], [1, "written again"]]
+
+
+def test_hours_are_those_of_one_device_with_stated_rates(tmp_path: Path) -> None:
+    planned = load_sweep("route_placement.yaml", "evaluate=[]", path=tmp_path)
+    seconds = planned.train_flops / 7.9e10 + 17 * 0.5  # fp32 on one core
+    assert {trial.spec.precision for trial in planned.plan.trials} == {"fp32"}
+    assert planned.hours("cpu") == pytest.approx(seconds / 3600)
+    with pytest.raises(UserError, match="--device-rates: unknown 'H10'"):
+        planned.hours("H10")
+    text = "route_placement: 17 runs of tiny, 15.2 TFLOP, at most 261 MB on the disk"
+    assert repr(planned) == text

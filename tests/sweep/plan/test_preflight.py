@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +19,16 @@ from tread_lab.engine.provenance import DECIDES, code_digest, made_with, meaning
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.specs import RunSpec, UserError, decode, encode, extensions
-from tread_lab.specs.evaluation import SamplesSpec
+from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec, decode_evaluations
 from tread_lab.sweep.execution.executor import InlineExecutor
+from tread_lab.sweep.plan import preflight as module
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
-from tread_lab.sweep.plan.preflight import check_arithmetic, check_provenance, check_room
+from tread_lab.sweep.plan.preflight import (
+    check_arithmetic,
+    check_provenance,
+    check_room,
+    preflight,
+)
 from tread_lab.sweep.trial import attempt
 from tread_lab.sweep.trial.task import Task
 
@@ -89,8 +96,135 @@ def test_the_precision_of_a_sampler_is_checked_like_that_of_training(tiny: Tiny)
         check_arithmetic([Task(tiny()), Task(tiny(), (samples,))], exact)
 
 
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What preflight asks of data that hold out 100 samples, with its checks replaced."""
+    calls: list[Any] = []
+
+    class Opened:
+        def __init__(self, data: Any, split: str) -> None:
+            self.size, self.split = data.size, split
+            self.preview = data.size == 32 and split == "heldout"
+
+        def __len__(self) -> int:
+            return 100 if self.split == "heldout" else 5000
+
+        def take(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return ids, ids % 10
+
+    def requirements(spec: Any, source: str, *, preview: bool, shape: Any) -> None:
+        calls.append((spec.metrics, spec.reference, source, preview, shape))
+
+    monkeypatch.setattr(module, "open_data", Opened)
+    monkeypatch.setattr(module, "image_shape", lambda samples: (samples.size, samples.split))
+    monkeypatch.setattr(
+        module,
+        "check_deviation",
+        lambda spec, s: calls.append((spec.process.kind, s.size, s.split)),
+    )
+    monkeypatch.setattr(
+        module, "check_encoder", lambda repa, s: calls.append((repa.encoder, s.size, s.split))
+    )
+    monkeypatch.setattr(module, "check_start", lambda spec: calls.append(("start", spec.seed)))
+    monkeypatch.setattr(module, "check_requirements", requirements)
+    return calls
+
+
+ROOMY = Devices((DeviceFacts("cpu", "x", ("fp32",), 2**40),))
+
+
+def test_each_requirement_of_a_sweep_is_asked_once(tiny: Tiny, asked: list[Any]) -> None:
+    fd = decode(SamplesSpec, {"metrics": ["fd"], "count": 100})
+    more = decode(SamplesSpec, {"metrics": ["fd"], "count": 200})
+    preflight([Task(tiny(seed=seed), (fd, more)) for seed in (3, 4)], ROOMY)
+    assert asked == [
+        ("edm", 16, "train"),
+        ("start", 4),
+        (("fd",), None, "fashion16", False, (16, "heldout")),
+    ]
+
+
+def test_other_data_processes_encoders_and_starts_are_asked_apart(
+    tiny: Tiny, asked: list[Any]
+) -> None:
+    kid = decode(SamplesSpec, {"metrics": ["kid"], "count": 100})
+    large = {"data": {"size": 32}, "model": {"depth": 2, "width": 16, "heads": 2}}
+    tasks = [
+        Task(tiny()),
+        Task(tiny(seed=1)),
+        Task(tiny(repa={"encoder": "dinov2-small", "block": 1}, seed=2)),
+        Task(tiny(repa={"encoder": "dinov2-small", "block": 1}, seed=3)),
+        Task(tiny(seed=5, **large), (kid,)),
+    ]
+    preflight(tasks, ROOMY)
+    assert asked == [
+        ("edm", 16, "train"),
+        ("edm", 32, "train"),
+        ("dinov2-small", 16, "train"),
+        ("start", 3),
+        ("start", 5),
+        (("kid",), None, "fashion16", True, (32, "heldout")),
+    ]
+
+
+@pytest.mark.usefixtures("asked")
+def test_no_more_samples_are_measured_than_are_held_out(tiny: Tiny) -> None:
+    samples = decode(SamplesSpec, {"metrics": ["fd"], "count": 5000})
+    preflight([Task(tiny(), (HeldoutSpec(images=100), samples))], ROOMY)
+    with pytest.raises(UserError) as refusal:
+        preflight([Task(tiny()), Task(tiny(seed=1), (HeldoutSpec(images=101),))], ROOMY)
+    assert str(refusal.value) == (
+        "evaluate: heldout_loss of 101 images, and the data hold out 100; write"
+        " {heldout_loss: {images: 100}}"
+    )
+
+
+@pytest.mark.usefixtures("asked")
+def test_preflight_refuses_what_the_devices_lack(tiny: Tiny) -> None:
+    with pytest.raises(UserError, match=r"cpu \(x\) has no bf16"):
+        preflight([Task(tiny(precision="bf16"))], ROOMY)
+    packed = Devices((DeviceFacts("cpu", "x", ("fp32",), 1),), packed=2)
+    with pytest.raises(UserError, match=r"2 runs at once on one cpu device .* room for 1 run;"):
+        preflight([Task(tiny())], packed)
+
+
+@pytest.mark.usefixtures("asked")
+def test_each_run_is_checked_against_the_device_of_this_process(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[Any] = []
+    monkeypatch.setattr(module.memory, "check_room", lambda *what: checked.append(what))
+    preflight([Task(tiny()), Task(tiny())], ROOMY)
+    assert checked == []
+    preflight([Task(tiny()), Task(tiny())], replace(ROOMY, local=CPU))
+    assert checked == [(tiny(), CPU)]
+
+
 def run(lab: Lab, *tasks: Task) -> None:
     InlineExecutor(device="cpu").run(lab, tasks, lambda report: None)
+
+
+def test_first_images_of_few_classes_are_told_before_anything_runs(
+    tiny: Tiny, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "latents.npy", rng.normal(0, 0.5, (400, 4, 8, 8)).astype(np.float16))
+    np.save(tmp_path / "labels.npy", np.repeat(np.arange(5), 80))  # 4 of each are held out
+    data = {"source": "latents", "path": str(tmp_path), "channels": 4, "size": 8}
+    spec = tiny(data=data)
+
+    def told(*evaluations: object) -> list[str]:
+        return preflight([Task(spec, decode_evaluations(evaluations))], Devices.here("cpu"))
+
+    (line,) = told({"heldout_loss": {"images": 5, "at": "50%, end"}})
+    assert line == (
+        "heldout_loss: the first 5 held-out samples are of 2 classes only;"
+        " {heldout_loss: {images: 5, pick: even}} takes them from 5"
+    )
+    assert told({"heldout_loss": {"images": 5, "pick": "even"}}) == []
+    assert told({"layer_similarity": {"images": 20}}) == []
+    fashion = Task(tiny(), decode_evaluations(["heldout_loss", "layer_similarity"]))
+    assert preflight([fashion], Devices.here("cpu")) == []
 
 
 def test_what_says_nothing_to_the_interpreter_is_not_in_the_digest() -> None:

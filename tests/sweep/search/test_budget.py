@@ -200,3 +200,67 @@ def test_the_hours_of_earlier_sessions_are_gone(lab: Lab, tiny: Tiny) -> None:
     earlier.note(now=True)
     budget = open_budget(lab, plan, lambda task: LONG)
     assert [len(part) for part in budget.split(plan.open_tasks(lab), 1)] == [2, 5]
+
+
+@pytest.mark.parametrize(
+    ("limits", "fits"),
+    [
+        ({"flops": 1.0}, True),  # times those of the run
+        ({"flops": 0.999}, False),
+        ({"trials": 1}, True),
+        ({"hours": 0.5 + 100 / 3600}, True),
+        ({"hours": 0.5 + 99 / 3600}, False),
+        ({}, True),
+    ],
+)
+def test_what_a_budget_holds_exactly_fits(
+    lab: Lab, tiny: Tiny, limits: dict[str, float], fits: bool
+) -> None:
+    task = planned(tiny).tasks[1]
+    flops = cost(task.spec).train_flops
+    if "flops" in limits:
+        limits = {"flops": limits["flops"] * flops}
+    budget = open_budget(lab, planned(tiny, budget=limits), lambda task: LONG)
+    assert budget.fits([task], 0.5) == fits
+    budget.admit(task)
+    assert (budget.flops, budget.count) == (flops, 1)
+    another = budget.fits([planned(tiny).tasks[2]], 0.0)
+    assert another == ("flops" not in limits and "trials" not in limits)
+
+
+def test_a_baseline_is_no_trial_of_a_budget(lab: Lab, tiny: Tiny) -> None:
+    budget = open_budget(lab, planned(tiny, budget={"trials": 1}), lambda task: None)
+    baseline, trial = planned(tiny).tasks[:2]
+    budget.admit(baseline)
+    assert budget.count == 0 and budget.fits([baseline, trial], 0.0)
+
+
+def test_the_queue_of_a_budget_says_what_is_left_and_passes_on_what_ends(
+    lab: Lab, tiny: Tiny
+) -> None:
+    plan = planned(tiny, budget={"hours": 1.0})
+    watch = Stopwatch(lab.sweep("budgeted").spent_path)
+    queue = BudgetedQueue(
+        ListQueue(plan.tasks[:2]), open_budget(lab, plan, lambda task: LONG), watch
+    )
+    assert not queue.finished and not queue.over and not queue.full and not queue.stop
+    for left in (2, 1):
+        said = f"{left} run{'s' if left > 1 else ''} left; the same command with a larger budget"
+        assert queue.left == said + " goes on"
+        task = queue.next()
+        assert task is not None
+        queue.ended(task)
+    assert queue.finished and queue.over and not queue.full and queue.next() is None
+    watch.earlier = 3599.0
+    assert not queue.stop
+
+
+def test_a_session_is_recorded_to_its_last_second_when_it_closes(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny, budget={"hours": 1.0})
+    path = lab.sweep("budgeted").spent_path
+    watch = Stopwatch(path)
+    queue = BudgetedQueue(ListQueue([]), open_budget(lab, plan, lambda task: None), watch)
+    watch._started -= 7.0
+    assert not queue.stop and seconds_spent(path) == 0.0  # an entry a quarter of a minute
+    queue.close()
+    assert seconds_spent(path) == pytest.approx(7.0, abs=1.0)

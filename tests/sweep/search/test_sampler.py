@@ -9,7 +9,11 @@ from typing import Any, get_args, get_type_hints
 
 import optuna
 import pytest
-from optuna.distributions import IntDistribution
+from optuna.distributions import (
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.trial import TrialState
 
 from tests.pretender import Pretender
@@ -23,6 +27,7 @@ from tread_lab.specs.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSp
 from tread_lab.sweep.plan.open_tasks import search_forecast
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import check_plan, load_plan, store_plan
+from tread_lab.sweep.search import sampler
 from tread_lab.sweep.search.sampler import (
     SAMPLERS,
     Observation,
@@ -304,3 +309,114 @@ def test_a_study_knows_the_step_between_whole_numbers(tmp_path: Any) -> None:
     study = optuna.load_study(study_name="s", storage=f"sqlite:///{tmp_path / 'study.db'}")
     assert study.trials[0].distributions == {"end": IntDistribution(3, 9, step=2)}
     study._storage.remove_session()
+
+
+@pytest.mark.parametrize("name", ["tpe", "gp", "random", "nsgaii"])
+def test_each_sampler_has_the_seed_and_the_start_of_the_search(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[str, Any] = {}
+    for kind in ("TPESampler", "GPSampler", "RandomSampler", "NSGAIISampler"):
+        monkeypatch.setattr(sampler, kind, lambda kind=kind, **how: made.setdefault(kind, how))
+    for startup in (8, 1):
+        made.clear()
+        SAMPLERS[name].make(SearchSpec(startup=startup), 7)
+        assert (
+            made
+            == {
+                "tpe": {
+                    "TPESampler": {"seed": 7, "n_startup_trials": startup, "multivariate": True}
+                },
+                "gp": {"GPSampler": {"seed": 7, "n_startup_trials": startup}},
+                "random": {"RandomSampler": {"seed": 7}},
+                "nsgaii": {"NSGAIISampler": {"seed": 7, "population_size": max(startup, 2)}},
+            }[name]
+        )
+    assert {name: kind.draws for name, kind in SAMPLERS.items()} == {
+        "tpe": 12, "gp": 2, "random": 12, "nsgaii": 12
+    }  # fmt: skip
+
+
+def test_the_seed_of_a_suggestion_is_of_the_search_and_its_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seeds: list[int] = []
+    random_kind = SAMPLERS["random"].make
+
+    def noted(search: SearchSpec, seed: int) -> Any:
+        seeds.append(seed)
+        return random_kind(search, seed)
+
+    monkeypatch.setattr(sampler, "SAMPLERS", {"random": sampler.SamplerKind(noted)})
+    for seed, seen in ((0, 0), (0, 1), (1, 0)):
+        observations = [Observation(cell, "failed") for cell in range(seen)]
+        propose(SearchSpec(sampler="random", seed=seed), ["a"], Space(CELLS), observations)
+    assert seeds == [2968811710, 3964924996, 1835504127]
+
+
+def test_values_of_an_axis_become_distributions_of_optuna(tmp_path: Any) -> None:
+    def distribution(*values: Any) -> Any:
+        space = Space([{"a": value} for value in values])
+        return StoredStudy(tmp_path / "x.db", "s", ["a"], space, dict)._distribution("a")
+
+    assert distribution(1, 2, 5) == IntDistribution(1, 5, step=1)
+    assert distribution(0.25, 1, 0.5) == FloatDistribution(0.25, 1.0)
+    assert distribution("a", "b", 1) == CategoricalDistribution(["a", "b", 1])
+    assert distribution(True, False) == CategoricalDistribution([True, False])
+    assert distribution([1, 2], None) == CategoricalDistribution(["[1, 2]", None])
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_so_many_cells_are_open_at_once(lab: Lab, tiny: Any, in_order: bool) -> None:
+    """In order, a cell waits for the results of all but the last two before it."""
+    plan = planned(tiny, parallel=3, trials=8, in_order=in_order)
+    queue = SearchQueue(lab, plan)
+    for _ in range(2):
+        task = queue.next()
+        assert task is not None
+        Pretender(lab).finish(task)
+        queue.ended(task)
+    running = [task for _ in range(20) if (task := queue.next()) is not None]
+    assert (len(running), len(queue.cells)) == (6, 3)
+    for task in running[2:4]:  # the second cell
+        Pretender(lab).finish(task)
+        queue.ended(task)
+    assert (queue.next() is None) == in_order
+    assert len(queue.cells) == (3 if in_order else 4)
+    assert not queue.finished and not queue.over and queue.left == "7 trials left"
+
+
+def test_a_sampler_that_insists_on_known_cells_gets_the_nearest_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space, asked = Space([{"start": k} for k in range(5)]), list[int]()
+
+    class Insisting(optuna.samplers.RandomSampler):
+        def sample_independent(self, *_: Any) -> float:
+            asked.append(1)
+            return float(space.point(4)["start"])
+
+    made = sampler.SamplerKind(lambda search, seed: Insisting(seed=seed), draws=3)
+    monkeypatch.setattr(sampler, "SAMPLERS", {"tpe": made})
+    verbosity = optuna.logging.get_verbosity()
+    seen = [Observation(4, "measured", (1.0,)), Observation(0)]
+    found = propose(SearchSpec(), ["heldout/loss"], space, seen)
+    assert found == (3, {}) and len(asked) == 3
+    assert optuna.logging.get_verbosity() == verbosity
+
+
+def test_a_study_that_says_otherwise_than_the_records_is_made_anew(tmp_path: Any) -> None:
+    space, path = Space([{"start": k} for k in range(4)]), tmp_path / "study.db"
+
+    def shown(*observations: Observation) -> list[Any]:
+        StoredStudy(path, "s", ["heldout/loss"], space, dict).show(observations)
+        study = optuna.load_study(study_name="s", storage=f"sqlite:///{path}")
+        found = [(trial.params["start"], trial.state.name, trial.values) for trial in study.trials]
+        study._storage.remove_session()
+        return found
+
+    first = Observation(1, "measured", (0.5,))
+    assert shown(first, Observation(2)) == [(1, "COMPLETE", [0.5]), (2, "RUNNING", None)]
+    assert shown(first, Observation(2, "bad")) == [(1, "COMPLETE", [0.5]), (2, "PRUNED", None)]
+    assert shown(first, Observation(3)) == [(1, "COMPLETE", [0.5]), (3, "RUNNING", None)]
+    assert shown(Observation(1, "failed")) == [(1, "FAIL", None)]

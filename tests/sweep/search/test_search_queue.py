@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from tests.pretender import Pretender
 from tests.sweep.search.test_sampler import planned
 from tread_lab.records import stopped_early, suggestions
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 from tread_lab.records.stopped_early import Stopped
+from tread_lab.records.suggestions import Suggestion
 from tread_lab.specs import RunSpec
 from tread_lab.sweep.plan.storage import store_plan
+from tread_lab.sweep.search import search_queue
+from tread_lab.sweep.search.sampler import Observation
 from tread_lab.sweep.search.search_queue import SearchQueue
 
 
@@ -35,3 +42,74 @@ def test_a_search_of_a_small_space_has_no_more_trials_left_than_cells(
     assert queue.left == "2 trials left"
     Pretender(lab, most=4).run(queue)  # the two seeds of the baseline and of a cell
     assert queue.left == "1 trial left"
+
+
+def test_a_later_session_knows_the_samplers_notes(lab: Lab, tiny: Callable[..., RunSpec]) -> None:
+    plan = planned(tiny, trials=2)
+    assert plan.search is not None
+    path = lab.sweep("searched").suggestions_path
+    suggestions.append(path, Suggestion(0, plan.search.cells[4], (), {"generation": 3}))
+    (cell,) = SearchQueue(lab, plan).cells
+    assert (cell.observation.cell, cell.observation.notes) == (4, {"generation": 3})
+
+
+def test_in_order_a_search_shows_its_sampler_no_result_that_came_by_chance(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[list[Observation]] = []
+    cells = iter((0, 7, 14, 21))
+
+    def propose(search: Any, objectives: Any, space: Any, seen: Any) -> Any:
+        shown.append(list(seen))
+        return next(cells), {"generation": len(seen)}
+
+    monkeypatch.setattr(search_queue, "propose", propose)
+    queue = SearchQueue(lab, planned(tiny, parallel=2, trials=4))
+    Pretender(lab).run(queue)
+    notes = [{"generation": number} for number in range(4)]
+    states = [[o.state for o in seen] for seen in shown]
+    assert states == [
+        [], ["running"], ["measured", "running"], ["measured", "measured", "running"]
+    ]  # fmt: skip
+    assert [o.cell for o in shown[3]] == [0, 7, 14] and [o.notes for o in shown[3]] == notes[:3]
+    assert [cell.observation.notes for cell in queue.cells] == notes
+    (first, *_) = suggestions.read(lab.sweep("searched").suggestions_path)
+    assert (first.number, first.notes, len(first.trials)) == (0, {"generation": 0}, 4)
+
+
+def test_a_suggestion_of_another_space_is_none_of_this_search(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    path = lab.sweep("searched").suggestions_path
+    suggestions.append(path, Suggestion(0, {"start": 50, "end": 60}, (), {}))
+    assert SearchQueue(lab, planned(tiny, trials=2)).cells == []
+
+
+def test_a_cell_that_does_not_fit_is_not_noted_and_ends_the_search(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    asked: list[int] = []
+    queue = SearchQueue(lab, planned(tiny), fits=lambda tasks: bool(asked.append(len(tasks))))  # type: ignore[func-returns-value]
+    Pretender(lab).run(queue)
+    assert asked == [2] and queue.full and queue.finished and queue.over
+    assert suggestions.read(lab.sweep("searched").suggestions_path) == []
+
+
+@pytest.mark.parametrize(("state", "seen"), [("failed", "failed"), ("diverged", "bad")])
+def test_a_cell_of_which_one_run_has_no_value_is_not_measured(
+    lab: Lab, tiny: Callable[..., RunSpec], state: str, seen: str
+) -> None:
+    queue = SearchQueue(lab, planned(tiny, trials=1))
+    pretender = Pretender(lab)
+    tasks = []
+    while (task := queue.next()) is not None:
+        tasks.append(task)
+        if len(tasks) < 4:
+            pretender.finish(task)
+        else:
+            lab.run(task.run).create(task.spec)
+            lab.run(task.run).finish(RunState(state), step=3)
+        queue.ended(task)
+    assert len(tasks) == 4 and queue.left == "0 trials left"
+    assert [cell.observation.state for cell in queue.cells] == [seen]
+    assert queue.cells[0].observation.measured_values is None

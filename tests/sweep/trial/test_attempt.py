@@ -6,8 +6,6 @@ import errno
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -18,13 +16,16 @@ import pytest
 import torch
 
 from tests.faults.compare import outcome
+from tests.faults.drivers import Zygote
 from tread_lab.engine import live_run
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
+from tread_lab.sweep.trial import attempt as attempts
 from tread_lab.sweep.trial import trial
 from tread_lab.sweep.trial.attempt import WorkerInfo, counted_attempts
 from tread_lab.sweep.trial.retry import decide
@@ -239,14 +240,12 @@ for report in run_trial(lab, Task(spec), torch.device("cpu"), worker):
 
 
 def test_a_killed_process_leaves_an_open_attempt_whose_end_the_next_one_finds_out(
-    lab: Lab, tiny: Tiny
+    lab: Lab, tiny: Tiny, zygote: Zygote
 ) -> None:
     spec = tiny(steps=6)
     folder = lab.run_of(spec)
     folder.create(spec)
-    command = [sys.executable, "-c", KILLED, str(lab.root), folder.name, "driver"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = zygote.python(KILLED, str(lab.root), folder.name, "driver")
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert endings(folder) == [""]
     same, other = WorkerInfo(driver="driver"), WorkerInfo(driver="other")
@@ -328,3 +327,155 @@ def test_of_two_evaluations_that_lack_something_the_first_is_said(
     asked = tuple(decode(HeldoutSpec, {"images": images, "levels": 2}) for images in (8, 16))
     with pytest.raises(UserError, match=r"^no 8 images"):
         run(lab, Task(tiny(steps=2), asked))
+
+
+def left_open(lab: Lab, *earlier: str, **facts: Any) -> RunFolder:
+    """The folder of a run whose last attempt was never closed."""
+    folder = lab.run("abc")
+    for ended in earlier:
+        folder.attempts.close(folder.attempts.open(driver="old", pid=1), ended)
+    folder.attempts.open(**{"driver": "me", "node": "n1", "host": "h", "pid": 7, **facts})
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("facts", "alive", "ended", "reason"),
+    [
+        ({}, None, "died", "process 7 on h was killed"),
+        ({}, {"n1"}, "died", "process 7 on h was killed"),
+        ({}, {"n2"}, "lost", "node n1 of process 7 on h has left the cluster"),
+        ({"driver": "old"}, None, "orphaned", "the driver of process 7 on h ended first"),
+        ({"driver": "old"}, {"n1"}, "orphaned", "the driver of process 7 on h ended first"),
+        ({"driver": "old"}, {"n2"}, "lost", "node n1 of process 7 on h has left the cluster"),
+    ],
+)
+def test_why_an_attempt_was_left_open(
+    lab: Lab, facts: dict[str, str], alive: set[str] | None, ended: str, reason: str
+) -> None:
+    folder = left_open(lab, **facts)
+    worker = WorkerInfo(driver="me", alive=None if alive is None else frozenset(alive))
+    (last,) = counted_attempts(folder, worker)
+    assert (last.ended, last.reason) == (ended, reason) == (
+        folder.attempts.read()[0].ended, folder.attempts.read()[0].reason
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("stacks", "ended"), [("where it stood", "hung"), ("", "died")])
+def test_an_attempt_with_a_dump_of_its_stacks_hung(lab: Lab, stacks: str, ended: str) -> None:
+    folder = left_open(lab, "exception")
+    dump = folder.stack_dump(2)
+    dump.parent.mkdir(parents=True)
+    dump.write_text(stacks)
+    last = counted_attempts(folder, WorkerInfo(driver="me"))[-1]
+    assert (last.n, last.ended) == (2, ended) and dump.exists() == bool(stacks)
+    if stacks:
+        assert last.reason == f"process 7 on h made no progress; where it stood is in {dump}"
+
+
+def test_every_driver_evaluates_a_trained_run_with_fresh_tries(lab: Lab) -> None:
+    folder = left_open(lab, "exception", "oom")
+    worker = WorkerInfo(driver="me")
+    assert [a.ended for a in counted_attempts(folder, worker)] == ["exception", "oom", "died"]
+    folder.finish(RunState.COMPLETED, step=1)
+    assert [a.ended for a in counted_attempts(folder, worker)] == ["died"]
+    assert counted_attempts(folder, WorkerInfo(driver="another")) == []
+    assert len(folder.attempts.read()) == 3
+
+
+def test_an_attempt_is_on_record_with_its_end_and_what_went_wrong(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, spec = lab.run_of(tiny()), tiny()
+    worker = WorkerInfo(driver="d", node="n", whole=False)
+    with attempts.attempt(folder, spec, CPU, worker) as under_way:
+        (opened,) = folder.attempts.read()
+        assert (opened.driver, opened.node, opened.whole, opened.ended) == ("d", "n", False, "")
+        assert (opened.host, opened.pid) == (os.uname().nodename, os.getpid())
+        under_way.start_evaluating()
+        under_way.ended = "diverged"
+    errors: list[tuple[BaseException, str, str]] = [
+        (UserError("no data"), "mistake", "no data"),
+        (ValueError("bad"), "exception", "ValueError: bad"),
+        (KeyboardInterrupt(), "interrupted", ""),
+    ]
+    for error, *_ in errors:
+        with pytest.raises(type(error)), attempts.attempt(folder, spec, CPU, worker):
+            raise error
+    first, *others = folder.attempts.read()
+    assert (first.ended, first.phase, first.reason) == ("diverged", "evaluate", "")
+    assert [(a.ended, a.reason) for a in others] == [(kind, why) for _, kind, why in errors]
+    assert [bool(a.traceback) for a in others] == [False, True, False]
+    assert [a.phase for a in others] == ["train"] * 3
+    with (
+        pytest.raises(DiskFull, match="No space left"),
+        attempts.attempt(folder, spec, CPU, worker),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert folder.attempts.read()[-1].ended == "disk"
+
+
+def test_a_worker_is_by_default_of_this_process_and_alone_on_its_device() -> None:
+    first, second = WorkerInfo(), WorkerInfo()
+    assert first.driver == second.driver and len(first.driver) == 12
+    assert attempts._session_of(1) != attempts._session_of(2)
+    assert (first.node, first.alive, first.whole, first.packed, first.hang_timeout) == (
+        os.uname().nodename, None, True, 1, None
+    )  # fmt: skip
+
+
+def test_an_attempt_has_the_watchdog_and_the_neighbours_of_its_worker(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, made = lab.run_of(tiny()), list[Any]()
+    watchdog = attempts.Watchdog
+    monkeypatch.setattr(attempts, "Watchdog", lambda *a: made.append(a) or watchdog(*a))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(attempts, "made_with", lambda spec, kind: {"code": f"{spec.seed}{kind}"})
+    worker = WorkerInfo(packed=3, hang_timeout=60.0)
+    with attempts.attempt(folder, tiny(seed=7), CPU, worker) as under_way:
+        assert (under_way.packed, under_way.phase, under_way.ended) == (3, "train", "completed")
+        assert folder.heartbeat_path.exists() and folder.stack_dump(1).exists()
+    assert made == [(folder.stack_dump(1), folder.heartbeat_path, 60.0)]
+    (attempt,) = folder.attempts.read()
+    assert (attempt.packed, attempt.made_with) == (3, {"code": "7cpu"})
+    assert (attempt.ended, attempt.phase, attempt.traceback) == ("completed", "train", "")
+
+
+def test_what_ended_an_attempt_is_raised_though_the_record_cannot_be_written(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = lab.run_of(tiny())
+
+    def full(*_: Any, **facts: Any) -> None:
+        raise DiskFull("no room for a line")
+
+    monkeypatch.setattr(type(folder.attempts), "close", full)
+    with (
+        pytest.raises(ValueError, match="bad"),
+        attempts.attempt(folder, tiny(), CPU, WorkerInfo()),
+    ):
+        raise ValueError("bad")
+
+
+def test_an_error_of_the_system_that_is_no_full_disk_stays_what_it_is(lab: Lab, tiny: Tiny) -> None:
+    folder = lab.run_of(tiny())
+    with (
+        pytest.raises(FileNotFoundError),
+        attempts.attempt(folder, tiny(), CPU, WorkerInfo()),
+    ):
+        raise FileNotFoundError(errno.ENOENT, "gone")
+    assert folder.attempts.read()[0].ended == "exception"
+    with (
+        pytest.raises(DiskFull, match=f"cannot write {folder.path}: quota exceeded; make room"),
+        attempts.attempt(folder, tiny(), CPU, WorkerInfo()),
+    ):
+        raise OSError(errno.EDQUOT, "quota exceeded")
+
+
+def test_an_attempt_that_had_ended_is_not_closed_again(lab: Lab) -> None:
+    folder = lab.run("abc")
+    folder.attempts.close(folder.attempts.open(driver="me", pid=1), "exception", reason="bad")
+    text = folder.attempts.path.read_text()
+    (last,) = counted_attempts(folder, WorkerInfo(driver="me"))
+    assert (last.ended, last.reason) == ("exception", "bad")
+    assert folder.attempts.path.read_text() == text
+    assert counted_attempts(lab.run("none"), WorkerInfo()) == []

@@ -9,10 +9,11 @@ import pytest
 
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.lab import Lab
+from tread_lab.records.locks import Busy
 from tread_lab.records.run_status import run_status
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, encode
-from tread_lab.sweep.trial.retry import Decision, decide, failed_tasks, reopen
+from tread_lab.sweep.trial.retry import Decision, decide, failed_kind, failed_tasks, reopen
 from tread_lab.sweep.trial.task import Task
 
 Tiny = Callable[..., RunSpec]
@@ -89,3 +90,24 @@ def test_a_status_tells_kind_reason_and_attempts(lab: Lab, tasks: list[Task], ti
     assert len(status.attempts) == 1 and status.moved is not None
     fresh = run_status(lab.run_of(tiny(seed=9)))
     assert (fresh.state, fresh.kind, fresh.attempts, fresh.moved) == ("pending", "", (), None)
+
+
+def test_a_failure_without_a_kind_on_record_is_an_exception(lab: Lab, tiny: Tiny) -> None:
+    task = ended(lab, tiny(), "failed")
+    assert failed_kind(lab.run(task.run)) == "exception"
+    assert failed_tasks(lab, [task], ["exception"]) == [task]
+    assert failed_kind(lab.run_of(tiny(seed=1))) is None
+
+
+def test_a_child_is_taken_up_for_its_parent_only_if_that_is_taken_up(
+    lab: Lab, tasks: list[Task]
+) -> None:
+    assert failed_tasks(lab, tasks, ["parent"]) == [tasks[4]]  # named itself
+    assert failed_tasks(lab, [tasks[4]], ["oom"]) == []  # its parent is of another sweep
+    assert failed_tasks(lab, tasks, ["oom", "exception"]) == tasks[2:]
+
+
+def test_a_run_that_another_process_works_on_is_not_reopened(lab: Lab, tasks: list[Task]) -> None:
+    with lab.run(tasks[2].run).lock(), pytest.raises(Busy):
+        reopen(lab, tasks[2])
+    assert failed_kind(lab.run(tasks[2].run)) == "exception"

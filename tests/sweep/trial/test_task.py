@@ -22,14 +22,20 @@ from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.parents import with_parents
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
-from tread_lab.specs.evaluation import HeldoutSpec
+from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import load_plan, store_plan
 from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.trial.attempt import WorkerInfo
-from tread_lab.sweep.trial.task import Task, with_ancestors
+from tread_lab.sweep.trial.task import (
+    Task,
+    done_share,
+    is_complete,
+    is_repairable,
+    with_ancestors,
+)
 from tread_lab.sweep.trial.trial import DEFERRED, Report, run_trial
 
 CPU = torch.device("cpu")
@@ -257,3 +263,79 @@ def test_a_parent_whose_last_weights_are_damaged_is_trained_again(lab: Lab, tiny
     for spec in (parent, child.spec):
         mine, theirs = (weights(place.run_of(spec), "model") for place in (lab, calm))
         assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
+
+
+def test_a_task_is_complete_with_every_evaluation_that_its_run_can_have(
+    lab: Lab, tiny: Tiny
+) -> None:
+    early, late = HeldoutSpec(images=8, step=5), HeldoutSpec(images=8)
+    task = Task(tiny(steps=20), (early, late))
+    folder = lab.run(task.run)
+    assert task.kept_steps == (5,) and task.measurable(folder) == (early, late)
+    assert not is_complete(lab, task)
+    folder.create(task.spec)
+    folder.finish(RunState.COMPLETED, step=20)
+    for spec in (early, late):
+        assert not is_complete(lab, task)
+        folder.evaluation(spec).write(spec, {"heldout/loss": 1.0})
+    assert is_complete(lab, task)
+    folder.reopen()
+    folder.finish(RunState.STOPPED, step=4)
+    assert task.measurable(folder) == (late,)
+    folder.finish(RunState.STOPPED, step=5)
+    assert task.measurable(folder) == (early, late)
+
+
+def test_a_run_without_usable_weights_needs_no_evaluation(lab: Lab, tiny: Tiny) -> None:
+    for seed, state in enumerate(("diverged", "failed")):
+        task = Task(tiny(seed=seed), (HeldoutSpec(images=8),))
+        lab.run(task.run).create(task.spec)
+        lab.run(task.run).finish(RunState(state), step=3)
+        assert is_complete(lab, task)
+
+
+def test_the_done_share_is_of_executed_steps_and_one_where_completed(lab: Lab, tiny: Tiny) -> None:
+    task = Task(tiny(steps=20))
+    folder = lab.run(task.run)
+    assert done_share(lab, task) == 0.0
+    with folder.log() as log:
+        log(5, **{"train/loss": 1.0})
+    assert done_share(lab, task) == 0.25
+    folder.finish(RunState.DIVERGED, step=10)
+    assert done_share(lab, task) == 0.5
+    folder.finish(RunState.COMPLETED, step=10)
+    assert done_share(lab, task) == 1.0
+    empty = Task(tiny(steps=0, init_from={"run": encode(tiny())}))
+    assert done_share(lab, empty) == 0.0
+
+
+def test_the_family_of_a_task_comes_first_and_each_run_once(tiny: Tiny) -> None:
+    eldest = tiny(steps=5)
+    middle = child_of(eldest, train={"steps": 6})
+    youngest = child_of(middle, train={"steps": 7})
+    measured = Task(eldest, (HeldoutSpec(images=8),))
+    ordered = with_ancestors([Task(youngest), measured, Task(middle)])
+    assert [task.spec for task in ordered] == [eldest, middle, youngest]
+    assert [len(task.evaluations) for task in ordered] == [1, 0, 0]
+
+
+def test_a_task_refuses_a_sampler_that_its_run_cannot_have(tiny: Tiny) -> None:
+    for sampler in ({"solver": "ddpm"}, {"guidance": {"weight": 2, "weak": {"step": 7}}}):
+        spec = decode(SamplesSpec, {"count": 8, "sampler": sampler})
+        with pytest.raises(UserError, match=r"sampler.solver|no checkpoint of step 7 is kept"):
+            Task(tiny(steps=20), (spec,))
+
+
+def test_a_finished_run_with_damaged_files_is_open_while_a_checkpoint_can_mend_it(
+    lab: Lab, tiny: Tiny
+) -> None:
+    task = Task(tiny(steps=2))
+    folder = lab.run(task.run)
+    list(run_trial(lab, task, CPU))
+    assert is_complete(lab, task) and not is_repairable(folder)
+    (folder.path / "log.jsonl").write_text("")
+    assert folder.damaged() == ["log.jsonl"]
+    assert is_repairable(folder) and not is_complete(lab, task)
+    for path in checkpoint.list_checkpoints(folder.checkpoints):
+        path.unlink()
+    assert not is_repairable(folder) and is_complete(lab, task)

@@ -2,8 +2,32 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from tread_lab.engine.checkpoint import DamagedCheckpoint
+from tread_lab.engine.cost.training import cost
+from tread_lab.engine.train import Diverged, Progress
+from tread_lab.records.lab import Lab
+from tread_lab.records.locks import Busy
 from tread_lab.records.log import Entry
-from tread_lab.sweep.trial.trial import median_step_seconds
+from tread_lab.records.status import RunState
+from tread_lab.specs import RunSpec, UserError, encode
+from tread_lab.specs.errors import Unavailable
+from tread_lab.specs.evaluation import HeldoutSpec
+from tread_lab.sweep.trial import trial
+from tread_lab.sweep.trial.attempt import OpenAttempt, WorkerInfo
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import Report, median_step_seconds, run_trial
+
+CPU = torch.device("cpu")
+Tiny = Callable[..., RunSpec]
 
 
 def entries(*speeds: float) -> list[Entry]:
@@ -17,3 +41,337 @@ def test_the_step_time_is_a_median_without_the_warm_up() -> None:
 
 def test_one_entry_tells_no_step_time() -> None:
     assert median_step_seconds(entries(320.0), 32) is None
+
+
+def training(
+    monkeypatch: pytest.MonkeyPatch, *steps: Progress, end: Exception | None = None
+) -> None:
+    """Replace training by these steps and this end."""
+
+    def train(spec: RunSpec, folder: Any, device: Any, meter: Any) -> Iterator[Progress]:
+        yield from steps
+        if end is not None:
+            raise end
+
+    monkeypatch.setattr(trial, "train", train)
+
+
+def step(n: int, steps: int = 20, **more: Any) -> Progress:
+    return Progress(n, steps, 0.5 / n, **{"seconds": 0.1 * n, **more})
+
+
+def test_every_step_is_reported_and_the_end_is_a_result(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(monkeypatch, step(10, seconds=1.0), step(20, seconds=4.0, overflows=3))
+    task = Task(tiny(steps=20))
+    reports = list(run_trial(lab, task, CPU))
+    assert [(r.phase, r.step, r.steps, r.overflows, r.loss) for r in reports] == [
+        ("train", 10, 20, 0, 0.05),
+        ("train", 20, 20, 3, 0.025),
+        ("completed", 20, 20, 3, 0.025),
+    ]
+    assert [report.share for report in reports] == [0.5, 1.0, 1.0]
+    result = lab.run(task.run).result() or {}
+    assert (result["state"], result["step"]) == ("completed", 20)
+    metrics = result["metrics"]
+    assert metrics.pop("cost/peak_memory_bytes", 1) > 0
+    flops = cost(task.spec).train_flops
+    assert metrics == {
+        "cost/train_flops": flops,
+        "cost/family_flops": flops,
+        "cost/train_seconds": 4.0,
+        "throughput/step_seconds": 0.2,
+        "throughput/images_per_s": 8 / 0.2,
+    }
+
+
+def test_costs_of_a_gpu_hold_its_mfu_and_those_of_a_child_its_parents(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "peak_flops", lambda device: 1e9)
+    child = tiny(steps=20, init_from={"run": encode(tiny(steps=5))})
+    costs = trial._costs(lab.run("a"), child, CPU, 0.5, None)
+    flops, parent = cost(child).train_flops, cost(tiny(steps=5)).train_flops
+    assert costs["cost/family_flops"] == flops + parent > flops == costs["cost/train_flops"]
+    assert costs["cost/mfu"] == pytest.approx(flops / 20 / 0.5 / 1e9)
+    assert costs["cost/train_seconds"] == 10.0 and "cost/peak_memory_bytes" not in costs
+    with lab.run("a").log() as log:
+        for n in (5, 10, 15):
+            log(n, **{"train/images_per_s": 4.0 * n})
+    costs = trial._costs(lab.run("a"), child, CPU, 0.5, 7)
+    assert costs["throughput/step_seconds"] == 8 / 50.0  # the median of 40 and 60
+    assert costs["throughput/images_per_s"] == 50.0 and costs["cost/peak_memory_bytes"] == 7
+    evaluated = tiny(steps=0, init_from={"run": encode(tiny(steps=5))})
+    costs = trial._costs(lab.run("b"), evaluated, CPU, 0.0, None)
+    assert costs == {"cost/train_flops": 0, "cost/family_flops": parent}
+
+
+def test_skipped_steps_are_a_metric_of_fp16_alone(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(monkeypatch, step(20, overflows=3))
+    monkeypatch.setattr(trial, "origin", lambda spec, device: {})
+    for precision, overflows in (("fp16", 3), ("fp32", None)):
+        spec = tiny(precision=precision)
+        list(run_trial(lab, Task(spec), CPU))
+        metrics = (lab.run_of(spec).result() or {})["metrics"]
+        assert metrics.get("train/overflows") == overflows
+
+
+def test_a_run_diverges_at_the_last_step_that_it_made(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(monkeypatch, step(7), end=Diverged("the loss is nan"))
+    task = Task(tiny(), (HeldoutSpec(images=8),))
+    last = [*run_trial(lab, task, CPU)][-1]
+    result = lab.run(task.run).result() or {}
+    assert (result["state"], result["kind"], result["step"]) == ("diverged", "diverged", 7)
+    assert (last.phase, last.note) == ("diverged", "the loss is nan")
+    (attempt,) = lab.run(task.run).attempts.read()
+    assert (attempt.ended, attempt.phase) == ("diverged", "evaluate")
+
+
+def test_a_run_that_others_work_on_is_looked_at_every_second(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(monkeypatch, step(20))
+    task, slept = Task(tiny()), list[float]()
+    folder = type(lab.run(task.run))
+    lock = folder.lock
+
+    @contextmanager
+    def busy(run: Any) -> Iterator[None]:
+        if len(slept) < 2:
+            raise Busy("process 7 works on it")
+        with lock(run):
+            yield
+
+    monkeypatch.setattr(folder, "lock", busy)
+    monkeypatch.setattr(trial, "time", SimpleNamespace(sleep=slept.append, time=time.time))
+    phases = [(r.phase, r.step, r.note) for r in run_trial(lab, task, CPU)]
+    assert phases[:2] == [("train", 0, "process 7 works on it")] * 2 and slept == [1.0, 1.0]
+    assert [phase for phase, *_ in phases[2:]] == ["train", "completed"]
+
+
+def evaluating(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, *errors: Exception | None
+) -> list[str]:
+    """Evaluate a trained run three times; each evaluation meets an error."""
+    training(monkeypatch, step(20))
+    left, done = list(errors), list[str]()
+
+    def evaluate(folder: Any, spec: Any, device: Any, cache: Any) -> None:
+        assert cache == lab.root / "cache"
+        done.append(f"{spec.images}")
+        if (error := left.pop(0)) is not None:
+            raise error
+
+    monkeypatch.setattr(trial, "evaluate", evaluate)
+    specs = tuple(HeldoutSpec(images=images) for images in (8, 16, 32))
+    reports = run_trial(lab, Task(tiny(), specs), CPU)
+    try:
+        seen = list(reports)
+    except UserError as error:
+        return [*done, str(error)]
+    return [*done, *(f"{report.phase} {report.step}" for report in seen if report.step == 20)]
+
+
+def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = (UserError("first"), None, UserError("second"))
+    assert evaluating(lab, tiny, monkeypatch, *errors) == ["8", "16", "32", "first"]
+
+
+def test_what_is_unavailable_ends_the_evaluations_at_once(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert evaluating(lab, tiny, monkeypatch, None, Unavailable("full")) == ["8", "16", "full"]
+
+
+def test_each_evaluation_is_reported_before_it_begins(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phases = evaluating(lab, tiny, monkeypatch, None, None, None)[3:]
+    assert phases == ["train 20", "evaluate 20", "evaluate 20", "evaluate 20", "completed 20"]
+
+
+def test_a_run_that_used_up_its_tries_fails_with_their_number(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Task(tiny())
+    attempts = lab.run(task.run).attempts
+    for ended in ("exception", "interrupted", "exception"):
+        attempts.close(attempts.open(pid=1), ended, reason=f"why {ended}", traceback="where")
+    (last,) = run_trial(lab, task, CPU, WorkerInfo())
+    assert last == Report(task.run, "failed", 20, 20, pytest.approx(float("nan"), nan_ok=True),
+                          note="why exception")  # fmt: skip
+    result = lab.run(task.run).result() or {}
+    facts = {name: result[name] for name in ("kind", "reason", "traceback", "attempts")}
+    assert facts == {
+        "kind": "exception", "reason": "why exception", "traceback": "where", "attempts": 3
+    }  # fmt: skip
+    assert lab.run(task.run).state() is RunState.FAILED
+
+
+def test_a_run_without_steps_has_no_share_of_none() -> None:
+    assert Report("a", "train", 0, 0, 0.0).share == 0.0
+
+
+def test_an_attempt_is_that_of_the_worker_that_makes_it(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(monkeypatch, step(20))
+    task, worker = Task(tiny()), WorkerInfo(driver="d", node="n", whole=False)
+    list(run_trial(lab, task, CPU, worker))
+    (made,) = lab.run(task.run).attempts.read()
+    assert (made.driver, made.node, made.whole) == ("d", "n", False)
+    assert (made.ended, made.phase) == ("completed", "evaluate")
+    (origin,) = lab.run(task.run).origin()
+    assert origin["started"] > 1e9
+
+
+def test_a_damaged_last_checkpoint_is_trained_again_and_then_evaluated(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(monkeypatch, step(20))
+    released, damaged, evaluated = list[Any](), [True], list[int]()
+
+    def evaluate(folder: Any, spec: Any, device: Any, cache: Any) -> None:
+        if damaged and damaged.pop():
+            raise DamagedCheckpoint("cut")
+        evaluated.append(spec.images)
+
+    monkeypatch.setattr(trial, "evaluate", evaluate)
+    monkeypatch.setattr(trial, "release", released.append)
+    task = Task(tiny(), (HeldoutSpec(images=8), HeldoutSpec(images=16)))
+    phases = [report.phase for report in run_trial(lab, task, CPU)]
+    assert phases == ["train", "evaluate", "train", "evaluate", "evaluate", "completed"]
+    assert evaluated == [8, 16] and released == [CPU, CPU]
+    (attempt,) = lab.run(task.run).attempts.read()
+    assert attempt.ended == "completed" and len(lab.run(task.run).origin()) == 2
+
+
+def test_a_run_that_does_not_fit_its_device_is_not_begun(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(monkeypatch, step(20))
+
+    def check_room(spec: RunSpec, device: Any) -> None:
+        raise UserError(f"seed {spec.seed} on {device} needs more")
+
+    monkeypatch.setattr(trial, "check_room", check_room)
+    task = Task(tiny(seed=4))
+    with pytest.raises(UserError, match=r"^seed 4 on cpu needs more$"):
+        list(run_trial(lab, task, CPU))
+    assert lab.run(task.run).origin() == [] and lab.run(task.run).result() is None
+
+
+def test_every_step_and_every_forward_pass_of_an_evaluation_is_progress(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(monkeypatch, step(10), step(20))
+    heard: list[str] = []
+    monkeypatch.setattr(OpenAttempt, "start_evaluating", lambda self: heard.append("evaluating"))
+    made = OpenAttempt.__init__
+
+    def noted(self: OpenAttempt, *watchdog: Any, **more: Any) -> None:
+        made(self, *watchdog, **more)
+        self.progress = lambda: heard.append("progress")
+
+    monkeypatch.setattr(OpenAttempt, "__init__", noted)
+    monkeypatch.setattr(trial, "evaluate", lambda *a, **k: torch.nn.Linear(1, 1)(torch.ones(1, 1)))
+    list(run_trial(lab, Task(tiny(), (HeldoutSpec(images=8),)), CPU))
+    assert heard == ["progress", "progress", "evaluating", "progress"]
+
+
+@pytest.mark.parametrize("packed", [1, 2])
+def test_training_is_metered_on_a_device_of_its_own_alone(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, packed: int
+) -> None:
+    given: list[Any] = []
+
+    def train(spec: RunSpec, folder: Any, device: Any, meter: Any) -> Iterator[Progress]:
+        given.append((spec.seed, folder.name, device, meter))
+        yield step(20)
+
+    monkeypatch.setattr(trial, "train", train)
+    monkeypatch.setattr(trial, "open_meter", lambda device: f"meter of {device}")
+    task = Task(tiny(seed=2))
+    list(run_trial(lab, task, CPU, WorkerInfo(packed=packed)))
+    assert given == [(2, task.run, CPU, "meter of cpu" if packed == 1 else None)]
+
+
+def test_closing_the_reports_closes_the_training(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[int] = []
+
+    def train(*_: Any) -> Iterator[Progress]:
+        try:
+            yield step(10)
+            yield step(20)
+        finally:
+            closed.append(1)
+
+    monkeypatch.setattr(trial, "train", train)
+    reports = run_trial(lab, Task(tiny()), CPU)
+    assert next(reports).step == 10 and closed == []
+    reports.close()  # type: ignore[attr-defined]
+    assert closed == [1]
+    (attempt,) = lab.run_of(tiny()).attempts.read()
+    assert (attempt.ended, attempt.phase, attempt.reason) == ("interrupted", "train", "")
+
+
+def test_a_run_keeps_the_checkpoints_that_its_evaluations_need(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(monkeypatch, step(20))
+    monkeypatch.setattr(trial, "evaluate", lambda *a, **k: None)
+    task = Task(tiny(), (HeldoutSpec(images=8, step=5), HeldoutSpec(images=8)))
+    list(run_trial(lab, task, CPU))
+    assert lab.run(task.run).kept_steps() == {5} and lab.run(task.run).spec() == task.spec
+
+
+def test_a_run_fails_of_a_parent_that_diverged_and_is_not_attempted(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(monkeypatch, step(20))
+    parent, child = lab.run_of(tiny()), Task(tiny(seed=1, init_from={"run": encode(tiny())}))
+    parent.create(tiny())
+    parent.finish(RunState.DIVERGED, step=3)
+    (last,) = run_trial(lab, child, CPU)
+    assert (last.phase, last.step, last.steps) == ("failed", 20, 20)
+    assert last.note == f"run {parent.name}, which it starts from, has diverged"
+    assert (lab.run(child.run).result() or {})["kind"] == "parent"
+    assert lab.run(child.run).attempts.read() == []
+
+
+def test_a_kind_of_end_without_reason_leaves_none_on_record(lab: Lab, tiny: Tiny) -> None:
+    task = Task(tiny())
+    attempts = lab.run(task.run).attempts
+    for _ in range(3):
+        attempts.close(attempts.open(pid=1), "died")
+    list(run_trial(lab, task, CPU, WorkerInfo()))
+    result = lab.run(task.run).result() or {}
+    assert (result["kind"], result["attempts"]) == ("died", 3)
+    assert not {"reason", "traceback"} & set(result)
+
+
+def test_energy_is_of_the_last_step_and_use_is_a_mean_over_all(lab: Lab) -> None:
+    def logged(step: int, key: str, value: float, time: float) -> Entry:
+        return Entry(0, step, key, value, time)
+
+    entries = [
+        logged(10, "train/loss", 1.0, 5.0), logged(10, "energy/joules", 300.0, 5.0),
+        logged(10, "gpu/utilisation", 0.5, 5.0), logged(20, "train/loss", 0.5, 9.0),
+        logged(20, "energy/joules", 800.0, 9.0), logged(20, "gpu/utilisation", 1.0, 9.0),
+    ]  # fmt: skip
+    assert trial._power(entries, 20, 4.0) == {
+        "energy/joules": 800.0, "power/watts": 200.0, "gpu/utilisation": 0.75
+    }  # fmt: skip
+    assert trial._power(entries, 20, 0.0) == trial._power(entries, 30, 4.0) == {}
+    retrained = [*entries, logged(20, "train/loss", 0.5, 12.0)]
+    assert trial._power(retrained, 20, 4.0) == trial._power(entries[:4], 20, 4.0) == {}
+    assert trial._power([e for e in entries if e.key != "train/loss"], 20, 4.0) == {}

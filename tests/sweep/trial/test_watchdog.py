@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.faults.drivers import Zygote
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec
@@ -23,7 +22,7 @@ from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
 from tread_lab.sweep.trial import watchdog
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
-from tread_lab.sweep.trial.watchdog import Patience, Watchdog, every_forward_pass
+from tread_lab.sweep.trial.watchdog import Patience, Watchdog, every_forward_pass, watched
 
 Tiny = Callable[..., RunSpec]
 
@@ -41,17 +40,71 @@ class Clock:
 
 def test_patience_grows_with_the_runs_own_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, patience = Clock(monkeypatch), Patience()
-    assert patience.limit == watchdog.FIRST
-    for pause, limit in ((1.0, watchdog.LEAST), (60.0, 60 * watchdog.FACTOR), (1.0, 3000.0)):
+    assert patience.limit == 1800
+    for pause, limit in ((1.0, 600.0), (12.5, 625.0), (60.0, 3000.0), (1.0, 3000.0)):
         clock.pass_by(pause)
         patience.progress()
         assert (patience.limit, patience.silence) == (limit, 0)
     patience.start_phase()
     fixed = Patience(7.0)
-    assert (patience.limit, fixed.limit) == (watchdog.FIRST, 70.0)
+    assert (patience.limit, fixed.limit) == (1800.0, 70.0)
     clock.pass_by(3.0)
     fixed.progress()
     assert fixed.limit == 7.0
+
+
+@pytest.fixture
+def timers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the timer in C is told, in place of one."""
+    told: list[Any] = []
+    later = lambda limit, *, exit, file: told.append((limit, exit))  # noqa: E731
+    monkeypatch.setattr(watchdog.faulthandler, "dump_traceback_later", later)
+    cancel = watchdog.faulthandler, "cancel_dump_traceback_later"
+    monkeypatch.setattr(*cancel, lambda: told.append("off"))
+    return told
+
+
+def test_the_timer_in_c_waits_two_seconds_more_and_is_set_at_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timers: list[Any]
+) -> None:
+    clock, pulse = Clock(monkeypatch), tmp_path / ".pulse"
+    with Watchdog(tmp_path / "stacks" / "1.txt", pulse, 7.0) as dog:
+        assert timers == [(72.0, True)] and pulse.read_text() == "70.000\n"
+        dog.progress()  # within a quarter of a second of the last
+        clock.pass_by(0.125)
+        dog.progress()
+        assert len(timers) == 1
+        clock.pass_by(0.125)
+        dog.progress()
+        assert timers[1:] == [(9.0, True)] and pulse.read_text() == "7.000\n"
+        pulse.write_text("untouched")
+        clock.pass_by(1.0)
+        dog.progress()
+        assert pulse.read_text() == "untouched"  # the limit is the same
+        dog.start_phase()
+        assert timers[2:] == [(9.0, True), (72.0, True)] and pulse.read_text() == "70.000\n"
+        clock.pass_by(100.0)
+        dog.resume()
+        assert dog.patience.silence == 0 and len(timers) == 5
+        dog.pause()
+        assert timers[5:] == ["off"]
+    assert timers[6:] == ["off"]
+
+
+def test_within_a_block_alone_the_watchdog_of_the_process_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timers: list[Any]
+) -> None:
+    clock = Clock(monkeypatch)
+    with watched():  # a process without a watchdog
+        pass
+    assert timers == []
+    with Watchdog(tmp_path / "stacks" / "1.txt", tmp_path / ".pulse", 7.0) as dog:
+        clock.pass_by(50.0)
+        with watched():
+            assert dog.patience.silence == 0 and timers[1:] == [(72.0, True)]
+        assert timers[2:] == ["off"]
+    with watched():
+        assert timers[3:] == ["off"]
 
 
 def test_every_call_of_a_network_is_progress_while_measuring() -> None:
@@ -142,14 +195,12 @@ InlineExecutor(device="cpu", hang_timeout=1.0).run(lab, [task], lambda report: N
 )
 @pytest.mark.parametrize(("how", "code"), [("sleeps", 3), ("holds the interpreter's lock", 1)])
 def test_a_hung_run_is_ended_with_where_it_stood_and_then_tried_again(
-    lab: Lab, tiny: Tiny, how: str, code: int
+    lab: Lab, tiny: Tiny, zygote: Zygote, how: str, code: int
 ) -> None:
     spec = tiny(steps=6)
     folder = lab.run_of(spec)
     folder.create(spec)
-    command = [sys.executable, "-c", HANGS, str(lab.root), folder.name, how]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50)
+    done = zygote.python(HANGS, str(lab.root), folder.name, how)
     assert done.returncode == code and not folder.result(), done.stderr
     assert ("made no progress for 1 s" in done.stderr) == (how == "sleeps")
     assert "in hanging" in folder.stack_dump(1).read_text()

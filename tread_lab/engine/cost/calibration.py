@@ -10,74 +10,51 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tread_lab.engine.cost.sampling import passes
+from tread_lab.engine.cost.speed import Speed, fitted_step, step_flops
 from tread_lab.engine.cost.training import FLOPS_PER_MAC, cost
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs.decode import decode, encode
-from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.run import RunSpec
 
 # A step below this many FLOPs takes well under a second on any device worth training on.
 AFFORDABLE_FLOPS = 2e10
-FEATURE_SECONDS = 1.5e-3  # an image's features and its share of the statistics
-_STEPS = 6
-_SMALL, _LARGE = 16, 128  # images of the two forward passes
+STEPS = 6
+_GPU_SECONDS = 0.5  # of a trial step where the device's rate is known
+_LARGE = 128  # images of the larger one of two forward passes, if they are affordable
 
 
-@dataclass(frozen=True)
-class Speed:
-    """What takes time on one slot: a fixed part for each call, and a part for each FLOP.
+def trial_batch(spec: RunSpec, rate: float | None = None) -> int:
+    """Return the images of a dense trial step that takes well under a second; 0 if one is too many.
 
-    Attributes:
-        overhead, per_flop: seconds of a training step.
-        call, per_call_flop: seconds of a forward pass without gradients.
+    Args:
+        rate: FLOP/s of the device, `None` where they are not known.
     """
-
-    overhead: float
-    per_flop: float
-    call: float
-    per_call_flop: float
-
-    def train_seconds(self, spec: RunSpec) -> float:
-        """Return the predicted seconds of all training steps."""
-        return spec.train.steps * self.overhead + cost(spec).train_flops * self.per_flop
-
-    def evaluate_seconds(self, spec: RunSpec, evaluations: Sequence[EvaluationSpec]) -> float:
-        """Return the predicted seconds of all evaluations."""
-        return sum(self._evaluation(spec, evaluation) for evaluation in evaluations)
-
-    def _evaluation(self, spec: RunSpec, evaluation: EvaluationSpec) -> float:
-        calls, flops = passes(spec, evaluation)
-        features = 0.0
-        if isinstance(evaluation, SamplesSpec) and evaluation.metrics:
-            features = evaluation.count * FEATURE_SECONDS
-        return calls * self.call + flops * self.per_call_flop + features
+    most = AFFORDABLE_FLOPS if rate is None else max(rate * _GPU_SECONDS, AFFORDABLE_FLOPS)
+    return min(spec.train.batch, int(most / cost(spec.dense()).train_flops_per_image))
 
 
-FLOPS = Speed(overhead=0, per_flop=1, call=0, per_call_flop=1)  # for want of seconds: what it costs
-
-
-def affordable(spec: RunSpec) -> bool:
-    """Return whether a few steps of this run cost next to nothing."""
-    return cost(spec.dense()).train_flops_per_image * spec.train.batch < AFFORDABLE_FLOPS
-
-
-def calibrate(specs: Sequence[RunSpec], device: torch.device, *, slots: int = 1) -> list[Speed]:
+def calibrate(
+    specs: Sequence[RunSpec], device: torch.device, *, slots: int = 1, threads: int = 1
+) -> list[Speed]:
     """Time a few steps and passes of each run, in as many processes at once as there are slots.
 
     Lanes share the caches and the memory of a machine, so that one alone would be faster.
+
+    Args:
+        threads: of each process.
     """
+    torch.set_num_threads(threads)
     if slots == 1 or device.type != "cpu":
         return [measure(spec, device) for spec in specs]
     command = [sys.executable, "-c", "from tread_lab.engine.cost.calibration import slot; slot()"]
+    command.append(str(threads))
     pipe = subprocess.PIPE
     streams: dict[str, Any] = {"stdin": pipe, "stdout": pipe, "stderr": subprocess.DEVNULL}
     started = [subprocess.Popen(command, text=True, **streams) for _ in range(slots)]
@@ -109,7 +86,7 @@ def _together(processes: Sequence[subprocess.Popen[str]], specs: str) -> list[li
 
 def slot() -> None:
     """One slot of `calibrate`: specs on stdin, `ready`; a line on stdin, the numbers."""
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(sys.argv[1]))
     specs = [decode(RunSpec, tree) for tree in json.loads(sys.stdin.readline())]
     print("ready", flush=True)
     sys.stdin.readline()
@@ -120,25 +97,20 @@ def slot() -> None:
 def measure(spec: RunSpec, device: torch.device) -> Speed:
     """Time steps dense and with half of the tokens routed, and passes of few and many images."""
     half = (RouteSpec(start=0, end=spec.model.depth - 1, rate=0.5, selection="rows"),)
-    dense = dataclasses.replace(spec.dense(), init_from=None)
+    dense = dataclasses.replace(spec.dense(), init_from=None, captions=None)
     routed = dataclasses.replace(dense, routes=half)
+    image = FLOPS_PER_MAC * cost(dense).dense_macs
+    large = _LARGE if device.type == "cuda" else min(_LARGE, max(8, int(AFFORDABLE_FLOPS / image)))
+    small = large // 8
     with tempfile.TemporaryDirectory() as folder:
         with LiveRun(dense, RunFolder(Path(folder)), device) as run:
-            slow = _median(_step(run, device), _STEPS)
-            passes = [_median(_pass(run, count, device), _STEPS) for count in (_SMALL, _LARGE)]
+            slow = _median(_step(run, device), STEPS)
+            passes = [_median(_pass(run, count, device), STEPS) for count in (small, large)]
         with LiveRun(routed, RunFolder(Path(folder) / "routed"), device) as run:
-            fast = _median(_step(run, device), _STEPS)
-    flops = [cost(s).train_flops_per_image * s.train.batch for s in (dense, routed)]
-    per_flop = min(
-        max((slow - fast) / (flops[0] - flops[1]), 0.2 * slow / flops[0]), slow / flops[0]
-    )
-    per_image = max(passes[1] - passes[0], 0.2 * passes[1]) / (_LARGE - _SMALL)
-    return Speed(
-        overhead=slow - per_flop * flops[0],
-        per_flop=per_flop,
-        call=max(passes[0] - _SMALL * per_image, 0.0),
-        per_call_flop=per_image / (FLOPS_PER_MAC * cost(dense).dense_macs),
-    )
+            fast = _median(_step(run, device), STEPS)
+    overhead, per_flop = fitted_step([(step_flops(dense), slow), (step_flops(routed), fast)])
+    per_image = max(passes[1] - passes[0], 0.2 * passes[1]) / (large - small)
+    return Speed(overhead, per_flop, max(passes[0] - small * per_image, 0.0), per_image / image)
 
 
 def _step(run: LiveRun, device: torch.device) -> Callable[[], None]:

@@ -14,6 +14,7 @@ from tread_lab.specs.metrics import METRICS, OWN_FEATURES
 from tread_lab.specs.run import RunSpec
 
 INCEPTION_FLOPS = 11.4e9  # an image at 299x299 through Inception-v3, two for each MAC
+DINOV2_FLOPS = 162e9  # one at 224x224 through ViT-L/14: 24 blocks of 257 tokens of width 1,024
 SD_WIDTHS = (128, 256, 512, 512)  # the Stable Diffusion autoencoder, from pixels to latents
 
 
@@ -44,16 +45,21 @@ def image_work(spec: RunSpec, evaluation: EvaluationSpec) -> ImageWork:
     source = spec.data.source
     decode = 0.0 if source in OWN_FEATURES else FLOPS_PER_MAC * decoder_macs(spec.data.size)
     metrics, compared = list(evaluation.metrics), described(evaluation)
-    by_inception = {"inception": True, "own": False, "any": source not in OWN_FEATURES}
-    seen = [metric for metric in metrics if by_inception[METRICS[metric].features]]
-    features = INCEPTION_FLOPS if seen else 0.0
-    references = MOST_HELDOUT if set(seen) & set(compared) else 0
+    features, reference_features = (_feature_flops(each, source) for each in (metrics, compared))
+    references = MOST_HELDOUT if reference_features else 0
     return ImageWork(
         evaluation.count * decode,
         evaluation.count * features,
         references * decode if evaluation.reference is None else 0.0,
-        references * features,
+        references * reference_features,
     )
+
+
+def _feature_flops(metrics: Sequence[str], source: str) -> float:
+    """Return the FLOPs of an image through every large network that the metrics look through."""
+    any_of = 0.0 if source in OWN_FEATURES else INCEPTION_FLOPS
+    flops = {"inception": INCEPTION_FLOPS, "dinov2": DINOV2_FLOPS, "own": 0.0, "any": any_of}
+    return sum({flops[METRICS[metric].features] for metric in metrics})
 
 
 def described(evaluation: SamplesSpec) -> list[str]:
@@ -62,7 +68,7 @@ def described(evaluation: SamplesSpec) -> list[str]:
     return [
         metric
         for metric in evaluation.metrics
-        if METRICS[metric].compares and not (by_file and METRICS[metric].keeps != "features")
+        if METRICS[metric].compares and not (by_file and METRICS[metric].moments_given)
     ]
 
 

@@ -34,7 +34,8 @@ class Cost:
         helpers: trainable parameters that are not sampled: REPA's projector, SD-DiT's head.
         teacher: parameters of a teacher, which is an average, and buffers beside it.
         positions: values of fixed tables, stored but not trained.
-        tokens: tokens that run each block, from the first block to the last.
+        tokens: tokens of the image that run each block, from the first block to the last; those of
+            a caption run all of them.
         plain_macs: forward pass of the network without routes and without what a bypass adds.
         dense_macs, routed_macs: forward pass without routes, and under the run's routes.
         again_macs: a second forward and backward pass of every routed step (`loss: both`).
@@ -125,7 +126,7 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False) -> Cost:
     """
     per_channel = 2 if learn_sigma else outputs(spec.process)
     key = (
-        *(spec.model, spec.data, spec.routes, spec.bypass, spec.loss, spec.repa),
+        *(spec.model, spec.data, spec.routes, spec.bypass, spec.loss, spec.repa, spec.captions),
         *(spec.train.steps, spec.train.batch, spec.routed_steps, spec.precision, spec.fp32_block),
         *(spec.execution.micro_batch, per_channel),
     )
@@ -174,7 +175,8 @@ def _cost(spec: RunSpec, c_out: int) -> Cost:
         + added.activation_bytes(low)
         + projector.activation_bytes(low)
         + head.activation_bytes(low),
-        working_bytes=spec.tokens * (4 * spec.model.width * FP32 + 2 * spec.model.hidden * low),
+        working_bytes=(spec.tokens + spec.text_tokens)
+        * (4 * spec.model.width * FP32 + 2 * spec.model.hidden * low),
         cast_bytes=0 if low == FP32 else low * (parameters + helpers),
         micro_batch=min(spec.execution.micro_batch or spec.train.batch, spec.train.batch),
     )
@@ -195,8 +197,9 @@ def tokens_per_block(spec: RunSpec) -> tuple[int, ...]:
 
 def _kept_by_network(spec: RunSpec, tokens: tuple[int, ...], low: int) -> int:
     """Bytes that all blocks keep, the last norm and its modulated output, and a few images."""
-    d, exact = spec.model.width, spec.fp32_blocks
-    kept = [kept_bytes(spec.model, n, FP32 if l in exact else low) for l, n in enumerate(tokens)]
+    d, exact, T = spec.model.width, spec.fp32_blocks, spec.text_tokens
+    lows = [FP32 if l in exact else low for l in range(len(tokens))]
+    kept = [kept_bytes(spec.model, n + T, bits) for n, bits in zip(tokens, lows)]
     ends = spec.tokens * (2 * d * FP32 + d * low) + 32 * d
     return sum(kept) + ends + 3 * FP32 * spec.data.channels * spec.data.size**2
 
@@ -219,11 +222,11 @@ def _parameters(spec: RunSpec, c_out: int) -> int:
     d, p, c = spec.model.width, spec.model.patch, spec.data.channels
     patches = (p * p * c + 1) * d
     timestep = (FREQUENCIES * d + d) + (d * d + d)
-    labels = (spec.data.classes + 1) * d
+    rows = spec.data.classes + 1 if spec.captions is None else spec.captions.width + 1
     norm = d if spec.model.norm == "rms" else 0
     final = (2 * d * d + 2 * d) + (d + 1) * p * p * c_out + norm
     block = block_parameters(spec.model) + place_parameters(spec.model, spec.data.size // p)
-    return patches + timestep + labels + spec.model.depth * block + final + _positions(spec)[1]
+    return patches + timestep + rows * d + spec.model.depth * block + final + _positions(spec)[1]
 
 
 def _positions(spec: RunSpec) -> tuple[int, int]:
@@ -235,8 +238,10 @@ def _positions(spec: RunSpec) -> tuple[int, int]:
 def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int) -> int:
     N, d, p, c = spec.tokens, spec.model.width, spec.model.patch, spec.data.channels
     embeddings = N * p * p * c * d + FREQUENCIES * d + d * d
+    if spec.captions is not None:
+        embeddings += spec.text_tokens * spec.captions.width * d
     counts = {n: tokens.count(n) for n in set(tokens)}
-    in_blocks = sum(k * block_macs(spec.model, n) for n, k in counts.items())
+    in_blocks = sum(k * block_macs(spec.model, n + spec.text_tokens) for n, k in counts.items())
     return embeddings + in_blocks + _final_macs(spec, c_out)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,11 @@ class Share:
     def packed(self, slots: int) -> int:
         """Return how many runs share one device, if `slots` of them go on one machine."""
         return max(1, int(1 / self.gpus)) if self.gpus else slots
+
+    def at_once(self, slots: Sequence[int]) -> tuple[int, int]:
+        """Return how many runs go at once on nodes that hold so many each, and most on a device."""
+        total = min(sum(slots), self.concurrent or sum(slots))
+        return total, min(total, self.packed(max(slots)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,15 +104,14 @@ def _ray_devices(share: Share) -> Devices:
     for what, wanted, present in (("cpus", share.cpus, cpus), ("gpus", share.gpus, gpus)):
         if wanted > present:
             raise UserError(f"--{what}: {wanted:g} for a run, and this machine has {present}")
-    slots = share.slots(cpus, gpus)
-    slots = min(slots, share.concurrent or slots)
-    return Devices.here(share.worker_device, slots=slots, packed=min(slots, share.packed(slots)))
+    slots, packed = share.at_once([share.slots(cpus, gpus)])
+    return Devices.here(share.worker_device, slots=slots, packed=packed, threads=share.cpus)
 
 
 def _inline_devices(share: Share) -> Devices:
     from tread_lab.sweep.plan.devices import Devices
 
-    return Devices.here(share.device)
+    return Devices.here(share.device, threads=share.cpus)
 
 
 EXECUTORS: Mapping[str, ExecutorKind] = {

@@ -28,6 +28,7 @@ from tread_lab.sweep.execution.cluster_heartbeat import (
     monitor_daemons,
 )
 from tread_lab.sweep.execution.executor import Interrupted
+from tread_lab.sweep.execution.executors import Share
 from tread_lab.sweep.gc import SCRATCH
 
 _DAEMONS = ("raylet", "gcs_server")  # without which a cluster is lost
@@ -170,6 +171,13 @@ def whole_device(share: dict[str, float]) -> dict[str, float]:
         return {**share, "gpu": math.ceil(share["gpu"])}
     cores = [node["Resources"].get("CPU", 0) for node in nodes() if node["Alive"]]
     return {**share, "cpu": max(cores, default=share["cpu"])}
+
+
+def packed_runs(share: Share) -> int:
+    """Return the most runs that share one device of the cluster."""
+    have = [node["Resources"] for node in nodes() if node["Alive"]]
+    slots = [share.slots(node.get("CPU", 0), node.get("GPU", 0)) for node in have]
+    return share.at_once(slots)[1]
 
 
 def nodes() -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from tread_lab.sweep.execution.executor import ReportHandler, UserErrors, stop_s
 from tread_lab.sweep.execution.executors import Share
 from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
 from tread_lab.sweep.execution.ray_callbacks import QueueSearcher, StopFlag, TrialWatcher
-from tread_lab.sweep.execution.ray_cluster import cluster, end_attempt, whole_device
+from tread_lab.sweep.execution.ray_cluster import cluster, end_attempt, packed_runs, whole_device
 from tread_lab.sweep.execution.ray_early_stopping import Judge
 from tread_lab.sweep.execution.ray_worker import Worker
 from tread_lab.sweep.search.queue import TaskQueue, as_queue
@@ -67,7 +67,8 @@ class RayExecutor:
                     HeartbeatMonitor(lab, end_attempt),
                     user_errors,
                 )
-                worker = WorkerInfo(whole=whole, hang_timeout=self.hang_timeout)
+                packed = 1 if whole else packed_runs(self.share)
+                worker = WorkerInfo(whole=whole, packed=packed, hang_timeout=self.hang_timeout)
                 while not queue.finished:
                     self._tune(lab, queue, watcher, resources, worker)
                     watcher.raise_if_stopped()

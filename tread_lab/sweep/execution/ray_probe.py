@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
+from collections.abc import Sequence
 from typing import Any
 
 import ray
 import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from tread_lab.engine.cost.calibration import calibrate
+from tread_lab.engine.cost.speed import Speed
 from tread_lab.engine.device import pick
+from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import Unavailable, UserError, first_line
+from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executors import Share
 from tread_lab.sweep.execution.ray_cluster import cluster, nodes
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
@@ -39,13 +45,37 @@ def cluster_devices(share: Share) -> Devices:
             )
         one_of_each = {_kind(node): node for node in fits}.values()
         kinds = [facts for node in one_of_each for facts in _ask(node, share.worker_device)]
-    at_once = min(sum(slots), share.concurrent or sum(slots))
+    at_once, packed = share.at_once(slots)
     return Devices(
         tuple(dict.fromkeys(kinds)),
         slots=at_once,
-        packed=min(at_once, share.packed(max(slots))),
+        packed=packed,
+        threads=share.cpus,
+        timer=functools.partial(_time_on_cluster, share, packed),
         idle_gpus=0 if share.gpus else int(sum(_has(node, "GPU") for node in alive)),
     )
+
+
+def _time_on_cluster(share: Share, packed: int, specs: Sequence[RunSpec]) -> list[Speed] | None:
+    """Time a few steps of each run on a node that has room for a run; `None` if none has soon.
+
+    Nothing of a node's failure stops a forecast: it goes on without times.
+    """
+    task = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_calls=1, max_retries=0)(_time)
+    trees = [encode(spec) for spec in specs]
+    with cluster():
+        answer = task.remote(trees, share.worker_device, packed, share.cpus)
+        try:
+            speeds: list[Speed] = ray.get(answer, timeout=_PATIENCE)
+            return speeds
+        except ray.exceptions.RayError:
+            ray.cancel(answer, force=True)
+            return None
+
+
+def _time(trees: Sequence[Any], device: str, packed: int, threads: int) -> list[Speed]:
+    specs = [decode(RunSpec, tree) for tree in trees]
+    return calibrate(specs, take(device), slots=packed, threads=threads)
 
 
 def take(device: str) -> torch.device:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from tread_lab.engine.device import memory, name, pick, precisions
+from tread_lab.engine.cost.calibration import calibrate
+from tread_lab.engine.cost.speed import Speed
+from tread_lab.engine.device import memory, model, name, pick, precisions
+from tread_lab.specs.run import RunSpec
+
+# Times a few steps of each run where runs will run; `None` where it cannot.
+Timer = Callable[[Sequence[RunSpec]], list[Speed] | None]
 
 
 @dataclass(frozen=True)
@@ -16,17 +23,20 @@ class DeviceFacts:
 
     Attributes:
         memory: bytes in all.
+        model: of the GPU or the processor, by which speeds compare.
     """
 
     type: str
     name: str
     precisions: tuple[str, ...]
     memory: int
+    model: str = ""
 
     @staticmethod
     def of(device: torch.device) -> DeviceFacts:
         """Ask a device of this process."""
-        return DeviceFacts(device.type, name(device), precisions(device), memory(device))
+        facts = (precisions(device), memory(device), model(device))
+        return DeviceFacts(device.type, name(device), *facts)
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,8 @@ class Devices:
         slots: how many runs go at once.
         packed: most runs that share one device.
         local: the one of this process that is like them; `None` if they are another machine's.
+        threads: of each run on a CPU.
+        timer: times runs on another machine's devices.
         idle_gpus: GPUs of a cluster of which runs get none.
     """
 
@@ -45,17 +57,31 @@ class Devices:
     slots: int = 1
     packed: int = 1
     local: torch.device | None = None
+    threads: int = 1
+    timer: Timer | None = None
     idle_gpus: int = 0
 
     @staticmethod
-    def here(wanted: str | None = None, *, slots: int = 1, packed: int = 1) -> Devices:
+    def here(
+        wanted: str | None = None, *, slots: int = 1, packed: int = 1, threads: int = 1
+    ) -> Devices:
         """Return the device `wanted` of this process, or its best one.
 
         Raises:
             UserError: it is not here.
         """
         device = pick(wanted)
-        return Devices((DeviceFacts.of(device),), slots, packed, device)
+        return Devices((DeviceFacts.of(device),), slots, packed, device, threads)
+
+    def time(self, specs: Sequence[RunSpec], *, at_once: int) -> list[Speed] | None:
+        """Time a few steps of each run where runs will run; `None` where that cannot be.
+
+        Args:
+            at_once: runs beside each other.
+        """
+        if self.local is None:
+            return None if self.timer is None else self.timer(specs)
+        return calibrate(specs, self.local, slots=at_once, threads=self.threads)
 
     @property
     def type(self) -> str:

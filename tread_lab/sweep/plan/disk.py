@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tread_lab.data.source import open_data
+from tread_lab.data.source import captions_of, open_data
 from tread_lab.engine.cost.images import described
 from tread_lab.engine.cost.training import cost
+from tread_lab.engine.sample_parts import PART
 from tread_lab.records.lab import Lab
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
@@ -21,6 +22,7 @@ from tread_lab.sweep.trial.task import Task
 
 REFERENCES = 10_000  # held-out images at most whose features are kept
 INCEPTION_BYTES = 2048 * 4  # features of one image
+DINOV2_BYTES = 1024 * 4
 OWN_BYTES = 128 * 8  # of the embedded images' classifier
 
 
@@ -29,24 +31,32 @@ class DiskNeed:
     """Bytes that runs leave on the disk at most; records and pictures are small beside them.
 
     Attributes:
-        targets: the features that REPA aligns with, where a cache keeps them.
+        parts: images and features of evaluations under way, which lie beside the samples until
+            these are whole.
+        targets: the features that REPA aligns with, and captions' tokens, where a cache keeps them.
         largest: the largest single file.
     """
 
     checkpoints: int = 0
     samples: int = 0
+    parts: int = 0
     references: int = 0
     targets: int = 0
     largest: int = 0
 
     @property
     def total(self) -> int:
-        return self.checkpoints + self.samples + self.references + self.targets
+        return self.checkpoints + self.samples + self.parts + self.references + self.targets
 
 
-def disk_need(tasks: Sequence[Task]) -> DiskNeed:
-    """Return what the checkpoints, samples and kept features of `tasks` will take."""
+def disk_need(tasks: Sequence[Task], at_once: int = 1) -> DiskNeed:
+    """Return what the checkpoints, samples and kept features of `tasks` will take.
+
+    Args:
+        at_once: how many of them are carried out at the same time.
+    """
     checkpoints = samples = largest = 0
+    parts: list[int] = []
     references: dict[DataSpec, int] = {}
     for task in tasks:
         plan, one = task.spec.execution, cost(task.spec).checkpoint_bytes
@@ -55,6 +65,7 @@ def disk_need(tasks: Sequence[Task]) -> DiskNeed:
         sets = [e for e in task.evaluations if isinstance(e, SamplesSpec)]
         sizes = [spec.count * image_bytes(task.spec.data) for spec in sets]
         samples += sum(sizes)
+        parts.append(max((part_bytes(task.spec.data, spec) for spec in sets), default=0))
         largest = max(largest, one, *sizes)
         metrics = {metric for spec in sets for metric in described(spec)}
         if metrics:
@@ -62,7 +73,16 @@ def disk_need(tasks: Sequence[Task]) -> DiskNeed:
             references[task.spec.data] = max(features, references.get(task.spec.data, 0))
     kinds = {(t.spec.data, t.spec.tokens, repa_images(t.spec)): t.spec for t in tasks}
     targets = sum(target_bytes(spec) for spec in kinds.values())
-    return DiskNeed(checkpoints, samples, sum(references.values()), targets, largest)
+    captioned = {(t.spec.data, t.spec.captions): t.spec for t in tasks}
+    targets += sum(caption_bytes(spec) for spec in captioned.values())
+    return DiskNeed(
+        checkpoints=checkpoints,
+        samples=samples,
+        parts=sum(sorted(parts)[-at_once:]),
+        references=sum(references.values()),
+        targets=targets,
+        largest=largest,
+    )
 
 
 def repa_images(spec: RunSpec) -> tuple[str, str] | None:
@@ -82,6 +102,18 @@ def target_bytes(spec: RunSpec) -> int:
     return 0
 
 
+def caption_bytes(spec: RunSpec) -> int:
+    """Return the size of the caches of a run's text tokens: fp16, T E of each caption, of both
+    splits and of the empty text."""
+    if spec.captions is None:
+        return 0
+    texts, each = 0, 2 * spec.captions.tokens * spec.captions.width
+    with contextlib.suppress(UserError):
+        for samples in (open_data(spec.data, "train"), open_data(spec.data, "heldout")):
+            texts += sum(map(len, captions_of(samples) or [])) + 1
+    return texts * each
+
+
 def image_bytes(data: DataSpec) -> int:
     """Return the bytes of one sample as uint8; of a latent, decoded by an autoencoder like SD's."""
     holds = data.holds
@@ -89,9 +121,19 @@ def image_bytes(data: DataSpec) -> int:
     return colours * (data.size * holds.enlarges) ** 2
 
 
+def part_bytes(data: DataSpec, spec: SamplesSpec) -> int:
+    """Return the bytes of an evaluation's parts before they become its samples: every whole 1,024
+    images, with their features where a metric needs all of these."""
+    whole = {m for m in spec.metrics if METRICS[m].keeps == "features"}
+    one = image_bytes(data) + (_feature_bytes(data, whole) if whole else 0)
+    return spec.count // PART * PART * one
+
+
 def _feature_bytes(data: DataSpec, metrics: set[str]) -> int:
-    inception = data.holds.latents or any(METRICS[m].features == "inception" for m in metrics)
-    return INCEPTION_BYTES if inception else OWN_BYTES
+    spaces = {METRICS[metric].features for metric in metrics}
+    inception = "inception" in spaces or (data.holds.latents and spaces != {"dinov2"})
+    small = 0 if inception or spaces == {"dinov2"} else OWN_BYTES
+    return INCEPTION_BYTES * inception + DINOV2_BYTES * ("dinov2" in spaces) + small
 
 
 def room(lab: Lab) -> int:

@@ -1,23 +1,26 @@
-"""Forecast of the remaining time: from a short calibration on this device or stated rates."""
+"""Forecast of the remaining time, from the speeds of earlier runs, a few steps or stated rates."""
 
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tread_lab.engine.cost.calibration import FLOPS, Speed, affordable, calibrate
-from tread_lab.engine.cost.rates import RATES, Rates, rates_of
+from tread_lab.engine.cost.rates import PROBE, RATES, Rates, rates_of
+from tread_lab.engine.cost.sampling import passes
+from tread_lab.engine.cost.speed import FLOPS, Kind, Speed, kind_of
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import lookup
-from tread_lab.specs.evaluation import EvaluationSpec
+from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.devices import Devices
+from tread_lab.sweep.plan.earlier_runs import setting
+from tread_lab.sweep.plan.timing import timings
 from tread_lab.sweep.trial.task import Task, done_share
 
 TRIAL_SECONDS = 0.5  # starting a trial in a reused worker, writing its record
-_MOST_KINDS = 6  # kinds of runs that are calibrated; the others are taken to be like the first
-Kind = tuple[object, ...]
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class RemainingTime:
     """Predicted wall seconds of the open runs; `None` where neither times nor rates are known.
 
     Attributes:
-        source: what the prediction rests on where nothing was timed here.
+        source: what the prediction rests on: `from 3 earlier runs on H100`.
     """
 
     seconds: float | None
@@ -38,10 +41,13 @@ class Forecast:
     """Predicts how long tasks take: in seconds, or in FLOPs where it has no speeds and no rates.
 
     Attributes:
-        speeds: by kind of run, as measured; empty where measuring would cost too much.
+        speeds: by kind of run, as measured; a kind that has none is taken to be like the first.
         start: seconds until the first run starts.
-        rates: of the device, as stated; used where nothing was measured, and always for decoding
-            and features.
+        rates: of the device, as stated; used where nothing was measured, and for decoding and
+            features of an evaluation that no earlier run had.
+        sources: by kind of run, where its speed is from.
+        evaluations: by kind of run and setting, seconds for a FLOP of the passes, all included.
+        untimed: kinds that are predicted from the rates although others are timed.
     """
 
     lab: Lab
@@ -49,12 +55,16 @@ class Forecast:
     slots: int = 1
     start: float = 0.0
     rates: Rates | None = None
+    sources: Mapping[Kind, str] = field(default_factory=dict)
+    evaluations: Mapping[tuple[Kind, str], float] = field(default_factory=dict)
+    untimed: frozenset[Kind] = frozenset()
 
     def training(self, spec: RunSpec) -> float:
         """Return the seconds of all training steps, or their FLOPs."""
-        if self.rates is not None and not self.speeds:
+        speed = self._speed(spec)
+        if speed is None and self.rates is not None:
             return self.rates.train_seconds(spec)
-        return self._speed(spec).train_seconds(spec)
+        return (speed or FLOPS).train_seconds(spec)
 
     def work(self, task: Task) -> float:
         """Return the seconds of a whole run and its evaluations, or their FLOPs."""
@@ -71,12 +81,17 @@ class Forecast:
 
         `references` has those of the data set's images.
         """
+        per_flop = self.evaluations.get((kind_of(spec), setting(evaluation)))
+        if per_flop is not None:
+            return {"all": per_flop * passes(spec, evaluation)[1]}
+        speed = self._speed(spec)
         if self.rates is None:
-            return {"sampling": self._speed(spec).evaluate_seconds(spec, [evaluation])}
+            return {"sampling": (speed or FLOPS).evaluate_seconds(spec, [evaluation])}
         images = self.rates.image_seconds(spec, evaluation)
         shown = {name: s for name, s in images.items() if s and "references" not in name}
-        if self.speeds:
-            return {"sampling": self._speed(spec).evaluate_seconds(spec, [evaluation]), **shown}
+        if speed is not None:
+            timed = self._in_precision(speed, evaluation)
+            return {"sampling": timed.evaluate_seconds(spec, [evaluation]), **shown}
         return {"sampling": self.rates.pass_seconds(spec, evaluation), **shown}
 
     def references(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
@@ -87,7 +102,7 @@ class Forecast:
 
     def seconds(self, task: Task) -> float | None:
         """Return the seconds left of a task in its slot; `None` if nothing was timed here."""
-        return self._left(task) if self.speeds else None
+        return None if self._speed(task.spec) is None else self._left(task)
 
     def _left(self, task: Task) -> float:
         left = 1 - done_share(self.lab, task)
@@ -106,8 +121,17 @@ class Forecast:
                 references = sum(self.references(task.spec, evaluation).values())
                 once[task.spec.data] = max(references, once.get(task.spec.data, 0.0))
         seconds = makespan([self._left(task) for task in todo], self.slots) + self.start
-        source = "" if self.speeds or self.rates is None else self.rates.device
-        return RemainingTime(seconds + sum(once.values()), len(todo), source)
+        return RemainingTime(seconds + sum(once.values()), len(todo), self._source(todo))
+
+    def _source(self, todo: Sequence[Task]) -> str:
+        """Return what the times of these tasks rest on; with their counts where that differs."""
+        rates = "" if self.rates is None else f"from stated rates of {self.rates.device}"
+        timed = next(iter(self.sources.values()), "")
+        kinds = [(kind_of(task.spec), self._speed(task.spec) is None) for task in todo]
+        by = Counter(rates if stated else self.sources.get(kind, timed) for kind, stated in kinds)
+        if len(by) == 1:
+            return next(iter(by))
+        return ", ".join(f"{counted(count, 'run')} {source}" for source, count in by.items())
 
     def device_seconds(self, todo: Sequence[Task]) -> tuple[float, float] | None:
         """Return the seconds of devices that training and evaluations of open tasks take.
@@ -125,45 +149,43 @@ class Forecast:
         measuring = sum(self.measuring(task, still=True) for task in todo)
         return train, measuring + sum(once.values())
 
-    def _speed(self, spec: RunSpec) -> Speed:
-        if not self.speeds:
-            return FLOPS
-        return self.speeds.get(kind_of(spec)) or next(iter(self.speeds.values()))
+    def _speed(self, spec: RunSpec) -> Speed | None:
+        """Return the speed of a run's kind, `None` where stated rates or FLOPs stand for it."""
+        kind = kind_of(spec)
+        if kind in self.untimed:
+            return None
+        return self.speeds.get(kind) or next(iter(self.speeds.values()), None)
 
-
-def kind_of(spec: RunSpec) -> Kind:
-    """Return what decides how long a FLOP takes."""
-    return spec.model, spec.precision, spec.train.batch
+    def _in_precision(self, speed: Speed, evaluation: EvaluationSpec) -> Speed:
+        """Return the speed of passes, timed in fp32, in the precision that a GPU samples in."""
+        if not isinstance(evaluation, SamplesSpec) or self.rates is None:
+            return speed
+        if self.rates.device == "cpu":
+            return speed
+        rates = self.rates.sampling
+        ratio = rates[PROBE] / rates[evaluation.sampler.precision]
+        return replace(speed, per_call_flop=speed.per_call_flop * ratio)
 
 
 def forecast(
     lab: Lab, todo: Sequence[Task], devices: Devices, *, start: float, rates: str | None = None
 ) -> Forecast:
-    """Calibrate on the first run of each kind, if a step of every one is cheap.
-
-    Nothing is measured for devices of other machines, of which this one's would not tell.
+    """Predict from earlier runs of each kind, else from a few steps, else from stated rates.
 
     Args:
         start: seconds until the first run starts.
         rates: a device that is not here, whose stated rates are taken instead.
 
     Raises:
-        UserError: no rates are stated for it.
+        UserError: no rates are stated for it, or a run that is cheap to time lacks something.
     """
     if rates is not None:
         return Forecast(lab, {}, devices.slots, start, lookup(RATES, rates, "--device-rates"))
-    kinds: dict[Kind, RunSpec] = {}
-    for task in todo:
-        kinds.setdefault(kind_of(task.spec), task.spec)
-    specs = dict(list(kinds.items())[:_MOST_KINDS])
-    speeds: list[Speed] = []
-    if devices.local is not None and all(affordable(spec) for spec in kinds.values()):
-        import torch
-
-        torch.set_num_threads(1)
-        speeds = calibrate(list(specs.values()), devices.local, slots=min(devices.slots, len(todo)))
     stated = rates_of(devices.type, devices.kinds[0].name)
-    return Forecast(lab, dict(zip(specs, speeds)), devices.slots, start, stated)
+    found = timings(lab, todo, devices, stated)
+    kinds = frozenset(kind_of(task.spec) for task in todo) - found.speeds.keys()
+    timed = (found.sources, found.evaluations, frozenset() if stated is None else kinds)
+    return Forecast(lab, found.speeds, devices.slots, start, stated, *timed)
 
 
 def starts(seconds: Sequence[float], slots: int) -> list[float]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from tread_lab.data.deviation import check_deviation
 from tread_lab.data.source import Samples, image_shape, open_data
+from tread_lab.engine.captions import check_captions
 from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.encoder import check_encoder
+from tread_lab.engine.probes import PICKS
 from tread_lab.engine.provenance import made_with
 from tread_lab.engine.start import check_start
 from tread_lab.metrics.requirements import check_requirements
@@ -16,7 +19,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import NOW, provenance_differences, provenances_of
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import SamplesSpec
+from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec, SimilaritySpec
 from tread_lab.specs.extensions import extensions_of
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import amount
@@ -24,8 +27,11 @@ from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.trial.task import Task
 
 
-def preflight(tasks: Sequence[Task], devices: Devices) -> None:
+def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
     """Check every distinct requirement of `tasks` once, on the devices where they will run.
+
+    Returns:
+        a line for each thing that is no error, and that a reader of the numbers should know.
 
     Raises:
         UserError: a device is not here or lacks a precision or memory; data cannot be read or are
@@ -42,9 +48,16 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> None:
     for spec in {task.spec.repa: task.spec for task in tasks}.values():
         if spec.repa is not None:
             check_encoder(spec.repa, open_data(spec.data, "train"))
+    for captions, data in dict.fromkeys((task.spec.captions, task.spec.data) for task in tasks):
+        if captions is not None:
+            for split in opened[data]:
+                check_captions(captions, split)
+    warnings: list[str] = []
     for data, (_, heldout) in opened.items():
-        _check_heldout([task for task in tasks if task.spec.data == data], len(heldout))
-    starts = {(task.spec.init_from, task.spec.network): task.spec for task in tasks}
+        probes = _probes([task for task in tasks if task.spec.data == data])
+        _check_heldout(probes, len(heldout))
+        warnings += [line for probe in probes if (line := _few_classes(probe, heldout))]
+    starts = {(t.spec.init_from, t.spec.network, t.spec.process): t.spec for t in tasks}
     for spec in starts.values():
         check_start(spec)
     distinct = {
@@ -57,12 +70,37 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> None:
         check_requirements(
             evaluation, data.source, preview=previews[data], shape=image_shape(opened[data][1])
         )
+    return warnings
 
 
-def _check_heldout(tasks: Sequence[Task], count: int) -> None:
+def _probes(tasks: Sequence[Task]) -> list[HeldoutSpec | SimilaritySpec]:
+    """Return what is measured on held-out samples, without its steps."""
+    specs = (spec for task in tasks for spec in task.evaluations)
+    return list(
+        dict.fromkeys(replace(s, step=None) for s in specs if not isinstance(s, SamplesSpec))
+    )
+
+
+def _few_classes(probe: HeldoutSpec | SimilaritySpec, heldout: Samples) -> str:
+    """Return a warning where the first held-out samples are of less than half of the classes of as
+    many that are spread over all; "" elsewhere."""
+    found = {}
+    for pick in ("first", "even"):
+        _, labels_M = heldout.take(PICKS[pick](probe.images, heldout))
+        found[pick] = len(set(labels_M.tolist()))
+    if probe.pick == "even" or 2 * found["first"] >= found["even"]:
+        return ""
+    return (
+        f"{probe.kind}: the first {probe.images} held-out samples are of {found['first']} classes"
+        f" only; {{{probe.kind}: {{images: {probe.images}, pick: even}}}} takes them from"
+        f" {found['even']}"
+    )
+
+
+def _check_heldout(probes: Sequence[HeldoutSpec | SimilaritySpec], count: int) -> None:
     """Refuse evaluations of more held-out samples than there are."""
-    for evaluation in dict.fromkeys(spec for task in tasks for spec in task.evaluations):
-        if not isinstance(evaluation, SamplesSpec) and evaluation.images > count:
+    for evaluation in probes:
+        if evaluation.images > count:
             raise UserError(
                 f"evaluate: {evaluation.kind} of {evaluation.images} images, and the data hold out"
                 f" {count}; write {{{evaluation.kind}: {{images: {count}}}}}"
@@ -138,7 +176,14 @@ def check_provenance(
 def _decisive(spec: RunSpec) -> tuple[Hashable, ...]:
     """Return the parts of a spec that its provenance is made from."""
     model, execution = spec.model, spec.execution
-    return spec.data, spec.repa, model.backbone, execution.compile, extensions_of(spec)
+    return (
+        spec.data,
+        spec.repa,
+        spec.captions,
+        model.backbone,
+        execution.compile,
+        extensions_of(spec),
+    )
 
 
 def _opened(data: DataSpec) -> tuple[Samples, Samples]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import traceback
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -20,7 +21,15 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.trial.watchdog import Watchdog
 
-_SESSION = uuid.uuid4().hex[:12]
+
+def _session() -> str:
+    """Return the session of this process; a forked process has one of its own."""
+    return _session_of(os.getpid())
+
+
+@functools.cache
+def _session_of(pid: int) -> str:
+    return uuid.uuid4().hex[:12]
 
 
 @dataclass(frozen=True)
@@ -32,22 +41,24 @@ class WorkerInfo:
         node: Ray's id of the node, or the name of the host without Ray.
         alive: the nodes that are in the cluster now; `None` without a cluster.
         whole: whether the attempt has a device to itself.
+        packed: most runs that share its device.
         hang_timeout: seconds without progress after which the attempt is ended; 0 for never,
             `None` for a limit derived from the run's own speed.
     """
 
-    driver: str = _SESSION
+    driver: str = field(default_factory=_session)
     node: str = os.uname().nodename
     alive: frozenset[str] | None = None
     whole: bool = True
+    packed: int = 1
     hang_timeout: float | None = None
 
 
 class OpenAttempt:
     """An attempt under way: its phase, its ending, and the watchdog that hears of its progress."""
 
-    def __init__(self, watchdog: Watchdog) -> None:
-        self.phase, self.ended = "train", "completed"
+    def __init__(self, watchdog: Watchdog, *, packed: int = 1) -> None:
+        self.phase, self.ended, self.packed = "train", "completed", packed
         self._watchdog, self.progress = watchdog, watchdog.progress
 
     def start_evaluating(self) -> None:
@@ -65,12 +76,12 @@ def attempt(
     Raises:
         DiskFull: any write found the disk full.
     """
-    where = {"driver": worker.driver, "node": worker.node, "whole": worker.whole}
+    where = {name: getattr(worker, name) for name in ("driver", "node", "whole", "packed")}
     process = {"host": os.uname().nodename, "pid": os.getpid()}
     provenance = made_with(spec, device.type)
     opened = folder.attempts.open(**where, **process, made_with=provenance)
     watchdog = Watchdog(folder.stack_dump(opened.n), folder.heartbeat_path, worker.hang_timeout)
-    under_way = OpenAttempt(watchdog)
+    under_way = OpenAttempt(watchdog, packed=worker.packed)
     try:
         with watchdog:
             yield under_way

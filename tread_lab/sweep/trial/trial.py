@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
@@ -17,6 +17,7 @@ from tread_lab.engine.cost.memory import check_room
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import PeakMemory, peak_flops, release
 from tread_lab.engine.evaluate import evaluate
+from tread_lab.engine.power import open_meter
 from tread_lab.engine.provenance import origin
 from tread_lab.engine.train import Diverged, Progress, train
 from tread_lab.records import metric_names
@@ -218,7 +219,8 @@ def _train(
     folder.write_origin({**origin(spec, device), "started": time.time()})
     progress, memory = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
     try:
-        with closing(train(spec, folder, device)) as steps:  # type: ignore[type-var]
+        meter = open_meter(device) if under_way.packed == 1 else None
+        with closing(train(spec, folder, device, meter)) as steps:  # type: ignore[type-var]
             for progress in steps:
                 at = (progress.step, progress.steps, progress.loss, progress.overflows)
                 report = Report(folder.name, "train", *at)
@@ -259,7 +261,22 @@ def _costs(
         metric_names.PEAK_MEMORY: memory,
         metric_names.MFU: mfu,
     }
+    costs |= _power(folder.entries(), spec.train.steps, mean_seconds * spec.train.steps)
     return {name: value for name, value in costs.items() if value is not None}
+
+
+def _power(entries: Sequence[Entry], steps: int, seconds: float) -> dict[str, float]:
+    """Return energy, mean power and use of a device, nothing where its last step was not metered.
+
+    An energy that is not as old as the loss is of an attempt whose last steps were trained again.
+    """
+    last = {entry.key: entry for entry in entries if entry.step == steps}
+    loss, energy = last.get(metric_names.TRAIN_LOSS), last.get(metric_names.ENERGY)
+    if loss is None or energy is None or loss.time != energy.time or not seconds:
+        return {}
+    use = statistics.fmean(entry.value for entry in entries if entry.key == metric_names.USE)
+    power = energy.value / seconds
+    return {metric_names.ENERGY: energy.value, metric_names.POWER: power, metric_names.USE: use}
 
 
 def median_step_seconds(entries: Iterable[Entry], batch: int) -> float | None:

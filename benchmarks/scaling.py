@@ -1,0 +1,160 @@
+"""Scaling curves: the cost of an image against tokens, depth, rate, batch, runs and workers.
+
+    python benchmarks/scaling.py --out OUT [--device cuda] [--axes tokens workers]
+    python benchmarks/scaling.py --out OUT --axes              (draw OUT/results.jsonl alone)
+
+Points are medians of whole steps, dense and routed. Lines are a plan's forecast, from steps that
+are timed once, at the base point of all curves. Results go to OUT/results.jsonl as they are found,
+the picture to OUT/scaling.png; results of `gpu.py` are drawn too. A device is a GPU or a core of a
+CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+from gpu_phases import scaling
+from gpu_phases.shared import Bench
+
+from tread_lab.analysis.figures.style import BLACK, CYCLE, PAGE, Axes, as_bytes, figure
+from tread_lab.engine.device import model, pick
+
+Row = dict[str, Any]
+AXES = {  # axis -> what it is called, its scale
+    "tokens": ("tokens of an image", "log"),
+    "depth": ("depth (blocks)", "linear"),
+    "rate": ("rate of the route 2→B-4", "linear"),
+    "batch": ("batch (images a step)", "log"),
+    "runs a device": ("runs on one device", "log"),
+    "workers": ("workers, a device each", "log"),
+}
+LOOKS = {"dense": ("D", "--", BLACK), "routed": ("o", "-", CYCLE[0])}
+MOST_RUNS = 4  # on one device
+Place = tuple[str, int | None]  # a device, and the core that a process keeps to
+
+
+def places(axis: str, device: torch.device) -> list[list[Place]]:
+    """Return where the processes of each point run: 1, 2, 4 ... on one device, or one on each."""
+    if device.type == "cpu":
+        devices: list[Place] = [("cpu", core) for core in sorted(os.sched_getaffinity(0))]
+    else:
+        devices = [(f"cuda:{n}", None) for n in range(torch.cuda.device_count())]
+    if axis == "runs a device":
+        devices = devices[:1] * MOST_RUNS
+    return [devices[: 2**n] for n in range(len(devices).bit_length())]
+
+
+def beside(bench: Bench, axis: str) -> None:
+    """Time steps of the base point in several processes at once."""
+    grid = scaling.GRIDS[bench.device.type]
+    speed, runs = scaling.base_speed(bench, grid), scaling.runs_at(bench, grid, grid.base)
+    context = multiprocessing.get_context("spawn")
+    for taken in places(axis, bench.device):
+        count = len(taken)
+        with context.Pool(count, _begin, [context.Barrier(count, timeout=120)]) as pool:
+            found = pool.map(_steps, [(bench.out, place) for place in taken], chunksize=1)
+        times = {kind: sum(times[kind] for times in found) / count for kind in runs}
+        sharing = count if axis == "runs a device" else 1
+        said = {"processes": count, "sharing": sharing}
+        scaling.say(bench, axis, count, runs, times, speed, **said)
+
+
+_barrier: threading.Barrier  # where the processes of a point wait for each other
+
+
+def _begin(barrier: threading.Barrier) -> None:
+    global _barrier
+    _barrier = barrier
+
+
+def _steps(task: tuple[Path, Place]) -> dict[str, float]:
+    """Return one process's milliseconds of a step, while the others make theirs."""
+    out, (device, core) = task
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    bench = Bench("scaling", out, device, small=False)
+    grid = scaling.GRIDS[bench.device.type]
+    return scaling.milliseconds(bench, scaling.runs_at(bench, grid, grid.base), _barrier.wait)
+
+
+def worst(rows: Sequence[Row]) -> tuple[float, str, float]:
+    """Return where the forecast of an axis is worst: forecast over measurement less one, where."""
+    off = (
+        (row[f"{kind} forecast ms"] / row[f"{kind} ms"] - 1, kind, row["at"])
+        for row in rows
+        for kind in LOOKS
+    )
+    return max(off, key=lambda found: abs(found[0]))
+
+
+def draw(ax: Axes, axis: str, rows: Sequence[Row]) -> None:
+    """Draw the curves of one axis: points are measured, lines are forecast."""
+    name, scale = AXES[axis]
+    at = [row["at"] for row in rows]
+    for kind, (marker, line, colour) in LOOKS.items():
+        for part, look in {"ms": marker, "forecast ms": line}.items():
+            costs = [row[f"{kind} {part}"] / row["images"] for row in rows]
+            said = f"{kind}, {'measured' if part == 'ms' else 'forecast'}"
+            ax.plot(at, costs, look, color=colour, label=said)
+    if scale == "log":
+        ax.set_xscale("log", base=2)
+    if axis == "tokens":
+        ax.set_yscale("log")
+        ax.yaxis.set_major_formatter("{x:g}")
+    else:
+        ax.set_ylim(0, 1.1 * ax.dataLim.ymax)
+    ax.set_xticks(at, [f"{value:g}" for value in at])
+    ax.set(xlabel=name, ylabel="time an image (ms)")
+    ax.set_title(f"forecast off by at most {100 * abs(worst(rows)[0]):.0f}%")
+
+
+def picture(results: Path) -> bytes:
+    """Return the picture of all measured curves, and print how far their forecasts are off."""
+    rows = [json.loads(line) for line in results.read_text().splitlines()]
+    curves = {axis: [r for r in rows if r.get("axis") == axis and "images" in r] for axis in AXES}
+    curves = {axis: found for axis, found in curves.items() if found}
+    lines = -(-len(curves) // 3)
+    fig, axes = figure(
+        width=PAGE, height=1.9 * lines + 0.3, rows=lines, columns=min(len(curves), 3)
+    )
+    for ax, (axis, found) in zip(axes, curves.items()):
+        draw(ax, axis, found)
+        print("{}: forecast at worst {:+.0%}, {} at {:g}".format(axis, *worst(found)))
+    for ax in axes[len(curves) :]:
+        ax.set_axis_off()
+    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return as_bytes(fig, "png", dpi=200)
+
+
+def main() -> None:
+    """Measure the axes that are asked for, and draw all that were measured."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device")
+    parser.add_argument("--axes", nargs="*", choices=AXES, default=list(AXES))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    device, results = pick(options.device), options.out / "results.jsonl"
+    bench = Bench("scaling", options.out, str(device), small=False)
+    if options.axes and not results.exists():
+        bench.say("device", name=model(device), torch=torch.__version__)
+    grid = scaling.GRIDS[device.type]
+    scaling.measure(bench, [axis for axis in options.axes if axis in grid.axes])
+    for axis in options.axes:
+        if axis not in grid.axes:
+            beside(bench, axis)
+    (options.out / "scaling.png").write_bytes(picture(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""A SiT's weights, turned round, predict what its own forward pass predicts at the other end."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tests.backbones.test_published import published_shapes
+from tread_lab.backbones.dit import DiT
+from tread_lab.backbones.parts import sincos_positions
+from tread_lab.backbones.published_sit import from_sit
+from tread_lab.specs import ModelSpec, UserError, decode
+
+DEPTH, D, HEADS, PATCH, SIDE, C, CLASSES = 2, 32, 4, 2, 3, 3, 5
+State = dict[str, Tensor]
+
+
+def sit_state(depth: int, d: int, p: int, side: int, c: int, classes: int) -> State:
+    """Random tensors with the names of SiT's code, whose output has twice the channels."""
+    generator = torch.Generator().manual_seed(1)
+    shapes = published_shapes(depth, d, p, side * side, c, classes)
+    state = {n: 0.2 * torch.randn(shape, generator=generator) for n, shape in shapes.items()}
+    return {**state, "pos_embed": sincos_positions(side, d)[None]}
+
+
+def sit_forward(state: State, heads: int, x: Tensor, t: Tensor, y: Tensor) -> Tensor:
+    """SiT's forward pass in float64, by its paper and the shapes of its tensors: AdaLN blocks on
+    patches, two halves of output channels of which the first is the velocity data - noise."""
+    w: Any = {name: tensor.double() for name, tensor in state.items()}
+    x, t = x.double(), t.double()
+    _, channels, p, _ = w["x_embedder.proj.weight"].shape
+    batch, side = len(x), x.shape[-1] // p
+
+    def linear(name: str, h: Tensor) -> Tensor:
+        return h @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    def normal(h: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+        h = (h - h.mean(-1, keepdim=True)) / (h.var(-1, keepdim=True, unbiased=False) + 1e-6).sqrt()
+        return h * (1 + scale[:, None]) + shift[:, None]
+
+    patches = x.unfold(2, p, p).unfold(3, p, p).permute(0, 2, 3, 1, 4, 5)
+    h = patches.reshape(batch, side * side, -1) @ w["x_embedder.proj.weight"].flatten(1).T
+    h = h + w["x_embedder.proj.bias"] + w["pos_embed"]
+    angles = t[:, None] * 10_000.0 ** (-torch.arange(128, dtype=torch.float64) / 128)
+    level = linear("t_embedder.mlp.0", torch.cat([angles.cos(), angles.sin()], dim=1))
+    level = linear("t_embedder.mlp.2", level * level.sigmoid())
+    c = level + w["y_embedder.embedding_table.weight"][y]
+    c = c * c.sigmoid()
+    depth = len({name.split(".")[1] for name in w if name.startswith("blocks.")})
+    for l in range(depth):
+        b = f"blocks.{l}"
+        shift, scale, gate, shift2, scale2, gate2 = linear(f"{b}.adaLN_modulation.1", c).chunk(6, 1)
+        qkv = linear(f"{b}.attn.qkv", normal(h, shift, scale))
+        q, k, v = qkv.reshape(batch, -1, 3, heads, qkv.shape[-1] // 3 // heads).unbind(2)
+        scores = torch.einsum("bihd,bjhd->bhij", q, k) / math.sqrt(q.shape[-1])
+        mixed = torch.einsum("bhij,bjhd->bihd", scores.softmax(-1), v).flatten(2)
+        h = h + gate[:, None] * linear(f"{b}.attn.proj", mixed)
+        inner = linear(f"{b}.mlp.fc1", normal(h, shift2, scale2))
+        h = h + gate2[:, None] * linear(f"{b}.mlp.fc2", F.gelu(inner, approximate="tanh"))
+    out = linear(
+        "final_layer.linear", normal(h, *linear("final_layer.adaLN_modulation.1", c).chunk(2, 1))
+    )
+    image = out.reshape(batch, side, side, p, p, -1).permute(0, 5, 1, 3, 2, 4)
+    return image.reshape(batch, -1, side * p, side * p)[:, :channels]
+
+
+@pytest.fixture
+def state() -> State:
+    return sit_state(DEPTH, D, PATCH, SIDE, C, CLASSES)
+
+
+def network() -> DiT:
+    model = decode(ModelSpec, f"DiT-{DEPTH}x{D}x{HEADS}/{PATCH}")
+    return DiT(model, channels=C, size=SIDE * PATCH, classes=CLASSES)
+
+
+def test_turned_weights_predict_minus_the_velocity_at_the_other_end(state: State) -> None:
+    ours = network()
+    ours.load_state_dict(from_sit(state))
+    torch.manual_seed(0)
+    x, y = torch.randn(4, C, SIDE * PATCH, SIDE * PATCH), torch.tensor([0, 3, 4, CLASSES])
+    t = torch.tensor([0.0, 0.3, 0.9, 1.0])
+    with torch.no_grad():
+        found = ours(x, t, y)
+    expected = -sit_forward(state, HEADS, x, 1 - t, y)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_sit_without_the_second_half_turns_alike(state: State) -> None:
+    half = dict(state)
+    for part in ("weight", "bias"):
+        rows = state[f"final_layer.linear.{part}"]
+        half[f"final_layer.linear.{part}"] = torch.cat(
+            [rows[2 * C * k : 2 * C * k + C] for k in range(PATCH**2)]
+        )
+    found, expected = from_sit(half), from_sit(state)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_turning_twice_gives_the_weights_back(state: State) -> None:
+    once = from_sit(state)
+    twice = from_sit(once)
+    name = "t_embedder.mlp.0.weight"
+    torch.testing.assert_close(twice[name], state[name], rtol=0, atol=1e-6)
+
+
+def test_what_is_no_sit_is_refused(state: State) -> None:
+    with pytest.raises(UserError, match=r"final_layer.linear.bias has 5 rows, and a SiT's has 24"):
+        from_sit({**state, "final_layer.linear.bias": torch.zeros(5)})
+    with pytest.raises(UserError, match=r"t_embedder\.mlp\.0\.weight is missing"):
+        from_sit({n: x for n, x in state.items() if not n.startswith("t_embedder")})

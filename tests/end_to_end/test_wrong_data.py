@@ -1,0 +1,156 @@
+"""Wrong data by commands: each command that meets a fault says it in one line, and none trains."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.made_data import write_images
+from tread_lab.cli import main
+
+STATISTICS = {"mean": [0.0] * 4, "deviation": [1.0, 1.0, 40.0, 1.0]}
+
+
+def shards(folder: Path, *, odd: tuple[int, ...] = (4, 8, 8), label: int = 0) -> None:
+    """Forty latents 4x8x8 in a tar, of three classes; the tenth has another shape or label."""
+    folder.mkdir()
+    with tarfile.open(folder / "a.tar", "w") as tar:
+        for k in range(40):
+            rng, latent = np.random.default_rng(k), io.BytesIO()
+            np.save(latent, rng.normal(size=odd if k == 9 else (4, 8, 8)).astype(np.float16))
+            for part, content in (
+                ("latent.npy", latent.getvalue()),
+                ("cls", str(label if k == 9 else k % 3).encode()),
+            ):
+                member = tarfile.TarInfo(f"{k:04d}.{part}")
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+
+
+def cut(folder: Path) -> None:
+    shards(folder)
+    content = (folder / "a.tar").read_bytes()
+    (folder / "a.tar").write_bytes(content[:20_000])
+
+
+def packed(folder: Path, shape: tuple[int, ...] = (40, 4, 8, 8)) -> None:
+    folder.mkdir()
+    np.save(folder / "latents.npy", np.random.default_rng(0).normal(size=shape).astype(np.float16))
+    np.save(folder / "labels.npy", np.arange(40) % 3)
+
+
+def uncaptioned(folder: Path) -> None:
+    packed(folder)
+    (folder / "captions.jsonl").write_text('{"captions": ["a"]}\n' * 39 + '{"captions": []}\n')
+
+
+def of_other_data(folder: Path) -> None:
+    packed(folder)
+    (folder / "statistics.json").write_text(json.dumps(STATISTICS))
+
+
+TRAIN = (
+    "train tiny train.steps=1 --device cpu model={{depth: 2, width: 16, heads: 2}}"
+    " data={{source: {source}, path: set, channels: 4, size: 8, classes: 3, scale: 1{more}}}"
+    " evaluate=[{{heldout_loss: {{images: 2}}}}]"
+)
+
+
+def train(source: str, more: str = "") -> str:
+    return TRAIN.format(source=source, more=more)
+
+
+VERIFY, PACK = "data verify set --classes 3", "data pack set packed"
+FAULTS: dict[str, tuple[Callable[[Path], None], tuple[str, ...], str]] = {
+    "truncated tar": (
+        cut,
+        (VERIFY, PACK, train("shards")),
+        "a.tar: it is damaged or no uncompressed tar (unexpected end of data)",
+    ),
+    "wrong shape in a tar": (
+        lambda folder: shards(folder, odd=(4, 8, 4)),
+        (VERIFY, PACK, train("shards")),
+        "is [4, 8, 4], others are [4, 8, 8]",
+    ),
+    "wrong shape": (
+        lambda folder: packed(folder, (40, 4, 8)),
+        (VERIFY, PACK, train("latents")),
+        "must be floats [N, C, H, W] with N > 1, but is float16 [40, 4, 8]",
+    ),
+    "label out of range": (
+        lambda folder: shards(folder, label=7),
+        (VERIFY,),
+        "sample 9: the label is 7, and must be 0..2",
+    ),
+    "label out of the spec": (
+        lambda folder: shards(folder, label=7),
+        (train("shards"),),
+        "data.classes: 3 in the spec, but the labels in",
+    ),
+    "missing caption": (uncaptioned, (VERIFY, PACK), "sample 39 has no caption; write one"),
+    "statistics of other data": (of_other_data, (VERIFY,), "statistics: channel 2 has mean"),
+    "training by them": (
+        of_other_data,
+        (train("latents", ", normalise: true"),),
+        "data.normalise: channel 2 deviates by 0.025 after it was divided by its deviation",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_the_data_is_one_line(
+    fault: str, in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make, commands, expected = FAULTS[fault]
+    make(in_folder / "set")
+    for command in commands:
+        words = command.split(" ") if command.startswith("data ") else words_of(command)
+        assert main(words) in (1, 2)
+        told = capsys.readouterr()
+        lines = (told.out + told.err).splitlines()
+        assert sum(expected in line for line in lines) == 1
+        assert "Traceback" not in told.err
+        assert not list(in_folder.glob("lab/runs/*/checkpoints/*"))
+
+
+def words_of(command: str) -> list[str]:
+    """Split a command at the blanks that stand in no braces."""
+    words, depth = [""], 0
+    for letter in command:
+        depth += (letter in "{[") - (letter in "}]")
+        if letter == " " and not depth:
+            words.append("")
+        else:
+            words[-1] += letter
+    return words
+
+
+def test_an_image_without_a_caption_and_a_full_disk_are_one_line(
+    in_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_images(in_folder / "images", 4)
+    names = sorted(str(path.relative_to("images")) for path in Path("images").rglob("*.png"))
+    lines = [json.dumps({"file_name": name, "text": "a dog"}) for name in names[:-1]]
+    Path("captions.jsonl").write_text("\n".join(lines))
+    encode = ["data", "encode", "images", "out", "--autoencoder", "none", "--device", "cpu"]
+    assert main([*encode, "--captions", "captions.jsonl"]) == 2
+    told = capsys.readouterr().err
+    assert (
+        told
+        == f"tread-lab: --captions: 1 image has no caption in captions.jsonl, such as {names[-1]}\n"
+    )
+    packed(in_folder / "set")
+    usage = shutil.disk_usage(in_folder)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    assert main(["data", "pack", "set", "packed"]) == 3
+    expected = (
+        "tread-lab: 40 samples need 20.5 kB in packed, and 1 kB are free; make room, or choose"
+    )
+    assert capsys.readouterr().err == f"{expected} another folder\n"

@@ -1,0 +1,60 @@
+"""Columns of frames: their names, their order, and values as a column holds them."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from tread_lab.frames.columns import (
+    delta_column,
+    is_metric,
+    metric_columns,
+    own_metrics,
+    plain,
+    require_metric,
+)
+from tread_lab.specs import UserError
+
+COLUMNS = ["run", "state", "cost/a", "gap/b", "fd@1k", "throughput/c", "heldout/loss", "gap/b:low"]
+
+
+def test_evaluations_come_first_then_gaps_then_costs() -> None:
+    frame = pd.DataFrame(columns=COLUMNS)
+    assert metric_columns(frame) == [
+        "fd@1k", "heldout/loss", "gap/b", "gap/b:low", "cost/a", "throughput/c"
+    ]  # fmt: skip
+    assert [is_metric(column) for column in ("run", 5, "a@1", "a/b")] == [False, False, True, True]
+
+
+def test_a_gap_is_a_difference_already() -> None:
+    names = ["heldout/loss", "gap/heldout", "delta/fd@1k"]
+    assert [delta_column(name) for name in names] == [
+        "delta/heldout/loss", "gap/heldout", "delta/fd@1k"
+    ]  # fmt: skip
+
+
+def test_what_another_sweep_measured_of_some_runs_is_not_our_own() -> None:
+    frame = pd.DataFrame(
+        {
+            "state": ["completed", "completed", "failed"],
+            "a/x": [1.0, None, None],
+            "b/x": [1.0, 2.0, None],
+            "c/x": [1.0, None, None],
+        }
+    )
+    frame.attrs["foreign"] = ("a/x", "b/x")
+    assert own_metrics(frame) == ["b/x", "c/x"]
+    frame.attrs.clear()
+    assert own_metrics(frame) == ["a/x", "b/x", "c/x"]
+
+
+def test_an_absent_metric_has_a_near_miss_that_is_no_interval() -> None:
+    frame = pd.DataFrame(columns=["gap/b:low", "gap/bc"])
+    require_metric(frame, "gap/bc")
+    with pytest.raises(UserError, match=r"no metric 'gap/b:lo' in this sweep.*gap/bc"):
+        require_metric(frame, "gap/b:lo")
+
+
+def test_lists_and_mappings_are_compact_text() -> None:
+    values = [1.5, "x", None, [1, 2], (1,), {"a": [1]}]
+    assert [plain(value) for value in values] == [1.5, "x", None, "[1,2]", "[1]", '{"a":[1]}']

@@ -1,0 +1,150 @@
+"""Reference statistics: what the file holds is what numpy computes from the same crops."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from tests.made_data import write_images
+from tread_lab.cli import main
+from tread_lab.metrics import inception, reference_file
+from tread_lab.metrics.extraction import SPACES, Describe
+from tread_lab.metrics.reference_file import open_reference
+from tread_lab.prepare.crop import centre_crop
+from tread_lab.specs.references import ReferenceSpec
+
+WIDTHS = {"pool": 5, "spatial": 3}
+COUNT = 110
+
+
+def described(images_BCHW: Tensor) -> dict[str, Tensor]:
+    """Eight numbers of an image in place of Inception's layers."""
+    x_BCHW = images_BCHW.double() / 255
+    means_BC, deviations_BC = x_BCHW.mean(dim=(2, 3)), x_BCHW.std(dim=(2, 3))
+    pool = torch.cat([means_BC, deviations_BC[:, :2]], dim=1)
+    return {"pool": pool, "spatial": x_BCHW[:, :, 3, 4], "logits": pool}
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("real") / "images"
+    write_images(folder, COUNT)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def small_inception(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = tmp_path / "weights.pth"
+    weights.write_bytes(b"small")
+    monkeypatch.setenv(inception.VARIABLE, str(weights))
+    monkeypatch.setattr(inception, "SHA256", inception.sha256(weights))
+    opened: tuple[Describe, str] = (described, "small")
+    monkeypatch.setitem(SPACES, "inception", lambda *_: opened)  # type: ignore[arg-type]
+    monkeypatch.setattr(reference_file, "WIDTHS", WIDTHS)
+
+
+def crops(folder: Path, side: int) -> np.ndarray:
+    """uint8 [N, side, side, 3] in order of the names."""
+    names = sorted(str(path.relative_to(folder)) for path in folder.glob("*/*.png"))
+    return np.stack([centre_crop(Image.open(folder / name), side) for name in names])
+
+
+def command(*words: object) -> int:
+    return main(["data", "reference", *map(str, words), "--device", "cpu", "--workers", "1"])
+
+
+def arrays(path: Path) -> Mapping[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as file:
+        return {key: file[key] for key in file.files}
+
+
+def test_moments_of_all_and_some_images_are_written(
+    images: Path, in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(images, "ours.npz", "--size", 16, "--keep", 100, "--batch", 7) == 0
+    assert "ours.npz: statistics of 110 images 16x16, and 100 of them" in capsys.readouterr().out
+    held, x_NHWC = arrays(Path("ours.npz")), crops(images, 16)
+    features = described(torch.from_numpy(x_NHWC.transpose(0, 3, 1, 2).copy()))
+    for layer, (mu, sigma) in {"pool": ("mu", "sigma"), "spatial": ("mu_s", "sigma_s")}.items():
+        x_ND = features[layer].double().numpy()
+        assert held[mu].dtype == held[sigma].dtype == np.float64
+        np.testing.assert_allclose(held[mu], x_ND.mean(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(held[sigma], np.cov(x_ND, rowvar=False), rtol=1e-9, atol=1e-15)
+    places = np.arange(100) * 110 // 100
+    np.testing.assert_array_equal(held["arr_0"], x_NHWC[places])
+    labels = np.repeat([0, 1, 2], [37, 37, 36])  # images lie sorted by class
+    np.testing.assert_array_equal(held["arr_1"], labels[places])
+    file = open_reference(
+        ReferenceSpec(name="ours", path="ours.npz"), layers={"pool", "spatial"}, images=True
+    )
+    assert file.shape == (100, 16, 16, 3)
+    np.testing.assert_array_equal(file.moments["spatial"][1], held["sigma_s"])
+
+
+def test_images_beside_latents_give_the_same_file(images: Path, in_folder: Path) -> None:
+    rows = crops(images, 16)
+    Path("set").mkdir()
+    np.save("set/images.npy", rows.transpose(0, 3, 1, 2))
+    np.save("set/latents.npy", np.zeros((COUNT, 4, 2, 2), np.float16))
+    np.save("set/labels.npy", np.repeat([0, 1, 2], [37, 37, 36]))
+    assert command("set", "stored.npz") == 0
+    assert command(images, "folder.npz", "--size", 16) == 0
+    assert Path("stored.npz").read_bytes() == Path("folder.npz").read_bytes()
+
+
+def test_what_cannot_be_a_reference_is_one_line(
+    images: Path, in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*words: object) -> str:
+        assert command(*words) == 2
+        (line,) = capsys.readouterr().err.strip().split("\n")[-1:]
+        return line
+
+    assert "99 images: a reference needs at least 100" in refused(images, "x.npz", "--limit", 99)
+    assert "--keep 99: a reference needs at least 100" in refused(images, "x.npz", "--keep", 99)
+    assert "x: statistics are an .npz; give a name such as x.npz" in refused(images, "x")
+    Path("taken.npz").touch()
+    assert "taken.npz exists already" in refused(images, "taken.npz")
+    assert "no images in empty" in (Path("empty").mkdir() or refused("empty", "x.npz"))
+    Path("set").mkdir()
+    np.save("set/latents.npy", np.zeros((COUNT, 4, 2, 2), np.float16))
+    np.save("set/labels.npy", np.zeros(COUNT, np.int64))
+    assert "set holds latents without images" in refused("set", "x.npz")
+    np.save("set/images.npy", np.zeros((COUNT, 3, 16, 16), np.uint8))
+    assert "--size 32: the images in set are 16x16" in refused("set", "x.npz", "--size", 32)
+    assert not Path("x.npz").exists()
+
+
+def test_a_damaged_image_or_a_full_disk_leaves_no_file(
+    images: Path,
+    in_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = in_folder / "images"
+    shutil.copytree(images, broken)
+    (broken / "n00000001" / "n00000001_1.png").write_bytes(b"no image")
+    assert command(broken, "x.npz", "--size", 16) == 2
+    assert "n00000001/n00000001_1.png is damaged" in capsys.readouterr().err
+    usage = shutil.disk_usage(in_folder)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    assert command(images, "x.npz", "--size", 16) == 3
+    assert "x.npz needs 84.8 kB, and 1 kB are free" in capsys.readouterr().err
+    assert [path.name for path in in_folder.glob("*.npz")] == []
+
+
+def test_the_command_speaks_json(
+    images: Path, in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(images, "ours.npz", "--size", 16, "--limit", 105, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["images"], told["stored"], told["size"]) == (105, 105, 16)
+    assert told["sha256"] == inception.sha256(Path("ours.npz"))

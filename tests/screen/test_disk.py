@@ -1,0 +1,59 @@
+"""What the disk will hold in one line, and a warning where there is no room for it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+
+from tread_lab.records.lab import Lab
+from tread_lab.screen import disk
+from tread_lab.screen.disk import DiskWatch, disk_lines
+from tread_lab.specs import RunSpec
+from tread_lab.sweep.plan.disk import DiskNeed, disk_need
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import Report
+
+REPORT = Report("run", "train", 1, 2, 0.5)
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes that are left, settable."""
+    left = [10**12]
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=left[0]))
+    return left
+
+
+def test_each_part_that_takes_room_is_listed(lab: Lab, free: list[int]) -> None:
+    assert list(disk_lines(DiskNeed(largest=5), lab)) == []
+    need = DiskNeed(checkpoints=2000, references=3_000_000, targets=500)
+    listed = "2 kB of checkpoints, 3 MB of features of references, 500 B of encoders' features"
+    assert list(disk_lines(need, lab)) == [f"disk: at most {listed}; 1 TB free in {lab.root}"]
+    for left, lines in ((need.total, 1), (need.total - 1, 2)):
+        free[0] = left
+        assert len(list(disk_lines(need, lab))) == lines
+
+
+def test_the_disk_is_low_when_two_of_the_largest_files_would_not_fit(
+    lab: Lab, tiny: Callable[..., RunSpec], free: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, said, passed = [100.0], list[str](), list[Report]()
+    monkeypatch.setattr(disk.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(disk, "say", said.append)
+    tasks = [Task(tiny())]
+    largest = disk_need(tasks).largest
+    watch = DiskWatch(lab, tasks, passed.append)
+    free[0] = 2 * largest
+    watch(REPORT)
+    free[0] = 2 * largest - 1
+    clock[0] += 9.0  # the disk is looked at every ten seconds
+    watch(REPORT)
+    assert said == []
+    clock[0] += 1.0
+    watch(REPORT)
+    clock[0] += 100.0
+    watch(REPORT)
+    assert len(said) == 1 and passed == [REPORT] * 4

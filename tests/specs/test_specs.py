@@ -1,0 +1,390 @@
+"""Defaults and limits of all specs as numbers: recorded runs rest on them."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+from typing import Any
+
+import pytest
+
+from tread_lab import specs
+from tread_lab.specs import (
+    DDPMSpec,
+    FlowSpec,
+    GuidanceSpec,
+    HeldoutSpec,
+    RunSpec,
+    SamplerSpec,
+    SamplesSpec,
+    UserError,
+    decode,
+    encode,
+    signature,
+)
+from tread_lab.specs.bypass import MaskBypass, MdtBypass, ReEntrySpec, RouteBypass, SprintBypass
+from tread_lab.specs.data import SD_DEVIATION, SD_SCALE, SOURCES
+from tread_lab.specs.evaluation import SimilaritySpec, count_label
+from tread_lab.specs.guidance import BranchSpec, RateSpec
+from tread_lab.specs.guidance import in_short as in_few_words
+from tread_lab.specs.metrics import METRICS
+from tread_lab.specs.model import BACKBONES, COUNTED, SIZES
+from tread_lab.specs.objective import (
+    DDPM_LEVELS,
+    ENCODERS,
+    BothLoss,
+    DiscriminationLoss,
+    EnsembleLoss,
+    PlainLoss,
+    RepaSpec,
+    outputs,
+)
+from tread_lab.specs.recipe import EmaSpec, ExecutionSpec
+from tread_lab.specs.references import PUBLISHED, ReferenceSpec
+from tread_lab.specs.routes import SELECTIONS
+from tread_lab.specs.run import InitSpec
+from tread_lab.specs.sweep import BudgetSpec, SearchSpec, StopEarlySpec, SweepSpec
+
+BRANCH = {"rate": {"first": 0.0, "last": 0.0}, "step": None}
+
+
+def test_the_defaults_of_a_run_are_those_of_the_paper() -> None:
+    run = encode(decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8"]}))
+    assert run["model"] == {
+        "backbone": "dit", "depth": 12, "width": 384, "heads": 6, "patch": 2, "mlp_ratio": 4.0,
+        "norm": "layer", "mlp": "gelu", "rope": False, "qk_norm": False, "state": 16,
+        "init": "adaln_zero",
+    }  # fmt: skip
+    assert run["data"] == {
+        "source": "fashion16", "path": None, "channels": 1, "size": 16, "classes": 10, "scale": 1.0
+    }  # fmt: skip
+    assert run["process"] == {"kind": "edm", "p_mean": -1.2, "p_std": 1.2, "sigma_data": 0.5}
+    assert run["routes"] == [{"start": 2, "end": 8, "rate": 0.5, "selection": "random"}]
+    assert run["train"] == {
+        "steps": 400_000, "batch": 256, "lr": 1e-4, "betas": [0.9, 0.999], "eps": 1e-8,
+        "weight_decay": 0.0, "schedule": "constant", "warmup": 0, "clip": None,
+        "ema": {"decay": 0.9999, "halflife": None}, "label_drop": 0.1,
+    }  # fmt: skip
+    assert run["execution"] == {
+        "micro_batch": None, "log_every": 100, "checkpoint_every": 5000, "keep_checkpoints": 2,
+        "keep_steps": [], "workers": 0,
+    }  # fmt: skip
+    rest = {k: v for k, v in run.items() if k not in ("model", "data", "process", "routes")}
+    rest = {k: v for k, v in rest.items() if k not in ("train", "execution")}
+    re_entry = {"x_T": False, "x_D_last": True, "coinciding": "once"}
+    assert rest == {
+        "bypass": {"kind": "route", "re_entry": re_entry}, "routes_from": 0, "routes_until": None,
+        "loss": {"kind": "plain"}, "repa": None, "init_from": None, "precision": "bf16",
+        "fp32_block": "j+1", "seed": 0,
+    }  # fmt: skip
+
+
+def test_the_defaults_of_an_evaluation_are_edms_sampler() -> None:
+    assert encode(SamplesSpec()) == {
+        "kind": "samples", "metrics": [], "count": 64,
+        "sampler": {
+            "solver": "heun", "steps": 40, "sigma_min": 0.002, "sigma_max": 80.0, "rho": 7.0,
+            "guidance": {
+                "weight": 1.0, "strong": {"label": "class", **BRANCH},
+                "weak": {"label": "none", **BRANCH}, "interval": None, "channels": "all",
+                "routes": [],
+            },
+            "precision": "fp32", "labels": "uniform", "seed": 100_000,
+        },
+    }  # fmt: skip
+    assert encode(HeldoutSpec()) == {"kind": "heldout_loss", "images": 512, "levels": 8}
+    assert encode(SimilaritySpec()) == {"kind": "layer_similarity", "images": 64, "levels": 8}
+
+
+def test_the_defaults_of_a_sweep_and_of_its_parts() -> None:
+    assert encode(SweepSpec(experiment="tiny")) == {
+        "experiment": "tiny", "question": "", "fixed": {}, "baseline": {"routes": []},
+        "variants": {}, "axes": {}, "trials": [], "where": [], "seeds": [0], "evaluate": None,
+        "sampler_axes": {}, "search": None, "budget": None, "stop_early": None,
+    }  # fmt: skip
+    assert encode(SearchSpec()) == {
+        "sampler": "tpe", "trials": 20, "objectives": [], "seed": 0, "startup": 8, "parallel": 2,
+        "in_order": True,
+    }  # fmt: skip
+    assert encode(StopEarlySpec()) == {"kind": "asha", "grace": None, "reduction": 3, "least": 3}
+    assert encode(BudgetSpec()) == {"flops": None, "hours": None, "trials": None}
+
+
+@pytest.mark.parametrize(
+    ("spec", "tree"),
+    [
+        (MaskBypass(), {"kind": "mask", "depth": 8, "width": 512, "heads": 16, "adapter": "zero"}),
+        (MdtBypass(), {"kind": "mdt"}),
+        (SprintBypass(), {"kind": "sprint", "path_drop": 0.1, "mask_token": "learned"}),
+        (
+            EnsembleLoss(),
+            {"kind": "ensemble", "form": "equation", "weight": 0.1, "noise_weight": "dsm"},
+        ),
+        (BothLoss(), {"kind": "both", "weight": 1.0}),
+        (
+            DiscriminationLoss(),
+            {
+                "kind": "discrimination", "weight": 1.0, "level": 0.002, "prototypes": 8192,
+                "hidden": 2048, "bottleneck": 256, "momentum": 0.996, "center_momentum": 0.9,
+                "student_temperature": 0.1, "teacher_temperature": 0.04,
+            },
+        ),
+        (FlowSpec(), {"kind": "flow", "time": "logit_normal"}),
+        (DDPMSpec(), {"kind": "ddpm", "learned_variance": True}),
+        (
+            RepaSpec(),
+            {
+                "encoder": "dinov2-base", "target": "image", "block": None, "weight": 0.5,
+                "hidden": 2048, "path": None,
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_the_defaults_of_bypasses_losses_and_processes(spec: Any, tree: dict[str, Any]) -> None:
+    assert encode(spec) == tree
+
+
+def test_a_run_has_the_name_that_it_always_had() -> None:
+    assert (
+        signature(decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8"]})) == "a13c85969f3c80f0"
+    )
+    assert signature(SamplesSpec(metrics=("fd",), count=1000)) == "9352b2d994677230"
+    assert signature(HeldoutSpec()) == "62fa427c5a99abb1"
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (RouteBypass(), "route"),
+        (decode(RouteBypass, {"re_entry": "v1_sum"}), "route v1_sum"),
+        (decode(RouteBypass, {"re_entry": "v1_code"}), "route v1_code"),
+        (ReEntrySpec(x_T=True, x_D_last=False), "x_T"),
+        (MaskBypass(), "mask 8x512"),
+        (MaskBypass(fill="entry"), "mask 8x512 entry"),
+        (MdtBypass(), "mdt"),
+        (SprintBypass(), "sprint"),
+        (PlainLoss(), "plain"),
+        (EnsembleLoss(), "equation 0.1"),
+        (EnsembleLoss(form="code", weight=1.0), "code 1"),
+        (BothLoss(), "both"),
+        (BothLoss(weight=0.5), "both 0.5"),
+        (DiscriminationLoss(), "discrimination"),
+        (DiscriminationLoss(weight=2.0), "discrimination 2"),
+        (RepaSpec(block=3), "repa 0.5 at 3"),
+        (RateSpec(first=0.5, last=0.5), "0.5"),
+        (RateSpec(first=0.6), "0.6->0"),
+    ],
+)
+def test_what_a_part_is_called(spec: Any, text: str) -> None:
+    assert str(spec) == text
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields"),
+    [
+        (MaskBypass, {"width": 510, "heads": 2}),
+        (MaskBypass, {"width": 36, "heads": 8}),
+        (MaskBypass, {"depth": 0}),
+        (SprintBypass, {"path_drop": 1.0}),
+        (SprintBypass, {"path_drop": -0.1}),
+        (SprintBypass, {"dense_path_drop": 1.0}),
+        (ReEntrySpec, {"x_D_last": False}),
+        (FlowSpec, {"direction": -0.1}),
+        (EnsembleLoss, {"weight": -0.1}),
+        (BothLoss, {"weight": 0.0}),
+        (DiscriminationLoss, {"momentum": 1.1}),
+        (DiscriminationLoss, {"center_momentum": -0.1}),
+        (DiscriminationLoss, {"teacher_temperature": 0.0}),
+        (RepaSpec, {"weight": 0.0}),
+        (RepaSpec, {"hidden": 0}),
+        (RateSpec, {"first": 1.0}),
+        (RateSpec, {"last": -0.1}),
+        (BranchSpec, {"path": "dropped", "rate": RateSpec(first=0.5, last=0.5)}),
+        (GuidanceSpec, {"weight": 2.0, "interval": (1.0, 0.5)}),
+        (SamplerSpec, {"sigma_min": 0.0}),
+        (SamplerSpec, {"sigma_min": 80.0}),
+        (SamplerSpec, {"steps": 0}),
+        (SamplerSpec, {"solver": "sde", "last_step": 1.0}),
+        (HeldoutSpec, {"images": 1}),
+        (HeldoutSpec, {"levels": 0}),
+        (SimilaritySpec, {"images": 0}),
+        (SimilaritySpec, {"levels": 0}),
+        (SamplesSpec, {"count": 0}),
+        (EmaSpec, {"decay": 1.0}),
+        (EmaSpec, {"decay": -0.1}),
+        (EmaSpec, {"halflife": 0.0}),
+        (ExecutionSpec, {"micro_batch": 0}),
+        (ExecutionSpec, {"keep_checkpoints": 0}),
+        (SearchSpec, {"trials": 0}),
+        (SearchSpec, {"parallel": 0}),
+        (SearchSpec, {"objectives": ("a", "a")}),
+        (SearchSpec, {"sampler": "nsgaii", "objectives": ("a",)}),
+        (StopEarlySpec, {"reduction": 1}),
+        (StopEarlySpec, {"least": 0}),
+        (StopEarlySpec, {"grace": 0}),
+        (ReferenceSpec, {"name": "heldout"}),
+        (ReferenceSpec, {"name": "a b"}),
+        (InitSpec, {}),
+    ],
+)
+def test_a_value_beyond_its_limit_is_refused(spec: Any, fields: dict[str, Any]) -> None:
+    with pytest.raises(UserError):
+        spec(**fields)
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields"),
+    [
+        (MaskBypass, {"width": 36, "heads": 9}),
+        (SprintBypass, {"path_drop": 0.0, "dense_path_drop": 0.99}),
+        (FlowSpec, {"direction": 0.0}),
+        (EnsembleLoss, {"weight": 0.0}),
+        (DiscriminationLoss, {"momentum": 1.0, "center_momentum": 0.0}),
+        (RepaSpec, {"hidden": 1}),
+        (RateSpec, {"first": 0.0, "last": 0.99}),
+        (BranchSpec, {"path": "dropped"}),
+        (GuidanceSpec, {"weight": 2.0, "interval": (0.5, 0.5)}),
+        (SamplerSpec, {"steps": 1, "solver": "sde", "last_step": 0.99}),
+        (HeldoutSpec, {"images": 2, "levels": 1}),
+        (SimilaritySpec, {"images": 1, "levels": 1}),
+        (SamplesSpec, {"count": 1}),
+        (EmaSpec, {"decay": 0.0}),
+        (SearchSpec, {"trials": 1, "startup": 1, "parallel": 1}),
+        (SearchSpec, {"sampler": "nsgaii", "objectives": ("a", "b")}),
+        (StopEarlySpec, {"reduction": 2, "least": 1, "grace": 1}),
+        (ReferenceSpec, {"name": "imagenet-256_v1.0"}),
+    ],
+)
+def test_a_value_at_its_limit_is_taken(spec: Any, fields: dict[str, Any]) -> None:
+    made = spec(**fields)
+    assert all(getattr(made, name) == value for name, value in fields.items())
+
+
+def test_only_ddpm_with_learned_variance_has_twice_the_outputs() -> None:
+    assert outputs(DDPMSpec()) == 2
+    assert outputs(DDPMSpec(learned_variance=False)) == outputs(FlowSpec()) == 1
+
+
+@pytest.mark.parametrize(
+    ("progress", "rate"), [(0.0, 0.6), (1 / 3, 0.5), (0.5, 0.4), (2 / 3, 0.3), (1.0, 0.2)]
+)
+def test_a_rate_falls_by_a_cosine(progress: float, rate: float) -> None:
+    assert RateSpec(first=0.6, last=0.2).at(progress) == pytest.approx(rate)
+
+
+def test_dense_path_drop_is_written_where_it_has_an_effect() -> None:
+    def written(dense_steps: bool, **fields: Any) -> float | None:
+        return SprintBypass(**fields).resolved(dense_steps=dense_steps).dense_path_drop
+
+    assert written(True) == 0.1 and written(False) is None
+    assert written(True, dense_path_drop=0.0) == 0.0
+    assert written(True, path_drop=0.0) is None
+    assert written(True, path_drop=0.0, dense_path_drop=0.2) == 0.2
+    assert written(False, dense_path_drop=0.2) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "path"),
+    [
+        ("imagenet256", "imagenet256", None),
+        ("/x/VIRTUAL_imagenet256_labeled.npz", "imagenet256", "/x/VIRTUAL_imagenet256_labeled.npz"),
+        ("VIRTUAL_imagenet512.npz", "imagenet512", "VIRTUAL_imagenet512.npz"),
+        ("x/coco.npz", "coco", "x/coco.npz"),
+        ("x/coco", "coco", "x/coco"),
+    ],
+)
+def test_a_reference_is_named_for_what_its_file_is(text: str, name: str, path: str | None) -> None:
+    assert decode(ReferenceSpec, text) == ReferenceSpec(name=name, path=path)
+
+
+def test_the_file_of_a_reference_has_its_own_or_the_published_name() -> None:
+    assert ReferenceSpec(name="coco").files == ("coco.npz",)
+    published = ("imagenet64.npz", "VIRTUAL_imagenet64_labeled.npz")
+    assert ReferenceSpec(name="imagenet64").files == published
+
+
+def test_few_images_are_enough_for_some_metrics_alone() -> None:
+    fewest = {name: metric.fewest for name, metric in METRICS.built_in.items()}
+    for name, count in fewest.items():
+        SamplesSpec(metrics=(name,), count=count)
+        if count > 1:
+            with pytest.raises(UserError, match=f"images are too few for {name}"):
+                SamplesSpec(metrics=(name,), count=count - 1)
+    assert count_label(10_000) == "10k" and count_label(1500) == "1500"
+
+
+def test_guidance_in_few_words_leaves_out_what_is_usual() -> None:
+    usual = {"w": 2.0, "method": "CFG", "interval": None, "channels": None, "routes": None}
+    assert in_few_words(GuidanceSpec(weight=2.0)) == usual
+    special = GuidanceSpec(weight=2.0, interval=(0.1, 1.0), channels="first3")
+    assert in_few_words(special) == {**usual, "interval": (0.1, 1.0), "channels": "first3"}
+
+
+@pytest.mark.parametrize(
+    ("tree", "method"),
+    [
+        ({"weight": 3, "weak": {"path": "dropped"}}, "PDG"),
+        ({"weight": 3, "weak": {"path": "dropped", "label": "class"}}, "PDG(class)"),
+        ({"weight": 1, "strong": {"path": "dropped"}}, "path dropped"),
+        ({"weight": 2, "strong": {"step": 5}}, "step(5)+AG(last)"),
+        ({"weight": 2, "weak": {"step": 5, "label": "none"}}, "CFG+AG(5)"),
+    ],
+)
+def test_path_drop_and_checkpoints_are_in_the_name_of_a_method(tree: Any, method: str) -> None:
+    assert decode(GuidanceSpec, tree).method == method
+
+
+def test_specs_are_frozen_and_take_no_positions() -> None:
+    for spec in (SamplesSpec(), SamplerSpec(), GuidanceSpec(), BudgetSpec(), SimilaritySpec()):
+        name = dataclasses.fields(spec)[0].name
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(spec, name, 1)
+        with pytest.raises(TypeError):
+            type(spec)(1)  # type: ignore[arg-type,misc]
+
+
+def test_the_tables_of_models_and_data_are_those_of_the_papers() -> None:
+    assert SIZES == {
+        "S": (12, 384, 6), "B": (12, 768, 12), "L": (24, 1024, 16), "XL": (28, 1152, 16)
+    }  # fmt: skip
+    assert COUNTED == {"RWKV-210M": (12, 952), "Mamba-111M": (12, 960)}
+    backbones = {name: (b.scans, b.compiles) for name, b in BACKBONES.built_in.items()}
+    assert backbones == {"dit": (False, True), "rwkv": (True, True), "mamba": (True, False)}
+    assert ENCODERS == {
+        "fashion16-v1": 64, "dinov2-small": 384, "dinov2-base": 768, "dinov2-large": 1024,
+        "dinov2-giant": 1536,
+    }  # fmt: skip
+    assert (DDPM_LEVELS, SD_SCALE, SD_DEVIATION) == (1000, 0.18215, 0.93)
+    sources = {
+        name: (s.latents, s.scaled, s.decoder_scale, s.normalised, s.enlarges)
+        for name, s in SOURCES.built_in.items()
+    }
+    assert sources == {
+        "fashion16": (False, True, None, False, 1),
+        "latents": (True, False, None, False, 8),
+        "shards": (True, True, 0.18215, False, 8),
+        "folder": (True, False, None, False, 8),
+        "images": (False, True, None, False, 1),
+        "safetensors": (True, True, None, True, 8),
+    }
+    selections = {
+        name: (s.unit(16), s.side, s.keeps_order) for name, s in SELECTIONS.built_in.items()
+    }
+    assert selections == {
+        "random": (1, 1, False), "rows": (16, 1, True), "structured": (1, 2, False),
+        "bernoulli": (1, 1, False),
+    }  # fmt: skip
+    assert len(PUBLISHED) == 7 and PUBLISHED["imagenet512"] == "VIRTUAL_imagenet512.npz"
+
+
+def test_every_dataclass_of_the_specs_is_frozen() -> None:
+    names = [m.name for m in pkgutil.iter_modules(specs.__path__, "tread_lab.specs.")]
+    classes = {
+        cls
+        for name in names
+        for cls in vars(importlib.import_module(name)).values()
+        if inspect.isclass(cls) and dataclasses.is_dataclass(cls) and cls.__module__ == name
+    }
+    assert {c.__qualname__ for c in classes if not c.__dataclass_params__.frozen} == set()  # type: ignore[attr-defined]

@@ -1,0 +1,213 @@
+"""Turns of the executor on Ray, and what it asks of Ray Tune; no cluster is started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs.errors import Unavailable
+from tread_lab.specs.sweep import StopEarlySpec
+from tread_lab.sweep.execution.early_stopping import EarlyStopping
+from tread_lab.sweep.execution.executor import Interrupted
+from tread_lab.sweep.execution.executors import Share
+from tread_lab.sweep.search.queue import ListQueue
+from tread_lab.sweep.trial.task import Task
+
+Tiny = Callable[..., RunSpec]
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The executor's module, with a cluster whose nodes have 8 cores."""
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution import ray_cluster, ray_executor
+
+    @contextmanager
+    def cluster() -> Any:
+        yield SimpleNamespace()
+
+    for name in ray_executor._ENVIRONMENT:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(ray_executor, "cluster", cluster)
+    node = {"Alive": True, "Resources": {"CPU": 8.0}}
+    monkeypatch.setattr(ray_cluster, "nodes", lambda: [node])
+    return ray_executor
+
+
+def turns(module: Any, executor: Any, act: Callable[[Any, Task, Any], None]) -> list[Any]:
+    """Replace Ray Tune by `act`, two tasks an experiment; return what each experiment was given."""
+    calls: list[Any] = []
+
+    def tune(lab: Lab, queue: Any, watcher: Any, resources: Any, worker: Any) -> None:
+        tasks = [task for task in (queue.next(), queue.next()) if task]
+        calls.append(([t.spec.seed for t in tasks], resources, worker.whole, worker.hang_timeout))
+        for task in tasks:
+            act(watcher, task, worker)
+            queue.ended(task)
+
+    executor._tune = tune
+    return calls
+
+
+def test_what_needs_a_whole_device_has_a_turn_of_its_own(module: Any, lab: Lab, tiny: Tiny) -> None:
+    executor = module.RayExecutor(Share(cpus=2), hang_timeout=9.0)
+
+    def defer_the_second(watcher: Any, task: Task, worker: Any) -> None:
+        if task.spec.seed == 1 and not worker.whole:
+            watcher.deferred.append(task)
+
+    calls = turns(module, executor, defer_the_second)
+    executor.run(lab, [Task(tiny(seed=seed)) for seed in (0, 1, 2)], print)
+    assert calls == [
+        ([0, 1], {"cpu": 2, "gpu": 0.0}, False, 9.0),
+        ([2], {"cpu": 2, "gpu": 0.0}, False, 9.0),
+        ([1], {"cpu": 8.0, "gpu": 0.0}, True, 9.0),
+    ]
+    assert os.environ["TUNE_DISABLE_SIGINT_HANDLER"] == "1"
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+
+
+def test_settings_of_ray_that_the_user_has_made_stay(
+    module: Any, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNE_GLOBAL_CHECKPOINT_S", "7")
+    executor = module.RayExecutor()
+    calls = turns(module, executor, lambda *_: None)
+    executor.run(lab, [Task(tiny())], print)
+    assert os.environ["TUNE_GLOBAL_CHECKPOINT_S"] == "7"
+    assert calls == [([0], {"cpu": 1, "gpu": 0.0}, False, None)]
+
+
+def test_mistakes_of_tasks_are_raised_after_the_last_one(module: Any, lab: Lab, tiny: Tiny) -> None:
+    executor = module.RayExecutor()
+
+    def mistaken(watcher: Any, task: Task, worker: Any) -> None:
+        watcher.user_errors.add(f"seed {task.spec.seed} is wrong")
+
+    calls = turns(module, executor, mistaken)
+    with pytest.raises(UserError, match=r"^seed 0 is wrong \(and 2 more like it\)$"):
+        executor.run(lab, [Task(tiny(seed=seed)) for seed in (0, 1, 2)], print)
+    assert [seeds for seeds, *_ in calls] == [[0, 1], [2]]
+
+
+@pytest.mark.parametrize("end", [Unavailable, Interrupted])
+def test_nothing_is_started_after_all_trials_were_stopped(
+    module: Any, lab: Lab, tiny: Tiny, end: type[Exception]
+) -> None:
+    executor, queue = module.RayExecutor(), ListQueue([Task(tiny(seed=s)) for s in (0, 1, 2)])
+
+    def stopped(watcher: Any, task: Task, worker: Any) -> None:
+        watcher.unavailable = "lost" if end is Unavailable else ""
+        queue.stop = end is Interrupted
+
+    calls = turns(module, executor, stopped)
+    with pytest.raises(end):
+        executor.run(lab, queue, print)
+    assert [seeds for seeds, *_ in calls] == [[0, 1]]
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_ray_tune_keeps_nothing_and_gives_up_nothing(
+    module: Any, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    given: list[Any] = []
+
+    class Tuner:
+        def __init__(self, trainable: Any, **options: Any) -> None:
+            given.append((trainable, options))
+
+        def fit(self) -> None:
+            (lab.root / "ray" / given[0][1]["run_config"].name / "x").mkdir(parents=True)
+
+    monkeypatch.setattr(module.tune, "Tuner", Tuner)
+    monkeypatch.setattr(module.tune, "with_resources", lambda made, parts: (made, parts))
+    monkeypatch.setattr(module.tune, "with_parameters", lambda made, **more: (made, more))
+    judge = EarlyStopping(StopEarlySpec(), lab, "s", {}) if early else None
+    executor = module.RayExecutor(Share("cpu", cpus=3, concurrent=2), early=judge)
+    watcher = SimpleNamespace(errors=SimpleNamespace(raise_first=lambda: None), stopping=bool)
+    queue = ListQueue([])
+    executor._tune(lab, queue, watcher, {"cpu": 3}, "worker")
+    (((made, parameters), resources), options) = given[0]
+    assert (made.__name__, resources) == ("Worker", {"cpu": 3})
+    assert parameters == {
+        "lab": lab, "device": "cpu", "threads": 3, "worker": "worker", "early": judge
+    }  # fmt: skip
+    tuned, run = options["tune_config"], options["run_config"]
+    assert (tuned.num_samples, tuned.reuse_actors, tuned.max_concurrent_trials) == (-1, True, 2)
+    assert type(tuned.scheduler).__name__ == ("Judge" if early else "NoneType")
+    if early:
+        assert (tuned.scheduler.early, tuned.scheduler.errors) == (judge, watcher.errors)
+    assert (tuned.search_alg.queue, tuned.search_alg.errors) == (queue, watcher.errors)
+    assert run.stop.stopping is watcher.stopping
+    assert run.failure_config.max_failures == -1 and run.callbacks == [watcher]
+    assert not run.checkpoint_config.checkpoint_at_end and run.verbose == 0
+    assert run.storage_path == str(lab.root / "ray") and not any((lab.root / "ray").iterdir())
+
+
+def test_an_error_of_our_own_comes_before_that_of_ray_tune(
+    module: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
+
+    class Tuner:
+        def __init__(self, *_: Any, **options: Any) -> None:
+            pass
+
+        def fit(self) -> None:
+            raise module.tune.TuneError("of Ray")
+
+    monkeypatch.setattr(module.tune, "Tuner", Tuner)
+    monkeypatch.setattr(module.tune, "with_resources", lambda made, parts: made)
+    errors = CallbackErrors()
+    watcher = SimpleNamespace(errors=errors, stopping=bool)
+    arguments = (lab, ListQueue([]), watcher, {}, None)
+    with pytest.raises(module.tune.TuneError, match="of Ray"):
+        module.RayExecutor()._tune(*arguments)
+    errors.first = ZeroDivisionError("ours")
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        module.RayExecutor()._tune(*arguments)
+
+
+def test_a_watcher_hears_and_kills_for_its_executor(module: Any, lab: Lab, tiny: Tiny) -> None:
+    executor, watchers, reports = module.RayExecutor(Share(cpus=2)), list[Any](), list[Any]()
+    queue = ListQueue([Task(tiny(seed=seed)) for seed in (0, 1)])
+
+    def noted(watcher: Any, task: Task, worker: Any) -> None:
+        watchers.append((watcher, worker.packed))
+        watcher.on_report(task.spec.seed)
+        if not worker.whole:
+            watcher.deferred.append(task)
+
+    turns(module, executor, noted)
+    executor.run(lab, queue, reports.append)
+    assert reports == [0, 1, 0, 1]
+    first, _, second, _ = watchers
+    assert (first[1], second[1]) == (4, 1)  # 8 cores for runs of 2, then alone
+    assert first[0] is not second[0] and first[0].user_errors is second[0].user_errors
+    monitor = first[0]._monitor
+    assert (first[0].lab, monitor._lab, monitor._kill) == (lab, lab, module.end_attempt)
+    queue.stop = True
+    assert first[0].stopping() and second[0].stopping()  # those that were deferred stop, too
+
+
+def test_a_cluster_asks_the_executor_whether_it_was_told_to_stop(
+    module: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = SimpleNamespace()
+
+    @contextmanager
+    def cluster() -> Any:
+        yield driver
+
+    monkeypatch.setattr(module, "cluster", cluster)
+    monkeypatch.setattr(module, "stop_signals", lambda: nullcontext("flag"))
+    module.RayExecutor().run(lab, [], print)
+    assert driver.stopping == "flag"

@@ -1,0 +1,153 @@
+"""A stored plan is the plan that is loaded, and another plan under its name is noticed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec, UserError, decode, encode
+from tread_lab.specs.expansion import Hole
+from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.storage import (
+    check_plan,
+    is_stored,
+    load_plan,
+    store_plan,
+    to_stored,
+    version_of,
+    versions,
+)
+
+Tiny = Callable[..., RunSpec]
+SAMPLES = {"samples": {"metrics": ["fd"], "count": 100, "reference": {"name": "r", "path": "a"}}}
+
+
+def planned(tiny: Tiny, **more: Any) -> Plan:
+    tree = {"experiment": "tiny", "axes": {"route": ["0->1", "0->2"]}, "evaluate": [], **more}
+    return make_plan("p", decode(SweepSpec, tree), Experiment(name="tiny", run=encode(tiny())))
+
+
+def test_a_plan_is_loaded_as_it_was_stored(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny, question="Why?", where="end < 2", evaluate=["fd@1k"], seeds=[3, 4])
+    store_plan(lab.sweep("p"), plan)
+    loaded = load_plan(lab.sweep("p"))
+    for name in ("name", "question", "experiment", "trials", "holes", "duplicates", "evaluations"):
+        assert getattr(loaded, name) == getattr(plan, name), name
+    assert loaded.holes == (Hole("where: end < 2", 1, ({"route": "0->2"},)),)
+    assert loaded.sources == json.loads(json.dumps(plan.sources))
+    assert loaded.versions == (version_of(plan),) and len(version_of(plan)) == 16
+    assert version_of(plan) == "4ac6a9d3a384699c"  # of every release
+    assert is_stored(lab.sweep("p").plan(), plan) and is_stored(lab.sweep("p").plan(), loaded)
+
+
+def test_when_it_was_stored_first_and_again_stays_on_record(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, plan = lab.sweep("p"), planned(tiny)
+    for now in (100.0, 200.0, 300.0):
+        monkeypatch.setattr("time.time", lambda now=now: now)
+        store_plan(folder, plan)
+        plan = dataclasses.replace(
+            plan, question="again", versions=(*versions(folder.plan()), f"v{now:.0f}")
+        )
+    stored = folder.plan()
+    assert (stored.created, stored.extended) == (100.0, (200.0, 300.0))
+    assert stored.versions[1:] == ("v100", "v200") and len(folder.earlier_plans) == 2
+
+
+def test_the_same_plan_is_not_written_again(lab: Lab, tiny: Tiny) -> None:
+    folder = lab.sweep("p")
+    store_plan(folder, planned(tiny))
+    text = folder.plan_path.read_text()
+    store_plan(folder, planned(tiny, question="Another question?"))
+    store_plan(folder, load_plan(folder))
+    assert folder.plan_path.read_text() == text and folder.earlier_plans == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "differs"),
+    [
+        ({"question": "How?"}, False),
+        ({"seeds": [1]}, True),
+        ({"evaluate": ["fd@1k"]}, True),
+        ({"axes": {"route": ["0->2", "0->1"]}}, True),
+        ({"baseline": None}, True),
+        ({"budget": {"trials": 1}}, False),
+    ],
+)
+def test_runs_baselines_and_evaluations_make_a_version(
+    lab: Lab, tiny: Tiny, changes: dict[str, Any], differs: bool
+) -> None:
+    plan, other = planned(tiny), planned(tiny, **changes)
+    assert (version_of(other) != version_of(plan)) == differs
+    assert is_stored(to_stored(plan), other) != differs
+    store_plan(lab.sweep("p"), plan)
+    if not differs:
+        check_plan(lab.sweep("p"), other)
+        return
+    with pytest.raises(UserError, match=r"^sweep 'p' was planned with other settings: "):
+        check_plan(lab.sweep("p"), other)
+
+
+def test_where_a_reference_lies_makes_no_version_and_its_name_does(tiny: Tiny) -> None:
+    def with_reference(**fields: str) -> Plan:
+        samples = {**SAMPLES["samples"], "reference": {"name": "r", "path": "a", **fields}}
+        return planned(tiny, evaluate=[{"samples": samples}])
+
+    plan = with_reference()
+    assert version_of(with_reference(path="b")) == version_of(plan)
+    assert version_of(with_reference(name="s")) != version_of(plan)
+
+
+@pytest.mark.parametrize(
+    ("search", "differs"),
+    [
+        ({"trials": 9}, False),
+        ({"seed": 5}, True),
+        ({"sampler": "random"}, True),
+        ({"objectives": ["cost/train_flops"]}, True),
+        ({"startup": 2}, True),
+    ],
+)
+def test_of_a_search_the_number_of_trials_may_change(
+    tiny: Tiny, search: dict[str, Any], differs: bool
+) -> None:
+    base = {"trials": 2, "objectives": ["heldout/loss"]}
+    evaluate = [{"heldout_loss": {"images": 8, "levels": 2}}]
+    plan = planned(tiny, search=base, evaluate=evaluate)
+    other = planned(tiny, search={**base, **search}, evaluate=evaluate)
+    assert (version_of(other) != version_of(plan)) == differs
+    assert is_stored(to_stored(plan), other) != differs
+
+
+def test_the_space_of_a_search_is_stored_and_checked(tiny: Tiny) -> None:
+    def searched(*routes: str) -> Plan:
+        search, evaluate = {"trials": 2, "objectives": ["heldout/loss"]}, ["heldout_loss"]
+        return planned(tiny, axes={"route": [*routes]}, search=search, evaluate=evaluate)
+
+    stored = to_stored(searched("0->1", "0->2"))
+    assert stored.space == ({"route": "0->1"}, {"route": "0->2"}) and stored.search is not None
+    assert stored.search["objectives"] == ["heldout/loss"] and "trials" not in stored.search
+    assert stored.search["space"]["cells"] == 2 and len(stored.search["space"]["checksum"]) == 8
+    assert not is_stored(stored, searched("0->1", "0->3"))
+    assert not is_stored(stored, searched("0->1"))
+    assert to_stored(planned(tiny)).space == () and to_stored(planned(tiny)).search is None
+
+
+def test_an_objective_stored_under_its_earlier_name_is_the_same(tiny: Tiny) -> None:
+    """Versions before 0.3 called a distance to held-out images `fid@100`."""
+    search, evaluate = {"trials": 2, "objectives": ["fid@100"]}, ["fid@100"]
+    plan = planned(tiny, search=search, evaluate=evaluate)
+    stored = to_stored(plan)
+    assert stored.search is not None and stored.search["objectives"] == ["fid[heldout]@100"]
+    earlier = dataclasses.replace(stored, search={**stored.search, "objectives": ["fid@100"]})
+    assert is_stored(earlier, plan)
+    by_file = tuple({**tree, "reference": {"name": "r", "path": "a"}} for tree in stored.evaluate)
+    renamed = dataclasses.replace(earlier, evaluate=(*stored.evaluate, *by_file))
+    assert not is_stored(renamed, plan)

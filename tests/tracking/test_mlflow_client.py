@@ -1,0 +1,98 @@
+"""A store that cannot be used is one line that says what to do, and starters do not collide."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tracking.conftest import (
+    Store,
+    Sweeps,
+)
+from tread_lab.records.lab import Lab
+from tread_lab.specs import UserError
+
+Sync = Callable[..., Any]
+
+
+def test_a_moved_lab_says_what_to_do(
+    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync, tmp_path: Path
+) -> None:
+    from tread_lab.tracking.mlflow_tracker import MlflowTracker
+
+    sweeps.complete()
+    sync()
+    moved = Lab(tmp_path / "moved")
+    lab.root.rename(moved.root)
+    with pytest.raises(UserError, match=r"before it moved; delete mlflow\.db and sync again"):
+        MlflowTracker(moved, moved.mlflow_uri).sync("placement")
+
+
+def test_a_deleted_experiment_says_what_to_do(
+    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
+) -> None:
+    sweeps.plan()
+    sync()
+    store.rows("UPDATE experiments SET lifecycle_stage = 'deleted' WHERE name = 'tread-lab'")
+    with pytest.raises(UserError, match="`mlflow experiments restore --experiment-id 1`"):
+        sync()
+
+
+def test_a_store_that_is_not_mlflows_is_refused_untouched(
+    lab: Lab, sweeps: Sweeps, sync: Sync
+) -> None:
+    sweeps.plan()
+    path = lab.root / "mlflow.db"
+    path.write_text("my notes, certainly no database\n" * 200)
+    with pytest.raises(UserError, match="is not an MLflow store"):
+        sync()
+    assert path.read_text().startswith("my notes")
+    path.unlink()
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE bookmarks (url)")
+    with pytest.raises(UserError, match="another program's database"):
+        sync()
+    assert Store(path).rows("SELECT name FROM sqlite_master") == [("bookmarks",)]
+    assert {p.name for p in lab.root.iterdir()} == {"mlflow.db", "sweeps"}
+
+
+def test_a_server_that_does_not_answer_is_one_line(
+    lab: Lab, sweeps: Sweeps, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from tread_lab.tracking.mlflow_tracker import MlflowTracker
+
+    sweeps.complete()
+    with pytest.raises(UserError) as caught:
+        MlflowTracker(lab, "http://user:secret@127.0.0.1:9").sync("placement")
+    message = str(caught.value)
+    assert "no MLflow server answers" in message and "MLFLOW_TRACKING_URI" in message
+    assert "secret" not in message and "\n" not in message
+    assert caught.value.__cause__ is None
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+def test_starters_on_a_fresh_store_agree(lab: Lab, sweeps: Sweeps) -> None:
+    sweeps.complete()
+    code = (
+        "import sys; from pathlib import Path;"
+        "from tread_lab.records.lab import Lab;"
+        "from tread_lab.tracking.mlflow_tracker import MlflowTracker;"
+        "lab = Lab(Path(sys.argv[1])); print(MlflowTracker(lab, lab.mlflow_uri).sync('placement'))"
+    )
+    command = [sys.executable, "-c", code, str(lab.root)]
+    pipe = subprocess.PIPE
+    starters = [subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) for _ in range(3)]
+    outputs = [starter.communicate(timeout=200) for starter in starters]
+    assert [starter.returncode for starter in starters] == [0] * 3, outputs
+    assert [error for _, error in outputs] == [""] * 3
+    store = Store(lab.root / "mlflow.db")
+    assert store.count("runs") == len(store.runs()) == 4
+    assert sum("4 created" in output for output, _ in outputs) == 1
+    assert sum("4 unchanged" in output for output, _ in outputs) == 2

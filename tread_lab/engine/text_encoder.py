@@ -1,0 +1,109 @@
+"""The frozen text encoder of captions: a CLIP and its tokenizer, from a local folder alone."""
+
+# B batch, T text tokens, E their width
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tread_lab.engine.encoder import weights_digest
+from tread_lab.engine.precision import matrix_products
+from tread_lab.metrics.pretrained import load_pretrained
+from tread_lab.specs.captions import LONGEST, CaptionSpec
+from tread_lab.specs.errors import UserError
+
+VARIABLE = "TREAD_LAB_TEXT_ENCODER"
+CLIPS = ("clip", "clip_text_model")  # `model_type` of a whole CLIP and of its text half
+DEFAULTS = {"hidden_size": 512, "max_position_embeddings": LONGEST}  # which a config may leave out
+TOKENIZER = ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json")
+
+# encode(texts of B captions) -> tokens [B, T, E]
+TextEncoder = Callable[[Sequence[str]], Tensor]
+
+
+def encoder_folder(spec: CaptionSpec) -> Path:
+    """Return the folder of the encoder that `spec` names, which can be opened.
+
+    Raises:
+        UserError: transformers or the folder is absent, or the folder holds something else.
+    """
+    where = spec.path or os.environ.get(VARIABLE)
+    if where is None:
+        raise UserError(
+            f"captions: where is {spec.encoder}? give its folder in captions.path or {VARIABLE}"
+        )
+    if importlib.util.find_spec("transformers") is None:
+        raise UserError(
+            f"captions.encoder: {spec.encoder} needs the package transformers:"
+            " `pip install 'tread-lab[captions]'`"
+        )
+    folder = Path(where).expanduser()
+    _check_config(spec, folder)
+    if not any((folder / name).is_file() for name in TOKENIZER[:2]):
+        raise UserError(f"captions: {folder} holds no {' or '.join(TOKENIZER[:2])} of a tokenizer")
+    return folder
+
+
+def _check_config(spec: CaptionSpec, folder: Path) -> None:
+    try:
+        config: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    except (OSError, ValueError):
+        raise UserError(
+            f"captions: {folder} holds no readable config.json; name the folder of a CLIP as"
+            " transformers saves it"
+        ) from None
+    if config.get("model_type") not in CLIPS:
+        raise UserError(f"captions: {folder} holds a {config.get('model_type')!r}, no CLIP")
+    text = {**DEFAULTS, **config.get("text_config", config)}
+    if text["hidden_size"] != spec.width:
+        wrong = f"tokens of width {text['hidden_size']}; {spec.encoder} has {spec.width}"
+        raise UserError(f"captions.encoder: {folder} gives {wrong}")
+    if spec.tokens > text["max_position_embeddings"]:
+        most = f"{folder} takes {text['max_position_embeddings']} of a text"
+        raise UserError(f"captions.tokens: {spec.tokens}, and the encoder in {most}")
+
+
+def text_encoder_digest(spec: CaptionSpec) -> str:
+    """Return a digest of the encoder's weights and of its tokenizer's files.
+
+    Raises:
+        UserError: as `encoder_folder`.
+    """
+    folder = encoder_folder(spec)
+    digest = hashlib.sha256(weights_digest(folder).encode())
+    for path in (folder / name for name in TOKENIZER):
+        if path.is_file():
+            digest.update(path.name.encode() + b"\n" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def open_text_encoder(spec: CaptionSpec, device: torch.device) -> TextEncoder:
+    """Return the encoder that `spec` names: texts to last hidden states [B, T, E] on `device`.
+
+    Texts are cut or padded to T tokens; padding is no token apart, as in Stable Diffusion 1.
+
+    Raises:
+        UserError: as `encoder_folder`, or the weights cannot be read.
+    """
+    folder = encoder_folder(spec)
+    tokenizer = load_pretrained("CLIPTokenizer", folder, "captions")
+    model = load_pretrained("CLIPTextModel", folder, "captions", use_safetensors=True)
+    model = model.requires_grad_(False).eval().to(device)
+    options = {"padding": "max_length", "truncation": True, "return_tensors": "pt"}
+
+    def encode(texts: Sequence[str]) -> Tensor:
+        ids_BT = tokenizer([*texts], max_length=spec.tokens, **options).input_ids.to(device)
+        with torch.no_grad(), torch.autocast(device.type, enabled=False), matrix_products("tf32"):
+            tokens_BTE: Tensor = model(ids_BT).last_hidden_state
+        return tokens_BTE
+
+    return encode

@@ -1,0 +1,197 @@
+"""Makes reference statistics of real images, an .npz in the layout that ADM's evaluator reads."""
+
+# N images, M of them stored, B batch, C channels, H height, W width
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from tread_lab.data.captions import Captions
+from tread_lab.data.latents import PackedArrays
+from tread_lab.data.source import open_store
+from tread_lab.engine.precision import matrix_products
+from tread_lab.engine.sample_parts import Member, write_npz
+from tread_lab.metrics import reference_file
+from tread_lab.metrics.moments import Moments
+from tread_lab.metrics.reference_file import FEWEST, IMAGES, MOMENTS
+from tread_lab.prepare.build import Steps, writable
+from tread_lab.prepare.crop import centre_crop
+from tread_lab.prepare.images import Images, open_images
+from tread_lab.prepare.pack import MARKS
+from tread_lab.records.durable import DiskFull
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.units import amount
+
+if TYPE_CHECKING:
+    from tread_lab.metrics.extraction import Extraction
+
+LABELS = "arr_1"
+SIDE = 256  # of the crop where nothing is said
+_AHEAD = 2  # batches whose images are read while one is described
+
+
+class StoredImages:
+    """The images beside packed latents, as `data encode --images` stores them.
+
+    Raises:
+        UserError: there are none, or they are no squares.
+    """
+
+    captions: Sequence[Captions] | None = None
+
+    def __init__(self, folder: Path) -> None:
+        store = open_store("latents", folder)
+        assert isinstance(store, PackedArrays)
+        first = store.images(np.zeros(1, np.int64))
+        if first is None:
+            raise UserError(
+                f"{folder} holds latents without images; give the images that they were made from,"
+                " or encode with --images"
+            )
+        self._store, self.side = store, int(first.shape[-1])
+        if first.shape[1:] != (3, self.side, self.side):
+            raise UserError(f"{folder}: images.npy is {list(first.shape[1:])}, no square RGB")
+        self.labels: Sequence[int] = store.labels.tolist()
+        self.names: Sequence[str] = [f"{folder}: sample {k}" for k in range(len(self.labels))]
+        self.classes: Sequence[str] = [str(k) for k in range(max(self.labels) + 1)]
+
+    def open(self, place: int) -> Image.Image:
+        """Return an image."""
+        rows = self._store.images(np.array([place]))
+        assert rows is not None
+        return Image.fromarray(np.ascontiguousarray(rows[0].transpose(1, 2, 0)))
+
+
+def open_real(path: Path, size: int | None, limit: int | None) -> tuple[Images, int]:
+    """Return real images and the side of their crop: a folder, tars, or those beside latents.
+
+    Args:
+        size: side of the crop; without it that of the stored images, else 256.
+        limit: take so many images only, evenly spread; for a folder or tars.
+
+    Raises:
+        UserError: there are no images, or stored ones are of another side.
+    """
+    if not any((path / mark).exists() for mark in MARKS["latents"]):
+        return open_images(path, limit=limit), size or SIDE
+    stored = StoredImages(path)
+    if limit is not None:
+        raise UserError(f"--limit: the images beside latents are taken whole, all of {path}")
+    if size not in (None, stored.side):
+        raise UserError(f"--size {size}: the images in {path} are {stored.side}x{stored.side}")
+    return stored, stored.side
+
+
+def write_reference(
+    images: Images,
+    side: int,
+    file: Path,
+    extraction: Extraction,
+    *,
+    keep: int,
+    batch: int = 100,
+    workers: int = 1,
+) -> Iterator[Steps]:
+    """Write mean and covariance of the features of all images, and some images; yield how far.
+
+    The file holds `mu`, `sigma` (pool_3), `mu_s`, `sigma_s` (spatial), float64, N - 1 in the
+    denominator, the images `arr_0`, uint8 [M, H, W, 3], and their labels `arr_1`, int64 [M]. Sums
+    are of a size that does not grow with N; stored images are read a second time. Whatever stops
+    it leaves no file.
+
+    Args:
+        side: H and W, by ADM's centre crop.
+        extraction: of Inception-2015.
+        keep: how many images are stored, evenly spread; all if there are fewer.
+
+    Raises:
+        UserError: fewer images than a reference needs, or one that cannot be read.
+        DiskFull: there is no room.
+    """
+    N = len(images.names)
+    if min(N, keep) < FEWEST:
+        what = f"{N} images" if N < FEWEST else f"--keep {keep}"
+        raise UserError(f"{what}: a reference needs at least {FEWEST} images")
+    places = [place * N // min(N, keep) for place in range(min(N, keep))]
+    _check_room(file, len(places), side)
+    sums = {layer: Moments() for layer in MOMENTS}
+    yield Steps(0, N)
+    with matrix_products("fp32"):
+        for images_BCHW in _crops(images, range(N), side, batch=batch, workers=workers):
+            features = extraction(images_BCHW)
+            for layer, moments in sums.items():
+                moments.add(features[layer])
+            yield Steps(sums["pool"].count, N)
+    kept = _crops(images, places, side, batch=batch, workers=workers)
+    labels_M = np.array([images.labels[place] for place in places], np.int64)
+    write_npz(file, {**_statistics(sums), **_pictures(kept, labels_M, side)})
+
+
+def _statistics(sums: Mapping[str, Moments]) -> dict[str, Member]:
+    """Return mean and covariance of every layer by their names in the file."""
+    return {
+        key: (tuple(x.shape), np.float64, [x.cpu().numpy()])
+        for layer, (mu, sigma) in MOMENTS.items()
+        for key, x in ((mu, sums[layer].mean_D), (sigma, sums[layer].covariance_DD))
+    }
+
+
+def _pictures(kept: Iterable[Tensor], labels_M: NDArray[np.int64], side: int) -> dict[str, Member]:
+    """Return stored images and their labels by their names in the file."""
+    rows = (x_BCHW.permute(0, 2, 3, 1).numpy() for x_BCHW in kept)
+    return {
+        IMAGES: ((len(labels_M), side, side, 3), np.uint8, rows),
+        LABELS: (labels_M.shape, np.int64, [labels_M]),
+    }
+
+
+def _crops(
+    images: Images, places: Sequence[int], side: int, *, batch: int, workers: int
+) -> Iterator[Tensor]:
+    """Yield crops, uint8 [B, 3, side, side], read by threads some batches ahead."""
+
+    def read(place: int) -> NDArray[np.uint8]:
+        return centre_crop(images.open(place), side).transpose(2, 0, 1)
+
+    ahead: deque[list[Future[NDArray[np.uint8]]]] = deque()
+    pool = ThreadPoolExecutor(workers)
+    try:
+        for start in range(0, len(places), batch):
+            ahead.append([pool.submit(read, place) for place in places[start : start + batch]])
+            if len(ahead) > _AHEAD:
+                yield _stacked(ahead.popleft())
+        while ahead:
+            yield _stacked(ahead.popleft())
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _stacked(reading: Sequence[Future[NDArray[np.uint8]]]) -> Tensor:
+    return torch.from_numpy(np.stack([future.result() for future in reading]))
+
+
+def _check_room(file: Path, kept: int, side: int) -> None:
+    """Refuse a file that exists, that cannot be written, or that the disk has no room for."""
+    if file.suffix != ".npz":
+        raise UserError(f"{file}: statistics are an .npz; give a name such as {file.name}.npz")
+    if file.exists():
+        raise UserError(f"{file} exists already; choose another name, or remove it")
+    writable(file.parent)
+    need = kept * 3 * side * side + 8 * sum(D * D for D in reference_file.WIDTHS.values())
+    free = shutil.disk_usage(file.parent).free
+    if need > free:
+        raise DiskFull(
+            f"{file} needs {amount(need)}, and {amount(free)} are free; make room, or keep fewer"
+            f" images than {kept:,} by --keep"
+        )

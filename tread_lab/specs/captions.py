@@ -1,0 +1,51 @@
+"""What a network that draws from captions sees of them: a frozen text encoder, and its tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tread_lab.specs.errors import UserError, lookup
+
+LONGEST = 77  # tokens of a text that a CLIP takes, its begin and end included
+# text encoder -> E, the width of its tokens; those of CLIP ViT-B, ViT-L and OpenCLIP's ViT-H
+TEXT_ENCODERS = {"clip-base": 512, "clip-large": 768, "clip-huge": 1024}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionSpec:
+    """Text to image: the network sees the tokens of a caption instead of a class.
+
+    TREAD gives MS-COCO numbers of a model of 130M parameters and not how it reads a caption. Here
+    the last hidden states of a frozen CLIP, through one linear map, stand beside the image's tokens
+    in every block, as in U-ViT (Bao et al. 2023, section 5.3): DiT-B/2 then has 130.1M parameters,
+    and cross-attention in 12 blocks would add 28M. They are never routed. A dropped caption is the
+    empty text. A name alone stands for the encoder.
+
+    Attributes:
+        encoder: `clip-base`, `clip-large` (the text encoder of Stable Diffusion 1) or `clip-huge`.
+        tokens: T, text tokens of a caption: longer ones are cut, shorter ones padded.
+        path: folder of the encoder and its tokenizer as transformers saves them, else
+            TREAD_LAB_TEXT_ENCODER; not part of the signature.
+    """
+
+    encoder: str = "clip-large"
+    tokens: int = LONGEST
+    path: str | None = None
+
+    def __post_init__(self) -> None:
+        lookup(TEXT_ENCODERS, self.encoder, "encoder")
+        if not 2 <= self.tokens <= LONGEST:
+            raise UserError(f"tokens: a CLIP takes 2 to {LONGEST} of a text, got {self.tokens}")
+
+    def __str__(self) -> str:
+        return f"captions by {self.encoder}"
+
+    @staticmethod
+    def from_shorthand(value: object) -> dict[str, object]:
+        """Return the fields of an encoder's name."""
+        return {"encoder": value}
+
+    @property
+    def width(self) -> int:
+        """E, the width of the encoder's tokens."""
+        return TEXT_ENCODERS[self.encoder]

@@ -1,0 +1,107 @@
+"""Opens an MLflow store; the only door to MLflow, whose settings must stand before its import."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+# MLflow reads its settings while it is imported, so they stand before it.
+# ruff: noqa: E402
+for _name, _value in {
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # nothing is sent but to the store
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # a sync is repeated anyway
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+from alembic.util import CommandError
+from mlflow import MlflowClient
+from mlflow.entities import Experiment, Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import SQLAlchemyError
+
+from tread_lab.records.durable import replacing
+from tread_lab.specs.errors import UserError
+from tread_lab.tracking.store import explained, sqlite_path
+
+__all__ = [
+    "Experiment",
+    "Metric",
+    "MlflowClient",
+    "MlflowException",
+    "Param",
+    "Run",
+    "RunTag",
+    "in_one_line",
+    "open_client",
+    "open_experiment",
+]
+
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # which pages open
+
+for _name in ("mlflow.store.db.utils", "alembic"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
+_OPENED: dict[Path, tuple[int, int]] = {}  # SQLite file -> (inode, how often it was opened anew)
+
+
+def open_client(uri: str) -> MlflowClient:
+    """Return a client of the store; a SQLite file that is absent is made, whole or not at all."""
+    path = sqlite_path(uri)
+    if path is None:
+        return MlflowClient(tracking_uri=uri)
+    if not path.exists() or path.stat().st_size == 0:
+        for left in path.parent.glob(f".{path.name}.*"):  # by a starter that was killed
+            if left.suffix != ".lock":
+                left.unlink()
+        with replacing(path) as temporary:
+            MlflowClient(tracking_uri=f"sqlite:///{temporary}")
+    # MLflow keeps one connection per URI, even to a file that was deleted and made again:
+    # another timeout is another URI.
+    inode, opened = _OPENED.get(path, (0, 0))
+    if inode != path.stat().st_ino:
+        inode, opened = path.stat().st_ino, opened + 1
+        _OPENED[path] = (inode, opened)
+    return MlflowClient(tracking_uri=f"{uri}{'&' if '?' in uri else '?'}timeout={60 + opened}")
+
+
+def open_experiment(client: MlflowClient, name: str, artifacts: str | None) -> Experiment:
+    """Return the experiment `name`, made if it is absent.
+
+    Raises:
+        UserError: the experiment is deleted, or its artifacts lie where the lab once was.
+    """
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            client.create_experiment(name, artifact_location=artifacts, tags=EXPERIMENT_TAGS)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        found = client.get_experiment_by_name(name)
+        assert found is not None
+    if found.lifecycle_stage == "deleted":
+        command = f"mlflow experiments restore --experiment-id {found.experiment_id}"
+        raise UserError(f"experiment {name!r} is deleted in this MLflow store; `{command}`")
+    place = found.artifact_location
+    if artifacts is not None and place.endswith("/mlartifacts") and place != artifacts:
+        raise UserError(
+            f"this MLflow store keeps its artifacts in {place}, where the lab was before it moved;"
+            " delete mlflow.db and sync again, everything in it is in the records"
+        )
+    return found
+
+
+@contextlib.contextmanager
+def in_one_line(uri: str) -> Iterator[None]:
+    """Turn whatever MLflow raises into a `UserError` of one line."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (MlflowException, SQLAlchemyError, CommandError, OSError, ImportError) as error:
+        raise explained(uri, error) from None
