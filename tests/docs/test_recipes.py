@@ -17,6 +17,7 @@ from tests.faults.drivers import Zygote
 from tests.tracking.test_ui import free_port
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
+from tread_lab.sweep.execution.cluster_heartbeat import answers
 
 pytestmark = pytest.mark.slow
 
@@ -125,6 +126,7 @@ def test_my_own_cluster(tmp_path: Path, zygote: Zygote) -> None:
         address = f"127.0.0.1:{port}"
         axes = ("axes.route={start: 0, end: 1}", "where=[]", "--no-mlflow")
         more = (*small, *axes)
+        assert answers(("127.0.0.1", port), within=100) and process.poll() is None
         run(line, tmp_path, *more, zygote=zygote, **guarded, RAY_ADDRESS=address)
     finally:
         process.terminate()

@@ -105,9 +105,15 @@ def test_what_makes_the_products_is_part_of_provenance(monkeypatch: pytest.Monke
         for kind in ("fp32", "bf16"):
             made = made_with(small_run(precision=kind), "cpu")
             found[own, kind] = made.get("products in bf16")
-    assert found.pop((False, "bf16")) == "rounded operands, fp32 kernels"
-    assert set(found.values()) == {None}
-    assert "products in bf16" not in made_with(small_run(precision="bf16"), "cuda")
+    assert found == {
+        (False, "fp32"): None,
+        (False, "bf16"): "rounded operands, fp32 kernels",
+        (True, "fp32"): None,
+        (True, "bf16"): "bf16 kernels",
+    }
+    monkeypatch.setattr(precision, "multiplies_bf16", lambda: False)
+    on_a_gpu = made_with(small_run(precision="bf16"), "cuda")
+    assert on_a_gpu["products in bf16"] == "bf16 kernels"
 
 
 def test_units_are_known_by_the_cpus_own_names(monkeypatch: pytest.MonkeyPatch) -> None:

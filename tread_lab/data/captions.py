@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tread_lab.specs.errors import UserError
@@ -30,6 +30,16 @@ def read_captions(folder: Path, count: int, name: str = CAPTIONS) -> list[Captio
     if len(lines) != count:
         raise UserError(f"data.path: {path} has {len(lines)} lines, and there are {count} samples")
     return [_captions(path, number, line) for number, line in enumerate(lines, start=1)]
+
+
+def captions_of(holder: object) -> list[Captions] | None:
+    """Return all captions of each sample of data or of a store, `None` where they have none.
+
+    Raises:
+        UserError: a sample has none, or their file is damaged.
+    """
+    read: Callable[[], list[Captions] | None] | None = getattr(holder, "captions", None)
+    return None if read is None else read()
 
 
 def write_captions(path: Path, captions: Iterable[Sequence[str]]) -> None:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from typing import Literal, Protocol
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.data.captions import Captions
+from tread_lab.data.captions import Captions, captions_of
 from tread_lab.data.statistics import channel_statistics
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
@@ -155,8 +154,7 @@ class ScaledLatents:
 
     def captions(self) -> list[Captions] | None:
         """Return all captions of each sample, or `None` where the store has none."""
-        stored: Callable[[], list[Captions] | None] | None = getattr(self._store, "captions", None)
-        return None if stored is None else stored()
+        return captions_of(self._store)
 
     def pixels(self, x_BCHW: Tensor) -> Tensor:
         """Return uint8 images: decoded where there is an autoencoder, else `preview`."""

@@ -11,7 +11,6 @@ from typing import Protocol
 from torch import Tensor
 
 from tread_lab.data.autoencoder import open_autoencoder
-from tread_lab.data.captions import Captions
 from tread_lab.data.embedded import open_fashion16
 from tread_lab.data.folder import FolderImages, FolderLatents
 from tread_lab.data.latents import PackedArrays
@@ -64,16 +63,6 @@ def redrawn(samples: Samples, ids: Tensor, *key: int | str) -> tuple[Tensor, Ten
     `key` names where the data have a `redraw` (posteriors that are sampled, mirrored images)."""
     redraw = getattr(samples, "redraw", None)
     return samples.take(ids) if redraw is None else redraw(ids, *key)
-
-
-def captions_of(samples: Samples) -> list[Captions] | None:
-    """Return all captions of each sample, `None` where the data have none.
-
-    Raises:
-        UserError: a sample has none, or their file is damaged.
-    """
-    read: Callable[[], list[Captions] | None] | None = getattr(samples, "captions", None)
-    return None if read is None else read()
 
 
 def open_data(spec: DataSpec, split: Split, *, autoencoder: str | None = None) -> Samples:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.data.captions import Captions
-from tread_lab.data.source import Samples, captions_of
+from tread_lab.data.captions import Captions, captions_of
+from tread_lab.data.source import Samples
 from tread_lab.engine.features import FeatureCache
 from tread_lab.engine.text_encoder import encoder_folder, open_text_encoder, text_encoder_digest
 from tread_lab.specs.captions import CaptionSpec

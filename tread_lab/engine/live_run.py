@@ -81,7 +81,8 @@ class LiveRun:
         self.optimizer = _adamw(spec, list(self.trainable.values()))
         self.scaler = LossScaler(spec.precision, device)
         self.ema = Ema(self.network, spec.train.ema.at(spec.train.steps))
-        self.model = self.accelerator.prepare(self.network)
+        # Said here, because to find it out accelerate imports sympy, which takes seconds.
+        self.model = self.accelerator.prepare_model(self.network, device_placement=False)
         self.discrimination = self._discrimination()
         self.objective = self._objective()
         self.keep_steps = {*spec.execution.keep_steps, *folder.kept_steps()}

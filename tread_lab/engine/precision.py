@@ -38,11 +38,15 @@ PRECISIONS: Mapping[str, Arithmetic] = {
 }
 
 
+# What makes products in bf16: a CPU without such instructions has fp32 kernels alone.
+ROUNDED, NATIVE = "rounded operands, fp32 kernels", "bf16 kernels"
+
+
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
     """Matrix products and convolutions in bf16 or fp16; nothing changes for fp32 and tf32."""
     dtype = lookup(PRECISIONS, precision, "precision").autocast
     context = torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
-    return _rounded(context) if rounds_products(precision, device.type) else context
+    return _rounded(context) if bf16_products(precision, device.type) == ROUNDED else context
 
 
 @contextmanager
@@ -51,10 +55,11 @@ def _rounded(autocast: AbstractContextManager[object]) -> Iterator[None]:
         yield
 
 
-def rounds_products(precision: str, device_type: str) -> bool:
-    """Return whether products in bf16 are made by fp32 kernels, since the device has no others."""
-    bf16 = lookup(PRECISIONS, precision, "precision").autocast is torch.bfloat16
-    return bf16 and device_type == "cpu" and not multiplies_bf16()
+def bf16_products(precision: str, device_type: str) -> str | None:
+    """Return what makes the products in bf16 on a device of this machine; `None` without any."""
+    if lookup(PRECISIONS, precision, "precision").autocast is not torch.bfloat16:
+        return None
+    return ROUNDED if device_type == "cpu" and not multiplies_bf16() else NATIVE
 
 
 @contextmanager

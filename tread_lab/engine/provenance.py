@@ -14,12 +14,13 @@ from typing import Any
 import torch
 
 import tread_lab
-from tread_lab.data.source import captions_of, open_data
+from tread_lab.data.captions import captions_of
+from tread_lab.data.source import open_data
 from tread_lab.engine.captions import captions_digest
 from tread_lab.engine.compiled import arithmetic
 from tread_lab.engine.device import model, name
 from tread_lab.engine.encoder import weights_digest, weights_folder
-from tread_lab.engine.precision import rounds_products
+from tread_lab.engine.precision import bf16_products
 from tread_lab.engine.text_encoder import text_encoder_digest
 from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.extensions import extensions_of
@@ -44,8 +45,8 @@ def made_with(spec: RunSpec, device_type: str) -> dict[str, str]:
     parts = [data.source, data.path or "", f"x {scale:g}" if scale != 1 else ""]
     found[" ".join(["data", *filter(None, parts)])] = open_data(data, "train").fingerprint
     found[f"blocks of {spec.model.backbone}"] = arithmetic(spec, device_type)
-    if rounds_products(spec.precision, device_type):
-        found["products in bf16"] = "rounded operands, fp32 kernels"
+    if (products := bf16_products(spec.precision, device_type)) is not None:
+        found["products in bf16"] = products
     folder = weights_folder(spec.repa) if spec.repa is not None else None
     if spec.repa is not None and folder is not None:
         found[f"weights {spec.repa.encoder}"] = weights_digest(folder)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,9 +25,8 @@ from tread_lab.prepare.crop import centre_crop
 from tread_lab.prepare.images import DamagedImage, Images, digest_of
 from tread_lab.prepare.manifest import read_manifest
 from tread_lab.prepare.packed import check_whole, finish
+from tread_lab.prepare.reading import read_ahead
 from tread_lab.specs.errors import UserError
-
-_AHEAD = 2  # chunks whose images are read while a device encodes one
 
 # uint8 images [B, 3, H, W] -> mean and log-variance [B, C, h, w]
 Moments = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -159,14 +157,8 @@ class _Job:
         self, moments: Moments, following: Callable[[], range | None], readers: ThreadPoolExecutor
     ) -> Iterator[tuple[int, int]]:
         """Encode chunk after chunk; yield the images that are done and the damaged ones."""
-        ahead: deque[tuple[range, list[Future[NDArray[np.uint8] | None]]]] = deque()
-        while True:
-            while len(ahead) <= _AHEAD and (chunk := following()) is not None:
-                ahead.append((chunk, [readers.submit(self._read, place) for place in chunk]))
-            if not ahead:
-                return
-            chunk, reading = ahead.popleft()
-            yield len(chunk), self._write(chunk, [future.result() for future in reading], moments)
+        for chunk, images in read_ahead(readers, self._read, iter(following, None)):
+            yield len(chunk), self._write(chunk, images, moments)
 
     def _read(self, place: int) -> NDArray[np.uint8] | None:
         """Return a cropped image [3, size, size], `None` if it is damaged and may be left out."""

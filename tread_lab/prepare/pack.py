@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tread_lab.data.captions import Captions
-from tread_lab.data.latents import PackedArrays
+from tread_lab.data.captions import captions_of
 from tread_lab.data.scaled import Store
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import Statistics, channel_statistics
@@ -100,11 +99,6 @@ def _plan(source: str, path: Path, store: Store) -> dict[str, object]:
     if isinstance(origin, dict):
         plan |= {key: origin[key] for key in _CARRIED if key in origin}
     return plan
-
-
-def captions_of(store: Store) -> list[Captions] | None:
-    """Return the captions of a store, `None` where it has none."""
-    return store.captions() if isinstance(store, PackedArrays) else None
 
 
 def _rows(store: Store, name: str, ids: NDArray[np.int64]) -> dict[str, NDArray[Any]]:

@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import shutil
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from tread_lab.prepare.build import Steps, writable
 from tread_lab.prepare.crop import centre_crop
 from tread_lab.prepare.images import Images, open_images
 from tread_lab.prepare.pack import MARKS
+from tread_lab.prepare.reading import read_ahead
 from tread_lab.records.durable import DiskFull
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import amount
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 LABELS = "arr_1"
 SIDE = 256  # of the crop where nothing is said
-_AHEAD = 2  # batches whose images are read while one is described
 
 
 class StoredImages:
@@ -164,21 +163,13 @@ def _crops(
     def read(place: int) -> NDArray[np.uint8]:
         return centre_crop(images.open(place), side).transpose(2, 0, 1)
 
-    ahead: deque[list[Future[NDArray[np.uint8]]]] = deque()
+    batches = (places[start : start + batch] for start in range(0, len(places), batch))
     pool = ThreadPoolExecutor(workers)
     try:
-        for start in range(0, len(places), batch):
-            ahead.append([pool.submit(read, place) for place in places[start : start + batch]])
-            if len(ahead) > _AHEAD:
-                yield _stacked(ahead.popleft())
-        while ahead:
-            yield _stacked(ahead.popleft())
+        for _, crops in read_ahead(pool, read, batches):
+            yield torch.from_numpy(np.stack(crops))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _stacked(reading: Sequence[Future[NDArray[np.uint8]]]) -> Tensor:
-    return torch.from_numpy(np.stack([future.result() for future in reading]))
 
 
 def _check_room(file: Path, kept: int, side: int) -> None:

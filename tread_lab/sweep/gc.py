@@ -96,21 +96,21 @@ def _features(lab: Lab) -> Iterator[Removable]:
     open_runs = {name for name in names if lab.run(name).state() not in ENDED}
     for name in lab.sweeps():
         for task in load_plan(lab.sweep(name)).tasks:
-            if _caches(task.spec) and lab.run(task.run).state() not in ENDED:
+            if _reads_caches(task.spec) and lab.run(task.run).state() not in ENDED:
                 return
-    if not any(_aligns(lab.run(name)) for name in open_runs):
+    if not any(_may_read_caches(lab.run(name)) for name in open_runs):
         for path, size in removable_caches(lab.root / "cache"):
             yield Removable(FEATURES, path, size)
 
 
-def _caches(spec: RunSpec) -> bool:
+def _reads_caches(spec: RunSpec) -> bool:
     """Whether a run reads features from the lab's caches."""
     return spec.repa is not None or spec.captions is not None
 
 
-def _aligns(folder: RunFolder) -> bool:
+def _may_read_caches(folder: RunFolder) -> bool:
     try:
-        return _caches(folder.spec())
+        return _reads_caches(folder.spec())
     except UserError:  # without a readable spec every cache may be needed
         return True
 

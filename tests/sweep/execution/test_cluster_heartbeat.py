@@ -14,12 +14,30 @@ from typing import Any
 import pytest
 
 from tread_lab.sweep.execution import cluster_heartbeat
-from tread_lab.sweep.execution.cluster_heartbeat import monitor_addresses, monitor_daemons
+from tread_lab.sweep.execution.cluster_heartbeat import (
+    answers,
+    monitor_addresses,
+    monitor_daemons,
+)
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_heartbeat, "_EVERY", 0.05)
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_address_is_asked_until_it_answers_or_its_time_is_over() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        address = server.getsockname()
+        began = time.monotonic()
+        assert not answers(address) and not answers(address, within=0.3)
+        assert time.monotonic() - began >= 0.3
+        coming = threading.Timer(0.3, server.listen)
+        coming.start()
+        assert answers(address, within=20) and answers(address)
+        coming.join()
 
 
 @pytest.mark.usefixtures("quick")
@@ -74,7 +92,7 @@ def test_an_address_is_lost_after_its_seconds_of_silence(
         yield
 
     monkeypatch.setattr(cluster_heartbeat, "_monitor", monitor)
-    monkeypatch.setattr(cluster_heartbeat, "_answers", lambda address: address == ("b", 2))
+    monkeypatch.setattr(cluster_heartbeat, "answers", lambda address: address == ("b", 2))
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     lost: list[str] = []
     with monitor_addresses({("b", 2): 0.0, ("a", 1): patience}, lost.append):
@@ -96,7 +114,7 @@ def test_a_driver_that_was_held_up_itself_loses_no_cluster(monkeypatch: pytest.M
         yield
 
     monkeypatch.setattr(cluster_heartbeat, "_monitor", monitor)
-    monkeypatch.setattr(cluster_heartbeat, "_answers", lambda address: False)
+    monkeypatch.setattr(cluster_heartbeat, "answers", lambda address: False)
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     with monitor_addresses({("a", 1): 9.0}, said.append):
         pass

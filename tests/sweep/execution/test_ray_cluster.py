@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -368,9 +369,34 @@ def test_a_cluster_that_is_named_is_joined_and_left(
     monkeypatch.setattr(module.ray, "shutdown", lambda: said.append("left"))
     monkeypatch.setattr(module, "_init", lambda address, **more: said.append((address, more)))
     monkeypatch.setattr(module, "monitor_addresses", lambda addresses, lost: nullcontext())
+    asked: list[Any] = []
+    monkeypatch.setattr(module, "answers", lambda *asks, **more: asked.append((asks, more)) or True)
     with module.cluster():
         assert said == [("10.0.0.2:1", {})]
     assert said[1:] == ["left"]
+    assert asked == [((("10.0.0.2", 1),), {"within": 30.0})]
+
+
+def test_an_address_where_nothing_answers_is_one_line_and_is_not_joined(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(module.ray, "init", lambda **options: pytest.fail("joined"))
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(Unavailable, match=rf"nothing answers at {address} \(RAY_ADDRESS\)"):
+            module.cluster().__enter__()
+
+
+@pytest.mark.parametrize("address", ["ray://head:10001", "local", "nonsense"])
+def test_an_address_without_host_and_port_is_left_to_ray(
+    module: Any, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setattr(module, "answers", lambda *asked, **more: pytest.fail("asked"))
+    module._refuse_silence(address)
 
 
 def test_what_ray_prints_is_shown_except_the_dump_of_a_killed_raylet(

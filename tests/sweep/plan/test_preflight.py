@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tread_lab.cli import main
-from tread_lab.engine import provenance
+from tread_lab.engine import precision, provenance
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import memory
 from tread_lab.engine.provenance import DECIDES, code_digest, made_with, meaning
@@ -273,6 +273,22 @@ def test_compiled_runs_are_not_added_to_eager_ones(lab: Lab, tiny: Tiny) -> None
     expected = "blocks of dit differs: eager in 1 run, inductor in what is to be run now"
     with pytest.raises(UserError, match=expected):
         check_provenance(lab, tasks, tasks[1:], "cuda")
+
+
+def test_bf16_of_one_cpu_is_not_added_to_that_of_another_whichever_run_is_last(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A CPU with bf16 instructions uses them; one without rounds for its fp32 kernels."""
+    half, plain = (Task(tiny(steps=4, precision=kind)) for kind in ("bf16", "fp32"))
+    attempts = lab.run_of(half.spec).attempts
+    monkeypatch.setattr(precision, "multiplies_bf16", lambda: True)
+    attempts.close(attempts.open(made_with=made_with(half.spec, "cpu")), "completed")
+    todo = [Task(replace(half.spec, seed=1)), plain]
+    check_provenance(lab, [half, *todo], todo, "cpu")
+    monkeypatch.setattr(precision, "multiplies_bf16", lambda: False)
+    said = "^products in bf16 differs: bf16 kernels in 1 run, rounded operands, fp32 kernels in "
+    with pytest.raises(UserError, match=said):
+        check_provenance(lab, [half, *todo], todo, "cpu")
 
 
 def test_another_version_of_a_package_is_refused_whatever_run_is_last(

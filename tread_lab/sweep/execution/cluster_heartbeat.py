@@ -37,7 +37,7 @@ def monitor_addresses(
         looked = time.monotonic()
         for address, patience in addresses.items():
             answered[address] = (
-                time.monotonic() if _answers(address) else answered[address] + held_up
+                time.monotonic() if answers(address) else answered[address] + held_up
             )
             if time.monotonic() - answered[address] > patience:
                 host, port = address
@@ -112,7 +112,17 @@ def leave(
     os._exit(code)
 
 
-def _answers(address: Address) -> bool:
+def answers(address: Address, *, within: float = 0) -> bool:
+    """Return whether something takes a connection at an address within so many seconds."""
+    until = time.monotonic() + within
+    while not _connects(address):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(_EVERY / 4)
+    return True
+
+
+def _connects(address: Address) -> bool:
     try:
         with socket.create_connection(address, timeout=_EVERY):
             return True

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private import services
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tread_lab.records.attempts import Attempt
@@ -23,6 +24,7 @@ from tread_lab.sweep.execution.cluster_heartbeat import (
     OWN_PATIENCE,
     PATIENCE,
     Address,
+    answers,
     leave,
     monitor_addresses,
     monitor_daemons,
@@ -66,13 +68,32 @@ def cluster() -> Iterator[Driver]:
 
 @contextmanager
 def _joined(address: str, driver: Driver) -> Iterator[None]:
-    """Join a running cluster, and watch the addresses of its daemons."""
+    """Join a running cluster, and watch the addresses of its daemons.
+
+    Raises:
+        Unavailable: nothing answers at the address, or the cluster cannot be joined.
+    """
+    _refuse_silence(address)
     try:
         _init(address)
         with monitor_addresses(_addresses(), driver.leave):
             yield
     finally:
         ray.shutdown()
+
+
+def _refuse_silence(address: str) -> None:
+    """Look whether a head answers, because `ray.init` asks one that is not there for minutes."""
+    try:
+        host, _, port = str(services.canonicalize_bootstrap_address(address)).rpartition(":")
+        head = host.strip("[]"), int(port)
+    except Exception:  # what names no host and port is for `ray.init` to judge
+        return
+    if not answers(head, within=PATIENCE):
+        raise Unavailable(
+            f"nothing answers at {address} (RAY_ADDRESS) for {PATIENCE:.0f} s; start the cluster"
+            " with `ray start --head`, or unset RAY_ADDRESS to run on this machine"
+        )
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tread_lab.data.source import captions_of, open_data
+from tread_lab.data.captions import captions_of
+from tread_lab.data.source import open_data
 from tread_lab.engine.cost.images import described
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.sample_parts import PART

@@ -182,6 +182,7 @@ def _decisive(spec: RunSpec) -> tuple[Hashable, ...]:
         spec.captions,
         model.backbone,
         execution.compile,
+        spec.precision,
         extensions_of(spec),
     )
 

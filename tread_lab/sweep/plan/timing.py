@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tread_lab.engine.cost.calibration import STEPS, trial_batch
 from tread_lab.engine.cost.rates import PROBE, Rates
-from tread_lab.engine.cost.speed import Kind, Speed, kind_of
+from tread_lab.engine.cost.speed import Kind, Speed, kind_of, step_flops
 from tread_lab.engine.device import PEAK_FLOPS
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
@@ -18,6 +18,7 @@ from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.earlier_runs import earlier_runs
 from tread_lab.sweep.trial.task import Task
 
+_SHORT_FLOPS = 1e12  # of a sweep that a CPU core trains in a minute
 _MOST_KINDS = 6  # kinds of runs that are timed; the others are taken to be like the first of them
 
 
@@ -50,8 +51,17 @@ def timings(lab: Lab, todo: Sequence[Task], devices: Devices, rates: Rates | Non
     for task in todo:
         specs.setdefault(kind_of(task.spec), task.spec)
     untimed = {kind: spec for kind, spec in specs.items() if kind not in found.speeds}
-    _time(found, untimed, devices, rates, at_once=min(devices.slots, len(todo)))
+    _time(found, untimed, devices, rates, at_once=_at_once(todo, devices))
     return found
+
+
+def _at_once(todo: Sequence[Task], devices: Devices) -> int:
+    """Return how many processes time steps side by side, as the runs will be.
+
+    Other processes import for seconds before they time anything: too long for a short sweep.
+    """
+    work = sum(task.spec.train.steps * step_flops(task.spec) for task in todo)
+    return min(devices.slots, len(todo)) if work > _SHORT_FLOPS else 1
 
 
 def _recorded(lab: Lab, todo: Sequence[Task], devices: Devices, rates: Rates | None) -> Timings:
