@@ -4,8 +4,8 @@
     python benchmarks/predicted_time.py --sizes 32 96 192 [--record FILE]
 
 Predicted is what `tread-lab sweep --plan` says at the start, measured the wall time of carrying the
-plan out, Ray's start included. Load that comes or goes in between is not predicted: for each sweep
-the calibration is made again afterwards, and `load` is how much slower the machine is then.
+plan out, Ray's start included. Predicted are the seconds of an idle machine: for each sweep `load`
+says how many times as long steps took by the wall clock, before it and afterwards, the larger one.
 
 `--sizes` takes networks of these widths instead: two runs are predicted from a few steps, then two
 others from those. `--record` keeps the step times of all four.
@@ -79,10 +79,10 @@ def timed(plan: Plan, lab: Lab, executor: str, slots: int) -> dict[str, Any]:
 
 
 def load(plan: Plan, slots: int) -> float:
-    """Return the seconds of the plan's first run by a calibration made now."""
+    """Return how many times as long as they compute steps take now by the wall clock."""
     with tempfile.TemporaryDirectory() as folder:
         now = forecast(Lab(Path(folder)), plan.tasks, Devices.here("cpu", slots=slots), start=0)
-    return now.training(plan.tasks[0].spec)
+    return max(speed.load for speed in now.speeds.values())
 
 
 def shapes(options: argparse.Namespace, slots: int) -> dict[str, dict[str, Any]]:
@@ -95,7 +95,7 @@ def shapes(options: argparse.Namespace, slots: int) -> dict[str, dict[str, Any]]
         before = load(plan, slots)
         with tempfile.TemporaryDirectory() as folder:
             found[name] = timed(plan, Lab(Path(folder)), options.executor, slots)
-        show(name, found[name] | {"load": load(plan, slots) / before})
+        show(name, found[name] | {"load": max(before, load(plan, slots))})
     return found
 
 

@@ -151,3 +151,17 @@ def test_a_run_for_a_gpu_pins_its_batches_and_uses_that_gpu(
     train_until(small_run(), tmp_path)
     assert used == [CPU]
     assert len(pinned) == 6 * 5  # steps x (samples, labels, noise, levels, one leg)
+
+
+@pytest.mark.parametrize(
+    ("quota", "cpus"),
+    [("max 100000\n", 8.0), ("250000 100000\n", 2.5), ("1600000 100000\n", 8.0), (None, 8.0)],
+)
+def test_usable_cpus_are_those_of_the_process_less_by_a_quota(
+    quota: str | None, cpus: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(8), raising=False)
+    monkeypatch.setattr(devices, "_QUOTA", tmp_path / "cpu.max")
+    if quota is not None:
+        (tmp_path / "cpu.max").write_text(quota)
+    assert devices.usable_cpus() == cpus

@@ -19,6 +19,7 @@ from tread_lab.specs.errors import UserError
 PEAK_FLOPS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "H800": 989e12}
 
 CONTEXT = 10**9  # bytes of a GPU for CUDA's context, kernels and library workspaces; an upper guess
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: CPU microseconds in a period, or `max`
 
 
 def pick(name: str | None = None) -> torch.device:
@@ -53,6 +54,16 @@ def _current_gpu() -> int:
     """Return the process's current device: 0 until CUDA is initialised, which asking would do."""
     begun: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return torch.cuda.current_device() if begun else 0
+
+
+def usable_cpus() -> float:
+    """Return how many CPUs this process may use: those it is bound to, less by a quota."""
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    try:
+        quota, period = _QUOTA.read_text().split()
+        return min(float(bound or 1), int(quota) / int(period))
+    except (OSError, ValueError):  # no such file, or `max`
+        return float(bound or 1)
 
 
 def use(device: torch.device) -> None:

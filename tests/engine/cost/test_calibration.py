@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,6 +33,7 @@ def test_a_killed_process_of_the_calibration_is_survived(
             os.kill(self.pid, signal.SIGKILL)
             self.wait()
 
+    monkeypatch.setattr(calibration, "usable_cpus", lambda: 2.0)
     monkeypatch.setattr(calibration.subprocess, "Popen", Killed)
     monkeypatch.setattr(calibration, "measure", lambda spec, device: speed)
     assert calibrate([tiny()] * 100, torch.device("cpu"), slots=2) == [speed] * 100
@@ -66,17 +68,28 @@ def test_one_slot_and_a_gpu_are_timed_in_this_process(
     assert timed == [(0, "cpu"), (1, "cpu"), (0, "cuda"), (1, "cuda")]
 
 
-def test_of_several_slots_the_mean_is_taken(
-    tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed: list[str] = []
+@dataclass
+class Started:
+    """Pretended processes of a calibration: their commands, environments and ends."""
+
+    commands: list[list[str]] = field(default_factory=list)
+    waits: list[str] = field(default_factory=list)
+    sent: list[list[str]] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Started:
+    """Slots on four CPUs that answer `ready`, then numbers for each of two runs."""
+    noted = Started()
+    closed, slots = noted.closed, noted.sent
 
     class Slot:
-        """A process that answers `ready`, then two numbers for each of two runs."""
-
-        def __init__(self, *_: Any, **options: Any) -> None:
+        def __init__(self, command: list[str], **options: Any) -> None:
+            noted.commands.append(command)
+            noted.waits.append(options["env"]["OMP_WAIT_POLICY"])
             self.number, self.sent = len(slots), list[str]()
-            slots.append(self)
+            slots.append(self.sent)
             self.stdin = SimpleNamespace(
                 write=self.sent.append, flush=bool, close=lambda: closed.append("in")
             )
@@ -85,14 +98,34 @@ def test_of_several_slots_the_mean_is_taken(
 
         def answer(self) -> str:
             n = self.number
-            return "1\n" if len(self.sent) == 1 else f"[[{n}, 1, 2, 3], [10, {n}, {n}, 8]]\n"
+            return "1\n" if len(self.sent) == 1 else f"[[{n}, 1, 2, 3, 8], [10, {n}, {n}, 8, 8]]\n"
 
-    slots: list[Slot] = []
+    monkeypatch.setattr(calibration, "usable_cpus", lambda: 4.0)
+    monkeypatch.setattr(calibration.torch, "set_num_threads", lambda threads: None)
     monkeypatch.setattr(calibration.subprocess, "Popen", Slot)
+    return noted
+
+
+def test_of_several_slots_the_mean_is_taken(tiny: Callable[..., RunSpec], started: Started) -> None:
     found = calibrate([tiny(), tiny(seed=1)], torch.device("cpu"), slots=4)
-    assert found == [Speed(1.5, 1, 2, 3), Speed(10, 1.5, 1.5, 8)]
-    assert [slot.sent[1] for slot in slots] == ["go\n"] * 4
-    assert closed == ["end", "end", "in", "out"] * 4
+    assert found == [Speed(1.5, 1, 2, 3, load=8), Speed(10, 1.5, 1.5, 8, load=8)]
+    assert [sent[1] for sent in started.sent] == ["go\n"] * 4
+    assert started.closed == ["end", "end", "in", "out"] * 4
+
+
+def test_slots_that_are_more_than_the_cpus_take_turns(
+    tiny: Callable[..., RunSpec], started: Started
+) -> None:
+    found = calibrate([tiny(), tiny(seed=1)], torch.device("cpu"), slots=4, threads=2)
+    assert found == [Speed(3, 2, 4, 6, load=4), Speed(20, 3, 3, 16, load=4)]
+
+
+def test_threads_of_a_step_are_timed_where_they_sleep_while_they_wait(
+    tiny: Callable[..., RunSpec], started: Started
+) -> None:
+    (speed, _) = calibrate([tiny(), tiny(seed=1)], torch.device("cpu"), threads=2)
+    assert (started.waits, started.commands[0][-1]) == (["PASSIVE"], "2")
+    assert speed == Speed(0, 1, 2, 3, load=8)
 
 
 @pytest.fixture
@@ -105,9 +138,9 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Speed]:
         yield str(spec.routes[0]) if spec.routes else "dense"
 
     def measured(spec: RunSpec, **seconds: float) -> Speed:
-        def median(action: Any, count: int) -> float:
+        def median(action: Any, count: int, device: torch.device) -> tuple[float, float]:
             assert count == 6
-            return seconds[action]
+            return seconds[action], 3 * seconds[action]
 
         monkeypatch.setattr(calibration, "LiveRun", run)
         monkeypatch.setattr(calibration, "_step", lambda run, device: f"step_{run[:5]}")
@@ -155,9 +188,44 @@ def test_times_that_scatter_give_no_negative_part(
     assert (faster.overhead, faster.call) == (pytest.approx(0.0), 0.0)
 
 
-def test_a_time_is_the_median_after_two_to_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks = iter([0, 100, 0, 90, 0, 5, 0, 1, 0, 3, 0, 2])
-    monkeypatch.setattr(calibration.time, "perf_counter", lambda: next(ticks))
+def test_others_on_the_machine_are_its_load_and_no_time_of_a_step(
+    tiny: Callable[..., RunSpec], timed: Callable[..., Speed]
+) -> None:
+    assert timed(tiny(), 1.0, 1.0, 26.0, 138.0).load == pytest.approx(3.0)
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Both clocks: of each of six calls the CPU seconds, and by the wall clock ten times those.
+
+    Returns:
+        the calls, which are counted.
+    """
     calls: list[int] = []
-    assert calibration._median(lambda: calls.append(1), 4) == 3
-    assert len(calls) == 6
+    seconds = [100, 90, 5, 1, 3, 2]
+
+    def elapsed() -> int:
+        return sum(seconds[: len(calls)])
+
+    monkeypatch.setattr(calibration.time, "thread_time", elapsed)
+    monkeypatch.setattr(calibration.time, "perf_counter", lambda: 10 * elapsed())
+    return calls
+
+
+def test_a_time_is_the_median_after_two_to_warm_up(clocks: list[int]) -> None:
+    seconds, wall = calibration._median(lambda: clocks.append(1), 4, torch.device("cpu"))
+    assert (seconds, wall) == (3, 30)
+    assert len(clocks) == 6
+
+
+def test_a_gpu_is_timed_by_the_wall_clock(clocks: list[int]) -> None:
+    own, wall = calibration._median(lambda: clocks.append(1), 4, torch.device("cuda"))
+    assert own == wall == 30
+
+
+def test_a_clock_that_saw_no_cpu_time_gives_way_to_the_wall(
+    clocks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration.time, "thread_time", lambda: 0.0)
+    own, wall = calibration._median(lambda: clocks.append(1), 4, torch.device("cpu"))
+    assert own == wall == 30

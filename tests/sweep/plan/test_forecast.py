@@ -168,11 +168,11 @@ def test_the_first_run_of_six_kinds_at_most_is_timed(
     tasks = [Task(tiny(steps=2, train={"batch": b}, seed=k)) for k, b in enumerate(batches)]
     here = Devices((CPU_FACTS,), slots=4, local=torch.device("cpu"))
     timed = forecast(lab, tasks, here, start=7.0)
-    assert calibrated == [([8, 9, 10, 11, 12, 13], 4)]
+    assert calibrated == [([8, 9, 10, 11, 12, 13], 1)]
     assert (timed.slots, timed.start, timed.rates) == (4, 7.0, RATES["cpu"])
     assert timed.training(tasks[2].spec) == 18.0
     forecast(lab, tasks[:2], here, start=0.0)
-    assert calibrated[1] == ([8], 2)
+    assert calibrated[1] == ([8], 1)
 
 
 def test_nothing_is_timed_for_other_machines_or_dear_runs_or_stated_rates(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import torch
 
 from tread_lab.engine.cost.speed import Speed, fitted_step, step_flops
 from tread_lab.engine.cost.training import FLOPS_PER_MAC, cost
+from tread_lab.engine.device import usable_cpus
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs.decode import decode, encode
@@ -27,6 +29,9 @@ from tread_lab.specs.run import RunSpec
 AFFORDABLE_FLOPS = 2e10
 STEPS = 6
 _GPU_SECONDS = 0.5  # of a trial step where the device's rate is known
+# Threads that wait for each other shall sleep. By default they spin, which takes several times the
+# CPU time of a step where other programs have the CPUs.
+_PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE"}
 _LARGE = 128  # images of the larger one of two forward passes, if they are affordable
 
 
@@ -45,18 +50,31 @@ def calibrate(
 ) -> list[Speed]:
     """Time a few steps and passes of each run, in as many processes at once as there are slots.
 
-    Lanes share the caches and the memory of a machine, so that one alone would be faster.
+    Slots share the caches and the memory of a machine, so that one alone would be faster. Where
+    they have more threads than this process may use CPUs, they take turns. What other programs
+    take of a CPU does not count; `Speed.load` says how much that is.
 
     Args:
         threads: of each process.
     """
     torch.set_num_threads(threads)
-    if slots == 1 or device.type != "cpu":
+    if device.type != "cpu":
+        return [measure(spec, device) for spec in specs]
+    turns = max(slots * threads / usable_cpus(), 1.0)
+    return [speed.in_turns(turns) for speed in _measured(specs, device, slots, threads)]
+
+
+def _measured(
+    specs: Sequence[RunSpec], device: torch.device, slots: int, threads: int
+) -> list[Speed]:
+    """Return the speed of each run on a CPU, the mean of those of all slots."""
+    if slots == threads == 1:
         return [measure(spec, device) for spec in specs]
     command = [sys.executable, "-c", "from tread_lab.engine.cost.calibration import slot; slot()"]
     command.append(str(threads))
     pipe = subprocess.PIPE
     streams: dict[str, Any] = {"stdin": pipe, "stdout": pipe, "stderr": subprocess.DEVNULL}
+    streams["env"] = {**os.environ, **_PASSIVE}
     started = [subprocess.Popen(command, text=True, **streams) for _ in range(slots)]
     try:
         by_slot = _together(started, json.dumps([encode(spec) for spec in specs]))
@@ -104,13 +122,16 @@ def measure(spec: RunSpec, device: torch.device) -> Speed:
     small = large // 8
     with tempfile.TemporaryDirectory() as folder:
         with LiveRun(dense, RunFolder(Path(folder)), device) as run:
-            slow = _median(_step(run, device), STEPS)
-            passes = [_median(_pass(run, count, device), STEPS) for count in (small, large)]
+            timed = [_median(_step(run, device), STEPS, device)]
+            timed += [_median(_pass(run, count, device), STEPS, device) for count in (small, large)]
         with LiveRun(routed, RunFolder(Path(folder) / "routed"), device) as run:
-            fast = _median(_step(run, device), STEPS)
+            timed.append(_median(_step(run, device), STEPS, device))
+    own, walls = zip(*timed)
+    slow, few, many, fast = own
     overhead, per_flop = fitted_step([(step_flops(dense), slow), (step_flops(routed), fast)])
-    per_image = max(passes[1] - passes[0], 0.2 * passes[1]) / (large - small)
-    return Speed(overhead, per_flop, max(passes[0] - small * per_image, 0.0), per_image / image)
+    per_image = max(many - few, 0.2 * many) / (large - small)
+    call, load = max(few - small * per_image, 0.0), sum(walls) / sum(own)
+    return Speed(overhead, per_flop, call, per_image / image, load)
 
 
 def _step(run: LiveRun, device: torch.device) -> Callable[[], None]:
@@ -139,11 +160,19 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _median(action: Callable[[], None], count: int) -> float:
-    """Return the median of `count` times, after two to warm up."""
-    seconds = []
+def _median(action: Callable[[], None], count: int, device: torch.device) -> tuple[float, float]:
+    """Return the median seconds of `count` times after two to warm up: own ones, and by the wall.
+
+    On a CPU the own ones are CPU seconds of this thread, which has its share in all products of a
+    step and does all else by itself: the seconds of an idle machine, whatever the threads, if
+    these sleep while they wait. On a GPU both are of the wall clock.
+    """
+    clock = time.thread_time if device.type == "cpu" else time.perf_counter
+    own, walls = [], []
     for _ in range(count + 2):
-        started = time.perf_counter()
+        wall, started = time.perf_counter(), clock()
         action()
-        seconds.append(time.perf_counter() - started)
-    return sorted(seconds[2:])[count // 2]
+        own.append(clock() - started)
+        walls.append(time.perf_counter() - wall)
+    wall = sorted(walls[2:])[count // 2]
+    return sorted(own[2:])[count // 2] or wall, wall  # a coarse clock may see no time pass

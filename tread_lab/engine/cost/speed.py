@@ -23,18 +23,31 @@ class Speed:
     Attributes:
         overhead, per_flop: seconds of a training step.
         call, per_call_flop: seconds of a forward pass without gradients.
+        load: how many times as long as these seconds it took by the wall clock, since other
+            processes had the CPU.
     """
 
     overhead: float
     per_flop: float
     call: float
     per_call_flop: float
+    load: float = 1.0
 
     @staticmethod
     def of_steps(measured: Sequence[tuple[float, float]]) -> Speed:
         """Return the speed that steps alone tell: a pass is taken to be a third of a step."""
         overhead, per_flop = fitted_step(measured)
         return Speed(overhead, per_flop, overhead / 3, per_flop)
+
+    def in_turns(self, turns: float) -> Speed:
+        """Return the speed of a slot that has its CPUs for one part in `turns` of the time."""
+        return Speed(
+            overhead=turns * self.overhead,
+            per_flop=turns * self.per_flop,
+            call=turns * self.call,
+            per_call_flop=turns * self.per_call_flop,
+            load=self.load / turns,
+        )
 
     def train_seconds(self, spec: RunSpec) -> float:
         """Return the predicted seconds of all training steps."""

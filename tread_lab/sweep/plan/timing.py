@@ -19,6 +19,7 @@ from tread_lab.sweep.plan.earlier_runs import earlier_runs
 from tread_lab.sweep.trial.task import Task
 
 _SHORT_FLOPS = 1e12  # of a sweep that a CPU core trains in a minute
+_BUSY = 2.0  # times as long by the wall clock as steps compute: others had the CPU
 _MOST_KINDS = 6  # kinds of runs that are timed; the others are taken to be like the first of them
 
 
@@ -98,7 +99,8 @@ def _time(
         speeds = None
     for kind, speed in zip(timed, speeds or ()):
         found.speeds[kind] = speed
-        found.sources[kind] = _steps(untimed[kind], batches[kind], devices)
+        busy = speed.load >= _BUSY
+        found.sources[kind] = _steps(untimed[kind], batches[kind], devices, busy=busy)
     for kind, images in batches.items():
         if speeds and images and kind not in found.speeds:
             found.speeds[kind], found.sources[kind] = speeds[0], found.sources[timed[0]]
@@ -116,10 +118,13 @@ def _with_batch(spec: RunSpec, images: int) -> RunSpec:
     return replace(spec, train=replace(spec.train, batch=images))
 
 
-def _steps(spec: RunSpec, images: int, devices: Devices) -> str:
+def _steps(spec: RunSpec, images: int, devices: Devices, *, busy: bool) -> str:
+    """Return `from 6 steps on this CPU`; of a busy one what the seconds leave out, too."""
     part = f" of {counted(images, 'image')}" if images < spec.train.batch else ""
-    where = f"this {_short(devices)}" if devices.local is not None else _short(devices)
-    return f"from {STEPS} steps{part} on {where}"
+    words = ["this"] if devices.local is not None else ["a"] if busy else []
+    words += ["busy"] if busy else []
+    where = " ".join([*words, _short(devices)])
+    return f"from {STEPS} steps{part} on {where}" + (" as if it were idle" if busy else "")
 
 
 def _short(devices: Devices) -> str:
