@@ -54,7 +54,10 @@ def _times(spec: RunSpec, experiment: Experiment, device: str) -> list[tuple[str
         experiment.evaluate, experiment.sampler, reference=experiment.reference
     ):
         seconds = {"network": rates.pass_seconds(spec, evaluation)}
-        seconds |= {k: s for k, s in rates.image_seconds(spec, evaluation).items() if s}
-        text = ", ".join(f"{name} {duration(s)}" for name, s in seconds.items())
+        seconds |= rates.image_seconds(spec, evaluation)
+        references = rates.reference_seconds(spec, evaluation).items()
+        seconds |= {f"{name} of references": s for name, s in references}
+        times = [f"{name} {duration(s)}" for name, s in seconds.items() if s or name == "network"]
+        text = ", ".join(times)
         rows.append((evaluation.kind.replace("_", " "), text))
     return [*rows, (f"rates of {device}", rates.source)]

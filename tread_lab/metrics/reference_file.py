@@ -137,6 +137,20 @@ def open_reference(spec: ReferenceSpec, *, layers: Collection[str], images: bool
     return ReferenceFile(spec.name, path, moments, shape)
 
 
+def described_images(spec: ReferenceSpec, metrics: Collection[str]) -> int:
+    """Return how many images of a reference metrics look at; none where its moments are enough.
+
+    Raises:
+        UserError: no such file, or one that is damaged.
+    """
+    wanted, file = needs(metrics), ReferenceFile(spec.name, reference_path(spec), {}, None)
+    with _reading(file), zipfile.ZipFile(file.path) as archive:
+        held = _headers(archive)
+        shape = _image_shape(file, held.get(IMAGES))
+    looked_at = wanted["images"] or (wanted["layers"] and "mu" not in held)
+    return shape[0] if looked_at and shape is not None else 0
+
+
 def _headers(archive: zipfile.ZipFile) -> dict[str, _Header]:
     headers = {}
     for member in archive.infolist():

@@ -140,6 +140,16 @@ def test_each_data_set_has_references_of_its_dearest_features(tiny: Tiny) -> Non
     assert need.total == 4321
 
 
+def test_features_of_as_many_references_are_kept_as_there_are(tiny: Tiny, tmp_path: Path) -> None:
+    np.savez(tmp_path / "r.npz", arr_0=np.zeros((150, 8, 8, 3), np.uint8))
+    by_file = {"count": 100, "reference": str(tmp_path / "r.npz")}
+    fid, score = (decode(SamplesSpec, {**by_file, "metrics": [m]}) for m in ("fid", "is"))
+    assert disk_need([Task(tiny(), (fid,))]).references == 150 * 2048 * 4
+    assert disk_need([Task(tiny(), (score,))]).references == 0
+    heldout = decode(SamplesSpec, {"count": 100, "metrics": ["fid"]})
+    assert disk_need([Task(tiny(), (fid, heldout))]).references == 10_150 * 2048 * 4
+
+
 def test_a_latent_is_counted_as_the_colour_image_that_it_becomes() -> None:
     latents = DataSpec(source="latents", path="x", channels=4, size=32)
     assert image_bytes(latents) == 3 * 256 * 256

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -66,6 +68,25 @@ def test_references_are_described_once_for_all_runs_of_a_data_set(
     assert stated.total(tasks).seconds == pytest.approx(each + references)
 
 
+def test_each_file_of_references_and_the_held_out_images_are_described_once(
+    lab: Lab, tiny: Tiny, tmp_path: Path
+) -> None:
+    """Inception takes 11.4e9 FLOPs an image; a CPU is stated to do 5.2e10 a second."""
+    paths = {images: str(tmp_path / f"r{images}.npz") for images in (100, 300)}
+    for images, path in paths.items():
+        np.savez(path, arr_0=np.zeros((images, 8, 8, 3), np.uint8))
+    evaluations = [
+        decode(SamplesSpec, {"metrics": [metric], "count": 100, "reference": path})
+        for path in (paths[100], paths[300], None)
+        for metric in ("fid", "recall")
+    ]
+    tasks = [Task(tiny(seed=seed), tuple(evaluations)) for seed in (0, 1)]
+    stated = Forecast(lab, rates=RATES["cpu"])
+    _, measuring = stated.device_seconds(tasks) or (0, 0)
+    each = sum(stated.measuring(task) for task in tasks)
+    assert measuring - each == pytest.approx((100 + 300 + 10_000) * 11.4e9 / 5.2e10)
+
+
 def test_runs_of_another_precision_or_batch_are_another_kind(tiny: Callable[..., RunSpec]) -> None:
     assert kind_of(tiny()) != kind_of(tiny(precision="bf16"))
     assert kind_of(tiny()) != kind_of(tiny(train={"batch": 16}))
@@ -109,7 +130,7 @@ def test_without_speeds_rates_count_and_with_speeds_only_their_images(lab: Lab, 
     sampled = speed.evaluate_seconds(spec, [fid])
     assert both.parts(spec, fid) == {"sampling": sampled, "features": images}
     assert list(flops.parts(spec, fid)) == ["sampling"]
-    once = rates.image_seconds(spec, fid)["features of references"]
+    once = rates.reference_seconds(spec, fid)["features"]
     assert stated.references(spec, fid) == both.references(spec, fid) == {"features": once}
     assert flops.references(spec, fid) == {} and once > 0
 

@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tread_lab.data.source import open_data
 from tread_lab.data.split import MOST_HELDOUT
 from tread_lab.engine.cost.training import FLOPS_PER_MAC
+from tread_lab.metrics.reference_file import described_images
+from tread_lab.specs.data import DataSpec
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.metrics import METRICS, OWN_FEATURES
 from tread_lab.specs.run import RunSpec
@@ -20,39 +25,53 @@ SD_WIDTHS = (128, 256, 512, 512)  # the Stable Diffusion autoencoder, from pixel
 
 @dataclass(frozen=True)
 class ImageWork:
-    """FLOPs beside the sampled network's own.
-
-    Attributes:
-        decoding, features: of all generated images.
-        reference_decoding, reference_features: of the data set's, once for a lab.
-    """
+    """FLOPs of images beside the sampled network's own."""
 
     decoding: float = 0.0
     features: float = 0.0
-    reference_decoding: float = 0.0
-    reference_features: float = 0.0
 
 
 def image_work(spec: RunSpec, evaluation: EvaluationSpec) -> ImageWork:
-    """Return the work of one evaluation; none where pixels are the data or no image is looked at.
+    """Return the work on the generated images of one evaluation; none where none is looked at.
 
-    The data set's own small extractor costs next to nothing and is left out. Ten thousand
-    references are assumed, the most that a data set holds out. Those of a file need no decoding,
-    and no features for metrics that its moments are enough for.
+    The data set's own small extractor costs next to nothing and is left out.
     """
     if not isinstance(evaluation, SamplesSpec):
         return ImageWork()
-    source = spec.data.source
-    decode = 0.0 if source in OWN_FEATURES else FLOPS_PER_MAC * decoder_macs(spec.data.size)
-    metrics, compared = list(evaluation.metrics), described(evaluation)
-    features, reference_features = (_feature_flops(each, source) for each in (metrics, compared))
-    references = MOST_HELDOUT if reference_features else 0
-    return ImageWork(
-        evaluation.count * decode,
-        evaluation.count * features,
-        references * decode if evaluation.reference is None else 0.0,
-        references * reference_features,
-    )
+    features = _feature_flops(evaluation.metrics, spec.data.source)
+    return ImageWork(evaluation.count * _decoding(spec.data), evaluation.count * features)
+
+
+def reference_work(spec: RunSpec, evaluation: EvaluationSpec) -> ImageWork:
+    """Return the work on the images that one evaluation compares with, once for a lab.
+
+    Those of a file need no decoding.
+    """
+    if not isinstance(evaluation, SamplesSpec):
+        return ImageWork()
+    count, held_out = reference_images(spec.data, evaluation), evaluation.reference is None
+    compared = [metric for metric in evaluation.metrics if METRICS[metric].compares]
+    features = count * _feature_flops(compared, spec.data.source)
+    return ImageWork(count * _decoding(spec.data) if features and held_out else 0.0, features)
+
+
+def reference_images(data: DataSpec, evaluation: SamplesSpec) -> int:
+    """Return how many real images are described: all held-out ones, those of a file, or none.
+
+    A file's are described for metrics that its moments are not enough for. Ten thousand are
+    assumed where data or file cannot be read, the most that a data set without held-out arrays of
+    its own holds out.
+    """
+    with contextlib.suppress(UserError):
+        if evaluation.reference is not None:
+            return described_images(evaluation.reference, evaluation.metrics)
+        return len(open_data(data, "heldout")) if described(evaluation) else 0
+    return MOST_HELDOUT if described(evaluation) else 0
+
+
+def _decoding(data: DataSpec) -> float:
+    """Return the FLOPs of turning a sample into an image; none where pixels are the data."""
+    return FLOPS_PER_MAC * decoder_macs(data.size) if data.holds.latents else 0.0
 
 
 def _feature_flops(metrics: Sequence[str], source: str) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tread_lab.engine import device as devices
-from tread_lab.engine.cost.images import image_work
+from tread_lab.engine.cost.images import ImageWork, image_work, reference_work
 from tread_lab.engine.cost.sampling import passes
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
@@ -44,14 +44,16 @@ class Rates:
         return passes(spec, evaluation)[1] / self.sampling[precision]
 
     def image_seconds(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
-        """Return the seconds of work on images by its kind; references are done once for a lab."""
-        work = image_work(spec, evaluation)
-        return {
-            "decoding": work.decoding / self.decoding,
-            "features": work.features / self.features,
-            "decoding of references": work.reference_decoding / self.decoding,
-            "features of references": work.reference_features / self.features,
-        }
+        """Return the seconds of work on generated images by its kind."""
+        return self._seconds(image_work(spec, evaluation))
+
+    def reference_seconds(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
+        """Return the seconds of work on references by its kind; it is done once for a lab."""
+        return self._seconds(reference_work(spec, evaluation))
+
+    def _seconds(self, work: ImageWork) -> dict[str, float]:
+        seconds = {"decoding": work.decoding / self.decoding}
+        return {**seconds, "features": work.features / self.features}
 
 
 def _gpu(name: str, fp32: float) -> Rates:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tread_lab.data.captions import captions_of
 from tread_lab.data.source import open_data
-from tread_lab.engine.cost.images import described
+from tread_lab.engine.cost.images import reference_images
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.sample_parts import PART
 from tread_lab.records.lab import Lab
@@ -21,7 +21,6 @@ from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.trial.task import Task
 
-REFERENCES = 10_000  # held-out images at most whose features are kept
 INCEPTION_BYTES = 2048 * 4  # features of one image
 DINOV2_BYTES = 1024 * 4
 OWN_BYTES = 128 * 8  # of the embedded images' classifier
@@ -58,7 +57,7 @@ def disk_need(tasks: Sequence[Task], at_once: int = 1) -> DiskNeed:
     """
     checkpoints = samples = largest = 0
     parts: list[int] = []
-    references: dict[DataSpec, int] = {}
+    compared: dict[tuple[object, ...], tuple[DataSpec, SamplesSpec]] = {}
     for task in tasks:
         plan, one = task.spec.execution, cost(task.spec).checkpoint_bytes
         kept = {*plan.keep_steps, *task.kept_steps}
@@ -68,10 +67,8 @@ def disk_need(tasks: Sequence[Task], at_once: int = 1) -> DiskNeed:
         samples += sum(sizes)
         parts.append(max((part_bytes(task.spec.data, spec) for spec in sets), default=0))
         largest = max(largest, one, *sizes)
-        metrics = {metric for spec in sets for metric in described(spec)}
-        if metrics:
-            features = REFERENCES * _feature_bytes(task.spec.data, metrics)
-            references[task.spec.data] = max(features, references.get(task.spec.data, 0))
+        data = task.spec.data
+        compared |= {(data, e.reference, e.metrics): (data, e) for e in sets}
     kinds = {(t.spec.data, t.spec.tokens, repa_images(t.spec)): t.spec for t in tasks}
     targets = sum(target_bytes(spec) for spec in kinds.values())
     captioned = {(t.spec.data, t.spec.captions): t.spec for t in tasks}
@@ -80,10 +77,21 @@ def disk_need(tasks: Sequence[Task], at_once: int = 1) -> DiskNeed:
         checkpoints=checkpoints,
         samples=samples,
         parts=sum(sorted(parts)[-at_once:]),
-        references=sum(references.values()),
+        references=_reference_bytes(list(compared.values())),
         targets=targets,
         largest=largest,
     )
+
+
+def _reference_bytes(compared: Sequence[tuple[DataSpec, SamplesSpec]]) -> int:
+    """Return the size of the kept features of all references, the dearest of each set of images."""
+    sizes: dict[tuple[object, ...], int] = {}
+    for data, spec in compared:
+        metrics = {metric for metric in spec.metrics if METRICS[metric].compares}
+        one = _feature_bytes(data, metrics) if metrics else 0
+        size, images = reference_images(data, spec) * one, (data, spec.reference)
+        sizes[images] = max(size, sizes.get(images, 0))
+    return sum(sizes.values())
 
 
 def repa_images(spec: RunSpec) -> tuple[str, str] | None:

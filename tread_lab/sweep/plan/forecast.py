@@ -79,7 +79,7 @@ class Forecast:
     def parts(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
         """Return the seconds of one evaluation by kind of work, or the FLOPs of its passes.
 
-        `references` has those of the data set's images.
+        `references` has those of the images that it compares with.
         """
         per_flop = self.evaluations.get((kind_of(spec), setting(evaluation)))
         if per_flop is not None:
@@ -88,17 +88,29 @@ class Forecast:
         if self.rates is None:
             return {"sampling": (speed or FLOPS).evaluate_seconds(spec, [evaluation])}
         images = self.rates.image_seconds(spec, evaluation)
-        shown = {name: s for name, s in images.items() if s and "references" not in name}
+        shown = {name: seconds for name, seconds in images.items() if seconds}
         if speed is not None:
             timed = self._in_precision(speed, evaluation)
             return {"sampling": timed.evaluate_seconds(spec, [evaluation]), **shown}
         return {"sampling": self.rates.pass_seconds(spec, evaluation), **shown}
 
     def references(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
-        """Return the seconds of decoding and describing the data set's images, once for a lab."""
-        images = {} if self.rates is None else self.rates.image_seconds(spec, evaluation)
-        ending = " of references"
-        return {n.removesuffix(ending): s for n, s in images.items() if s and n.endswith(ending)}
+        """Return the seconds of decoding and describing its references, once for a lab."""
+        if self.rates is None:
+            return {}
+        seconds = self.rates.reference_seconds(spec, evaluation)
+        return {name: value for name, value in seconds.items() if value}
+
+    def _all_references(self, todo: Sequence[Task]) -> float:
+        """Return the seconds of the references of all tasks: each set of images counts once."""
+        wanted = {(t.spec.data, e): t.spec for t in todo for e in t.evaluations}
+        once: dict[object, float] = {}
+        for (data, evaluation), spec in wanted.items():
+            if isinstance(evaluation, SamplesSpec):
+                seconds = sum(self.references(spec, evaluation).values())
+                images = (data, evaluation.reference)
+                once[images] = max(seconds, once.get(images, 0.0))
+        return sum(once.values())
 
     def seconds(self, task: Task) -> float | None:
         """Return the seconds left of a task in its slot; `None` if nothing was timed here."""
@@ -115,13 +127,8 @@ class Forecast:
             return RemainingTime(0.0, 0)
         if not self.speeds and self.rates is None:
             return RemainingTime(None, len(todo))
-        once: dict[object, float] = {}
-        for task in todo:
-            for evaluation in task.evaluations:
-                references = sum(self.references(task.spec, evaluation).values())
-                once[task.spec.data] = max(references, once.get(task.spec.data, 0.0))
         seconds = makespan([self._left(task) for task in todo], self.slots) + self.start
-        return RemainingTime(seconds + sum(once.values()), len(todo), self._source(todo))
+        return RemainingTime(seconds + self._all_references(todo), len(todo), self._source(todo))
 
     def _source(self, todo: Sequence[Task]) -> str:
         """Return what the times of these tasks rest on; with their counts where that differs."""
@@ -141,13 +148,8 @@ class Forecast:
         if not self.speeds and self.rates is None:
             return None
         train = sum((1 - done_share(self.lab, t)) * self.training(t.spec) for t in todo)
-        once: dict[object, float] = {}
-        for task in todo:
-            for evaluation in task.evaluations:
-                references = sum(self.references(task.spec, evaluation).values())
-                once[task.spec.data] = max(references, once.get(task.spec.data, 0.0))
         measuring = sum(self.measuring(task, still=True) for task in todo)
-        return train, measuring + sum(once.values())
+        return train, measuring + self._all_references(todo)
 
     def _speed(self, spec: RunSpec) -> Speed | None:
         """Return the speed of a run's kind, `None` where stated rates or FLOPs stand for it."""
