@@ -206,3 +206,15 @@ def test_over_images_a_cell_is_out_if_any_other_is_clearly_better() -> None:
     noise -= noise.mean()
     found = best_over_images(np.stack([10 * noise, noise + 0.1, 1.001 * noise + 1.0]))
     assert (found.best, found.members_K.tolist()) == (0, [True, True, False])
+
+
+def test_equal_cells_stand_in_their_order_however_many() -> None:
+    values = np.tile([1.0, 0.0], (2, 30))
+    assert best_over_seeds(values).order == [*range(1, 60, 2), *range(0, 60, 2)]
+
+
+def test_ranks_of_few_resamples_are_ranks_that_were_drawn() -> None:
+    """Each cell comes first in one or two of three resamples, so its ranks are both 1 and 2."""
+    order = ranks(np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]]), resamples=3)
+    assert sorted(order.first_K.round(3)) == [0.333, 0.667]
+    assert (order.low_K.tolist(), order.high_K.tolist()) == ([1, 1], [2, 2])

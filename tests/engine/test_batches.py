@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from torch import Tensor
 
 from tests.engine.runs import small_run
 from tread_lab import draws
+from tread_lab.engine import batches as module
 from tread_lab.engine.assemble import data_of
 from tread_lab.engine.batches import Batch, Batches
 from tread_lab.specs.run import InitSpec
@@ -112,3 +115,93 @@ def test_batches_come_in_order_whoever_reads_them(workers: int, stop: int) -> No
     batches = Batches(spec, Few())  # type: ignore[arg-type]
     found = [batch.y_B.tolist() for batch in batches.stream(1, stop)]
     assert found == [batches.at(step).y_B.tolist() for step in range(1, stop)]
+
+
+class Redrawn(Few):
+    """Samples that are drawn anew in each step; their labels are their numbers."""
+
+    def __init__(self) -> None:
+        self.keys: list[tuple[int | str, ...]] = []
+
+    def redraw(self, ids: Tensor, *key: int | str) -> tuple[Tensor, Tensor]:
+        self.keys.append(key)
+        return self.take(ids)
+
+
+def test_samples_are_drawn_anew_by_seed_and_step() -> None:
+    samples, spec = Redrawn(), small_run(seed=5)
+    batches = Batches(spec, samples)  # type: ignore[arg-type]
+    child = Batches(replace(spec, init_from=InitSpec(run=spec)), samples)  # type: ignore[arg-type]
+    for step in (0, 3):
+        batches.at(step)
+    child.at(3)
+    assert samples.keys == [
+        (5, "sample", 0), (5, "sample", 3), (5, "stage", 1, "sample", 3)
+    ]  # fmt: skip
+
+
+def test_paths_are_dropped_by_one_share_under_routes_and_another_without() -> None:
+    """Routes are on in steps 0 to 2."""
+    bypass = {"kind": "sprint", "path_drop": 0.25, "dense_path_drop": 0.75}
+    spec = small_run(seed=5, routes=["1->2"], routes_until=3, bypass=bypass,
+                     train={"steps": 6, "batch": 64})  # fmt: skip
+    batches = Batches(spec, Few())  # type: ignore[arg-type]
+    for step, share, kept in ((0, 0.25, 8), (2, 0.25, 8), (3, 0.75, 16), (5, 0.75, 16)):
+        routing = batches.at(step).routing
+        assert routing is not None and routing[0].dropped_B is not None
+        dropped_B = draws.uniform((64,), 5, step, "path_drop") < share
+        assert torch.equal(routing[0].dropped_B, dropped_B)
+        assert routing[0].keep_BK.shape == (64, kept)
+
+
+def test_targets_and_captions_are_those_of_the_samples_of_the_step() -> None:
+    spec = small_run(seed=5, train={"steps": 6, "batch": 4, "label_drop": 0.5})
+    batches = Batches(spec, Few())  # type: ignore[arg-type]
+    asked: list[Any] = []
+
+    class Captions:
+        def drawn(self, ids: Tensor, dropped: Tensor, *key: int | str) -> Tensor:
+            asked.append((ids.tolist(), dropped.tolist(), key))
+            return ids + 100
+
+    batches.features = lambda ids: ids + 1000
+    batches.captions = Captions()  # type: ignore[assignment]
+    batch = batches.at(1)
+    ids = [int(k) for epoch in (0, 1) for k in draws.permutation(5, 5, "order", epoch)][4:8]
+    dropped = (draws.uniform((4,), 5, "drop", 1) < 0.5).tolist()
+    assert asked == [(ids, dropped, (5, 1))]
+    assert batch.y_B.tolist() == [k + 100 for k in ids]
+    assert batch.target_BNE is not None and batch.target_BNE.tolist() == [k + 1000 for k in ids]
+
+
+@pytest.mark.parametrize(
+    ("workers", "pin", "threads"), [(1, False, 1), (3, False, 3), (1, True, 2), (3, True, 3)]
+)
+def test_a_gpu_has_two_threads_at_least_and_two_batches_a_thread_are_ahead(
+    workers: int, pin: bool, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools: list[int] = []
+    begun: list[int] = []
+
+    class Pool:
+        def __init__(self, size: int) -> None:
+            pools.append(size)
+
+        def __enter__(self) -> Pool:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def submit(self, make: Any, step: int) -> Future[Any]:
+            begun.append(step)
+            done: Future[Any] = Future()
+            done.set_result(step)
+            return done
+
+    monkeypatch.setattr(module, "ThreadPoolExecutor", Pool)
+    spec = small_run(execution={"workers": workers})
+    stream = Batches(spec, Few(), pin=pin).stream(3, 40)  # type: ignore[arg-type]
+    assert next(stream) == 3  # type: ignore[comparison-overlap]
+    assert pools == [threads] and begun == list(range(3, 4 + 2 * threads))
+    assert [3, *stream] == begun == list(range(3, 40))

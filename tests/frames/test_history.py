@@ -33,3 +33,19 @@ def test_a_run_that_two_trials_share_is_read_once(tmp_path: Path) -> None:
     ]
     assert len(history_frame(lab, "s")) == len(history_frame(lab, lab.sweep("s"))) == 4
     assert len(history_frame(lab, "s", [])) == 0
+
+
+def test_runs_stand_in_the_order_of_the_plan(tmp_path: Path) -> None:
+    routes = [f"{start}->8" for start in (7, 2, 5, 0, 6, 3, 1, 4)]
+    tree = {"experiment": "tiny", "axes": {"route": routes}}
+    base = Experiment(name="tiny", run=encode(tiny_spec((2, 8))))
+    trials = expand(decode(SweepSpec, tree), base).trials
+    lab = Lab(tmp_path)
+    plan = {"format": 1, "name": "s", "evaluate": [], "trials": encode(trials)}
+    write_json(lab.sweep("s").plan_path, plan)
+    for trial in trials:
+        with lab.run(trial.run).log() as log:
+            log(5, **{"train/loss": 0.5})
+    frame = history_frame(lab, "s")
+    assert frame["run"].tolist() == [trial.run for trial in trials]
+    assert len(set(frame["run"])) == 9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.engine.runs import small_run
@@ -132,3 +133,49 @@ def test_a_folder_without_sweeps_is_no_lab_and_an_absent_one_is_named(in_folder:
     assert nearest_lab() == in_folder / "lab"
     with pytest.raises(UserError, match=r"^no lab at .*absent; open_lab\(path\) or TREAD_LAB_ROOT"):
         open_lab(in_folder / "absent")
+
+
+def test_gaps_are_of_trials_alone_and_numbered_from_0() -> None:
+    """A baseline that is routed itself has a gap to its own routing, and no row."""
+    gaps = gaps_frame(
+        pd.DataFrame(
+            {
+                "run": ["r", "a", "b", "c"],
+                "role": ["baseline", "trial", "trial", "trial"],
+                "cell": ["dense", "2->8", "0->4", "5->8"],
+                "seed": [0, 0, 0, 0],
+                "baseline": [None, "r", "r", "r"],
+                "gap/x": [9.0, 1.0, None, 2.0],
+                **{f"gap/x:{end}": [9.0, 0.5, None, 1.5] for end in ("low", "high", "n")},
+                "gap/x:kept": [0.1, 0.2, None, 0.3],
+                "gap/y": [9.0, None, 3.0, None],
+                **{f"gap/y:{end}": [9.0, None, 3.5, None] for end in ("low", "high", "n", "kept")},
+            }
+        )
+    )
+    assert gaps.index.tolist() == [0, 1, 2]
+    assert gaps.to_numpy().tolist() == [
+        ["a", "2->8", 0, "r", "gap/x", 1.0, 0.5, 0.5, 0.5, 0.2],
+        ["c", "5->8", 0, "r", "gap/x", 2.0, 1.5, 1.5, 1.5, 0.3],
+        ["b", "0->4", 0, "r", "gap/y", 3.0, 3.5, 3.5, 3.5, 3.5],
+    ]
+
+
+def test_runs_stand_by_name_whatever_the_order_of_their_folders(tmp_path: Path) -> None:
+    names = [f"{k:02}" for k in (7, 3, 11, 1, 9, 5, 0, 10, 2, 8, 6, 4)]
+    for name in names:
+        (tmp_path / "runs" / name).mkdir(parents=True)
+    assert open_lab(tmp_path).runs["run"].tolist() == [f"{k:02}" for k in range(12)]
+
+
+def test_a_sweep_counts_a_run_once_that_two_trials_share(tmp_path: Path) -> None:
+    sweep = open_lab(write_sweep(tmp_path, small(name="s")).root).sweep("s")
+    trials = sweep.trials
+    vars(sweep)["trials"] = pd.concat([trials, trials[trials["role"] == "trial"]])
+    assert repr(sweep) == "s: 4 runs of DiT-12x32/2 (4 completed), 1 seed"
+
+
+def test_an_end_of_an_interval_is_no_metric_of_samples(tmp_path: Path) -> None:
+    sweep = open_lab(write_sweep(tmp_path, small(name="s")).root).sweep("s")
+    vars(sweep)["trials"] = pd.DataFrame(columns=["fd@1k:low", "fd@2k w=2", "fd@3k"])
+    assert sweep.metric("fd") == "fd@2k"

@@ -124,3 +124,10 @@ def test_a_baseline_that_lacks_a_result_has_one_line(state: str, lines: list[str
     frame = table("dense", "a", "b", state=[state, "failed", "completed"])
     assert without_baseline(frame) == lines
     assert without_baseline(pd.concat([frame, frame])) == lines
+
+
+def test_equal_cells_stand_in_plan_order_however_many() -> None:
+    names = ["dense", *(f"c{k}" for k in range(60))]
+    equal = table(*names, **{"heldout/loss": [float(k % 2) for k in range(61)]})
+    cells = list(ranked_cells(equal, "heldout/loss")["cell"])
+    assert cells == [*names[::2], *names[1::2]]

@@ -258,3 +258,12 @@ def test_what_is_wrong_with_losses_is_said_before_what_ended_the_run(tmp_path: P
         "its baseline was stopped early: there is nothing to compare with"
     )
     assert set(NO_RESULT) == {"stopped", "diverged", "failed"}
+
+
+def test_a_lost_baseline_is_said_before_what_else_a_trial_has_to_say(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(states={None: "failed"}))
+    run = lab.run_of(tiny_spec((2, 8)))
+    run.reopen()
+    run.finish("completed", step=400, reason="not measured")
+    lost = "its baseline failed: there is nothing to compare with"
+    assert row(trials_frame(lab, "placement"), (2, 8))["reason"] == lost

@@ -84,7 +84,7 @@ def test_a_killed_owner_leaves_no_lock(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("number", [errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES])
+@pytest.mark.parametrize("number", [errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EINTR])
 def test_a_lock_that_is_refused_is_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.table import Table
 
-from tests.synthetic import small, write_sweep
+from tests.synthetic import PAPER_PLACEMENTS, small, write_sweep
 from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost import training
 from tread_lab.records.lab import Lab, SweepFolder
@@ -126,3 +129,17 @@ def test_a_sweep_is_watched_while_its_driver_works(
     monkeypatch.setattr("tread_lab.screen.status.time.sleep", pauses.append)
     watch_sweep(lab, "s")
     assert len(pauses) == 2 and capsys.readouterr().out == "s: 4 completed\n"
+
+
+@pytest.mark.parametrize(("height", "rows"), [(20, 14), (12, 6), (11, 5), (8, 5), (40, 17)])
+def test_a_watched_sweep_fills_the_terminal_but_six_lines(
+    height: int, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 17 runs, five at least are shown."""
+    lab, shown = write_sweep(tmp_path, small(name="s", routes=PAPER_PLACEMENTS)), list[Table]()
+    console = Console(width=160, height=height, force_terminal=True, file=io.StringIO())
+    monkeypatch.setattr("tread_lab.screen.status.answers", console)
+    monkeypatch.setattr("rich.live.Live.update", lambda live, table: shown.append(table))
+    watch_sweep(lab, "s")
+    assert [table.row_count for table in shown] == [rows]
+    assert (shown[0].title, shown[0].title_justify) == ("s: 17 completed", "left")

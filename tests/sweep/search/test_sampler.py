@@ -420,3 +420,43 @@ def test_a_study_that_says_otherwise_than_the_records_is_made_anew(tmp_path: Any
     assert shown(first, Observation(2, "bad")) == [(1, "COMPLETE", [0.5]), (2, "PRUNED", None)]
     assert shown(first, Observation(3)) == [(1, "COMPLETE", [0.5]), (3, "RUNNING", None)]
     assert shown(Observation(1, "failed")) == [(1, "FAIL", None)]
+
+
+def test_a_stored_study_goes_on_where_it_agrees_and_is_made_anew_else(tmp_path: Any) -> None:
+    """A mark that a person left on the study tells which of the two was done."""
+    space, path = Space([{"start": k} for k in range(4)]), tmp_path / "study.db"
+    stored: dict[str, Any] = {"study_name": "s", "storage": f"sqlite:///{path}"}
+
+    def goes_on(*observations: Observation) -> bool:
+        study = optuna.load_study(**stored)
+        study.set_user_attr("marked", True)
+        study._storage.remove_session()
+        StoredStudy(path, "s", ["heldout/loss"], space, dict).show(observations)
+        study = optuna.load_study(**stored)
+        assert [trial.params["start"] for trial in study.trials] == [o.cell for o in observations]
+        kept = "marked" in study.user_attrs
+        study._storage.remove_session()
+        return kept
+
+    measured, running = Observation(1, "measured", (0.5,)), Observation(2)
+    StoredStudy(path, "s", ["heldout/loss"], space, dict).show([measured, running])
+    assert goes_on(measured, Observation(2, "measured", (0.25,)), Observation(3))
+    assert not goes_on(measured, Observation(2, "measured", (0.25,)), Observation(0))
+    assert not goes_on(measured, Observation(2, "measured", (0.25,)))
+
+
+def test_a_study_that_is_shown_again_and_again_follows_each_cell(tmp_path: Any) -> None:
+    space, path = Space([{"start": k} for k in range(4)]), tmp_path / "study.db"
+    study = StoredStudy(path, "s", ["heldout/loss"], space, dict)
+    study.show([Observation(1)])
+    mark = study._study
+    for observations in (
+        [Observation(1, "measured", (0.5,)), Observation(3)],
+        [Observation(1, "measured", (0.5,)), Observation(3, "failed")],
+        [Observation(1, "measured", (0.5,)), Observation(3, "failed"), Observation(0, "bad")],
+    ):
+        study.show(observations)
+    assert study._study is mark is not None
+    found = [(trial.state.name, trial.values) for trial in mark.trials]
+    assert found == [("COMPLETE", [0.5]), ("FAIL", None), ("PRUNED", None)]
+    mark._storage.remove_session()
