@@ -34,22 +34,23 @@ MODEL = {"depth": 4, "width": 16, "heads": 2}
 
 # The files that take longest, most seconds first; a worker takes up a whole file at a time.
 LONGEST = (
-    "sweep/execution/test_ray_cluster.py",
     "end_to_end/test_sweep.py",
     "docs/test_recipes.py",
-    "seeing/test_dashboard.py",
-    "sweep/trial/test_attempt.py",
-    "faults/test_records.py",
-    "sweep/trial/test_watchdog.py",
+    "faults/test_ray_runs.py",
     "faults/test_nodes.py",
+    "sweep/execution/test_ray_cluster.py",
+    "seeing/test_dashboard.py",
+    "faults/test_records.py",
     "faults/test_kills.py",
     "faults/test_crash.py",
     "sweep/execution/test_early_stopping.py",
+    "end_to_end/test_extensions.py",
     "seeing/test_mlflow_pages.py",
     "tracking/test_live_server.py",
     "faults/test_mlflow.py",
     "faults/test_trials.py",
     "faults/test_drivers.py",
+    "engine/test_compiled.py",
 )
 
 

@@ -124,7 +124,7 @@ def test_my_own_cluster(tmp_path: Path, zygote: Zygote) -> None:
         small = "model={depth: 4, width: 16, heads: 2}", "train.steps=10", "evaluate=[]"
         line = sweep.replace("/shared/lab", str(tmp_path / "lab"))
         address = f"127.0.0.1:{port}"
-        axes = ("axes.route={start: 0, end: 1}", "where=[]", "--no-mlflow")
+        axes = ("axes.route={start: 0, end: 1}", "where=[]", "--no-mlflow", "--concurrent=1")
         more = (*small, *axes)
         assert answers(("127.0.0.1", port), within=100) and process.poll() is None
         run(line, tmp_path, *more, zygote=zygote, **guarded, RAY_ADDRESS=address)

@@ -1,4 +1,4 @@
-"""A node that leaves without a word, and one that comes: its run moves, and nothing counts."""
+"""Nodes of a cluster: asked for their devices; one is lost, and its run moves to another."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.faults.compare import outcome
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec
+from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executor import InlineExecutor
+from tread_lab.sweep.execution.executors import Share
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 
@@ -20,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A head that runs nothing, and one node with a core."""
+    """A head that runs nothing, and one node with a core and a GPU that is only pretended."""
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
@@ -28,7 +31,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("RAY_health_check_initial_delay_ms", "1000")
     monkeypatch.setenv("RAY_health_check_period_ms", "500")
     found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    found.add_node(num_cpus=1)
+    found.add_node(num_cpus=1, num_gpus=1)
     ray.init(address=found.address, log_to_driver=False)
     yield found
     ray.shutdown()
@@ -41,12 +44,13 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     survived="the trial goes on there from its last checkpoint, bitwise as if nothing had happened;"
     " the attempt is recorded as lost, which counts against nobody",
 )
-def test_a_run_moves_from_a_lost_node_to_another(
+def test_nodes_are_asked_and_a_run_moves_from_a_lost_one_to_another(
     lab: Lab, tiny: Callable[..., RunSpec], cluster: Any, tmp_path: Path
 ) -> None:
     from tread_lab.sweep.execution.ray_executor import RayExecutor
 
-    spec = tiny(steps=600, execution={"checkpoint_every": 10})
+    asked_for_its_devices(cluster, tiny(steps=3))
+    spec = tiny(steps=300, execution={"checkpoint_every": 10})
     folder, left = lab.run_of(spec), list[str]()
 
     def watch(report: Report) -> None:
@@ -64,3 +68,21 @@ def test_a_run_moves_from_a_lost_node_to_another(
     calm = Lab(tmp_path / "calm")
     InlineExecutor(device="cpu").run(calm, [Task(spec)], lambda report: None)
     assert outcome(calm) == outcome(lab)
+
+
+def asked_for_its_devices(cluster: Any, spec: RunSpec) -> None:
+    """The node that can have a run is asked and timed; its GPU does not work, which is named."""
+    from tread_lab.sweep.execution.ray_probe import cluster_devices
+
+    devices = cluster_devices(Share())
+    assert (devices.type, devices.slots, devices.packed) == ("cpu", 1, 1)
+    assert (devices.local, devices.idle_gpus) == (None, 1)
+    (speed,) = devices.time([spec], at_once=1) or ()
+    assert speed.per_flop > 0
+    with pytest.raises(UserError, match="no node of the cluster has 4 CPU cores and 1 GPU"):
+        cluster_devices(Share(cpus=4, gpus=1))
+    (node,) = cluster.worker_nodes
+    if not torch.cuda.is_available():
+        named = rf"node \S+ \({node.node_id[:12]}\) offers GPUs to Ray, and CUDA does not work"
+        with pytest.raises(Unavailable, match=named):
+            cluster_devices(Share(gpus=1))

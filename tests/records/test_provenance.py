@@ -24,3 +24,11 @@ def test_two_attempts_with_the_same_code_are_no_change_within_a_run() -> None:
     made = {"one": [{"code": "a"}, {"code": "a"}], "two": [{"code": "b"}]}
     (found,) = provenance_differences(made)
     assert found.runs == {"a": ("one",), "b": ("two",)} and found.within == []
+
+
+def test_what_is_in_words_is_shown_whole() -> None:
+    made = {"one": [{"products": "bf16 kernels"}], NOW: [{"products": "rounded operands"}]}
+    (found,) = provenance_differences(made)
+    assert str(found) == (
+        "products differs: bf16 kernels in 1 run, rounded operands in what is to be run now"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ class ProvenanceDifference:
 
     Attributes:
         what: `code`, `data ...` or `weights ...`.
-        runs: digest -> the runs it was seen in; a run may stand at several.
+        runs: digest, or what stands for one in words -> the runs it was seen in, some at several.
     """
 
     what: str
@@ -34,9 +35,14 @@ class ProvenanceDifference:
             past = sum(run != NOW for run in runs)
             who = [f"{past} run{'s' * (past != 1)}"] if past else []
             who += ["what is to be run now"] if NOW in runs else []
-            parts.append(f"{digest[:8]} in {' and '.join(who)}")
+            parts.append(f"{_short(digest)} in {' and '.join(who)}")
         changed = f"; it changed within {len(self.within)} of them" if self.within else ""
         return f"{self.what} differs: {', '.join(parts)}{changed}"
+
+
+def _short(digest: str) -> str:
+    """Return the first digits of a digest; what is in words, such as `eager`, stays whole."""
+    return digest[:8] if re.fullmatch("[0-9a-f]{12,}", digest) else digest
 
 
 def provenances_of(lab: Lab, runs: Iterable[str]) -> dict[str, list[Mapping[str, str]]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ import torch
 from tread_lab.cli import parse
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError
-from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executors import EXECUTORS, Share
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.forecast import forecast
@@ -85,40 +83,6 @@ def test_an_executor_is_one_of_a_table() -> None:
         name: type(kind.make(Share("cpu"), None, None)).__name__ for name, kind in EXECUTORS.items()
     }
     assert names == {"ray": "RayExecutor", "inline": "InlineExecutor"}
-
-
-@pytest.mark.slow
-def test_on_a_cluster_its_nodes_are_asked_and_a_broken_gpu_is_named(
-    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    from tread_lab.sweep.execution.ray_executor import RayExecutor
-    from tread_lab.sweep.execution.ray_probe import cluster_devices
-
-    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    try:
-        node = found.add_node(num_cpus=1, num_gpus=1)  # pretended: this machine may have none
-        monkeypatch.setenv("RAY_ADDRESS", found.address)
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-        devices = cluster_devices(Share())
-        assert (devices.type, devices.slots, devices.packed) == ("cpu", 2, 1)
-        assert (devices.local, devices.idle_gpus) == (None, 1)
-        (speed,) = devices.time([tiny()], at_once=1) or ()  # on a node, by a few steps
-        assert speed.per_flop > 0
-        named = rf"node \S+ \({node.node_id[:12]}\) offers GPUs to Ray, and CUDA does not work"
-        with pytest.raises(UserError, match="no node of the cluster has 4 CPU cores and 1 GPU"):
-            cluster_devices(Share(cpus=4, gpus=1))
-        if not torch.cuda.is_available():
-            with pytest.raises(Unavailable, match=named):
-                cluster_devices(Share(gpus=1))
-            task = Task(tiny(steps=3))
-            with pytest.raises(Unavailable, match=named):
-                RayExecutor(Share(gpus=1)).run(lab, [task], lambda report: None)
-            assert lab.run(task.run).attempts.read() == []
-    finally:
-        found.shutdown()
 
 
 @pytest.fixture

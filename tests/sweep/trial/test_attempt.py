@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import signal
-import threading
 import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.faults.compare import outcome
 from tests.faults.drivers import Zygote
 from tread_lab.engine import live_run
 from tread_lab.records.attempts import Attempt
@@ -276,45 +272,6 @@ def test_a_run_that_another_process_works_on_is_waited_for_and_then_taken(
         next(second)
     assert [report.phase for report in second] == ["completed"]
     assert endings(lab.run(task.run)) == ["completed"]
-
-
-@pytest.mark.fault(
-    4,
-    done="SIGKILL of a Ray worker in mid-step, beside a trial that always raises",
-    survived="another worker takes the trial up at its last checkpoint; losses and weights equal"
-    " those of a trial that nobody killed, bitwise",
-)
-@pytest.mark.slow
-def test_on_ray_a_killed_worker_is_replaced_and_a_hopeless_run_fails_beside_the_others(
-    lab: Lab, tiny: Tiny, tmp_path: Path
-) -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution.executors import Share
-    from tread_lab.sweep.execution.ray_executor import RayExecutor
-
-    killed = tiny(steps=600, seed=1, execution={"checkpoint_every": 20})
-    hopeless, other = tiny(steps=6, seed=2), tiny(steps=6, model={**MODEL, "width": 32})
-    run(lab, Task(other))
-    shutil.copytree(lab.run_of(other).checkpoints, lab.run_of(hopeless).checkpoints)
-    shots: list[int] = []
-    lock = threading.Lock()  # a live display has such, which nobody can pickle
-
-    def watch(report: Report) -> None:
-        folder = lab.run_of(killed)
-        if report.run == folder.name and report.step > 20 and not shots and not lock.locked():
-            shots.append(folder.attempts.read()[-1].pid)
-            os.kill(shots[0], signal.SIGKILL)
-
-    tasks = [Task(spec) for spec in (killed, hopeless)]
-    RayExecutor(Share(concurrent=2)).run(lab, tasks, watch)
-    assert [lab.run(t.run).state() for t in tasks] == ["completed", "failed"]
-    assert endings(lab.run_of(killed)) == ["died", "completed"]
-    calm = Lab(tmp_path / "calm")
-    run(calm, Task(killed))
-    assert outcome(calm).items() <= outcome(lab).items()
-    assert endings(lab.run_of(hopeless)) == ["exception"] * 2
-    result = lab.run_of(hopeless).result() or {}
-    assert "size mismatch" in result["reason"] and "load_state_dict" in result["traceback"]
 
 
 def test_of_two_evaluations_that_lack_something_the_first_is_said(

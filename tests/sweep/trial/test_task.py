@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,30 +101,11 @@ def test_a_parent_that_is_no_task_holds_nobody_back(tiny: Tiny) -> None:
     assert ListQueue([Task(child_of(tiny()))]).next() is not None
 
 
-@contextmanager
-def inline() -> Iterator[Any]:
-    yield InlineExecutor()
-
-
-@contextmanager
-def on_ray() -> Iterator[Any]:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution.executors import Share
-    from tread_lab.sweep.execution.ray_executor import RayExecutor
-
-    yield RayExecutor(Share(concurrent=2))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("executor", [inline, on_ray])
-def test_the_parent_is_trained_once_for_all_its_children(
-    lab: Lab, tiny: Tiny, executor: Callable[[], Any]
-) -> None:
+def test_the_parent_is_trained_once_for_all_its_children(lab: Lab, tiny: Tiny) -> None:
     plan = family_plan(tiny(routes=["1->2"], steps=10))
     store_plan(lab.sweep("family"), plan)
     reports: list[Report] = []
-    with executor() as run:
-        run.run(lab, plan.open_tasks(lab), reports.append)
+    InlineExecutor().run(lab, plan.open_tasks(lab), reports.append)
     parent, *children = plan.tasks
     folders = [lab.run(task.run) for task in plan.tasks]
     assert [folder.state() for folder in folders] == ["completed"] * 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,6 @@ from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
 from tread_lab.sweep.trial import watchdog
 from tread_lab.sweep.trial.task import Task
-from tread_lab.sweep.trial.trial import Report
 from tread_lab.sweep.trial.watchdog import Patience, Watchdog, every_forward_pass, watched
 
 Tiny = Callable[..., RunSpec]
@@ -208,26 +206,3 @@ def test_a_hung_run_is_ended_with_where_it_stood_and_then_tried_again(
     first, second = folder.attempts.read()
     assert (first.ended, second.ended) == ("hung", "completed")
     assert str(folder.stack_dump(1)) in first.reason and folder.stack_dump(1).exists()
-
-
-@pytest.mark.slow
-def test_on_ray_a_stopped_worker_is_killed_by_the_driver_and_tried_again(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution.ray_executor import RayExecutor
-
-    monkeypatch.setattr(heartbeat, "MARGIN", 4.0)
-    spec, stopped = tiny(steps=600), list[int]()
-    folder = lab.run_of(spec)
-
-    def watch(report: Report) -> None:
-        if report.step and not stopped:
-            stopped.append(folder.attempts.read()[-1].pid)
-            os.kill(stopped[0], signal.SIGSTOP)
-
-    executor: Any = RayExecutor(hang_timeout=4.0)
-    executor.run(lab, [Task(spec)], watch)
-    assert [attempt.ended for attempt in folder.attempts.read()] == ["hung", "completed"]
-    assert "State:\tT (stopped)" in folder.stack_dump(1).read_text()
-    assert not folder.heartbeat_path.exists()

@@ -1,0 +1,114 @@
+"""Runs on one Ray cluster at once: killed, stopped, hopeless, and children of another run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.faults.compare import outcome
+from tests.sweep.trial.test_task import family_plan
+from tread_lab.engine.cost.training import cost
+from tread_lab.records import metric_names
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec, signature
+from tread_lab.sweep.execution import heartbeat
+from tread_lab.sweep.execution.executor import InlineExecutor
+from tread_lab.sweep.plan.plan import Plan
+from tread_lab.sweep.plan.storage import store_plan
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import Report
+
+pytestmark = pytest.mark.slow
+
+Tiny = Callable[..., RunSpec]
+
+
+def endings(lab: Lab, spec: RunSpec) -> list[str]:
+    return [attempt.ended for attempt in lab.run_of(spec).attempts.read()]
+
+
+def train(lab: Lab, *specs: RunSpec) -> None:
+    InlineExecutor(device="cpu").run(lab, [Task(spec) for spec in specs], lambda report: None)
+
+
+@pytest.mark.fault(
+    4,
+    done="SIGKILL of a Ray worker in mid-step, beside a trial that always raises",
+    survived="another worker takes the trial up at its last checkpoint; losses and weights equal"
+    " those of a trial that nobody killed, bitwise",
+)
+@pytest.mark.fault(
+    19,
+    done="SIGSTOP of a Ray worker in mid-step",
+    survived="the driver kills it after its time, keeps where it stood, and tries the trial again",
+)
+def test_each_ends_as_it_should_whatever_happens_to_the_others(
+    lab: Lab, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution.executors import Share
+    from tread_lab.sweep.execution.ray_executor import RayExecutor
+
+    monkeypatch.setattr(heartbeat, "MARGIN", 4.0)
+    killed = tiny(steps=200, seed=1, execution={"checkpoint_every": 20})
+    stopped = tiny(steps=100, seed=3)
+    hopeless = unloadable(lab, tiny)
+    family = family_plan(tiny(routes=["1->2"], steps=10))
+    store_plan(lab.sweep("family"), family)
+    signals = {killed: (20, signal.SIGKILL), stopped: (0, signal.SIGSTOP)}
+    left = {lab.run_of(spec).name: (spec, *sent) for spec, sent in signals.items()}
+    reports: list[Report] = []
+    lock = threading.Lock()  # a live display has such, which nobody can pickle
+
+    def watch(report: Report) -> None:
+        reports.append(report)
+        if report.run in left and report.step > left[report.run][1] and not lock.locked():
+            spec, _, sent = left.pop(report.run)
+            os.kill(lab.run_of(spec).attempts.read()[-1].pid, sent)
+
+    tasks = [*map(Task, (killed, stopped, hopeless)), *family.tasks]
+    RayExecutor(Share(concurrent=2), hang_timeout=8.0).run(lab, tasks, watch)
+    assert endings(lab, killed) == ["died", "completed"]
+    calm = Lab(tmp_path / "calm")
+    train(calm, killed)
+    assert outcome(calm).items() <= outcome(lab).items()
+    assert endings(lab, stopped) == ["hung", "completed"]
+    folder = lab.run_of(stopped)
+    assert "State:\tT (stopped)" in folder.stack_dump(1).read_text()
+    assert not folder.heartbeat_path.exists()
+    assert endings(lab, hopeless) == ["exception"] * 2
+    result = lab.run_of(hopeless).result() or {}
+    assert lab.run_of(hopeless).state() == "failed"
+    assert "size mismatch" in result["reason"] and "load_state_dict" in result["traceback"]
+    check_family(lab, family, reports)
+
+
+def unloadable(lab: Lab, tiny: Tiny) -> RunSpec:
+    """A run whose folder holds the checkpoints of a wider network."""
+    hopeless = tiny(steps=6, seed=2)
+    other = tiny(steps=6, model={"depth": 4, "width": 32, "heads": 2})
+    train(lab, other)
+    shutil.copytree(lab.run_of(other).checkpoints, lab.run_of(hopeless).checkpoints)
+    return hopeless
+
+
+def check_family(lab: Lab, plan: Plan, reports: Sequence[Report]) -> None:
+    """The parent was trained once, before its two children, and counts in what each has cost."""
+    parent, *children = plan.tasks
+    folders = [lab.run(task.run) for task in plan.tasks]
+    assert [folder.state() for folder in folders] == ["completed"] * 3
+    assert [len(folder.origin()) for folder in folders] == [1, 1, 1]
+    ended = [r.run for r in reports if r.phase == "completed"]
+    members = [run for run in ended if run in {task.run for task in plan.tasks}]
+    assert members[0] == signature(parent.spec) and len(members) == 3
+    metrics = (folders[1].result() or {})["metrics"]
+    parts = [cost(spec).train_flops for spec in (parent.spec, children[0].spec)]
+    assert metrics[metric_names.TRAIN_FLOPS] == parts[1]
+    assert metrics[metric_names.FAMILY_FLOPS] == sum(parts)
+    assert plan.open_tasks(lab) == []
