@@ -19,8 +19,9 @@ _LAST = ("final_layer.linear.weight", "final_layer.linear.bias")  # [P C, D] or 
 def from_sit(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the weights that predict eps - x at level t where a SiT predicts x - eps at 1 - t.
 
-    SiT has data at t = 1 and noise at 0 (Ma et al. 2024, its code's `transport`), and drops the
-    second half of its output channels (`learn_sigma`). The last layer keeps the first half and
+    SiT has data at t = 1 and noise at 0 (Ma et al. 2024, its code's `transport`, which LightningDiT
+    uses, too), and drops the second half of its output channels (`learn_sigma`); a LightningDiT has
+    no such half. The last layer keeps the first half and
     changes its sign. The level enters as cos(f t) and sin(f t), of which those of 1 - t are linear:
 
         cos(f (1 - t)) = cos f cos(f t) + sin f sin(f t)

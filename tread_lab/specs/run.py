@@ -47,8 +47,9 @@ class InitSpec:
         file: a checkpoint with DiT's published names, or one of this package, in its place.
         digest: of the file's bytes, written by the command that reads it; it is part of the
             signature, and the file's path is not.
-        published_as: `sit` for a SiT, whose names and shapes are a DiT's, but whose time and
-            velocity run from noise to data; for runs of flow matching.
+        published_as: `sit` for a SiT or a LightningDiT as published, whose names and shapes are
+            those of a network here, but whose time and velocity run from noise to data; for runs
+            of flow matching.
     """
 
     run: RunSpec | None = None
