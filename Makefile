@@ -44,20 +44,23 @@ check: setup
 
 setup: $(VENV)/.dev
 
-# Modules are compiled when they are first imported: most of 24,000 never are, which takes a minute.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
-  --constraint constraints.txt --editable
+# uv installs what pip would, in half the time. Where it finds nothing, as behind a mirror that pip's
+# own settings name, pip does it. Modules are compiled when they are first imported: most never are.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+  --constraint constraints.txt
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
+install = { $(PIP) uv && $(UV) --editable $(1); } 2>/dev/null || $(PIP) --editable $(1)
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "tread-lab needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	@echo "installing (torch and friends: about 3 GB to fetch the first time) ..."
-	$(INSTALL) .
+	@$(call install,.)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.ready
-	$(INSTALL) '.[dev]'
+	@$(call install,'.[dev]')
 	@touch $@
 
 clean:
