@@ -74,6 +74,7 @@ class Synthetic:
         pictures: also the samples themselves, which the route makes darker.
         budgets: training steps that are an axis of their own; `steps` alone where empty.
         stages: steps before the end at which every run was measured, too.
+        watts: power of a GPU whose energy every run recorded; `None` where it was not metered.
     """
 
     name: str = "placement"
@@ -93,6 +94,7 @@ class Synthetic:
     pictures: bool = False
     budgets: Sequence[int] = ()
     stages: Sequence[int] = ()
+    watts: float | None = None
 
     @property
     def evaluations(self) -> tuple[EvaluationSpec, ...]:
@@ -200,6 +202,8 @@ def _write_run(
         metric_names.STEP_SECONDS: (0.15 - 0.005 * length),
         metric_names.IMAGES_PER_S: 400.0 + 20 * length,
     }
+    if sweep.watts is not None:
+        costs[metric_names.ENERGY] = sweep.watts * costs[metric_names.TRAIN_SECONDS]
     run.finish(RunState.COMPLETED, step=steps, metrics=costs)
 
 

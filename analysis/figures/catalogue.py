@@ -22,6 +22,7 @@ from tread_lab.analysis.figures.route_bars import ROUTE_BARS
 from tread_lab.analysis.figures.route_grid import ROUTE_GRID
 from tread_lab.analysis.figures.route_spans import ROUTE_SPANS
 from tread_lab.analysis.figures.samples import SAMPLES
+from tread_lab.analysis.figures.savings import SAVINGS
 from tread_lab.analysis.figures.similarity import ALL_SIMILARITIES, SIMILARITY
 from tread_lab.analysis.figures.style import save
 from tread_lab.analysis.figures.time_to_equal import TIME_TO_EQUAL
@@ -48,6 +49,7 @@ KINDS = (  # in the order of the report
     SELECTION_RATE,
     GUIDANCE,
     PARETO,
+    SAVINGS,
     TIME_TO_EQUAL,
     OVER_TRAINING,
     OVER_COSTS,

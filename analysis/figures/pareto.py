@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -137,7 +137,7 @@ def draw_pareto(points: Pareto, ax: Axes) -> None:
     ax.set_xlabel("training FLOPs" + relative)
     ax.set_ylabel(style.label(points.metric).replace("\n", "") + style.times(power))
     ax.set_title(f"intervals: {points.measured_as}" if points.measured_as else "")
-    _tell_endings(ax, points)
+    tell_endings(ax, points.endings)
 
 
 def _draw_front(ax: Axes, points: Pareto, value: Array, spread: Array) -> None:
@@ -176,10 +176,10 @@ def _apart(
     return kept
 
 
-def _tell_endings(ax: Axes, points: Pareto) -> None:
-    """Name the cells without a number below the axes; they have no place on it."""
+def tell_endings(ax: Axes, endings: Mapping[str, Sequence[str]]) -> None:
+    """Name the cells without a number, by state, below the axes; they have no place on it."""
     lines = []
-    for state, names in points.endings.items():
+    for state, names in endings.items():
         look = style.STATE_LOOKS[state]
         more = f" and {len(names) - 6} more" if len(names) > 6 else ""
         lines.append(f"{look.letter} {look.text}: {', '.join(map(style.arrow, names[:6]))}{more}")

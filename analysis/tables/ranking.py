@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.placements import PLACE_AXES
+from tread_lab.analysis.figures.savings import spent
 from tread_lab.analysis.figures.style import column_numbers, power_of_ten
 from tread_lab.frames import (
     COUNT,
@@ -19,10 +20,18 @@ from tread_lab.frames import (
     ranking_key,
     require_metric,
 )
-from tread_lab.records.metric_names import GAP_HELDOUT, TRAIN_FLOPS, metric_kind
+from tread_lab.records.metric_names import (
+    DEVICE_HOURS,
+    ENERGY,
+    GAP_HELDOUT,
+    TRAIN_FLOPS,
+    metric_kind,
+)
 from tread_lab.specs.errors import UserError
 
 OF_DENSE = "cost/of_dense"
+SPENT = {ENERGY: ("energy", "energy / dense"), DEVICE_HOURS: ("hours", "device-hours / dense")}
+RATIOS = {"flops": "FLOPs / dense", **dict(SPENT.values())}
 
 
 def ranking(
@@ -38,8 +47,9 @@ def ranking(
     lowest value comes first, and no cell has a rank.
 
     Columns: rank, route, the other axes, value (of `metric`), gap, gap_low, gap_high, n, unit (of
-    the gap's interval), flops (training FLOPs over the baseline's), the metrics `beside`, state,
-    reason. A baseline is ranked among the trials; its gap is 0 by definition.
+    the gap's interval), flops (training FLOPs over the baseline's), energy of training over the
+    baseline's or, where most runs were not metered, hours (of a device), the metrics `beside`,
+    state, reason. A baseline is ranked among the trials; its gap is 0 by definition.
 
     Raises:
         UserError: no such metric, or none is given and nothing has been measured.
@@ -48,8 +58,15 @@ def ranking(
     if metric is None:
         raise UserError("nothing has been measured in this sweep yet, so no cell can be ranked")
     require_metric(frame, metric)
+    ratios = {}
     if TRAIN_FLOPS in frame:
-        frame = frame.assign(**{OF_DENSE: _of_dense(frame)})
+        frame = frame.assign(**{OF_DENSE: _of_dense(frame, TRAIN_FLOPS)})
+        ratios["flops"] = OF_DENSE
+    if (found := spent(frame)) is not None:
+        name, column = SPENT[found[0]][0], f"{found[0]}_of_dense"
+        frame = frame.assign(**{found[0]: found[1]})
+        frame = frame.assign(**{column: _of_dense(frame, found[0])})
+        ratios[name] = column
     cells = cells_frame(frame)
     done = cells["state"] == "completed"
     dense = (cells["role"] == "baseline") & done
@@ -60,7 +77,7 @@ def ranking(
     if table.duplicated().any():
         table.insert(0, "cell", cells["cell"])
     columns = {"value": metric, "gap": gap, "gap_low": gap + LOW, "gap_high": gap + HIGH}
-    columns |= {"n": gap + COUNT, "unit": gap + UNIT, "flops": OF_DENSE}
+    columns |= {"n": gap + COUNT, "unit": gap + UNIT, **ratios}
     columns |= {other: other for other in beside}
     for name, column in columns.items():
         if column in cells:
@@ -79,8 +96,8 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
         elif column == "gap":
             power = f" (1e{_power(table)})" if _power(table) else ""
             texts["gap" + power] = _intervals(table)
-        elif column == "flops":
-            texts["FLOPs / dense"] = table["flops"].map(lambda x: "" if pd.isna(x) else f"{x:.2f}")
+        elif head := RATIOS.get(column):
+            texts[head] = table[column].map(lambda x: "" if pd.isna(x) else f"{x:.2f}")
         elif column == "unit":
             texts["interval over"] = [_over(n, unit) for n, unit in zip(table["n"], table["unit"])]
         elif "@" in column or "/" in column:
@@ -119,10 +136,10 @@ def to_latex(texts: pd.DataFrame) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _of_dense(frame: pd.DataFrame) -> pd.Series[float]:
-    """Return training FLOPs of each trial over those of its own baseline; 1 for a baseline."""
-    ratio = frame[TRAIN_FLOPS] / of_baseline(frame, TRAIN_FLOPS)
-    return ratio.where(frame["role"] == "trial", frame[TRAIN_FLOPS] / frame[TRAIN_FLOPS])
+def _of_dense(frame: pd.DataFrame, cost: str) -> pd.Series[float]:
+    """Return the cost of each trial over that of its own baseline; 1 for a baseline."""
+    ratio = frame[cost] / of_baseline(frame, cost)
+    return ratio.where(frame["role"] == "trial", frame[cost] / frame[cost])
 
 
 def _ranked(table: pd.DataFrame, metric: str) -> pd.DataFrame:

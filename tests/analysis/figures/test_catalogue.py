@@ -29,6 +29,8 @@ EVERYTHING = {
     "similarity_all",
     "pareto-gap-heldout",
     "pareto-fd-fashion16-v1-1k",
+    "savings",
+    "savings-fd-fashion16-v1-1k",
     "gap_and_quality-fd-fashion16-v1-1k",
     "samples",
 }

@@ -47,6 +47,21 @@ def test_cost_is_told_against_the_baseline(paper_frame: pd.DataFrame) -> None:
     assert table.loc["2->8", "flops"] == pytest.approx(8.5 / 12)
 
 
+def test_device_hours_stand_beside_flops_and_give_way_to_energy(
+    paper_frame: pd.DataFrame, metered_frame: pd.DataFrame
+) -> None:
+    table = ranking(paper_frame).set_index("route")
+    assert table.loc["dense", "hours"] == 1.0
+    assert table.loc["2->8", "hours"] == pytest.approx(46 / 60)
+    assert "energy" not in table
+    texts = formatted(ranking(metered_frame), "gap/heldout")
+    assert list(texts.set_index("route").loc[["dense", "2->8"], "energy / dense"]) == [
+        "1.00",
+        "0.70",
+    ]
+    assert "device-hours / dense" not in texts
+
+
 def test_seeds_and_rates_have_their_own_rows(seeds_frame: pd.DataFrame) -> None:
     table = ranking(seeds_frame)
     assert len(table) == 1 + 8
