@@ -203,8 +203,9 @@ def caption(found: Savings, unnamed: list[str]) -> str:
         sentences = [
             f"No other cell is as good and saves as much of the {what}: {', '.join(shares)}."
         ]
-    sentences.append("Dense is at 0 and 0; a point is hollow where its 95% interval holds zero.")
-    if not np.isfinite(found.low).any():
+    if np.isfinite(found.low).any():
+        sentences.append("A point is hollow where its 95% interval holds zero.")
+    else:
         sentences.append("No intervals: one seed.")
     if found.cost == DEVICE_HOURS:
         sentences.append("Device-hours are as measured, whatever else ran on the machine.")
