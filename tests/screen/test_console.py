@@ -6,7 +6,8 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from tread_lab.screen.console import fitted, metrics_line, show_pairs
+from tread_lab.screen import console as module
+from tread_lab.screen.console import answer, fitted, metrics_line, say, show_lines, show_pairs
 
 HEADS, ROWS = ["run", "state", "why"], [["abcd", "failed", "no memory"], ["ef", "completed", ""]]
 
@@ -46,3 +47,32 @@ def test_pairs_stand_in_two_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "a     1\nlong  2\n"
     assert metrics_line({"a": 0.123456789, "b": 2.0}) == "a 0.123457, b 2"
     assert metrics_line({}) == "drawn"
+
+
+LONG = "[b]" + 300 * "x" + "[/b]"  # text that rich would take for markup, longer than a line
+
+
+def test_notices_go_to_stderr_and_answers_to_stdout_as_they_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    say(LONG)
+    assert capsys.readouterr() == ("", f"{LONG}\n")
+    answer(LONG)
+    assert capsys.readouterr() == (f"{LONG}\n", "")
+    show_lines(module.notices, [LONG, "2"])
+    assert capsys.readouterr() == ("", f"{LONG}\n2\n")
+
+
+@pytest.mark.parametrize("terminal", ["stdout", "stderr"])
+def test_a_stream_that_is_no_terminal_has_160_columns(
+    terminal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[bool, int | None] = {}
+    monkeypatch.setattr(
+        module, "Console", lambda *, stderr, width, **_: made.setdefault(stderr, width)
+    )
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(f"sys.{name}.isatty", lambda name=name: name == terminal)
+    for stderr in (False, True):
+        module._console(stderr=stderr)
+    assert made == {terminal == "stdout": 160, terminal == "stderr": None}

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from tread_lab.prepare.build import Steps
 from tread_lab.prepare.measure import Measured
-from tread_lab.screen.data import data_settings, progress_line, show_measured, show_packed
+from tread_lab.screen import data
+from tread_lab.screen.data import (
+    data_settings,
+    progress_line,
+    show_measured,
+    show_packed,
+    show_steps,
+)
 
 MANIFEST: dict[str, Any] = {
     "made_with": {"scale": 0.18215, "classes": 1000},
@@ -58,3 +70,106 @@ def test_measured_values_are_a_table_and_scales(capsys: pytest.CaptureFixture[st
     assert "over all 5.1, from -9 to 8" in out
     assert "scale for a deviation of 0.5 (EDM's sigma_data): 0.098039; of 1: 0.19608" in out
     assert "these look like latents of the SD autoencoder: its factor is 0.18215" in out
+
+
+def test_classes_are_those_of_the_labels_where_the_data_say_none() -> None:
+    settings = data_settings(Path("x"), {**MANIFEST, "made_with": {}})
+    assert settings == {
+        "source": "latents", "path": Path("x"), "channels": 4, "size": 32, "classes": 7
+    }  # fmt: skip
+
+
+MEASURED = Measured(
+    (2, 4, 4), (3, 1, 0, 2), np.array([0.5, -1.0]), np.array([5.0, 5.2]), 0.25, 5.0, -9.0, 8.0
+)
+
+
+def test_measured_values_are_a_tree_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
+    show_measured(MEASURED, as_json=True)
+    assert json.loads(capsys.readouterr().out) == {
+        "shape": [2, 4, 4],
+        "counts": [3, 1, 0, 2],
+        "mean_C": [0.5, -1.0],
+        "deviation_C": [5.0, 5.2],
+        "spread": 0.25,
+        "deviation": 5.0,
+        "lowest": -9.0,
+        "highest": 8.0,
+        "scale": {"edm": 0.1, "flow": 0.2},
+    }
+
+
+def test_counts_and_channels_stand_in_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    show_measured(MEASURED, as_json=False)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[:5] == [
+        "6 samples of 2x4x4, 3 labels, 1 to 3 of each, 1 label without samples",
+        "channel mean deviation",
+        "0 0.5 5",
+        "1 -1 5.2",
+        "over all 5 (of it 0.25 by the encoder's posterior), from -9 to 8",
+    ]
+    show_measured(replace(MEASURED, counts=(4, 4), spread=0.0), as_json=False)
+    text = capsys.readouterr().out
+    assert text.startswith("8 samples of 2x4x4, 2 labels, 4 of each\n")
+    assert "over all 5, from" in text
+
+
+@pytest.mark.parametrize(
+    ("deviation", "said"), [(5.1, True), (6.1, True), (4.1, True), (6.2, False), (0.5, False)]
+)
+def test_latents_that_spread_like_those_of_sd_are_said(
+    deviation: float, said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Within a fifth of 0.93 / 0.18215, which is 5.11."""
+    show_measured(replace(MEASURED, deviation=deviation), as_json=False)
+    assert ("SD autoencoder" in capsys.readouterr().out) == said
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(data.time, "monotonic", lambda: now[0])
+    return now
+
+
+def steps(clock: list[float], *seconds: float) -> Iterator[Steps]:
+    """Steps of 100 samples each, at these seconds after the start."""
+    for number, second in enumerate(seconds, start=1):
+        clock[0] = 100.0 + second
+        yield Steps(100 * number, 1000)
+
+
+def test_a_log_has_a_line_of_progress_every_20_seconds(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_steps(steps(clock, 19.9, 20.0, 39.9, 40.0, 41.0), "images")
+    assert capsys.readouterr() == (
+        "",
+        "200/1,000 images, 10 images/s, 80 s left\n"
+        "400/1,000 images, 10 images/s, 60 s left\n"
+        "images done in 41 s\n",
+    )
+    show_steps(steps(clock, 0.0, 5.0), "images")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_has_a_bar_of_each_step(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = Console(force_terminal=True, file=io.StringIO(), width=100)
+    said, updates = list[str](), list[dict[str, Any]]()
+
+    class Bars(data.Progress):
+        def update(self, *_: Any, **values: Any) -> None:
+            updates.append(values)
+
+    monkeypatch.setattr(data, "notices", console)
+    monkeypatch.setattr(data, "say", said.append)
+    monkeypatch.setattr(data, "Progress", Bars)
+    show_steps(steps(clock, 1.0, 30.0), "images")
+    assert updates == [
+        {"total": 1000, "completed": 100, "note": "100/1,000 images"},
+        {"total": 1000, "completed": 200, "note": "200/1,000 images, 6.67 images/s, 2 min left"},
+    ]
+    assert said == ["images done in 30 s"]

@@ -12,6 +12,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.screen import disk
 from tread_lab.screen.disk import DiskWatch, disk_lines
 from tread_lab.specs import RunSpec
+from tread_lab.specs.units import amount
 from tread_lab.sweep.plan.disk import DiskNeed, disk_need
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
@@ -54,6 +55,11 @@ def test_the_disk_is_low_when_two_of_the_largest_files_would_not_fit(
     assert said == []
     clock[0] += 1.0
     watch(REPORT)
+    assert said == [
+        f"{amount(2 * largest - 1)} are left on the disk of {lab.root}, and the next file may take"
+        f" {amount(largest)}: `tread-lab gc` lists what can go; after a full disk the same command"
+        " continues"
+    ]
     clock[0] += 100.0
     watch(REPORT)
     assert len(said) == 1 and passed == [REPORT] * 4

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from contextlib import closing
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 import torch
+from rich.console import Console
 
 from tread_lab.engine.cost.speed import Speed, kind_of
 from tread_lab.records.lab import Lab
 from tread_lab.screen import live_progress
-from tread_lab.screen.live_progress import WorkDone
+from tread_lab.screen.live_progress import WorkDone, run_progress
 from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
@@ -149,3 +153,159 @@ def test_measuring_is_reported_before_each_evaluation(lab: Lab, tiny: Tiny) -> N
         if step.phase == "evaluate"
     ]
     assert done == [0, 1]
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    lines: list[str] = []
+    monkeypatch.setattr(live_progress, "say", lines.append)
+    return lines
+
+
+def test_a_log_has_a_line_every_20_seconds_and_one_for_each_end(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    clock, task = Clock(monkeypatch), Task(tiny(steps=10, routes=["1->2"]))
+    with run_progress([task], lab) as watch:
+        for seconds, step in ((0.0, 2), (19.5, 3), (20.0, 4), (39.5, 5), (40.0, 6)):
+            clock.now = 100.0 + seconds
+            watch(report(task, "train", step))
+        watch(Report(task.run, "failed", 6, 10, 0.25, note="out of memory\nmore"))
+    assert said == [
+        "40%, 0/1 ended, 60 s left",
+        "60%, 0/1 ended, 40 s left",
+        "1->2 s=0.5 seed 0: failed, training loss 0.2500 (1/1 ended: 1 failed): out of memory",
+    ]
+
+
+def test_an_end_without_a_note_or_loss_says_neither(lab: Lab, tiny: Tiny, said: list[str]) -> None:
+    task = Task(tiny(steps=10))
+    with run_progress([task], lab) as watch:
+        watch(Report(task.run, "diverged", 6, 10, float("nan")))
+    assert said == ["dense seed 0: diverged (1/1 ended: 1 diverged)"]
+
+
+def test_an_overflow_is_said_once_for_each_run(lab: Lab, tiny: Tiny, said: list[str]) -> None:
+    tasks = [Task(tiny(steps=10, seed=seed)) for seed in (0, 1)]
+    work = WorkDone(tasks, tasks, Forecast(lab), {tasks[0].run: "first", tasks[1].run: "second"})
+    for number, overflows in ((0, 0), (0, 1), (0, 2), (1, 3)):
+        work.record(Report(tasks[number].run, "train", 1, 10, 0.5, overflows))
+    assert said == [
+        "first: a step overflowed in fp16 and was skipped",
+        "second: a step overflowed in fp16 and was skipped",
+    ]
+
+
+class Bars:
+    """Rich's progress, whose calls are noted."""
+
+    calls: ClassVar[list[Any]] = []
+
+    def __init__(self, *columns: Any, console: Any, transient: bool) -> None:
+        self.calls.clear()
+        self.columns, self.transient, self.tasks = columns, transient, 0
+        self.calls.append((len(columns), console is live_progress.notices, transient))
+        self.calls.append([c.get_table_column().no_wrap for c in columns if hasattr(c, "markup")])
+        self.console = SimpleNamespace(print=lambda text, markup: self.calls.append((text, markup)))
+
+    def __enter__(self) -> Bars:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def add_task(self, name: str, **values: Any) -> int:
+        self.tasks += 1
+        self.calls.append(("add", name, values))
+        return self.tasks
+
+    def update(self, number: int, **values: Any) -> None:
+        self.calls.append((number, values))
+
+    def remove_task(self, number: int) -> None:
+        self.calls.append(("remove", number))
+
+
+@pytest.mark.parametrize(("width", "columns"), [(80, 4), (79, 2)])
+def test_a_terminal_has_a_bar_for_all_and_one_for_each_run_under_way(
+    width: int, columns: int, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it is narrow, texts are folded and take the room of the bars."""
+    Clock(monkeypatch)
+    console = Console(force_terminal=True, width=width, file=io.StringIO())
+    monkeypatch.setattr(live_progress, "notices", console)
+    monkeypatch.setattr(live_progress, "Progress", Bars)
+    one, other = Task(tiny(steps=10)), Task(tiny(steps=10, seed=1))
+    with run_progress([one, other], lab) as watch:
+        watch(report(one, "train", 5))
+        watch(report(one, "train", 10))
+        watch(report(one, "evaluate", 10))
+        watch(report(one, "completed", 10))
+        watch(report(other, "failed", 0))
+    ended = "1/2 ended: 1 completed"
+    assert Bars.calls == [
+        (columns, True, True),
+        [width == 80] * 2,
+        ("add", "sweep", {"total": 1.0, "note": "starting workers"}),
+        (1, {"completed": 0.25, "note": "0/2 ended, ... left"}),
+        ("add", "dense seed 0", {"total": 1.0, "note": ""}),
+        (2, {"completed": 0.5, "note": "step 5/10, loss 0.5000"}),
+        (1, {"completed": 0.5, "note": "0/2 ended, ... left"}),
+        (2, {"completed": 1.0, "note": "step 10/10, loss 0.5000"}),
+        (1, {"completed": 0.5, "note": "0/2 ended, ... left"}),
+        (2, {"completed": 1.0, "note": "measuring"}),
+        (1, {"completed": 0.5, "note": f"{ended}, ... left"}),
+        ("remove", 2),
+        (f"dense seed 0: completed, training loss 0.5000 ({ended})", False),
+        (1, {"completed": 1.0, "note": "2/2 ended: 1 completed, 1 failed"}),
+        ("dense seed 1: failed, training loss 0.5000 (2/2 ended: 1 completed, 1 failed)", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "step", "left"),
+    [(4.9, 500, "..."), (5.0, 500, "5 s"), (60.0, 4, "..."), (60.0, 5, "3.3 h")],
+)
+def test_no_time_is_said_before_5_seconds_and_half_a_percent(
+    seconds: float, step: int, left: str, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, task = Clock(monkeypatch), Task(tiny(steps=1000))
+    work = WorkDone([task], [task], Forecast(lab))
+    work.record(report(task, "train", 0))
+    clock.now += seconds
+    work.record(report(task, "train", step))
+    assert work.time_left() == left
+
+
+def test_a_run_that_was_not_open_counts_from_its_first_report(lab: Lab, tiny: Tiny) -> None:
+    """One that has ended by then counts whole: a search has just added it."""
+    first, later, ended = (Task(tiny(steps=n, seed=k)) for k, n in enumerate((4000, 1000, 1000)))
+    work = WorkDone([first], [later, ended], seconds_per_step(lab, first, later, ended))
+    for task, phase, step, done in (
+        (later, "train", 500, 0.0),
+        (later, "train", 600, 0.025),
+        (ended, "completed", 1000, 0.275),
+    ):
+        work.record(report(task, phase, step))
+        assert work.fraction() == pytest.approx(done)
+
+
+def test_what_a_record_holds_is_training_and_measuring(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of 100 seconds is trained, and of 20 seconds of evaluations 5 are left."""
+    monkeypatch.setattr(live_progress, "done_share", lambda lab, task: 1.0)
+    forecast: Any = SimpleNamespace(
+        lab=lab,
+        slots=1,
+        speeds={},
+        training=lambda spec: 100.0,
+        measuring=lambda task, still=False: 5.0 if still else 20.0,
+        work=lambda task: 120.0,
+    )
+    task = Task(tiny())
+    work = WorkDone([task], [task], forecast)
+    work.record(report(task, "evaluate", 20))
+    assert work.fraction() == 0.0
+    work.record(report(task, "completed", 20))
+    assert work.fraction() == 1.0

@@ -1,14 +1,56 @@
-"""The lines of a plan: runs that do not fit the budget are named up to five, then counted."""
+"""The lines of a plan: what will run, what is left out and why, and what it costs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
 
 from tests.sweep.search.test_budget import planned
+from tests.synthetic import small, tiny_spec, write_sweep
+from tread_lab.engine.cost.rates import RATES
+from tread_lab.engine.cost.speed import Speed, kind_of
+from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab
-from tread_lab.screen.plan import budget_lines
-from tread_lab.specs import RunSpec
+from tread_lab.records.stopped_early import Stopped
+from tread_lab.screen.plan import (
+    budget_lines,
+    evaluation_lines,
+    exact_sampling,
+    price_lines,
+    show_plan,
+)
+from tread_lab.specs import RunSpec, UserError, decode, encode
+from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
+from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.search.budget import open_budget
+
+NO_TIME = "no time is predicted (a trial step would take long on this device)"
+HELDOUT = {"heldout_loss": {"images": 8, "levels": 2}}
+
+
+def samples(weight: float, **more: Any) -> dict[str, Any]:
+    sampler = {"guidance": weight, **more.pop("sampler", {})}
+    return {"samples": {"metrics": ["fd"], "count": 1000, "sampler": sampler, **more}}
+
+
+def placements(**more: Any) -> Plan:
+    """Two placements and a baseline on the embedded images."""
+    tree = {"experiment": "tiny", "axes": {"route": ["2->8", "0->4"]}, "evaluate": [HELDOUT]}
+    base = Experiment(name="tiny", run=encode(tiny_spec(None)))
+    return make_plan("placement", decode(SweepSpec, {**tree, **more}), base)
+
+
+def shown(plan: Plan, lab: Lab, remaining: RemainingTime | None = None) -> list[str]:
+    """The lines of a plan on a wide terminal, without the table's spaces."""
+    out = Console(width=200, file=io.StringIO(), soft_wrap=True)
+    show_plan(out, plan, lab, remaining or RemainingTime(None, 3), 2)
+    return [" ".join(line.split()) for line in out.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 
 def test_runs_that_do_not_fit_are_named_then_counted(
@@ -20,3 +62,186 @@ def test_runs_that_do_not_fit_are_named_then_counted(
     assert fits == "budget: 1 trial (0 started): 2 of 9 open runs fit"
     routes = "; ".join(f"0->{end} s=0.5 seed 0" for end in range(1, 6))
     assert named == f"not started, in the order of the plan: {routes} and 2 more"
+
+
+def test_a_plan_shows_its_question_its_runs_and_their_cost(lab: Lab) -> None:
+    question, heads, *rows, size, cost = shown(placements(question="Where?"), lab)
+    assert question == "placement: Where?"
+    assert heads == "run trial speed-up train FLOPs state"
+    assert [row.split(" ", 1)[1] for row in rows] == [
+        "dense seed 0 1.00x 4.87e+11 pending",
+        "2->8 s=0.5 seed 0 1.48x 3.29e+11 pending",
+        "0->4 s=0.5 seed 0 1.30x 3.74e+11 pending",
+    ]
+    assert size == (
+        "3 runs of tiny, DiT-12x32/2 on fashion16, 400 steps of 16: 1 baseline, 2 trials"
+    )
+    assert cost == f"1.19e+12 training FLOPs; 3 runs open, 2 at once; {NO_TIME}"
+
+
+@pytest.mark.parametrize(
+    ("remaining", "said"),
+    [
+        (RemainingTime(0.0, 0), "; everything is done"),
+        (RemainingTime(None, 1), f"; 1 run open, 2 at once; {NO_TIME}"),
+        (RemainingTime(60.0, 1, "from 3 earlier runs"),
+         "; 1 run open, 2 at once: about 60 s, from 3 earlier runs"),
+        (RemainingTime(7200.0, 2), "; 2 runs open, 2 at once: about 2.0 h"),
+    ],
+)  # fmt: skip
+def test_the_time_left_stands_behind_the_flops(
+    remaining: RemainingTime, said: str, lab: Lab
+) -> None:
+    assert shown(placements(), lab, remaining)[-1] == f"1.19e+12 training FLOPs{said}"
+
+
+def test_cells_left_out_ways_of_sampling_and_steps_have_a_line_each(lab: Lab) -> None:
+    plan = placements(
+        axes={"route": {"start": "0..2", "end": "1..2"}, "train.batch": [8, 16]},
+        where="start < end",
+        seeds=[0, 1],
+        evaluate=[samples(1, at=[100, "end"]), samples(2), samples(3),
+                  {"heldout_loss": {"images": 8, "levels": 2, "at": [100, "end"]}},
+                  "layer_similarity"],
+    )  # fmt: skip
+    assert shown(plan, lab)[-5:-1] == [
+        "6 cells not planned: `where` keeps only start < end"
+        " (e.g. start=1, end=1, train.batch=8; start=1, end=1, train.batch=16)",
+        "every run is sampled 3 ways: w=1; w=2; w=3",
+        "every run is measured at 100, end: fd@1k, heldout_loss",
+        "16 runs of tiny, DiT-12x32/2 on fashion16, 400 steps of 8 to 16: 4 baselines, 12 trials",
+    ]
+    two = placements(evaluate=[samples(1, at=[100, "end"]), samples(2)])
+    assert not [line for line in shown(two, lab) if "ways" in line]
+
+
+def test_cells_that_are_a_baselines_run_and_several_models_are_counted(lab: Lab) -> None:
+    plan = placements(axes={"route": ["2->8"], "rate": [0, 0.5], "model.width": [32, 64]})
+    assert shown(plan, lab)[-3:-1] == [
+        "2 cells: the run of a baseline, so nothing runs twice"
+        " (e.g. route=2->8, rate=0, model.width=32; route=2->8, rate=0, model.width=64)",
+        "4 runs of tiny, 2 models on fashion16, 400 steps of 16: 2 baselines, 4 trials",
+    ]
+
+
+def test_parents_are_counted_beside_baselines_and_trials(lab: Lab) -> None:
+    then = {"routes": [], "train": {"steps": 10, "warmup": 0}}
+    plan = placements(axes={"route": ["2->8"]}, fixed={"then": then})
+    assert shown(plan, lab)[-2].endswith(
+        "10 to 400 steps of 16: 1 baseline, 1 trial, 2 parents to start from"
+    )
+
+
+def test_a_search_says_its_space_its_order_and_what_is_to_come(lab: Lab) -> None:
+    search = {"trials": 6, "startup": 3, "objectives": ["heldout/loss", "cost/train_flops"],
+              "parallel": 3, "in_order": False}  # fmt: skip
+    axes = {"route": {"start": "0..3", "end": "4..7"}}
+    assert shown(placements(axes=axes, search=search, seeds=[0, 1]), lab)[-4:] == [
+        "search by tpe: 6 of 16 cells, 2 runs each, for heldout/loss and cost/train_flops;"
+        " 3 at once, results in order of arrival",
+        "6 trials still to suggest: 4.49e+12 training FLOPs at the mean of the space,"
+        " 4.94e+12 at worst",
+        "2 runs of tiny, DiT-12x32/2 on fashion16, 400 steps of 16: 2 baselines, 0 trials",
+        f"9.74e+11 training FLOPs of runs that are certain; 3 runs open, 2 at once; {NO_TIME}",
+    ]
+    ordered = placements(axes=axes, search={**search, "in_order": True})
+    assert "1 run each" in shown(ordered, lab)[-4]
+    assert shown(ordered, lab)[-4].endswith("3 at once, reproducible order")
+
+
+def test_a_run_that_this_sweep_stopped_early_is_shown_so(lab: Lab) -> None:
+    write_sweep(lab.root, small(states={(2, 8): "interrupted"}))
+    plan = placements(stop_early={"kind": "asha"})
+    path = lab.sweep("placement").stopped_path
+    stopped_early.append(path, Stopped(plan.tasks[1].run, 7, "others are better"))
+    assert [row.split(" ")[-1] for row in shown(plan, lab)[2:5]] == [
+        "completed", "stopped", "completed"
+    ]  # fmt: skip
+
+
+def test_more_than_40_runs_are_counted(lab: Lab) -> None:
+    routes = [f"{i}->{j}" for i in range(12) for j in range(i, 12)][:40]
+    plan = placements(axes={"route": routes})
+    assert len(shown(plan, lab)) == 2 + 40 + 3 and shown(plan, lab)[-3] == "... and 1 more"
+    whole = shown(placements(axes={"route": routes[:39]}), lab)
+    assert len(whole) == 2 + 40 + 2
+
+
+def timed(lab: Lab, plan: Plan, hours: float, *, device: str | None = None) -> Forecast:
+    """Every run takes so many hours; its evaluations take no time."""
+    speed = Speed(overhead=hours * 3600 / 400, per_flop=0, call=0, per_call_flop=0)
+    rates = None if device is None else RATES[device]
+    return Forecast(lab, {kind_of(task.spec): speed for task in plan.tasks}, rates=rates)
+
+
+def test_a_price_is_that_of_training_and_evaluations(lab: Lab) -> None:
+    plan = placements()
+    parameters = "parameters: DiT-12x32/2 238,980"
+    known = timed(lab, plan, 4.0)
+    assert list(price_lines(plan, known, plan.tasks, 2.5)) == [
+        parameters, "12 device-hours: training 12, evaluations 0; at 2.5 an hour 30.00"
+    ]  # fmt: skip
+    assert list(price_lines(plan, known, plan.tasks, None)) == [
+        parameters, "12 device-hours: training 12, evaluations 0"
+    ]  # fmt: skip
+    stated: Any = SimpleNamespace(
+        device_seconds=lambda tasks: (7200.0 * len(tasks), 1800.0), rates=RATES["H200"], speeds={}
+    )
+    hours = "6.5 device-hours of H200: training 6, evaluations 0.5; at 2 an hour 13.00"
+    assert list(price_lines(plan, stated, plan.tasks, 2.0)) == [parameters, hours]
+    both = timed(lab, plan, 4.0, device="H200")
+    assert list(price_lines(plan, both, plan.tasks, None))[1].startswith("12 device-hours: ")
+    assert list(price_lines(plan, Forecast(lab), plan.tasks, None)) == [parameters]
+    with pytest.raises(UserError, match=r"^--price-per-hour: no time is predicted here"):
+        list(price_lines(plan, Forecast(lab), plan.tasks, 2.5))
+
+
+def test_evaluations_of_images_have_their_times_by_kind_of_work() -> None:
+    plan = placements(evaluate=[samples(1), HELDOUT, samples(2, count=500)])
+
+    def parts(spec: RunSpec, evaluation: Any) -> dict[str, float]:
+        assert isinstance(spec, RunSpec)
+        count = getattr(evaluation, "count", None)
+        return {"sampling": 60.0, "decoding": 7200.0} if count == 1000 else {"sampling": 60.0}
+
+    def forecast(once: Mapping[str, float]) -> Any:
+        return SimpleNamespace(
+            rates=RATES["H200"], parts=parts, references=lambda spec, evaluation: once
+        )
+
+    rates = f"rates of H200, {RATES['H200'].source}"
+    assert list(evaluation_lines(plan, forecast({}))) == [
+        "fd@1k of one run: sampling 60 s, decoding 2.0 h", rates
+    ]  # fmt: skip
+    assert list(evaluation_lines(plan, forecast({"features": 30.0}))) == [
+        "fd@1k of one run: sampling 60 s, decoding 2.0 h;"
+        " references once for the lab: features 30 s",
+        rates,
+    ]
+    assert list(evaluation_lines(placements(), forecast({}))) == []
+    assert list(evaluation_lines(plan, Forecast(Lab.at()))) == []
+
+
+def test_sampling_in_exact_fp32_is_named_and_bf16_is_not() -> None:
+    faster = samples(2, count=500, sampler={"precision": "bf16"})
+    exact = (
+        "sampled in exact fp32 on a GPU: fd@1k; sampler.precision=bf16 is another evaluation,"
+        " with numbers of its own"
+    )
+    plan = placements(evaluate=[samples(1), faster, HELDOUT])
+    assert list(exact_sampling(plan, None)) == [exact]
+    assert list(exact_sampling(plan, RATES["H200"])) == [
+        f"{exact}, 15 times faster by stated rates of H200"
+    ]
+    assert list(exact_sampling(placements(evaluate=[faster, HELDOUT]), None)) == []
+
+
+def test_limits_of_a_budget_are_said_with_what_is_spent(lab: Lab) -> None:
+    budget = {"flops": 1e12, "hours": 2.5, "trials": 9}
+    plan = placements(budget=budget)
+    opened = open_budget(lab, plan, lambda task: 60.0)
+    assert list(budget_lines(plan, opened, plan.tasks, 1)) == [
+        "budget: 1.00e+12 training FLOPs (0.00e+00 spent), 2.5 h (0 h spent), 9 trials (0 started):"
+        " 2 of 3 open runs fit",
+        "not started, in the order of the plan: 0->4 s=0.5 seed 0",
+    ]

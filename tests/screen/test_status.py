@@ -18,7 +18,7 @@ from tread_lab.engine.cost import training
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.run_status import count_states
 from tread_lab.records.status import RunState
-from tread_lab.screen.status import watch_sweep
+from tread_lab.screen.status import _SweepStatus, show_sweep, watch_sweep
 from tread_lab.specs import RunSpec, decode, encode, signature
 from tread_lab.specs import trials as expanded
 from tread_lab.specs.sweep import SweepSpec
@@ -143,3 +143,39 @@ def test_a_watched_sweep_fills_the_terminal_but_six_lines(
     watch_sweep(lab, "s")
     assert [table.row_count for table in shown] == [rows]
     assert (shown[0].title, shown[0].title_justify) == ("s: 17 completed", "left")
+
+
+@pytest.mark.parametrize(("runs", "last"), [(40, ""), (41, "... and 1 more")])
+def test_runs_beyond_40_are_counted(
+    runs: int, last: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    routes = [(i, j) for i in range(12) for j in range(i, 12)][: runs - 1]
+    states: dict[Any, str] = dict.fromkeys([None, *routes], "pending")
+    lab = write_sweep(tmp_path, small(name="s", routes=routes, states=states))
+    show_sweep(lab, "s", as_json=False)
+    headline, _, *rows = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert headline == f"s: {runs} pending"
+    assert len(rows) == 40 + bool(last) and (rows[-1] == last or not last)
+    statuses = _SweepStatus.read(lab, "s")
+    assert statuses.table(runs).row_count == runs
+
+
+def test_runs_that_are_no_comparison_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "tread_lab.screen.status.provenance_differences", lambda found: ["code a and code b"]
+    )
+    show_sweep(write_sweep(tmp_path, small(name="s")), "s", as_json=False)
+    assert capsys.readouterr().out.splitlines()[-1] == "not one comparison: code a and code b"
+
+
+def test_the_most_urgent_runs_are_shown_where_there_is_no_room_for_all(tmp_path: Path) -> None:
+    states = {(0, 4): "stopped", (2, 8): "failed", (5, 8): "pending"}
+    status = _SweepStatus.read(write_sweep(tmp_path, small(name="s", states=states)), "s")
+    trials = [[str(text) for text in status.table(most).columns[1].cells] for most in (4, 3, 1)]
+    assert trials == [
+        ["dense seed 0", "0->4 s=0.5 seed 0", "2->8 s=0.5 seed 0", "5->8 s=0.5 seed 0"],
+        ["2->8 s=0.5 seed 0", "5->8 s=0.5 seed 0", "0->4 s=0.5 seed 0"],
+        ["2->8 s=0.5 seed 0"],
+    ]

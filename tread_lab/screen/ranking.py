@@ -13,6 +13,7 @@ from rich.table import Table
 from tread_lab.frames import (
     COUNT,
     KEPT,
+    UNIT,
     own_metrics,
     ranked_cells,
     ranking_caption,
@@ -46,11 +47,12 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
         return frame
     key = ranking_key(frame)
     shown = [key, *(c for c in shown if c != key)] if key else shown
-    _show_cells(ranked_cells(frame, key), shown)
+    cells = ranked_cells(frame, key)
+    _show_cells(cells, shown)
     if key:
         answer(ranking_caption(key))
     if metric_names.GAP_HELDOUT in frame.columns:
-        answer(f"gap: difference to the baseline, paired; ± 95% {_interval(frame)}")
+        answer(f"gap: difference to the baseline, paired; ± 95% {_interval(frame, cells)}")
     for line in without_baseline(frame):
         answer(line)
     for difference in provenance_differences(provenances_of(lab, frame["run"].unique())):
@@ -101,13 +103,23 @@ def _state(row: pd.Series[Any]) -> str:
     return "baseline" if row["state"] == RunState.COMPLETED else f"baseline, {row['state']}"
 
 
-def _interval(frame: pd.DataFrame) -> str:
-    """Return what the intervals of the gaps are over."""
+def _interval(frame: pd.DataFrame, cells: pd.DataFrame) -> str:
+    """Return what the intervals of the gaps are over, and what pairing was worth.
+
+    Args:
+        frame: the trials, whose own intervals are over images.
+        cells: their cells; the interval of one with several seeds is over seeds.
+    """
+    units = set(cells[metric_names.GAP_HELDOUT + UNIT]) - {""}
     count = frame[metric_names.GAP_HELDOUT + COUNT].max()
+    over = {
+        "seeds": "over seeds",
+        "images": f"over {count:.0f} held-out images of one pair of runs (seeds vary more)",
+    }
     kept = frame.loc[frame["run"] != frame["baseline"], metric_names.GAP_HELDOUT + KEPT].median()
     removed = f"; using equal images and noise removed {1 - kept:.1%} of the variance"
     paired = removed if math.isfinite(kept) else ""
-    return f"over {count:.0f} held-out images of one pair of runs (seeds vary more){paired}"
+    return " or ".join(text for unit, text in over.items() if unit in units) + paired
 
 
 def _ranked(column: str) -> bool:
