@@ -113,6 +113,8 @@ def test_counts_and_channels_stand_in_a_table(capsys: pytest.CaptureFixture[str]
     text = capsys.readouterr().out
     assert text.startswith("8 samples of 2x4x4, 2 labels, 4 of each\n")
     assert "over all 5, from" in text
+    show_measured(replace(MEASURED, counts=(1, 2, 1)), as_json=False)
+    assert "3 labels, 1 to 2 of each\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

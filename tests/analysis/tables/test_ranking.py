@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import pytest
 
@@ -112,3 +114,76 @@ def test_nothing_measured_is_one_line(paper_frame: pd.DataFrame) -> None:
     pending = paper_frame[paper_frame["state"] == "pending"]
     with pytest.raises(UserError, match="no cell can be ranked"):
         ranking(pending)
+
+
+def trials(*routes: str, axes: tuple[str, ...] = (), **columns: list[Any]) -> pd.DataFrame:
+    """A dense baseline and a completed trial of each route, of one seed."""
+    names = ["dense", *routes]
+    frame = pd.DataFrame(
+        {
+            "run": [f"r{k}" for k in range(len(names))],
+            "role": ["baseline", *["trial"] * len(routes)],
+            "cell": [f"cell {k}" for k in range(len(names))],
+            "route": names,
+            "seed": 0,
+            "baseline": [None, *["r0"] * len(routes)],
+            "state": "completed",
+            "reason": "",
+            **columns,
+        }
+    )
+    frame.attrs["axes"] = axes
+    return frame
+
+
+def test_cells_that_look_alike_are_told_apart_by_their_names() -> None:
+    alike = ranking(trials("2->8", "2->8", **{"heldout/loss": [3.0, 1.0, 2.0]}))
+    assert list(alike.columns[:3]) == ["rank", "cell", "route"]
+    assert list(alike["cell"]) == ["cell 1", "cell 2", "cell 0"]
+    apart = trials("2->8", "2->8", axes=("lr",), lr=[None, 1.0, 2.0], **{"heldout/loss": [3.0] * 3})
+    assert list(ranking(apart).columns[:3]) == ["rank", "route", "lr"]
+
+
+def test_equal_cells_share_a_rank_and_stand_in_plan_order() -> None:
+    losses: list[float | None] = [float(k % 2) for k in range(61)]
+    losses[3] = None
+    names = [f"{k}->8" for k in range(1, 61)]
+    table = ranking(trials(*names, **{"heldout/loss": losses}))
+    assert list(table["route"]) == ["dense", *names[1::2], *[n for n in names[::2] if n != "3->8"],
+                                    "3->8"]  # fmt: skip
+    assert table["rank"].fillna(-1).tolist() == [1] * 31 + [32] * 29 + [-1]
+
+
+def test_a_score_without_a_sign_is_in_ascending_order_and_has_no_rank() -> None:
+    frame = trials("2->8", "0->4", **{"gap/train": [None, 2.0, 1.0], "is@1k": [1.0, 2.0, 3.0]})
+    by_gap, by_score = ranking(frame, "gap/train"), ranking(frame, "is@1k")
+    assert list(by_gap["route"]) == ["0->4", "2->8", "dense"] and by_gap["rank"].isna().all()
+    assert list(by_score["route"]) == ["0->4", "2->8", "dense"]
+    assert by_score["rank"].tolist() == [1, 2, 3]
+
+
+def test_a_ranking_is_read_as_texts() -> None:
+    gap = {
+        "gap/heldout": [None, -0.0015, 0.0104, None],
+        "gap/heldout:low": [None, -0.002] + [None] * 2,
+    }
+    ends = {"gap/heldout:high": [None, -0.001, None, None], "gap/heldout:n": [None, 32, None, None]}
+    frame = trials(
+        "2->8", "0->4", "5->8", state=["completed"] * 3 + ["failed"], reason=["", "", "", "boom"],
+        axes=("lr",), lr=[None, 1.0, 2.0, 3.0], **gap, **ends, **{
+            "cost/train_flops": [4.0, 2.0, 3.0, None], "fd@1k": [10.0, 12.5, 11.0, None]
+        },
+    )  # fmt: skip
+    table = ranking(frame, "fd@1k", beside=["cost/train_flops"])
+    texts = formatted(table, "fd@1k")
+    assert list(texts.columns) == [
+        "rank", "route", "lr", "fd@1k", "gap (1e-3)", "interval over", "FLOPs / dense",
+        "cost/train_flops", "state",
+    ]  # fmt: skip
+    assert texts.to_numpy().tolist() == [
+        ["1", "dense", "", "10.00", "+0.00", "", "1.00", "4.000", "completed"],
+        ["2", "0->4", "2.0", "11.00", "+10.40", "", "0.75", "3.000", "completed"],
+        ["3", "2->8", "1.0", "12.50", "-1.50 [-2.00, -1.00]", "images, 1 seed", "0.50", "2.000",
+         "completed"],
+        ["", "5->8", "3.0", "", "", "", "", "", "failed: boom"],
+    ]  # fmt: skip
