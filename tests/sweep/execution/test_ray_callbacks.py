@@ -84,6 +84,28 @@ def test_starts_that_train_a_parent_are_no_fruitless_starts(
     assert watcher.unavailable == "Ray cannot start a worker: no memory"
 
 
+def test_a_start_that_makes_an_attempt_is_a_new_beginning(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution.ray_callbacks import TrialWatcher
+    from tread_lab.sweep.execution.ray_worker import SentTask
+
+    monitor = HeartbeatMonitor(lab, lambda attempt: None)
+    watcher = TrialWatcher(lab, lambda report: None, lambda: False, monitor, UserErrors())
+    config = {"task": SentTask(Task(tiny()))}
+    trial = SimpleNamespace(config=config, get_pickled_error=lambda: RuntimeError("no memory"))
+    attempts = lab.run_of(tiny()).attempts
+    for _ in range(3):
+        attempts.close(attempts.open(), "died")
+        watcher.on_trial_recover(0, [], trial)
+        for _ in range(5):
+            watcher.on_trial_recover(0, [], trial)
+    assert watcher.unavailable == ""
+    watcher.on_trial_recover(0, [], trial)
+    assert watcher.unavailable == "Ray cannot start a worker: no memory"
+
+
 class Monitor:
     """A heartbeat monitor that notes what it is told."""
 

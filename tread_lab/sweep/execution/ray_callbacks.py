@@ -172,9 +172,10 @@ class TrialWatcher(_InDriver, tune.Callback):
         family = (task.spec, *task.spec.ancestors)
         attempts = sum(len(self.lab.run_of(spec).attempts.read()) for spec in family)
         earlier_attempts, fruitless = self._starts.get(task.run, (-1, 0))
-        if fruitless >= _FRUITLESS_STARTS:
+        fruitless = fruitless + 1 if attempts == earlier_attempts else 0
+        if fruitless > _FRUITLESS_STARTS:
             self.unavailable = f"Ray cannot start a worker: {first_line(error)}"
-        self._starts[task.run] = (attempts, fruitless + 1 if attempts == earlier_attempts else 0)
+        self._starts[task.run] = attempts, fruitless
 
     def raise_if_stopped(self) -> None:
         """Raise why the tasks cannot go on; return if they can.
