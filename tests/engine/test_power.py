@@ -131,6 +131,13 @@ def test_energy_is_the_difference_of_the_counter() -> None:
     assert one.values()["energy/joules"] == 200.0
 
 
+def test_power_and_use_are_means_since_the_values_before() -> None:
+    one = meter(Reading(100, 0.25, 0.0), Reading(200, 0.75, 1.0), Reading(400, 1.0, 2.0))
+    one.begin()
+    assert one.values() == {"energy/joules": 1.0, "power/watts": 150.0, "gpu/utilisation": 0.5}
+    assert one.values() == {"energy/joules": 2.0, "power/watts": 400.0, "gpu/utilisation": 1.0}
+
+
 def test_without_a_counter_it_is_power_times_time() -> None:
     one = meter(Reading(100, 1), Reading(300, 1), Reading(300, 1), seconds=(0.0, 2.0, 3.0))
     one.begin("1000.0")

@@ -133,6 +133,19 @@ def test_what_killed_processes_were_writing_goes(lab: Lab, tiny: Tiny, tmp_path:
     assert not any(path.exists() for path in files) and folder.state() == "completed"
 
 
+def test_what_a_killed_run_was_writing_goes_and_the_run_may_go_on(lab: Lab, tiny: Tiny) -> None:
+    folder = lab.run_of(tiny(steps=4))
+    folder.create(tiny(steps=4))
+    with folder.log() as log:
+        log(2, **{"train/loss": 1.0})
+    half = folder.path / ".result.json.abc"
+    half.write_text("half")
+    found = find(lab)
+    assert [(item.what, item.path, item.bytes) for item in found] == [("unfinished files", half, 4)]
+    assert clear(lab, found) == 4 and not half.exists()
+    assert folder.state() == "interrupted" and folder.step() == 2
+
+
 def test_a_young_scratch_folder_is_kept_as_its_driver_may_be_starting(
     lab: Lab, tmp_path: Path
 ) -> None:

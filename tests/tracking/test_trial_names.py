@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.tracking.conftest import spec_of
@@ -29,3 +30,16 @@ def test_a_trial_keeps_its_key_when_the_axes_change_places() -> None:
     ]
     one, other = (trials_of("s", plan)[0].key for plan in plans)
     assert one == other and one.endswith("/end=2,start=1")
+
+
+def test_a_baseline_keeps_its_key_when_another_kind_of_baseline_joins() -> None:
+    baselines = [trial({}, "baseline", precision=p) for p in ("fp32", "bf16")]
+    cells = [
+        replace(trial({"precision": p}, precision=p), baseline=baseline.run)
+        for p, baseline in zip(("fp32", "bf16"), baselines)
+    ]
+    alone = StoredPlan("s", "", "", (baselines[0], cells[0]), (), {})
+    both = StoredPlan("s", "", "", (*baselines, *cells), (), {})
+    one, other = (trials_of("s", plan)[0] for plan in (alone, both))
+    assert (one.label, other.label) == ("dense", "dense precision=fp32")
+    assert one.key == other.key == f"s/baseline/{baselines[0].run}/"

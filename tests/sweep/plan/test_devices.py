@@ -74,6 +74,10 @@ def test_a_share_fits_as_often_as_its_scarcest_part() -> None:
     assert [Share(gpus=gpus).packed(3) for gpus in (0.0, 0.25, 1.0)] == [3, 4, 1]
 
 
+def test_runs_share_a_gpu_as_far_as_whole_shares_fit() -> None:
+    assert [Share(gpus=gpus).packed(9) for gpus in (0.6, 0.4, 0.28)] == [1, 2, 3]
+
+
 def test_an_executor_is_one_of_a_table() -> None:
     facts = {name: (kind.start_seconds, kind.side_by_side) for name, kind in EXECUTORS.items()}
     assert facts == {"ray": (10.0, True), "inline": (0.5, False)}

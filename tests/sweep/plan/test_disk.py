@@ -50,6 +50,14 @@ def test_features_that_are_kept_whole_lie_in_the_parts(tiny: Tiny) -> None:
     assert disk_need([Task(spec, (fd, kid))]).parts == 1024 * (256 + 128 * 8)
 
 
+def test_so_many_of_the_largest_parts_lie_on_the_disk_at_once(tiny: Tiny) -> None:
+    counts = (3000, 9000, 5000)  # 2, 8 and 4 whole parts
+    sets = [decode(SamplesSpec, {"metrics": ["fd"], "count": count}) for count in counts]
+    tasks = [Task(tiny(seed=k), (samples,)) for k, samples in enumerate(sets)]
+    found = [disk_need(tasks, at_once).parts for at_once in (1, 2, 4)]
+    assert found == [8 * 1024 * 256, 12 * 1024 * 256, 14 * 1024 * 256]
+
+
 def test_checkpoints_on_the_disk_are_those_kept_and_the_one_being_written(tiny: Tiny) -> None:
     spec = tiny(execution={"keep_checkpoints": 3, "keep_steps": [5, 9]})
     one = cost(spec).checkpoint_bytes

@@ -113,3 +113,20 @@ def test_a_cell_of_which_one_run_has_no_value_is_not_measured(
     assert len(tasks) == 4 and queue.left == "0 trials left"
     assert [cell.observation.state for cell in queue.cells] == [seen]
     assert queue.cells[0].observation.measured_values is None
+
+
+def test_of_a_cell_with_a_run_left_open_nothing_is_known(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    queue, pretender = SearchQueue(lab, planned(tiny, trials=1)), Pretender(lab)
+    tasks = []
+    while (task := queue.next()) is not None:
+        tasks.append(task)
+        lab.run(task.run).create(task.spec)
+        if len(tasks) < 3:
+            pretender.finish(task)
+        elif len(tasks) == 3:
+            lab.run(task.run).finish(RunState.DIVERGED, step=3)
+        queue.ended(task)  # the fourth lacks something, and a later session goes on with it
+    assert len(tasks) == 4
+    assert [cell.observation.state for cell in queue.cells] == ["failed"]
