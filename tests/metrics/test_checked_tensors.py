@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from tread_lab.metrics.checked_tensors import read_tensors, write_tensors
@@ -32,3 +33,29 @@ def test_a_file_without_a_checksum_is_not_read(tmp_path: Path) -> None:
 
     save_file({"a": torch.zeros(1)}, tmp_path / "t.safetensors", {"parts": "2"})
     assert read_tensors(tmp_path / "t.safetensors") is None
+    save_file({"a": torch.zeros(1)}, tmp_path / "bare.safetensors")
+    assert read_tensors(tmp_path / "bare.safetensors") is None
+
+
+def test_tensors_may_have_no_facts(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "t.safetensors", {"a": torch.zeros(1)})
+    assert read_tensors(tmp_path / "t.safetensors") == ({"a": torch.zeros(1)}, {})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"b": torch.zeros(2, 3)}, {"a": torch.zeros(3, 2)}, {"a": torch.zeros(2, 3, dtype=torch.int)}],
+    ids=["name", "shape", "type"],
+)
+def test_the_checksum_is_of_names_shapes_and_types_too(
+    tmp_path: Path, other: dict[str, torch.Tensor]
+) -> None:
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    path = tmp_path / "t.safetensors"
+    write_tensors(path, {"a": torch.zeros(2, 3)})
+    with safe_open(path, "pt") as file:
+        facts = file.metadata()
+    save_file(other, path, facts)
+    assert read_tensors(path) is None

@@ -45,3 +45,8 @@ def test_absent_or_damaged_weights_say_how_to_make_them(
             path.write_bytes(content)
         with pytest.raises(UserError, match="train_extractor"):
             load_extractor("x")
+
+
+def test_the_shipped_extractor_is_not_trained_any_more() -> None:
+    model = load_extractor("fashion16-v1")
+    assert not model.training and not any(x.requires_grad for x in model.parameters())

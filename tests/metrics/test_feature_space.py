@@ -60,3 +60,18 @@ def test_unknown_names_are_refused_with_a_suggestion() -> None:
         check_metrics(["fd"], "fashion16-v2")
     with pytest.raises(UserError, match="did you mean 'recall'"):
         extractor_for("recal", "fashion16")
+
+
+def test_an_extractor_takes_images_of_these_channels() -> None:
+    assert CHANNELS == {"inception": (1, 3), "dinov2-large": (1, 3), "fashion16-v1": (1,)}
+
+
+def test_metrics_of_any_features_are_defined_in_those_of_a_data_set() -> None:
+    check_metrics(["fd", "kid", "precision", "recall"], "fashion16-v1")
+    check_metrics(["fid", "is", "kid", "precision"], INCEPTION)
+    check_metrics(["fd_dinov2"], DINOV2)
+    for extractor in (DINOV2, INCEPTION):
+        with pytest.raises(UserError, match=r"^metrics: unknown 'fod'"):
+            check_metrics(["fod"], extractor)
+    with pytest.raises(UserError, match=r"kid is not defined in the features of 'dinov2-large'"):
+        check_metrics(["kid"], DINOV2)

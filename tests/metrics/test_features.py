@@ -17,7 +17,7 @@ from tests.metrics.conftest import Images
 from tread_lab.metrics import features as door
 from tread_lab.metrics.extraction import Reference
 from tread_lab.metrics.extractor import Extractor, load_extractor
-from tread_lab.metrics.features import MEASURES, evenly
+from tread_lab.metrics.features import MEASURES, Scorer, evenly
 from tread_lab.metrics.features import score as scored
 from tread_lab.records.metric_names import METRIC_KINDS
 from tread_lab.specs import UserError
@@ -239,3 +239,53 @@ def test_references_come_batch_by_batch_and_only_once(
     assert asked == [200] * 5
     (entry,) = tmp_path.iterdir()
     assert entry.name.startswith("data-decoder-1000-1x16x16-fashion16-v1-")
+
+
+class Layers:
+    """An extractor of three layers, by the first pixel of an image."""
+
+    POOL = torch.tensor([[1.0, 0], [-1, 0], [0, 1], [0, -1]])
+    extractor, device = "inception", torch.device("cpu")
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __call__(self, images_BCHW: Tensor) -> dict[str, Tensor]:
+        pool_BD = self.POOL[images_BCHW[:, 0, 0, 0].long()]
+        return {"pool": pool_BD, "spatial": pool_BD + 2, "logits": 1000 * pool_BD}
+
+
+def test_each_metric_is_of_its_layer_and_sums_go_on_from_their_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both layers have the covariance 2/3 I; the references have I, and means 0 and 1."""
+    monkeypatch.setattr(door, "Extraction", Layers)
+    metrics = ["is", "sfid", "fid", "recall"]
+    first, scorer = (Scorer(metrics, "inception", count=4, device=Layers.device) for _ in range(2))
+    images = torch.arange(4, dtype=torch.uint8)[:, None, None, None]
+    first.add(images[:2])
+    assert {name.rpartition("/")[0] for name in first.state()} == {
+        "pool moments", "spatial moments", "logits moments"
+    }  # fmt: skip
+    scorer.load(first.state())
+    scorer.add(images[2:])
+    given = {
+        "pool": (torch.zeros(2).double(), torch.eye(2).double()),
+        "spatial": (torch.ones(2).double(), torch.eye(2).double()),
+    }
+    reference = Reference("r", lambda: [images], heldout=False, moments=given)
+    described = scorer.described(reference, (1, 1, 1), None)
+    taken = [first.take_features(), scorer.take_features()]
+    assert first.take_features() == {}
+    found = scorer.scores(described, taken, 4)
+    spread = 2 * (1 + 2 / 3 - 2 * (2 / 3) ** 0.5)
+    assert {name: round(value, 9) for name, value in found.items()} == {
+        "is@4": pytest.approx(2.0),
+        "sfid@4": pytest.approx(2 + spread),
+        "fid@4": pytest.approx(spread),
+        "recall@4": 1.0,
+    }
+
+
+def test_neighbours_are_sought_among_10000_references() -> None:
+    assert door.MOST_NEIGHBOURS == 10_000

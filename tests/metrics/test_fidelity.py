@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from torch_fidelity import feature_extractor_inceptionv3 as theirs
 
 from tread_lab.metrics import fidelity
-from tread_lab.metrics.fidelity import kernel_distance
+from tread_lab.metrics.fidelity import kernel_distance, spatial
 
 CPU = torch.device("cpu")
 Array = NDArray[np.float64]
@@ -64,3 +65,28 @@ def test_the_spatial_layer_is_the_first_branch_of_mixed_6(random_inception: Path
     places = x.permute(0, 2, 3, 1)[..., :7].reshape(2, -1)  # as TensorFlow lays it out
     assert torch.allclose(found["spatial"], places, atol=1e-5)
     assert places.std() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("generated", "real", "size"), [(1200, 1500, 1000), (7, 1500, 7), (1200, 9, 9)]
+)
+def test_subsets_of_the_kernel_distance_have_1000_images_where_there_are_as_many(
+    generated: int, real: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def kid(*features: torch.Tensor, **options: Any) -> dict[str, float]:
+        asked.append(([len(x) for x in features], options))
+        return {"kernel_inception_distance_mean": 0.25, "kernel_inception_distance_std": 9.0}
+
+    monkeypatch.setattr(fidelity, "kid_features_to_metric", kid)
+    assert kernel_distance(torch.zeros(generated, 2), torch.zeros(real, 2)) == 0.25
+    assert asked == [([generated, real], {"kid_subset_size": size, "verbose": False})]
+
+
+def test_spatial_features_are_by_row_then_column_then_channel() -> None:
+    x_BCHW = torch.arange(2 * 9 * 2 * 3).reshape(2, 9, 2, 3)
+    found = spatial(x_BCHW)
+    assert found.shape == (2, 2 * 3 * 7)
+    assert found[0, :7].tolist() == [0, 6, 12, 18, 24, 30, 36]
+    assert found[0, 7:21:7].tolist() == [1, 2] and found[0, 21] == 3 and found[1, 0] == 54

@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch_fidelity.metric_isc import isc_features_to_metric
 
-from tread_lab.metrics.inception_score import inception_score
+from tread_lab.metrics import inception_score as module
+from tread_lab.metrics.inception_score import SplitSums, inception_score
 from tread_lab.records.lab import EvaluationFolder
 from tread_lab.records.metric_names import lower_is_better, sample_metric
 from tread_lab.specs import SamplesSpec, decode
@@ -75,3 +76,43 @@ def test_both_scores_are_better_when_greater() -> None:
     names = [sample_metric(metric, "inception", 10_000, heldout=True) for metric in both]
     assert names == ["is@10k", "is_shuffled@10k"]
     assert not any(lower_is_better(name) for name in names)
+
+
+def test_images_that_are_all_likelier_or_less_likely_change_nothing() -> None:
+    x = logits(40)
+    shifted = x + np.linspace(-5000, 5000, 40)[:, None]
+    assert inception_score(shifted) == pytest.approx(inception_score(x), rel=1e-6)
+
+
+def certain(*classes: int) -> torch.Tensor:
+    """Logits of images that are certainly of these of four classes."""
+    return torch.nn.functional.one_hot(torch.tensor(classes), 4) * 1000.0
+
+
+def test_sums_of_splits_give_the_score_of_all_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first split has all four classes, the second two: scores 4 and 2."""
+    monkeypatch.setattr(module, "SPLIT", 4)
+    sums = SplitSums()
+    for batch in (certain(0), certain(1, 2), certain(3, 0, 1)):
+        sums.add(batch)
+    assert (sums.count, sums.scores) == (2, [pytest.approx(4.0)])
+    assert sums.score == pytest.approx(3.0)
+    sums.add(certain(0, 1))
+    assert (sums.count, sums.score) == (0, pytest.approx(3.0))
+
+
+def test_sums_of_splits_are_the_inception_score_and_go_on_from_their_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SPLIT", 30)
+    x = logits(100)
+    first, second = SplitSums(), SplitSums()
+    first.add(torch.from_numpy(x[:47]))
+    assert {name: tuple(tensor.shape) for name, tensor in first.state().items()} == {
+        "count": (), "scores": (1,), "p": (100,), "negentropy": ()
+    }  # fmt: skip
+    second.load(first.state(), torch.device("cpu"))
+    for part in torch.from_numpy(x[47:]).split(20):
+        second.add(part)
+    assert (second.count, len(second.scores)) == (10, 3)
+    assert second.score == pytest.approx(inception_score(x), rel=1e-9)

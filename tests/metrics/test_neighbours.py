@@ -53,3 +53,12 @@ def test_a_narrow_model_is_precise_and_a_wide_one_has_recall() -> None:
 def test_equal_sets_are_precise_and_recalled() -> None:
     x = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
     assert precision_recall(x, x) == (1.0, 1.0)
+
+
+def test_an_image_on_the_rim_of_a_ball_is_inside() -> None:
+    """References at 0 to 3, whose outer balls reach to -3 and 6; samples there and beyond."""
+    references, samples = (
+        torch.tensor(x)[:, None] for x in ([0.0, 1.0, 2.0, 3.0], [-4.0, -3.0, 6.0, 7.0])
+    )
+    assert precision_recall(samples, references) == (0.5, 1.0)
+    assert precision_recall(references, samples) == (1.0, 0.5)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tread_lab.metrics.reference_file import needs, open_reference, reference_path
+from tread_lab.metrics.reference_file import (
+    described_images,
+    needs,
+    open_reference,
+    reference_path,
+)
 from tread_lab.specs import UserError
 from tread_lab.specs.references import ReferenceSpec
 
@@ -137,7 +144,7 @@ def test_images_of_another_size_than_the_samples_are_refused(
 ) -> None:
     file = open_reference(written(tmp_path / "x.npz", {"arr_0": arrays["arr_0"]}), **ALL)
     file.check_size((3, 8, 8))
-    said = "its images are 8x8 with 3 channels, and the samples 16x16 with 1 channel"
+    said = "its images are 8x8 with 3 channels, and the samples 16x16 with 1 channel$"
     with pytest.raises(UserError, match=said):
         file.check_size((1, 16, 16))
 
@@ -158,3 +165,55 @@ def test_the_folder_of_references_comes_before_the_path(
     for file in ("VIRTUAL_imagenet256_labeled.npz", "imagenet256.npz"):
         (tmp_path / file).touch()
         assert reference_path(named).name == file
+
+
+def test_images_are_looked_at_where_moments_are_not_enough(tmp_path: Path, arrays: Arrays) -> None:
+    whole = written(tmp_path / "whole.npz", arrays)
+    images = written(tmp_path / "images.npz", {"arr_0": arrays["arr_0"]})
+    moments = written(tmp_path / "moments.npz", {key: arrays[key] for key in ("mu", "sigma")})
+    for metrics, counts in (
+        (["fid"], (0, 100, 0)),
+        (["is"], (0, 0, 0)),
+        (["fid", "recall"], (100, 100, 0)),
+        (["kid"], (100, 100, 0)),
+    ):
+        assert tuple(described_images(s, metrics) for s in (whole, images, moments)) == counts
+
+
+def test_a_file_without_moments_or_images_is_refused_where_moments_are_needed(
+    tmp_path: Path,
+) -> None:
+    empty = written(tmp_path / "x.npz", {"x": np.zeros(3)})
+    with pytest.raises(UserError, match=r"it lacks arr_0, the images, and mu too$"):
+        open_reference(empty, **needs(["fid"]))
+    assert open_reference(empty, **needs(["is"])).moments == {}
+
+
+def test_images_may_be_grey_and_are_neither_objects_nor_in_fortrans_order(tmp_path: Path) -> None:
+    grey = np.zeros((100, 8, 8, 1), np.uint8)
+    assert open_reference(written(tmp_path / "grey.npz", {"arr_0": grey}), **ALL).shape == (
+        100, 8, 8, 1
+    )  # fmt: skip
+    for name, images, said in (
+        ("objects", np.array([{}]), "arr_0 holds pickled objects"),
+        ("fortran", np.asfortranarray(np.zeros((100, 8, 8, 3), np.uint8)), "Fortran's order"),
+        ("two", np.zeros((100, 8, 8, 2), np.uint8), r"arr_0 is \[100, 8, 8, 2\], and images are"),
+        ("99", np.zeros((99, 8, 8, 3), np.uint8), "arr_0 has 99 images, fewer than 100"),
+    ):
+        with pytest.raises(UserError, match=said):
+            open_reference(written(tmp_path / f"{name}.npz", {"arr_0": images}), **ALL)
+
+
+@pytest.mark.parametrize(("version", "read"), [((1, 0), True), ((2, 0), True), ((3, 0), False)])
+def test_arrays_of_numpys_first_two_versions_are_read(
+    tmp_path: Path, version: tuple[int, int], read: bool
+) -> None:
+    content = io.BytesIO()
+    np.lib.format.write_array(content, np.zeros((100, 8, 8, 3), np.uint8), version=version)
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("arr_0.npy", content.getvalue())
+    if read:
+        assert open_reference(spec(tmp_path / "x.npz"), **ALL).shape == (100, 8, 8, 3)
+    else:
+        with pytest.raises(UserError, match=r"an array of \.npy version 3\.0"):
+            open_reference(spec(tmp_path / "x.npz"), **ALL)
