@@ -114,6 +114,15 @@ def test_what_may_go_on_keeps_everything(lab: Lab, tiny: Tiny, state: str) -> No
     assert steps(folder) == [20, 15, 10, 5]
 
 
+def test_a_run_with_a_damaged_file_keeps_every_checkpoint(lab: Lab, tiny: Tiny) -> None:
+    spec = tiny(steps=20, execution=KEEPS)
+    folder = lab.run_of(spec)
+    run(lab, Task(spec))
+    assert len(find(lab)) == 4
+    folder.log_path.write_text("")
+    assert folder.damaged() == ["log.jsonl"] and find(lab) == []
+
+
 def test_what_killed_processes_were_writing_goes(lab: Lab, tiny: Tiny, tmp_path: Path) -> None:
     spec = tiny(steps=4)
     folder = lab.run_of(spec)

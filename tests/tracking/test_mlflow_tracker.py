@@ -299,9 +299,19 @@ def test_infinite_losses_do_not_flatten_the_curves(
 def test_long_logs_and_many_runs_take_several_calls(
     sweeps: Sweeps, store: Store, sync: Sync, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from mlflow import MlflowClient
+
+    real, sent = MlflowClient.log_batch, list[int]()
+
+    def counted(client: Any, run: str, metrics: Any, *rest: Any) -> Any:
+        sent.append(len(metrics))
+        return real(client, run, metrics, *rest)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", counted)
     monkeypatch.setattr("tread_lab.tracking.mlflow_tracker.BATCH", 3)
     sweeps.complete(routes=[(0, end) for end in range(1, 6)])
-    assert sync().created == 7
+    done = sync()
+    assert done.created == 7 and max(sent) == 3 and sum(sent) == done.values
     assert sync().unchanged == 7
 
 

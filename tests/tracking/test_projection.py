@@ -69,3 +69,15 @@ def test_a_run_ends_no_earlier_than_its_last_entry(sweeps: Sweeps) -> None:
         os.utime(run.path / "result.json", (changed, changed))
         view = Projection(sweeps.lab, plan).view(trial, RunState.COMPLETED)
         assert view.ended == round(1000 * max(last, changed))
+
+
+def test_a_run_starts_no_later_than_its_first_entry(sweeps: Sweeps) -> None:
+    _, spec, _ = sweeps.plan()
+    run = sweeps.finish(spec)
+    plan = sweeps.lab.sweep("placement").plan()
+    trial = next(t for t in trials_of("placement", plan) if t.stored.role == "trial")
+    first = min(entry.time for entry in run.entries())
+    for changed, started in ((first - 50, first - 50), (first + 50, first)):
+        os.utime(run.path / "spec.yaml", (changed, changed))
+        view = Projection(sweeps.lab, plan).view(trial, RunState.COMPLETED)
+        assert view.started == round(1000 * started)

@@ -46,6 +46,7 @@ def test_a_trial_step_has_as_many_images_as_are_cheap(tiny: Callable[..., RunSpe
     sparse = tiny(routes=[{"start": 0, "end": 3, "rate": 0.9}], train={"batch": 2 * most})
     assert trial_batch(sparse) == most
     assert trial_batch(sparse, rate=8e10) == 2 * most  # half a second
+    assert trial_batch(sparse, rate=1e10) == most  # a slow device, for two seconds
     large = imagenet("XL")
     assert trial_batch(large) == 0
     assert trial_batch(large, rate=0.25 * 989e12) == 173  # 6 x 118.6 GMAC an image

@@ -122,6 +122,23 @@ def test_a_driver_that_was_held_up_itself_loses_no_cluster(monkeypatch: pytest.M
     assert [bool(text) for text in said[2:]] == [False, True]
 
 
+def test_a_cluster_that_is_left_while_it_is_asked_is_not_lost() -> None:
+    asked, left, lost = threading.Event(), threading.Event(), list[str]()
+
+    def ended() -> str:
+        asked.set()
+        left.wait(20)
+        return "raylet"
+
+    earlier = set(threading.enumerate())
+    with monitor_daemons(ended, lost.append):
+        (watcher,) = set(threading.enumerate()) - earlier
+        assert asked.wait(20)
+    left.set()
+    watcher.join(20)
+    assert lost == [] and not watcher.is_alive()
+
+
 def test_leaving_shows_the_cursor_and_does_the_last_thing_before_the_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

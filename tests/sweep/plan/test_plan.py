@@ -52,6 +52,15 @@ def test_baselines_come_first_only_where_runs_are_judged_by_them(tiny: Tiny) -> 
     assert plan.baselines_first == {t.run: t.baseline for t in plan.trials if t.role == "trial"}
 
 
+def test_under_a_search_every_cell_waits_for_its_baseline(tiny: Tiny) -> None:
+    plan = planned(tiny, search=SEARCH, stop_early={"grace": 5})
+    assert plan.search is not None
+    first, second = (trial.run for trial in plan.trials)
+    own = plan.search.trials_of({"route": "0->1"}), plan.search.trials_of({"route": "0->2"})
+    runs = [trial.run for trials in own for trial in trials if trial.role == "trial"]
+    assert plan.baselines_first == dict(zip(runs, (first, second, first, second), strict=True))
+
+
 @pytest.mark.parametrize(("stop_early", "left"), [(None, 5), ("asha", 4)])
 def test_a_run_stopped_early_is_open_where_the_plan_stops_none(
     lab: Lab, tiny: Tiny, stop_early: str | None, left: int

@@ -169,6 +169,12 @@ def test_other_data_processes_encoders_and_starts_are_asked_apart(
     ]
 
 
+def test_each_process_expects_a_deviation_of_the_same_data(tiny: Tiny, asked: list[Any]) -> None:
+    preflight([Task(tiny(process=kind)) for kind in ("edm", "flow", "edm")], ROOMY)
+    assert asked[:2] == [("edm", 16, "train"), ("flow", 16, "train")]
+    assert [call[0] for call in asked[2:]] == ["start", "start"]
+
+
 @pytest.mark.usefixtures("asked")
 def test_no_more_samples_are_measured_than_are_held_out(tiny: Tiny) -> None:
     samples = decode(SamplesSpec, {"metrics": ["fd"], "count": 5000})

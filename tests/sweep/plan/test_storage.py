@@ -137,6 +137,7 @@ def test_the_space_of_a_search_is_stored_and_checked(tiny: Tiny) -> None:
     assert stored.search["space"]["cells"] == 2 and len(stored.search["space"]["checksum"]) == 8
     assert not is_stored(stored, searched("0->1", "0->3"))
     assert not is_stored(stored, searched("0->1"))
+    assert not is_stored(stored, searched("0->2", "0->1"))  # cells are numbered in their order
     assert to_stored(planned(tiny)).space == () and to_stored(planned(tiny)).search is None
 
 
