@@ -13,6 +13,8 @@ from tests.tracking.conftest import HELDOUT, SAMPLES, SIMILARITY, Sweeps, spec_o
 from tread_lab.specs import EvaluationSpec, encode, signature
 from tread_lab.specs.evaluation_labels import MetricNames
 from tread_lab.tracking.artifacts import (
+    _heatmap,
+    _thumbnail,
     has_pictures,
     picture_folder,
     picture_key,
@@ -90,3 +92,24 @@ def test_a_figure_is_made_small_for_a_page(tmp_path: Path) -> None:
     assert Image.open(io.BytesIO(small)).size == (520, 173)
     (tmp_path / "b.png").write_text("no picture")
     assert preview(tmp_path / "b.png") is None
+
+
+def test_thumbnails_are_256_pixels_wide_and_lose_nothing(tmp_path: Path) -> None:
+    Image.new("L", (600, 300), 7).save(tmp_path / "a.png")
+    small = Image.open(io.BytesIO(_thumbnail(tmp_path / "a.png")))
+    assert (small.format, small.mode, small.size) == ("WEBP", "RGB", (256, 128))
+    noise = np.random.default_rng(0).integers(0, 256, (32, 48, 3), dtype=np.uint8)
+    content = io.BytesIO()
+    Image.fromarray(noise).save(content, format="PNG")
+    assert np.array_equal(Image.open(io.BytesIO(_thumbnail(content.getvalue()))), noise)
+
+
+def test_similarities_from_0_to_1_run_from_dark_to_light() -> None:
+    content = _heatmap(np.array([[0.0, 0.25, 0.5], [0.75, 1.0, np.nan], [-1.0, 2.0, 0.125]]))
+    image = np.asarray(Image.open(io.BytesIO(content)))
+    assert image.shape == (72, 72, 3)
+    assert image[::24, ::24].tolist() == image[23::24, 23::24].tolist() == [
+        [[68, 1, 84], [59, 82, 139], [33, 145, 140]],
+        [[94, 201, 98], [253, 231, 37], [68, 1, 84]],
+        [[68, 1, 84], [253, 231, 37], [64, 42, 112]],
+    ]  # fmt: skip

@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from tests.tracking.conftest import GUIDED, HELDOUT, SAMPLES, Sweeps
+import pytest
+
+from tests.tracking.conftest import FD, GUIDED, HELDOUT, SAMPLES, SIMILARITY, Sweeps
+from tread_lab.records import stopped_early
 from tread_lab.records.status import RunState
-from tread_lab.tracking.projection import Projection
+from tread_lab.records.stopped_early import Stopped
+from tread_lab.specs import RunSpec, UserError, signature
+from tread_lab.tracking.projection import Number, Projection, View, run_marks
 from tread_lab.tracking.trial_names import trials_of
 
 
@@ -81,3 +86,125 @@ def test_a_run_starts_no_later_than_its_first_entry(sweeps: Sweeps) -> None:
         os.utime(run.path / "spec.yaml", (changed, changed))
         view = Projection(sweeps.lab, plan).view(trial, RunState.COMPLETED)
         assert view.started == round(1000 * started)
+
+
+def view(sweeps: Sweeps, spec: RunSpec, state: RunState = RunState.COMPLETED) -> View:
+    """What is shown of a run in that state."""
+    plan = sweeps.lab.sweep("placement").plan()
+    trial = next(t for t in trials_of("placement", plan) if t.stored.run == signature(spec))
+    return Projection(sweeps.lab, plan).view(trial, state)
+
+
+SOURCE = {"mlflow.source.name": "tread-lab sweep placement", "mlflow.source.type": "LOCAL",
+          "mlflow.source.git.commit": "abc1234"}  # fmt: skip
+
+
+def test_a_view_has_all_that_the_records_say_of_a_trial(sweeps: Sweeps) -> None:
+    _, spec, _ = sweeps.complete()
+    found, entries = view(sweeps, spec), sweeps.lab.run_of(spec).entries()
+    assert (found.name, found.status) == ("0->2 s=0.5 seed 0", "FINISHED")
+    assert found.params == {
+        "model": "DiT-6x16/2", "process": "edm", "fp32_block": "off", "route": "0->2",
+        "route_start": "0", "route_end": "2", "route_length": "3", "selection_rate": "0.5",
+        "precision": "fp32", "seed": "0",
+    }  # fmt: skip
+    assert found.tags == {
+        "cell": "0->2 s=0.5", "role": "trial", "state": "completed", "code": "abc1234-dirty",
+        "signature": signature(spec), "device": "cpu", "mlflow.loggedImages": "True", **SOURCE,
+    }  # fmt: skip
+    assert (found.born, len(found.logged)) == (round(1000 * entries[0].time), 16)
+    assert found.started <= found.born
+    assert found.logged[0] == Number("train/loss", 0.2, 5, found.born)
+    last = round(1000 * entries[-1].time)
+    assert found.measured["fd:fashion16-v1:1k"] == Number("fd:fashion16-v1:1k", 5.0, 40, last)
+    assert found.during == () and found.ended is not None and found.ended >= last
+
+
+def test_a_view_of_a_failed_run_has_the_start_of_its_reason_and_no_numbers(sweeps: Sweeps) -> None:
+    baseline, *_ = sweeps.plan()
+    sweeps.lab.run_of(baseline).create(baseline)
+    sweeps.lab.run_of(baseline).finish("failed", reason=3000 * "x")
+    found = view(sweeps, baseline, RunState.FAILED)
+    assert (found.status, found.born, found.logged, found.measured) == ("FAILED", 0, {}, {})
+    assert found.tags == {
+        "cell": "dense", "role": "baseline", "state": "failed", "signature": signature(baseline),
+        "mlflow.note.content": f"**failed**: {2000 * 'x'}",
+        **{k: v for k, v in SOURCE.items() if "git" not in k},
+    }  # fmt: skip
+    assert "route_start" not in found.params and "" not in found.params.values()
+
+
+def test_a_run_under_way_has_no_end_no_files_and_no_evaluations(sweeps: Sweeps) -> None:
+    _, spec, _ = sweeps.plan()
+    run = sweeps.log(spec, 5, 20)
+    sweeps.log(spec, 25, 30)
+    found = view(sweeps, spec, RunState.RUNNING)
+    assert (found.status, found.ended, found.measured, found.during) == ("RUNNING", None, {}, ())
+    assert found.files == {"spec.yaml": run.path / "spec.yaml"}
+    assert found.tags["attempts"] == "2" and "mlflow.loggedImages" not in found.tags
+
+
+def test_states_are_those_of_the_sweep_and_pending_before_a_spec(sweeps: Sweeps) -> None:
+    _, begun, pending = sweeps.plan()
+    sweeps.log(begun, 5, 20)
+    path = sweeps.lab.sweep("placement").stopped_path
+    stopped_early.append(path, Stopped(signature(begun), 20, "others are better"))
+    plan = sweeps.lab.sweep("placement").plan()
+    projection = Projection(sweeps.lab, plan)
+    with sweeps.lab.run_of(pending).lock():
+        states = [projection.state(trial) for trial in trials_of("placement", plan)]
+    assert states == [RunState.PENDING, RunState.STOPPED, RunState.PENDING]
+
+
+def test_pictures_are_those_that_planned_evaluations_make(sweeps: Sweeps) -> None:
+    sweeps.plan(evaluate=(HELDOUT, SIMILARITY, SAMPLES))
+    projection = Projection(sweeps.lab, sweeps.lab.sweep("placement").plan())
+    assert projection.pictures() == ["pictures/layer_similarity", "pictures/samples_1k"]
+
+
+def test_the_frame_leaves_out_what_cannot_be_read(
+    sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweeps.complete()
+    plan = sweeps.lab.sweep("placement").plan()
+    projection, trials = Projection(sweeps.lab, plan), trials_of("placement", plan)
+    assert projection.frame(trials)["run"].tolist() == [trial.stored.run for trial in trials]
+    assert projection.frame(trials)[FD].tolist() == [2.0, 5.0, 6.0]
+    row = projection._reader.row
+
+    def failing(trial: object) -> dict[str, object]:
+        if trial is trials[1].stored:
+            raise UserError("torn")
+        return row(trial)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(projection._reader, "row", failing)
+    assert projection.frame(trials)[FD].tolist() == [2.0, 6.0]
+
+
+def test_the_baseline_counts_in_the_stamp_of_a_trial_that_has_ended_alone(sweeps: Sweeps) -> None:
+    baseline, spec, _ = sweeps.plan()
+    sweeps.log(spec, 5, 20)
+
+    def stamps() -> list[str]:
+        plan = sweeps.lab.sweep("placement").plan()
+        trial = trials_of("placement", plan)[1]
+        states = (RunState.RUNNING, RunState.STOPPED)
+        return [Projection(sweeps.lab, plan).stamp(trial, state) for state in states]
+
+    running, stopped = stamps()
+    sweeps.finish(baseline)
+    again, compared = stamps()
+    assert running == again and stopped != compared and len({len(s) for s in stamps()}) == 1
+    assert len(running) == 16
+
+
+def test_the_marks_of_a_record_are_of_its_five_kinds_of_files(sweeps: Sweeps) -> None:
+    _, spec, _ = sweeps.plan()
+    run = sweeps.finish(spec)
+    (run.path / "other.txt").write_text("x")
+    marks = run_marks(run)
+    names = [f"{run.evaluation(e).path.name}/metrics.json" for e in (HELDOUT, SIMILARITY, SAMPLES)]
+    own = [f"{run.name}/{x}" for x in ("spec.yaml", "origin.json", "log.jsonl", "result.json")]
+    assert [mark[0] for mark in marks] == sorted([*names, *own])
+    result = (run.path / "result.json").stat()
+    assert [f"{run.name}/result.json", result.st_size, result.st_mtime_ns] in marks

@@ -94,3 +94,101 @@ def test_the_best_is_first_also_where_more_is_better() -> None:
     state = states(scored)["placement"]
     assert (state["orderByKey"], state["orderByAsc"]) == ("metrics.`is:50k`", False)
     assert "metrics.`sharpness:1k`" not in state["selectedColumns"]
+
+
+def chart(uuid: str, kind: str, section: str, title: str, **options: Any) -> dict[str, Any]:
+    common = {"runsCountToCompare": 100, "deleted": False, "isGenerated": False}
+    named = {"uuid": uuid, "type": kind, "metricSectionId": section, "displayName": title}
+    return {**named, **common, **options}
+
+
+BEST, LINE = "Which cell is best", {
+    "lineSmoothness": 0, "xAxisScaleType": "linear", "scaleType": "linear", "range": {},
+    "xAxisKey": "step", "selectedXAxisMetricKey": "", "yAxisKey": "metric", "yAxisExpressions": [],
+    "ignoreOutliers": False, "useGlobalXaxisKey": True, "useGlobalLineSmoothing": True,
+}  # fmt: skip
+COMMON = {
+    "orderByKey": "metrics.`gap/heldout`", "orderByAsc": True, "startTime": "ALL",
+    "lifecycleFilter": "Active", "datasetsFilter": [], "modelVersionFilter": "All Runs",
+    "selectedColumns": [
+        "params.`route`", "params.`selection_rate`", "params.`seed`", "metrics.`gap/heldout`",
+        "metrics.`heldout/loss`", "tags.`state`",
+    ],
+    "columnOrder": [], "columnWidths": {}, "runsHiddenMode": "SHOW_ALL", "viewMaximized": False,
+    "runListHidden": False, "isAccordionReordered": True, "useGroupedValuesInCharts": True,
+    "hideEmptyCharts": True, "groupsExpanded": {},
+}  # fmt: skip
+
+
+def sections(*names: str) -> list[dict[str, Any]]:
+    return [{"uuid": x, "name": x, "display": True, "isReordered": True} for x in names]
+
+
+def test_views_have_every_field_that_mlflows_page_reads() -> None:
+    views = dataclasses.replace(VIEWS, metrics={"gap/heldout": 0})
+    axes = {
+        "xaxis": {"key": "route_end", "type": "PARAM"},
+        "yaxis": {"key": "route_start", "type": "PARAM"},
+        "zaxis": {"key": "gap/heldout", "type": "METRIC"},
+    }
+    group = {"mode": "tag", "groupByData": "cell"}
+    assert states(views) == {
+        "placement": {
+            **COMMON,
+            "searchFilter": "tags.`tread_lab.sweep` = 'placement'",
+            "compareRunCharts": [
+                chart("6a829b49a4c05766", "BAR", BEST, "gap/heldout", metricKey="gap/heldout"),
+                chart("ba1c81e311ab565b", "CONTOUR", BEST, "placement", **axes),
+                *(
+                    chart(uuid, "LINE", "During training", name, metricKey=name, **LINE)
+                    for uuid, name in (
+                        ("36c6fa37e37254a2", "train/loss"),
+                        ("0a976d724d965fc7", "train/images_per_s"),
+                    )
+                ),
+            ],
+            "compareRunSections": sections(BEST, "During training"),
+            "groupBy": {"aggregateFunction": "average", "groupByKeys": [group]},
+        },
+        "placement pictures": {
+            **COMMON,
+            "searchFilter": "tags.`tread_lab.sweep` = 'placement' AND params.`seed` = '0'",
+            "compareRunCharts": [
+                chart(
+                    "1423f20a0dd45614", "IMAGE", "Pictures", "pictures/samples_64",
+                    imageKeys=["pictures/samples_64"], step=1400, showRunParams=False,
+                ),
+                chart(
+                    "0c3dce383c8b569d", "PARALLEL", BEST, "axes", showAllRuns=True,
+                    selectedParams=["route_start", "route_end"], selectedMetrics=["gap/heldout"],
+                ),
+            ],
+            "compareRunSections": sections("Pictures", BEST),
+            "groupBy": None,
+        },
+    }  # fmt: skip
+
+
+def test_the_places_of_views_are_those_of_their_sweep() -> None:
+    keys = ("f81efce94e1754f6", "c6609b86fa575184")
+    assert list(VIEWS.tags()) == [f"mlflow.sharedViewState.{key}" for key in keys]
+    trees = [json.loads(value) for value in VIEWS.tags().values()]
+    assert [(tree["name"], tree["createdAt"], tree["updatedAt"]) for tree in trees] == [
+        ("placement", 5, 5), ("placement pictures", 5, 5)
+    ]  # fmt: skip
+    assert VIEWS.link("7") == (
+        "#/experiments/7/runs?viewStateShareKey=f81efce94e1754f6&compareRunsMode=CHART"
+        "&workflowType=machine_learning"
+    )
+    assert list(dataclasses.replace(VIEWS, pictures=()).tags()) == list(VIEWS.tags())[:1]
+
+
+def test_every_run_is_shown_up_to_200_and_axes_stand_in_their_order() -> None:
+    for trials, mode in ((200, "SHOW_ALL"), (201, "FIRST_20_RUNS")):
+        views = states(dataclasses.replace(VIEWS, trials=trials))
+        assert {view["runsHiddenMode"] for view in views.values()} == {mode}
+    varied = {"selection_rate", "route_length", "route_end", "seed"}
+    views = states(dataclasses.replace(VIEWS, varied=varied))
+    assert "CONTOUR" not in charts(views["placement"]).values()
+    axes = views["placement pictures"]["compareRunCharts"][-1]
+    assert axes["selectedParams"] == ["route_end", "route_length", "selection_rate"]

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
+from PIL import Image
 
+from tests.frames.test_ranking import table
 from tests.synthetic import small, write_sweep
 from tread_lab.frames import cells_frame, metric_columns, trials_frame
 from tread_lab.records.lab import Lab
-from tread_lab.tracking.sweep_run import Ranking
+from tread_lab.records.status import RunState
+from tread_lab.specs.expansion import Hole
+from tread_lab.tracking.sweep_run import LONGEST_NOTE, Parent, Ranking, figures, written
 
 
 def ranking(lab: Lab) -> Ranking:
@@ -50,3 +59,162 @@ def test_a_long_table_points_to_the_whole_one(tmp_path: Path) -> None:
     assert "| 12 | `" in text and "| 13 | `" not in text
     assert "and 3 more in `ranking.csv`" in text
     assert len(found.csv().splitlines()) == 16
+
+
+def test_completed_cells_with_a_number_are_ranked_and_no_others() -> None:
+    names = ("dense", "unmeasured", "better", "broken")
+    states = ["completed", "completed", "completed", "failed"]
+    found = Ranking.of(table(*names, state=states, **{"is@1k": [2.0, None, 3.0, 9.0]}))
+    assert found is not None and found.key == "is@1k"
+    assert list(found.rows.columns) == ["cell", "is@1k", "low", "high", "interval over", "seeds"]
+    assert found.rows["cell"].tolist() == ["better", "dense"]
+    assert found.rows["seeds"].tolist() == [1, 1]
+
+
+def rows(key: str, count: int) -> Ranking:
+    """Cells of which the first alone has an interval."""
+    blank = [None] * (count - 1)
+    columns = {"cell": [f"c{k}" for k in range(count)], key: [-0.00123456 * (count - k)
+               for k in range(count)], "low": [-0.5, *blank], "high": [0.25, *blank],
+               "interval over": ["seeds", *[""] * (count - 1)], "seeds": 3}  # fmt: skip
+    return Ranking(key, pd.DataFrame(columns))
+
+
+@pytest.mark.parametrize(
+    ("key", "first", "second"),
+    [
+        ("gap/heldout", "-0.0025 | -0.5000 to +0.2500 over seeds", "-0.0012"),
+        ("heldout/loss", "-0.002469 | -0.5 to 0.25 over seeds", "-0.001235"),
+    ],
+)
+def test_gaps_have_signs_and_four_decimals_and_other_numbers_four_digits(
+    key: str, first: str, second: str
+) -> None:
+    found = rows(key, 2)
+    assert found.markdown().splitlines()[2:] == [
+        f"| | cell | {key} | 95% interval | seeds |",
+        "|---|---|---|---|---|",
+        f"| 1 | `c0` | {first} | 3 |",
+        f"| 2 | `c1` | {second} |  | 3 |",
+    ]
+    assert found.csv().splitlines()[1:] == [
+        "c0,-0.00246912,-0.5,0.25,seeds,3", "c1,-0.00123456,,,,3"
+    ]  # fmt: skip
+    assert len(rows(key, 12).markdown().splitlines()) == 4 + 12
+    assert rows(key, 13).markdown().endswith("and 1 more in `ranking.csv` among the artifacts")
+
+
+def parent(root: Path, *states: str, **changes: Any) -> Parent:
+    lab = write_sweep(root, small())
+    sweep = lab.sweep("placement")
+    found = [RunState(state) for state in states or ("completed", "failed", "completed")]
+    fields = {"driven": False, "ranking": None, "ended": 0, "run_id": "r1", "link": "#x"}
+    return Parent(**{"sweep": sweep, "plan": sweep.plan(), "states": found, **fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("states", "driven", "status"),
+    [
+        ("completed diverged stopped", False, "FINISHED"),
+        ("completed failed", True, "FAILED"),
+        ("pending pending", False, "SCHEDULED"),
+        ("pending pending", True, "RUNNING"),
+        ("pending running", False, "RUNNING"),
+        ("pending completed", False, "KILLED"),
+        ("interrupted failed", False, "KILLED"),
+    ],
+)
+def test_a_sweep_is_in_mlflow_as_its_trials_are(
+    states: str, driven: bool, status: str, tmp_path: Path
+) -> None:
+    assert parent(tmp_path, *states.split(), driven=driven).status == status
+
+
+READING = "Negative gaps are better: `gap/heldout` is the paired difference"
+
+
+def test_a_note_has_question_progress_holes_ranking_and_figures(tmp_path: Path) -> None:
+    found = parent(tmp_path, ranking=rows("gap/heldout", 1))
+    holes = tuple(Hole(f"reason {k}", k, ()) for k in range(1, 7))
+    found = replace(found, plan=replace(found.plan, holes=holes))
+    found.sweep.figures.mkdir()
+    for k in (*range(9, 0, -1), "a b"):
+        Image.new("RGB", (2, 2)).save(found.sweep.figures / f"{k}.png")
+    place = "get-artifact?path={}%2F{}.png&run_uuid=r1"
+    *parts, reading = found.note().partition(READING)[0:2]
+    assert parts[0].split("\n\n")[:-2] == [
+        "**Where should a route start and end?**",
+        "3 trials: 2 completed, 1 failed. [Compare the cells](#x)",
+        "Not run: 1 cell, reason 1",
+        *(f"Not run: {k} cells, reason {k}" for k in range(2, 6)),
+        "ranked by gap/heldout, lower is better; a row is a cell, its seeds averaged:",
+    ]
+    assert reading == READING
+    drawn = found.note().split("\n\n")[-8:]
+    assert drawn == [
+        f"[![{k}]({place.format('previews', k)})]({place.format('figures', k)})"
+        for k in range(1, 9)
+    ]
+    assert [path.stem for path in figures(found.sweep)] == [*"123456789", "a b"]
+    assert found._address("figures/a b.png") == (
+        "get-artifact?path=figures%2Fa%20b.png&run_uuid=r1"
+    )
+    nameless = replace(found, plan=replace(found.plan, question=""))
+    assert nameless.note().startswith("**placement**\n\n")
+
+
+def test_a_note_is_never_longer_than_mlflow_takes(tmp_path: Path) -> None:
+    found = parent(tmp_path)
+    long = replace(found, plan=replace(found.plan, question=9000 * "x"))
+    assert len(long.note()) == LONGEST_NOTE == 7500
+
+
+def test_the_files_of_a_sweep_are_its_plan_ranking_and_figures(tmp_path: Path) -> None:
+    found = parent(tmp_path)
+    assert found.files() == {"plan.json": found.sweep.plan_path}
+    found = replace(found, ranking=rows("gap/heldout", 1))
+    found.sweep.figures.mkdir()
+    whole, torn = (found.sweep.figures / name for name in ("a.png", "b.png"))
+    Image.new("RGB", (600, 300)).save(whole)
+    torn.write_bytes(b"no picture")
+    files = found.files()
+    assert list(files) == [
+        "plan.json", "ranking.csv", "figures/a.png", "previews/a.png", "figures/b.png"
+    ]  # fmt: skip
+    assert (files["figures/a.png"], files["figures/b.png"]) == (whole, torn)
+    assert str(files["ranking.csv"]).splitlines()[1] == "c0,-0.00123456,-0.5,0.25,seeds,3"
+    small_one = files["previews/a.png"]
+    assert isinstance(small_one, bytes)
+    assert Image.open(io.BytesIO(small_one)).size == (520, 260)
+
+
+def test_a_sweep_is_shown_anew_when_anything_that_is_shown_has_changed(tmp_path: Path) -> None:
+    found = parent(tmp_path)
+    stamps = [found.stamp, replace(found, link="#y").stamp]
+    stamps.append(replace(found, states=[RunState.FAILED]).stamp)
+    os.utime(found.sweep.plan_path, (1, 1))
+    stamps.append(found.stamp)
+    found.sweep.figures.mkdir()
+    (found.sweep.figures / "a.png").write_bytes(b"1")
+    stamps.append(found.stamp)
+    (found.sweep.figures / "a.png").write_bytes(b"22")
+    stamps.append(found.stamp)
+    assert len(set(stamps)) == 6 and found.stamp == stamps[-1] and len(stamps[0]) == 16
+
+
+def test_a_plan_was_written_when_it_says_else_when_its_file_was(tmp_path: Path) -> None:
+    found = parent(tmp_path)
+    assert written(found.sweep, replace(found.plan, created=1234.5678)) == 1234568
+    os.utime(found.sweep.plan_path, (50, 50.25))
+    assert written(found.sweep, replace(found.plan, created=None)) == 50250
+
+
+def test_the_tags_of_a_sweep_say_what_it_is_and_how_far(tmp_path: Path) -> None:
+    found = parent(tmp_path, "completed")
+    assert found.tags() == {
+        "role": "sweep",
+        "progress": "1 trial: 1 completed",
+        "mlflow.note.content": found.note(),
+        "mlflow.source.name": "tread-lab sweep placement",
+        "mlflow.source.type": "LOCAL",
+    }

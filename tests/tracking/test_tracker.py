@@ -7,6 +7,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from tread_lab.tracking.tracker import LiveSync, SyncReport
 
@@ -102,3 +106,47 @@ def test_watching_and_serving_do_not_import_mlflow() -> None:
         "sys.exit(any(name in sys.modules for name in ('mlflow', 'numpy', 'sqlalchemy')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_report_of_nothing_counts_nothing_and_removed_runs_are_said() -> None:
+    counts = "0 created, 0 updated, 0 unchanged"
+    assert str(SyncReport("s")) == f"s: 0 runs ({counts}), 0 values sent"
+    assert str(SyncReport("s", removed=2)) == f"s: 0 runs ({counts}, 2 removed), 0 values sent"
+
+
+@pytest.mark.parametrize(
+    ("every", "attempts", "pauses"),
+    [
+        (5.0, [1.0, 3.0, None, None, None, None, 0.1], [5, 5, 12, 24, 48, 60, 60, 5]),
+        (100.0, [1.0, None, None], [100, 100, 100, 100]),
+    ],
+)
+def test_a_sync_takes_a_fifth_of_the_time_and_failures_double_the_pause(
+    every: float,
+    attempts: list[float | None],
+    pauses: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An attempt is the seconds that it took, or `None` where it failed."""
+    waited: list[float] = []
+    done: list[bool] = []
+    live: Any = LiveSync(Recorder, "s", every=every)
+    left = iter([*attempts, 0.0])
+
+    def attempt(*, closing: bool) -> float:
+        took = next(left)
+        live.error = "down" if took is None else None
+        done.append(closing)
+        return took or 0.0
+
+    monkeypatch.setattr(live, "_attempt", attempt)
+    waits = SimpleNamespace(wait=lambda pause: waited.append(pause) or len(waited) > len(attempts))
+    monkeypatch.setattr(live, "_leaving", waits)
+    live._watch()
+    assert waited == pauses
+    assert done == [False] * len(attempts) + [True]
+
+
+def test_the_side_thread_ends_with_the_process() -> None:
+    thread = LiveSync(Recorder, "s")._thread
+    assert (thread.name, thread.daemon) == ("live-sync", True)

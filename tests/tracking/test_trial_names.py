@@ -43,3 +43,21 @@ def test_a_baseline_keeps_its_key_when_another_kind_of_baseline_joins() -> None:
     one, other = (trials_of("s", plan)[0] for plan in (alone, both))
     assert (one.label, other.label) == ("dense", "dense precision=fp32")
     assert one.key == other.key == f"s/baseline/{baselines[0].run}/"
+
+
+def test_what_varies_is_told_by_field_but_for_routes_seeds_and_what_is_no_science() -> None:
+    specs = (
+        {"train": {"steps": 40, "batch": 8, "lr": 1e-4}, "execution": {"workers": 1}},
+        {"train": {"steps": 40, "batch": 8, "lr": 2e-4}, "execution": {"workers": 2}},
+    )
+    trials = [
+        trial({"end": 2 + k, "start": 1}, "baseline", seed=k, **spec)
+        for k, spec in enumerate(specs)
+    ]
+    found = trials_of("s", StoredPlan("s", "", "", tuple(trials), (), {}))
+    assert [dict(one.varied) for one in found] == [{"train.lr": 1e-4}, {"train.lr": 2e-4}]
+    assert [one.key for one in found] == [
+        f"s/baseline/{one.run}/end={2 + k},start=1" for k, one in enumerate(trials)
+    ]
+    alone = trials_of("s", StoredPlan("s", "", "", (trials[0],), (), {}))
+    assert dict(alone[0].varied) == {}

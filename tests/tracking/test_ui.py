@@ -13,6 +13,7 @@ import pytest
 from tests.tracking.conftest import Store
 from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError
+from tread_lab.tracking import ui as module
 from tread_lab.tracking.ui import ui, ui_command
 
 
@@ -87,3 +88,43 @@ def test_a_file_that_is_no_store_is_not_opened(lab: Lab, tmp_path: Path) -> None
     (lab.root / "mlflow.db").write_text("notes " * 100)
     with pytest.raises(UserError, match="is not an MLflow store"):
         ui_command(lab)
+
+
+def test_the_server_has_these_arguments_and_settings(
+    lab: Lab, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    probed: list[Any] = []
+    started: list[Any] = []
+    monkeypatch.setattr(module, "_check_port", lambda host, port: probed.append((host, port)))
+    monkeypatch.setattr(os, "execve", lambda *arguments: started.append(arguments))
+    ui(lab)
+    ui(lab, host="0.0.0.0", port=7)
+    ui_command(lab)
+    assert probed == [("127.0.0.1", 5000), ("0.0.0.0", 7), ("127.0.0.1", 5000)]
+    uri, place = f"sqlite:///{lab.root}/mlflow.db", f"file://{lab.root}/mlartifacts"
+    assert started[1][1][2:] == [
+        "mlflow", "ui", "--backend-store-uri", uri, "--artifacts-destination", place,
+        "--host", "0.0.0.0", "--port", "7", "--workers", "1",
+        "--uvicorn-opts=--log-level=warning",
+    ]  # fmt: skip
+    assert {name: value for name, value in started[0][2].items() if name not in os.environ} == {
+        name: value
+        for name, value in {
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "PYTHONWARNINGS": "ignore",
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        }.items()
+        if name not in os.environ
+    }
+    assert started[0][2]["MLFLOW_DISABLE_TELEMETRY"] == "true"
+    assert "http://0.0.0.0:7/#/experiments" in capsys.readouterr().out
+
+
+def test_the_pages_open_at_the_runs_of_the_experiment(
+    lab: Lab, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.rows("INSERT INTO experiments (experiment_id, name) VALUES (41, 'other')")
+    store.rows("INSERT INTO experiments (experiment_id, name) VALUES (42, 'tread-lab')")
+    monkeypatch.setattr(os, "execve", lambda *arguments: None)
+    ui(lab, port=free_port())
+    assert "/#/experiments/42/runs?workflowType=machine_learning\n" in capsys.readouterr().out
