@@ -1,0 +1,61 @@
+"""The cost command chooses an experiment, and has times where rates of a device are stated."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tread_lab.commands import cost
+from tread_lab.engine.cost.rates import RATES
+
+NONE: dict[str, Any] = {"route": None, "rate": None, "overrides": [], "as_json": False}
+
+
+@pytest.mark.parametrize(
+    ("model", "experiment", "loaded"),
+    [
+        (None, None, ("tiny", ["seed=3"])),
+        ("DiT-S/2", None, ("b2_imagenet256", ["seed=3", "model=DiT-S/2"])),
+        (None, "s2_imagenet256", ("s2_imagenet256", ["seed=3"])),
+        ("DiT-S/2", "tiny", ("tiny", ["seed=3", "model=DiT-S/2"])),
+    ],
+)
+def test_a_model_is_taken_at_imagenet_where_no_experiment_is_named(
+    model: str | None, experiment: str | None, loaded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    load = cost.load_experiment
+
+    def noted(name: str, overrides: list[str]) -> Any:
+        asked.append((name, overrides))
+        return load("tiny", [])
+
+    monkeypatch.setattr(cost, "load_experiment", noted)
+    named = {"model": model, "experiment": experiment, "device_rates": None}
+    assert cost.run(**{**NONE, **named, "overrides": ["seed=3"]}) == 0
+    assert asked == [loaded]
+
+
+def test_times_stand_behind_the_costs_where_a_device_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    named: dict[str, Any] = {"model": None, "experiment": "tiny", "device_rates": "H200"}
+    assert cost.run(**{**NONE, **named, "overrides": ["evaluate=[heldout_loss]"]}) == 0
+    pairs = [line.split("  ", 1) for line in capsys.readouterr().out.splitlines()]
+    texts = {name: text.strip() for name, text in pairs}
+    assert list(texts)[-3:] == ["training time", "heldout loss", "rates of H200"]
+    assert texts["heldout loss"] == "network 0 s"
+    assert texts["rates of H200"] == RATES["H200"].source
+
+
+def test_the_costs_for_scripts_are_of_the_routes_that_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = []
+    for route, rate in ((["2->8"], 0.5), (["2->8"], 0.25), ([], None)):
+        how: Any = {**NONE, "route": route, "rate": rate, "as_json": True}
+        cost.run(**how, model=None, experiment="tiny", device_rates="H200")
+        found.append(capsys.readouterr().out)
+    assert len(set(found)) == 3 and all(json.loads(text) for text in found)
