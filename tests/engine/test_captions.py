@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ from tread_lab.engine.assemble import fresh_network
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.captions import CaptionTokens, caption_tokens, check_captions
 from tread_lab.engine.cost.training import cost
+from tread_lab.engine.text_encoder import text_encoder_digest
 from tread_lab.records.lab import RunFolder
 from tread_lab.routing import draw_routing
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode, signature
+from tread_lab.specs.captions import CaptionSpec
 from tread_lab.specs.evaluation import SamplesSpec
 
 N, T, E = 16, 8, 512  # tokens of an image and of a text, width of CLIP-base's
@@ -247,3 +250,16 @@ def test_a_wrong_encoder_or_data_without_captions_is_one_line(
     assert spec is not None
     with pytest.raises(UserError, match=r"captions: the data have none; put captions\.jsonl"):
         check_captions(spec, open_data(DataSpec(), "train"))
+
+
+def test_another_activation_is_another_encoder_and_another_save_is_none(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    write_text_encoder(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["hidden_act"] == "quick_gelu"
+    spec = CaptionSpec(encoder="clip-base", path=str(tmp_path))
+    written = text_encoder_digest(spec)
+    (tmp_path / "config.json").write_text(json.dumps({**config, "transformers_version": "9.9"}))
+    assert text_encoder_digest(spec) == written
+    (tmp_path / "config.json").write_text(json.dumps({**config, "hidden_act": "gelu"}))
+    assert text_encoder_digest(spec) != written

@@ -24,6 +24,8 @@ from tread_lab.specs.errors import UserError
 VARIABLE = "TREAD_LAB_TEXT_ENCODER"
 CLIPS = ("clip", "clip_text_model")  # `model_type` of a whole CLIP and of its text half
 DEFAULTS = {"hidden_size": 512, "max_position_embeddings": LONGEST}  # which a config may leave out
+# What a config says of how it was saved, not of the network.
+OF_THE_FILE = ("transformers_version", "_name_or_path", "architectures", "dtype", "torch_dtype")
 TOKENIZER = ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json")
 
 # encode(texts of B captions) -> tokens [B, T, E]
@@ -53,7 +55,8 @@ def encoder_folder(spec: CaptionSpec) -> Path:
     return folder
 
 
-def _check_config(spec: CaptionSpec, folder: Path) -> None:
+def _text_config(folder: Path) -> dict[str, Any]:
+    """Return what is written of the text encoder, alone or within a whole CLIP."""
     try:
         config: dict[str, Any] = json.loads((folder / "config.json").read_text())
     except (OSError, ValueError):
@@ -63,7 +66,11 @@ def _check_config(spec: CaptionSpec, folder: Path) -> None:
         ) from None
     if config.get("model_type") not in CLIPS:
         raise UserError(f"captions: {folder} holds a {config.get('model_type')!r}, no CLIP")
-    text = {**DEFAULTS, **config.get("text_config", config)}
+    return {**DEFAULTS, **config.get("text_config", config)}
+
+
+def _check_config(spec: CaptionSpec, folder: Path) -> None:
+    text = _text_config(folder)
     if text["hidden_size"] != spec.width:
         wrong = f"tokens of width {text['hidden_size']}; {spec.encoder} has {spec.width}"
         raise UserError(f"captions.encoder: {folder} gives {wrong}")
@@ -73,13 +80,17 @@ def _check_config(spec: CaptionSpec, folder: Path) -> None:
 
 
 def text_encoder_digest(spec: CaptionSpec) -> str:
-    """Return a digest of the encoder's weights and of its tokenizer's files.
+    """Return a digest of the encoder's weights, its config and its tokenizer's files.
+
+    The config decides tokens too: the activation of one CLIP is `quick_gelu`, of another `gelu`.
 
     Raises:
         UserError: as `encoder_folder`.
     """
     folder = encoder_folder(spec)
     digest = hashlib.sha256(weights_digest(folder).encode())
+    decides = {k: value for k, value in _text_config(folder).items() if k not in OF_THE_FILE}
+    digest.update(json.dumps(decides, sort_keys=True).encode())
     for path in (folder / name for name in TOKENIZER):
         if path.is_file():
             digest.update(path.name.encode() + b"\n" + path.read_bytes())

@@ -13,18 +13,30 @@ from tread_lab.specs.errors import UserError
 def load_pretrained(kind: str, where: str | Path, field: str, **options: Any) -> Any:
     """Return what the class `kind` of transformers makes of a folder or, of a text, of a hub id.
 
+    A network is in fp32 and holds the weights of its file, all of them: transformers by itself
+    computes in the file's type, and draws at random what a file lacks.
+
     Args:
         field: of the run or evaluation that wants it, which an error names.
 
     Raises:
-        UserError: it cannot be loaded.
+        UserError: it cannot be loaded, or weights are missing.
     """
     import transformers
 
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    local = isinstance(where, Path)
+    made, local = getattr(transformers, kind), isinstance(where, Path)
+    if is_network := not kind.endswith("Tokenizer"):
+        options["output_loading_info"] = True
     try:
-        return getattr(transformers, kind).from_pretrained(where, local_files_only=local, **options)
+        loaded = made.from_pretrained(where, local_files_only=local, **options)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"{field}: {str(where)!r} cannot be loaded: {reason}") from None
+    if not is_network:
+        return loaded
+    network, found = loaded
+    if missing := sorted(found["missing_keys"]):
+        what = f"{missing[0]} is missing" + (f", and {len(missing) - 1} more" * (len(missing) > 1))
+        raise UserError(f"{field}: {str(where)!r} cannot be loaded: {what}")
+    return network.float()
