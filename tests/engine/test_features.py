@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from tests.engine.runs import CPU
 from tread_lab.data import open_data
 from tread_lab.engine import checkpoint, features, live_run
 from tread_lab.engine.features import FeatureCache, feature_cache
+from tread_lab.engine.power import Meter, Reading
 from tread_lab.engine.train import train
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.lab import RunFolder
@@ -59,6 +63,24 @@ def test_damaged_features_are_refused_where_they_are_read(tmp_path: Path) -> Non
     assert torch.equal(again.take(others), encode(others).half())
     with pytest.raises(UserError, match=r"sample 70 in .*features.f16 are damaged.*remove"):
         again.take(torch.tensor([1, 70]))
+
+
+def test_threads_that_read_at_once_open_the_cache_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len([*FeatureCache(tmp_path, (N, T, E), {"data": "a"}).fill(encode)]) == 3
+    cache, memmap, opened = FeatureCache(tmp_path, (N, T, E), {"data": "a"}), np.memmap, []
+
+    def slow(*args: Any, **options: Any) -> Any:
+        opened.append(args)
+        time.sleep(0.05)  # the other thread comes now
+        return memmap(*args, **options)
+
+    monkeypatch.setattr(np, "memmap", slow)
+    with ThreadPoolExecutor(2) as pool:
+        taken = [*pool.map(cache.take, [torch.arange(64), torch.arange(64, 128)])]
+    assert torch.equal(torch.cat(taken), encode(torch.arange(128)).half())
+    assert len(opened) == 1  # a second opening empties the checksums that the first thread compares
 
 
 def test_caches_of_earlier_versions_have_no_checksums_and_are_read(tmp_path: Path) -> None:
@@ -181,6 +203,34 @@ def test_training_on_latents_encodes_each_image_once_and_resumes_bitwise(
         steps.close()  # type: ignore[attr-defined]
     a, b = weights_of(whole), weights_of(parts)
     assert [name for name in a if not torch.equal(a[name], b[name])] == []
+
+
+def test_a_cache_that_a_run_fills_costs_it_no_time_and_no_energy(
+    latents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+
+    def tick(seconds: float = 0.01) -> float:
+        clock[0] += seconds
+        return clock[0]
+
+    monkeypatch.setattr(live_run, "time", SimpleNamespace(perf_counter=tick))
+    opener = live_run.open_feature_encoder
+
+    def slow(*args: Any, **more: Any) -> Any:
+        encoder = opener(*args, **more)
+        return lambda ids: (tick(3600), encoder(ids))[1]
+
+    class Reader:
+        def read(self) -> Reading:
+            return Reading(100.0, 1.0, 100.0 * clock[0])
+
+    monkeypatch.setattr(live_run, "open_feature_encoder", slow)
+    meter, folder = Meter(Reader(), every=0), RunFolder(tmp_path / "lab/runs/run")
+    seconds = [progress.seconds for progress in train(spec_of(latents), folder, CPU, meter)]
+    assert clock[0] > 4600 and 0 < max(seconds) < 10
+    energies = [entry.value for entry in folder.entries() if entry.key == "energy/joules"]
+    assert len(energies) > 0 and 0 < max(energies) < 1000  # joules, at 100 W
 
 
 def test_the_targets_are_features_of_the_stored_images(latents: Path, tmp_path: Path) -> None:

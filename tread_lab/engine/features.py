@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -68,6 +69,7 @@ class FeatureCache:
         self._map_NTE: NDArray[np.float16] | None = None
         self._sums_N: NDArray[np.uint32] = np.empty(0, np.uint32)
         self._unread_N: NDArray[np.bool_] = np.empty(0, bool)  # samples to be compared yet
+        self._opening = threading.Lock()  # batches are read by several threads
 
     @property
     def disk_bytes(self) -> int:
@@ -85,9 +87,10 @@ class FeatureCache:
         Raises:
             UserError: they are not what was written.
         """
-        if self._map_NTE is None:
-            assert self.complete
-            self._open()
+        with self._opening:
+            if self._map_NTE is None:
+                assert self.complete
+                self._open()
         assert self._map_NTE is not None
         ids = ids_B.numpy()
         features_BTE = self._map_NTE[ids]

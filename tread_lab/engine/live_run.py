@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import math
 import time
 import warnings
@@ -87,6 +88,7 @@ class LiveRun:
         self.objective = self._objective()
         self.keep_steps = {*spec.execution.keep_steps, *folder.kept_steps()}
         self.step, self.loss, self.overflows = 0, math.nan, 0
+        self._joules: str | None = "0"  # of earlier attempts, `None` if it is not known
         self._window: list[Tensor] = []
         self._one = torch.ones((), device=device)
         self._gradient_norm: Tensor | None = None
@@ -96,8 +98,7 @@ class LiveRun:
     def resume(self) -> int:
         """Take up the newest checkpoint, else the weights of `init_from`; returns the step."""
         saved = checkpoint.load_latest(self.folder.checkpoints)
-        if self._meter is not None:
-            self._meter.begin("0" if saved is None else saved.facts.get("joules"))
+        self._joules = "0" if saved is None else saved.facts.get("joules")
         if saved is None:
             self._start_from_elsewhere()
         else:
@@ -113,21 +114,35 @@ class LiveRun:
             self.scaler.load(saved.part("scaler"))
             self.overflows = int(self.scaler.overflows)
             self._window = [loss.to(self.device) for loss in saved.tensors.get("window", ())]
-            self._last_logged = time.perf_counter()
-            self._started = self._last_logged - float(saved.facts["seconds"])
+            self._restart_clock(float(saved.facts["seconds"]))
             self._restore_log(saved.facts.get("log", "[]"))
         return self.step
 
     def prepare(self) -> Iterator[None]:
         """Fill the cache of REPA's features where latents are aligned, and those of captions' text
-        tokens, with signs of life.
+        tokens, with signs of life; then start to measure.
 
-        Embedded images are encoded as they come, which costs less than reading features.
+        Whoever comes first fills a cache for all runs, so its time and energy are no run's.
 
         Raises:
             UserError: an encoder cannot be opened, or there is no room for its features.
         """
-        yield from self._prepare_captions()
+        seconds = self.seconds
+        for _ in itertools.chain(self._prepare_captions(), self._prepare_features()):
+            self._restart_clock(seconds)
+            yield
+        self._restart_clock(seconds)
+        if self._meter is not None:
+            self._meter.begin(self._joules)
+
+    def _restart_clock(self, seconds: float) -> None:
+        """Let `seconds` be the training time up to now."""
+        self._last_logged = time.perf_counter()
+        self._started = self._last_logged - seconds
+
+    def _prepare_features(self) -> Iterator[None]:
+        """Encode the images of latents; embedded images are encoded as they come, which costs less
+        than reading features."""
         spec, samples = self.spec, self.batches.samples
         if spec.repa is None or not spec.data.holds.latents:
             return
