@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,18 @@ def test_files_are_a_function_of_the_record(sweeps: Sweeps) -> None:
     assert len({place.partition("+step+")[0] for place in pictures}) == 2
     assert all("+step+40+timestamp+7+" in place for place in pictures)
     assert not any("npz" in place and "similarity" not in place for place in once)
+
+
+def test_a_picture_of_a_step_before_the_end_has_its_own_step(sweeps: Sweeps) -> None:
+    run, early = sweeps.finish(spec_of((1, 4))), replace(SAMPLES, step=20)
+    folder = run.evaluation(early)
+    folder.path.mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(folder.path / "grid.png")
+    folder.write(early, {}, step=20)
+    files, problem = run_files(run, NAMES, step=40, time=7)
+    assert problem == "" and "samples_1k/step_20/grid.png" in files
+    shown = [place for place in files if place.startswith("images/pictures~samples_1k+")]
+    assert sorted(place.split("+")[2] for place in shown) == ["20", "20", "40", "40"]
 
 
 def test_the_image_grid_reads_the_names_as_mlflow_writes_them(sweeps: Sweeps) -> None:

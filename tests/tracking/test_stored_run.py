@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from tests.tracking.conftest import (
@@ -16,6 +17,7 @@ from tests.tracking.conftest import (
     Sweeps,
 )
 from tread_lab.records.lab import Lab
+from tread_lab.tracking.stored_run import contradicts
 
 Sync = Callable[..., Any]
 
@@ -165,3 +167,15 @@ def test_a_number_that_is_none_stays_so_and_its_run_is_not_made_anew(
     run.write_origin({"code": "def5678", "device": "cpu"})
     report = sync()
     assert (report.updated, report.removed) == (1, 0)
+
+
+def test_a_parameter_may_be_added_to_a_stored_run_and_none_changed() -> None:
+    stored: Any = SimpleNamespace(data=SimpleNamespace(params={"seed": "0"}, tags={}, metrics={}))
+    view: Any = SimpleNamespace(params={}, logged={}, measured={}, during=(), born=0)
+    for params, made_anew in (
+        ({"seed": "0", "train.lr": "0.0002"}, False),
+        ({"train.lr": "0.0002"}, False),
+        ({"seed": "1"}, True),
+    ):
+        view.params = params
+        assert contradicts(stored, view) == made_anew, params
