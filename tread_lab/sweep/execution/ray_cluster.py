@@ -91,7 +91,7 @@ def _refuse_silence(address: str) -> None:
         return
     if not answers(head, within=PATIENCE):
         raise Unavailable(
-            f"nothing answers at {address} (RAY_ADDRESS) for {PATIENCE:.0f} s; start the cluster"
+            f"nothing has answered at {address} (RAY_ADDRESS) for {PATIENCE:.0f} s; start the cluster"
             " with `ray start --head`, or unset RAY_ADDRESS to run on this machine"
         )
 
