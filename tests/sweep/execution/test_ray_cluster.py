@@ -379,7 +379,7 @@ def test_an_address_where_nothing_answers_is_one_line_and_is_not_joined(
         silent.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         monkeypatch.setenv("RAY_ADDRESS", address)
-        with pytest.raises(Unavailable, match=rf"nothing has answered at {address} \(RAY_ADDRESS\)"):
+        with pytest.raises(Unavailable, match=rf"nothing has answered at {address} \(RAY"):
             module.cluster().__enter__()
 
 

@@ -91,8 +91,8 @@ def _refuse_silence(address: str) -> None:
         return
     if not answers(head, within=PATIENCE):
         raise Unavailable(
-            f"nothing has answered at {address} (RAY_ADDRESS) for {PATIENCE:.0f} s; start the cluster"
-            " with `ray start --head`, or unset RAY_ADDRESS to run on this machine"
+            f"nothing has answered at {address} (RAY_ADDRESS) for {PATIENCE:.0f} s; start the"
+            " cluster with `ray start --head`, or unset RAY_ADDRESS to run on this machine"
         )
 
 
