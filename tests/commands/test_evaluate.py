@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from tests.sweep.search.test_budget import planned
-from tread_lab.commands.evaluate import _decoded, _of_sweep
+from tread_lab.commands import evaluate
+from tread_lab.commands.evaluate import _decoded, _of_exported, _of_sweep, _ready, _to_measure
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError
-from tread_lab.specs.evaluation import SamplesSpec, decode_evaluations
+from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec, decode_evaluations
 from tread_lab.sweep.plan.storage import store_plan
 
 
@@ -65,3 +71,138 @@ def test_a_wrong_field_of_the_sampler_is_one_line(words: list[str], message: str
     with pytest.raises(UserError, match=message) as refusal:
         _decoded(words, {}, None, None)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is measured, with which device and cache; nothing is."""
+    calls: list[Any] = []
+
+    def one(folder: Any, spec: Any, device: torch.device, *, cache: Path) -> dict[str, float]:
+        calls.append((folder.name, spec.kind, spec.step, device.type, cache))
+        return {"heldout/loss": 0.25}
+
+    monkeypatch.setattr(evaluate, "evaluate", one)
+    monkeypatch.setattr(evaluate, "check_measurable", lambda opened: None)
+    monkeypatch.setattr(evaluate, "open_evaluations", lambda measurements: None)
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: calls.append(n))
+    return calls
+
+
+def completed(lab: Lab, tiny: Callable[..., RunSpec], state: RunState = RunState.COMPLETED) -> str:
+    spec = tiny(steps=20)
+    folder = lab.run_of(spec)
+    folder.create(spec)
+    folder.finish(state, step=20)
+    return folder.name
+
+
+def test_a_run_is_measured_as_named_and_said_line_by_line(
+    lab: Lab,
+    tiny: Callable[..., RunSpec],
+    measured: list[Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = completed(lab, tiny)
+    how: dict[str, Any] = {"root": str(lab.root), "name": run[:6], "reference": None,
+                           "device": "cpu", "threads": 3}  # fmt: skip
+    named = ["heldout_loss", "heldout_loss at 50%"]
+    assert evaluate.run(**how, evaluations=named, as_json=False) == 0
+    cache = lab.root / "cache"
+    assert measured == [
+        3, (run, "heldout_loss", None, "cpu", cache), (run, "heldout_loss", 10, "cpu", cache)
+    ]  # fmt: skip
+    assert capsys.readouterr().out.splitlines() == [
+        f"{run} heldout_loss: heldout/loss 0.25", f"{run} heldout_loss at 10: heldout/loss 0.25"
+    ]  # fmt: skip
+    assert evaluate.run(**how, evaluations=named, as_json=True) == 0
+    row = {"run": run, "evaluation": "heldout_loss"}
+    assert json.loads(capsys.readouterr().out) == [
+        {**row, "heldout/loss": 0.25}, {**row, "step": 10, "heldout/loss": 0.25}
+    ]  # fmt: skip
+    with pytest.raises(UserError, match=r"^name what to measure, e\.g\. `tread-lab evaluate RUN"):
+        evaluate.run(**how, evaluations=[], as_json=False)
+
+
+def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
+    lab: Lab, tiny: Callable[..., RunSpec], measured: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, one = completed(lab, tiny), evaluate.evaluate
+
+    def failing(folder: Any, spec: Any, *what: Any, **how: Any) -> Any:
+        if spec.step == 10:
+            raise UserError("no such step")
+        return one(folder, spec, *what, **how)
+
+    monkeypatch.setattr(evaluate, "evaluate", failing)
+    with pytest.raises(UserError, match=r"^no such step"):
+        evaluate.run(root=str(lab.root), name=run, reference=None, device="cpu", threads=1,
+                     as_json=True, evaluations=["heldout_loss at 10", "heldout_loss"])  # fmt: skip
+    assert [call[2] for call in measured[1:]] == [None]
+
+
+def test_a_sweep_is_measured_where_its_runs_have_ended(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    plan = planned(tiny)
+    store_plan(lab.sweep("budgeted"), plan)
+    with pytest.raises(UserError, match=r"^budgeted: no run has finished training$"):
+        _to_measure(lab, "budgeted", [], None)
+    for task, state in zip(plan.tasks, (RunState.COMPLETED, RunState.FAILED, RunState.COMPLETED)):
+        folder = lab.run_of(task.spec)
+        folder.create(task.spec)
+        folder.finish(state, step=1)
+    found = _to_measure(lab, "budgeted", [], None)
+    assert [folder.name for folder, _ in found] == [plan.tasks[0].run, plan.tasks[2].run]
+    assert [spec.kind for spec in found[0][1]] == ["heldout_loss"]
+
+
+def at(*steps: Any) -> tuple[Any, ...]:
+    return tuple(HeldoutSpec(images=8, levels=2, step=step) for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("state", "step", "ready"),
+    [
+        (RunState.COMPLETED, 20, [None, 5, 10]),
+        (RunState.COMPLETED, 10, [None, 5, 10]),
+        (RunState.COMPLETED, 9, [None, 5]),
+        (RunState.FAILED, 20, []),
+    ],
+)
+def test_steps_that_a_run_has_reached_are_measured(
+    state: RunState, step: int, ready: list[Any], lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    folder = lab.run(completed(lab, tiny))
+    folder.reopen()
+    folder.finish(state, step=step)
+    assert [spec.step for spec in _ready(folder, at(None, 5, 10))] == ready
+
+
+def test_of_a_run_that_goes_on_the_kept_steps_are_measured(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = tiny(steps=20)
+    folder = lab.run_of(spec)
+    folder.create(spec)
+    folder.log_path.touch()
+    monkeypatch.setattr(evaluate, "list_checkpoints", lambda where: [5, 15])
+    monkeypatch.setattr(evaluate, "step_of", lambda path: path)
+    assert folder.state() is RunState.INTERRUPTED
+    assert [found.step for found in _ready(folder, at(None, 5, 10, 15))] == [5, 15]
+
+
+def test_exported_weights_are_measured_at_their_step_alone(lab: Lab, tiny: Any) -> None:
+    folder = lab.run(completed(lab, tiny))
+    assert [spec.kind for spec in _of_exported(folder, ["heldout_loss"], None)] == ["heldout_loss"]
+    for named in ([], ["heldout_loss at 5"], ["heldout_loss", "heldout_loss at 5"]):
+        with pytest.raises(UserError, match="has the weights of one step; name what to measure"):
+            _of_exported(folder, named, None)
+
+
+def test_a_reference_that_is_named_comes_before_the_recorded_one() -> None:
+    recorded = {"name": "imagenet256"}
+    for named, found in ((None, "imagenet256"), ("imagenet512", "imagenet512")):
+        (spec,) = _decoded(["fid@1k"], {}, recorded, named)
+        assert isinstance(spec, SamplesSpec) and spec.reference is not None
+        assert spec.reference.name == found

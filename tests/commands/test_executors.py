@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from tread_lab.commands.executors import visible_device
+from tread_lab.commands.executors import check_one_device, gpus_per_run, visible_device
 from tread_lab.specs import UserError
 
 
@@ -41,3 +41,46 @@ def test_a_gpu_of_a_joined_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("RAY_ADDRESS", "head:6379")
     with pytest.raises(UserError, match=r"^--device cuda:1: .* say --device cuda$"):
         visible_device("cuda:1", ray=True)
+
+
+def test_a_gpu_is_not_named_to_other_executors() -> None:
+    assert visible_device("cuda:1") == "cuda:1" and "CUDA_VISIBLE_DEVICES" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("gpus", "device", "here", "expected"),
+    [
+        (0.5, "cpu", True, 0.5),
+        (0.0, "cuda", True, 0.0),
+        (None, "cuda:1", False, 1.0),
+        (None, "cpu", True, 0.0),
+        (None, None, True, 1.0),
+        (None, None, False, 0.0),
+    ],
+)
+def test_a_run_has_the_gpus_that_are_asked_for_else_one_where_there_is_any(
+    gpus: float | None,
+    device: str | None,
+    here: bool,
+    expected: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: here)
+    assert gpus_per_run(gpus, device) == expected
+
+
+def test_one_run_is_not_spread_over_devices_or_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    for gpus in (None, 0.5, 1.0):
+        check_one_device(gpus)
+    with pytest.raises(UserError, match=r"^--gpus: 1\.5 for a run"):
+        check_one_device(1.5)
+    for name, alone in zip(names, ("1", "0", "-1", "1", "1")):
+        monkeypatch.setenv(name, alone)
+        check_one_device()
+        monkeypatch.setenv(name, "2")
+        with pytest.raises(UserError, match=f"^{name}=2: torchrun or mpirun"):
+            check_one_device()
+        monkeypatch.setenv(name, alone)
