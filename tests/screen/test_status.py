@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,14 +13,14 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from tests.synthetic import PAPER_PLACEMENTS, small, write_sweep
+from tests.synthetic import PAPER_PLACEMENTS, small, tiny_spec, write_sweep
 from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost import training
 from tread_lab.records.lab import Lab, SweepFolder
-from tread_lab.records.run_status import count_states
+from tread_lab.records.run_status import RunStatus, count_states
 from tread_lab.records.status import RunState
-from tread_lab.screen.status import _SweepStatus, show_sweep, watch_sweep
-from tread_lab.specs import RunSpec, decode, encode, signature
+from tread_lab.screen.status import _row, _SweepStatus, show_run, show_sweep, watch_sweep
+from tread_lab.specs import HeldoutSpec, RunSpec, decode, encode, signature
 from tread_lab.specs import trials as expanded
 from tread_lab.specs.sweep import SweepSpec
 from tread_lab.sweep.plan.plan import Plan, make_plan
@@ -179,3 +180,41 @@ def test_the_most_urgent_runs_are_shown_where_there_is_no_room_for_all(tmp_path:
         ["2->8 s=0.5 seed 0", "5->8 s=0.5 seed 0", "0->4 s=0.5 seed 0"],
         ["2->8 s=0.5 seed 0"],
     ]
+
+
+def test_a_run_is_shown_with_its_attempts_and_metrics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec, lab = tiny_spec((2, 8)), Lab(tmp_path)
+    folder = lab.run_of(spec)
+    folder.create(spec)
+    for reason in ("no memory\nmore", ""):
+        folder.attempts.close(folder.attempts.open(pid=7, host="n1"), "interrupted", reason=reason)
+    folder.finish(RunState.COMPLETED, step=400, metrics={"cost/x": 0.123456789})
+    for step, loss in ((100, 0.5), (None, 0.25)):
+        measured = HeldoutSpec(images=8, levels=2, step=step)
+        folder.evaluation(measured).write(measured, {"heldout/loss": loss})
+    show_run(folder)
+    pairs = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    texts = {name: text.strip() for name, text in pairs.items()}
+    assert texts["attempt 1"] == "interrupted, process 7 on n1: no memory"
+    assert texts["attempt 2"] == "interrupted, process 7 on n1"
+    assert (texts["run"], texts["state"]) == (f"{folder.name} (2->8 s=0.5 seed 0)", "completed")
+    assert texts["heldout/loss at 100"] == "0.5" and texts["heldout/loss"] == "0.25"
+    assert (texts["cost/x"], texts["folder"]) == ("0.123457", str(folder.path))
+    show_run(folder, as_json=True)
+    tree = json.loads(capsys.readouterr().out)
+    by_loss = sorted(tree["metrics"], key=lambda row: row["heldout/loss"])
+    assert by_loss == [{"heldout/loss": 0.25}, {"heldout/loss": 0.5, "step": 100}]
+    assert tree["result"]["metrics"] == {"cost/x": 0.123456789} and tree["run"] == folder.name
+
+
+def test_a_row_has_what_is_known_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tread_lab.screen.status.time.time", lambda: 1000.0)
+    status = RunStatus("r", RunState.FAILED, "exception", 100 * "x", (), 5, 940.0)
+    why = f"exception: {79 * 'x'}"
+    assert _row(status, "label", 20) == ["r", "label", "failed", "5/20", "", "60 s ago", why]
+    fresh = RunStatus("r", RunState.PENDING, "", "", (), 0, None)
+    assert _row(fresh, "label", 20) == ["r", "label", "pending", "0/20", "", "", ""]
+    ahead = RunStatus("r", RunState.RUNNING, "", "why", (), 0, 1010.0)  # of another clock
+    assert _row(ahead, "label", 20)[5:] == ["0 s ago", "why"]
