@@ -20,12 +20,13 @@ from tread_lab.engine.assemble import fresh_network
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.captions import CaptionTokens, caption_tokens, check_captions
 from tread_lab.engine.cost.training import cost
+from tread_lab.engine.provenance import made_with
 from tread_lab.engine.text_encoder import text_encoder_digest
 from tread_lab.records.lab import RunFolder
 from tread_lab.routing import draw_routing
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode, signature
 from tread_lab.specs.captions import CaptionSpec
-from tread_lab.specs.evaluation import SamplesSpec
+from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 
 N, T, E = 16, 8, 512  # tokens of an image and of a text, width of CLIP-base's
 TEXTS = [("a dog", "a wet dog"), ("two cats",), ("an owl at night", "an owl", "a bird")]
@@ -164,6 +165,8 @@ def test_images_are_drawn_from_recorded_held_out_captions(
     place = folder.evaluation(guided)
     record = place.read()
     assert record is not None and record["captions"]["heldout"] == 2
+    assert spec.captions is not None
+    assert record["captions"]["encoder"] == text_encoder_digest(spec.captions)
     written = (place.path / "captions.jsonl").read_text().splitlines()
     with np.load(place.path / "samples.npz") as arrays:
         numbers, images = arrays["arr_1"], arrays["arr_0"]
@@ -263,3 +266,18 @@ def test_another_activation_is_another_encoder_and_another_save_is_none(tmp_path
     assert text_encoder_digest(spec) == written
     (tmp_path / "config.json").write_text(json.dumps({**config, "hidden_act": "gelu"}))
     assert text_encoder_digest(spec) != written
+
+
+def test_a_run_is_never_measured_with_another_text_encoder(
+    clip: Path, data: Path, tmp_path: Path
+) -> None:
+    spec, folder = run_of(data, clip), RunFolder(tmp_path / "runs" / "run")
+    folder.create(spec)
+    train_until(spec, folder.path)
+    where = {"driver": "d", "node": "n", "whole": True, "packed": 1, "host": "h", "pid": 1}
+    folder.attempts.open(**where, made_with={"weights clip-base": "0" * 16})
+    heldout = HeldoutSpec(images=2, levels=1)
+    with pytest.raises(UserError, match=r"captions: run run was trained with another clip-base"):
+        evaluate.evaluate(folder, heldout, CPU)
+    folder.attempts.open(**where, made_with=made_with(spec, "cpu"))
+    assert min(evaluate.evaluate(folder, heldout, CPU).values()) > 0

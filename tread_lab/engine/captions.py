@@ -30,6 +30,7 @@ class CaptionTokens:
 
     Attributes:
         digest: of the captions.
+        encoder: digest of what encodes them.
 
     Raises:
         UserError: the encoder is not where it should be.
@@ -40,7 +41,8 @@ class CaptionTokens:
         self._texts = [*(text for texts in captions for text in texts), ""]
         self._counts_N = torch.tensor([len(texts) for texts in captions])
         self._first_N = self._counts_N.cumsum(0) - self._counts_N
-        encoder = [spec.encoder, text_encoder_digest(spec)]
+        self.encoder = text_encoder_digest(spec)
+        encoder = [spec.encoder, self.encoder]
         made_with: dict[str, object] = {"captions": self.digest, "encoder": encoder}
         shape = (len(self._texts), spec.tokens, spec.width)
         self._cache = FeatureCache(folder, shape, made_with, kind="captions")

@@ -27,6 +27,7 @@ from tread_lab.engine.probes import heldout_losses, layer_similarity
 from tread_lab.engine.provenance import code_digest, packages_of
 from tread_lab.engine.sample_parts import SampleParts, write_npz
 from tread_lab.engine.sample_scores import SampleScores, file_reference, heldout_reference
+from tread_lab.engine.text_encoder import VARIABLE, encoder_folder
 from tread_lab.metrics.reference_file import ReferenceFile, needs, open_reference
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records import metric_names
@@ -153,10 +154,24 @@ PROBES: dict[type, Callable[[Trained, Any, EvaluationFolder], dict[str, float]]]
 def _heldout_captions(
     spec: RunSpec, folder: RunFolder, device: torch.device
 ) -> CaptionTokens | None:
-    """Return the text tokens of the held-out captions; `None` for a run that sees classes."""
+    """Return the text tokens of the held-out captions; `None` for a run that sees classes.
+
+    Raises:
+        UserError: they would be of another encoder than those that the run was trained with.
+    """
     if spec.captions is None:
         return None
     captions = caption_tokens(spec.captions, data_of(spec, "heldout"), folder.cache)
+    weights = f"weights {spec.captions.encoder}"
+    trained_with = {
+        made[weights] for a in folder.attempts.read() if weights in (made := a.made_with)
+    }
+    if trained_with and captions.encoder not in trained_with:
+        raise UserError(
+            f"captions: run {folder.name} was trained with another {spec.captions.encoder} than the"
+            f" one in {encoder_folder(spec.captions)}; put that of the run there, or name its"
+            f" folder in {VARIABLE}"
+        )
     for _ in captions.fill(device):
         pass
     return captions
@@ -193,8 +208,9 @@ def _samples(
     if scores.made_with:
         facts["extractors"] = scores.made_with
     if captions is not None:
-        facts["captions"] = {"heldout": len(captions), "sha256": captions.digest}
-        made_with["captions"] = captions.digest
+        digests = {"sha256": captions.digest, "encoder": captions.encoder}
+        facts["captions"] = {"heldout": len(captions), **digests}
+        made_with |= {"captions": captions.digest, "text encoder": captions.encoder}
     weights = {f"step {step}": str(network.step) for step, network in models.items()}
     parts = SampleParts(place.path, {**made_with, **weights, **scores.made_with})
     if sums := parts.resume():
