@@ -117,6 +117,7 @@ def _run(arguments: list[str]) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "outcomes.json"
         environment = {**os.environ, "FAULT_OUTCOMES": str(path), "PYTHONPATH": str(ROOT)}
+        environment["TREAD_LAB_LONG"] = "1"
         command = [sys.executable, "-m", "pytest", "-p", "tests.faults.outcomes", "-m", "fault"]
         command += [*files, *arguments]
         subprocess.run(command, cwd=ROOT, env=environment, check=False)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.long import LONG
 from tests.tracking.conftest import Store, Sweeps
 from tests.tracking.test_tracker import eventually
 from tests.tracking.test_ui import free_port
@@ -55,6 +56,7 @@ def answers(port: int) -> bool:
 
 
 @pytest.mark.slow
+@LONG  # a whole sweep meets such a server in tests/faults/test_mlflow.py
 def test_a_server_killed_and_started_again(lab: Lab, sweeps: Sweeps, tmp_path: Path) -> None:
     from tread_lab.tracking.mlflow_tracker import MlflowTracker
 
