@@ -311,3 +311,14 @@ def test_a_run_without_a_readable_spec_keeps_every_checkpoint(lab: Lab, tiny: Ti
     for path in folder.path.glob("*spec*"):
         path.write_text("{")
     assert set(gc._kept_steps(folder)) == {5, 10, 15, 20} and gc._may_read_caches(folder)
+
+
+def test_what_any_sweep_plans_for_a_run_counts_as_planned(lab: Lab, tiny: Tiny) -> None:
+    experiment = Experiment(name="tiny", run=encode(tiny()))
+    for name, images in (("first", 8), ("second", 16)):
+        asked = [{"heldout_loss": {"images": images, "levels": 2}}]
+        axes = {"route": ["1->2"]}
+        tree = {"experiment": "tiny", "evaluate": asked, "axes": axes, "baseline": None}
+        store_plan(lab.sweep(name), make_plan(name, decode(SweepSpec, tree), experiment))
+    ((_, evaluations),) = gc._planned(lab).items()
+    assert len(evaluations) == 2

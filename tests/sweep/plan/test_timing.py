@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 import torch
 
+from tread_lab.engine.cost.rates import PROBE, Rates
 from tread_lab.engine.cost.speed import Speed, kind_of
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec
+from tread_lab.sweep.plan import timing
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
+from tread_lab.sweep.plan.earlier_runs import EarlierRuns
 from tread_lab.sweep.plan.timing import timings
 from tread_lab.sweep.trial.task import Task
 
@@ -65,3 +68,20 @@ def test_a_node_elsewhere_is_not_this_one(lab: Lab, tiny: Tiny, timed: list[Any]
     found = timings(lab, [idle, busy], replace(CPU, local=None), None).sources
     assert found[kind_of(idle.spec)] == "from 6 steps on CPU"
     assert found[kind_of(busy.spec)] == "from 6 steps on a busy CPU as if it were idle"
+
+
+@pytest.mark.parametrize(("device", "expected"), [("cuda", 6.0), ("cpu", 2.0)])
+def test_passes_of_earlier_runs_on_a_gpu_are_turned_into_those_of_fp32(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, device: str, expected: float
+) -> None:
+    """Their steps ran at the rate of bf16, three times that of the passes that are timed."""
+    spec = tiny(precision="bf16")
+    runs = EarlierRuns(steps=[(10.0, 20.0)])
+    monkeypatch.setattr(timing, "earlier_runs", lambda *_: {kind_of(spec): runs})
+    devices = Devices((DeviceFacts(device, "x", ("bf16",), 2**30),))
+    own, passes = {"bf16": 30.0}, {PROBE: 10.0}
+    rates = Rates(
+        device=device, training=own, sampling=passes, decoding=1.0, features=1.0, source="stated"
+    )
+    (speed,) = timings(lab, [Task(spec)], devices, rates).speeds.values()
+    assert (speed.per_flop, speed.per_call_flop) == (2.0, expected)

@@ -111,3 +111,13 @@ def test_a_run_that_another_process_works_on_is_not_reopened(lab: Lab, tasks: li
     with lab.run(tasks[2].run).lock(), pytest.raises(Busy):
         reopen(lab, tasks[2])
     assert failed_kind(lab.run(tasks[2].run)) == "exception"
+
+
+def test_a_child_that_failed_by_itself_is_not_taken_up_for_its_parent(lab: Lab, tiny: Tiny) -> None:
+    parent = tiny(seed=3)
+    child = decode(RunSpec, {**encode(parent), "init_from": {"run": encode(parent)}, "seed": 4})
+    tasks = [
+        ended(lab, parent, "failed", kind="oom"),
+        ended(lab, child, "failed", kind="exception"),
+    ]
+    assert failed_tasks(lab, tasks, ["oom"]) == [tasks[0]]
