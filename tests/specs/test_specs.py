@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import inspect
-import pkgutil
 from typing import Any
 
 import pytest
 
+from tests.frozen import not_frozen
 from tread_lab import specs
 from tread_lab.specs import (
     DDPMSpec,
@@ -380,11 +378,4 @@ def test_the_tables_of_models_and_data_are_those_of_the_papers() -> None:
 
 
 def test_every_dataclass_of_the_specs_is_frozen() -> None:
-    names = [m.name for m in pkgutil.iter_modules(specs.__path__, "tread_lab.specs.")]
-    classes = {
-        cls
-        for name in names
-        for cls in vars(importlib.import_module(name)).values()
-        if inspect.isclass(cls) and dataclasses.is_dataclass(cls) and cls.__module__ == name
-    }
-    assert {c.__qualname__ for c in classes if not c.__dataclass_params__.frozen} == set()  # type: ignore[attr-defined]
+    assert not_frozen(specs) == set()
