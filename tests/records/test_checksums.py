@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from tread_lab.records.checksums import (
-    Damaged,
     changed_files,
     checksum,
     file_checksums,
@@ -41,7 +40,7 @@ def test_every_changed_bit_and_every_cut_is_noticed(kind: str) -> None:
     text = json_text(TREE) if kind == "json" else yaml_text(body)
     changed = [text[:n] + chr(ord(text[n]) ^ 1) + text[n + 1 :] for n in range(len(text))]
     for damaged in [*changed, *(text[:n] for n in range(8, len(text)))]:
-        with contextlib.suppress(Damaged):
+        with contextlib.suppress(ValueError):
             if kind == "json":  # only the checksum's own key was hit
                 assert {key: json_tree(damaged).get(key) for key in TREE} == TREE
             else:  # only the mark of the checksum was hit

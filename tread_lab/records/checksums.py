@@ -15,10 +15,6 @@ _READ_AGAIN = 16 * _CHUNK  # bytes; of larger files only the size is looked at l
 _JSON_END, _YAML_START = ',\n "crc": "', "# crc "
 
 
-class Damaged(ValueError):
-    """The text is not what was written."""
-
-
 def json_text(tree: Any) -> str:
     """Indented JSON; a mapping carries the checksum of all that stands before it."""
     text = json.dumps(tree, indent=1)
@@ -32,15 +28,12 @@ def json_tree(text: str) -> Any:
     """What `json_text` was given; a file without a checksum counts as it is.
 
     Raises:
-        Damaged: it is not what was written.
+        ValueError: it is not what was written.
     """
     head, mark, tail = text.rpartition(_JSON_END)
     if mark and tail != f'{checksum(head)}"\n}}\n':
-        raise Damaged("its checksum differs")
-    try:
-        tree = json.loads(text)
-    except ValueError as error:
-        raise Damaged(str(error)) from None
+        raise ValueError("its checksum differs")
+    tree = json.loads(text)
     if mark:
         del tree["crc"]
     return tree
@@ -55,13 +48,13 @@ def yaml_body(text: str) -> str:
     """The document; one without a checksum counts as it is.
 
     Raises:
-        Damaged: it is not what was written.
+        ValueError: it is not what was written.
     """
     if not text.startswith(_YAML_START):
         return text
     first, _, body = text.partition("\n")
     if first != _YAML_START + checksum(body):
-        raise Damaged("its checksum differs")
+        raise ValueError("its checksum differs")
     return body
 
 

@@ -14,6 +14,9 @@ from typing import Any
 from tread_lab.records.checksums import json_text, json_tree
 from tread_lab.specs.errors import Unavailable, UserError
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+_FORBIDDEN = (errno.EACCES, errno.EROFS, errno.EPERM)
+
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -81,16 +84,20 @@ def modified(path: Path) -> float | None:
 
 def disk_error(error: OSError, path: Path) -> UserError:
     """The one line a failed write becomes."""
-    remedies = {
-        errno.ENOSPC: "make room and run the same command again",
-        errno.EDQUOT: "make room and run the same command again",
-        errno.EACCES: "choose a folder you may write with --root",
-        errno.EROFS: "choose a folder you may write with --root",
-        errno.EPERM: "choose a folder you may write with --root",
-    }
-    remedy = remedies.get(error.errno or 0, "choose another folder with --root")
-    kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else UserError
-    return kind(f"cannot write {path}: {error.strerror or error}; {remedy}")
+    failed = f"cannot write {path}: {error.strerror or error}"
+    if error.errno in FULL:
+        return DiskFull(f"{failed}; make room and run the same command again")
+    which = "a folder you may write" if error.errno in _FORBIDDEN else "another folder"
+    return UserError(f"{failed}; choose {which} with --root")
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the system says of a failed write in the block into `disk_error`."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(error, path) from error
 
 
 class DiskFull(Unavailable):

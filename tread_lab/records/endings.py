@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tread_lab.records.durable import DiskFull
+from tread_lab.records.durable import FULL, DiskFull
 from tread_lab.specs.errors import UserError
 
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
@@ -27,16 +26,15 @@ class Ending:
     """
 
     sentence: str
-    tries: int | None
-    fails: bool
-    wrong: bool
+    tries: int | None = None
+    fails: bool = False
+    wrong: bool = True
     whole_device: bool = False
     recognises: Callable[[BaseException], bool] | None = None
 
 
 def _disk_is_full(error: BaseException) -> bool:
-    full = (errno.ENOSPC, errno.EDQUOT)
-    return isinstance(error, DiskFull) or getattr(error, "errno", None) in full
+    return isinstance(error, DiskFull) or getattr(error, "errno", None) in FULL
 
 
 def _lacks_memory(error: BaseException) -> bool:
@@ -48,31 +46,15 @@ def _lacks_memory(error: BaseException) -> bool:
 
 # An exception is of the first kind that recognises it.
 ENDINGS: Mapping[str, Ending] = {
-    "completed": Ending(sentence="reached its result", tries=None, fails=False, wrong=False),
-    "diverged": Ending(
-        sentence="its loss was not finite any more, which is a result",
-        tries=None,
-        fails=False,
-        wrong=True,
-    ),
-    "disk": Ending(
-        sentence="the disk was full",
-        tries=None,
-        fails=False,
-        wrong=True,
-        recognises=_disk_is_full,
-    ),
+    "completed": Ending(sentence="reached its result", wrong=False),
+    "diverged": Ending(sentence="its loss was not finite any more, which is a result"),
+    "disk": Ending(sentence="the disk was full", recognises=_disk_is_full),
     "mistake": Ending(
         sentence="something is missing that only the user can provide",
-        tries=None,
-        fails=False,
-        wrong=True,
         recognises=lambda error: isinstance(error, UserError),
     ),
     "interrupted": Ending(
         sentence="it was asked to stop",
-        tries=None,
-        fails=False,
         wrong=False,
         recognises=lambda error: not isinstance(error, Exception),  # closed, or a second Ctrl-C
     ),
@@ -80,7 +62,6 @@ ENDINGS: Mapping[str, Ending] = {
         sentence="memory did not suffice",
         tries=2,
         fails=True,
-        wrong=True,
         whole_device=True,
         recognises=_lacks_memory,
     ),
@@ -88,16 +69,13 @@ ENDINGS: Mapping[str, Ending] = {
         sentence="an exception was raised",
         tries=2,
         fails=True,
-        wrong=True,
         recognises=lambda error: isinstance(error, Exception),
     ),
-    "died": Ending(sentence="its process was killed", tries=3, fails=True, wrong=True),
-    "hung": Ending(sentence="it made no progress and was ended", tries=2, fails=True, wrong=True),
-    "lost": Ending(sentence="its node has left the cluster", tries=None, fails=False, wrong=True),
-    "orphaned": Ending(sentence="its driver ended first", tries=None, fails=False, wrong=True),
-    "parent": Ending(
-        sentence="the run that it starts from has no weights", tries=None, fails=True, wrong=True
-    ),
+    "died": Ending(sentence="its process was killed", tries=3, fails=True),
+    "hung": Ending(sentence="it made no progress and was ended", tries=2, fails=True),
+    "lost": Ending(sentence="its node has left the cluster"),
+    "orphaned": Ending(sentence="its driver ended first"),
+    "parent": Ending(sentence="the run that it starts from has no weights", fails=True),
 }
 FAILURES = tuple(kind for kind, ending in ENDINGS.items() if ending.fails)
 

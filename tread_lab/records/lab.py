@@ -16,7 +16,7 @@ import yaml
 from tread_lab.records import suggestions
 from tread_lab.records.attempts import Attempts
 from tread_lab.records.checksums import changed_files, file_checksums, yaml_body, yaml_text
-from tread_lab.records.durable import disk_error, read_json, write_json, write_text
+from tread_lab.records.durable import read_json, write_json, write_text, writing
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
 from tread_lab.records.metric_names import heldout_named
@@ -64,11 +64,8 @@ class Lab:
             UserError: they cannot.
         """
         folder = next(path for path in (self.root, *self.root.parents) if path.exists())
-        try:
-            with TemporaryDirectory(prefix=".tread-lab-", dir=folder):
-                pass
-        except OSError as error:
-            raise disk_error(error, self.root) from error
+        with writing(self.root), TemporaryDirectory(prefix=".tread-lab-", dir=folder):
+            pass
 
     @property
     def mlflow_uri(self) -> str:
@@ -225,11 +222,8 @@ class RunFolder:
     def finish(self, state: RunState, **facts: Any) -> None:
         """Record the state in which the run has ended; this is written last."""
         assert RunState(state).ended, state
-        tree = {"state": state, **facts, "files": file_checksums(self._kept())}
-        write_json(self.path / "result.json", tree)
-
-    def _kept(self) -> list[Path]:
-        return [self.path / "spec.yaml", self.log_path]
+        files = file_checksums([self.path / "spec.yaml", self.log_path])
+        write_json(self.path / "result.json", {"state": state, **facts, "files": files})
 
     def damaged(self) -> list[str]:
         """Return the files that were cut or changed since the run ended."""
@@ -275,14 +269,17 @@ class RunFolder:
         if self.exported:
             config = read_json(self.path / "config.json") or {}
             return dict(config.get("sampler") or {})
-        trees = ((e.read() or {}).get("spec", {}).get("sampler") for e in self.evaluations())
-        return next((tree for tree in trees if tree), {})
+        samplers = (tree.get("sampler") for tree in self._measured())
+        return next(filter(None, samplers), {})
 
     def recorded_reference(self) -> dict[str, Any] | None:
         """Return the tree of the reference that a run was measured with, `None` for held-out."""
-        trees = ((e.read() or {}).get("spec", {}) for e in self.evaluations())
-        sampled = (tree.get("reference") for tree in trees if tree.get("metrics"))
+        sampled = (tree.get("reference") for tree in self._measured() if tree.get("metrics"))
         return next(sampled, None)
+
+    def _measured(self) -> Iterator[dict[str, Any]]:
+        """Yield the trees of the finished evaluations."""
+        return ((evaluation.read() or {}).get("spec", {}) for evaluation in self.evaluations())
 
     def end_evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield the finished evaluations of the run's last weights."""
@@ -296,9 +293,8 @@ class EvaluationFolder:
     path: Path
 
     def write(self, spec: EvaluationSpec, metrics: dict[str, float], **facts: Any) -> None:
-        arrays = file_checksums(
-            path for path in self.path.glob("[!.]*") if path.name != "metrics.json"
-        )
+        beside = (path for path in self.path.glob("[!.]*") if path.name != "metrics.json")
+        arrays = file_checksums(beside)
         tree = {"spec": encode(spec), "metrics": metrics, **facts, "files": arrays}
         write_json(self.path / "metrics.json", tree)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tread_lab.records.checksums import checksum
-from tread_lab.records.durable import disk_error
+from tread_lab.records.durable import writing
 
 
 def with_checksum(tree: Mapping[str, Any]) -> str:
@@ -51,14 +51,12 @@ def open_lines(path: Path) -> IO[str]:
     Raises:
         UserError: the folder cannot be written or the disk is full.
     """
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         torn = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
         file = path.open("a", encoding="utf-8")
         if torn:
             file.write("\n")
-    except OSError as error:
-        raise disk_error(error, path) from error
     return file
 
 
@@ -68,11 +66,7 @@ def append_line(path: Path, tree: Mapping[str, Any]) -> None:
     Raises:
         UserError: the folder cannot be written or the disk is full.
     """
-    file = open_lines(path)
-    try:
-        with file:
-            file.write(with_checksum(tree))
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise disk_error(error, path) from error
+    with writing(path), open_lines(path) as file:
+        file.write(with_checksum(tree))
+        file.flush()
+        os.fsync(file.fileno())

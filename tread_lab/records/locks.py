@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from tread_lab.records.durable import disk_error
+from tread_lab.records.durable import writing
 from tread_lab.specs.errors import Unavailable, UserError
 
 HEARTBEAT = 5.0  # seconds between two signs of life in a lock that is held
@@ -43,11 +43,9 @@ def exclusive(path: Path, what: str) -> Iterator[None]:
         Busy: another live process holds it.
         NoLocks: the file system has no locks, so that two processes could write the same files.
     """
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a+")
-    except OSError as error:
-        raise disk_error(error, path) from error
     with file:
         if not _acquired(file, path):
             raise Busy(f"{what} is in use by another process ({holder(path)})")
@@ -105,11 +103,9 @@ def _acquired(file: IO[str], path: Path) -> bool:
 
 def _sign(file: IO[str], path: Path) -> None:
     """Write who holds the lock, past the buffer: a full disk must not be met again on closing."""
-    try:
+    with writing(path):
         os.ftruncate(file.fileno(), 0)
         os.write(file.fileno(), f"pid {os.getpid()} on {os.uname().nodename}".encode())
-    except OSError as error:
-        raise disk_error(error, path) from error
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import time
@@ -9,9 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-from tread_lab.records.durable import disk_error
+from tread_lab.records.durable import disk_error, writing
 from tread_lab.records.lines import open_lines, read_lines, with_checksum
 
 
@@ -55,14 +55,12 @@ class LogWriter:
         return len(lost)
 
     def _append(self, entries: Iterable[Entry]) -> None:
-        try:
+        with writing(self.path):
             for entry in entries:
                 entry = replace(entry, n=self._next)
                 self._file.write(_line(entry))
                 self._note(entry)
             self._file.flush()
-        except OSError as error:
-            raise disk_error(error, self.path) from error
 
     def _note(self, entry: Entry) -> None:
         self._entries[entry.key, entry.step] = entry
@@ -87,9 +85,8 @@ class LogWriter:
 def read_entries(path: Path, offset: int = 0) -> Iterator[Entry]:
     """The valid entries from byte `offset` on, in file order; damaged lines are passed over."""
     for tree in read_lines(path, offset):
-        entry = _entry(tree)
-        if entry is not None:
-            yield entry
+        with contextlib.suppress(ValueError, KeyError):
+            yield Entry(tree["n"], tree["step"], tree["key"], float(tree["value"]), tree["time"])
 
 
 def latest(entries: Iterable[Entry]) -> list[Entry]:
@@ -102,10 +99,3 @@ def _line(entry: Entry) -> str:
     value: float | str = entry.value if math.isfinite(entry.value) else str(entry.value)
     fields = {"n": entry.n, "step": entry.step, "key": entry.key, "value": value}
     return with_checksum({**fields, "time": round(entry.time, 3)})
-
-
-def _entry(tree: dict[str, Any]) -> Entry | None:
-    try:
-        return Entry(tree["n"], tree["step"], tree["key"], float(tree["value"]), tree["time"])
-    except (ValueError, KeyError):
-        return None

@@ -46,9 +46,7 @@ class StoredTrial:
         Raises:
             KeyError: the tree lacks a field.
         """
-        return StoredTrial(
-            tree["role"], tree["cell"], tree["seed"], tree["spec"], tree["run"], tree["baseline"]
-        )
+        return StoredTrial(**{name: tree[name] for name in StoredTrial.__slots__})
 
     def tree(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
