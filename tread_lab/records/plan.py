@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +14,19 @@ from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation_steps import end_signature
 from tread_lab.specs.expansion import Hole
-from tread_lab.specs.labels import with_baseline_cells
-from tread_lab.specs.signature import signature
-from tread_lab.specs.trials import Trial
+from tread_lab.specs.labels import Trial, ancestors, with_baseline_cells
 
 FORMAT = 1  # of plan.json
 
 Tree = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTrial:
+@dataclass(frozen=True)
+class StoredTrial(Trial):
     """A trial of a stored plan; `spec` is the tree of its run, so that reading decodes nothing."""
 
-    role: str
     cell: Cell
-    seed: int
     spec: Tree
-    run: str
-    baseline: str | None
 
     @staticmethod
     def of(trial: Trial) -> StoredTrial:
@@ -46,10 +40,10 @@ class StoredTrial:
         Raises:
             KeyError: the tree lacks a field.
         """
-        return StoredTrial(**{name: tree[name] for name in StoredTrial.__slots__})
+        return StoredTrial(**{field.name: tree[field.name] for field in fields(Trial)})
 
     def tree(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        return dict(vars(self))
 
     @property
     def steps(self) -> int:
@@ -119,7 +113,7 @@ class StoredPlan:
         """Return the tree of every distinct run by name, in order, parents before children."""
         specs: dict[str, Tree] = {}
         for trial in self.trials:
-            for name, spec in _parents(trial.spec):
+            for name, spec in ancestors(trial.spec):
                 specs.setdefault(name, spec)
             specs.setdefault(trial.run, trial.spec)
         return specs
@@ -208,11 +202,3 @@ def _plan(tree: Tree) -> StoredPlan:
 
 def _holes(trees: Iterable[Tree]) -> tuple[Hole, ...]:
     return tuple(Hole(tree["reason"], tree["count"], tuple(tree["examples"])) for tree in trees)
-
-
-def _parents(spec: Tree) -> Iterator[tuple[str, Tree]]:
-    """The runs that a run descends from, the eldest first."""
-    start = spec.get("init_from")
-    if start and start.get("run"):
-        yield from _parents(start["run"])
-        yield signature(start["run"]), start["run"]

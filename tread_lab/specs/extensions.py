@@ -33,7 +33,7 @@ import importlib
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from tread_lab.specs.errors import UserError, first_line
 
@@ -129,27 +129,19 @@ class Kind(Mapping[str, Facts]):
         return cast(Facts, facts)
 
 
-class _CodeTable(Mapping[str, Code], Generic[Facts, Code]):
+class _CodeTable(Kind[Code]):
     """The code of the names of a kind."""
 
-    def __init__(self, kind: Kind[Facts], built_in: Mapping[str, Code], field: str) -> None:
-        self.kind, self.built_in, self.field = kind, dict(built_in), field
+    def __init__(self, kind: Kind[Any], built_in: Mapping[str, Code], field: str) -> None:
+        self.kind, self.built_in, self.group, self.field = kind, dict(built_in), kind.group, field
 
-    def __getitem__(self, name: str) -> Code:
-        if name in self.built_in:
-            return self.built_in[name]
-        extension, facts = self.kind.extensions[name], self.kind[name]
+    def _facts(self, extension: Extension) -> Code:
+        facts = self.kind[extension.name]
         if self.kind.facts is None:
             return cast(Code, facts)
         if not (reference := getattr(facts, self.field)):
             raise extension.broken(f"its field {self.field!r} refers to no code")
         return cast(Code, extension.load(reference))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((*self.built_in, *self.kind.extensions))
-
-    def __len__(self) -> int:
-        return len(self.built_in) + len(self.kind.extensions)
 
 
 @functools.cache

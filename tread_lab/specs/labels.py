@@ -6,8 +6,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import Field, replace
-from typing import Any, ClassVar, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from tread_lab.specs.bypass import RouteBypass
 from tread_lab.specs.objective import PlainLoss
@@ -20,25 +20,20 @@ Spec = RunSpec | Mapping[str, Any]  # or the tree of one
 ROUTE_AXES = ("start", "end", "route", "routes", "rate")  # axes that a route and its rate tell
 
 
-class Trial(Protocol):
-    """A trial of a plan, in memory (`specs.trials`) or stored (`records.plan`)."""
+@dataclass(frozen=True)
+class Trial:
+    """A trial of a plan, in memory (`specs.trials`) or stored (`records.plan`): what varies
+    (`cell`), its seed, and the run it is compared with."""
 
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
-    @property
-    def role(self) -> str: ...
-    @property
-    def cell(self) -> Mapping[str, Any]: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def spec(self) -> Spec: ...
-    @property
-    def run(self) -> str: ...
-    @property
-    def baseline(self) -> str | None: ...
+    role: str
+    cell: Mapping[str, Any]
+    seed: int
+    spec: Spec
+    run: str
+    baseline: str | None
 
 
+AnySpec = TypeVar("AnySpec", bound=Spec)
 AnyTrial = TypeVar("AnyTrial", bound=Trial)
 
 
@@ -120,6 +115,18 @@ def value_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def ancestors(spec: AnySpec) -> Iterator[tuple[str, AnySpec]]:
+    """Yield the runs that a run descends from, the eldest first, each with its name."""
+    if isinstance(spec, RunSpec):
+        parent: Any = spec.parent
+    else:
+        start = spec.get("init_from") or {}
+        parent = start.get("run")
+    if parent is not None:
+        yield from ancestors(parent)
+        yield signature(parent), parent
+
+
 def _label(role: str, cell: Mapping[str, Any], spec: Spec) -> str:
     routed = _lineage(spec)
     if routed == "dense" and role != "baseline":
@@ -139,7 +146,7 @@ def _settings(cell: Mapping[str, Any]) -> list[str]:
 
 def _lineage(spec: Spec) -> str:
     """Return the routes of a run after those of its parents: `2->8 s=0.5 then dense`."""
-    steps = [_routes_label(_routes(one)) for _, one in _ancestors(spec)]
+    steps = [_routes_label(_routes(one)) for _, one in ancestors(spec)]
     steps.append(_routes_label(_routes(spec)))
     distinct = [step for k, step in enumerate(steps) if k == 0 or step != steps[k - 1]]
     return " then ".join(distinct)
@@ -169,23 +176,9 @@ def _routes(spec: Spec) -> Sequence[RouteSpec]:
     return [RouteSpec(**route) for route in spec.get("routes") or ()]
 
 
-def _parent(spec: Spec) -> Spec | None:
-    if isinstance(spec, RunSpec):
-        return spec.parent
-    return (spec.get("init_from") or {}).get("run")
-
-
-def _ancestors(spec: Spec) -> Iterator[tuple[str, Spec]]:
-    """Yield the runs that a run descends from, the eldest first, each with its name."""
-    parent = _parent(spec)
-    if parent is not None:
-        yield from _ancestors(parent)
-        yield signature(parent), parent
-
-
 def _parent_labels(trials: Sequence[Trial]) -> dict[str, str]:
     """Return the labels of parents, with the axis values in which they differ."""
-    served = [(name, spec, trial) for trial in trials for name, spec in _ancestors(trial.spec)]
+    served = [(name, spec, trial) for trial in trials for name, spec in ancestors(trial.spec)]
     own = _served_cells((name, trial.cell) for name, _, trial in served)
     return {
         name: f"{_label('parent', own.get(name, {}), spec)} seed {trial.seed}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tread_lab.specs import labels
 from tread_lab.specs.cell import Cell, CellNames, has_computed, labelled
 from tread_lab.specs.decode import decode, decode_field
 from tread_lab.specs.fields import TOP, run_of, with_fields
@@ -16,15 +17,11 @@ _ABSENT = object()
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One run in a sweep: what varies (`cell`), its seed, and the run it is compared with."""
+class Trial(labels.Trial):
+    """A trial with the spec of its run."""
 
-    role: str
     cell: Cell
-    seed: int
     spec: RunSpec
-    run: str
-    baseline: str | None
 
 
 @dataclass(frozen=True)
