@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.synthetic import FD, small, tiny_spec, write_sweep
 from tread_lab.frames.reading import Memory, Record, Records, numbers
 from tread_lab.records import stopped_early
@@ -12,6 +14,7 @@ from tread_lab.records.durable import read_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.stopped_early import Stopped
 from tread_lab.specs import HeldoutSpec, encode, signature
+from tread_lab.specs.decode import decode_field
 
 
 def test_a_run_is_read_again_until_its_evaluations_are_whole(tmp_path: Path) -> None:
@@ -96,10 +99,19 @@ def test_the_numbers_of_an_evaluation_are_its_metrics_and_costs() -> None:
     assert numbers(tree) == {"a/b": 1.0, "cost/x": 2.0}
 
 
-def test_parameters_are_those_of_the_run_and_each_field_is_decoded_once() -> None:
+def test_parameters_are_those_of_the_run_and_each_field_is_decoded_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded: list[str] = []
+
+    def counted(cls: type, name: str, value: object) -> object:
+        decoded.append(name)
+        return decode_field(cls, name, value)
+
+    monkeypatch.setattr("tread_lab.specs.trials.decode_field", counted)
     memory, specs = Memory(), [tiny_spec((2, 8)), tiny_spec((0, 4))]
     found = [memory.parameters_of(signature(spec), encode(spec)) for spec in specs]
     assert [(p["route_start"], p["route_end"]) for p in found] == [(2, 8), (0, 4)]
-    assert sum(name == "routes" for name, _ in memory.parts) == 2
-    assert sum(name == "model" for name, _ in memory.parts) == 1
+    assert decoded.count("routes") == 2
+    assert decoded.count("model") == 1
     assert memory.parameters_of(signature(specs[0]), {}) is found[0]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,7 +73,7 @@ def best_over_seeds(values_SK: Array) -> BestSet:
     S, K = _shape(values_SK)
     means_K, deviation = values_SK.mean(axis=0), residual_deviation(values_SK)
     width = dunnett_quantile(K - 1, (S - 1) * (K - 1)) * deviation * np.sqrt(2 / S)
-    return _set(means_K, _over_best_other(means_K), width, deviation)
+    return _set(means_K, width, deviation)
 
 
 def best_over_images(losses_KM: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> BestSet:
@@ -99,17 +100,13 @@ def best_over_images(losses_KM: Array, *, resamples: int = RESAMPLES, seed: int 
         gap_J = means_K[i] - means_K[others]
         members_K[i] = bool((gap_J <= critical * error_J).all())
         width_K[i] = critical * error_J[int(np.argmax(gap_J))]
-    over_K = _over_best_other(means_K)
-    bounded = _set(means_K, over_K, width_K, float("nan"))
-    return dataclasses.replace(bounded, members_K=members_K)
+    return dataclasses.replace(_set(means_K, width_K, math.nan), members_K=members_K)
 
 
 def residual_deviation(values_SK: Array) -> float:
     """s of the two-way layout: what is left of the values after cells and seeds."""
     S, K = _shape(values_SK)
-    rows, columns = values_SK.mean(axis=1, keepdims=True), values_SK.mean(axis=0, keepdims=True)
-    residual = values_SK - rows - columns + values_SK.mean()
-    return float(np.sqrt((residual**2).sum() / ((S - 1) * (K - 1))))
+    return float(np.sqrt((_residuals(values_SK) ** 2).sum() / ((S - 1) * (K - 1))))
 
 
 def power(difference: float, deviation: float, *, cells: int, seeds: int) -> float:
@@ -151,16 +148,20 @@ class Ranks:
 def ranks(values_SK: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> Ranks:
     """Ranks when the residuals of the two-way layout are drawn anew; two seeds are enough."""
     S, K = _shape(values_SK)
-    columns = values_SK.mean(axis=0)
-    residual = values_SK - values_SK.mean(axis=1, keepdims=True) - columns + values_SK.mean()
-    residual *= np.sqrt(S * K / ((S - 1) * (K - 1)))
+    residual = _residuals(values_SK) * np.sqrt(S * K / ((S - 1) * (K - 1)))
     rng = np.random.default_rng(seed)
     drawn_RK = rng.choice(residual.ravel(), size=(resamples, S, K)).mean(axis=1)
-    ranks_RK = np.argsort(np.argsort(columns + drawn_RK, axis=1), axis=1) + 1
+    ranks_RK = np.argsort(np.argsort(values_SK.mean(axis=0) + drawn_RK, axis=1), axis=1) + 1
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(ranks_RK, [tail, 1 - tail], axis=0, method="nearest")
     first = (ranks_RK == 1).mean(axis=0)
     return Ranks(low.astype(np.int64), high.astype(np.int64), first, _concordance(values_SK))
+
+
+def _residuals(values_SK: Array) -> Array:
+    """Return what is left of the values after cells and seeds."""
+    rows, columns = values_SK.mean(axis=1, keepdims=True), values_SK.mean(axis=0)
+    return np.asarray(values_SK - rows - columns + values_SK.mean())
 
 
 def _concordance(values_SK: Array) -> float:
@@ -171,8 +172,8 @@ def _concordance(values_SK: Array) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def dunnett_quantile(comparisons: int, freedom: int, level: float = CONFIDENCE) -> float:
-    """d with P(max_k (Z_k - Z_0) / (sqrt(2) s) <= d) = level; comparisons with one, one-sided.
+def dunnett_quantile(comparisons: int, freedom: int) -> float:
+    """d with P(max_k (Z_k - Z_0) / (sqrt(2) s) <= d) = 95%; comparisons with one, one-sided.
 
     The expectation of Phi(sqrt(2) d s + z)^k over z normal and s^2 chi-square / freedom, by
     quadrature (Dunnett, JASA 50:1096, 1955).
@@ -184,19 +185,15 @@ def dunnett_quantile(comparisons: int, freedom: int, level: float = CONFIDENCE) 
 
     def miss(d: float) -> float:
         inner = ndtr(np.sqrt(2) * d * scale[:, None] + nodes[None, :]) ** comparisons
-        return float(share @ (inner @ weights) / 2 - level)
+        return float(share @ (inner @ weights) / 2 - CONFIDENCE)
 
     return float(brentq(miss, 0.0, 200.0, xtol=1e-6))
 
 
-def _over_best_other(means_K: Array) -> Array:
-    """mean_i - min_{j != i} mean_j."""
-    first, second = np.partition(means_K, 1)[:2]
-    return np.asarray(means_K - np.where(means_K == first, second, first))
-
-
-def _set(means_K: Array, over_K: Array, width: Array | float, deviation: float) -> BestSet:
+def _set(means_K: Array, width: Array | float, deviation: float) -> BestSet:
     """Hsu's constrained bounds: they never exclude zero on the side that says nothing."""
+    first, second = np.partition(means_K, 1)[:2]
+    over_K = means_K - np.where(means_K == first, second, first)  # the best other one
     low, high = np.minimum(over_K - width, 0.0), np.maximum(over_K + width, 0.0)
     members = np.asarray(over_K <= width)
     return BestSet(means_K, int(np.argmin(means_K)), members, low, high, deviation)

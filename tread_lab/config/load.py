@@ -83,14 +83,14 @@ def _absolute_path(tree: dict[str, Any]) -> None:
         tree["data"] = {**data, "path": str(Path(data["path"]).expanduser().absolute())}
 
 
-def reference_of(written: Any, path: str = "reference") -> ReferenceSpec | None:
+def reference_of(written: Any) -> ReferenceSpec | None:
     """Return the reference that a name, a path or a tree says; `None` for held-out images.
 
     Its path is made absolute, so that a worker in another folder finds the file.
     """
     if written is None or written == HELDOUT:
         return None
-    reference = decode(ReferenceSpec, written, path)
+    reference = decode(ReferenceSpec, written, "reference")
     if reference.path is None:
         return reference
     return replace(reference, path=str(Path(reference.path).expanduser().absolute()))

@@ -14,9 +14,8 @@ from tread_lab.records.metric_names import parameters
 from tread_lab.records.plan import StoredPlan, Tree
 from tread_lab.records.status import RunState
 from tread_lab.records.stopped_early import Stopped, state_in_sweep
-from tread_lab.specs.decode import decode_field
 from tread_lab.specs.evaluation_steps import end_signature
-from tread_lab.specs.run import RunSpec
+from tread_lab.specs.trials import SharedParts
 
 _Stamp = tuple[int, int]  # of result.json and of the folder of evaluations, in nanoseconds
 
@@ -56,25 +55,18 @@ class Memory:
         records: by run, with the stamp of its folder; only runs that have ended and whose
             evaluations are whole.
         parameters: by run, `names.parameters` of its spec.
-        parts: fields of specs, each decoded once for all runs that have it.
+        parts: decodes equal fields of specs once for all runs that have them.
     """
 
     records: dict[str, tuple[_Stamp, Record]] = field(default_factory=dict)
     parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
-    parts: dict[tuple[str, str], Any] = field(default_factory=dict)
+    parts: SharedParts = field(default_factory=SharedParts)
 
     def parameters_of(self, run: str, tree: Tree) -> dict[str, Any]:
         """The parameters of a run with the spec `tree`, as a plan holds it."""
         if run not in self.parameters:
-            spec = RunSpec(**{name: self._part(name, value) for name, value in tree.items()})
-            self.parameters[run] = parameters(spec)
+            self.parameters[run] = parameters(self.parts.run(tree))
         return self.parameters[run]
-
-    def _part(self, name: str, value: Any) -> Any:
-        key = name, repr(value)
-        if key not in self.parts:
-            self.parts[key] = decode_field(RunSpec, name, value)
-        return self.parts[key]
 
 
 class Records(dict[str, Record]):
@@ -124,11 +116,7 @@ def _record(run: RunFolder, planned: list[str]) -> Record:
     result = run.result()
     if result is None:
         return Record(run.state())
-    state, reason, steps = (
-        RunState(result["state"]),
-        str(result.get("reason", "")),
-        result.get("step"),
-    )
+    state, reason, steps = result["state"], str(result.get("reason", "")), result.get("step")
     if state is not RunState.COMPLETED:
         return Record(state, reason, steps)
     folder = run.path / "evaluations"

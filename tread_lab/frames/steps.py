@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.frames.reading import Memory
 from tread_lab.frames.trials import SweepReader
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.metric_names import (
@@ -22,9 +21,7 @@ from tread_lab.records.status import RunState
 STEP = "step"  # the column, and an axis of the frame
 
 
-def steps_frame(
-    lab: Lab, sweep: str | SweepFolder, *, memory: Memory | None = None
-) -> pd.DataFrame:
+def steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     """Return one row per trial and step at which it was measured, its end last, in plan order.
 
     The columns are those of `trials_frame` and `step`, which is one more axis. Metrics are those of
@@ -38,12 +35,12 @@ def steps_frame(
         UserError: no such sweep.
     """
     folder = lab.known_sweep(sweep) if isinstance(sweep, str) else sweep
-    return plan_steps_frame(lab, folder.plan(), memory=memory)
+    return plan_steps_frame(lab, folder.plan())
 
 
-def plan_steps_frame(lab: Lab, plan: StoredPlan, *, memory: Memory | None = None) -> pd.DataFrame:
+def plan_steps_frame(lab: Lab, plan: StoredPlan) -> pd.DataFrame:
     """Return `steps_frame` of a plan that was read already, or of some of its trials."""
-    reader = SweepReader(lab, plan, memory=memory)
+    reader = SweepReader(lab, plan)
     reader.read_gaps()
     frame = reader.frame([row for trial in reader.plan.trials for row in _rows(reader, trial)])
     frame[STEP] = frame[STEP].astype("Int64")
@@ -53,14 +50,12 @@ def plan_steps_frame(lab: Lab, plan: StoredPlan, *, memory: Memory | None = None
     return frame
 
 
-def training_frame(
-    lab: Lab, sweep: str | SweepFolder, trials: pd.DataFrame, *, memory: Memory | None = None
-) -> pd.DataFrame:
+def training_frame(lab: Lab, sweep: str | SweepFolder, trials: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of curves over training: stages of runs, else runs of several lengths.
 
     These are `steps_frame`'s where a run was measured before its end, and `trials` else.
     """
-    steps = steps_frame(lab, sweep, memory=memory)
+    steps = steps_frame(lab, sweep)
     return steps if is_measured_during_training(steps) else trials
 
 

@@ -36,9 +36,7 @@ class _Gaps:
     problem: str = ""
 
 
-def trials_frame(
-    lab: Lab, sweep: str | SweepFolder, *, memory: Memory | None = None
-) -> pd.DataFrame:
+def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     """One row per trial of the plan, in plan order.
 
     Columns: run, role, seed, state, reason, baseline (the run it is compared with), cell (its
@@ -52,18 +50,19 @@ def trials_frame(
 
     Where a sweep has baselines of several kinds, each has the axis values in which they differ.
 
-    Args:
-        memory: makes the next reading of the same sweep quick.
-
     `frame.attrs["axes"]` lists the axis columns, `frame.attrs["planned"]` those of the evaluations
     that this sweep asked for, `frame.attrs["foreign"]` those of others.
     """
     folder = lab.known_sweep(sweep) if isinstance(sweep, str) else sweep
-    return plan_frame(lab, folder.plan(), memory=memory)
+    return plan_frame(lab, folder.plan())
 
 
 def plan_frame(lab: Lab, plan: StoredPlan, *, memory: Memory | None = None) -> pd.DataFrame:
-    """`trials_frame` of a plan that was read already: a search's plan grows between readings."""
+    """`trials_frame` of a plan that was read already: a search's plan grows between readings.
+
+    Args:
+        memory: makes the next reading of the same sweep quick.
+    """
     reader = SweepReader(lab, plan, memory=memory)
     reader.read_gaps()
     return reader.frame([reader.row(trial) for trial in reader.plan.trials])

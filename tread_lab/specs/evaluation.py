@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from tread_lab.specs.decode import added, decode, encode
 from tread_lab.specs.errors import UserError, check_positive, lookup, shown, suggest
@@ -164,17 +164,12 @@ class SamplesSpec:
 
 
 EvaluationSpec = HeldoutSpec | SimilaritySpec | SamplesSpec
-KINDS: dict[str, type[EvaluationSpec]] = {
-    "heldout_loss": HeldoutSpec,
-    "layer_similarity": SimilaritySpec,
-    "samples": SamplesSpec,
-}
+KINDS: dict[str, type[EvaluationSpec]] = {spec.kind: spec for spec in get_args(EvaluationSpec)}
 
 
 def decode_evaluations(
     items: Any,
     sampler: Mapping[str, Any] | None = None,
-    path: str = "evaluate",
     cells: Sequence[Mapping[str, Any]] = ({},),
     reference: ReferenceSpec | None = None,
 ) -> tuple[EvaluationSpec, ...]:
@@ -195,8 +190,8 @@ def decode_evaluations(
     """
     if not isinstance(items, list | tuple):
         example = "expected a list such as [heldout_loss, fd@1k]"
-        raise UserError(f"{example}, got {shown(items)}").at(path)
-    places = [(item, f"{path}[{k}]") for k, item in enumerate(joined(items))]
+        raise UserError(f"evaluate: {example}, got {shown(items)}")
+    places = [(item, f"evaluate[{k}]") for k, item in enumerate(joined(items))]
     default = {"sampler": sampler or {}, "reference": reference}
     return _merged(
         spec
