@@ -12,7 +12,7 @@ from tread_lab.backbones.dit import ZEROED
 from tread_lab.backbones.masked import ADAPTERS
 from tread_lab.backbones.parts import MLPS, NORMS
 from tread_lab.backbones.table import RE_ENTRIES
-from tread_lab.engine.cost.blocks import BLOCK_COSTS, block_macs
+from tread_lab.engine.cost.blocks import BLOCK_COSTS, block_cost
 from tread_lab.engine.cost.bypasses import BYPASS_COSTS, bypass_cost
 from tread_lab.specs import ModelSpec, RunSpec, UserError, decode
 from tread_lab.specs.bypass import MaskBypass
@@ -38,7 +38,7 @@ def test_a_part_without_code_is_refused_with_a_near_miss(field: str, wrong: str,
 
 
 def test_a_backbone_without_code_is_refused_with_a_near_miss() -> None:
-    for make in (build_backbone, lambda run: block_macs(run.model, 64)):
+    for make in (build_backbone, lambda run: block_cost(run.model).macs(run.model, 64)):
         with pytest.raises(UserError, match="unknown 'mambo', did you mean 'mamba'"):
             make(spec(backbone="mambo"))
 

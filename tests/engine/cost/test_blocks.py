@@ -8,7 +8,7 @@ from torch import nn
 
 from tread_lab import draws
 from tread_lab.backbones import build_backbone
-from tread_lab.engine.cost.blocks import block_macs, block_parameters, kept_bytes
+from tread_lab.engine.cost.blocks import block_cost
 from tread_lab.engine.cost.training import cost
 from tread_lab.routing import draw_routing
 from tread_lab.specs import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
@@ -38,7 +38,8 @@ def test_counted_parameters_are_those_of_the_built_network(model: str) -> None:
     network = build_backbone(spec)
     assert cost(spec).parameters == trainable(network)
     assert cost(spec).positions == network.get_parameter("pos_embed").numel()
-    assert block_parameters(spec.model) == trainable(network.get_submodule("blocks.0"))
+    counted = block_cost(spec.model).parameters(spec.model)
+    assert counted == trainable(network.get_submodule("blocks.0"))
 
 
 @pytest.mark.parametrize(
@@ -126,22 +127,23 @@ def test_macs_are_the_products_of_the_matrices_that_ran() -> None:
         network(torch.randn(1, n, 32), torch.randn(1, 32))
         d, s = spec.model.width, spec.model.state
         rest = {"dit": 2 * n * n * d, "rwkv": 6 * n * d, "mamba": n * 4 * d * (4 + 4 * s)}
-        assert block_macs(spec.model, n) == seen + rest[spec.model.backbone]
+        assert block_cost(spec.model).macs(spec.model, n) == seen + rest[spec.model.backbone]
 
 
 def test_a_published_block_has_the_parameters_and_macs_of_its_formulas() -> None:
     for n, d in ((64, 32), (128, 1152)):
         block, narrow = (ModelSpec(depth=1, width=d, heads=1, mlp_ratio=r) for r in (4.0, 2.0))
-        assert block_macs(block, n) == 12 * n * d**2 + 2 * n**2 * d + 6 * d**2
-        assert block_parameters(block) == 18 * d**2 + 15 * d
-        assert block_macs(narrow, n) == block_macs(block, n) - 4 * n * d**2
-        assert block_parameters(narrow) == block_parameters(block) - 4 * d**2 - 2 * d
+        dit = block_cost(block)
+        assert dit.macs(block, n) == 12 * n * d**2 + 2 * n**2 * d + 6 * d**2
+        assert dit.parameters(block) == 18 * d**2 + 15 * d
+        assert dit.macs(narrow, n) == dit.macs(block, n) - 4 * n * d**2
+        assert dit.parameters(narrow) == dit.parameters(block) - 4 * d**2 - 2 * d
 
 
 def test_only_attention_grows_with_the_square_of_the_tokens() -> None:
     for model in TINY:
         found = decode(ModelSpec, model)
-        macs = [block_macs(found, n) for n in (64, 128, 192)]
+        macs = [block_cost(found).macs(found, n) for n in (64, 128, 192)]
         bent = macs[2] - 2 * macs[1] + macs[0]
         assert bent == (0 if found.scans else 4 * 64**2 * found.width)
 
@@ -149,7 +151,8 @@ def test_only_attention_grows_with_the_square_of_the_tokens() -> None:
 def test_activations_grow_with_tokens_and_mostly_shrink_in_half() -> None:
     for model in TINY:
         found = decode(ModelSpec, model)
-        assert kept_bytes(found, 128, 4) == pytest.approx(2 * kept_bytes(found, 64, 4), rel=0.01)
+        kept = block_cost(found).kept
+        assert kept(found, 128, 4) == pytest.approx(2 * kept(found, 64, 4), rel=0.01)
         # Mamba's scan keeps its fp32 operands beside the half ones.
-        less = kept_bytes(found, 64, 2) < kept_bytes(found, 64, 4)
+        less = kept(found, 64, 2) < kept(found, 64, 4)
         assert less == (found.backbone != "mamba")

@@ -91,11 +91,10 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
             noted.waits.append(options["env"]["OMP_WAIT_POLICY"])
             self.number, self.sent = len(slots), list[str]()
             slots.append(self.sent)
-            self.stdin = SimpleNamespace(
-                write=self.sent.append, flush=bool, close=lambda: closed.append("in")
-            )
-            self.stdout = SimpleNamespace(readline=self.answer, close=lambda: closed.append("out"))
-            self.kill = self.wait = lambda: closed.append("end")
+            self.stdin = SimpleNamespace(write=self.sent.append, flush=bool)
+            self.stdout = SimpleNamespace(readline=self.answer)
+            self.kill = lambda: closed.append("kill")
+            self.communicate = lambda: closed.append("end")
 
         def answer(self) -> str:
             n = self.number
@@ -111,7 +110,7 @@ def test_of_several_slots_the_mean_is_taken(tiny: Callable[..., RunSpec], starte
     found = calibrate([tiny(), tiny(seed=1)], torch.device("cpu"), slots=4)
     assert found == [Speed(1.5, 1, 2, 3, load=8), Speed(10, 1.5, 1.5, 8, load=8)]
     assert [sent[1] for sent in started.sent] == ["go\n"] * 4
-    assert started.closed == ["end", "end", "in", "out"] * 4
+    assert started.closed == ["kill", "end"] * 4
 
 
 def test_slots_that_are_more_than_the_cpus_take_turns(

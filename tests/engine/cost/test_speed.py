@@ -17,8 +17,8 @@ def test_features_take_time_only_where_images_are_measured(tiny: Callable[..., R
     measured, shown = (
         decode(SamplesSpec, {"metrics": metrics, "count": 1000}) for metrics in (["fd"], [])
     )
-    assert speed.evaluate_seconds(tiny(), [measured]) == 1.5  # 1.5 ms an image
-    assert speed.evaluate_seconds(tiny(), [shown]) == 0
+    assert speed.evaluate_seconds(tiny(), measured) == 1.5  # 1.5 ms an image
+    assert speed.evaluate_seconds(tiny(), shown) == 0
 
 
 def test_seconds_are_a_part_for_each_call_and_one_for_each_flop(
@@ -29,10 +29,9 @@ def test_seconds_are_a_part_for_each_call_and_one_for_each_flop(
     assert speed.train_seconds(spec) == 20 * 2.0 + 3.0 * price.train_flops
     losses = HeldoutSpec(images=200, levels=3)  # two batches
     flops = 200 * 3 * 2 * price.dense_macs
-    assert speed.evaluate_seconds(spec, [losses]) == 6 * 5.0 + 7.0 * flops
-    assert speed.evaluate_seconds(spec, [losses, losses]) == 2 * (6 * 5.0 + 7.0 * flops)
+    assert speed.evaluate_seconds(spec, losses) == 6 * 5.0 + 7.0 * flops
     assert FLOPS.train_seconds(spec) == price.train_flops
-    assert FLOPS.evaluate_seconds(spec, [losses]) == flops
+    assert FLOPS.evaluate_seconds(spec, losses) == flops
 
 
 def test_two_flop_counts_tell_the_overhead() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tread_lab.backbones import build_backbone
-from tread_lab.engine.cost.blocks import kept_bytes
+from tread_lab.engine.cost.blocks import block_cost
 from tread_lab.engine.cost.report import report, table
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs import DataSpec, DDPMSpec, ModelSpec, RouteSpec, RunSpec, TrainSpec, decode
@@ -192,8 +192,8 @@ def test_memory_is_state_gradients_copies_and_what_a_pass_keeps(precision: str, 
 
 
 def test_a_network_keeps_ends_and_images_beside_its_blocks() -> None:
-    dense = cost(imagenet("S"))
-    blocks = 12 * kept_bytes(decode(ModelSpec, "DiT-S/2"), 256, 2)
+    dense, model = cost(imagenet("S")), decode(ModelSpec, "DiT-S/2")
+    blocks = 12 * block_cost(model).kept(model, 256, 2)
     ends = 256 * (2 * 384 * 4 + 384 * 2) + 32 * 384
     assert dense.activation_bytes == blocks + ends + 3 * 4 * 4 * 32**2
 
@@ -207,7 +207,8 @@ def test_a_second_pass_of_every_routed_step_is_paid() -> None:
     assert twice.train_flops == 320 * twice.train_flops_per_image
     assert twice.speedup == once.plain_macs / (once.routed_macs + once.dense_macs)
     model = decode(ModelSpec, "DiT-S/2")
-    blocks = 11 * kept_bytes(model, 256, 2) + kept_bytes(model, 256, 4)  # block 9 is in fp32
+    kept = block_cost(model).kept
+    blocks = 11 * kept(model, 256, 2) + kept(model, 256, 4)  # block 9 is in fp32
     ends = 256 * (2 * 384 * 4 + 384 * 2) + 32 * 384 + 3 * 4 * 4 * 32**2
     assert twice.activation_bytes - once.activation_bytes == blocks + ends
 

@@ -127,7 +127,7 @@ def test_without_speeds_rates_count_and_with_speeds_only_their_images(lab: Lab, 
     assert stated.parts(spec, fid) == {
         "sampling": rates.pass_seconds(spec, fid), "features": images
     }  # fmt: skip
-    sampled = speed.evaluate_seconds(spec, [fid])
+    sampled = speed.evaluate_seconds(spec, fid)
     assert both.parts(spec, fid) == {"sampling": sampled, "features": images}
     assert list(flops.parts(spec, fid)) == ["sampling"]
     once = rates.reference_seconds(spec, fid)["features"]

@@ -33,27 +33,12 @@ class BlockCost:
     place_parameters: Callable[[ModelSpec, int], int] = lambda model, side: 0
 
 
-def block_macs(model: ModelSpec, n: int) -> int:
-    """Return the multiply-accumulates of a block."""
-    return _of(model).macs(model, n)
+def block_cost(model: ModelSpec) -> BlockCost:
+    """Return what a block of the network `model` costs.
 
-
-def block_parameters(model: ModelSpec) -> int:
-    """Return the trainable parameters of a block; 18 d^2 + 15 d for the published DiT block."""
-    return _of(model).parameters(model)
-
-
-def place_parameters(model: ModelSpec, side: int) -> int:
-    """Return those beside them that a block has on a side x side grid of tokens."""
-    return _of(model).place_parameters(model, side)
-
-
-def kept_bytes(model: ModelSpec, n: int, low: int) -> int:
-    """Estimate what a block keeps for the backward pass; matrix operands have `low` bytes."""
-    return _of(model).kept(model, n, low)
-
-
-def _of(model: ModelSpec) -> BlockCost:
+    Raises:
+        UserError: no table holds its backbone.
+    """
     return lookup(BLOCK_COSTS, model.backbone, "model.backbone")
 
 

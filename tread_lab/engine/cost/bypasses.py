@@ -7,13 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tread_lab.engine.cost.blocks import (
-    FP32,
-    block_macs,
-    block_parameters,
-    kept_bytes,
-    place_parameters,
-)
+from tread_lab.engine.cost.blocks import FP32, block_cost
 from tread_lab.specs.bypass import MaskBypass, SprintBypass
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.objective import DiscriminationLoss
@@ -80,15 +74,16 @@ def _fusion(spec: RunSpec, c_out: int) -> Added:
 
 def _side_interpolater(spec: RunSpec, c_out: int) -> Added:
     """A block on all places where tokens are masked, a mask token, and N d trained positions."""
-    model, N = spec.model, spec.tokens
-    block = block_parameters(model) + place_parameters(model, spec.data.size // model.patch)
+    model, N, block = spec.model, spec.tokens, block_cost(spec.model)
     positions, token = N * model.width, model.width
-    in_block = kept_bytes(model, N, FP32) // FP32
+    side = spec.data.size // model.patch
+    unsampled = block.parameters(model) + block.place_parameters(model, side) + token
+    in_block = block.kept(model, N, FP32) // FP32
 
     def macs(n: int) -> int:
-        return block_macs(model, N) if n < N else 0
+        return block.macs(model, N) if n < N else 0
 
-    return Added(block + token + positions, 0, macs, (in_block, 0), unsampled=block + token)
+    return Added(unsampled + positions, 0, macs, (in_block, 0), unsampled)
 
 
 def _decoder(spec: RunSpec, c_out: int) -> Added:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -83,11 +82,7 @@ def _measured(
     finally:
         for process in started:
             process.kill()
-            process.wait()
-            for stream in (process.stdin, process.stdout):
-                assert stream is not None
-                with contextlib.suppress(OSError):  # unsent text to a process that was killed
-                    stream.close()
+            process.communicate()  # waits, and closes its pipes whatever is in them
     return [Speed(*(sum(column) / slots for column in zip(*seen))) for seen in zip(*by_slot)]
 
 

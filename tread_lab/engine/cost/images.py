@@ -91,21 +91,19 @@ def described(evaluation: SamplesSpec) -> list[str]:
     ]
 
 
-def decoder_macs(
-    side: int, *, channels: int = 4, widths: Sequence[int] = SD_WIDTHS, layers: int = 2
-) -> int:
+def decoder_macs(side: int) -> int:
     """Return the MACs of the autoencoder's decoder for latents of `side` x `side`.
 
     Convolutions are 3x3; every stage but the last ends with an upsampling and a convolution, the
     middle has one attention between two residual blocks. 3.11e11 for 4x32x32: .62 TFLOP an image.
     """
-    s, c = side, widths[-1]
-    macs = _convolution(channels, c, s) + 2 * _residual(c, c, s)
+    s, c = side, SD_WIDTHS[-1]
+    macs = _convolution(4, c, s) + 2 * _residual(c, c, s)
     macs += 4 * c * c * s**2 + 2 * c * s**4
-    for stage, width in enumerate(reversed(widths)):
-        macs += _residual(c, width, s) + layers * _residual(width, width, s)
+    for stage, width in enumerate(reversed(SD_WIDTHS)):
+        macs += _residual(c, width, s) + 2 * _residual(width, width, s)
         c = width
-        if stage < len(widths) - 1:
+        if stage < len(SD_WIDTHS) - 1:
             s *= 2
             macs += _convolution(c, c, s)
     return macs + _convolution(c, 3, s)

@@ -53,11 +53,8 @@ class Speed:
         """Return the predicted seconds of all training steps."""
         return spec.train.steps * self.overhead + cost(spec).train_flops * self.per_flop
 
-    def evaluate_seconds(self, spec: RunSpec, evaluations: Sequence[EvaluationSpec]) -> float:
-        """Return the predicted seconds of all evaluations."""
-        return sum(self._evaluation(spec, evaluation) for evaluation in evaluations)
-
-    def _evaluation(self, spec: RunSpec, evaluation: EvaluationSpec) -> float:
+    def evaluate_seconds(self, spec: RunSpec, evaluation: EvaluationSpec) -> float:
+        """Return the predicted seconds of an evaluation."""
         calls, flops = passes(spec, evaluation)
         features = 0.0
         if isinstance(evaluation, SamplesSpec) and evaluation.metrics:

@@ -4,15 +4,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
-from tread_lab.engine.cost.blocks import (
-    FP32,
-    block_macs,
-    block_parameters,
-    kept_bytes,
-    place_parameters,
-)
+from tread_lab.engine.cost.blocks import FP32, block_cost
 from tread_lab.engine.cost.bypasses import bypass_cost, head_cost, projector_cost
 from tread_lab.specs.objective import BothLoss, DiscriminationLoss, outputs
 from tread_lab.specs.run import RunSpec
@@ -199,7 +194,8 @@ def _kept_by_network(spec: RunSpec, tokens: tuple[int, ...], low: int) -> int:
     """Bytes that all blocks keep, the last norm and its modulated output, and a few images."""
     d, exact, T = spec.model.width, spec.fp32_blocks, spec.text_tokens
     lows = [FP32 if l in exact else low for l in range(len(tokens))]
-    kept = [kept_bytes(spec.model, n + T, bits) for n, bits in zip(tokens, lows)]
+    block = block_cost(spec.model)
+    kept = [block.kept(spec.model, n + T, bits) for n, bits in zip(tokens, lows)]
     ends = spec.tokens * (2 * d * FP32 + d * low) + 32 * d
     return sum(kept) + ends + 3 * FP32 * spec.data.channels * spec.data.size**2
 
@@ -207,10 +203,9 @@ def _kept_by_network(spec: RunSpec, tokens: tuple[int, ...], low: int) -> int:
 def _teacher(spec: RunSpec) -> int:
     """Parameters of SD-DiT's encoder, without the final layer, and K values of the centre."""
     assert isinstance(spec.loss, DiscriminationLoss)
-    d, p, c = spec.model.width, spec.model.patch, spec.data.channels
-    norm = d if spec.model.norm == "rms" else 0
-    final = (2 * d * d + 2 * d) + (d + 1) * p * p * c + norm
-    return _parameters(spec, c) - final + _positions(spec)[0] + spec.loss.prototypes
+    c = spec.data.channels
+    encoder = _parameters(spec, c) - _final_parameters(spec, c)
+    return encoder + _positions(spec)[0] + spec.loss.prototypes
 
 
 def _aligned(spec: RunSpec, tokens: tuple[int, ...]) -> int:
@@ -223,10 +218,16 @@ def _parameters(spec: RunSpec, c_out: int) -> int:
     patches = (p * p * c + 1) * d
     timestep = (FREQUENCIES * d + d) + (d * d + d)
     rows = spec.data.classes + 1 if spec.captions is None else spec.captions.width + 1
+    block, side = block_cost(spec.model), spec.data.size // p
+    in_block = block.parameters(spec.model) + block.place_parameters(spec.model, side)
+    ends = patches + timestep + rows * d + _final_parameters(spec, c_out) + _positions(spec)[1]
+    return ends + spec.model.depth * in_block
+
+
+def _final_parameters(spec: RunSpec, c_out: int) -> int:
+    d, p = spec.model.width, spec.model.patch
     norm = d if spec.model.norm == "rms" else 0
-    final = (2 * d * d + 2 * d) + (d + 1) * p * p * c_out + norm
-    block = block_parameters(spec.model) + place_parameters(spec.model, spec.data.size // p)
-    return patches + timestep + rows * d + spec.model.depth * block + final + _positions(spec)[1]
+    return (2 * d * d + 2 * d) + (d + 1) * p * p * c_out + norm
 
 
 def _positions(spec: RunSpec) -> tuple[int, int]:
@@ -240,8 +241,8 @@ def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int) -> int:
     embeddings = N * p * p * c * d + FREQUENCIES * d + d * d
     if spec.captions is not None:
         embeddings += spec.text_tokens * spec.captions.width * d
-    counts = {n: tokens.count(n) for n in set(tokens)}
-    in_blocks = sum(k * block_macs(spec.model, n + spec.text_tokens) for n, k in counts.items())
+    block, T = block_cost(spec.model), spec.text_tokens
+    in_blocks = sum(k * block.macs(spec.model, n + T) for n, k in Counter(tokens).items())
     return embeddings + in_blocks + _final_macs(spec, c_out)
 
 

@@ -86,12 +86,12 @@ class Forecast:
             return {"all": per_flop * passes(spec, evaluation)[1]}
         speed = self._speed(spec)
         if self.rates is None:
-            return {"sampling": (speed or FLOPS).evaluate_seconds(spec, [evaluation])}
+            return {"sampling": (speed or FLOPS).evaluate_seconds(spec, evaluation)}
         images = self.rates.image_seconds(spec, evaluation)
         shown = {name: seconds for name, seconds in images.items() if seconds}
         if speed is not None:
             timed = self._in_precision(speed, evaluation)
-            return {"sampling": timed.evaluate_seconds(spec, [evaluation]), **shown}
+            return {"sampling": timed.evaluate_seconds(spec, evaluation), **shown}
         return {"sampling": self.rates.pass_seconds(spec, evaluation), **shown}
 
     def references(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
