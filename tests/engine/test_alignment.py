@@ -15,7 +15,7 @@ from torch import Tensor
 from tread_lab.data import open_data
 from tread_lab.engine import checkpoint
 from tread_lab.engine.alignment import Alignment, Projector
-from tread_lab.engine.assemble import data_of, fresh_network, fresh_projector, trained
+from tread_lab.engine.assemble import fresh_network, fresh_projector, trained
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.encoder import OPENERS, normalised, open_encoder, resampled_positions
 from tread_lab.engine.train import train
@@ -39,9 +39,9 @@ REPA = {"encoder": "fashion16-v1", "block": 2, "hidden": 24}
 B, N, D, E = 3, 16, 8, 5
 
 
-def features(x_BCHW: Tensor, side: int) -> Tensor:
-    """An encoder whose features say which sample and place they are of."""
-    places = torch.arange(side * side).float()
+def features(x_BCHW: Tensor) -> Tensor:
+    """An encoder whose features say which place they are of."""
+    places = torch.arange(N).float()
     return torch.stack([torch.sin((k + 1) * (places + 1)) for k in range(E)], dim=1).expand(
         B, -1, -1
     )
@@ -72,11 +72,11 @@ def test_the_loss_is_the_mean_cosine_over_tokens_that_ran_the_block(
     streams: dict[int, Tensor] = {}
     walk([block_of(l) for l in range(6)], x, c, routing=routing, observe=streams.__setitem__)
     spec = RepaSpec(encoder="fashion16-v1", block=block, weight=0.5)
-    found = Alignment(spec, features, projector, side=4).loss(streams, x, routing).detach()
+    found = Alignment(spec, features, projector).loss(streams, x, routing).detach()
     for b in range(B):
         places = leg.keep_BK[b, real_BK[b].bool()].tolist() if 1 <= block <= 3 else range(N)
         cosines = [
-            F.cosine_similarity(projector(ran[block][b, k]), features(x, 4)[b, n], dim=0)
+            F.cosine_similarity(projector(ran[block][b, k]), features(x)[b, n], dim=0)
             for k, n in enumerate(places)
         ]
         assert found[b].item() == pytest.approx(-0.5 * torch.stack(cosines).mean().item(), rel=1e-5)
@@ -85,11 +85,11 @@ def test_the_loss_is_the_mean_cosine_over_tokens_that_ran_the_block(
 def test_routed_tokens_of_the_block_have_no_say(tiny: Tiny) -> None:
     spec = tiny(routes=["1->2"], repa=REPA)
     network, projector = fresh_network(spec), fresh_projector(spec)
-    samples = data_of(spec, "train")
+    samples = open_data(spec.data, "train")
     x, y = samples.take(torch.arange(4))
     routing = draw_routing(spec.routes, (4, spec.tokens), "repa")
     assert routing is not None and spec.repa is not None
-    aligned = Alignment(spec.repa, open_encoder(spec.repa, samples, CPU), projector, side=8)
+    aligned = Alignment(spec.repa, open_encoder(spec.repa, samples, CPU, side=8), projector)
     streams: dict[int, Tensor] = {}
     network(x, torch.zeros(4), y, routing, streams.__setitem__)
     streams[2] = torch.where(routing[0].mask(spec.tokens).bool()[..., None], 7.0, streams[2])
@@ -131,27 +131,27 @@ def test_alignment_rises_with_training(tmp_path: Path, tiny: Tiny) -> None:
 def test_the_shipped_encoder_sees_the_right_places() -> None:
     spec = RepaSpec(encoder="fashion16-v1")
     samples = open_data(DataSpec(), "train")
-    encoder = open_encoder(spec, samples, CPU)
+    encoder = open_encoder(spec, samples, CPU, side=8)
     x, _ = samples.take(torch.arange(2))
     moved = x.clone()
     moved[:, :, 12:, 12:] += 1.0  # the last quarter of a quarter: tokens of the last two rows
-    change = (encoder(moved, 8) - encoder(x, 8)).abs().sum(2)
-    assert encoder(x, 8).shape == (2, 64, spec.features)
+    change = (encoder(moved) - encoder(x)).abs().sum(2)
+    assert encoder(x).shape == (2, 64, spec.features)
     assert change.view(2, 8, 8)[:, 7, 7].min() > 0 and change.view(2, 8, 8)[:, :4, :4].max() == 0
-    assert encoder(x, 4).shape == (2, 16, spec.features)
+    assert open_encoder(spec, samples, CPU, side=4)(x).shape == (2, 16, spec.features)
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     samples = open_data(DataSpec(), "train")
     monkeypatch.delenv("TREAD_LAB_ENCODER", raising=False)
     with pytest.raises(UserError, match="TREAD_LAB_ENCODER"):
-        open_encoder(RepaSpec(), samples, CPU)
+        open_encoder(RepaSpec(), samples, CPU, side=8)
     if importlib.util.find_spec("transformers") is None:
         with pytest.raises(UserError, match="needs the package transformers"):
-            open_encoder(RepaSpec(path=str(tmp_path)), samples, CPU)
+            open_encoder(RepaSpec(path=str(tmp_path)), samples, CPU, side=8)
     else:
         with pytest.raises(UserError, match=r"holds no config\.json"):
-            open_encoder(RepaSpec(path=str(tmp_path)), samples, CPU)
+            open_encoder(RepaSpec(path=str(tmp_path)), samples, CPU, side=8)
     with pytest.raises(UserError, match="did you mean 'dinov2-base'"):
         RepaSpec(encoder="dinov2-bass")
 
@@ -162,10 +162,10 @@ def test_a_dinov2_of_a_local_folder_gives_one_feature_a_token(tmp_path: Path) ->
     transformers.Dinov2Model(transformers.Dinov2Config(**shape)).save_pretrained(tmp_path)
     samples = open_data(DataSpec(), "train")
     x, _ = samples.take(torch.arange(2))
-    encoder = open_encoder(RepaSpec(encoder="dinov2-small", path=str(tmp_path)), samples, CPU)
-    assert encoder(x, 8).shape == (2, 64, 384)
+    small = RepaSpec(encoder="dinov2-small", path=str(tmp_path))
+    assert open_encoder(small, samples, CPU, side=8)(x).shape == (2, 64, 384)
     with pytest.raises(UserError, match="width 384, not 768"):
-        open_encoder(RepaSpec(encoder="dinov2-base", path=str(tmp_path)), samples, CPU)
+        open_encoder(RepaSpec(encoder="dinov2-base", path=str(tmp_path)), samples, CPU, side=8)
 
 
 def test_the_projector_starts_xavier_with_zero_biases_as_published() -> None:
@@ -221,4 +221,5 @@ def test_an_encoder_without_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     assert {*ENCODERS} == {*OPENERS}
     monkeypatch.delitem(OPENERS, "fashion16-v1")
     with pytest.raises(UserError, match=r"repa\.encoder: unknown 'fashion16-v1'"):
-        open_encoder(RepaSpec(encoder="fashion16-v1"), open_data(DataSpec(), "train"), CPU)
+        samples = open_data(DataSpec(), "train")
+        open_encoder(RepaSpec(encoder="fashion16-v1"), samples, CPU, side=8)

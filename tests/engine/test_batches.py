@@ -14,8 +14,8 @@ from torch import Tensor
 
 from tests.engine.runs import small_run
 from tread_lab import draws
+from tread_lab.data.source import open_data
 from tread_lab.engine import batches as module
-from tread_lab.engine.assemble import data_of
 from tread_lab.engine.batches import Batch, Batches
 from tread_lab.specs.run import InitSpec
 
@@ -35,7 +35,7 @@ def test_a_batch_is_pinned_once_with_its_legs_where_it_is_made(
     monkeypatch.setattr(Tensor, "pin_memory", pin)
     execution = {"workers": workers, "micro_batch": 4}
     spec = small_run(routes=["1->1", "2->2"], execution=execution)
-    batches = list(Batches(spec, data_of(spec, "train"), pin=True).stream(0, 3))
+    batches = list(Batches(spec, open_data(spec.data, "train"), pin=True).stream(0, 3))
     here = {tensor.data_ptr() for batch in batches for tensor in _tensors(batch)}
     assert here == {place for place, _ in pinned}
     assert len(pinned) == 3 * (4 + 2)
@@ -47,12 +47,12 @@ def test_a_batch_is_pinned_once_with_its_legs_where_it_is_made(
 def test_batches_for_the_cpu_are_not_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: pytest.fail("pinned"))
     spec = small_run()
-    assert len(Batches(spec, data_of(spec, "train")).at(0)) == 8
+    assert len(Batches(spec, open_data(spec.data, "train")).at(0)) == 8
 
 
 def test_a_batch_goes_to_a_device_whole() -> None:
     spec = small_run(routes=["1->1", "2->2"])
-    batch = Batches(spec, data_of(spec, "train")).at(0).to(torch.device("meta"))
+    batch = Batches(spec, open_data(spec.data, "train")).at(0).to(torch.device("meta"))
     assert [tensor.device.type for tensor in _tensors(batch)] == ["meta"] * 6
 
 
@@ -67,7 +67,7 @@ def test_a_grandchild_draws_other_batches_than_its_parent() -> None:
     child = replace(first, init_from=InitSpec(run=first))
     grandchild = replace(first, init_from=InitSpec(run=child))
     noises = [
-        Batches(spec, data_of(spec, "train")).at(0).noise_BCHW
+        Batches(spec, open_data(spec.data, "train")).at(0).noise_BCHW
         for spec in (first, child, grandchild)
     ]
     assert not any(torch.equal(a, b) for a, b in combinations(noises, 2))
@@ -75,7 +75,7 @@ def test_a_grandchild_draws_other_batches_than_its_parent() -> None:
 
 def test_every_draw_of_a_step_has_its_name() -> None:
     spec = small_run(seed=5, train={"steps": 6, "batch": 8, "label_drop": 0.5})
-    samples = data_of(spec, "train")
+    samples = open_data(spec.data, "train")
     for step in (0, 3):
         batch = Batches(spec, samples).at(step)
         order = draws.permutation(len(samples), 5, "order", 0)

@@ -16,8 +16,8 @@ from tread_lab import cli
 from tread_lab.data import autoencoder
 from tread_lab.data.embedded import Fashion16
 from tread_lab.engine import evaluate as evaluations
-from tread_lab.engine.evaluate import _shown, evaluate, pixels
-from tread_lab.engine.sample_scores import all_images
+from tread_lab.engine.evaluate import evaluate
+from tread_lab.engine.sample_scores import all_images, pixels
 from tread_lab.metrics import requirements
 from tread_lab.metrics.extractor import Extractor
 from tread_lab.records.lab import Lab, RunFolder
@@ -61,10 +61,9 @@ class Latents:
 def test_samples_are_decoded_where_they_were_drawn() -> None:
     x_BCHW = torch.rand(64, 1, 4, 4).as_subclass(OnDevice)
     data = Latents()
-    ((images, labels),) = _shown([(x_BCHW, torch.arange(64))], data)  # type: ignore[arg-type]
+    images = pixels(data, x_BCHW)  # type: ignore[arg-type]
     assert data.seen == [(OnDevice, 64)]
     assert images.shape == (64, 3, 32, 32) and images.dtype == torch.uint8
-    assert labels.tolist() == list(range(64))
 
 
 def test_the_decoder_takes_64_small_latents_in_one_call(
@@ -114,7 +113,7 @@ class FakeTensor:
 
 def test_references_are_streamed_and_equal_those_of_one_pass() -> None:
     data = Fashion16("heldout")
-    first = next(iter(all_images(data, pixels, CPU)))
+    first = next(iter(all_images(data, CPU)))
     assert len(first) == 200
     assert torch.equal(first, data.pixels(data.take(torch.arange(200))[0]))
 

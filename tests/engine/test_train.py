@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from tests.engine.runs import small_run, train_until
+from tread_lab.data.source import open_data
 from tread_lab.engine import checkpoint
-from tread_lab.engine.assemble import data_of
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.engine.schedule import learning_rate
@@ -155,7 +155,7 @@ def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path: Path, tiny: Tiny) -
 
 def test_batches_are_functions_of_the_step_alone(tiny: Tiny) -> None:
     spec = tiny(routes=["1->2"], steps=10)
-    samples = data_of(spec, "train")
+    samples = open_data(spec.data, "train")
     forward, backward = Batches(spec, samples), Batches(spec, samples)
     ahead = Batches(tiny(routes=["1->2"], steps=10, execution={"workers": 2}), samples)
     there = [forward.at(step) for step in range(6)]
@@ -169,7 +169,7 @@ def test_batches_are_functions_of_the_step_alone(tiny: Tiny) -> None:
 
 
 def test_runs_of_a_sweep_see_common_random_numbers(tiny: Tiny) -> None:
-    samples = data_of(tiny(), "train")
+    samples = open_data(tiny().data, "train")
     dense, routed = (Batches(tiny(routes=r), samples).at(3) for r in ((), ("0->1",)))
     assert torch.equal(dense.x_BCHW, routed.x_BCHW) and torch.equal(dense.y_B, routed.y_B)
     assert torch.equal(dense.noise_BCHW, routed.noise_BCHW)
@@ -194,7 +194,7 @@ def test_an_epoch_meets_every_sample_once_and_a_batch_may_span_two(tiny: Tiny) -
 
 def test_labels_are_dropped_as_often_as_the_recipe_says(tiny: Tiny) -> None:
     spec = tiny(train={"batch": 4000, "label_drop": 0.1})
-    dropped = (Batches(spec, data_of(spec, "train")).at(0).y_B == 10).float().mean()
+    dropped = (Batches(spec, open_data(spec.data, "train")).at(0).y_B == 10).float().mean()
     assert float(dropped) == pytest.approx(0.1, abs=4 * (0.09 / 4000) ** 0.5)
 
 

@@ -14,8 +14,8 @@ from tread_lab.routing.select import Routing
 from tread_lab.routing.transport import send
 from tread_lab.specs.objective import RepaSpec
 
-# encoder(x_BCHW, side) -> features of clean samples on a side x side grid, [B, side * side, E]
-Encoder = Callable[[Tensor, int], Tensor]
+# encoder(x_BCHW) -> features of clean samples on the grid of their tokens, [B, N, E]
+Encoder = Callable[[Tensor], Tensor]
 
 
 class Projector(nn.Sequential):
@@ -40,15 +40,12 @@ class Alignment:
     Args:
         encoder: gives the targets of samples that bring none.
         projector: the module that is called, perhaps wrapped for several devices.
-        side: tokens along one side of a sample.
     """
 
-    def __init__(
-        self, spec: RepaSpec, encoder: Encoder, projector: nn.Module, *, side: int
-    ) -> None:
+    def __init__(self, spec: RepaSpec, encoder: Encoder, projector: nn.Module) -> None:
         assert isinstance(spec.block, int)
         self.spec, self.block = spec, spec.block
-        self.encoder, self.projector, self.side = encoder, projector, side
+        self.encoder, self.projector = encoder, projector
 
     def loss(
         self,
@@ -67,7 +64,7 @@ class Alignment:
         h_BnD, real_Bn, target_BnE = streams[self.block], None, target_BNE
         if target_BnE is None:
             with torch.no_grad():
-                target_BnE = self.encoder(x_BCHW, self.side)
+                target_BnE = self.encoder(x_BCHW)
         for leg in routing or ():
             if leg.start <= self.block <= leg.end:
                 target_BnE = send(target_BnE, leg.keep_BK)

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from tread_lab import draws
 from tread_lab.backbones import build_backbone
 from tread_lab.backbones.dit import DiT
-from tread_lab.data.source import Samples, open_data
 from tread_lab.diffusion import Process, build_process
 from tread_lab.engine.alignment import Projector
 from tread_lab.engine.blank import WithoutInit
@@ -137,9 +136,3 @@ def has_lost_its_end(folder: RunFolder, last: Checkpoint | None) -> bool:
     """
     ended = int((folder.result() or {}).get("step", 0))
     return bool(list_checkpoints(folder.checkpoints)) and (last.step if last else 0) < ended
-
-
-def data_of(spec: RunSpec, split: str) -> Samples:
-    """Return the training or held-out samples of a run."""
-    assert split in ("train", "heldout")
-    return open_data(spec.data, "train" if split == "train" else "heldout")

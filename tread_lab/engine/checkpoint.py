@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,7 +88,12 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 def load_latest(folder: Path) -> Checkpoint | None:
     """Return the newest undamaged checkpoint or `None`; a warning names the damaged ones."""
-    return next(_undamaged(folder), None)
+    for path in list_checkpoints(folder):
+        checkpoint = _read(path)
+        if checkpoint is not None:
+            return checkpoint
+        warnings.warn(f"{path} is damaged; the one before it is used", stacklevel=2)
+    return None
 
 
 def load_step(folder: Path, step: int) -> Checkpoint:
@@ -124,15 +129,6 @@ def load_weights(path: Path) -> Checkpoint:
         return Checkpoint(int(facts.get("step", 0)), tensors, facts)
     except (OSError, SafetensorError, ValueError) as error:
         raise UserError(f"cannot read {path}: {error}; export the run again") from None
-
-
-def _undamaged(folder: Path) -> Iterator[Checkpoint]:
-    for path in list_checkpoints(folder):
-        checkpoint = _read(path)
-        if checkpoint is not None:
-            yield checkpoint
-        else:
-            warnings.warn(f"{path} is damaged; the one before it is used", stacklevel=3)
 
 
 def _read(path: Path) -> Checkpoint | None:

@@ -29,18 +29,17 @@ _ENDS = 1 << 20  # bytes at both ends of a file of weights that go into its dige
 VARIABLE = "TREAD_LAB_ENCODER"
 
 
-def open_encoder(spec: RepaSpec, samples: Samples, device: torch.device) -> Encoder:
+def open_encoder(spec: RepaSpec, samples: Samples, device: torch.device, *, side: int) -> Encoder:
     """Return the encoder that `spec` names, from samples in model space to features on a grid.
+
+    Args:
+        side: tokens along one side of a sample.
 
     Raises:
         UserError: its package or weights are absent, or the samples cannot be shown as images.
     """
-    encode = open_image_encoder(spec, samples, device)
-
-    def encoder(x_BCHW: Tensor, side: int) -> Tensor:
-        return encode(samples.pixels(x_BCHW), side)
-
-    return encoder
+    encode = _open_image_encoder(spec, samples, device, side)
+    return lambda x_BCHW: encode(samples.pixels(x_BCHW))
 
 
 def open_feature_encoder(
@@ -53,29 +52,27 @@ def open_feature_encoder(
     Raises:
         UserError: as `open_encoder`.
     """
-    encode = open_image_encoder(spec, samples, device)
+    encode = _open_image_encoder(spec, samples, device, side)
 
     def features(ids_B: Tensor) -> Tensor:
         images_BCHW = samples.images(ids_B) if spec.target == "image" else None
         if images_BCHW is None:
             images_BCHW = samples.pixels(samples.take(ids_B)[0].to(device))
-        return encode(images_BCHW, side)
+        return encode(images_BCHW)
 
     return features
 
 
-def open_image_encoder(spec: RepaSpec, samples: Samples, device: torch.device) -> Encoder:
-    """Return the encoder that `spec` names, from uint8 images to features on a token grid.
-
-    Raises:
-        UserError: as `open_encoder`.
-    """
+def _open_image_encoder(
+    spec: RepaSpec, samples: Samples, device: torch.device, side: int
+) -> Encoder:
+    """Return the encoder that `spec` names, from uint8 images to features on a token grid."""
     check_encoder(spec, samples)
-    features = lookup(OPENERS, spec.encoder, "repa.encoder")(spec, device)
+    features = lookup(OPENERS, spec.encoder, "repa.encoder")(spec, device, side)
 
-    def encoder(images_BCHW: Tensor, side: int) -> Tensor:
+    def encoder(images_BCHW: Tensor) -> Tensor:
         with torch.no_grad(), torch.autocast(device.type, enabled=False), matrix_products("tf32"):
-            return _on_grid(features(images_BCHW.to(device), side), side)
+            return _on_grid(features(images_BCHW.to(device)), side)
 
     return encoder
 
@@ -159,17 +156,13 @@ def _on_grid(features_BEHW: Tensor, side: int) -> Tensor:
     return features_BEHW.flatten(2).transpose(1, 2)
 
 
-def _fashion16(spec: RepaSpec, device: torch.device) -> Any:
+def _fashion16(spec: RepaSpec, device: torch.device, side: int) -> Encoder:
     """The maps [B, 64, 8, 8] after the third convolution of the embedded images' classifier."""
     convolutions = load_extractor("fashion16-v1").to(device).convolutions[:9]
-
-    def features(images_BCHW: Tensor, side: int) -> Tensor:
-        return convolutions(images_BCHW.float() / 127.5 - 1)
-
-    return features
+    return lambda images_BCHW: convolutions(images_BCHW.float() / 127.5 - 1)
 
 
-def _dinov2(spec: RepaSpec, device: torch.device) -> Any:
+def _dinov2(spec: RepaSpec, device: torch.device, side: int) -> Encoder:
     """DINOv2's patch tokens of images resized to `side` patches of its own size, as REPA has them:
     normalised, then enlarged by bicubic interpolation without antialias or clamp; the table of
     positions is resampled once, with antialias."""
@@ -180,15 +173,11 @@ def _dinov2(spec: RepaSpec, device: torch.device) -> Any:
         raise UserError(f"repa.encoder: what is there for {spec.encoder!r} {found}")
     mean = torch.tensor(MEAN, device=device)[:, None, None]
     deviation = torch.tensor(DEVIATION, device=device)[:, None, None]
+    table_1ND = resampled_positions(model.embeddings.position_embeddings.detach(), side)
+    model.embeddings.position_embeddings = nn.Parameter(table_1ND, requires_grad=False)
 
-    table_1ND = model.embeddings.position_embeddings.detach()
-
-    def features(images_BCHW: Tensor, side: int) -> Tensor:
-        model.embeddings.position_embeddings = nn.Parameter(
-            resampled_positions(table_1ND, side), requires_grad=False
-        )
-        size = side * model.config.patch_size
-        x_BCHW = normalised(images_BCHW, mean, deviation, size)
+    def features(images_BCHW: Tensor) -> Tensor:
+        x_BCHW = normalised(images_BCHW, mean, deviation, side * model.config.patch_size)
         tokens_BNE = model(x_BCHW).last_hidden_state[:, -side * side :]
         return tokens_BNE.transpose(1, 2).unflatten(2, (side, side))
 
@@ -213,7 +202,7 @@ def resampled_positions(table_1ND: Tensor, side: int) -> Tensor:
     return torch.cat([first_11D, grid_1DHW.flatten(2).mT.to(first_11D.dtype)], dim=1)
 
 
-OPENERS: dict[str, Callable[[RepaSpec, torch.device], Any]] = {
+OPENERS: dict[str, Callable[[RepaSpec, torch.device, int], Encoder]] = {
     "fashion16-v1": _fashion16,
     "dinov2-small": _dinov2,
     "dinov2-base": _dinov2,

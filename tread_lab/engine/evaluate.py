@@ -16,8 +16,8 @@ from PIL import Image
 from torch import Tensor
 
 from tread_lab.data.captions import CAPTIONS, write_captions
-from tread_lab.data.source import Samples, image_shape, open_data
-from tread_lab.engine.assemble import Trained, data_of, trained
+from tread_lab.data.source import image_shape, open_data
+from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.captions import CaptionTokens, caption_tokens, check_captions
 from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.cost.sampling import sample_flops
@@ -26,7 +26,12 @@ from tread_lab.engine.precision import autocast, matrix_products
 from tread_lab.engine.probes import heldout_losses, layer_similarity
 from tread_lab.engine.provenance import code_digest, packages_of
 from tread_lab.engine.sample_parts import SampleParts, write_npz
-from tread_lab.engine.sample_scores import SampleScores, file_reference, heldout_reference
+from tread_lab.engine.sample_scores import (
+    SampleScores,
+    file_reference,
+    heldout_reference,
+    pixels,
+)
 from tread_lab.engine.text_encoder import VARIABLE, encoder_folder
 from tread_lab.metrics.reference_file import ReferenceFile, needs, open_reference
 from tread_lab.metrics.requirements import check_requirements
@@ -122,7 +127,7 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
 
 
 def _heldout(model: Trained, spec: HeldoutSpec, place: EvaluationFolder) -> dict[str, float]:
-    samples = data_of(model.spec, "heldout")
+    samples = open_data(model.spec.data, "heldout")
     losses = heldout_losses(model, samples, spec.images, spec.levels, pick=spec.pick)
     arrays = {"dense": losses.dense_ML, "level": losses.level_ML}
     metrics = {metric_names.HELDOUT_LOSS: float(losses.dense_ML.mean(dtype=np.float64))}
@@ -137,7 +142,7 @@ def _heldout(model: Trained, spec: HeldoutSpec, place: EvaluationFolder) -> dict
 
 
 def _similarity(model: Trained, spec: SimilaritySpec, place: EvaluationFolder) -> dict[str, float]:
-    samples = data_of(model.spec, "heldout")
+    samples = open_data(model.spec.data, "heldout")
     per_level, level = layer_similarity(model, samples, spec.images, spec.levels, pick=spec.pick)
     mean = per_level.mean(axis=0)
     arrays = {"mean": mean, "per_level": per_level, "level": level}
@@ -161,7 +166,7 @@ def _heldout_captions(
     """
     if spec.captions is None:
         return None
-    captions = caption_tokens(spec.captions, data_of(spec, "heldout"), folder.cache)
+    captions = caption_tokens(spec.captions, open_data(spec.data, "heldout"), folder.cache)
     weights = f"weights {spec.captions.encoder}"
     trained_with = {
         made[weights] for a in folder.attempts.read() if weights in (made := a.made_with)
@@ -189,45 +194,55 @@ def _samples(
     An evaluation that was killed goes on after its last part of images.
     """
     run = folder.spec()
-    data = data_of(run, "heldout")
+    data = open_data(run.data, "heldout")
     check_requirements(spec, run.data.source, preview=data.preview)
     models = _networks(folder, spec, device)
     model = models[spec.sampler.guidance.branches[0].step]
     captions = _heldout_captions(run, folder, device)
-    flops = sample_flops(model.spec, spec.sampler)
-    facts: dict[str, Any] = {"step": model.step, metric_names.SAMPLE_FLOPS: flops}
-    file = None
-    if spec.reference is None:
-        against = heldout_reference(data, pixels, device)
-    else:
-        file = _reference_file(spec, folder)
-        against = file_reference(file)
-        facts["reference"] = {"name": file.name, "file": str(file.path), "sha256": file.digest}
+    file = _reference_file(spec, folder)
+    against = heldout_reference(data, device) if file is None else file_reference(file)
     scores = SampleScores(spec, run.data.source, device)
+    facts = _facts(model, spec, file, scores, captions)
     made_with = {"code": code_digest(), "device": device.type, "decoder": data.decoder}
-    if scores.made_with:
-        facts["extractors"] = scores.made_with
     if captions is not None:
-        digests = {"sha256": captions.digest, "encoder": captions.encoder}
-        facts["captions"] = {"heldout": len(captions), **digests}
         made_with |= {"captions": captions.digest, "text encoder": captions.encoder}
-    weights = {f"step {step}": str(network.step) for step, network in models.items()}
-    parts = SampleParts(place.path, {**made_with, **weights, **scores.made_with})
+    made_with |= {f"step {step}": str(network.step) for step, network in models.items()}
+    parts = SampleParts(place.path, {**made_with, **scores.made_with})
     if sums := parts.resume():
         scores.load(sums)
-    drawn = _shown(_generated(models, model, spec, captions, start=parts.count), data)
 
-    def prepare(shape: tuple[int, int, int]) -> None:
+    def prepare(C: int, H: int, W: int) -> None:
         if file is not None:
-            file.check_size(shape)
-        scores.prepare(against, shape, cache)
+            file.check_size((C, H, W))
+        scores.prepare(against, (C, H, W), cache)
 
-    _score(drawn, scores, parts, prepare)
+    generated = _generated(models, model, spec, captions, start=parts.count)
+    _score(((pixels(data, x_BCHW), y_B) for x_BCHW, y_B in generated), scores, parts, prepare)
     _write_samples(place.path / "samples.npz", parts)
     if captions is not None:
         _write_prompts(place.path / CAPTIONS, parts, captions)
     _write_grid(place.path / "grid.png", next(parts.all())["images"][:64])
     return scores.scores(parts.all(), spec.count), facts
+
+
+def _facts(
+    model: Trained,
+    spec: SamplesSpec,
+    file: ReferenceFile | None,
+    scores: SampleScores,
+    captions: CaptionTokens | None,
+) -> dict[str, Any]:
+    """Return what the record of an evaluation says beside its metrics."""
+    flops = sample_flops(model.spec, spec.sampler)
+    facts: dict[str, Any] = {"step": model.step, metric_names.SAMPLE_FLOPS: flops}
+    if file is not None:
+        facts["reference"] = {"name": file.name, "file": str(file.path), "sha256": file.digest}
+    if scores.made_with:
+        facts["extractors"] = scores.made_with
+    if captions is not None:
+        digests = {"sha256": captions.digest, "encoder": captions.encoder}
+        facts["captions"] = {"heldout": len(captions), **digests}
+    return facts
 
 
 def _networks(
@@ -243,9 +258,10 @@ def _networks(
     return models
 
 
-def _reference_file(spec: SamplesSpec, folder: RunFolder) -> ReferenceFile:
+def _reference_file(spec: SamplesSpec, folder: RunFolder) -> ReferenceFile | None:
     """Return the file of the reference, which must be the one that the lab knows by its name."""
-    assert spec.reference is not None
+    if spec.reference is None:
+        return None
     file = open_reference(spec.reference, **needs(spec.metrics))
     check_same_reference(folder.references, file.name, file.digest, file.path)
     return file
@@ -255,18 +271,18 @@ def _score(
     drawn: Iterable[tuple[Tensor, Tensor]],
     scores: SampleScores,
     parts: SampleParts,
-    prepare: Callable[[tuple[int, int, int]], None],
+    prepare: Callable[[int, int, int], None],
 ) -> None:
     """Score images batch by batch and keep them, a part on the disk for every 1,024.
 
     Args:
-        prepare: called once, with the (C, H, W) of the images.
+        prepare: called once, with C, H and W of the images.
     """
     if parts.count:
-        prepare(_shape(next(parts.all())["images"]))
+        prepare(*next(parts.all())["images"].shape[1:])
     for images_BCHW, labels_B in drawn:
         if not parts.count:
-            prepare(_shape(images_BCHW))
+            prepare(*images_BCHW.shape[1:])
         features = scores.add(images_BCHW)
         parts.add(images_BCHW.cpu(), labels_B.cpu(), features)
         if parts.full:
@@ -277,19 +293,6 @@ def _whole(step: Step) -> int | None:
     """Return a step that is no share of all steps any more."""
     assert not isinstance(step, str), step
     return step
-
-
-def _shown(
-    drawn: Iterable[tuple[Tensor, Tensor]], data: Samples
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield uint8 images and labels, decoded where they were drawn, a batch at a time."""
-    for x_BCHW, y_B in drawn:
-        yield pixels(data, x_BCHW), y_B
-
-
-def _shape(images_BCHW: Tensor) -> tuple[int, int, int]:
-    _, C, H, W = images_BCHW.shape
-    return C, H, W
 
 
 def _write_samples(path: Path, parts: SampleParts) -> None:
@@ -306,12 +309,6 @@ def _write_prompts(path: Path, parts: SampleParts, captions: CaptionTokens) -> N
     """Write the caption that each image was drawn from, in the order of the images."""
     drawn_N = [label for part in parts.all() for label in part["labels"].tolist()]
     write_captions(path, ([captions.captions[label][0]] for label in drawn_N))
-
-
-def pixels(data: Samples, x_BCHW: Tensor) -> Tensor:
-    """Return uint8 images of samples, on their device; 256 levels hardly show tf32 products."""
-    with matrix_products("tf32"):
-        return data.pixels(x_BCHW)
 
 
 def _generated(
@@ -360,10 +357,10 @@ def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def _write_grid(path: Path, images_BCHW: Tensor, columns: int = 8, zoom: int = 3) -> None:
+def _write_grid(path: Path, images_BCHW: Tensor, columns: int = 8) -> None:
     """Write images side by side on a white ground, small ones enlarged without smoothing."""
     B, C, H, W = images_BCHW.shape
-    zoom, rows = zoom if H < 64 else 1, -(-B // columns)
+    zoom, rows = 3 if H < 64 else 1, -(-B // columns)
     sheet = torch.full((C, rows * (H + 1) + 1, columns * (W + 1) + 1), 255, dtype=torch.uint8)
     for k, image in enumerate(images_BCHW):
         top, left = k // columns * (H + 1) + 1, k % columns * (W + 1) + 1

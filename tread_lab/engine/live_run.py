@@ -11,7 +11,7 @@ import math
 import time
 import warnings
 from collections.abc import Collection, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from types import TracebackType
 
 import torch
@@ -20,16 +20,11 @@ from accelerate.state import AcceleratorState, GradientState
 from accelerate.utils import patch_environment
 from torch import Tensor
 
+from tread_lab.data.source import open_data
 from tread_lab.diffusion import build_process
 from tread_lab.engine import checkpoint
 from tread_lab.engine.alignment import Alignment, Encoder
-from tread_lab.engine.assemble import (
-    blank_teacher,
-    data_of,
-    fresh_head,
-    fresh_network,
-    fresh_projector,
-)
+from tread_lab.engine.assemble import blank_teacher, fresh_head, fresh_network, fresh_projector
 from tread_lab.engine.batches import Batch, Batches
 from tread_lab.engine.captions import caption_tokens
 from tread_lab.engine.compiled import compile_for
@@ -72,7 +67,7 @@ class LiveRun:
         self.accelerator = _accelerator(device)
         self.network = fresh_network(spec).to(device)
         compile_for(spec, self.network, device)
-        self.batches = Batches(spec, data_of(spec, "train"), pin=pins(device))
+        self.batches = Batches(spec, open_data(spec.data, "train"), pin=pins(device))
         self._on_device = Transfer(device)
         self.projector = fresh_projector(spec).to(device)
         self.head = fresh_head(spec).to(device)
@@ -84,7 +79,10 @@ class LiveRun:
         self.ema = Ema(self.network, spec.train.ema.at(spec.train.steps))
         # Said here, because to find it out accelerate imports sympy, which takes seconds.
         self.model = self.accelerator.prepare_model(self.network, device_placement=False)
+        self._stored = {"model": self.network, "projector": self.projector, "head": self.head}
         self.discrimination = self._discrimination()
+        if self.discrimination is not None:
+            self._stored["teacher"] = self.discrimination.teacher
         self.objective = self._objective()
         self.keep_steps = {*spec.execution.keep_steps, *folder.kept_steps()}
         self.step, self.loss, self.overflows = 0, math.nan, 0
@@ -103,11 +101,8 @@ class LiveRun:
             self._start_from_elsewhere()
         else:
             self.step, self.loss = saved.step, float(saved.facts["loss"])
-            self.network.load_state_dict(saved.part("model"))
-            self.projector.load_state_dict(saved.part("projector"))
-            self.head.load_state_dict(saved.part("head"))
-            if self.discrimination is not None:
-                self.discrimination.teacher.load_state_dict(saved.part("teacher"))
+            for part, module in self._stored.items():
+                module.load_state_dict(saved.part(part))
             self.ema.load(saved.part("ema"))
             optimizer = saved.part("optimizer")
             checkpoint.load_optimizer(self.optimizer, list(self.trainable), optimizer)
@@ -140,7 +135,7 @@ class LiveRun:
         self._last_logged = time.perf_counter()
         self._started = self._last_logged - seconds
 
-    def _prepare_features(self) -> Iterator[None]:
+    def _prepare_features(self) -> Iterator[int]:
         """Encode the images of latents; embedded images are encoded as they come, which costs less
         than reading features."""
         spec, samples = self.spec, self.batches.samples
@@ -151,18 +146,16 @@ class LiveRun:
         cache = feature_cache(self.folder.cache, spec.repa, samples, side=side, encoder=digest)
         if not cache.complete:
             encode = open_feature_encoder(spec.repa, samples, self.device, side=side)
-            for _ in cache.fill(encode):
-                yield
+            yield from cache.fill(encode)
         self.batches.features = cache.take
 
-    def _prepare_captions(self) -> Iterator[None]:
+    def _prepare_captions(self) -> Iterator[int]:
         """Encode the captions; held-out ones too, for the evaluations that come after."""
         if self.spec.captions is None:
             return
-        for samples in (data_of(self.spec, "heldout"), self.batches.samples):
+        for samples in (open_data(self.spec.data, "heldout"), self.batches.samples):
             tokens = caption_tokens(self.spec.captions, samples, self.folder.cache)
-            for _ in tokens.fill(self.device):
-                yield
+            yield from tokens.fill(self.device)
         self.batches.captions = tokens
 
     def _restore_log(self, history: str) -> None:
@@ -202,7 +195,8 @@ class LiveRun:
         total = torch.zeros((), device=self.device)
         for start in range(first, first + share, cut):
             stop = min(start + cut, first + share)
-            shared = self._gradients_shared(stop == first + share)
+            last = stop == first + share  # with which devices exchange gradients
+            shared = nullcontext() if last else self.accelerator.no_sync(self.model)
             with shared, autocast(self.spec.precision, self.device):
                 part = self._on_device(batch.rows(slice(start, stop)))
                 loss = self.objective(self.model, part).sum() / share
@@ -249,12 +243,9 @@ class LiveRun:
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:
             optimizer = checkpoint.flat_optimizer(self.optimizer, list(self.trainable))
-            parts = {"model": self.network.state_dict(), "ema": self.ema.weights}
-            parts |= {"optimizer": optimizer, "scaler": self.scaler.state()}
-            parts["projector"] = self.projector.state_dict()
-            parts["head"] = self.head.state_dict()
-            if self.discrimination is not None:
-                parts["teacher"] = self.discrimination.teacher.state_dict()
+            parts = {part: module.state_dict() for part, module in self._stored.items()}
+            parts |= {"ema": self.ema.weights, "optimizer": optimizer}
+            parts["scaler"] = self.scaler.state()
             tensors = {f"{part}/{n}": t for part, flat in parts.items() for n, t in flat.items()}
             if self._window:
                 tensors["window"] = torch.stack(self._window)
@@ -291,10 +282,8 @@ class LiveRun:
         """What is minimised; with REPA the projector is shared among devices like the network."""
         spec, alignment = self.spec, None
         if spec.repa is not None:
-            encoder = self._encoder(spec.repa)
             projector = self.accelerator.prepare(self.projector)
-            side = spec.data.size // spec.model.patch
-            alignment = Alignment(spec.repa, encoder, projector, side=side)
+            alignment = Alignment(spec.repa, self._encoder(spec.repa), projector)
         return Objective(spec, build_process(spec.process), alignment, self.discrimination)
 
     def _discrimination(self) -> Discrimination | None:
@@ -307,8 +296,9 @@ class LiveRun:
 
     def _encoder(self, repa: RepaSpec) -> Encoder:
         """Return the encoder, opened with its first use: a cache of features needs none."""
-        opened = functools.cache(lambda: open_encoder(repa, self.batches.samples, self.device))
-        return lambda x_BCHW, side: opened()(x_BCHW, side)
+        samples, side = self.batches.samples, self.spec.data.size // self.spec.model.patch
+        opened = functools.cache(lambda: open_encoder(repa, samples, self.device, side=side))
+        return lambda x_BCHW: opened()(x_BCHW)
 
     def _start_from_elsewhere(self) -> None:
         """Load the weights that this run goes on from, into network and EMA."""
@@ -318,10 +308,6 @@ class LiveRun:
             self.ema.load({n: p.detach() for n, p in self.network.named_parameters()})
             if self.discrimination is not None:
                 self.discrimination.start()
-
-    def _gradients_shared(self, last: bool) -> AbstractContextManager[None]:
-        """Devices exchange gradients only with the last micro-batch."""
-        return nullcontext() if last else self.accelerator.no_sync(self.model)
 
 
 def _accelerator(device: torch.device) -> Accelerator:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tread_lab.metrics.extraction import DescribedReference, Reference
 
 REFERENCES = 200  # real images that are decoded and described at once
-Pixels = Callable[[Samples, Tensor], Tensor]
 
 
 class SampleScores:
@@ -110,13 +109,13 @@ def _of(extractor: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {key: x for (name, key), x in own.items() if name == extractor}
 
 
-def heldout_reference(samples: Samples, pixels: Pixels, device: torch.device) -> Reference:
+def heldout_reference(samples: Samples, device: torch.device) -> Reference:
     """Return the held-out images of a run's data, decoded where they are described."""
     from tread_lab.metrics.extraction import Reference
 
     decided_by = (samples.fingerprint, samples.decoder, str(len(samples)))
     name = f"heldout-{'-'.join(decided_by)}"
-    return Reference(name, lambda: all_images(samples, pixels, device))
+    return Reference(name, lambda: all_images(samples, device))
 
 
 def file_reference(file: ReferenceFile) -> Reference:
@@ -132,8 +131,14 @@ def file_reference(file: ReferenceFile) -> Reference:
     return Reference(name, batches, heldout=False, moments=moments)
 
 
-def all_images(samples: Samples, pixels: Pixels, device: torch.device) -> Iterator[Tensor]:
+def all_images(samples: Samples, device: torch.device) -> Iterator[Tensor]:
     """Yield all images of a split, uint8, batch by batch, decoded on `device`."""
     for start in range(0, len(samples), REFERENCES):
         ids = torch.arange(start, min(start + REFERENCES, len(samples)))
         yield pixels(samples, samples.take(ids)[0].to(device))
+
+
+def pixels(samples: Samples, x_BCHW: Tensor) -> Tensor:
+    """Return uint8 images of samples, on their device; 256 levels hardly show tf32 products."""
+    with matrix_products("tf32"):
+        return samples.pixels(x_BCHW)

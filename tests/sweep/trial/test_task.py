@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from tread_lab.data.source import open_data
 from tread_lab.engine import checkpoint
-from tread_lab.engine.assemble import data_of
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.live_run import LiveRun
@@ -138,23 +138,23 @@ def test_a_child_has_draws_of_its_own_that_siblings_share(tiny: Tiny) -> None:
     parent, dense = tiny(routes=["1->2"]), tiny()
     child, sibling = child_of(parent, train={"steps": 9, "batch": 8}), child_of(dense)
     first, second, third = (
-        Batches(spec, data_of(spec, "train")).at(0) for spec in (parent, child, sibling)
+        Batches(spec, open_data(spec.data, "train")).at(0) for spec in (parent, child, sibling)
     )
     assert not torch.equal(first.noise_BCHW, second.noise_BCHW)
     assert torch.equal(second.noise_BCHW, third.noise_BCHW)
     assert torch.equal(second.x_BCHW, third.x_BCHW)
     grandchild = child_of(child, train={"steps": 9, "batch": 8})
-    fourth = Batches(grandchild, data_of(grandchild, "train")).at(0)
+    fourth = Batches(grandchild, open_data(grandchild.data, "train")).at(0)
     assert not torch.equal(second.noise_BCHW, fourth.noise_BCHW)
 
 
 def test_routes_are_on_in_their_steps_only(tiny: Tiny) -> None:
     spec = tiny(steps=20, routes=["1->2"], routes_from=5, routes_until=0.5)
-    batches = Batches(spec, data_of(spec, "train"))
+    batches = Batches(spec, open_data(spec.data, "train"))
     assert [step for step in range(20) if batches.at(step).routing is not None] == list(
         range(5, 10)
     )
-    always = Batches(tiny(steps=20, routes=["1->2"]), data_of(spec, "train"))
+    always = Batches(tiny(steps=20, routes=["1->2"]), open_data(spec.data, "train"))
     mine, theirs = batches.at(7).routing, always.at(7).routing
     assert mine is not None and theirs is not None
     assert torch.equal(mine[0].keep_BK, theirs[0].keep_BK)
