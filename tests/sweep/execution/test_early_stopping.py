@@ -207,3 +207,22 @@ def test_what_is_stopped_is_noted_with_its_gap(lab: Lab) -> None:
 
 def test_a_plan_without_early_stopping_has_no_judge(lab: Lab, tiny: Tiny) -> None:
     assert EarlyStopping.of(planned(tiny, stop_early=None), lab) is None
+
+
+def test_a_baseline_that_nothing_is_compared_with_is_not_judged(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny)
+    alone = tuple(replace(trial, baseline=None) for trial in plan.trials)
+    early = EarlyStopping.of(replace(plan, trials=alone), lab)
+    assert early is not None and early.judged == {
+        trial.run: (60, None) for trial in plan.trials[1:]
+    }
+
+
+def test_runs_that_go_on_hide_no_earlier_gap(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny)
+    dense, _, last = (trial.run for trial in plan.trials[:3])
+    for run in (dense, last):
+        logged(lab, run, 0.0, steps=20)
+    Pretender(lab).finish(plan.tasks[2])
+    early = EarlyStopping.of(plan, lab)
+    assert early is not None and list(early.history()) == [(last, 10, 0.0), (last, 20, 0.0)]

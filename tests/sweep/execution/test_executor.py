@@ -185,3 +185,52 @@ def test_an_unavailable_thing_ends_the_session_before_the_next_task(
     with pytest.raises(Unavailable, match="the disk is full"):
         InlineExecutor(device="cpu").run(lab, [Task(tiny(seed=s)) for s in (0, 1)], print)
     assert begun == [0]
+
+
+def test_a_signal_interrupts_a_task_that_is_under_way(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def run_trial(lab: Lab, task: Task, device: Any, worker: Any) -> Iterator[Report]:
+        for phase in ("train", "evaluate", "completed"):
+            seen.append(phase)
+            yield Report(task.run, phase, 1, 2, 0.5)
+
+    monkeypatch.setattr(executor, "run_trial", run_trial)
+    with pytest.raises(Interrupted) as end:
+        InlineExecutor(device="cpu").run(
+            lab, [Task(tiny())], lambda report: os.kill(os.getpid(), signal.SIGTERM)
+        )
+    assert seen == ["train"] and end.value.exit_code == 130
+
+
+def test_other_signals_ask_for_nothing_and_what_was_set_up_is_undone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pairs, wakeups, pair = list[Any](), list[Any](), executor.socket.socketpair
+
+    def noted() -> Any:
+        pairs.extend(pair())
+        return tuple(pairs)
+
+    set_wakeup_fd = signal.set_wakeup_fd
+
+    def wakeup(fd: int, **how: Any) -> int:
+        wakeups.append((fd, how))
+        return set_wakeup_fd(fd, **how)
+
+    monkeypatch.setattr(executor.socket, "socketpair", noted)
+    monkeypatch.setattr(executor.signal, "set_wakeup_fd", wakeup)
+    usual = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        with stop_signals() as stopping:
+            arriving = pairs[1].fileno()
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert not stopping()
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stopping() and stopping()  # it stays up
+    finally:
+        signal.signal(signal.SIGUSR1, usual)
+    assert [end.fileno() for end in pairs] == [-1, -1]
+    assert wakeups == [(arriving, {"warn_on_full_buffer": False}), (-1, {})]

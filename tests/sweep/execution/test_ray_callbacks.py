@@ -278,3 +278,35 @@ def test_a_flag_ends_all_trials_and_never_one() -> None:
     assert not stopper.stop_all()
     flag.append(1)
     assert stopper.stop_all() and not stopper("one", {})
+
+
+def test_a_queue_that_fails_ends_the_search_and_an_unknown_trial_is_nothing() -> None:
+    pytest.importorskip("ray")
+    from ray.tune.search import Searcher
+
+    from tread_lab.sweep.execution.ray_callbacks import CallbackErrors, QueueSearcher
+
+    class Broken(ListQueue):
+        finished = False  # type: ignore[assignment]
+
+        def next(self) -> Task | None:
+            raise ZeroDivisionError
+
+    searcher = QueueSearcher(Broken([]), CallbackErrors())
+    searcher.on_trial_complete("of an earlier experiment")
+    assert searcher.errors.first is None
+    assert searcher.suggest("one") == Searcher.FINISHED
+    assert isinstance(searcher.errors.first, ZeroDivisionError) and searcher.count == 0
+
+
+def test_of_two_errors_the_first_is_raised() -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
+
+    errors = CallbackErrors()
+    errors.raise_first()
+    for kind in (KeyError, ValueError):
+        with errors.collect():
+            raise kind
+    with pytest.raises(KeyError):
+        errors.raise_first()

@@ -6,6 +6,7 @@ import pytest
 
 from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab
+from tread_lab.specs import UserError
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
 
@@ -75,3 +76,22 @@ def test_a_sweep_without_judged_runs_has_a_judge_too(lab: Lab) -> None:
     errors = CallbackErrors()
     judge = Judge(EarlyStopping(StopEarlySpec(), lab, "s", {}), errors)
     assert judge.errors is errors and judge.early.sweep == "s"
+
+
+def test_a_verdict_that_cannot_be_noted_is_an_error_of_the_driver(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
+    from tread_lab.sweep.execution.ray_early_stopping import EarlierTrial, Judge
+
+    judge = Judge(EarlyStopping(StopEarlySpec(), lab, "s", JUDGED), CallbackErrors())
+    monkeypatch.setattr(judge.rule, "on_trial_result", lambda *result: judge.STOP)
+    (lab.root / "sweeps").mkdir(parents=True)
+    (lab.root / "sweeps" / "s").touch()  # where a folder should be
+    trial = EarlierTrial("long")
+    assert judge.on_trial_result(None, trial, {"run": "long", RUNG: 30}) == judge.CONTINUE
+    assert judge.errors.first is None
+    result = {"run": "long", RUNG: 30, GAP: 0.5}
+    assert judge.on_trial_result(None, trial, result) == judge.STOP
+    assert isinstance(judge.errors.first, UserError)

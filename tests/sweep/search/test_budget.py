@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from tread_lab.specs.sweep import BudgetSpec, Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.plan.forecast import makespan, starts
 from tread_lab.sweep.plan.plan import Plan, make_plan
-from tread_lab.sweep.search.budget import BudgetedQueue, open_budget
+from tread_lab.sweep.search.budget import Budget, BudgetedQueue, Spent, open_budget
 from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.search.search_queue import SearchQueue
 from tread_lab.sweep.trial.trial import Report
@@ -264,3 +265,58 @@ def test_a_session_is_recorded_to_its_last_second_when_it_closes(lab: Lab, tiny:
     assert not queue.stop and seconds_spent(path) == 0.0  # an entry a quarter of a minute
     queue.close()
     assert seconds_spent(path) == pytest.approx(7.0, abs=1.0)
+
+
+def queued(lab: Lab, tiny: Tiny, hours: float, seconds: float | None) -> BudgetedQueue:
+    """The first two tasks of a plan with so many hours; each takes so many seconds."""
+    plan = planned(tiny, budget={"hours": hours})
+    watch = Stopwatch(lab.sweep("budgeted").spent_path)
+    budget = open_budget(lab, plan, lambda task: seconds)
+    return BudgetedQueue(ListQueue(plan.tasks[:2]), budget, watch)
+
+
+@pytest.mark.parametrize(("spent", "over"), [(7200.0, False), (7200.5, True), (3601.0, False)])
+def test_hours_are_over_once_more_than_all_are_spent(
+    lab: Lab, tiny: Tiny, spent: float, over: bool
+) -> None:
+    queue = queued(lab, tiny, 2.0, 0.0)
+    queue.watch = SimpleNamespace(seconds=spent, note=lambda now=False: None)  # type: ignore[assignment]
+    assert (queue.stop, queue.closed, queue.full) == (over, over, over)
+    assert (queue.next() is None) == over
+
+
+def test_a_queue_that_was_closed_stays_closed_and_asks_no_more(lab: Lab, tiny: Tiny) -> None:
+    queue = queued(lab, tiny, 1.0, 3601.0)
+    assert queue.next() is None and queue.closed and queue.full and queue.finished
+    queue.budget.seconds = lambda task: 0.0
+    assert not queue.stop and queue.closed and queue.next() is None
+    assert not queue.over and queue.left.startswith("2 runs left")
+
+
+def test_a_queue_below_that_stops_stops_all(lab: Lab, tiny: Tiny) -> None:
+    queue = queued(lab, tiny, 1.0, 0.0)
+    queue.queue.stop = True  # type: ignore[misc]
+    assert queue.stop and queue.next() is None and not queue.closed
+
+
+def test_a_run_of_unknown_length_is_taken_to_end_at_once(lab: Lab, tiny: Tiny) -> None:
+    queue = queued(lab, tiny, 1.0, None)
+    tasks = planned(tiny).tasks[:2]
+    assert queue.budget.fits(tasks, 1.0) and queue.budget.fits([], 1.0)
+    assert not queue.budget.fits([], 1.0001)
+    queue.budget.spent = Spent(0.0, 1.0, 0)
+    assert [len(part) for part in queue.budget.split(tasks, 1)] == [2, 0]
+
+
+def test_hours_are_of_3600_seconds(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny, budget={"hours": 10.0})
+    watch = Stopwatch(lab.sweep("budgeted").spent_path)
+    watch._started -= 7200.0
+    watch.note(now=True)
+    assert open_budget(lab, plan, lambda task: None).spent.hours == pytest.approx(2.0, abs=3e-4)
+    day = Budget(lab, BudgetSpec(hours=10.0), Spent(0.0, 0.0, 0), frozenset(), lambda task: 18000.0)
+    tasks = planned(tiny).tasks[:3]
+    assert day.fits(tasks[:1], 5.0) and not day.fits(tasks[:1], 5.0001)
+    assert [len(part) for part in day.split(tasks, 1)] == [2, 1]
+    day.spent = Spent(0.0, 0.0005, 0)
+    assert [len(part) for part in day.split(tasks, 1)] == [1, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tread_lab.records.status import RunState
 from tread_lab.records.stopped_early import Stopped
 from tread_lab.records.suggestions import Suggestion
 from tread_lab.specs import RunSpec
+from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.search import search_queue
 from tread_lab.sweep.search.sampler import Observation
@@ -130,3 +132,45 @@ def test_of_a_cell_with_a_run_left_open_nothing_is_known(
         queue.ended(task)  # the fourth lacks something, and a later session goes on with it
     assert len(tasks) == 4
     assert [cell.observation.state for cell in queue.cells] == ["failed"]
+
+
+def test_a_search_is_over_once_its_last_run_has_ended(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    queue, pretender = SearchQueue(lab, planned(tiny, trials=1)), Pretender(lab)
+    seen, tasks = [(queue.stop, queue.full, queue.finished, queue.over)], []
+    while (task := queue.next()) is not None:
+        tasks.append(task)
+        seen.append((queue.stop, queue.full, queue.finished, queue.over))
+    for task in tasks:
+        pretender.finish(task)
+        queue.ended(task)
+        seen.append((queue.stop, queue.full, queue.finished, queue.over))
+    no, handed_out = (False,) * 4, (False, False, True, False)
+    over = (False, False, True, True)
+    # The two baselines come first; the suggestion of the one cell finishes the suggesting alone.
+    assert seen == [*[no] * 4, *[handed_out] * 4, over]
+
+
+def test_a_search_of_which_every_cell_is_suggested_is_finished(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(search_queue, "propose", lambda *what: asked.append(1))
+    queue = SearchQueue(lab, planned(tiny))
+    Pretender(lab).run(queue)
+    assert queue.finished and queue.over and not queue.full and queue.next() is None
+    assert asked == [1]
+
+
+def test_runs_that_are_judged_wait_for_their_baseline(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    early = StopEarlySpec(grace=5)
+    plan = replace(planned(tiny, trials=2, parallel=2), stop_early=early)
+    queue = SearchQueue(lab, plan)
+    given = [queue.next() for _ in range(5)]
+    dense = [task for task in given if task is not None]
+    assert len(dense) == 2 and not any(task.spec.routes for task in dense)
+    queue.ended(dense[0])
+    assert queue.next() is not None
