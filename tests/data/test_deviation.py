@@ -179,8 +179,7 @@ def test_the_deviation_is_measured_over_the_whole_set() -> None:
 
 def test_what_is_expected_follows_from_the_spec_its_data_or_its_process(tmp_path: Path) -> None:
     def expected(source: str, process: str = "edm", **data: Any) -> tuple[float, float, str]:
-        found = expected_deviation(spec_of(tmp_path, source, process, **data))
-        return found.deviation, found.factor, found.why
+        return expected_deviation(spec_of(tmp_path, source, process, **data))
 
     assert expected("shards", deviation=0.7) == (0.7, 1.5, "data.deviation")
     assert expected("shards") == (0.93, 1.5, "latents of the SD autoencoder")

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.errors import UserError, first_line
 
 VARIABLE = "TREAD_LAB_AUTOENCODER"
 # Bytes that the activations of one decoding call may take; of a decoder of 8x8 latents with 256
@@ -182,5 +182,4 @@ def _load(where: str) -> Any:
             raise UserError(f"autoencoder {where!r} is a {kind}, not an AutoencoderKL")
         return AutoencoderKL.from_pretrained(where, use_safetensors=True).eval()
     except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"autoencoder {where!r} cannot be loaded: {reason}") from None
+        raise UserError(f"autoencoder {where!r} cannot be loaded: {first_line(error)}") from None

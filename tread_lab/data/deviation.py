@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -21,30 +19,19 @@ FAR = 3.0  # the same where only the process says what it was made for
 NOISES = {"flow": "flow matching's noise", "ddpm": "DDPM's noise"}
 
 
-@dataclass(frozen=True)
-class Expected:
-    """The deviation that the network's values should have.
+def expected_deviation(spec: RunSpec) -> tuple[float, float, str]:
+    """Return what `data.deviation` says, else what the SD autoencoder or the process implies.
 
-    Attributes:
-        factor: how many times larger or smaller is still taken.
-        why: who says so.
+    That is a deviation, how many times off is still taken, and who says so.
     """
-
-    deviation: float
-    factor: float
-    why: str
-
-
-def expected_deviation(spec: RunSpec) -> Expected:
-    """Return what `data.deviation` says, else what the SD autoencoder or the process implies."""
     data, (_, decoder_scale) = spec.data, spec.data.scales
     if data.deviation is not None:
-        return Expected(data.deviation, NEAR, "data.deviation")
+        return data.deviation, NEAR, "data.deviation"
     if data.holds.latents and decoder_scale == SD_SCALE:
-        return Expected(SD_DEVIATION, NEAR, "latents of the SD autoencoder")
+        return SD_DEVIATION, NEAR, "latents of the SD autoencoder"
     if isinstance(spec.process, EDMSpec):
-        return Expected(spec.process.sigma_data, FAR, "EDM's sigma_data")
-    return Expected(1.0, FAR, NOISES[spec.process.kind])
+        return spec.process.sigma_data, FAR, "EDM's sigma_data"
+    return 1.0, FAR, NOISES[spec.process.kind]
 
 
 def measure_deviation(samples: Samples) -> float:
@@ -78,12 +65,12 @@ def check_deviation(spec: RunSpec, samples: Samples) -> float:
     """
     if spec.data.normalised and spec.data.deviation is None:
         _check_channels(spec.data, samples)
-    measured, expected = measure_deviation(samples), expected_deviation(spec)
-    if expected.deviation / expected.factor <= measured <= expected.deviation * expected.factor:
+    measured, (expected, factor, why) = measure_deviation(samples), expected_deviation(spec)
+    if expected / factor <= measured <= expected * factor:
         return measured
     raise UserError(
-        f"data: the network would see a deviation of {measured:.3g}, and {expected.deviation:g} is"
-        f" expected ({expected.why}): {_likely(spec.data, measured, expected.deviation)};"
+        f"data: the network would see a deviation of {measured:.3g}, and {expected:g} is"
+        f" expected ({why}): {_likely(spec.data, measured, expected)};"
         f" data.deviation={measured:.3g} trains on them as they are"
     )
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +22,8 @@ from tread_lab.data.scaled import SAMPLED, Posterior, check_labels, fingerprint
 from tread_lab.data.split import Split, split_ids
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError, first_line
+
+T = TypeVar("T", bound=np.generic)
 
 INDEX = "dataset.json"
 LATENTS, IMAGES = "vae-sd", "images"  # REPA's subfolders
@@ -76,10 +80,23 @@ class LabelledFiles:
         except UNREADABLE as error:
             raise self._damaged(place, f"cannot be read ({first_line(error)})") from None
 
-    def check_shape(self, place: int, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-        """Refuse a sample that is unlike the others."""
-        if found != wanted:
-            raise self._damaged(place, f"is {list(found)}, others are {list(wanted)}")
+    def stacked(
+        self,
+        read: Callable[[int], NDArray[T]],
+        places: Sequence[int],
+        shape: tuple[int, ...] | None = None,
+    ) -> NDArray[T]:
+        """Return what `read` gives of each place as one array.
+
+        Args:
+            shape: of every sample; `None` for that of the first one.
+        """
+        samples = [read(place) for place in places]
+        wanted = shape or samples[0].shape
+        for place, sample in zip(places, samples, strict=True):
+            if sample.shape != wanted:
+                raise self._damaged(place, f"is {list(sample.shape)}, others are {list(wanted)}")
+        return np.stack(samples)
 
     def _damaged(self, place: int, what: str) -> UserError:
         path = self.folder / self.names[place]
@@ -99,9 +116,7 @@ class FolderLatents:
     flips = False
 
     def __init__(self, spec: DataSpec, split: Split) -> None:
-        folder = _folder(spec)
-        within = folder / LATENTS / INDEX
-        self._files = LabelledFiles(within.parent if within.exists() else folder)
+        self._files = _files(spec, LATENTS)
         moments = Path(self._files.names[0]).name.startswith(BOTH)
         self.posterior: Posterior = "deviation" if moments else "none"
         self._stored_shape = self._files.latent(0).shape
@@ -117,15 +132,12 @@ class FolderLatents:
         self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None
     ) -> NDArray[np.floating]:
         places = self._ids[ids].tolist()
-        latents = [self._files.latent(place) for place in places]
-        for place, latent in zip(places, latents, strict=True):
-            self._files.check_shape(place, latent.shape, self._stored_shape)
-        return np.stack(latents)
+        return self._files.stacked(self._files.latent, places, self._stored_shape)
 
     def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
         if self._images is None:
             return None
-        return np.stack([self._images.image(place) for place in self._ids[ids].tolist()])
+        return self._images.stacked(self._images.image, self._ids[ids].tolist())
 
 
 class FolderImages:
@@ -139,9 +151,7 @@ class FolderImages:
     decoder = "levels"
 
     def __init__(self, spec: DataSpec, split: Split) -> None:
-        folder = _folder(spec)
-        within = folder / IMAGES / INDEX
-        self._files = LabelledFiles(within.parent if within.exists() else folder)
+        self._files = _files(spec, IMAGES)
         self._scale, _ = spec.scales
         self.shape: tuple[int, int, int] = self._files.image(0).shape
         self._ids = split_ids(len(self._files.names), split)
@@ -166,20 +176,20 @@ class FolderImages:
     def images(self, ids: Tensor) -> Tensor:
         """Return uint8 images [B, 3, H, W] as they are stored."""
         places = self._ids[ids.numpy()].tolist()
-        images = [self._files.image(place) for place in places]
-        for place, image in zip(places, images, strict=True):
-            self._files.check_shape(place, image.shape, self.shape)
-        return torch.from_numpy(np.stack(images))
+        return torch.from_numpy(self._files.stacked(self._files.image, places, self.shape))
 
     def pixels(self, x_BCHW: Tensor) -> Tensor:
         """Return uint8 images [B, 3, H, W]: the inverse of `take`, rounded to levels."""
         return levels(x_BCHW.float() / self._scale)
 
 
-def _folder(spec: DataSpec) -> Path:
+def _files(spec: DataSpec, subfolder: str) -> LabelledFiles:
+    """Return the files in the folder of the data, or in REPA's subfolder of it."""
     if spec.path is None:
         raise UserError(f"data.path: give the folder that holds {INDEX}")
-    return Path(spec.path).expanduser()
+    folder = Path(spec.path).expanduser()
+    within = folder / subfolder
+    return LabelledFiles(within if (within / INDEX).exists() else folder)
 
 
 def _images_beside(latents: LabelledFiles) -> LabelledFiles | None:

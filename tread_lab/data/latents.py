@@ -122,8 +122,9 @@ def _wrong(path: Path, name: str, array: NDArray[Any], wanted: str) -> UserError
 def _present(path: Path, name: str) -> NDArray[Any]:
     array = _array(path, name)
     if array is None:
-        where = f"{path} holds no array '{name}'" if path.suffix == ".npz" else f"{path}/{name}.npy"
-        missing = where if path.suffix == ".npz" else f"there is no {where}"
+        missing = f"there is no {path}/{name}.npy"
+        if path.suffix == ".npz":
+            missing = f"{path} holds no array '{name}'"
         raise UserError(f"data.path: {missing}; `latents` and `labels` are needed")
     return array
 

@@ -29,20 +29,15 @@ class NpyReader:
         """Return the array; it cannot be written to where the header was known.
 
         Raises:
-            ValueError, EOFError, OSError: as `numpy.load`; pickles are refused.
+            ValueError: it is no whole .npy, or a pickle.
         """
         last = self._last  # one read: other threads may replace it
         if last is not None and len(content) == last.total and content.startswith(last.content):
             values = np.frombuffer(content, last.dtype, offset=len(last.content))
             return values.reshape(last.shape)
-        array: NDArray[Any] = np.load(io.BytesIO(content), allow_pickle=False)
-        size = _header_size(content)
-        if array.flags.c_contiguous and size + array.nbytes == len(content):
-            self._last = _Header(content[:size], array.dtype, array.shape, len(content))
+        file = io.BytesIO(content)
+        array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        if array.flags.c_contiguous and file.tell() == len(content):
+            header = content[: len(content) - array.nbytes]
+            self._last = _Header(header, array.dtype, array.shape, len(content))
         return array
-
-
-def _header_size(content: bytes) -> int:
-    """Return the number of bytes before the values (numpy's format, versions 1 to 3)."""
-    width = 2 if content[6] == 1 else 4
-    return 8 + width + int.from_bytes(content[8 : 8 + width], "little")

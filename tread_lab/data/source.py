@@ -95,10 +95,6 @@ def _fashion16(spec: DataSpec, split: Split, autoencoder: str | None) -> Samples
     return samples
 
 
-def _images(spec: DataSpec, split: Split, autoencoder: str | None) -> Samples:
-    return FolderImages(spec, split)
-
-
 def _latents_of(store: Callable[[DataSpec, Split], Store]) -> Opener:
     """Return what opens latents that lie in a store of one kind."""
 
@@ -123,7 +119,7 @@ STORES: Mapping[str, Callable[[DataSpec, Split], Store]] = {
 OPENERS: Mapping[str, Opener] = SOURCES.code(
     {
         "fashion16": _fashion16,
-        "images": _images,
+        "images": lambda spec, split, _: FolderImages(spec, split),
         **{source: _latents_of(store) for source, store in STORES.items()},
     }
 )

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.errors import UserError, first_line
 
 OURS, LIGHTNING = "statistics.json", "latents_stats.pt"
 
@@ -68,8 +68,7 @@ def _lightning(path: Path) -> tuple[object, object]:
         tree = torch.load(path, map_location="cpu", weights_only=True)
         return tree["mean"].double().flatten().tolist(), tree["std"].double().flatten().tolist()
     except (OSError, RuntimeError, pickle.UnpicklingError, EOFError, LookupError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise _wrong(path, f"holds no tensors `mean` and `std` ({reason})") from None
+        raise _wrong(path, f"holds no tensors `mean` and `std` ({first_line(error)})") from None
     except (AttributeError, TypeError):
         raise _wrong(path, "holds no tensors `mean` and `std`") from None
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,8 +126,7 @@ class Build:
             for name, array in self.arrays.items():
                 rows = np.ascontiguousarray(content[name], dtype=array.dtype)
                 assert rows.shape == (len(chunk), *array.shape), (name, rows.shape)
-                start = _data_start(self._path(name)) + array.sample_bytes * chunk.start
-                _write(self._path(name), rows.tobytes(), start)
+                _write_rows(self._path(name), rows, chunk.start)
             _write(self._marks_path, marks.astype(np.uint8).tobytes(), chunk.start)
         except OSError as error:
             raise disk_error(error, self.folder) from error
@@ -198,10 +197,8 @@ class Build:
         shape = (len(kept), *self.arrays[name].shape)
         np.lib.format.open_memmap(small_path, "w+", self.arrays[name].dtype, shape)
         _reserve(small_path)
-        start, row = _data_start(small_path), self.arrays[name].sample_bytes
         for k in range(0, len(kept), _COPIED):
-            rows = np.take(whole, kept[k : k + _COPIED], axis=0)
-            _write(small_path, rows.tobytes(), start + row * k)
+            _write_rows(small_path, np.take(whole, kept[k : k + _COPIED], axis=0), k)
         small_path.replace(self._path(name))
 
     def _path(self, name: str) -> Path:
@@ -250,17 +247,6 @@ def disk_error(error: OSError, folder: Path) -> UserError:
     return UserError(f"cannot write {folder}: {error.strerror or error}; choose another folder")
 
 
-def _data_start(path: Path) -> int:
-    """Return the byte at which the values of an .npy begin."""
-    with path.open("rb") as file:
-        version = np.lib.format.read_magic(file)
-        read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
-            version, np.lib.format.read_array_header_2_0
-        )
-        read(file)
-        return file.tell()
-
-
 def _reserve(path: Path) -> None:
     """Take the room of a file now; file systems that cannot do so are let be."""
     with path.open("r+b") as file:
@@ -269,6 +255,12 @@ def _reserve(path: Path) -> None:
         except OSError as error:
             if error.errno in _FULL:
                 raise
+
+
+def _write_rows(path: Path, rows: NDArray[Any], first: int) -> None:
+    """Write rows into an .npy from row `first` on."""
+    begin = np.lib.format.open_memmap(path, "r").offset  # of the values
+    _write(path, rows.tobytes(), begin + rows[0].nbytes * first)
 
 
 def _write(path: Path, data: bytes, offset: int) -> None:

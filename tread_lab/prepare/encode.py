@@ -20,10 +20,9 @@ from torch import Tensor
 from tread_lab import draws
 from tread_lab.data.autoencoder import Encoder
 from tread_lab.engine.precision import matrix_products
-from tread_lab.prepare.build import DAMAGED, STORED, TO_COME, Array, Build, Steps
+from tread_lab.prepare.build import DAMAGED, STORED, Array, Build, Steps
 from tread_lab.prepare.crop import centre_crop
 from tread_lab.prepare.images import DamagedImage, Images, digest_of
-from tread_lab.prepare.manifest import read_manifest
 from tread_lab.prepare.packed import check_whole, finish
 from tread_lab.prepare.reading import read_ahead
 from tread_lab.specs.errors import UserError
@@ -91,9 +90,15 @@ def encode(
         chunks = build.chunks(batch, part)
         job = _Job(images, build, stored, workers=workers, skip_damaged=skip_damaged)
         yield from job.run(encoder, devices, chunks)
-    with build.alone():
-        if read_manifest(folder) is None and (build.marks() != TO_COME).all():
-            _finish(build, images, stored, plan)
+    finish(
+        build,
+        plan,
+        channels_name=_name(stored),
+        labels=np.asarray(images.labels, np.int64),
+        classes=images.classes,
+        captions=images.captions,
+        names=images.names,
+    )
 
 
 class _Job:
@@ -234,17 +239,3 @@ def _plan(
         "classes": len(images.classes),
         "licence": licence,
     }
-
-
-def _finish(build: Build, images: Images, stored: Stored, plan: dict[str, object]) -> None:
-    marks = build.marks()
-    damaged = [images.names[place] for place in np.flatnonzero(marks == DAMAGED).tolist()]
-    finish(
-        build,
-        plan,
-        channels_name=_name(stored),
-        labels=np.asarray(images.labels, np.int64),
-        classes=images.classes,
-        captions=images.captions,
-        damaged=damaged,
-    )

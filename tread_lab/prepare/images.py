@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from PIL import Image
 
@@ -121,17 +121,11 @@ class TarImages:
     """
 
     def __init__(self, tars: Sequence[Path]) -> None:
-        names: list[str] = []
-        self._places: list[tuple[Path, int, int]] = []
-        labels: list[int | None] = []
-        captions: list[Captions | None] = []
-        for tar in tars:
-            for name, place, label, texts in _samples(tar):
-                names.append(f"{tar.name}/{name}")
-                self._places.append(place)
-                labels.append(label)
-                captions.append(texts)
-        self.names: Sequence[str] = names
+        samples = [sample for tar in tars for sample in _samples(tar)]
+        self.names: Sequence[str] = [sample.name for sample in samples]
+        self._places = [sample.place for sample in samples]
+        labels = [sample.label for sample in samples]
+        captions = [sample.captions for sample in samples]
         self.labels: Sequence[int] = [0 if label is None else label for label in labels]
         _all_or_none(self.names, labels, LABEL)
         _all_or_none(self.names, captions, CAPTION)
@@ -199,11 +193,15 @@ def _loaded(name: str, file: Path | io.BytesIO) -> Image.Image:
         raise DamagedImage(f"image {name} is damaged ({reason})") from None
 
 
-Sample = tuple[str, tuple[Path, int, int], int | None, Captions | None]
+class _Sample(NamedTuple):
+    name: str
+    place: tuple[Path, int, int]
+    label: int | None
+    captions: Captions | None
 
 
-def _samples(tar: Path) -> Iterator[Sample]:
-    """Yield name, place, label and captions of each image of a tar, in order of the images."""
+def _samples(tar: Path) -> Iterator[_Sample]:
+    """Yield the images of a tar in their order."""
     places: dict[str, tuple[str, int, int]] = {}
     labels: dict[str, int] = {}
     captions: dict[str, Captions] = {}
@@ -216,7 +214,8 @@ def _samples(tar: Path) -> Iterator[Sample]:
         else:
             captions[member.key] = _text(tar, member)
     for key, (part, offset, size) in places.items():
-        yield f"{key}.{part}", (tar, offset, size), labels.get(key), captions.get(key)
+        name = f"{tar.name}/{key}.{part}"
+        yield _Sample(name, (tar, offset, size), labels.get(key), captions.get(key))
 
 
 def _label(tar: Path, member: Member) -> int:
@@ -245,7 +244,15 @@ def _all_or_none(names: Sequence[str], values: Sequence[object], what: str) -> N
 
 def _captions_of(names: Sequence[str], file: Path) -> list[Captions]:
     """Return the captions of images by the name of their file, or by their path in the folder."""
-    by_name = _coco(file) if file.suffix == ".json" else _lines(file)
+    rows, no_captions = _lines, "has no lines of file_name and text"
+    if file.suffix == ".json":
+        rows, no_captions = _coco, "is no file of COCO's captions"
+    by_name: dict[str, list[str]] = {}
+    try:
+        for name, text in rows(file.read_text(encoding="utf-8")):
+            by_name.setdefault(name, []).append(text)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"--captions: {file} {no_captions} ({error!r})") from None
     found = [by_name.get(name) or by_name.get(name.rpartition("/")[2]) for name in names]
     missing = [name for name, texts in zip(names, found, strict=True) if not texts]
     if missing:
@@ -254,30 +261,17 @@ def _captions_of(names: Sequence[str], file: Path) -> list[Captions]:
     return [tuple(texts) for texts in found if texts]
 
 
-def _coco(file: Path) -> dict[str, list[str]]:
+def _coco(content: str) -> Iterator[tuple[str, str]]:
     """COCO's annotations: `images` with id and file_name, `annotations` with image_id, caption."""
-    try:
-        tree = json.loads(file.read_text(encoding="utf-8"))
-        names = {image["id"]: image["file_name"] for image in tree["images"]}
-        captions: dict[str, list[str]] = {}
-        for row in tree["annotations"]:
-            if text := str(row["caption"]).strip():
-                captions.setdefault(names[row["image_id"]], []).append(text)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"--captions: {file} is no file of COCO's captions ({error!r})") from None
-    return captions
+    tree = json.loads(content)
+    names = {image["id"]: image["file_name"] for image in tree["images"]}
+    for row in tree["annotations"]:
+        if text := str(row["caption"]).strip():
+            yield names[row["image_id"]], text
 
 
-def _lines(file: Path) -> dict[str, list[str]]:
+def _lines(content: str) -> Iterator[tuple[str, str]]:
     """One line a caption: `{"file_name": "a/1.png", "text": "..."}`."""
-    captions: dict[str, list[str]] = {}
-    try:
-        for line in file.read_text(encoding="utf-8").split("\n"):
-            if line.strip():
-                row = json.loads(line)
-                if text := str(row["text"]).strip():
-                    captions.setdefault(row["file_name"], []).append(text)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        what = f"has no lines of file_name and text ({error!r})"
-        raise UserError(f"--captions: {file} {what}") from None
-    return captions
+    for row in (json.loads(line) for line in content.split("\n") if line.strip()):
+        if text := str(row["text"]).strip():
+            yield row["file_name"], text

@@ -11,7 +11,6 @@ from tread_lab.specs.errors import UserError
 
 MANIFEST = "manifest.json"
 FORMAT = "tread-lab packed arrays 1"
-_READ = 1 << 24  # bytes
 
 
 def read_manifest(folder: Path) -> dict[str, object] | None:
@@ -37,8 +36,6 @@ def write_manifest(folder: Path, facts: Mapping[str, object], names: Iterable[st
 
 def file_facts(path: Path) -> dict[str, object]:
     """Return size and SHA-256 of a file."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while part := file.read(_READ):
-            digest.update(part)
+        digest = hashlib.file_digest(file, "sha256")
     return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}

@@ -15,7 +15,7 @@ from tread_lab.data.captions import captions_of
 from tread_lab.data.scaled import Store
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import Statistics, channel_statistics
-from tread_lab.prepare.build import STORED, TO_COME, Array, Build, Steps
+from tread_lab.prepare.build import STORED, Array, Build, Steps
 from tread_lab.prepare.manifest import read_manifest
 from tread_lab.prepare.packed import check_whole, class_names, finish
 from tread_lab.specs.data import SOURCES
@@ -78,17 +78,15 @@ def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps
             build.write(chunk, _rows(store, name, ids), np.full(len(chunk), STORED, np.uint8))
             done += len(chunk)
             yield Steps(done, total)
-    with build.alone():
-        if read_manifest(folder) is None and (build.marks() != TO_COME).all():
-            finish(
-                build,
-                plan,
-                channels_name=name,
-                labels=store.labels,
-                classes=class_names(path),
-                captions=captions_of(store),
-                statistics=_statistics(source, path, store.shape[0]),
-            )
+    finish(
+        build,
+        plan,
+        channels_name=name,
+        labels=store.labels,
+        classes=class_names(path),
+        captions=captions_of(store),
+        statistics=_statistics(source, path, store.shape[0]),
+    )
 
 
 def _plan(source: str, path: Path, store: Store) -> dict[str, object]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tread_lab.data.captions import CAPTIONS, Captions, write_captions
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
-from tread_lab.prepare.build import Build, clear, difference, disk_error
+from tread_lab.prepare.build import DAMAGED, TO_COME, Build, clear, difference, disk_error
 from tread_lab.prepare.manifest import read_manifest, write_manifest
 from tread_lab.prepare.moments import ChannelMoments
 from tread_lab.specs.errors import UserError
@@ -46,27 +46,34 @@ def finish(
     classes: Sequence[str] | None = None,
     captions: Sequence[Captions] | None = None,
     statistics: Statistics | None = None,
-    damaged: Sequence[str] = (),
+    names: Sequence[str] = (),
 ) -> None:
     """Put the arrays of a build in place, with labels and all that belongs to them.
 
+    Nothing is done while another process has samples to make, or where all is in place.
+
     Args:
         channels_name: the array whose channels are measured, `latents` or `moments`.
-        labels, captions: of all samples of the build, damaged ones included.
+        labels, captions, names: of all samples of the build, damaged ones included.
         statistics: mean and deviation by which the data are normalised.
     """
-    kept, folder = build.finish(), build.folder
-    try:
-        beside = _write_beside(folder, labels[kept], classes, statistics, damaged)
-        if captions is not None:
-            write_captions(folder / CAPTIONS, (captions[place] for place in kept.tolist()))
-            beside.append(CAPTIONS)
-    except OSError as error:
-        raise disk_error(error, folder) from error
-    facts = {"made_with": dict(plan), **_facts(folder, channels_name, labels[kept])}
-    names = [*(f"{name}.npy" for name in build.arrays), *beside]
-    write_manifest(folder, {**facts, "damaged": len(damaged)}, names)
-    build.clear()
+    folder = build.folder
+    with build.alone():
+        if read_manifest(folder) is not None or (build.marks() == TO_COME).any():
+            return
+        damaged = [names[place] for place in np.flatnonzero(build.marks() == DAMAGED).tolist()]
+        kept = build.finish()
+        try:
+            beside = _write_beside(folder, labels[kept], classes, statistics, damaged)
+            if captions is not None:
+                write_captions(folder / CAPTIONS, (captions[place] for place in kept.tolist()))
+                beside.append(CAPTIONS)
+        except OSError as error:
+            raise disk_error(error, folder) from error
+        facts = {"made_with": dict(plan), **_facts(folder, channels_name, labels[kept])}
+        files = [*(f"{name}.npy" for name in build.arrays), *beside]
+        write_manifest(folder, {**facts, "damaged": len(damaged)}, files)
+        build.clear()
 
 
 def class_names(folder: Path) -> list[str] | None:

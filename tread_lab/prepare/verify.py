@@ -41,7 +41,7 @@ def faults(source: str, path: Path, *, classes: int | None = None) -> Iterator[s
         yield str(error)
     yield from _changed(path, manifest)
     if source == "shards":
-        broken = [line for tar in tars_of(path) for line in _unreadable("shards", tar)]
+        broken = [line for tar in tars_of(path) for line in _unreadable(tar)]
         yield from broken
         if broken:
             return
@@ -78,9 +78,9 @@ def _changed(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
             yield f"{file}: its checksum differs, its content has changed since it was made"
 
 
-def _unreadable(source: str, path: Path) -> Iterator[str]:
+def _unreadable(tar: Path) -> Iterator[str]:
     try:
-        open_store(source, path)
+        open_store("shards", tar)
     except UserError as error:
         if "too few to split" not in str(error):
             yield str(error)
