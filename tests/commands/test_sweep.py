@@ -29,17 +29,37 @@ def ended(*overrides: str, state: RunState) -> Lab:
     return planned.lab
 
 
-def test_figures_are_drawn_again_when_an_extension_adds_finished_runs(
-    in_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[str] = []
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The sweeps whose figures were drawn, in order; an empty folder stands for figures."""
+    names: list[str] = []
 
     def write_figures(lab: Lab, name: str) -> list[Path]:
         lab.sweep(name).figures.mkdir(exist_ok=True)
-        drawn.append(name)
+        names.append(name)
         return []
 
     monkeypatch.setattr("tread_lab.analysis.figures.catalogue.write_figures", write_figures)
+    return names
+
+
+def test_figures_are_drawn_again_after_runs_that_were_open(
+    in_folder: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[str]
+) -> None:
+    lab = ended(state=RunState.DIVERGED)
+    command = ["sweep", "s.yaml", "evaluate=[]", *OPTIONS]
+    assert main(command) == 0
+    (run, *_) = load_sweep("s.yaml", "evaluate=[]", path="lab").plan.tasks
+    lab.run(run.run).reopen()
+    finish = lambda *_: lab.run(run.run).finish(RunState.DIVERGED, step=1)  # noqa: E731
+    monkeypatch.setattr("tread_lab.commands.sweep._execute", finish)
+    assert main(command) == 0
+    assert drawn == ["s", "s"]
+
+
+def test_figures_are_drawn_again_when_an_extension_adds_finished_runs(
+    in_folder: Path, drawn: list[str]
+) -> None:
     ended(BOTH, state=RunState.DIVERGED)
     command = ["sweep", "s.yaml", "evaluate=[]", *OPTIONS]
     for _ in range(2):

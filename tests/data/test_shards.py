@@ -165,6 +165,12 @@ def test_a_tar_is_indexed_once_until_it_changes(
     labels = _open(shards).take(torch.arange(38))[1]
     assert read[3:] == ["part-01.tar"]
     assert labels[15].item() == 6  # sample 16: one of those before it is held out
+    os.utime(shards / "part-01.tar", ns=(0, 2 * 10**18 + 1))  # a nanosecond later
+    _open(shards)
+    assert read[4:] == ["part-01.tar"]
+    os.utime(shards / "part-01.tar", ns=(5, 2 * 10**18 + 1))  # read by others, and not written
+    _open(shards)
+    assert len(read) == 5
 
 
 def test_one_sample_is_too_few_to_split(

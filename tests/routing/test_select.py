@@ -68,6 +68,14 @@ def test_kept_places_ascend(selection: str) -> None:
         assert (kept.diff() > 0).all()
 
 
+def test_a_leg_is_whole_where_each_token_is_kept_and_none_fills_up() -> None:
+    keep_BK = torch.arange(4).expand(2, 4)
+    real_BK = torch.tensor([[True] * 4, [True, True, True, False]])
+    assert Leg(0, 1, keep_BK).whole(4) and not Leg(0, 1, keep_BK).whole(5)
+    assert not Leg(0, 1, keep_BK[:, :3]).whole(4)
+    assert not Leg(0, 1, keep_BK, real_BK).whole(4)
+
+
 def test_rows_leave_whole() -> None:
     rows_BHW = routed(select(route("rows"), rank(9))).view(9, 8, 8)
     assert (rows_BHW.all(2) | ~rows_BHW.any(2)).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -22,8 +23,10 @@ def test_later_suggestions_are_taken_from_the_middle_of_equal_parts(
     plan = planned(tiny, trials=3)
     assert plan.search is not None
     cells = [plan.search.cells[number] for number in (6, 18, 30)]  # of 36
-    runs = {trial.run for cell in cells for trial in plan.search.trials_of(cell)}
-    assert {task.run for task in coming_tasks(plan, lab)} == runs
+    own = [trial.run for cell in cells for trial in plan.search.trials_of(cell)]
+    runs = [trial.run for trial in plan.trials]  # the baselines that all cells share come first
+    runs += [run for run in own if run not in runs]
+    assert [task.run for task in coming_tasks(plan, lab)] == runs and len(runs) == 2 + 6
 
 
 @pytest.mark.parametrize(("trials", "coming"), [(1, 3), (3, 3), (5, 5), (36, 36), (50, 36)])
@@ -92,3 +95,33 @@ def test_what_has_begun_are_baselines_and_suggested_cells(
     suggestions.append(path, Suggestion(0, plan.search.cells[4], (), {}))
     begun = [task.run for task in begun_tasks(plan, lab)]
     assert begun == [trial.run for trial in plan.search.trials_of(plan.search.cells[4])]
+
+
+def test_a_plan_without_a_search_has_begun_as_a_whole(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    plan = replace(planned(tiny), search=None)
+    assert begun_tasks(plan, lab) == plan.tasks and len(plan.tasks) == 2
+    assert coming_tasks(plan, lab) == list(plan.tasks)
+
+
+def test_beyond_400_cells_each_may_be_as_dear_as_the_dearest(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last of 500 cells has 1,000 FLOPs, and each other one has one FLOP."""
+    prices: list[float] = []
+
+    def flops(trials: tuple[float, ...]) -> float:
+        prices.extend(trials)
+        return trials[0]
+
+    monkeypatch.setattr(open_tasks, "_flops", flops)
+    plan = planned(tiny, trials=500)
+    assert plan.search is not None
+    cells = tuple({"number": number} for number in range(500))
+    trials = {repr(cell): (1000.0 if cell == cells[-1] else 1.0,) for cell in cells}
+    search = replace(plan.search, cells=cells, trials=trials)  # type: ignore[arg-type]
+    forecast = search_forecast(replace(plan, search=search), lab)
+    assert len(prices) == 400 and (forecast.trials, forecast.cells) == (500, 500)
+    assert forecast.worst_flops == 399 + 1000 + 100 * 1000
+    assert forecast.mean_flops == 500 * 1399 / 400
