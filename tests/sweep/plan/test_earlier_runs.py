@@ -14,10 +14,12 @@ import pytest
 from tests.engine.cost.test_training import imagenet
 from tread_lab.engine.cost.rates import RATES
 from tread_lab.engine.cost.speed import Speed, step_flops
+from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import STEP_SECONDS
 from tread_lab.records.status import RunState
 from tread_lab.specs import HeldoutSpec, RunSpec, decode
+from tread_lab.sweep.plan import earlier_runs as module
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.earlier_runs import earlier_runs
 from tread_lab.sweep.plan.forecast import TRIAL_SECONDS, forecast
@@ -204,3 +206,89 @@ def test_a_run_whose_steps_are_not_all_alike_predicts_nothing(lab: Lab) -> None:
     spec = replace(ours(32, (2, 8, 0.5)), routes_until=0.5)
     record(lab, spec, 0.1)
     assert earlier_runs(lab, [Task(spec)], CPU) == {}
+
+
+def test_the_newest_hundred_runs_of_a_lab_are_looked_at(lab: Lab) -> None:
+    for number in range(102):
+        result = lab.root / "runs" / f"{number:03}" / "result.json"
+        result.parent.mkdir(parents=True)
+        result.write_text('{"state": "completed"}')
+        os.utime(result, (1000 - number, 1000 - number))
+    assert [folder.name for folder in module._newest(lab)] == [f"{n:03}" for n in range(100)]
+
+
+@pytest.mark.parametrize("lack", ["metrics", "time", "spec", "origin", "attempt", "completion"])
+def test_a_run_that_lacks_a_record_is_passed_over_for_older_ones(lab: Lab, lack: str) -> None:
+    spec = ours(32, None)
+    older = lab.run(record(lab, replace(spec, seed=1), 0.5).run)
+    os.utime(older.path / "result.json", (1, 1))
+    folder = lab.run(record(lab, spec, 9.0).run)
+    facts: dict[str, Any] = {"metrics": {STEP_SECONDS: 9.0}}
+    if lack in ("metrics", "time"):
+        facts = {} if lack == "metrics" else {"metrics": {"cost/train_flops": 1.0}}
+    files = {"spec": "spec.yaml", "origin": "origin.json", "attempt": "attempts.jsonl"}
+    if lack in files:
+        (folder.path / files[lack]).unlink()
+    folder.reopen()
+    state = RunState.STOPPED if lack == "completion" else RunState.COMPLETED
+    folder.finish(state, step=100, **facts)
+    (runs,) = earlier_runs(lab, [Task(spec)], CPU).values()
+    assert [seconds for _, seconds in runs.steps] == [0.5]
+
+
+def test_a_device_without_a_model_is_like_no_other(lab: Lab) -> None:
+    spec = ours(32, None)
+    record(lab, spec, 0.1, model="")
+    unknown = replace(CPU, kinds=(replace(CPU.kinds[0], model=""),))
+    assert earlier_runs(lab, [Task(spec)], unknown) == {}
+
+
+def test_the_model_of_a_device_counts_and_not_its_name(lab: Lab) -> None:
+    spec = ours(32, None)
+    folder = lab.run(record(lab, spec, 0.1, model="another processor").run)
+    folder.write_origin({"device": "a name", "model": RECORD["device"], "threads": 1})
+    assert len(earlier_runs(lab, [Task(spec)], CPU)) == 1
+    folder.write_origin({"device": RECORD["device"], "model": "another one", "threads": 1})
+    assert earlier_runs(lab, [Task(spec)], CPU) == {}
+
+
+def test_threads_count_on_a_cpu_alone(lab: Lab) -> None:
+    spec = replace(imagenet("B"), precision="bf16")
+    folder = lab.run(record(lab, spec, 0.1, model=H100.kinds[0].model, compiler=inductor()).run)
+    folder.write_origin({"model": H100.kinds[0].model, "threads": 4})
+    assert len(earlier_runs(lab, [Task(spec)], H100)) == 1
+
+
+def test_the_last_attempt_says_how_a_run_was_compiled(lab: Lab) -> None:
+    spec = ours(32, None)
+    folder = lab.run(record(lab, spec, 0.1).run)
+    folder.attempts.open(made_with={"blocks of dit": "inductor 2.0"})
+    assert earlier_runs(lab, [Task(spec)], CPU) == {}
+
+
+def test_one_dense_image_makes_a_run_of_two_kinds_of_steps(lab: Lab) -> None:
+    spec = replace(ours(32, (2, 8, 0.5)), routes_until=99)
+    spec = replace(spec, train=replace(spec.train, batch=1))
+    record(lab, spec, 0.1)
+    assert cost(spec).dense_images == 1
+    assert earlier_runs(lab, [Task(spec)], CPU) == {}
+
+
+def test_settings_compare_whatever_their_order_and_what_is_unreadable_is_none(lab: Lab) -> None:
+    spec, asked = ours(32, None), HeldoutSpec(images=64)
+    record(lab, spec, 0.1)
+    path = lab.run_of(spec).evaluation(asked).path / "metrics.json"
+    lab.run_of(spec).evaluation(asked).write(asked, {"heldout/loss": 1.0}, seconds=7.0)
+    tree = json.loads(path.read_text())
+    task = Task(replace(spec, seed=1), (asked,))
+
+    def found() -> int:
+        (runs,) = earlier_runs(lab, [task], CPU).values()
+        return len(runs.evaluations)
+
+    path.write_text(json.dumps({**tree, "spec": dict(reversed(tree["spec"].items()))}))
+    assert found() == 1
+    path.write_text(json.dumps({**tree, "spec": None}))
+    assert found() == 0
+    path.write_text("{")
+    assert found() == 0

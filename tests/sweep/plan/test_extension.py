@@ -120,6 +120,45 @@ def test_other_images_of_the_same_number_and_metric_are_an_evaluation_of_their_o
     assert extended(stored, wider).evaluations == (first, other)
 
 
+@pytest.mark.parametrize(
+    ("differs", "metrics"),
+    [
+        ({}, [("fd",), ("kid",)]),
+        ({"step": 5}, [("fd",), ("fd", "kid")]),
+        ({"count": 900}, [("fd",), ("fd", "kid")]),
+        ({"reference": {"name": "r", "path": "b"}}, [("fd",), ("kid",)]),
+        ({"reference": {"name": "s", "path": "a"}}, [("fd",), ("fd", "kid")]),
+        ({"reference": None}, [("fd",), ("fd", "kid")]),
+    ],
+)
+def test_step_number_and_name_of_a_reference_decide_which_images_are_compared(
+    differs: dict[str, Any], metrics: list[tuple[str, ...]]
+) -> None:
+    tree = {"metrics": ["fd"], "count": 1000, "reference": {"name": "r", "path": "a"}}
+    first = decode(SamplesSpec, tree)
+    other = decode(SamplesSpec, {**tree, "metrics": ["fd", "kid"], **differs})
+    stored, wider = (dataclasses.replace(plan(FIRST), evaluations=(e,)) for e in (first, other))
+    found: Any = extended(stored, wider).evaluations
+    assert [spec.metrics for spec in found] == metrics
+
+
+def test_losses_and_images_are_added_beside_each_other_and_once() -> None:
+    losses, images = plan({**FIRST, "evaluate": ["heldout_loss"]}), plan(FIRST)
+    (loss,), (fd,) = losses.evaluations, images.evaluations
+    assert extended(losses, images).evaluations == (loss, fd)
+    assert extended(images, losses).evaluations == (fd, loss)
+    assert extended(losses, losses).evaluations == (loss,)
+
+
+def test_the_run_of_a_baseline_may_be_a_trial_of_the_edited_file() -> None:
+    stored = plan(FIRST)
+    trial = dataclasses.replace(stored.trials[0], role="trial")
+    both = extended(stored, dataclasses.replace(stored, trials=(trial,)))
+    assert [trial.role for trial in both.trials] == ["baseline", "trial", "trial", "trial"]
+    assert what_is_added(stored, both) == "adds 1 trial (dense seed 0); 3 trials as before"
+    assert what_is_added(both, both) == "adds nothing; 4 trials as before"
+
+
 def test_images_without_a_metric_are_an_evaluation_too() -> None:
     stored, pictures = plan(FIRST), decode(SamplesSpec, {"metrics": [], "count": 64})
     wider = dataclasses.replace(plan(FIRST), evaluations=(*stored.evaluations, pictures))
@@ -147,6 +186,15 @@ def test_a_trial_beside_another_baseline_is_another_trial() -> None:
     assert what_is_added(stored, other).startswith("adds 2 trials (2->8 s=0.25 seed 0; ")
 
 
+def test_a_plan_is_checked_against_the_extended_one_and_the_files_that_made_it(
+    folder: SweepFolder, tmp_path: Path
+) -> None:
+    store_plan(folder, plan_to_run(folder, plan(OTHER), extend=True))
+    for sweep in (FIRST, OTHER, WIDER):  # the third one plans the same trials as both
+        check_plan(folder, plan(sweep))
+    check_plan(Lab(tmp_path / "empty").sweep("s"), plan(OTHER))
+
+
 def test_a_kill_between_the_copy_and_the_new_plan_costs_nothing(folder: SweepFolder) -> None:
     both = plan_to_run(folder, plan(WIDER), extend=True)
     folder.keep_plan()
@@ -161,10 +209,15 @@ def test_a_plan_that_was_extended_in_the_meantime_is_not_overwritten(folder: Swe
         store_plan(folder, late)
 
 
-def test_a_search_is_not_extended(folder: SweepFolder) -> None:
+def test_a_search_is_not_extended_and_extends_nothing(folder: SweepFolder, tmp_path: Path) -> None:
     axes = {"route": {"start": "0..3", "end": "6..9"}}
+    search = plan({"axes": axes, "search": {"trials": 3}})
     with pytest.raises(UserError, match="a search is not extended"):
-        plan_to_run(folder, plan({"axes": axes, "search": {"trials": 3}}), extend=True)
+        plan_to_run(folder, search, extend=True)
+    searched = Lab(tmp_path / "other").sweep("s")
+    store_plan(searched, search)
+    with pytest.raises(UserError, match="a search is not extended"):
+        plan_to_run(searched, plan(FIRST), extend=True)
 
 
 def test_what_the_earlier_file_had_alone_is_noted(folder: SweepFolder) -> None:
@@ -172,8 +225,11 @@ def test_what_the_earlier_file_had_alone_is_noted(folder: SweepFolder) -> None:
     once = extended(load_plan(folder), plan(OTHER))
     assert len(once.sources["earlier"]) == 1
     third = {**FIRST, "axes": {"route": ["2->8"], "rate": [0.9]}}
-    rates = [e["sweep"]["axes"]["rate"] for e in extended(once, plan(third)).sources["earlier"]]
-    assert rates == [[0.25, 0.5], [0.75]]
+    files = extended(once, plan(third)).sources["earlier"]
+    assert [file["sweep"]["axes"]["rate"] for file in files] == [[0.25, 0.5], [0.75]]
+    assert [sorted(file) for file in files] == [["experiment", "sweep"]] * 2
+    unmeasured = extended(plan(FIRST), plan({**FIRST, "evaluate": []}))
+    assert len(unmeasured.sources["earlier"]) == 1  # the same trials, and it measured them
 
 
 def test_from_the_command_line(

@@ -124,3 +124,28 @@ def test_the_price_of_each_run_stands_in_the_json(tiny: Tiny) -> None:
         "checkpoint_bytes": cost(spec).checkpoint_bytes,
     }
     assert tree["runs"][plan.trials[0].run]["speedup"] == 1.0
+
+
+def test_holes_and_duplicates_are_counted_apart_in_the_json(tiny: Tiny) -> None:
+    axes = {"route": ["0->1", "0->2", "0->3", "0->1"]}
+    counts = plan_with_costs(planned(tiny, axes=axes, where="end < 2", seeds=[0]))["counts"]
+    assert (counts["trials"], counts["holes"], counts["duplicates"]) == (1, 2, 1)
+
+
+def test_a_search_without_a_baseline_plans_nothing_before_it(tiny: Tiny) -> None:
+    plan = planned(tiny, baseline=None, search=SEARCH)
+    assert plan.search is not None and plan.trials == ()
+    assert [t.seed for t in plan.search.trials_of({"route": "0->2"})] == [0, 1]
+
+
+def test_of_a_single_cell_the_baselines_alone_are_planned_before_it(tiny: Tiny) -> None:
+    plan = planned(tiny, axes={"route": ["0->1"]}, search=SEARCH)
+    assert [(t.role, t.seed) for t in plan.trials] == [("baseline", 0), ("baseline", 1)]
+
+
+def test_a_baseline_of_two_of_four_cells_is_not_shared_by_all(tiny: Tiny) -> None:
+    axes = {"route": ["0->1", "0->2"], "train.lr": [0.001, 0.002]}
+    plan = planned(tiny, axes=axes, search=SEARCH)
+    assert plan.search is not None and plan.trials == ()
+    assert [len(own) for own in plan.search.trials.values()] == [4, 4, 4, 4]
+    assert "Trial(" not in repr(plan.search)

@@ -34,7 +34,9 @@ def planned(tiny: Tiny, **more: Any) -> Plan:
 
 
 def test_a_plan_is_loaded_as_it_was_stored(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny, question="Why?", where="end < 2", evaluate=["fd@1k"], seeds=[3, 4])
+    axes = {"route": ["0->1", "0->2", "0->1"]}
+    sweep = {"question": "Why?", "where": "end < 2", "evaluate": ["fd@1k"], "seeds": [3, 4]}
+    plan = planned(tiny, axes=axes, **sweep)
     store_plan(lab.sweep("p"), plan)
     loaded = load_plan(lab.sweep("p"))
     for name in ("name", "question", "experiment", "trials", "holes", "duplicates", "evaluations"):
@@ -42,6 +44,7 @@ def test_a_plan_is_loaded_as_it_was_stored(lab: Lab, tiny: Tiny) -> None:
     assert loaded.holes == (Hole("where: end < 2", 1, ({"route": "0->2"},)),)
     assert loaded.sources == json.loads(json.dumps(plan.sources))
     assert loaded.versions == (version_of(plan),) and len(version_of(plan)) == 16
+    assert loaded.duplicates == (Hole("written again", 1, ({"route": "0->1"},)),)
     assert version_of(plan) == "4ac6a9d3a384699c"  # of every release
     assert is_stored(lab.sweep("p").plan(), plan) and is_stored(lab.sweep("p").plan(), loaded)
 
@@ -68,6 +71,14 @@ def test_the_same_plan_is_not_written_again(lab: Lab, tiny: Tiny) -> None:
     store_plan(folder, planned(tiny, question="Another question?"))
     store_plan(folder, load_plan(folder))
     assert folder.plan_path.read_text() == text and folder.earlier_plans == []
+
+
+def test_a_loaded_search_is_stored_as_it_is(lab: Lab, tiny: Tiny) -> None:
+    search = {"trials": 2, "objectives": ["cost/train_flops"]}
+    store_plan(lab.sweep("p"), planned(tiny, search=search))
+    text = lab.sweep("p").plan_path.read_text()
+    store_plan(lab.sweep("p"), load_plan(lab.sweep("p")))
+    assert lab.sweep("p").plan_path.read_text() == text
 
 
 @pytest.mark.parametrize(
