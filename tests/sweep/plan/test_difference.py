@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tread_lab.records.plan import StoredPlan, StoredTrial
-from tread_lab.sweep.plan.difference import difference
+from tread_lab.sweep.plan.difference import difference, in_short
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,8 @@ def test_two_evaluations_of_one_name_are_said_once() -> None:
         stored(evaluate=(loss,)),
         stored(evaluate=(other, loss, {**other, "levels": 2})),
     )
-    assert difference(earlier, later).startswith("measures ")
-    assert difference(earlier, later).endswith(" too") and ";" not in difference(earlier, later)
-    assert difference(later, earlier).startswith("no longer ")
+    assert difference(earlier, later) == "measures heldout_loss too"
+    assert difference(later, earlier) == "no longer heldout_loss"
     assert difference(stored(evaluate=(loss,)), stored(evaluate=(other,))).count("; no longer") == 1
 
 
@@ -71,3 +70,17 @@ def test_a_long_value_is_cut_and_a_missing_one_is_nothing() -> None:
         "sweep.a was 1, is nothing; sweep.b was nothing, is 2; 1 field more"
     )
     assert difference(stored(a=(1, 2)), stored(a=[1, 2])) == "the same trials in another order"
+
+
+def test_the_run_of_a_baseline_that_becomes_a_trial_is_new() -> None:
+    trial = StoredTrial("trial", {"route": "d"}, 0, {}, "d", None)
+    later = StoredPlan("s", "", "", (trial,), (), {"sweep": {}})
+    assert (
+        difference(stored(("d", None)), later) == "1 trial new (e.g. d s=0 seed 0), 0 trials gone"
+    )
+
+
+def test_in_short_two_trials_are_named() -> None:
+    trials: Any = stored(("a", "d"), ("b", "d"), ("c", "d")).trials
+    assert in_short(trials) == "a s=0 seed 0; b s=0 seed 0"
+    assert in_short(trials[2:]) == "c s=0 seed 0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from tests.engine.cost.test_training import imagenet
-from tread_lab.engine.cost.rates import RATES
+from tread_lab.engine.cost.rates import RATES, Rates
 from tread_lab.engine.cost.sampling import passes
 from tread_lab.engine.cost.speed import Speed, kind_of
 from tread_lab.engine.cost.training import cost
@@ -21,6 +22,7 @@ from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.sweep.plan import devices as module
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
+from tread_lab.sweep.plan.earlier_runs import setting
 from tread_lab.sweep.plan.forecast import (
     Forecast,
     RemainingTime,
@@ -103,6 +105,7 @@ def test_of_evaluations_only_those_not_done_take_time(lab: Lab, tiny: Tiny) -> N
     speed = Speed(overhead=1.0, per_flop=0, call=10.0, per_call_flop=0)
     timed = Forecast(lab, {kind_of(task.spec): speed})
     calls = [timed.parts(task.spec, spec)["sampling"] for spec in task.evaluations]
+    assert calls == [speed.evaluate_seconds(task.spec, [spec]) for spec in task.evaluations]
     assert timed.work(task) == 20 + sum(calls)
     folder = lab.run(task.run)
     folder.create(task.spec)
@@ -111,6 +114,7 @@ def test_of_evaluations_only_those_not_done_take_time(lab: Lab, tiny: Tiny) -> N
     assert timed.measuring(task) == sum(calls)
     assert timed.measuring(task, still=True) == calls[1]
     assert timed.seconds(task) == calls[1] + 0.5
+    assert timed.device_seconds([task]) == (0.0, calls[1])  # without stated rates, too
     assert Forecast(lab).seconds(task) is None
 
 
@@ -211,7 +215,7 @@ def test_nothing_is_timed_for_other_machines_or_dear_runs_or_stated_rates(
 
 
 def test_a_gpu_samples_in_a_precision_of_its_own_and_a_cpu_does_not(lab: Lab, tiny: Tiny) -> None:
-    spec, speed = tiny(), Speed(overhead=0, per_flop=0, call=0, per_call_flop=1.0)
+    spec, speed = tiny(), Speed(overhead=0, per_flop=0, call=0, per_call_flop=3.0)
     for device in ("H100", "cpu"):
         rates = RATES[device]
         timed = Forecast(lab, {kind_of(spec): speed}, rates=rates)
@@ -220,7 +224,64 @@ def test_a_gpu_samples_in_a_precision_of_its_own_and_a_cpu_does_not(lab: Lab, ti
             samples = decode(SamplesSpec, {"metrics": [], "count": 100, "sampler": sampler})
             ratio = rates.sampling["fp32"] / rates.sampling[precision] if device != "cpu" else 1.0
             seconds = timed.parts(spec, samples)["sampling"]
-            assert seconds == pytest.approx(passes(spec, samples)[1] * ratio)
+            assert seconds == pytest.approx(3 * passes(spec, samples)[1] * ratio)
         losses = HeldoutSpec(images=8)
-        assert timed.parts(spec, losses) == {"sampling": passes(spec, losses)[1]}
+        assert timed.parts(spec, losses) == {"sampling": 3 * passes(spec, losses)[1]}
     assert RATES["H100"].sampling["bf16"] > 2 * RATES["H100"].sampling["fp32"]
+
+
+def test_the_rates_of_sampling_and_not_of_training_turn_passes(lab: Lab, tiny: Tiny) -> None:
+    spec, speed = tiny(), Speed(overhead=0, per_flop=0, call=0, per_call_flop=1.0)
+    rates = Rates(
+        device="x", training={"fp32": 1.0, "bf16": 7.0}, sampling={"fp32": 1.0, "bf16": 4.0},
+        decoding=1e30, features=1e30, source="stated",
+    )  # fmt: skip
+    samples = decode(SamplesSpec, {"metrics": [], "count": 8, "sampler": {"precision": "bf16"}})
+    timed = Forecast(lab, {kind_of(spec): speed}, rates=rates)
+    assert timed.parts(spec, samples)["sampling"] == pytest.approx(passes(spec, samples)[1] / 4)
+
+
+def test_an_evaluation_on_record_takes_its_seconds_a_flop(lab: Lab, tiny: Tiny) -> None:
+    spec, known, other = tiny(), HeldoutSpec(images=8), HeldoutSpec(images=16)
+    wide = tiny(train={"batch": 16})
+    recorded = {(kind_of(spec), setting(known)): 2.0}
+    timed = Forecast(lab, rates=RATES["cpu"], evaluations=recorded)
+    assert timed.parts(spec, known) == {"all": 2 * passes(spec, known)[1]}
+    assert list(timed.parts(spec, other)) == list(timed.parts(wide, known)) == ["sampling"]
+
+
+def test_a_kind_that_is_not_timed_beside_others_has_stated_rates(lab: Lab, tiny: Tiny) -> None:
+    timed, stated = tiny(steps=20), tiny(steps=20, train={"batch": 16})
+    speed, rates = Speed(1.0, 0, 0, 0), RATES["cpu"]
+    found = Forecast(
+        lab,
+        {kind_of(timed): speed},
+        rates=rates,
+        sources={kind_of(timed): "from 6 steps on CPU"},
+        untimed=frozenset({kind_of(stated)}),
+    )
+    assert (found.training(timed), found.training(stated)) == (20, rates.train_seconds(stated))
+    assert (found.seconds(Task(timed)), found.seconds(Task(stated))) == (20.5, None)
+    assert found.total([Task(timed), Task(stated)]).source == (
+        "1 run from 6 steps on CPU, 1 run from stated rates of cpu"
+    )
+    assert found.total([Task(timed)]).source == "from 6 steps on CPU"
+
+
+def test_an_evaluation_takes_the_time_of_all_its_parts(lab: Lab, tiny: Tiny) -> None:
+    fid, rates = decode(SamplesSpec, {"metrics": ["fid"], "count": 100}), RATES["cpu"]
+    spec = tiny()
+    features = rates.image_seconds(spec, fid)["features"]
+    sampled = rates.pass_seconds(spec, fid)
+    assert features > 0 and sampled > 0
+    assert Forecast(lab, rates=rates).measuring(Task(spec, (fid,))) == sampled + features
+
+
+def test_references_of_each_data_set_count_and_losses_have_none(lab: Lab, tiny: Tiny) -> None:
+    """Inception takes 11.4e9 FLOPs an image; 10,000 of them here take a ninth of a second."""
+    fid = decode(SamplesSpec, {"metrics": ["fid"], "count": 100})
+    large = tiny(data={"size": 32}, model={"depth": 2, "width": 16, "heads": 2})
+    tasks = [Task(tiny(), (fid, HeldoutSpec(images=8))), Task(large, (fid,))]
+    stated = Forecast(lab, rates=replace(RATES["cpu"], features=1e15))
+    assert stated._all_references(tasks) == pytest.approx(0.228)
+    assert stated._all_references(tasks[:1]) == pytest.approx(0.114)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +14,12 @@ from tests.pretender import Pretender
 from tests.sweep.search.test_sampler import planned
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.specs import RunSpec, UserError
-from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec
+from tread_lab.specs import RunSpec, UserError, decode, signature
+from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec, SimilaritySpec
 from tread_lab.specs.evaluation_steps import at_steps
 from tread_lab.specs.sweep import SearchSpec, SweepSpec
 from tread_lab.specs.trials import Trial
+from tread_lab.sweep.plan import goals
 from tread_lab.sweep.plan.goals import cell_values, objectives_of
 
 
@@ -116,3 +118,86 @@ def test_what_is_measured_at_a_step_alone_is_no_objective() -> None:
         objectives("heldout/loss", evaluations=(replace(AT_END, step=10),))
     both = (AT_END, replace(AT_END, step=10))
     assert objectives("heldout/loss", evaluations=both) == ("heldout/loss",)
+
+
+COSTS = (
+    "cost/family_flops, cost/peak_memory_bytes, cost/train_flops, cost/train_seconds,"
+    " %sheldout/loss, throughput/images_per_s, throughput/step_seconds"
+)
+
+
+def test_every_cost_of_a_run_may_be_an_objective() -> None:
+    names = (
+        "cost/train_flops", "cost/family_flops", "cost/train_seconds", "throughput/step_seconds",
+        "throughput/images_per_s", "cost/peak_memory_bytes",
+    )  # fmt: skip
+    assert objectives(*names, evaluations=()) == names
+
+
+@pytest.mark.parametrize(
+    ("name", "baseline", "gaps"),
+    [
+        ("heldout/loss_routed", {"routes": []}, "gap/heldout, "),
+        ("gap/train", {"routes": []}, "gap/heldout, "),
+        ("gap/route", {"routes": []}, "gap/heldout, "),
+        ("heldout/loss_routed", None, ""),
+    ],
+)
+def test_a_metric_of_which_no_value_is_better_is_no_objective(
+    name: str, baseline: Any, gaps: str
+) -> None:
+    with pytest.raises(UserError) as refusal:
+        objectives(name, baseline=baseline)
+    assert str(refusal.value) == (
+        f"search.objectives: no value of {name} is better than another; choose from {COSTS % gaps}"
+    )
+
+
+def test_a_metric_without_better_values_is_known_by_its_evaluation() -> None:
+    with pytest.raises(UserError, match="no value of similarity/adjacent is better than another"):
+        objectives("similarity/adjacent", evaluations=(SimilaritySpec(images=8),))
+
+
+def test_what_two_evaluations_measure_is_no_objective() -> None:
+    both = (AT_END, replace(AT_END, images=16))
+    with pytest.raises(UserError) as refusal:
+        objectives("heldout/loss", evaluations=both)
+    assert str(refusal.value) == (
+        "search.objectives: 2 evaluations measure heldout/loss; a search needs one of them:"
+        " leave one"
+    )
+    assert objectives("cost/train_flops", evaluations=both) == ("cost/train_flops",)
+
+
+def test_a_metric_of_samples_has_a_short_name() -> None:
+    samples = decode(SamplesSpec, {"metrics": ["fd", "kid"], "count": 1000})
+    by_file = decode(
+        SamplesSpec, {"metrics": ["fid"], "count": 500, "reference": {"name": "r", "path": "a"}}
+    )
+    found = objectives("fd@1k", "fid@500", evaluations=(samples, by_file))
+    assert found == ("fd[fashion16-v1]@1k", "fid@500")
+    with pytest.raises(UserError, match=r"no evaluation measures 'fd@2k' \(known: cost/family_fl"):
+        objectives("fd@2k", evaluations=(samples,))
+
+
+def test_a_gap_is_that_of_a_run_to_its_baseline_at_the_end(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def run_gaps(*runs: Any, planned: Any = ()) -> dict[str, Any]:
+        asked.append((*runs, planned))
+        return {"gap/heldout": SimpleNamespace(mean=float(len(asked)))}
+
+    monkeypatch.setattr(goals, "run_gaps", run_gaps)
+    trials = [Trial("trial", {}, s, tiny(seed=s), f"run{s}", f"dense{s}") for s in (0, 1)]
+    early = replace(AT_END, step=10)
+    assert cell_values(lab, trials, ["gap/heldout"], [early, AT_END]) == (1.5,)
+    planned = [signature(AT_END)]
+    assert asked == [(lab, "run0", "dense0", planned), (lab, "run1", "dense1", planned)]
+    assert cell_values(lab, trials, ["gap/train"], [AT_END]) is None
+
+
+def test_a_cost_is_known_before_a_run_is_measured(lab: Lab, tiny: Callable[..., RunSpec]) -> None:
+    trial = measured(lab, tiny(), flops=10.0)
+    assert cell_values(lab, [trial], ["cost/train_flops"], [AT_END]) == (10.0,)

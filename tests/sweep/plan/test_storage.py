@@ -114,6 +114,9 @@ def test_where_a_reference_lies_makes_no_version_and_its_name_does(tiny: Tiny) -
     plan = with_reference()
     assert version_of(with_reference(path="b")) == version_of(plan)
     assert version_of(with_reference(name="s")) != version_of(plan)
+    assert version_of(plan) == "1088ee211cf9c190"  # of every release
+    more = {**SAMPLES["samples"], "count": 200}
+    assert version_of(planned(tiny, evaluate=[{"samples": more}])) != version_of(plan)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +148,7 @@ def test_the_space_of_a_search_is_stored_and_checked(tiny: Tiny) -> None:
     stored = to_stored(searched("0->1", "0->2"))
     assert stored.space == ({"route": "0->1"}, {"route": "0->2"}) and stored.search is not None
     assert stored.search["objectives"] == ["heldout/loss"] and "trials" not in stored.search
-    assert stored.search["space"]["cells"] == 2 and len(stored.search["space"]["checksum"]) == 8
+    assert stored.search["space"] == {"cells": 2, "checksum": "327af7ee"}  # of every release
     assert not is_stored(stored, searched("0->1", "0->3"))
     assert not is_stored(stored, searched("0->1"))
     assert not is_stored(stored, searched("0->2", "0->1"))  # cells are numbered in their order
@@ -163,3 +166,12 @@ def test_an_objective_stored_under_its_earlier_name_is_the_same(tiny: Tiny) -> N
     by_file = tuple({**tree, "reference": {"name": "r", "path": "a"}} for tree in stored.evaluate)
     renamed = dataclasses.replace(earlier, evaluate=(*stored.evaluate, *by_file))
     assert not is_stored(renamed, plan)
+
+
+def test_an_objective_by_a_file_of_references_keeps_its_name(tiny: Tiny) -> None:
+    search = {"trials": 2, "objectives": ["fid@100"]}
+    by_file = {"samples": {**SAMPLES["samples"], "metrics": ["fid"]}}
+    plan = planned(tiny, search=search, evaluate=["heldout_loss", by_file])
+    stored = to_stored(plan)
+    assert stored.search is not None and stored.search["objectives"] == ["fid@100"]
+    assert is_stored(stored, plan)
