@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,10 @@ from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.screen.disk import DiskWatch
-from tread_lab.specs import DataSpec, RunSpec, decode
+from tread_lab.specs import DataSpec, RunSpec, UserError, decode
 from tread_lab.specs.evaluation import SamplesSpec, decode_evaluations
-from tread_lab.sweep.plan.disk import DiskNeed, disk_need, image_bytes, room
+from tread_lab.sweep.plan import disk
+from tread_lab.sweep.plan.disk import DiskNeed, caption_bytes, disk_need, image_bytes, room
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 
@@ -166,3 +168,120 @@ def test_a_latent_is_counted_as_the_colour_image_that_it_becomes() -> None:
 
 def test_the_room_is_that_of_the_folder_where_the_lab_will_be(tmp_path: Path) -> None:
     assert room(Lab(tmp_path / "not" / "yet")) > 0
+
+
+def test_dinov2_takes_features_of_its_own_size(tiny: Tiny) -> None:
+    dinov2, both = (
+        decode(SamplesSpec, {"metrics": metrics, "count": 100})
+        for metrics in (["fd_dinov2"], ["fd_dinov2", "fid"])
+    )
+    assert disk_need([Task(tiny(), (dinov2,))]).references == 10_000 * 1024 * 4
+    assert disk_need([Task(tiny(), (both,))]).references == 10_000 * (1024 + 2048) * 4
+
+
+def test_no_run_needs_no_disk(tiny: Tiny) -> None:
+    assert disk_need([]) == DiskNeed() == DiskNeed(0, 0, 0, 0, 0, 0)
+    one, other = tiny(), tiny(seed=1)
+    both = disk_need([Task(one), Task(other)]).checkpoints
+    assert both == 2 * disk_need([Task(one)]).checkpoints
+
+
+def test_each_data_set_has_references_of_its_own(tiny: Tiny) -> None:
+    fid = decode(SamplesSpec, {"metrics": ["fid"], "count": 100})
+    large = tiny(data={"size": 32}, model={"depth": 2, "width": 16, "heads": 2})
+    tasks = [Task(tiny(), (fid,)), Task(large, (fid,))]
+    assert disk_need(tasks).references == 2 * 10_000 * 2048 * 4
+
+
+def test_a_metric_that_compares_nothing_keeps_no_features_of_references(tiny: Tiny) -> None:
+    spec = decode(SamplesSpec, {"metrics": ["is", "fd"], "count": 100})
+    assert disk_need([Task(tiny(), (spec,))]).references == 10_000 * 128 * 8
+
+
+LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 8, "classes": 1}
+MODEL = {"depth": 4, "width": 16, "heads": 2}
+
+
+def test_one_cache_of_targets_serves_runs_of_the_same_data_tokens_and_encoder(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "target_bytes", lambda spec: 1)
+    monkeypatch.setattr(disk, "caption_bytes", lambda spec: 0)
+    changes: list[dict[str, Any]] = [
+        {"repa": {"block": 1}},
+        {"repa": {"block": 2}},
+        {"repa": {"block": 1, "encoder": "dinov2-small"}},
+        {"repa": {"block": 1, "target": "decoded"}},
+        {"repa": {"block": 1}, "model": {**MODEL, "patch": 4}},
+        {"repa": {"block": 1}, "data": LATENTS},
+    ]
+    needs = [disk_need([Task(tiny(**change)) for change in changes[:n]]) for n in range(1, 7)]
+    assert [need.targets for need in needs] == [1, 1, 2, 3, 4, 5]
+
+
+def test_one_cache_of_texts_serves_runs_of_the_same_data_and_encoder(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "target_bytes", lambda spec: 0)
+    monkeypatch.setattr(disk, "caption_bytes", lambda spec: 10)
+    changes: list[dict[str, Any]] = [
+        {"data": LATENTS, "captions": "clip-base"},
+        {"data": LATENTS, "captions": "clip-base", "seed": 1},
+        {"data": LATENTS, "captions": "clip-large"},
+        {"data": {**LATENTS, "path": "y"}, "captions": "clip-base"},
+    ]
+    needs = [disk_need([Task(tiny(**change)) for change in changes[:n]]) for n in range(1, 5)]
+    assert [need.targets for need in needs] == [10, 10, 20, 30]
+
+
+def test_each_caption_of_both_splits_and_the_empty_text_have_tokens(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: dict[str, Any] = {"train": [("a", "b"), ("c",)], "heldout": [("d",)]}
+    monkeypatch.setattr(disk, "open_data", lambda data, split: split)
+    monkeypatch.setattr(disk, "captions_of", texts.get)
+    spec = tiny(data=LATENTS, captions={"encoder": "clip-base", "tokens": 8})
+    assert caption_bytes(spec) == (3 + 1 + 1 + 1) * 8 * 512 * 2
+    texts.clear()
+    assert caption_bytes(spec) == 2 * 8 * 512 * 2
+    assert caption_bytes(tiny(data=LATENTS)) == 0
+
+    def absent(data: DataSpec, split: str) -> None:
+        raise UserError(f"{data.path}: not there")
+
+    monkeypatch.setattr(disk, "open_data", absent)
+    assert caption_bytes(spec) == 0
+
+
+@pytest.mark.parametrize(
+    ("metrics", "images", "latents"),
+    [
+        ({"kid"}, 128 * 8, 2048 * 4),
+        ({"fd"}, 128 * 8, 2048 * 4),
+        ({"fid"}, 2048 * 4, 2048 * 4),
+        ({"fid", "kid"}, 2048 * 4, 2048 * 4),
+        ({"fd_dinov2"}, 1024 * 4, 1024 * 4),
+        ({"fd_dinov2", "kid"}, 1024 * 4 + 128 * 8, (1024 + 2048) * 4),
+        ({"fd_dinov2", "fid"}, (1024 + 2048) * 4, (1024 + 2048) * 4),
+    ],
+)
+def test_features_of_an_image_are_of_each_network_that_metrics_ask(
+    metrics: set[str], images: int, latents: int
+) -> None:
+    stored = DataSpec(source="latents", path="x", channels=4, size=8)
+    assert [disk._feature_bytes(data, metrics) for data in (DataSpec(), stored)] == [
+        images,
+        latents,
+    ]
+
+
+def test_room_is_asked_of_the_nearest_folder_that_exists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+    found = SimpleNamespace(total=9, used=4, free=5)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: asked.append(path) or found)  # type: ignore[func-returns-value]
+    (tmp_path / "lab").mkdir()
+    for folder in ("lab", "not/yet"):
+        assert room(Lab(tmp_path / folder)) == 5
+    assert asked == [tmp_path / "lab", tmp_path]

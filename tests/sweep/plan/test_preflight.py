@@ -100,7 +100,10 @@ def test_the_precision_of_a_sampler_is_checked_like_that_of_training(tiny: Tiny)
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What preflight asks of data that hold out 100 samples, with its checks replaced."""
+    """What preflight asks of data that hold out 100 samples, with its checks replaced.
+
+    Data of size 32 hold out 50. Those of size 64 are sorted by class, ten samples each.
+    """
     calls: list[Any] = []
 
     class Opened:
@@ -109,10 +112,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             self.preview = data.size == 32 and split == "heldout"
 
         def __len__(self) -> int:
-            return 100 if self.split == "heldout" else 5000
+            return (50 if self.size == 32 else 100) if self.split == "heldout" else 5000
 
         def take(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            return ids, ids % 10
+            return ids, ids // 10 if self.size == 64 else ids % 10
 
     def requirements(spec: Any, source: str, *, preview: bool, shape: Any) -> None:
         calls.append((spec.metrics, spec.reference, source, preview, shape))
@@ -126,6 +129,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     )
     monkeypatch.setattr(
         module, "check_encoder", lambda repa, s: calls.append((repa.encoder, s.size, s.split))
+    )
+    monkeypatch.setattr(
+        module, "check_captions", lambda texts, s: calls.append((texts.encoder, s.size, s.split))
     )
     monkeypatch.setattr(module, "check_start", lambda spec: calls.append(("start", spec.seed)))
     monkeypatch.setattr(module, "check_requirements", requirements)
@@ -167,6 +173,111 @@ def test_other_data_processes_encoders_and_starts_are_asked_apart(
         ("start", 5),
         (("kid",), None, "fashion16", True, (32, "heldout")),
     ]
+
+
+def sized(tiny: Tiny, size: int, **more: Any) -> RunSpec:
+    return tiny(data={"size": size}, model={"depth": 2, "width": 16, "heads": 2}, **more)
+
+
+def test_captions_of_both_splits_are_asked_once_for_an_encoder(
+    tiny: Tiny, asked: list[Any]
+) -> None:
+    data = {"source": "latents", "path": "x", "channels": 4, "size": 8, "classes": 1}
+    specs = [tiny(data=data, captions=name) for name in ("clip-base", "clip-large")]
+    again = tiny(data=data, captions="clip-base", seed=1)
+    preflight([Task(spec) for spec in (*specs, again, tiny())], ROOMY)
+    assert [call for call in asked if "clip" in str(call[0])] == [
+        ("clip-base", 8, "train"),
+        ("clip-base", 8, "heldout"),
+        ("clip-large", 8, "train"),
+        ("clip-large", 8, "heldout"),
+    ]
+
+
+def test_a_run_that_starts_from_another_is_asked_for_its_start(
+    tiny: Tiny, asked: list[Any]
+) -> None:
+    child = tiny(seed=1, init_from={"run": encode(tiny())})
+    preflight([Task(child), Task(tiny(seed=2))], ROOMY)
+    assert asked[1:] == [("start", 1), ("start", 2)]
+
+
+def test_each_metric_reference_and_data_set_has_requirements(tiny: Tiny, asked: list[Any]) -> None:
+    fd, kid = (decode(SamplesSpec, {"metrics": [name], "count": 100}) for name in ("fd", "kid"))
+    by_file = replace(fd, reference=decode(SamplesSpec, {"reference": "r.npz"}).reference)
+    assert by_file.reference is not None
+    preflight([Task(tiny(), (fd, kid, by_file)), Task(sized(tiny, 32), (fd,))], ROOMY)
+    small, large = (16, "heldout"), (32, "heldout")
+    assert asked[-4:] == [
+        (("fd",), None, "fashion16", False, small),
+        (("kid",), None, "fashion16", False, small),
+        (("fd",), by_file.reference, "fashion16", False, small),
+        (("fd",), None, "fashion16", True, large),
+    ]
+
+
+@pytest.mark.usefixtures("asked")
+def test_each_data_set_is_asked_for_its_own_held_out_samples(tiny: Tiny) -> None:
+    few, many = HeldoutSpec(images=50), HeldoutSpec(images=100)
+    preflight([Task(tiny(), (many,)), Task(sized(tiny, 32), (few,))], ROOMY)
+    with pytest.raises(UserError, match="of 100 images, and the data hold out 50"):
+        preflight([Task(tiny(), (many,)), Task(sized(tiny, 32), (many,))], ROOMY)
+
+
+@pytest.mark.usefixtures("asked")
+def test_less_than_half_of_the_classes_are_few(tiny: Tiny) -> None:
+    """The first 40 of 100 samples are of 4 classes, the first 50 of 5; both spread over 10."""
+    by_class, mixed = sized(tiny, 64), Task(tiny(), (HeldoutSpec(images=40),))
+    told = {
+        images: preflight([Task(by_class, (HeldoutSpec(images=images),)), mixed], ROOMY)
+        for images in (40, 50)
+    }
+    assert told[50] == []
+    (line,) = told[40]
+    assert "the first 40 held-out samples are of 4 classes only" in line
+    assert line.endswith("takes them from 10")
+
+
+def test_a_run_alone_on_the_device_of_a_worker_is_left_to_it(tiny: Tiny) -> None:
+    small = DeviceFacts("cuda", "x", ("fp32",), 1)
+    check_room([Task(tiny())], Devices((small,), packed=1))
+    check_room([], Devices((small,), packed=1))
+    check_room([], Devices((replace(small, memory=2**30),), packed=2))
+    need = cost(tiny().dense()).memory_bytes
+    shared = Devices((replace(small, memory=2 * need),), packed=3)
+    with pytest.raises(UserError, match=r"room for 2 runs; give each"):
+        check_room([Task(tiny())], shared)
+
+
+def test_what_decides_a_provenance_is_asked_for_apart(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    monkeypatch.setattr(module, "made_with", lambda spec, kind: made.append(spec.seed) or {})  # type: ignore[func-returns-value]
+    latents = {"source": "latents", "path": "x", "channels": 4, "size": 8, "classes": 1}
+    changes: list[dict[str, Any]] = [
+        {},
+        {"data": latents},
+        {"data": latents, "captions": "clip-base"},
+        {"repa": {"block": 1}},
+        {"model": {"backbone": "rwkv", "depth": 4, "width": 16, "heads": 2}},
+        {"execution": {"compile": "blocks"}},
+        {"precision": "bf16"},
+        {"train": {"batch": 16}},  # like the first
+    ]
+    tasks = [Task(tiny(seed=seed, **change)) for seed, change in enumerate(changes)]
+    check_provenance(lab, tasks, tasks, "cpu")
+    assert made == [7, 1, 2, 3, 4, 5, 6]
+
+
+def test_where_nothing_is_added_a_mixture_is_no_error(lab: Lab, tiny: Tiny) -> None:
+    tasks = [Task(tiny(seed=seed)) for seed in (0, 1)]
+    for task in tasks:
+        attempts = lab.run(task.run).attempts
+        attempts.close(attempts.open(made_with={"code": f"{task.spec.seed}"}), "completed")
+    check_provenance(lab, tasks, [], "cpu")
+    with pytest.raises(UserError, match=r"^code differs"):
+        check_provenance(lab, tasks, tasks[:1], "cpu")
 
 
 def test_each_process_expects_a_deviation_of_the_same_data(tiny: Tiny, asked: list[Any]) -> None:
