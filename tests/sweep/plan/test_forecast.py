@@ -105,7 +105,7 @@ def test_of_evaluations_only_those_not_done_take_time(lab: Lab, tiny: Tiny) -> N
     speed = Speed(overhead=1.0, per_flop=0, call=10.0, per_call_flop=0)
     timed = Forecast(lab, {kind_of(task.spec): speed})
     calls = [timed.parts(task.spec, spec)["sampling"] for spec in task.evaluations]
-    assert calls == [speed.evaluate_seconds(task.spec, [spec]) for spec in task.evaluations]
+    assert calls == [speed.evaluate_seconds(task.spec, spec) for spec in task.evaluations]
     assert timed.work(task) == 20 + sum(calls)
     folder = lab.run(task.run)
     folder.create(task.spec)
