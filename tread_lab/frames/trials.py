@@ -170,12 +170,9 @@ class SweepReader:
 
     def _gaps_of(self, run: str, baseline: str | None) -> _Gaps:
         if (run, baseline) not in self._gaps:
-            self._gaps[run, baseline] = self._read_gaps(run, baseline)
+            dense = self._records[baseline].losses if baseline else {}
+            self._gaps[run, baseline] = self._gap_columns(self._records[run].losses, dense)
         return self._gaps[run, baseline]
-
-    def _read_gaps(self, run: str, baseline: str | None) -> _Gaps:
-        dense = self._records[baseline].losses if baseline else {}
-        return self._gap_columns(self._records[run].losses, dense)
 
     def _gap_columns(self, losses: dict[str, Path], baseline: dict[str, Path]) -> _Gaps:
         try:

@@ -380,8 +380,6 @@ class SweepFolder:
         if plan is None:
             raise UserError(f"sweep {self.name} has no plan in {self.path}")
         suggested = suggestions.read(self.suggestions_path)
-        if not suggested:
-            return plan
         return plan.with_suggested(trial for entry in suggested for trial in entry.trials)
 
     def stored_plan(self) -> StoredPlan | None:

@@ -1,6 +1,6 @@
 """What a run, an evaluation and a sweep are: frozen data, strict decoding, signatures."""
 
-from tread_lab.specs.bypass import MaskBypass, MdtBypass, ReEntrySpec, RouteBypass, SprintBypass
+from tread_lab.specs.bypass import ReEntrySpec
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
@@ -11,7 +11,7 @@ from tread_lab.specs.evaluation import (
     SamplesSpec,
     SimilaritySpec,
 )
-from tread_lab.specs.guidance import BranchSpec, GuidanceSpec, RateSpec
+from tread_lab.specs.guidance import GuidanceSpec
 from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.objective import (
     DDPMSpec,
@@ -19,16 +19,14 @@ from tread_lab.specs.objective import (
     EnsembleLoss,
     FlowSpec,
     PlainLoss,
-    ProcessSpec,
     RepaSpec,
 )
 from tread_lab.specs.recipe import TrainSpec
 from tread_lab.specs.routes import RouteSpec
-from tread_lab.specs.run import InitSpec, RunSpec
+from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
 __all__ = [
-    "BranchSpec",
     "DataSpec",
     "DDPMSpec",
     "EDMSpec",
@@ -37,22 +35,15 @@ __all__ = [
     "FlowSpec",
     "GuidanceSpec",
     "HeldoutSpec",
-    "InitSpec",
-    "MaskBypass",
-    "MdtBypass",
     "ModelSpec",
     "PlainLoss",
-    "ProcessSpec",
-    "RateSpec",
     "ReEntrySpec",
     "RepaSpec",
-    "RouteBypass",
     "RouteSpec",
     "RunSpec",
     "SamplerSpec",
     "SamplesSpec",
     "SimilaritySpec",
-    "SprintBypass",
     "TrainSpec",
     "UserError",
     "decode",

@@ -105,7 +105,6 @@ def _opened(cls: Any, tree: Any) -> Mapping[str, Any]:
 
 
 def _value(hint: Any, value: Any, path: str) -> Any:
-    """Decode one value after its type hint."""
     form = get_origin(hint) or hint
     if form in _FORMS:
         return _FORMS[form](get_args(hint), value, path)

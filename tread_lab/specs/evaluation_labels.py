@@ -88,8 +88,7 @@ class MetricNames:
     def _default(self, tree: Tree) -> Tree:
         if tree["kind"] not in KINDS:  # of a later version
             return tree
-        samples = tree["kind"] == "samples"
-        if not samples:
+        if tree["kind"] != "samples":
             return _encoded(tree["kind"], {})
         options = {"sampler": self._base.get("sampler") or {}, "count": tree["count"]}
         reference = self._base.get("reference") if tree.get("reference") else None
@@ -153,11 +152,10 @@ def _settings(tree: Tree) -> dict[str, Any]:
 
 def _guidance_in_short(tree: Tree) -> dict[str, Any]:
     """Return the tree with every guidance as people tell it: w, method, interval, ..."""
-    return {
-        key: in_short(decode(GuidanceSpec, value))
-        if key == "guidance"
-        else _guidance_in_short(value)
-        if isinstance(value, Mapping)
-        else value
-        for key, value in tree.items()
-    }
+    short: dict[str, Any] = {}
+    for key, value in tree.items():
+        if key == "guidance":
+            short[key] = in_short(decode(GuidanceSpec, value))
+        else:
+            short[key] = _guidance_in_short(value) if isinstance(value, Mapping) else value
+    return short

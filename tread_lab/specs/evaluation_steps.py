@@ -42,14 +42,11 @@ def step_of(written: Any) -> Step:
     match = _STEP.fullmatch(text)
     if match is None or isinstance(written, bool):
         raise UserError(f"{shown(written)} is no step; {_EXAMPLE}")
-    if match[3] is None:
-        step = int(match[1]) * (1000 if match[2] else 1)
-        if step < 1:
-            raise UserError(f"{shown(written)} is no step; the first one is 1")
-        return step
-    share = float(match[3])
-    if not share:
+    if float(match[1] or match[3]) == 0:
         raise UserError(f"{shown(written)} is no step; the first one is 1")
+    if match[3] is None:
+        return int(match[1]) * (1000 if match[2] else 1)
+    share = float(match[3])
     return None if share == 100 else f"{share:g}%"
 
 

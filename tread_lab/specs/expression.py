@@ -7,7 +7,7 @@ import functools
 import math
 import operator
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from tread_lab.specs.errors import UserError, shown
@@ -101,8 +101,8 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
             return _number(operator.neg, _value(part, lookup))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return _number(_BINARY[type(op)], _value(left, lookup), _value(right, lookup))
-        case ast.Compare(left=left, ops=ops, comparators=others) if _comparable(ops):
-            values = [_value(part, lookup) for part in (left, *others)]
+        case ast.Compare(left=left, ops=ops, comparators=rest) if {*map(type, ops)} <= {*_COMPARE}:
+            values = [_value(part, lookup) for part in (left, *rest)]
             pairs = zip(ops, values, values[1:])
             return all(_COMPARE[type(op)](a, b) for op, a, b in pairs)
         case ast.Call(func=ast.Name(id=name), args=[_, *_] as parts, keywords=[]) if (
@@ -110,10 +110,6 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
         ):
             return _number(_FUNCTIONS[name], *(_value(part, lookup) for part in parts))
     raise UserError(f"{shown(ast.unparse(node))} is not allowed here; compare fields and numbers")
-
-
-def _comparable(operators: Sequence[ast.cmpop]) -> bool:
-    return all(type(op) in _COMPARE for op in operators)
 
 
 def _number(function: Callable[..., Any], *operands: Any) -> int | float:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, TypeVar
 
 from tread_lab.specs.bypass import RouteBypass
@@ -138,18 +139,17 @@ def _label(role: str, cell: Mapping[str, Any], spec: Spec) -> str:
 def _settings(cell: Mapping[str, Any]) -> list[str]:
     """Return `precision=fp32` for every axis but the route's; equal short names are in full."""
     axes = [axis for axis in cell if axis not in ROUTE_AXES and axis != "selection"]
-    count = Counter(axis.rpartition(".")[2] for axis in axes)
     short = {axis: axis.rpartition(".")[2] for axis in axes}
+    count = Counter(short.values())
     names = {axis: name if count[name] == 1 else axis for axis, name in short.items()}
-    return [f"{names[axis]}={value_text(cell[axis])}" for axis in axes]
+    return [f"{name}={value_text(cell[axis])}" for axis, name in names.items()]
 
 
 def _lineage(spec: Spec) -> str:
     """Return the routes of a run after those of its parents: `2->8 s=0.5 then dense`."""
-    steps = [_routes_label(_routes(one)) for _, one in ancestors(spec)]
-    steps.append(_routes_label(_routes(spec)))
-    distinct = [step for k, step in enumerate(steps) if k == 0 or step != steps[k - 1]]
-    return " then ".join(distinct)
+    family = (*(parent for _, parent in ancestors(spec)), spec)
+    steps = (_routes_label(_routes(one)) for one in family)
+    return " then ".join(step for step, _ in groupby(steps))
 
 
 def _routes_label(routes: Sequence[RouteSpec]) -> str:

@@ -74,7 +74,6 @@ class Trials:
         return self._shared.is_base(name, value) and name not in self._computes
 
     def _run(self, tree: Mapping[str, Any], path: str = "") -> tuple[RunSpec, str]:
-        """Return the run of a tree and its signature."""
         key = self._shared.key(tree)
         if key not in self._runs:
             spec = run_of(tree, path) if "then" in tree else self._shared.run(tree, path)
