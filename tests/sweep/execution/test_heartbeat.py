@@ -143,3 +143,19 @@ def test_a_run_that_begins_again_has_a_fresh_heartbeat(
     assert killed == []
     looks(lab, clock, monitor, 1)
     assert [attempt.pid for attempt in killed] == [1]
+
+
+def test_a_run_without_a_heartbeat_yet_is_left_alone_and_judged_once_it_has_one(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, killed = Clock(monkeypatch), list[Attempt]()
+    monitor, folder = HeartbeatMonitor(lab, killed.append), lab.run("a")
+    folder.attempts.open(pid=1)
+    monitor.begin("a")
+    looks(lab, clock, monitor, 60)
+    assert killed == []
+    folder.heartbeat_path.write_text("10.0")
+    looks(lab, clock, monitor, 26)
+    assert killed == []
+    looks(lab, clock, monitor, 1)
+    assert [attempt.pid for attempt in killed] == [1]

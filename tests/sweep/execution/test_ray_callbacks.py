@@ -310,3 +310,12 @@ def test_of_two_errors_the_first_is_raised() -> None:
             raise kind
     with pytest.raises(KeyError):
         errors.raise_first()
+
+
+def test_an_error_while_a_worker_is_started_again_is_of_the_driver(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    seen = Watched(lab, Task(tiny()))
+    seen.trial.get_pickled_error = lambda: 1 / 0
+    seen.watcher.on_trial_recover(0, [], seen.trial)
+    assert isinstance(seen.watcher.errors.first, ZeroDivisionError)

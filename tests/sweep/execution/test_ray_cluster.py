@@ -394,7 +394,150 @@ def test_what_ray_prints_is_shown_except_the_dump_of_a_killed_raylet(
     module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[Any] = []
-    monkeypatch.setattr(module, "_print", lambda batch: shown.append(batch["lines"]))
-    module._print_but_dumps({"lines": ["a", "b"]})
+    monkeypatch.setattr(module, "_print", lambda batch, **more: shown.append(batch["lines"]))
+    module._print_but_dumps({"lines": ["a", "b"]}, flush=True)
     module._print_but_dumps({"lines": ["a", "Raylet is terminated. Termination"]})
     assert shown == [["a", "b"]]
+
+
+def test_a_driver_leaves_with_its_message_and_the_last_thing_to_do(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[Any] = []
+    monkeypatch.setattr(module, "leave", lambda *what, **how: left.append((what, how)))
+    module.Driver().leave("lost", print)
+    module.Driver(lambda: True).leave("lost", print)
+    stopped = "stopped; run the same command again to continue from the last checkpoints"
+    assert left == [(("lost", print), {}), ((stopped, print), {"code": 130})]
+
+
+@pytest.mark.parametrize(
+    ("address", "head"),
+    [("10.0.0.2:1", ("10.0.0.2", 1)), ("[fe80::1]:6379", ("fe80::1", 6379))],
+)
+def test_a_cluster_that_is_joined_is_watched_from_then_on(
+    module: Any, monkeypatch: pytest.MonkeyPatch, address: str, head: Any
+) -> None:
+    calls: list[Any] = []
+
+    @contextmanager
+    def watched(addresses: Any, lost: Any) -> Iterator[None]:
+        calls.append((addresses, lost))
+        yield
+        calls.append("unwatched")
+
+    monkeypatch.setattr(module.services, "canonicalize_bootstrap_address", lambda named: named)
+    monkeypatch.setattr(module.ray, "shutdown", lambda: calls.append("left"))
+    monkeypatch.setattr(module, "_init", lambda *what: calls.append(what))
+    monkeypatch.setattr(module, "monitor_addresses", watched)
+    monkeypatch.setattr(module, "answers", lambda where, **_: calls.append(where) or True)
+    driver = module.Driver()
+    with module._joined(address, driver):
+        daemons = {("10.0.0.1", 7): 5.0, ("10.0.0.2", 6379): 30.0}
+        assert calls == [head, (address,), (daemons, driver.leave)]
+    assert calls[3:] == ["unwatched", "left"]
+
+
+def test_the_daemons_of_a_cluster_of_this_machine_are_watched_before_it_starts(
+    module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+    places: list[Any] = []
+
+    @contextmanager
+    def watched(ended: Any, lost: Any) -> Iterator[None]:
+        assert ended is module._ended_daemon
+        calls.append("watched")
+        lost("gone")
+        yield
+
+    def scratch(**where: Any) -> str:
+        places.append(where)
+        return str(tmp_path / "never made")
+
+    monkeypatch.setattr(module.tempfile, "mkdtemp", scratch)
+    monkeypatch.setattr(module.ray, "shutdown", lambda: calls.append("ended"))
+    monkeypatch.setattr(module, "_init", lambda *what, **how: calls.append("started"))
+    monkeypatch.setattr(module, "monitor_daemons", watched)
+    driver = SimpleNamespace(leave=lambda *what: calls.append(what))
+    with module._started(driver):
+        assert calls == ["watched", ("gone", module._kill_daemons), "started"]
+    assert places == [{"prefix": "tread-lab-", "dir": "/tmp"}] and calls[3:] == ["ended"]
+
+
+def test_ray_is_started_quietly_and_its_reason_is_short(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+
+    def init(**options: Any) -> None:
+        given.append(options)
+        raise ValueError("z" * 300)
+
+    monkeypatch.setattr(module.ray, "init", init)
+    monkeypatch.setattr(module.ray._private.worker, "print_to_stdstream", print)
+    with pytest.raises(Unavailable) as lost:
+        module._init(None, include_dashboard=False)
+    assert given == [
+        {"address": None, "log_to_driver": False, "logging_level": 40, "include_dashboard": False}
+    ]
+    assert module.ray._private.worker.print_to_stdstream is module._print_but_dumps
+    assert str(lost.value).count("z") == 200
+
+
+def test_what_is_left_of_a_cluster_is_killed_at_once(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+    node = SimpleNamespace(kill_all_processes=lambda **how: given.append(how))
+    monkeypatch.setattr(module.ray._private.worker, "_global_node", node)
+    module._kill_daemons()
+    assert given == [{"check_alive": False, "allow_graceful": False}]
+
+
+def test_addresses_have_numbers_as_ports_also_those_of_the_sixth_version(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = SimpleNamespace(gcs_address="fe80::2:6379", get_node_id=lambda: "here")
+    node = {"NodeID": "here", "NodeManagerAddress": "fe80::1", "NodeManagerPort": "7"}
+    monkeypatch.setattr(module, "nodes", lambda: [node])
+    monkeypatch.setattr(module.ray, "get_runtime_context", lambda: context)
+    assert module._addresses() == {("fe80::1", 7): 5.0, ("fe80::2", 6379): 30.0}
+
+
+def test_a_process_on_another_node_is_killed_there_or_nowhere(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soft: list[bool] = []
+    made = SimpleNamespace(remote=lambda pid: None)
+
+    def options(scheduling_strategy: Any) -> Any:
+        soft.append(scheduling_strategy.soft)
+        return made
+
+    monkeypatch.setattr(
+        module.ray, "remote", lambda **_: lambda function: SimpleNamespace(options=options)
+    )
+    module.end_attempt(Attempt(n=1, pid=6, node="ab" * 28))
+    assert soft == [False]
+
+
+def test_runs_are_packed_on_nodes_that_are_there(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tread_lab.sweep.execution.executors import Share
+
+    def of(alive: bool = True, **resources: float) -> dict[str, Any]:
+        return {"Alive": alive, "Resources": resources}
+
+    nodes = [of(CPU=4.0, GPU=1.0), of(CPU=2.0), of(memory=1.0), of(False, CPU=64.0, GPU=8.0)]
+    monkeypatch.setattr(module, "nodes", lambda: nodes)
+    assert [module.packed_runs(Share(gpus=gpus)) for gpus in (0.0, 0.25, 1.0)] == [4, 4, 1]
+    assert module.whole_device({"cpu": 1, "gpu": 0.0}) == {"cpu": 4.0, "gpu": 0.0}
+    nodes[:] = [of(memory=1.0)]  # a head that runs nothing
+    assert module.packed_runs(Share()) == 0
+    assert module.whole_device({"cpu": 1, "gpu": 0.0}) == {"cpu": 0, "gpu": 0.0}
+    nodes[:] = [of(CPU=4.0)]
+    assert module.packed_runs(Share(gpus=0.5)) == 0
+    nodes.clear()
+    assert module.whole_device({"cpu": 3, "gpu": 0.0}) == {"cpu": 3, "gpu": 0.0}

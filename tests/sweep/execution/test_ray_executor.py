@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs import RunSpec, UserError, encode
 from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import EarlyStopping
@@ -148,7 +148,7 @@ def test_ray_tune_keeps_nothing_and_gives_up_nothing(
     assert (tuned.search_alg.queue, tuned.search_alg.errors) == (queue, watcher.errors)
     assert run.stop.stopping is watcher.stopping
     assert run.failure_config.max_failures == -1 and run.callbacks == [watcher]
-    assert not run.checkpoint_config.checkpoint_at_end and run.verbose == 0
+    assert run.checkpoint_config.checkpoint_at_end is False and run.verbose == 0
     assert run.storage_path == str(lab.root / "ray") and not any((lab.root / "ray").iterdir())
 
 
@@ -211,3 +211,54 @@ def test_a_cluster_asks_the_executor_whether_it_was_told_to_stop(
     monkeypatch.setattr(module, "stop_signals", lambda: nullcontext("flag"))
     module.RayExecutor().run(lab, [], print)
     assert driver.stopping == "flag"
+
+
+def test_what_ray_is_told_by_its_environment(
+    module: Any, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor, seen = module.RayExecutor(), list[Any]()
+    monkeypatch.setattr(module, "whole_device", lambda part: pytest.fail("a turn for nothing"))
+    turns(module, executor, lambda *_: seen.append(dict(os.environ)))
+    executor.run(lab, [Task(tiny())], print)
+    assert {
+        "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+        "RAY_AIR_NEW_OUTPUT": "0",
+        "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
+        "TUNE_WARN_THRESHOLD_S": "1000",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
+        "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
+        "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    }.items() <= seen[0].items()
+
+
+def test_a_signal_stops_the_trials(
+    module: Any, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor, flags = module.RayExecutor(), list[bool]()
+    monkeypatch.setattr(module, "stop_signals", lambda: nullcontext(lambda: bool(flags)))
+
+    def stopped(watcher: Any, task: Task, worker: Any) -> None:
+        assert not watcher.stopping()
+        flags.append(True)
+        assert watcher.stopping()
+
+    calls = turns(module, executor, stopped)
+    with pytest.raises(Interrupted):
+        executor.run(lab, [Task(tiny()), Task(tiny(init_from={"run": encode(tiny())}))], print)
+    assert len(calls) == 1
+
+
+def test_an_error_of_our_own_is_raised_after_an_experiment_that_went_well(
+    module: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
+
+    tuner = SimpleNamespace(fit=lambda: None)
+    monkeypatch.setattr(module.tune, "Tuner", lambda *_, **options: tuner)
+    monkeypatch.setattr(module.tune, "with_resources", lambda made, parts: made)
+    errors = CallbackErrors()
+    errors.first = ZeroDivisionError("ours")
+    watcher = SimpleNamespace(errors=errors, stopping=bool)
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        module.RayExecutor()._tune(lab, ListQueue([]), watcher, {}, None)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -186,3 +186,102 @@ def test_a_node_times_as_many_runs_at_once_as_share_its_device(
     monkeypatch.setattr(probe, "calibrate", lambda *given, **more: (given, more))
     found = probe._time([encode(tiny())], "cpu", 4, 3)
     assert found == (([tiny()], "taken cpu"), {"slots": 4, "threads": 3})
+
+
+def test_the_cluster_is_asked_while_it_is_there(
+    probe: Any, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    within, nodes = list[bool](), probe.nodes
+
+    @contextmanager
+    def cluster() -> Iterator[None]:
+        within.append(True)
+        yield
+        within.pop()
+
+    def asked(result: Any) -> Any:
+        assert within == [True]
+        return result
+
+    monkeypatch.setattr(probe, "cluster", cluster)
+    monkeypatch.setattr(probe, "nodes", lambda: asked(nodes()))
+    monkeypatch.setattr(probe, "_ask", lambda node, device: asked([FACTS]))
+    made = SimpleNamespace(remote=lambda *_: asked("answer"))
+    monkeypatch.setattr(probe.ray, "remote", lambda **_: lambda function: made)
+    monkeypatch.setattr(probe.ray, "get", lambda answer, timeout: asked([answer]))
+    devices = probe.cluster_devices(Share())
+    assert devices.time([tiny()], at_once=1) == ["answer"] and within == []
+    assert isinstance(devices.idle_gpus, int)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+@pytest.mark.parametrize("error", [UserError("broken"), AssertionError("broken")])
+def test_a_gpu_is_tried_before_a_run_is_given_it(
+    device: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution import ray_probe
+
+    tried: list[Any] = []
+
+    def zeros(*sizes: int, device: Any = None) -> None:
+        tried.append((sizes, device))
+        if len(tried) > 1:
+            raise error
+
+    context = SimpleNamespace(get_node_id=lambda: "ab" * 28)
+    monkeypatch.setattr(ray_probe.ray, "get_runtime_context", lambda: context)
+    monkeypatch.setattr(ray_probe, "pick", torch.device)
+    monkeypatch.setattr(torch, "zeros", zeros)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert ray_probe.take(device) == torch.device(device)
+    assert tried == [((1,), torch.device(device))]
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
+    with pytest.raises(Unavailable, match=r"offers GPUs .* \(broken\)"):
+        ray_probe.take(device)
+
+
+def test_a_node_is_asked_itself_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    there, given = "ab" * 28, list[Any]()
+    probe = failing(monkeypatch, ray.exceptions.RayTaskError("f", "trace", "killed"))
+    made = SimpleNamespace(remote=given.append)
+
+    def options(scheduling_strategy: Any) -> Any:
+        given.append((scheduling_strategy.node_id, scheduling_strategy.soft))
+        return made
+
+    monkeypatch.setattr(
+        probe.ray, "remote", lambda **_: lambda function: SimpleNamespace(options=options)
+    )
+    with pytest.raises(ray.exceptions.RayTaskError):  # its cause is no exception
+        probe._ask(node(there, 4), "cpu")
+    assert given == [(there, False), "cpu"]
+    with pytest.raises(Unavailable, match="offers GPUs"):
+        probe._ask(node(there, 4), "cuda:1")
+
+
+def test_a_node_with_gpus_that_are_not_hidden_is_told_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution import ray_probe
+
+    picked: list[str] = []
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(ray_probe, "pick", picked.append)
+    monkeypatch.setattr(DeviceFacts, "of", staticmethod(str))
+    assert ray_probe._facts("cuda:1") == ["cuda:0", "cuda:1"] and picked == ["cuda"]
+
+
+def test_nodes_are_of_one_kind_by_their_accelerators_cores_and_gpus() -> None:
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution import ray_probe
+
+    resources = {"accelerator_type:V100": 1.0, "memory": 5.0, "accelerator_type:H100": 1.0}
+    bare = {"Resources": {**resources, "CPU": 4.0}, "NodeManagerHostname": "h", "NodeID": "n" * 20}
+    kind = ("accelerator_type:H100", "accelerator_type:V100", 4.0, 0.0)
+    assert ray_probe._kind(bare) == kind
+    assert ray_probe._offer(bare) == "4 CPU cores and 0 GPUs"
+    assert ray_probe._name(bare) == "h (nnnnnnnnnnnn)"

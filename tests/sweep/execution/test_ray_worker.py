@@ -117,14 +117,17 @@ def test_a_worker_attempts_its_task_as_itself_on_its_device(started: Any, lab: L
 def test_a_worker_that_is_reused_ends_its_task_and_takes_the_next(
     started: Any, tiny: Callable[..., RunSpec]
 ) -> None:
-    next(started.worker._reports)
+    first = started.worker._reports
+    next(first)
     other = started.module.SentTask(Task(tiny(seed=1)))
     assert started.worker.reset_config({"task": other}) is True
     assert started.closed == 1 and started.worker.task == other.task
     assert started.worker.rungs == ()
-    next(started.worker._reports)
+    second = started.worker._reports
+    next(second)
     started.worker.cleanup()
     assert started.closed == 2 and started.worker._reports is None
+    assert list(first) == list(second) == []  # closed, although they are still held
     started.worker.cleanup()
     assert started.worker.save_checkpoint("x") == {}
 
@@ -177,3 +180,14 @@ def test_a_run_that_no_rule_judges_has_no_rungs(lab: Lab) -> None:
     plain = worker(lab, report("train", 10), report("completed", 40))
     plain.early, plain.rungs = None, ()
     assert plain.step()["step"] == 40
+
+
+def test_a_rung_before_the_first_log_entry_has_no_gap(lab: Lab) -> None:
+    result = worker(lab, report("train", 10)).step()
+    assert result["step"] == 10 and RUNG not in result and GAP not in result
+
+
+def test_a_worker_of_a_sweep_without_early_stopping_has_no_rungs(started: Any) -> None:
+    started.worker.early = None
+    started.worker.reset_config({"task": started.module.SentTask(started.task)})
+    assert started.worker.rungs == ()
