@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.backbones.test_published import published_shapes
+from tests.backbones.published_dit import published_shapes
 from tread_lab.backbones.dit import DiT
 from tread_lab.backbones.parts import sincos_positions
 from tread_lab.backbones.published_sit import from_sit

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.backbones.test_published import published_shapes
+from tests.backbones.published_dit import loaded, published_shapes
 from tests.backbones.test_published_sit import sit_forward, sit_state
 from tests.engine.runs import CPU, train_until
 from tread_lab import draws
+from tread_lab.backbones import build_backbone
 from tread_lab.backbones.parts import sincos_positions
-from tread_lab.backbones.published import load_published
 from tread_lab.data.source import open_data
 from tread_lab.diffusion import build_process
 from tread_lab.engine.assemble import trained
@@ -67,7 +67,7 @@ def test_a_published_checkpoint_is_a_run_of_no_steps_that_samples(
     (asked,) = decode_evaluations([{"samples": {"count": 3, "sampler": SAMPLER}}])
     evaluate(folder, asked, CPU)
     found = np.load(folder.evaluation(asked).path / "samples.npz")
-    network = load_published(file, spec.model).eval().requires_grad_(False)
+    network = loaded(file, build_backbone(spec)).eval().requires_grad_(False)
     parts = generate(
         {None: lambda x, t, y, routing: network(x, t, y)},
         build_process(spec.process),

@@ -173,9 +173,7 @@ class DiT(nn.Module):
         self.final_layer: nn.Module = FinalLayer(
             spec.width, spec.patch, self.out_channels, norm=spec.norm
         )
-        head = spec.width // max(spec.heads, 1)
-        table = block_positions(spec.rope, spec.relative_bias, self.side, head)
-        self.register_buffer("places_1NP", table, persistent=False)
+        self.register_buffer("places_1NP", block_positions(spec, self.side), persistent=False)
         self._initialise()
         self.re_enter = re_enter  # after the rest: it has initialised itself
         if re_enter.width is not None:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tread_lab.backbones.dit import ZEROED, DiTBlock
-from tread_lab.backbones.parts import modulate, sincos_positions
+from tread_lab.backbones.parts import initialise_part, modulate, sincos_positions
 from tread_lab.routing.re_entry import Span
 from tread_lab.routing.select import Leg
 from tread_lab.routing.transport import merge
@@ -62,7 +62,7 @@ class MaskDecoder(nn.Module):
         hidden = int(E * spec.mlp_ratio)
         blocks = (DecoderBlock(E, decoder.heads, hidden, D) for _ in range(decoder.depth))
         self.blocks = nn.ModuleList(blocks)
-        self._initialise(zero=lookup(ZEROED, spec.init, "model.init"))
+        initialise_part(self, zero=lookup(ZEROED, spec.init, "model.init"))
         lookup(ADAPTERS, decoder.adapter, "bypass.adapter")(self.adapter)
 
     def forward(
@@ -80,12 +80,3 @@ class MaskDecoder(nn.Module):
             masks_BNE = self.mask_token.expand(*entry_BND.shape[:2], -1)
             x_BNE = merge(masks_BNE, mapped(kept_BKD), leg.keep_BK, leg.real_BK)
         return walk(self.blocks, x_BNE + self.pos_embed, c_BD)
-
-    def _initialise(self, *, zero: bool) -> None:
-        """Set Xavier weights and zero biases; `zero` then zeroes the modulations."""
-        for name, module in self.named_modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                nn.init.zeros_(module.bias)
-                if zero and "adaLN_modulation" in name:
-                    nn.init.zeros_(module.weight)

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tread_lab.specs.errors import lookup
+from tread_lab.specs.model import ModelSpec
 
 
 class SelfInitialised(nn.Module):
@@ -20,6 +21,19 @@ class SelfInitialised(nn.Module):
     def initialise(self) -> None:
         """Set them; called after that pass."""
         raise NotImplementedError
+
+
+def initialise_part(part: nn.Module, *, zero: bool) -> None:
+    """Set Xavier weights and zero biases; `zero` then zeroes the modulations."""
+    for name, module in part.named_modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+            if zero and "adaLN_modulation" in name:
+                nn.init.zeros_(module.weight)
+        elif isinstance(module, SelfInitialised):
+            module.initialise()
 
 
 class RelativeBias(SelfInitialised):
@@ -211,14 +225,14 @@ def build_mlp(kind: str, width: int, hidden: int) -> nn.Module:
     return lookup(MLPS, kind, "model.mlp")(width, hidden)
 
 
-def block_positions(rope: bool, bias: bool, side: int, head: int) -> Tensor | None:
+def block_positions(spec: ModelSpec, side: int) -> Tensor | None:
     """Return what the blocks are given of each token's place, [1, N, P]; `None` is nothing.
 
-    Rotary features with `rope`, the number of the place with a relative `bias`.
+    Rotary features with `rope`, the number of the place with a relative bias.
     """
-    if bias:
+    if spec.relative_bias:
         return torch.arange(side * side)[None, :, None]
-    return rotary_positions(side, head)[None] if rope else None
+    return rotary_positions(side, spec.width // spec.heads)[None] if spec.rope else None
 
 
 def rotary_positions(side: int, head: int) -> Tensor:

@@ -1,8 +1,7 @@
-"""Published DiT checkpoints: the original file loads strictly into the network of a spec."""
+"""Published DiT checkpoints: the tensors of the original file, and whether a network fits them."""
 
 from __future__ import annotations
 
-import math
 import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,9 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from tread_lab.backbones.dit import DiT
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.model import ModelSpec
 
 # Training checkpoints hold the weights below one of these; the averaged ones come first.
 _NESTED = ("ema", "model", "state_dict")
@@ -28,45 +25,12 @@ _UNREADABLE = (
 )
 
 
-def load_published(path: str | Path, model: ModelSpec) -> DiT:
-    """Return the network of a checkpoint with the names of DiT's or LightningDiT's public code.
-
-    Sizes that the spec does not name are read from the tensors: channels, image size, classes, and
-    whether the output also predicts the variance (twice the channels, as in DiT's own checkpoints).
-
-    Args:
-        path: a `.pt` file of tensors, bare or below `ema`, `model` or `state_dict`, or safetensors.
-        model: depth, width, heads and patch, e.g. those of `DiT-XL/2`.
-
-    Raises:
-        UserError: not such a file, or a key or shape differs from the network's.
-    """
-    state = read_tensors(Path(path))
-    try:
-        network = _fitting(state, model)
-        network.load_state_dict(state)
-    except (KeyError, RuntimeError) as error:
-        raise UserError(f"{path} is not a {model.name}: {_reason(error)}") from None
-    return network
-
-
-def _fitting(state: Mapping[str, Tensor], model: ModelSpec) -> DiT:
-    """Return a network of the sizes that the tensors have."""
-    side = math.isqrt(state["pos_embed"].shape[1])
-    return DiT(
-        model,
-        channels=state["x_embedder.proj.weight"].shape[1],
-        size=side * model.patch,
-        classes=len(state["y_embedder.embedding_table.weight"]) - 1,
-        out_channels=len(state["final_layer.linear.bias"]) // model.patch**2,
-    )
-
-
 def read_tensors(path: Path, weights: str = "ema") -> dict[str, Tensor]:
     """Return the tensors of a file by the names of the network; what is computed is left out.
 
     Args:
-        path: as in `load_published`, or a checkpoint of a run of this package.
+        path: a `.pt` file of tensors, bare or below `ema`, `model` or `state_dict`; or safetensors,
+            such as a checkpoint of a run of this package.
         weights: `ema` or `model`, where the file has both.
 
     Raises:
@@ -134,7 +98,5 @@ def _reason(error: Exception) -> str:
     """Return the first thing that is wrong, in one line."""
     if isinstance(error, pickle.UnpicklingError | IndexError) or _is_opcode(error):
         return "it is no file of tensors, or holds objects that are not loaded for safety"
-    if isinstance(error, KeyError) and isinstance(error.args[0], str):
-        return f"{error.args[0]} is missing"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[min(1, len(lines) - 1)] if lines else type(error).__name__

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tread_lab.backbones.dit import ZEROED, dit_block
-from tread_lab.backbones.parts import SelfInitialised, block_positions, sincos_positions
+from tread_lab.backbones.parts import block_positions, initialise_part, sincos_positions
 from tread_lab.routing.re_entry import Span
 from tread_lab.routing.select import Leg
 from tread_lab.routing.transport import merge
@@ -37,9 +37,8 @@ class SideInterpolater(nn.Module):
         self.mask_token = nn.Parameter(0.02 * torch.randn(1, 1, spec.width))
         self.decoder_pos_embed = nn.Parameter(sincos_positions(side, spec.width)[None])
         self.block = dit_block(spec, side)
-        table = block_positions(spec.rope, spec.relative_bias, side, spec.width // spec.heads)
-        self.register_buffer("places_1NP", table, persistent=False)
-        self._initialise(zero=lookup(ZEROED, spec.init, "model.init"))
+        self.register_buffer("places_1NP", block_positions(spec, side), persistent=False)
+        initialise_part(self.block, zero=lookup(ZEROED, spec.init, "model.init"))
 
     def forward(
         self, kept_BKD: Tensor, leg: Leg, *, entry_BND: Tensor, embedded_BND: Tensor, c_BD: Tensor
@@ -53,15 +52,3 @@ class SideInterpolater(nn.Module):
         places_BNP = None if places_1NP is None else places_1NP.expand(len(u_BND), -1, -1)
         m_BN1 = leg.mask(N)[:, :, None].bool()
         return torch.where(m_BN1, self.block(u_BND, c_BD, places_BNP), u_BND)
-
-    def _initialise(self, *, zero: bool) -> None:
-        """Set Xavier weights and zero biases; `zero` then zeroes the modulations."""
-        for name, module in self.block.named_modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-                if zero and "adaLN_modulation" in name:
-                    nn.init.zeros_(module.weight)
-            elif isinstance(module, SelfInitialised):
-                module.initialise()
