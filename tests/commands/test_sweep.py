@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tread_lab.cli import main
+from tread_lab.commands import sweep
 from tread_lab.commands.sweep import check_price
-from tread_lab.records.lab import Lab
+from tread_lab.records.lab import LOCK, Lab
+from tread_lab.records.locks import is_held
 from tread_lab.records.status import RunState
 from tread_lab.specs import UserError
+from tread_lab.specs.errors import Unavailable
+from tread_lab.specs.sweep import BudgetSpec
+from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.plan.planned_sweep import load_sweep
+from tread_lab.sweep.plan.storage import store_plan
 
 OPTIONS = ["--root", "lab", "--executor", "inline", "--device", "cpu", "--no-mlflow"]
 BOTH = "axes.route=['2->8','2->7']"
@@ -112,3 +121,261 @@ def test_a_plan_that_is_asked_for_says_disk_and_price_and_writes_nothing(
     assert main(command) == 2
     assert "--device-rates: forecasts only; add --plan" in capsys.readouterr().err
     assert main([*command, "--plan", "--price-per-hour", "0"]) == 2
+
+
+def launch(lab: Any, **more: Any) -> Any:
+    """A sweep `s` that is ready to run, of which functions of the command read these parts."""
+    options = {"no_mlflow": False, "as_json": True, "allow_mixed": False, "hang_timeout": 9.0,
+               "plan": False, "device_rates": None, "price_per_hour": None}  # fmt: skip
+    plan = SimpleNamespace(name="s", stop_early=None, budget=None)
+    kind = SimpleNamespace(side_by_side=True)
+    devices = SimpleNamespace(type="cpu", slots=3)
+    made = {"options": options, "lab": lab, "plan": plan, "open_tasks": ("task",), "kind": kind,
+            "share": "share", "devices": devices, "forecast": SimpleNamespace()}  # fmt: skip
+    return SimpleNamespace(**{**made, **more})
+
+
+@pytest.mark.parametrize("unfinished", [True, False])
+@pytest.mark.parametrize(
+    ("redraw", "stored", "no_mlflow", "full"),
+    [(True, True, False, False), (False, True, True, True), (False, False, False, False)],
+)
+def test_a_sweep_is_concluded_in_figures_mlflow_and_ranking(
+    redraw: bool,
+    stored: bool,
+    no_mlflow: bool,
+    full: bool,
+    unfinished: bool,
+    lab: Lab,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    calls: list[Any] = []
+
+    def noted(name: str, result: Any = None) -> Any:
+        def note(*what: Any, **how: Any) -> Any:
+            calls.append((name, *what[1:], how))
+            return result
+
+        return note
+
+    if stored:
+        lab.sweep("s").figures.mkdir(parents=True)
+    catalogue, ranking = "tread_lab.analysis.figures.catalogue", "tread_lab.screen.ranking"
+    monkeypatch.setattr(f"{catalogue}.write_figures", noted("figures", ["drawn"]))
+    monkeypatch.setattr(f"{ranking}.show_ranking", noted("ranking"))
+    monkeypatch.setattr(f"{ranking}.show_places", noted("places"))
+    monkeypatch.setattr(sweep, "sync_if_possible", noted("sync"))
+    monkeypatch.setattr(sweep, "show_unfinished", noted("unfinished", unfinished))
+    ready = launch(lab)
+    ready.options["no_mlflow"] = no_mlflow
+    queue: Any = SimpleNamespace(full=full, left="2 runs left")
+    assert sweep._conclude(ready, queue, redraw=redraw) == (1 if unfinished else 0)
+    drawn = redraw or not stored
+    assert calls == [
+        *([("figures", "s", {})] if drawn else []),
+        *([] if no_mlflow else [("sync", "s", {})]),
+        ("ranking", "s", {"as_json": True}),
+        ("places", lab.sweep("s"), ["drawn"] if drawn else [], {"mlflow": not no_mlflow}),
+        ("unfinished", "s", {}),
+    ]
+    said = "the budget of s is used up: 2 runs left\n" if full else ""
+    assert capsys.readouterr() == ("", said)
+
+
+@pytest.fixture
+def driven(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What `_drive` asks for; `error` is what running the tasks raises, `stop` that of a queue."""
+    made = SimpleNamespace(calls=[], error=None, queue=SimpleNamespace(stop=False), lab=lab)
+
+    def execute(ready: Any, queue: Any) -> None:
+        assert is_held(lab.sweep("s").path / LOCK) and queue is made.queue
+        made.calls.append("executed")
+        if made.error is not None:
+            raise made.error
+
+    def conclude(ready: Any, queue: Any, *, redraw: bool) -> int:
+        made.calls.append(("concluded", redraw))
+        return 1
+
+    monkeypatch.setattr(sweep, "preflight", lambda *what: made.calls.append(what) or [])
+    monkeypatch.setattr(sweep, "begun_tasks", lambda plan, lab: ("begun", plan.name))
+    monkeypatch.setattr(sweep, "check_provenance", lambda lab, *what: made.calls.append(what))
+    monkeypatch.setattr(sweep, "store_plan", lambda *what: made.calls.append("stored"))
+    monkeypatch.setattr(sweep, "_queue", lambda *what: made.queue)
+    monkeypatch.setattr(sweep, "_execute", execute)
+    monkeypatch.setattr(sweep, "_conclude", conclude)
+    return made
+
+
+def test_open_runs_are_checked_stored_and_executed_in_this_order(driven: Any) -> None:
+    ready = launch(driven.lab)
+    assert sweep._drive(ready, redraw=False) == 1
+    checked = (("task",), ready.devices)
+    assert driven.calls == [
+        checked, (("begun", "s"), ("task",), "cpu"), "stored", "executed", ("concluded", True)
+    ]  # fmt: skip
+    ready.options["allow_mixed"] = True
+    for redraw in (True, False):  # nothing is left to run
+        driven.calls.clear()
+        ready.open_tasks = ()
+        assert sweep._drive(ready, redraw=redraw) == 1
+        assert driven.calls == [((), ready.devices), "stored", ("concluded", redraw)]
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_an_interruption_is_no_conclusion_but_the_end_of_the_hours_is(
+    stop: bool, driven: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driven.error, driven.queue.stop = Interrupted(), stop
+    assert sweep._drive(launch(driven.lab), redraw=False) == (1 if stop else 130)
+    assert (("concluded", True) in driven.calls) == stop
+    said = "interrupted, checkpoints are saved; run the same command again to continue s\n"
+    assert capsys.readouterr().err == ("" if stop else said)
+
+
+@pytest.mark.parametrize("error", [UserError("no data"), Unavailable("disk full")])
+def test_a_mistake_of_some_runs_is_raised_after_the_conclusion(
+    error: UserError, driven: Any
+) -> None:
+    driven.error = error
+    with pytest.raises(type(error), match=str(error)):
+        sweep._drive(launch(driven.lab), redraw=False)
+    assert (("concluded", True) in driven.calls) == (not isinstance(error, Unavailable))
+
+
+def test_early_stopping_needs_trials_side_by_side(driven: Any) -> None:
+    ready = launch(driven.lab)
+    ready.plan.stop_early = "asha"
+    assert sweep._drive(ready, redraw=False) == 1
+    ready.kind.side_by_side = False
+    driven.calls.clear()
+    with pytest.raises(UserError, match=r"^stop_early: needs trials beside each other"):
+        sweep._drive(ready, redraw=False)
+    assert driven.calls == []
+
+
+def test_the_executor_is_made_of_the_options_and_watched(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+    executor = SimpleNamespace(run=lambda *what: calls.append(("run", *what)))
+
+    def make(*what: Any) -> Any:
+        calls.append(what)
+        return executor
+
+    @contextmanager
+    def synced(lab: Lab, name: str, *, off: bool) -> Any:
+        calls.append(("mlflow", name, off))
+        yield
+        calls.append("synced")
+
+    monkeypatch.setattr(sweep.EarlyStopping, "of", lambda plan, lab: f"early {plan.name}")
+    monkeypatch.setattr(sweep, "live_sync", synced)
+    monkeypatch.setattr(sweep, "sweep_progress", lambda *what: nullcontext("watch"))
+    monkeypatch.setattr(sweep, "DiskWatch", lambda *what: what[1:])
+    queue: Any = SimpleNamespace(close=lambda: calls.append("closed"))
+    sweep._execute(launch(lab, kind=SimpleNamespace(make=make)), queue)
+    assert calls == [
+        ("share", 9.0, "early s"), ("mlflow", "s", False),
+        ("run", lab, queue, (("task",), "watch")), "closed", "synced",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_what_will_run_is_shown_on_stdout_where_the_plan_is_asked_for(
+    asked: bool, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Any] = []
+    for name in ("disk_lines", "evaluation_lines", "exact_sampling", "price_lines", "budget_lines"):
+        monkeypatch.setattr(sweep, name, lambda *what, name=name: (name, *what))
+    monkeypatch.setattr(sweep, "show_plan", lambda *what: shown.append(what))
+    monkeypatch.setattr(sweep, "show_lines", lambda out, lines: shown.append((out, *lines)))
+    monkeypatch.setattr(sweep, "disk_need", lambda *what: what)
+    monkeypatch.setattr(sweep, "open_budget", lambda lab, plan, seconds: seconds)
+    times = SimpleNamespace(total=lambda tasks: len(tasks), rates="rates", seconds="seconds")
+    out, tasks = sweep.answers if asked else sweep.notices, ("task",)
+
+    def names(device: str, rates: str | None, budget: Any) -> list[str]:
+        ready = launch(lab, forecast=times, devices=SimpleNamespace(type=device, slots=3))
+        ready.options.update(plan=asked, device_rates=rates, price_per_hour=2.0)
+        ready.plan.budget = budget
+        shown.clear()
+        sweep._show(ready)
+        plan = ready.plan
+        assert shown[:3] == [
+            (out, plan, lab, 1, 3),
+            (out, "disk_lines", (tasks, 3), lab),
+            (out, "evaluation_lines", plan, times),
+        ]
+        arguments = {
+            "exact_sampling": (plan, "rates"),
+            "price_lines": (plan, times, tasks, 2.0),
+            "budget_lines": (plan, "seconds", tasks, 3),
+        }
+        for where, name, *what in shown[3:]:
+            assert where is out and tuple(what) == arguments[name]
+        return [name for _, name, *_ in shown[3:]]
+
+    price = ["price_lines"] if asked else []
+    assert names("cpu", None, None) == names("cpu", "cpu", None) == price
+    assert names("cuda", None, None) == names("cpu", "H200", None) == ["exact_sampling", *price]
+    assert names("cpu", None, BudgetSpec()) == [*price, "budget_lines"]
+
+
+def test_failed_runs_are_named_with_their_kind_and_reopened_where_it_is_no_plan(
+    in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = ended(state=RunState.FAILED)
+    plan = load_sweep("s.yaml", "evaluate=[]", path="lab").plan
+    store_plan(lab.sweep("s"), plan)
+    sweep._retry_failed(lab, plan, ["oom"], dry_run=False)
+    assert capsys.readouterr().err == "no run has failed\n"
+    sweep._retry_failed(lab, plan, ["oom", "exception"], dry_run=False)
+    first, second = (trial.run for trial in plan.trials)
+    said = f"running 2 failed runs again: {first} (exception), {second} (exception)"
+    assert " ".join(capsys.readouterr().err.split()) == said
+    assert RunState.FAILED not in {lab.run(run).state() for run in (first, second)}
+
+
+def test_an_extension_is_said_and_grows_only_where_something_is_added(
+    in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = ended(state=RunState.COMPLETED)
+    plan = load_sweep("s.yaml", "evaluate=[]", path="lab").plan
+    assert sweep._say_extension(lab, plan) is False and capsys.readouterr().err == ""
+    folder = lab.sweep("s")
+    store_plan(folder, sweep.plan_to_run(folder, plan, extend=False))
+    for added in (False, True):
+        wanted = load_sweep("s.yaml", "evaluate=[]", *([BOTH] if added else []), path="lab").plan
+        grown = sweep.plan_to_run(folder, wanted, extend=True)
+        assert sweep._say_extension(lab, grown) is added
+        assert capsys.readouterr().err.startswith("s: ")
+
+
+@pytest.mark.parametrize("searched", [True, False])
+def test_tasks_come_from_a_list_or_a_search_within_the_budget(
+    searched: bool, in_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tread_lab.sweep.search import search_queue
+
+    lab = ended(state=RunState.COMPLETED)
+    plan = load_sweep("s.yaml", path="lab").plan
+    given: list[Any] = []
+    monkeypatch.setattr(search_queue, "SearchQueue", lambda *what, fits: given.append(fits))
+    if searched:
+        plan = sweep.replace(plan, search=SimpleNamespace(trials={}), budget=BudgetSpec(hours=2.0))  # type: ignore[arg-type]
+    queue = sweep._queue(lab, plan, SimpleNamespace(seconds=lambda task: 3600.0))  # type: ignore[arg-type]
+    assert queue.budget.spec == (BudgetSpec(hours=2.0) if searched else BudgetSpec())
+    assert queue.watch is not None and type(queue.queue).__name__ == (
+        "NoneType" if searched else "ListQueue"
+    )
+    if searched:
+        (fits,) = given
+        queue.watch.earlier = 3590.0
+        assert fits(plan.tasks)
+        queue.watch.earlier = 3610.0
+        assert not fits(plan.tasks)
+    else:
+        assert [queue.next(), queue.next()] == list(plan.open_tasks(lab))

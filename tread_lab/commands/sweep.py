@@ -166,7 +166,7 @@ def _say_extension(lab: Lab, plan: Plan) -> bool:
         return False
     stored_plan = load_plan(folder)
     say(f"{plan.name}: {what_is_added(stored_plan, plan)}")
-    return plan.versions != stored_plan.versions
+    return plan.versions not in ((), stored_plan.versions)  # a plan as it is stored has none
 
 
 def _retry_failed(lab: Lab, plan: Plan, kinds: Sequence[str], *, dry_run: bool) -> None:

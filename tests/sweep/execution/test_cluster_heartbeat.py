@@ -153,3 +153,53 @@ def test_leaving_shows_the_cursor_and_does_the_last_thing_before_the_code(
     cluster_heartbeat.leave("gone", lambda: done.append(1 / 0), code=130)
     shown = b"\x1b[?25h\ntread-lab: gone\n"
     assert done == [(2, shown), (9, 1), (9, 2), 130]
+
+
+def test_an_address_is_asked_four_times_in_the_time_of_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, asked = [100.0], list[Any]()
+
+    def connect(address: Any, timeout: float) -> Any:
+        asked.append((address, timeout))
+        raise OSError
+
+    monkeypatch.setattr(cluster_heartbeat.socket, "create_connection", connect)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda s: clock.__setitem__(0, clock[0] + s))
+    assert not answers(("a", 1), within=1.0) and clock == [101.0]
+    assert asked == [(("a", 1), 2.0)] * 3
+    assert not answers(("a", 1)) and len(asked) == 4 and clock == [101.0]
+
+
+def test_patience_is_longer_with_other_machines() -> None:
+    names = ("_EVERY", "OWN_PATIENCE", "PATIENCE", "_LOOK")
+    assert [getattr(cluster_heartbeat, name) for name in names] == [2.0, 5.0, 30.0, 0.1]
+
+
+def test_the_monitor_ends_with_its_process_and_says_once_that_all_is_lost() -> None:
+    lost: list[str] = []
+    earlier = set(threading.enumerate())
+    with monitor_daemons(lambda: "raylet", lost.append):
+        (watcher,) = set(threading.enumerate()) - earlier
+        assert watcher.daemon and watcher.name == "cluster-heartbeat"
+        watcher.join(20)
+        assert not watcher.is_alive()
+    assert len(lost) == 1
+
+
+def test_leaving_writes_nothing_else_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Any] = []
+
+    def opened(path: str, how: int) -> int:
+        assert (path, how) == ("/dev/null", 1)
+        return 9
+
+    fake = SimpleNamespace(
+        write=lambda fd, text: done.append((fd, text)), open=opened, devnull="/dev/null",
+        O_WRONLY=1, dup2=lambda a, b: done.append((a, b)), _exit=done.append,
+    )  # fmt: skip
+    monkeypatch.setattr(cluster_heartbeat, "os", fake)
+    monkeypatch.setattr(cluster_heartbeat.sys.stderr, "isatty", lambda: False)
+    cluster_heartbeat.leave("gone", lambda: done.append("last"))
+    assert done == [(2, b"\ntread-lab: gone\n"), (9, 1), (9, 2), "last", 3]
