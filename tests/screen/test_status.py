@@ -16,10 +16,18 @@ from rich.table import Table
 from tests.synthetic import PAPER_PLACEMENTS, small, tiny_spec, write_sweep
 from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost import training
-from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.records.lab import Lab, RunFolder, SweepFolder
 from tread_lab.records.run_status import RunStatus, count_states
 from tread_lab.records.status import RunState
-from tread_lab.screen.status import _row, _SweepStatus, show_run, show_sweep, watch_sweep
+from tread_lab.screen.status import (
+    _row,
+    _SweepStatus,
+    show_lab,
+    show_run,
+    show_sweep,
+    show_unfinished,
+    watch_sweep,
+)
 from tread_lab.specs import HeldoutSpec, RunSpec, decode, encode, signature
 from tread_lab.specs import trials as expanded
 from tread_lab.specs.sweep import SweepSpec
@@ -218,3 +226,173 @@ def test_a_row_has_what_is_known_of_a_run(monkeypatch: pytest.MonkeyPatch) -> No
     assert _row(fresh, "label", 20) == ["r", "label", "pending", "0/20", "", "", ""]
     ahead = RunStatus("r", RunState.RUNNING, "", "why", (), 0, 1010.0)  # of another clock
     assert _row(ahead, "label", 20)[5:] == ["0 s ago", "why"]
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What stands on stdout, one space between words."""
+    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+
+def two_sweeps(root: Path) -> Lab:
+    """Sweep `a` with a failed trial, and `b` whose four runs are complete."""
+    one = small(name="a", steps=200, routes=[(0, 4)], states={(0, 4): "failed"})
+    write_sweep(root, one)
+    return write_sweep(root, small(name="b"))
+
+
+def test_every_sweep_of_a_lab_has_its_runs_and_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_lab(Lab(tmp_path), as_json=False)
+    assert capsys.readouterr() == (
+        "",
+        f"no sweep in {tmp_path}; try `tread-lab sweep route_placement.yaml --plan`\n",
+    )
+    lab = two_sweeps(tmp_path)
+    show_lab(lab, as_json=False)
+    assert lines(capsys) == ["sweep runs states", "a 2 1 completed, 1 failed", "b 4 4 completed"]
+    show_lab(lab, as_json=True)
+    assert capsys.readouterr().out == (
+        '{\n "a": {\n  "completed": 1,\n  "failed": 1\n },\n "b": {\n  "completed": 4\n }\n}\n'
+    )
+    narrow = Console(width=33, file=io.StringIO(), soft_wrap=True)
+    monkeypatch.setattr("tread_lab.screen.status.answers", narrow)
+    show_lab(lab, as_json=False)
+    text = " ".join(narrow.file.getvalue().split())  # type: ignore[attr-defined]
+    expected = "sweep states a 1 completed, 1 failed b 4 completed not shown: runs"
+    assert text == expected
+
+
+def test_the_runs_of_a_sweep_are_rows_for_scripts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_sweep(two_sweeps(tmp_path), "a", as_json=True)
+    text = capsys.readouterr().out
+    assert text.startswith('[\n {\n  "label": "dense seed 0",\n  "run": "')
+    rows = [(row["label"], row["state"], row["reason"]) for row in json.loads(text)]
+    failed = ("0->4 s=0.5 seed 0", "failed", "failed on purpose")
+    assert rows == [("dense seed 0", "completed", ""), failed]
+
+
+def test_the_table_of_a_sweep_is_dropped_from_attempts_to_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = _SweepStatus.read(two_sweeps(tmp_path), "a")
+    heads = ["run", "trial", "state", "step", "attempts", "last progress", "why"]
+    for width, hidden in (
+        (112, ()),
+        (111, ("attempts",)),
+        (101, ("attempts", "last progress")),
+        (86, ("attempts", "last progress", "run")),
+        (68, ("attempts", "last progress", "run", "why")),
+        (38, ("attempts", "last progress", "run", "why", "step")),
+    ):
+        console = Console(width=width, file=io.StringIO())
+        monkeypatch.setattr("tread_lab.screen.status.answers", console)
+        shown = [str(column.header) for column in sweep.table(5).columns]
+        assert shown == [head for head in heads if head not in hidden], width
+
+
+def test_a_change_is_a_line_and_records_are_read_every_2_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = write_sweep(tmp_path, small(name="s", routes=[(0, 4)], states={(0, 4): "pending"}))
+    folder, pauses = lab.run_of(tiny_spec((0, 4))), list[float]()
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            folder.finish(RunState.FAILED, step=10)
+
+    monkeypatch.setattr("tread_lab.screen.status.time.sleep", sleep)
+    watch_sweep(lab, "s")
+    assert pauses == [2.0, 2.0]
+    assert lines(capsys) == ["s: 1 completed, 1 pending", "s: 1 completed, 1 failed"]
+
+
+def test_no_more_runs_are_read_than_four_times_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def counted(folder: RunFolder, stopped: object) -> RunStatus:
+        read.append(folder.name)
+        return RunStatus(folder.name, RunState.COMPLETED, "", "", (), 400, None)
+
+    monkeypatch.setattr("tread_lab.screen.status.run_status", counted)
+    sweep = _SweepStatus.read(write_sweep(tmp_path, small(name="s", routes=PAPER_PLACEMENTS)), "s")
+    assert sweep.table(2).row_count == 2 and read == list(sweep.runs)[:8]
+
+
+def test_what_failed_or_lacks_measurements_is_said_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab, evaluate = Lab(tmp_path), [{"heldout_loss": {"images": 8, "levels": 2}}]
+    found = plan(axes={"route": ["2->8", "0->4", "1->5", "3->6"]}, evaluate=evaluate)
+    store_plan(lab.sweep("s"), found)
+    dense, first, second, third, _ = (lab.run_of(task.spec) for task in found.tasks)
+    assert show_unfinished(lab, "s") is False and capsys.readouterr() == ("", "")
+    dense.create(found.tasks[0].spec)
+    dense.finish(RunState.COMPLETED, step=found.tasks[0].spec.train.steps)
+    measured = found.tasks[0].evaluations[0]
+    dense.evaluation(measured).write(measured, {"heldout/loss": 0.5})
+    assert show_unfinished(lab, "s") is False and capsys.readouterr() == ("", "")
+    first.finish(RunState.FAILED, kind="out of memory", reason="no room")
+    assert show_unfinished(lab, "s") is True
+    failed = "1 run failed (1 out of memory); --retry-failed runs them again\n"
+    assert capsys.readouterr() == ("", failed)
+    second.finish(RunState.FAILED, kind="exception")
+    third.create(found.tasks[3].spec)
+    third.finish(RunState.COMPLETED, step=found.tasks[3].spec.train.steps, reason="no weights")
+    assert show_unfinished(lab, "s") is True
+    assert capsys.readouterr().err == (
+        "2 runs failed (1 out of memory, 1 exception); --retry-failed runs them again\n"
+        "1 run lack measurements (no weights); `tread-lab evaluate s` adds them\n"
+    )
+
+
+def test_a_run_that_failed_is_shown_line_by_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tiny_spec(None)
+    folder = Lab(tmp_path).run_of(spec)
+    folder.create(spec)
+    name = folder.name
+    show_run(folder)
+    assert lines(capsys) == [
+        f"run {name} (dense seed 0)", "state pending", "step 0/400", f"folder {folder.path}"
+    ]  # fmt: skip
+    show_run(folder, as_json=True)
+    assert json.loads(capsys.readouterr().out)["result"] == {}
+    folder.attempts.open(pid=7, host="n1")
+    folder.finish(RunState.FAILED, step=5, kind="exception", reason="ValueError: x")
+    show_run(folder)
+    assert lines(capsys) == [
+        f"run {name} (dense seed 0)", "state failed", "kind exception", "reason ValueError: x",
+        "step 5/400", f"folder {folder.path}",
+    ]  # fmt: skip
+
+
+def test_attempts_of_several_codes_and_metrics_are_shown_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec, asked = tiny_spec(None), list[Any]()
+    folder = Lab(tmp_path).run_of(spec)
+    folder.create(spec)
+    folder.attempts.close(folder.attempts.open(pid=7, host="n1"), "interrupted")
+    folder.attempts.open(pid=8, host="n2")
+    folder.finish(RunState.COMPLETED, step=400, metrics={"cost/x": 0.5, "cost/y": 2.0})
+
+    def differences(made_with: Any) -> list[str]:
+        asked.append({run: len(attempts) for run, attempts in made_with.items()})
+        return ["code a and code b", "torch 1 and torch 2"]
+
+    monkeypatch.setattr("tread_lab.screen.status.provenance_differences", differences)
+    show_run(folder)
+    assert lines(capsys) == [
+        f"run {folder.name} (dense seed 0)", "state completed", "step 400/400",
+        "attempt 1 interrupted, process 7 on n1", "attempt 2 under way, process 8 on n2",
+        "mixed code a and code b", "mixed torch 1 and torch 2", "cost/x 0.5", "cost/y 2",
+        f"folder {folder.path}",
+    ]  # fmt: skip
+    assert asked == [{folder.name: 2}]

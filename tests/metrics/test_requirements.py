@@ -1,0 +1,120 @@
+"""What a metric needs is asked for before an image is drawn, and what lacks is one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tread_lab.metrics import requirements
+from tread_lab.metrics.requirements import check_requirements, check_torch_fidelity
+from tread_lab.specs import SamplesSpec, UserError
+from tread_lab.specs.references import ReferenceSpec
+
+SHAPE = (1, 16, 16)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was looked for, in order; all of it is there."""
+    found: list[Any] = []
+
+    def opened(spec: ReferenceSpec, **needs: Any) -> Any:
+        found.append((spec.name, needs))
+        return SimpleNamespace(check_size=found.append)
+
+    monkeypatch.setattr(requirements, "inception_weights", lambda: found.append("inception"))
+    monkeypatch.setattr(requirements, "dinov2_weights", lambda: found.append("dinov2"))
+    monkeypatch.setattr(requirements, "open_reference", opened)
+    monkeypatch.setattr(
+        requirements.importlib.util, "find_spec", lambda name: found.append(name) or object()
+    )
+    return found
+
+
+def check(*metrics: str, source: str = "fashion16", preview: bool = False, **more: Any) -> None:
+    reference = more.pop("reference", None)
+    named = None if reference is None else ReferenceSpec(name=reference)
+    spec = SamplesSpec(metrics=metrics, count=50_000, reference=named)
+    check_requirements(spec, source, preview=preview, **more)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "source", "looked_for"),
+    [
+        ((), "latents", []),
+        (("fd",), "fashion16", ["torch_fidelity"]),
+        (("fid",), "fashion16", ["torch_fidelity", "inception"]),
+        (("fd_dinov2",), "latents", ["torch_fidelity", "dinov2"]),
+        (("fd", "fd_dinov2", "is"), "fashion16", ["torch_fidelity", "dinov2", "inception"]),
+        (("kid",), "latents", ["torch_fidelity", "inception"]),
+    ],
+)
+def test_only_what_the_metrics_need_is_looked_for(
+    metrics: tuple[str, ...], source: str, looked_for: list[str], asked: list[Any]
+) -> None:
+    check(*metrics, source=source)
+    assert asked == looked_for
+
+
+def test_metrics_need_images_and_sheets_of_latents_do_not(asked: list[Any]) -> None:
+    check(preview=True, source="latents")
+    with pytest.raises(UserError) as caught:
+        check("fid", "is", preview=True, source="latents")
+    assert asked == []
+    assert str(caught.value) == (
+        "metrics: fid needs images, and these latents have no decoder; name the SD autoencoder's"
+        " folder in TREAD_LAB_AUTOENCODER, or leave the metric out"
+    )
+
+
+def test_torch_fidelity_is_asked_for_by_the_first_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirements.importlib.util, "find_spec", lambda name: None)
+    check()
+    lacks = "needs the package torch-fidelity: `pip install torch-fidelity`"
+    with pytest.raises(UserError) as caught:
+        check("kid", "fd")
+    assert str(caught.value) == f"metrics: kid {lacks}"
+    with pytest.raises(UserError) as caught:
+        check_torch_fidelity("this command")
+    assert str(caught.value) == f"this command {lacks}"
+
+
+def test_weights_of_a_shipped_extractor_must_be_there(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(requirements, "weights_path", lambda name: tmp_path / name)
+    check("fid")
+    with pytest.raises(UserError) as caught:
+        check("fid", "fd")
+    path = tmp_path / "fashion16-v1"
+    assert str(caught.value) == f"metrics: the weights of 'fashion16-v1' are not at {path}"
+    path.write_text("")
+    check("fid", "fd")
+
+
+def test_a_reference_is_opened_for_what_its_metrics_need(asked: list[Any]) -> None:
+    check("fid", "sfid", reference="imagenet64", source="latents")
+    assert asked.pop() == ("imagenet64", {"layers": {"pool", "spatial"}, "images": False})
+    check("fid", "recall", reference="imagenet64", source="latents", shape=SHAPE)
+    assert asked[-2:] == [("imagenet64", {"layers": {"pool"}, "images": True}), SHAPE]
+    check("fid", source="latents", shape=SHAPE)
+    assert asked[-1] == "inception"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "first"), [(("fid", "fd"), "fd"), (("recall", "kid"), "recall")]
+)
+def test_features_of_own_images_compare_with_those_alone(
+    metrics: tuple[str, ...], first: str, asked: list[Any]
+) -> None:
+    with pytest.raises(UserError) as caught:
+        check(*metrics, reference="imagenet64")
+    assert str(caught.value) == (
+        f"reference: {first} is in features of fashion16's own images, and compares with those"
+        " alone; leave the reference out of it: `reference: heldout`"
+    )
+    check(*metrics)
+    check("fid", reference="imagenet64")
