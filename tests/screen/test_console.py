@@ -68,9 +68,12 @@ def test_a_stream_that_is_no_terminal_has_160_columns(
     terminal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: dict[bool, int | None] = {}
-    monkeypatch.setattr(
-        module, "Console", lambda *, stderr, width, **_: made.setdefault(stderr, width)
-    )
+
+    def console(*, stderr: bool, width: int | None, **options: bool) -> None:
+        assert options == {"highlight": False, "soft_wrap": True}
+        made[stderr] = width
+
+    monkeypatch.setattr(module, "Console", console)
     for name in ("stdout", "stderr"):
         monkeypatch.setattr(f"sys.{name}.isatty", lambda name=name: name == terminal)
     for stderr in (False, True):

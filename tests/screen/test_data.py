@@ -175,3 +175,45 @@ def test_a_terminal_has_a_bar_of_each_step(
         {"total": 1000, "completed": 200, "note": "200/1,000 images, 6.67 images/s, 2 min left"},
     ]
     assert said == ["images done in 30 s"]
+
+
+def test_numbers_of_measured_values_have_their_digits(capsys: pytest.CaptureFixture[str]) -> None:
+    measured = Measured(
+        (1, 4, 4), (2000, 1000, 2000), np.array([0.123456789]), np.array([5.123456789]),
+        0.0123456789, 5.123456789, -9.87654321, 8.76543219,
+    )  # fmt: skip
+    show_measured(measured, as_json=False)
+    assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
+        "5000 samples of 1x4x4, 3 labels, 1,000 to 2,000 of each",
+        "channel mean deviation",
+        "0 0.12346 5.1235",
+        "over all 5.1235 (of it 0.0123 by the encoder's posterior), from -9.877 to 8.765",
+        "scale for a deviation of 0.5 (EDM's sigma_data): 0.09759; of 1: 0.19518",
+        "these look like latents of the SD autoencoder: its factor is 0.18215",
+    ]
+
+
+def test_trees_for_scripts_are_indented_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    show_measured(MEASURED, as_json=True)
+    assert capsys.readouterr().out.startswith('{\n "shape": [\n  2,\n')
+    show_packed(Path("x"), MANIFEST, as_json=True)
+    out = capsys.readouterr().out
+    assert out.startswith('{\n "made_with": {\n  "scale"') and json.loads(out) == MANIFEST
+
+
+def test_a_whole_packed_set_has_no_line_of_damage(capsys: pytest.CaptureFixture[str]) -> None:
+    files = {"a.npy": {"bytes": 1500}, "b.npy": {"bytes": 500}}
+    whole = {**MANIFEST, "damaged": 0, "files": files, "samples": 1, "made_with": {}}
+    show_packed(Path("x"), whole, as_json=False)
+    assert capsys.readouterr().out == (
+        "x: 1 sample of 4x32x32, 7 labels, 2 kB\n"
+        "data: {source: latents, path: x, channels: 4, size: 32, classes: 7}\n"
+    )
+
+
+def test_rates_have_three_digits_and_no_time_is_said_in_the_first_two_seconds() -> None:
+    assert progress_line(Steps(1234, 5678), "images", 1.99) == "1,234/5,678 images"
+    line = "1,234/5,678 images, 617 images/s, 7 s left"
+    assert progress_line(Steps(1234, 5678), "images", 2.0) == line
+    slow = progress_line(Steps(100, 5678, 3), "images", 81.0)
+    assert slow == "100/5,678 images, 1.23 images/s, 75 min left, 3 damaged"

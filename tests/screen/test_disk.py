@@ -63,3 +63,15 @@ def test_the_disk_is_low_when_two_of_the_largest_files_would_not_fit(
     clock[0] += 100.0
     watch(REPORT)
     assert len(said) == 1 and passed == [REPORT] * 4
+
+
+def test_what_does_not_fit_is_said_with_all_that_helps(lab: Lab, free: list[int]) -> None:
+    free[0] = 4000
+    need = DiskNeed(samples=2000, parts=1000, targets=2000)
+    assert list(disk_lines(need, lab)) == [
+        "disk: at most 2 kB of samples, 1 kB of samples under way, 2 kB of encoders' features;"
+        f" 4 kB free in {lab.root}",
+        "the disk may not suffice: 5 kB at most, 4 kB free; `tread-lab gc` lists what can go"
+        " (--samples: images too), fewer execution.keep_checkpoints need less, another --root may"
+        " have more",
+    ]

@@ -44,3 +44,16 @@ def test_json_lists_every_file(capsys: pytest.CaptureFixture[str]) -> None:
         "litter": [{"what": "optimizer state", "path": "/b", "bytes": 500_000, "run": "run"}],
         "freed": 5,
     }
+
+
+def test_features_of_encoders_are_offered_where_there_are_any(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_removable([], None, as_json=False, kept={SAMPLES: 2000, FEATURES: 3000})
+    assert capsys.readouterr().out == (
+        "2 kB of samples stay; `tread-lab gc --samples` offers those of finished evaluations too"
+        " (metrics and sheets of samples stay)\n"
+        "3 kB of encoders' features stay; `tread-lab gc --features` offers them too (a run that"
+        " needs them makes them again)\n"
+        "nothing to remove\n"
+    )

@@ -290,12 +290,9 @@ def test_a_run_that_was_not_open_counts_from_its_first_report(lab: Lab, tiny: Ti
         assert work.fraction() == pytest.approx(done)
 
 
-def test_what_a_record_holds_is_training_and_measuring(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run of 100 seconds is trained, and of 20 seconds of evaluations 5 are left."""
-    monkeypatch.setattr(live_progress, "done_share", lambda lab, task: 1.0)
-    forecast: Any = SimpleNamespace(
+def measuring_of(lab: Lab) -> Any:
+    """A run trains for 100 seconds and measures for 20, of which 5 are still to come."""
+    return SimpleNamespace(
         lab=lab,
         slots=1,
         speeds={},
@@ -303,9 +300,60 @@ def test_what_a_record_holds_is_training_and_measuring(
         measuring=lambda task, still=False: 5.0 if still else 20.0,
         work=lambda task: 120.0,
     )
+
+
+def test_what_a_record_holds_is_training_and_measuring(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of 100 seconds is trained, and of 20 seconds of evaluations 5 are left."""
+    monkeypatch.setattr(live_progress, "done_share", lambda lab, task: 1.0)
+    forecast = measuring_of(lab)
     task = Task(tiny())
     work = WorkDone([task], [task], forecast)
     work.record(report(task, "evaluate", 20))
     assert work.fraction() == 0.0
     work.record(report(task, "completed", 20))
     assert work.fraction() == 1.0
+
+
+def test_evaluations_that_are_done_count_once_all_is_trained(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_progress, "done_share", lambda lab, task: 0.2)
+    task = Task(tiny(steps=100))
+    work = WorkDone([task], [task], measuring_of(lab))
+    work.record(report(task, "train", 60))
+    assert work.fraction() == pytest.approx((60 - 35) / 85)
+    work.record(report(task, "evaluate", 100))
+    assert work.fraction() == pytest.approx(80 / 85)
+    work.record(report(task, "completed", 100))
+    assert work.fraction() == 1
+
+
+def test_before_the_first_report_the_time_left_is_the_forecasts(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Clock(monkeypatch)
+    task = Task(tiny(steps=1000))
+    assert WorkDone([task], [task], seconds_per_step(lab, task)).summary() == (
+        "0/1 ended, 17 min left"
+    )
+    assert WorkDone([task], [task], Forecast(lab)).summary() == "0/1 ended, ... left"
+    assert WorkDone([], [], Forecast(lab)).fraction() == 1
+
+
+def test_a_run_that_is_tried_again_has_a_new_bar(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = Console(force_terminal=True, width=80, file=io.StringIO())
+    monkeypatch.setattr(live_progress, "notices", console)
+    monkeypatch.setattr(live_progress, "Progress", Bars)
+    task = Task(tiny(steps=10))
+    with run_progress([task], lab) as watch:
+        for phase, step in (("train", 5), ("failed", 5), ("train", 6), ("failed", 6)):
+            watch(report(task, phase, step))
+    calls = [call[:2] for call in Bars.calls if call[0] in ("add", "remove")]
+    assert calls == [
+        ("add", "sweep"), ("add", "dense seed 0"), ("remove", 2), ("add", "dense seed 0"),
+        ("remove", 3),
+    ]  # fmt: skip

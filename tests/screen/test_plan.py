@@ -245,3 +245,84 @@ def test_limits_of_a_budget_are_said_with_what_is_spent(lab: Lab) -> None:
         " 2 of 3 open runs fit",
         "not started, in the order of the plan: 0->4 s=0.5 seed 0",
     ]
+
+
+SEARCH = {"trials": 2, "startup": 2, "objectives": ["heldout/loss"]}
+SPACE = {"route": {"start": "0..3", "end": "4..7"}}
+LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 32, "classes": 10}
+
+
+def test_what_a_search_may_run_counts_where_nothing_is_certain(lab: Lab) -> None:
+    """Its size, models, data and evaluations are then those of all cells."""
+    kid = {"samples": {"metrics": ["kid"], "count": 1000, "at": [100, "end"]}}
+    own = placements(
+        axes={**SPACE, "model.width": [32, 64]}, search=SEARCH, baseline=None,
+        evaluate=[HELDOUT, kid], fixed={"data": LATENTS},
+    )  # fmt: skip
+    assert own.tasks == ()
+    lines = shown(own, lab)
+    assert lines[2] == "every run is measured at 100, end: kid[heldout]@1k"
+    assert lines[3].startswith("search by tpe: 2 of 32 cells, 1 run each, for heldout/loss; ")
+    assert lines[5] == "0 runs of tiny, 2 models on latents, 400 steps of 16: 0 baselines, 0 trials"
+    (parameters,) = price_lines(own, Forecast(lab), [], None)
+    assert parameters.startswith("parameters: DiT-12x32/2 ") and ", DiT-12x64/2 " in parameters
+    assert evaluation_times(own) == ["kid[heldout]@1k at 100", "kid[heldout]@1k"]
+
+
+def evaluation_times(plan: Plan) -> list[str]:
+    """The evaluations whose time is said, each of which is of the first run of the plan."""
+    first = (plan.tasks or plan.possible_tasks)[0].spec
+
+    def parts(spec: RunSpec, evaluation: Any) -> dict[str, float]:
+        assert spec == first and evaluation in plan.evaluations
+        return {"sampling": 60.0, "decoding": 60.0}
+
+    forecast: Any = SimpleNamespace(rates=RATES["H200"], parts=parts, references=parts)
+    *lines, rates = evaluation_lines(plan, forecast)
+    assert rates.startswith("rates of H200")
+    return [line.partition(" of one run")[0] for line in lines]
+
+
+def test_features_of_metrics_are_said_where_all_runs_have_one_source(lab: Lab) -> None:
+    kid = {"samples": {"metrics": ["kid"], "count": 1000, "at": [100, "end"]}}
+    for data, label in (([LATENTS], "kid[heldout]@1k"), ([LATENTS, {}], "kid@1k")):
+        plan = placements(axes={"route": ["2->8"], "data": data}, evaluate=[kid])
+        assert f"every run is measured at 100, end: {label}" in shown(plan, lab)
+
+
+def test_times_of_evaluations_are_of_samples_and_of_a_single_run_too(lab: Lab) -> None:
+    plan = placements(axes={}, evaluate=[HELDOUT, samples(1)])
+    assert len(plan.tasks) == 1 and evaluation_times(plan) == ["fd@1k"]
+    assert next(exact_sampling(plan, None)).startswith("sampled in exact fp32 on a GPU: fd@1k;")
+
+
+def test_device_hours_have_three_digits_and_no_device_without_rates() -> None:
+    plan = placements()
+    stated: Any = SimpleNamespace(
+        device_seconds=lambda tasks: (12345.6 * 3600, 78.9876 * 3600), rates=None, speeds={}
+    )
+    _, hours = price_lines(plan, stated, plan.tasks, 1.23456789)
+    assert hours == (
+        "1.24e+04 device-hours: training 1.23e+04, evaluations 79; at 1.23457 an hour 15,339.00"
+    )
+
+
+def test_a_budget_that_all_runs_fit_names_none(lab: Lab, tiny: Callable[..., RunSpec]) -> None:
+    plan = planned(tiny, budget={"trials": 6})
+    budget = open_budget(lab, plan, lambda task: None)
+    fits = "budget: 6 trials (0 started): 7 of 7 open runs fit"
+    assert list(budget_lines(plan, budget, plan.open_tasks(lab), 1)) == [fits]
+    five = planned(tiny, budget={"trials": 1})
+    _, named = budget_lines(
+        five, open_budget(lab, five, lambda task: None), five.open_tasks(lab)[:7], 1
+    )
+    assert named.endswith("0->5 s=0.5 seed 0")
+
+
+def test_a_search_over_its_budget_ends_early(lab: Lab) -> None:
+    plan = placements(axes=SPACE, search={**SEARCH, "trials": 6}, budget={"trials": 2})
+    budget = open_budget(lab, plan, lambda task: None)
+    assert list(budget_lines(plan, budget, plan.possible_tasks[:6], 1)) == [
+        "budget: 2 trials (0 started): 3 of 6 open runs fit",
+        "the search ends about 3 runs early",
+    ]

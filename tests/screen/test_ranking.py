@@ -174,3 +174,30 @@ def test_the_places_of_figures_records_and_mlflow_are_said(
         f"figures: {folder.figures}\n{records}"
         f"MLflow:  {lab.mlflow_uri} (`tread-lab ui --root {tmp_path}` opens it)\n"
     )
+
+
+def test_a_sweep_without_a_run_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ranking, "trials_frame", lambda lab, name: pd.DataFrame())
+    assert show_ranking(Lab(tmp_path), "s", as_json=True).empty
+    assert capsys.readouterr() == ("", "no run of s has begun\n")
+
+
+def test_a_number_of_another_sweep_that_few_runs_have_is_no_column(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    frame = table("dense", "a", **{"heldout/loss": [2.0, 1.5], "fd@1k": [None, 3.0]})
+    assert shown(frame, monkeypatch, tmp_path)[0] == "cell seeds heldout/loss fd@1k state"
+    frame.attrs["foreign"] = ["fd@1k"]
+    assert shown(frame, monkeypatch, tmp_path)[0] == "cell seeds heldout/loss state"
+
+
+def test_numbers_have_four_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    frame = gaps(**{"heldout/loss": [2.123456, 1.5, 2.25, None], "gap/heldout:kept": 0.123456})
+    frame["gap/heldout"] = [None, -0.5123456, 0.25, None]
+    frame["gap/heldout:low"] = [None, -0.7512345, 0.0, None]
+    lines = shown(frame, monkeypatch, tmp_path)
+    assert lines[1] == "a 1 -0.5123 ± 0.2506 1.5 3 completed"
+    assert lines[2] == "dense 1 0 2.123 4 baseline"
+    assert lines[-1].endswith("removed 87.7% of the variance")
