@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import DOCS, PAGES, ROOT, Block, blocks, commands
-from tread_lab.analysis.tables.paper_tables import all_published
 from tread_lab.cli import parse
 from tread_lab.config import load
 
@@ -64,12 +63,6 @@ def test_every_picture_is_used_and_small() -> None:
     for picture in (DOCS / "pictures").iterdir():
         assert f"pictures/{picture.name}" in text, picture.name
         assert picture.stat().st_size < 200_000, picture.name
-
-
-def test_published_numbers_are_those_in_the_code() -> None:
-    page = DOCS / "published.md"
-    told = "python -m tread_lab.analysis.tables.paper_tables > docs/published.md"
-    assert page.read_text(encoding="utf-8") == all_published(), f"run: {told}"
 
 
 def test_a_block_of_commands_is_read_as_a_shell_does() -> None:

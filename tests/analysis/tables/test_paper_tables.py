@@ -1,11 +1,26 @@
-"""A sweep's own table says how many cells are better, by the sign of the metric."""
+"""A sweep's own table and the paper's: their cells, notes and captions; published sizes."""
 
 from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
-from tread_lab.analysis.tables.paper_tables import comparison_caption
+from tests.synthetic import small, write_sweep
+from tread_lab.analysis.tables.paper_tables import (
+    all_published,
+    comparison,
+    comparison_caption,
+    comparison_table,
+    parameters,
+    published_table,
+    sizes,
+)
+from tread_lab.frames import trials_frame
+from tread_lab.specs import UserError
 
 ROWS = pd.DataFrame(
     {
@@ -29,3 +44,135 @@ def test_two_seeds_are_no_claim() -> None:
     few = comparison_caption(ROWS.assign(seeds=[1, 2, 2]), "fid@10k")
     assert few.endswith("2 seeds: a claim needs three.")
     assert "no measure of quality" in comparison_caption(ROWS, "gap/train")
+
+
+def test_a_caption_counts_better_cells_and_names_the_best() -> None:
+    best = "Better than dense: 1 of 2 cells. First is 2\u21928, FID@10k \u22121"
+    interval = "(95% interval \u22122 to \u22120.5)"
+    assert comparison_caption(ROWS, "fid@10k") == f"{best} {interval} against dense."
+    equal = ROWS.assign(difference=[0.0, math.nan, -9.0])
+    assert comparison_caption(equal, "fid@10k").startswith("Better than dense: 0 of 1 cells.")
+    nothing = ROWS.assign(difference=[math.nan, math.nan, -9.0])
+    assert comparison_caption(nothing, "fid@10k") == "No cell has both numbers yet."
+    neither = "training-loss gap is no measure of quality: no cell is better by it."
+    assert comparison_caption(ROWS, "gap/train") == neither
+    one = comparison_caption(ROWS.assign(seeds=1), "fid@10k")
+    assert one.endswith("against dense. 1 seed: a claim needs three.")
+
+
+@pytest.fixture
+def frame(tmp_path: Path) -> pd.DataFrame:
+    """A better cell that is its own baseline, a worse one, one that failed, one not measured."""
+    sweep = small(
+        seeds=(0, 1), seed_shift={0: 0.001, 1: -0.001}, states={(5, 8): "failed"},
+        routes=((0, 4), (2, 8), (5, 8), (7, 8)),
+    )  # fmt: skip
+    frame = trials_frame(write_sweep(tmp_path, sweep), "placement")
+    frame.loc[frame["start"] == 7, "heldout/loss"] = math.nan
+    own = frame["start"] == 2
+    frame.loc[own, "run"] = frame.loc[own, "baseline"]
+    return frame
+
+
+def test_cells_stand_beside_their_baseline_with_an_interval(frame: pd.DataFrame) -> None:
+    found = comparison(frame, "heldout/loss").astype(object)
+    rows: list[list[Any]] = [list(row) for row in found.itertuples(index=False)]
+    assert list(found.columns) == [
+        "cell", "model", "dense", "routed", "difference", "low", "high", "seeds", "state", "own"
+    ]  # fmt: skip
+    expected: list[list[Any]] = [
+        ["0->4 s=0.5", "DiT-12x32/2", 0.43484, 0.44524, 0.0104, -0.00231, 0.02311, 2,
+         "completed", False],
+        ["2->8 s=0.5", "DiT-12x32/2", 0.43484, 0.43334, -0.0015, -0.01421, 0.01121, 2,
+         "completed", True],
+        ["5->8 s=0.5", "DiT-12x32/2", *[math.nan] * 5, 0, "failed", False],
+        ["7->8 s=0.5", "DiT-12x32/2", 0.43484, *[math.nan] * 4, 2, "completed", False],
+    ]  # fmt: skip
+    for row, values in zip(rows, expected, strict=True):
+        assert [row[0], row[1], *row[7:]] == [values[0], values[1], *values[7:]]
+        assert row[2:7] == pytest.approx(values[2:7], abs=5e-6, nan_ok=True)
+    with pytest.raises(UserError, match=r"^no metric 'heldout/los' in this sweep"):
+        comparison(frame, "heldout/los")
+
+
+def test_the_table_of_a_sweep_has_differences_and_reasons(frame: pd.DataFrame) -> None:
+    rows = [
+        "| 0->4 s=0.5 | 0.4348 | 0.4452 | +0.0104 [\u22120.0023, +0.0231] | 2 |",
+        "| 2->8 s=0.5 | 0.4348 | 0.4333 | \u22120.0015 [\u22120.0142, +0.0112] | 2 |",
+        "| 5->8 s=0.5 |  | failed |  | 0 |",
+        "| 7->8 s=0.5 | 0.4348 | not measured |  | 2 |",
+    ]
+    table = comparison_table(frame, "heldout/loss")
+    assert table.markdown.splitlines() == [
+        "**This sweep.** held-out loss, dense against routed.",
+        "",
+        "| cell | held-out loss, dense | routed | difference | seeds |",
+        "| --- | --- | --- | --- | --- |",
+        *rows,
+        "",
+        "Source: the runs of this sweep.",
+    ]
+    assert table.latex.startswith(
+        "% This sweep: held-out loss, dense against routed. Source: the runs of this sweep.\n"
+        "\\begin{tabular}{lllll}\n"
+    )
+    frame.loc[frame["start"] == 2, "model"] = "other"
+    models = comparison_table(frame, "heldout/loss").markdown.splitlines()[2:6]
+    assert models == [
+        "| model | cell | held-out loss, dense | routed | difference | seeds |",
+        "| --- | --- | --- | --- | --- | --- |",
+        f"| DiT-12x32/2 {rows[0]}",
+        f"| other {rows[1]}",
+    ]
+    larger = frame.assign(**{"heldout/loss": 1000 * frame["heldout/loss"]})
+    cells = comparison_table(larger, "heldout/loss").texts.iloc[0].tolist()[1:]
+    assert cells == ["0->4 s=0.5", "434.8", "445.2", "+10.4 [\u22122.3, +23.1]", "2"]
+
+
+def test_a_published_table_has_its_source_and_note() -> None:
+    table = published_table("Table 5")
+    assert repr(table) == table._repr_markdown_() == table.markdown
+    assert table.markdown == (
+        "**Table 5.** Selection rate on DiT-B/2, route 2->8: unguided FID-50K after 400K steps.\n"
+        "\n"
+        "| selection rate | FID | recipe |\n"
+        "| --- | --- | --- |\n"
+        "| 0 | 43.47 | DiT |\n"
+        "| 0.25 | 26.50 | EDM |\n"
+        "| 0.5 | 21.34 | EDM |\n"
+        "| 0.75 | 49.29 | EDM |\n"
+        "\n"
+        "Source: TREAD, ICCV 2025 (arXiv 2501.04765, later versions), Table 5. The dense number is"
+        " Table 2's, by the recipe of the DiT paper; the others compare with each other.\n"
+    )
+
+
+def test_published_sizes_have_their_parameters_and_costs() -> None:
+    found = sizes()
+    assert list(found.columns) == [
+        "size", "width", "heads", "layers", "route", "parameters_M", "dense_gmac", "routed_gmac",
+        "speed_up",
+    ]  # fmt: skip
+    expected = [
+        ("S", 384, 6, 12, "2->8", 32.858896, 6.0541, 4.20441, 1.43994),
+        ("B", 768, 12, 12, "2->8", 130.303504, 23.00196, 16.13169, 1.42589),
+        ("L", 1024, 16, 24, "2->20", 457.824272, 80.69343, 48.17918, 1.67486),
+        ("XL", 1152, 16, 28, "2->24", 674.816272, 118.6167, 69.12811, 1.715897),
+    ]
+    for row, values in zip(found.itertuples(index=False), expected, strict=True):
+        assert tuple(row)[:5] == values[:5]
+        assert tuple(row)[5:] == pytest.approx(values[5:], rel=1e-5)
+
+
+def test_a_route_adds_no_parameters_a_decoder_and_a_fusion_do() -> None:
+    found = parameters()
+    assert found.to_dict("list") == {
+        "model": ["DiT", "DiT + TREAD", "MaskDiT", "SPRINT"],
+        "parameters_M": [674.816272, 674.816272, 730.116368, 677.472784],
+    }
+
+
+def test_published_numbers_are_those_of_the_page() -> None:
+    page = Path(__file__).parents[3] / "docs" / "published.md"
+    command = "python -m tread_lab.analysis.tables.paper_tables > docs/published.md"
+    assert page.read_text(encoding="utf-8") == all_published(), f"run: {command}"
