@@ -54,7 +54,7 @@ def test_a_caption_counts_better_cells_and_names_the_best() -> None:
     assert comparison_caption(equal, "fid@10k").startswith("Better than dense: 0 of 1 cells.")
     nothing = ROWS.assign(difference=[math.nan, math.nan, -9.0])
     assert comparison_caption(nothing, "fid@10k") == "No cell has both numbers yet."
-    neither = "training-loss gap is no measure of quality: no cell is better by it."
+    neither = "\u0394 held-out loss, routed is no measure of quality: no cell is better by it."
     assert comparison_caption(ROWS, "gap/train") == neither
     one = comparison_caption(ROWS.assign(seeds=1), "fid@10k")
     assert one.endswith("against dense. 1 seed: a claim needs three.")
