@@ -436,3 +436,14 @@ def test_an_attempt_that_had_ended_is_not_closed_again(lab: Lab) -> None:
     assert (last.ended, last.reason) == ("exception", "bad")
     assert folder.attempts.path.read_text() == text
     assert counted_attempts(lab.run("none"), WorkerInfo()) == []
+
+
+def test_a_full_disk_that_was_told_already_is_told_as_it_is(lab: Lab, tiny: Tiny) -> None:
+    told = DiskFull("no room for a checkpoint")
+    with (
+        pytest.raises(DiskFull) as caught,
+        attempts.attempt(lab.run_of(tiny()), tiny(), CPU, WorkerInfo()),
+    ):
+        raise told
+    assert caught.value is told
+    assert lab.run_of(tiny()).attempts.read()[0].ended == "disk"

@@ -266,6 +266,11 @@ def test_a_task_is_complete_with_every_evaluation_that_its_run_can_have(
     assert task.measurable(folder) == (early, late)
 
 
+def test_the_steps_of_evaluations_are_those_of_the_run(tiny: Tiny) -> None:
+    task = Task(tiny(steps=20), (HeldoutSpec(images=8, step="50%"),))  # type: ignore[arg-type]
+    assert task.evaluations == (HeldoutSpec(images=8, step=10),) and task.kept_steps == (10,)
+
+
 def test_a_run_without_usable_weights_needs_no_evaluation(lab: Lab, tiny: Tiny) -> None:
     for seed, state in enumerate(("diverged", "failed")):
         task = Task(tiny(seed=seed), (HeldoutSpec(images=8),))
@@ -285,6 +290,10 @@ def test_the_done_share_is_of_executed_steps_and_one_where_completed(lab: Lab, t
     assert done_share(lab, task) == 0.5
     folder.finish(RunState.COMPLETED, step=10)
     assert done_share(lab, task) == 1.0
+    single = Task(tiny(steps=1))
+    with lab.run(single.run).log() as log:
+        log(1, **{"train/loss": 1.0})
+    assert done_share(lab, single) == 1.0
     empty = Task(tiny(steps=0, init_from={"run": encode(tiny())}))
     assert done_share(lab, empty) == 0.0
 

@@ -217,6 +217,7 @@ def test_a_run_that_used_up_its_tries_fails_with_their_number(
 
 def test_a_run_without_steps_has_no_share_of_none() -> None:
     assert Report("a", "train", 0, 0, 0.0).share == 0.0
+    assert Report("a", "train", 1, 1, 0.0).share == 1.0
 
 
 def test_an_attempt_is_that_of_the_worker_that_makes_it(
@@ -375,3 +376,66 @@ def test_energy_is_of_the_last_step_and_use_is_a_mean_over_all(lab: Lab) -> None
     retrained = [*entries, logged(20, "train/loss", 0.5, 12.0)]
     assert trial._power(retrained, 20, 4.0) == trial._power(entries[:4], 20, 4.0) == {}
     assert trial._power([e for e in entries if e.key != "train/loss"], 20, 4.0) == {}
+
+
+def test_a_trained_child_is_evaluated_without_its_parent_and_not_trained_again(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[int] = []
+    monkeypatch.setattr(trial, "train", lambda spec, *_: trained.append(spec.seed) or iter(()))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(trial, "evaluate", lambda *a, **k: None)
+    child = tiny(seed=1, init_from={"run": encode(tiny())})
+    lab.run_of(child).create(child)
+    lab.run_of(child).finish(RunState.COMPLETED, step=20)
+    task = Task(child, (HeldoutSpec(images=8),))
+    assert [report.phase for report in run_trial(lab, task, CPU)] == ["evaluate", "completed"]
+    assert trained == [] and not lab.run_of(tiny()).path.exists()
+
+
+def test_a_finished_run_with_damaged_files_is_trained_to_its_end_again(
+    lab: Lab, tiny: Tiny
+) -> None:
+    task = Task(tiny(steps=2))
+    list(run_trial(lab, task, CPU))
+    folder = lab.run(task.run)
+    (folder.path / "log.jsonl").write_text("")
+    with pytest.warns(UserWarning, match="log.jsonl was damaged"):
+        assert [report.phase for report in run_trial(lab, task, CPU)][-1] == "completed"
+    assert folder.damaged() == [] and len(folder.attempts.read()) == 2
+
+
+def test_a_run_whose_memory_ran_out_waits_for_a_whole_device(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(monkeypatch, step(20))
+    task = Task(tiny())
+    attempts = lab.run(task.run).attempts
+    attempts.close(attempts.open(pid=1), "oom")
+    (report,) = run_trial(lab, task, CPU, WorkerInfo(whole=False))
+    assert (report.phase, report.step) == ("deferred", 0)
+    assert lab.run(task.run).result() is None
+    phases = [report.phase for report in run_trial(lab, task, CPU, WorkerInfo(whole=True))]
+    assert phases == ["train", "completed"]
+
+
+def test_a_child_waits_while_its_parent_waits_for_a_whole_device(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(monkeypatch, step(20))
+    child = tiny(seed=1, init_from={"run": encode(tiny())})
+    attempts = lab.run_of(tiny()).attempts
+    attempts.close(attempts.open(pid=1), "oom")
+    (report,) = run_trial(lab, Task(child), CPU, WorkerInfo(whole=False))
+    assert (report.run, report.phase) == (Task(child).run, "deferred")
+    assert lab.run_of(child).result() is None and lab.run_of(child).attempts.read() == []
+    assert (trial.UNDER_WAY, trial.DEFERRED) == (("train", "evaluate"), "deferred")
+
+
+def test_the_power_of_a_run_is_its_energy_over_the_seconds_of_all_steps(
+    lab: Lab, tiny: Tiny
+) -> None:
+    last = {"train/loss": 1.0, "energy/joules": 800.0, "gpu/utilisation": 0.5}
+    with lab.run("a").log() as log:
+        log(20, **last)
+    costs = trial._costs(lab.run("a"), tiny(steps=20), CPU, 0.5, None)
+    assert (costs["energy/joules"], costs["power/watts"]) == (800.0, 80.0)
