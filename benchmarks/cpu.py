@@ -31,6 +31,7 @@ from tread_lab.engine.live_run import LiveRun
 from tread_lab.records.lab import RunFolder
 
 CPU = torch.device("cpu")
+IMAGES = {"tiny": (16, 256), "S": (4, 16)}  # a step: few, as on a laptop, and enough for a rate
 STEPS = 3  # that are profiled
 # Patterns of the names of operations; the first that fits counts.
 KINDS = {
@@ -105,11 +106,11 @@ def _kind(name: str) -> str:
     return next((kind for kind, words in KINDS.items() if re.search(words, name)), OTHER)
 
 
-def steps(model: str, precision: str, rounds: int) -> list[dict[str, Any]]:
+def steps(model: str, precision: str, images: int, rounds: int) -> list[dict[str, Any]]:
     """Return a step's times beside the plain DiT's, what routing gains, and its rate."""
-    row = step.measure(model, precision, 0.5, rounds, CPU)
-    names = {"what": "against plain", "model": model, "precision": precision}
-    wanted = ("batch", "dense ms", "routed ms", "over plain, dense", "over plain, routed")
+    row = step.measure(model, precision, 0.5, images, rounds, CPU)
+    names = {"what": "against plain", "model": model, "precision": precision, "images": images}
+    wanted = ("dense ms", "routed ms", "over plain, dense", "over plain, routed")
     rows = [{**names, **{key: row[key] for key in wanted}}]
     gain = {key: row[key] for key in ("speed-up", "predicted", "reached")}
     rows.append({**names, "what": "speed-up", **gain})
@@ -142,7 +143,8 @@ def main() -> None:
             if options.only in (None, "split"):
                 add([split(model, precision, rate) for rate in (0, 0.5)])
             if options.only in (None, "steps"):
-                add(steps(model, precision, options.rounds))
+                for images in IMAGES[model]:
+                    add(steps(model, precision, images, options.rounds))
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """A training step, dense and routed: against a plain DiT, and against the FLOPs it executes.
 
-    python benchmarks/step.py [--device cuda] [--models tiny S] [--rounds 9] [--json FILE]
+    python benchmarks/step.py [--device cuda] [--models tiny S] [--images 4 16] [--rounds 9]
+                              [--json FILE]
 
 All steps of a model take turns in one process, so that drift of the machine hits each of them. A
 ratio is the median of the ratios of the rounds, with the order statistics that hold it in 95% of
@@ -12,6 +13,7 @@ time is that thread's own, which other processes do not add to.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -103,9 +105,10 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def measure(model: str, precision: str, rate: float, rounds: int, device: torch.device) -> Row:
+def measure(
+    model: str, precision: str, rate: float, batch: int, rounds: int, device: torch.device
+) -> Row:
     """Return the times of one model in one precision, dense and with 2->B-4 at one rate."""
-    batch = MODELS[model][2 if device.type == "cuda" else 1]
     specs = {
         "dense": spec(model, batch, precision, 0),
         "routed": spec(model, batch, precision, rate),
@@ -144,6 +147,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=MODELS, default=["tiny", "S"])
     parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"])
     parser.add_argument("--rates", type=float, nargs="+", default=[0.5])
+    parser.add_argument("--images", type=int, nargs="+", help="a step (by model and device)")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -151,13 +155,14 @@ def main() -> None:
     if device.type == "cpu":
         torch.set_num_threads(1)
     rows = []
-    for model in options.models:
-        for precision in options.precisions:
-            for rate in options.rates:
-                rows.append(measure(model, precision, rate, options.rounds, device))
-                print(", ".join(f"{k} {short(v)}" for k, v in rows[-1].items()), flush=True)
-                if options.json:
-                    options.json.write_text(json.dumps(rows, indent=1))
+    for model, precision, rate in itertools.product(
+        options.models, options.precisions, options.rates
+    ):
+        for batch in options.images or [MODELS[model][2 if device.type == "cuda" else 1]]:
+            rows.append(measure(model, precision, rate, batch, options.rounds, device))
+            print(", ".join(f"{k} {short(v)}" for k, v in rows[-1].items()), flush=True)
+            if options.json:
+                options.json.write_text(json.dumps(rows, indent=1))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from tests.engine.runs import CPU, small_run
 from tread_lab.engine import precision, rounded_products
 from tread_lab.engine.precision import autocast
 from tread_lab.engine.provenance import made_with
-from tread_lab.engine.rounded_products import RoundedProducts, multiplies_bf16
+from tread_lab.engine.rounded_products import ATTENTION, RoundedProducts, multiplies_bf16
 
 PLACE = 2.0**-8  # half of bf16's last place, relative to the number
 
@@ -86,16 +86,38 @@ def test_nothing_is_rounded_outside_autocast() -> None:
         assert torch.equal(F.linear(x, w), x @ w.T)
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_a_cpu_with_bf16_units_uses_them(own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("own", "rounded"), [(False, [("linear", "attention")]), (True, [("attention",)])]
+)
+def test_a_cpu_with_bf16_units_uses_them_but_for_attention(
+    own: bool, rounded: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch's bf16 attention is slow backwards with and without units."""
     monkeypatch.setattr(precision, "multiplies_bf16", lambda: own)
+    names = {"linear": F.linear, "attention": F.scaled_dot_product_attention}
     entered = []
-    monkeypatch.setattr(RoundedProducts, "__enter__", lambda self: entered.append(1))
+
+    def enter(mode: RoundedProducts) -> None:
+        entered.append(tuple(name for name, f in names.items() if f in mode.products))
+
+    monkeypatch.setattr(RoundedProducts, "__enter__", enter)
     monkeypatch.setattr(RoundedProducts, "__exit__", lambda *args: None)
-    for name in ("bf16", "fp32", "fp16"):
-        with autocast(name, CPU):
+    for kind in ("bf16", "fp32", "fp16"):
+        with autocast(kind, CPU):
             pass
-    assert len(entered) == (not own)
+    assert entered == rounded
+
+
+def test_attention_alone_is_rounded_where_linear_maps_have_units() -> None:
+    x, w = tensors((5, 24), (9, 24))
+    q, k, v = tensors(*[(2, 3, 10, 8)] * 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        native = F.linear(x, w)
+        with RoundedProducts(ATTENTION):
+            mixed, attended = F.linear(x, w), F.scaled_dot_product_attention(q, k, v)
+    assert torch.equal(mixed, native)
+    Q, K, V = (cast(t).float() for t in (q, k, v))
+    assert torch.equal(attended, F.scaled_dot_product_attention(Q, K, V).bfloat16())
 
 
 def test_what_makes_the_products_is_part_of_provenance(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +131,7 @@ def test_what_makes_the_products_is_part_of_provenance(monkeypatch: pytest.Monke
         (False, "fp32"): None,
         (False, "bf16"): "rounded operands, fp32 kernels",
         (True, "fp32"): None,
-        (True, "bf16"): "bf16 kernels",
+        (True, "bf16"): "bf16 kernels, attention of rounded operands by fp32 kernels",
     }
     monkeypatch.setattr(precision, "multiplies_bf16", lambda: False)
     on_a_gpu = made_with(small_run(precision="bf16"), "cuda")

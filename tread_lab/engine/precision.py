@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tread_lab.engine.rounded_products import RoundedProducts, multiplies_bf16
+from tread_lab.engine.rounded_products import ALL, ATTENTION, RoundedProducts, multiplies_bf16
 from tread_lab.specs.errors import lookup
 
 
@@ -38,20 +38,25 @@ PRECISIONS: Mapping[str, Arithmetic] = {
 }
 
 
-# What makes products in bf16: a CPU without such instructions has fp32 kernels alone.
-ROUNDED, NATIVE = "rounded operands, fp32 kernels", "bf16 kernels"
+# What makes products in bf16: torch's bf16 kernels, and on a CPU its fp32 kernels for these.
+NATIVE = "bf16 kernels"
+BY_FP32 = {
+    "rounded operands, fp32 kernels": ALL,
+    "bf16 kernels, attention of rounded operands by fp32 kernels": ATTENTION,
+}
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
     """Matrix products and convolutions in bf16 or fp16; nothing changes for fp32 and tf32."""
     dtype = lookup(PRECISIONS, precision, "precision").autocast
     context = torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
-    return _rounded(context) if bf16_products(precision, device.type) == ROUNDED else context
+    by_fp32 = BY_FP32.get(bf16_products(precision, device.type) or NATIVE)
+    return context if by_fp32 is None else _rounded(context, RoundedProducts(by_fp32))
 
 
 @contextmanager
-def _rounded(autocast: AbstractContextManager[object]) -> Iterator[None]:
-    with autocast, RoundedProducts():
+def _rounded(autocast: AbstractContextManager[object], products: RoundedProducts) -> Iterator[None]:
+    with autocast, products:
         yield
 
 
@@ -59,7 +64,10 @@ def bf16_products(precision: str, device_type: str) -> str | None:
     """Return what makes the products in bf16 on a device of this machine; `None` without any."""
     if lookup(PRECISIONS, precision, "precision").autocast is not torch.bfloat16:
         return None
-    return ROUNDED if device_type == "cpu" and not multiplies_bf16() else NATIVE
+    if device_type != "cpu":
+        return NATIVE
+    without_units, with_units = BY_FP32
+    return with_units if multiplies_bf16() else without_units
 
 
 @contextmanager
