@@ -1,0 +1,121 @@
+"""Images go through an extractor in batches; a cache names all that decides the features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tread_lab.metrics import extraction as door
+from tread_lab.metrics.extraction import (
+    DescribedReference,
+    Extraction,
+    Reference,
+    _moments,
+    check_shapes,
+)
+from tread_lab.specs import UserError
+
+CPU = torch.device("cpu")
+IMAGES = torch.arange(250 * 4).reshape(250, 1, 2, 2).to(torch.uint8)
+
+
+class Described:
+    """A feature space whose two layers are the first pixel, once and twice."""
+
+    extractor, device, made_by = "inception", CPU, "0123456789abcdef"
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def __call__(self, images_BCHW: Tensor) -> dict[str, Tensor]:
+        self.batches.append(len(images_BCHW))
+        first_B1 = images_BCHW[:, 0, 0, :1].double()
+        return {"pool": first_B1, "logits": 2 * first_B1}
+
+
+def opened(monkeypatch: pytest.MonkeyPatch, space: Described) -> Extraction:
+    """An extraction in that space, under the name of Inception."""
+    spaces = {"inception": lambda name, device, weights: (space, "digest")}
+    monkeypatch.setattr(door, "SPACES", spaces)
+    return Extraction("inception", device=CPU)
+
+
+def test_a_hundred_images_go_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = Described()
+    extraction = opened(monkeypatch, space)
+    found = extraction(IMAGES)
+    assert (space.batches, extraction.made_by) == ([100, 100, 50], "digest")
+    assert torch.equal(found["pool"], IMAGES[:, 0, 0, :1].double())
+    assert torch.equal(found["logits"], 2 * found["pool"])
+    with pytest.raises(UserError) as caught:
+        extraction(IMAGES.expand(-1, 2, -1, -1))
+    assert str(caught.value) == "metrics: 'inception' takes images of 1 or 3 channels, not 2"
+
+
+def test_weights_of_dinov2_are_those_given_or_those_of_its_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(door, "dinov2_weights", lambda: Path("own"))
+    monkeypatch.setattr(door, "dinov2_features", lambda path, device: (path, device))
+    monkeypatch.setattr(door, "sha256", lambda path: f"sha of {path}")
+    for given, path in ((Path("given"), "given"), (None, "own")):
+        found: Any = door._dinov2("dinov2-large", CPU, given)
+        assert found == ((Path(path), CPU), f"sha of {path}")
+
+
+def test_images_in_memory_are_heldout_ones_named_by_their_pixels() -> None:
+    reference = Reference.of(torch.zeros(2, 1, 2, 2, dtype=torch.uint8))
+    assert reference.name == "reference-2-af5570f5a1810b7a"
+    assert reference.heldout and reference.moments == {}
+    assert Reference.of(IMAGES, "x").name.startswith("x-250-")
+    assert [len(batch) for batch in Reference.of(IMAGES).batches()] == [250]
+
+
+@pytest.mark.parametrize(
+    ("layer", "space"), [("pool", "inception"), ("logits", "inception-logits")]
+)
+def test_an_entry_is_named_for_all_that_decides_its_features(
+    layer: str, space: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "VERSION", "1.2")
+    extraction: Any = Described()
+    described = DescribedReference(Reference("a b/c", lambda: [IMAGES]), extraction, tmp_path)
+    described.prepare([layer], (1, 2, 2))
+    names = [path.name for path in tmp_path.iterdir()]
+    assert names == [f"a_b_c-1x2x2-{space}-0123456789ab-float32-cpu-1.2.safetensors"]
+
+
+def test_layers_are_described_once_and_moments_of_a_file_are_inceptions() -> None:
+    extraction: Any = Described()
+    given = (torch.zeros(1), torch.ones(1, 1))
+    reference = Reference("r", lambda: [IMAGES[:3], IMAGES[3:4]], moments={"spatial": given})
+    described = DescribedReference(reference, extraction, None)
+    described.prepare(["pool"], (1, 2, 2))
+    described.prepare(["pool", "logits"], (1, 2, 2))
+    described.prepare(["logits"], (1, 2, 2))
+    assert extraction.batches == [3, 1, 3, 1]
+    assert described.features("logits").flatten().tolist() == [0, 8, 16, 24]
+    mean, covariance = described.moments("pool")
+    assert (mean.tolist(), covariance.item()) == ([6.0], pytest.approx(80 / 3))
+    assert described.moments("spatial") is given
+    other: Any = SimpleNamespace(extractor="dinov2-large")
+    assert DescribedReference(reference, other, None).given("spatial") is None
+
+
+def test_moments_are_over_images() -> None:
+    mean_D, covariance_DD = _moments(torch.tensor([[0.0, 1], [2, 1], [4, 4]]))
+    assert mean_D.tolist() == [2, 2] and mean_D.dtype == torch.float64
+    assert covariance_DD.tolist() == [[4, 3], [3, 3]]
+
+
+def test_images_of_another_shape_are_refused() -> None:
+    check_shapes((1, 2, 2), (1, 2, 2))
+    with pytest.raises(UserError) as caught:
+        check_shapes((1, 2, 2), (3, 2, 2))
+    said = "metrics: generated and reference images differ in shape: [1, 2, 2] and [3, 2, 2]"
+    assert str(caught.value) == said
