@@ -9,6 +9,8 @@ import pytest
 
 from tread_lab.commands import cost
 from tread_lab.engine.cost.rates import RATES
+from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs.evaluation import SamplesSpec
 
 NONE: dict[str, Any] = {"route": None, "rate": None, "overrides": [], "as_json": False}
 
@@ -59,3 +61,41 @@ def test_the_costs_for_scripts_are_of_the_routes_that_are_named(
         cost.run(**how, model=None, experiment="tiny", device_rates="H200")
         found.append(capsys.readouterr().out)
     assert len(set(found)) == 3 and all(json.loads(text) for text in found)
+
+
+class Rates:
+    """Rates of a device at which each pass takes 3 s for every step of the sampler."""
+
+    source = "measured"
+
+    def train_seconds(self, spec: RunSpec) -> float:
+        assert isinstance(spec, RunSpec)
+        return 7200.0
+
+    def pass_seconds(self, spec: RunSpec, evaluation: Any) -> float:
+        assert isinstance(spec, RunSpec)
+        return 3.0 * evaluation.sampler.steps if isinstance(evaluation, SamplesSpec) else 0.0
+
+    def image_seconds(self, spec: RunSpec, evaluation: Any) -> dict[str, float]:
+        assert isinstance(spec, RunSpec)
+        return {"decoder": 20.0 if evaluation.kind == "samples" else 0.0, "Inception": 0.0}
+
+    def reference_seconds(self, spec: RunSpec, evaluation: Any) -> dict[str, float]:
+        assert isinstance(spec, RunSpec)
+        named = getattr(evaluation, "reference", None)
+        return {"Inception": 40.0 if named and named.name == "imagenet512" else 0.0}
+
+
+def test_each_evaluation_has_its_times_by_kind_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "RATES", {"X": Rates()})
+    words = ["evaluate=[heldout_loss, fid@1k]", "sampler.steps=7", "reference=imagenet512"]
+    loaded = cost.load_experiment("tiny", words)
+    spec = cost.run_spec(loaded, None, None)
+    assert cost._times(spec, loaded, "X") == [
+        ("training time", "2.0 h"),
+        ("heldout loss", "network 0 s"),
+        ("samples", "network 21 s, decoder 20 s, Inception of references 40 s"),
+        ("rates of X", "measured"),
+    ]
+    with pytest.raises(UserError, match=r"^--device-rates: unknown 'Y'"):
+        cost._times(spec, loaded, "Y")

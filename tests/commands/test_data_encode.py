@@ -34,20 +34,21 @@ def test_options_reach_the_encoding(
     monkeypatch.setattr(data_encode, "show_steps", lambda *what: calls.append(what))
     monkeypatch.setattr(data_encode, "read_manifest", lambda out: {"a": 1} if whole else None)
     monkeypatch.setattr(data_encode, "show_packed", lambda *what, **how: calls.append((what, how)))
-    monkeypatch.setattr(data_encode.os, "cpu_count", lambda: 12)
     how: dict[str, Any] = {
-        "images": Path("in"), "out": Path("out"), "autoencoder": "sd", "size": 256,
-        "posterior": "sample", "flips": True, "with_images": False, "captions": Path("c"),
+        "images": Path("in"), "out": Path("out"), "autoencoder": "sd", "size": 128,
+        "posterior": "sample", "flips": True, "with_images": True, "captions": Path("c"),
         "limit": 5, "batch": 3, "device": "cpu", "part": (2, 4), "skip_damaged": True,
         "licence": "mine", "as_json": True,
     }  # fmt: skip
-    for fp32, workers in ((False, 7), (True, None)):
+    for fp32, workers, cores in ((False, 7, 12), (True, None, 12), (True, None, None)):
         calls.clear()
+        monkeypatch.setattr(data_encode.os, "cpu_count", lambda cores=cores: cores)
         assert data_encode.run(**how, fp32=fp32, workers=workers) == 0
-        stored = Stored(size=256, posterior="sample", flips=True, images=False,
+        stored = Stored(size=128, posterior="sample", flips=True, images=True,
                         dtype="float32" if fp32 else "float16")  # fmt: skip
         options = {
-            "devices": [torch.device("cpu")], "part": (2, 4), "batch": 3, "workers": workers or 12,
+            "devices": [torch.device("cpu")], "part": (2, 4), "batch": 3,
+            "workers": workers or cores or 1,
             "skip_damaged": True, "licence": "mine",
         }  # fmt: skip
         assert calls == [

@@ -35,25 +35,31 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(f"{name}.write_reference", write)
     monkeypatch.setattr(f"{name}.show_steps", lambda *what: asked.append(what))
     monkeypatch.setattr(f"{name}.pick", lambda device: f"picked {device}")
-    monkeypatch.setattr(f"{name}.os.cpu_count", lambda: 12)
     monkeypatch.setattr(extraction, "Extraction", lambda space, *, device: (space, device))
     return asked
 
 
-@pytest.mark.parametrize(("workers", "keep", "kept"), [(7, 100, 100), (None, 5000, 1234)])
+@pytest.mark.parametrize(
+    ("workers", "cores", "used", "keep", "kept"),
+    [(7, 12, 7, 100, 100), (None, 12, 12, 5000, 1234), (None, None, 1, 5000, 1234)],
+)
 def test_options_reach_the_reference_and_it_is_said_what_was_kept(
     workers: int | None,
+    cores: int | None,
+    used: int,
     keep: int,
     kept: int,
     calls: list[Any],
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(data_reference.os, "cpu_count", lambda: cores)
     out = tmp_path / "r.npz"
     how: dict[str, Any] = {"images": Path("in"), "out": out, "size": 32, "limit": 5, "batch": 9,
                            "keep": keep, "device": "cpu", "workers": workers}  # fmt: skip
     assert data_reference.run(**how, as_json=False) == 0
-    options = {"keep": keep, "batch": 9, "workers": workers or 12}
+    options = {"keep": keep, "batch": 9, "workers": used}
     network = (data_reference.INCEPTION, "picked cpu")
     assert calls == [
         "data reference", "weights", (Path("in"), 32, 5),

@@ -206,3 +206,66 @@ def test_a_reference_that_is_named_comes_before_the_recorded_one() -> None:
         (spec,) = _decoded(["fid@1k"], {}, recorded, named)
         assert isinstance(spec, SamplesSpec) and spec.reference is not None
         assert spec.reference.name == found
+
+
+def test_exported_weights_are_measured_in_their_folder_and_need_no_lab(
+    in_folder: Path, lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = completed(lab, tiny)
+    how: dict[str, Any] = {"root": "absent", "reference": None, "device": "cpu", "threads": 1,
+                           "as_json": True, "evaluations": ["fid@1k"]}  # fmt: skip
+    with pytest.raises(UserError, match=r"absent.* does not exist"):
+        evaluate.run(**how, name=run)
+    with pytest.raises(UserError, match=r"run|sweep"):
+        _to_measure(lab, "no such run", [], None)
+    monkeypatch.setattr(evaluate.RunFolder, "exported", True)
+    ((folder, (spec,)),) = _to_measure(lab, str(in_folder), ["fid@1k"], "imagenet512")
+    assert folder.path == in_folder
+    assert isinstance(spec, SamplesSpec) and spec.reference is not None
+    assert spec.reference.name == "imagenet512"
+    given: list[Any] = []
+
+    def refuse(opened: Any) -> None:
+        given.append(opened)
+        raise UserError("cannot be measured")
+
+    monkeypatch.setattr(evaluate, "open_evaluations", lambda found: [s.kind for _, (s,) in found])
+    monkeypatch.setattr(evaluate, "check_measurable", refuse)
+    with pytest.raises(UserError, match="cannot be measured"):
+        evaluate.run(**how, name=str(in_folder))
+    assert given == [["samples"]]
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match="WORLD_SIZE=2"):
+        evaluate.run(**how, name=str(in_folder))
+
+
+def test_of_a_run_without_a_readable_spec_only_the_end_is_measured(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    folder = lab.run(completed(lab, tiny))
+    for path in folder.path.glob("*spec*"):
+        path.write_text("{")
+    assert [spec.step for spec in _ready(folder, at(None, 5))] == [None]
+
+
+def test_of_a_run_that_trains_the_kept_steps_are_measured(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = lab.run_of(tiny(steps=20))
+    folder.create(tiny(steps=20))
+    monkeypatch.setattr(evaluate, "list_checkpoints", lambda where: [5])
+    monkeypatch.setattr(evaluate, "step_of", lambda path: path)
+    with folder.lock():
+        assert folder.state() is RunState.RUNNING
+        assert [spec.step for spec in _ready(folder, at(None, 5, 10))] == [5]
+
+
+def test_the_reference_of_the_plan_comes_before_that_of_a_run(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    samples = {"metrics": ["fid"], "count": 1000, "reference": "imagenet512"}
+    plan = planned(tiny, evaluate=[{"samples": samples}])
+    store_plan(lab.sweep("budgeted"), plan)
+    for _, (spec,) in _of_sweep(lab, "budgeted", ["fid@2k"], None):
+        assert isinstance(spec, SamplesSpec) and spec.reference is not None
+        assert spec.reference.name == "imagenet512"

@@ -31,7 +31,7 @@ def test_the_cpu_hides_every_gpu() -> None:
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 
-@pytest.mark.parametrize("device", ["cuda", "cuda:3", None])
+@pytest.mark.parametrize("device", ["cuda", "cuda:3", "cuda:x", "meta:1", None])
 def test_other_devices_change_nothing(device: str | None) -> None:
     assert visible_device(device, ray=True) == device
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
@@ -39,6 +39,7 @@ def test_other_devices_change_nothing(device: str | None) -> None:
 
 def test_a_gpu_of_a_joined_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "head:6379")
+    assert visible_device("cuda", ray=True) == "cuda"
     with pytest.raises(UserError, match=r"^--device cuda:1: .* say --device cuda$"):
         visible_device("cuda:1", ray=True)
 
@@ -77,6 +78,10 @@ def test_one_run_is_not_spread_over_devices_or_processes(monkeypatch: pytest.Mon
         check_one_device(gpus)
     with pytest.raises(UserError, match=r"^--gpus: 1\.5 for a run"):
         check_one_device(1.5)
+    for local in ("0", "-1"):
+        monkeypatch.setenv("LOCAL_RANK", local)
+        check_one_device()
+    monkeypatch.delenv("LOCAL_RANK")
     for name, alone in zip(names, ("1", "0", "-1", "1", "1")):
         monkeypatch.setenv(name, alone)
         check_one_device()
