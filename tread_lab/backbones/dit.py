@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tread_lab.backbones.parts import (
+    MLPS,
     Attention,
     LabelEmbedder,
     LevelEmbedder,
@@ -18,7 +19,6 @@ from tread_lab.backbones.parts import (
     SelfInitialised,
     TextEmbedder,
     block_positions,
-    build_mlp,
     build_norm,
     modulate,
     sincos_positions,
@@ -55,7 +55,7 @@ class DiTBlock(nn.Module):
         self.norm1 = build_norm(norm, width)
         self.attn = Attention(width, heads, qk_norm=qk_norm, norm=norm, bias=bias)
         self.norm2 = build_norm(norm, width)
-        self.mlp = build_mlp(mlp, width, hidden)
+        self.mlp = lookup(MLPS, mlp, "model.mlp")(width, hidden)
         self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(width, 6 * width))
 
     def forward(

@@ -216,15 +216,6 @@ def build_norm(kind: str, width: int, *, affine: bool = False) -> nn.Module:
     return lookup(NORMS, kind, "model.norm")(width, affine)
 
 
-def build_mlp(kind: str, width: int, hidden: int) -> nn.Module:
-    """Return the MLP of a block.
-
-    Raises:
-        UserError: there is no such MLP.
-    """
-    return lookup(MLPS, kind, "model.mlp")(width, hidden)
-
-
 def block_positions(spec: ModelSpec, side: int) -> Tensor | None:
     """Return what the blocks are given of each token's place, [1, N, P]; `None` is nothing.
 

@@ -41,13 +41,8 @@ def run(
     """Encode what is still to come; return the exit code."""
     opened = open_images(images, captions, limit)
     encoder = Encoder(autoencoder)
-    stored = Stored(
-        size=size,
-        posterior=posterior,
-        flips=flips,
-        images=with_images,
-        dtype="float32" if fp32 else "float16",
-    )
+    dtype: Literal["float16", "float32"] = "float32" if fp32 else "float16"
+    stored = Stored(size=size, posterior=posterior, flips=flips, images=with_images, dtype=dtype)
     devices = _devices(device)
     say(f"{len(opened.names):,} images of {len(opened.classes):,} classes in {images}")
     steps = encode(
@@ -63,12 +58,17 @@ def run(
         licence=licence,
     )
     show_steps(steps, "images")
+    _show_end(out, part, as_json=as_json)
+    return DONE
+
+
+def _show_end(out: Path, part: tuple[int, int], *, as_json: bool) -> None:
+    """Show the whole data set, or say that other parts are still to come."""
     manifest = read_manifest(out)
     if manifest is None:
         say(f"part {part[0]}/{part[1]} of {out} is done; other parts are still to come")
     else:
         show_packed(out, manifest, as_json=as_json)
-    return DONE
 
 
 def _devices(names: str | None) -> list[torch.device]:

@@ -17,6 +17,9 @@ from tread_lab.specs.labels import run_label
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import amount
 
+# A metric, how it was measured, its value, and the spec of its evaluation.
+Measured = tuple[str, str, float, Mapping[str, Any]]
+
 
 def model_card(folder: RunFolder, spec: RunSpec, *, step: int) -> str:
     """Return the text of a model card: YAML for the hub, then sections for people.
@@ -71,10 +74,8 @@ def _what(spec: RunSpec, step: int) -> str:
     )
 
 
-def _measured(
-    folder: RunFolder, spec: RunSpec, step: int
-) -> Iterator[tuple[str, str, float, Mapping[str, Any]]]:
-    """Yield (metric, how it was measured, value, evaluation) of every evaluation of the step."""
+def _measured(folder: RunFolder, spec: RunSpec, step: int) -> Iterator[Measured]:
+    """Yield what every evaluation of the step has measured."""
     for evaluation in folder.evaluations():
         at = spec.train.steps if evaluation.step is None else evaluation.step
         tree = evaluation.read() or {}
@@ -92,24 +93,19 @@ def _how(tree: Mapping[str, Any]) -> str:
     return f"{tree['count']} samples, {sampler['solver']} {sampler['steps']}{guidance}"
 
 
-def _results(
-    measured: list[tuple[str, str, float, Mapping[str, Any]]], spec: RunSpec
-) -> list[dict[str, Any]]:
+def _results(measured: list[Measured], spec: RunSpec) -> list[dict[str, Any]]:
     """Return the measures of quality as the hub's `model-index` lists them."""
     task = {"type": "unconditional-image-generation", "name": "class-conditional image generation"}
     data = {"type": spec.data.source, "name": spec.data.source}
-    return [
-        {
-            "task": task,
-            "dataset": data,
-            "metrics": [{"type": metric, "name": f"{metric}, {how}", "value": value}],
-        }
+    metrics = [
+        {"type": metric, "name": f"{metric}, {how}", "value": value}
         for metric, how, value, _ in measured
         if metric_kind(metric).nature == "quality"
     ]
+    return [{"task": task, "dataset": data, "metrics": [metric]} for metric in metrics]
 
 
-def _table(measured: list[tuple[str, str, float, Mapping[str, Any]]]) -> str:
+def _table(measured: list[Measured]) -> str:
     if not measured:
         return "Nothing was measured at this step."
     rows = [

@@ -58,17 +58,14 @@ def acting(spec: GuidanceSpec, level: float, progress: float) -> list[Term]:
     Args:
         progress: share of the sampling that is done, 0 at pure noise and 1 at the last call.
     """
-    w, inside = spec.weight, spec.interval is None or _within(spec.interval, level)
+    w = spec.weight
+    inside = spec.interval is None or spec.interval[0] <= level <= spec.interval[1]
     rates = [branch.rate.at(progress) for branch in spec.branches]
     if len(spec.branches) == 1 or not inside:
         return [Term(1.0, 1.0, 1.0, spec.strong, rates[0])]
     weights, strong = (w, 1 - w), (1.0, 0.0)
     rests = {"first3": strong, "all": weights}[spec.channels]
     return [Term(*t) for t in zip(weights, rests, strong, spec.branches, rates)]
-
-
-def _within(interval: tuple[float, float], level: float) -> bool:
-    return interval[0] <= level <= interval[1]
 
 
 def guided(process: Process, branches_at: Callable[[float], Sequence[Branch]]) -> Prediction:
