@@ -7,9 +7,24 @@ import {
   opens,
   scatter,
   stateBox,
+  untriedBox,
   zeroDot,
 } from "./charts.js";
-import { arrows, at, BAD, h, has, number, put, quantity, STATES, s, table, unitOf } from "./dom.js";
+import {
+  arrows,
+  at,
+  badge,
+  choice,
+  h,
+  has,
+  number,
+  put,
+  quantity,
+  STATES,
+  s,
+  table,
+  unitOf,
+} from "./dom.js";
 import { showPanel } from "./panel.js";
 
 const MOST = 4;
@@ -263,18 +278,12 @@ function drawFilters() {
     others.map((dimension) => {
       const values = dimension.values.map(String);
       if (!values.includes(state.filters[dimension.key])) state.filters[dimension.key] = values[0];
-      const select = h(
-        "select",
-        {
-          "data-filter": dimension.key,
-          onchange: (e) => {
-            state.filters[dimension.key] = e.target.value;
-            drawGrid();
-          },
-        },
-        values.map((v) => h("option", { value: v }, arrows(v))),
-      );
-      select.value = state.filters[dimension.key];
+      const filter = (value) => {
+        state.filters[dimension.key] = value;
+        drawGrid();
+      };
+      const named = { "data-filter": dimension.key };
+      const select = choice(values, state.filters[dimension.key], filter, named);
       return h("label", {}, `${dimension.label} `, select);
     }),
   );
@@ -344,25 +353,7 @@ function drawGrid() {
       ),
     ),
     untried.length
-      ? h(
-          "span",
-          {},
-          s(
-            "svg",
-            { width: 16, height: 14 },
-            s("rect", {
-              x: 1,
-              y: 1,
-              width: 14,
-              height: 12,
-              rx: 2,
-              fill: "none",
-              stroke: "#c4cad0",
-              "stroke-dasharray": "2 3",
-            }),
-          ),
-          " not tried",
-        )
+      ? h("span", {}, s("svg", { width: 16, height: 14 }, untriedBox(1, 1, 14, 12)), " not tried")
       : null,
   );
   const tried = cells.role.filter((role) => role === "trial").length;
@@ -389,7 +380,7 @@ function drawPareto() {
       scatter(points, {
         name: cells.name,
         role: cells.role,
-        label: points.metric,
+        metric: points.metric,
         chosen: state.chosen,
         choose,
       }),
@@ -444,15 +435,7 @@ function drawRanking() {
             ? ({ seeds: `${cells.n[k]} seeds`, images: "images" }[cells.unit[k]] ?? "")
             : "",
         ),
-        h(
-          "td",
-          {},
-          h(
-            "span",
-            { class: `state${BAD.includes(cells.state[k]) ? " bad" : ""}` },
-            STATES[cells.state[k]][1],
-          ),
-        ),
+        h("td", {}, badge(cells.state[k])),
       ),
     );
   const more =
@@ -518,8 +501,12 @@ function choose(cell, add) {
     : add
       ? [...state.chosen, cell].slice(-MOST)
       : [cell];
-  state.chosen = chosen;
   at("panel").scrollTop = 0;
+  show(chosen);
+}
+
+function show(chosen) {
+  state.chosen = chosen;
   writeHash();
   drawGrid();
   drawPareto();
@@ -549,13 +536,7 @@ async function drawPanel() {
   const unfolded = [...panel.querySelectorAll("details")].map((d) => d.open);
   const scroll = panel.scrollTop;
   showPanel(panel, details, names, {
-    remove: (k) => {
-      state.chosen = state.chosen.filter((other) => other !== k);
-      writeHash();
-      drawGrid();
-      drawPareto();
-      drawPanel();
-    },
+    remove: (k) => show(state.chosen.filter((other) => other !== k)),
     seed: (k, seed) => {
       state.seeds[k] = seed;
       drawPanel();

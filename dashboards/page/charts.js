@@ -22,8 +22,13 @@ const HATCH = {
   untried: "",
 };
 
+// Return a text at a place, in the middle of it unless `anchor` says otherwise.
+const label = (x, y, content, { anchor = "middle", size = 11, ...look } = {}) =>
+  s("text", { x, y, "text-anchor": anchor, "font-size": size, ...look }, content);
+
 const mix = (a, b, t) => a.map((v, k) => Math.round(v + t * (b[k] - v)));
 const css = (rgb) => `rgb(${rgb.join(",")})`;
+const FRAME = { stroke: "#c4cad0", "stroke-width": 0.8 }; // of a cell without a number
 const VIRIDIS = [
   [68, 1, 84],
   [59, 82, 139],
@@ -116,30 +121,15 @@ function hatches() {
 }
 
 export function stateBox(state, x, y, width, height) {
-  const box = s("rect", {
-    x,
-    y,
-    width,
-    height,
-    rx: 2,
-    fill: "#fff",
-    stroke: "#c4cad0",
-    "stroke-width": 0.8,
-  });
+  const place = { x, y, width, height, rx: 2 };
+  const box = s("rect", { ...place, fill: "#fff", ...FRAME });
   if (!HATCH[state]) return [box];
-  return [
-    box,
-    s("rect", {
-      x,
-      y,
-      width,
-      height,
-      rx: 2,
-      fill: `url(#hatch-${state})`,
-      "pointer-events": "none",
-    }),
-  ];
+  const hatch = { fill: `url(#hatch-${state})`, "pointer-events": "none" };
+  return [box, s("rect", { ...place, ...hatch })];
 }
+
+export const untriedBox = (x, y, width, height) =>
+  s("rect", { x, y, width, height, rx: 2, fill: "none", ...FRAME, "stroke-dasharray": "2 3" });
 
 export const hatchDefs = () => s("svg", { width: 0, height: 0, "aria-hidden": "true" }, hatches());
 
@@ -162,17 +152,7 @@ export function heatmap(view, choose) {
     return s(
       "g",
       { class: "untried" },
-      s("rect", {
-        x: x + 1,
-        y: y + 1,
-        width: width - 4,
-        height: height - 4,
-        rx: 2,
-        fill: "none",
-        stroke: "#c4cad0",
-        "stroke-width": 0.8,
-        "stroke-dasharray": "2 3",
-      }),
+      untriedBox(x + 1, y + 1, width - 4, height - 4),
       s("title", {}, `${arrows(place.name)}: not tried`),
     );
   });
@@ -187,7 +167,7 @@ export function heatmap(view, choose) {
         : cells.state[cell];
     const part = known ? Math.abs(value / 10 ** scale.power).toFixed(scale.digits) : "";
     const colour = known ? scale.colour(value) : null;
-    const label = !known
+    const letters = !known
       ? STATES[state][0]
       : scale.signed
         ? (value >= 0 ? "+" : MINUS) + part
@@ -206,32 +186,20 @@ export function heatmap(view, choose) {
     const ink = known ? inkOn(colour) : "#1b1f24";
     const text =
       texts || !known
-        ? s(
-            "text",
-            {
-              x: x + width / 2 - 1 + (trial && texts ? 4 : 0),
-              y: y + height / 2 + 2.6,
-              "text-anchor": "middle",
-              "font-size": known ? 10 : 11,
-              class: known ? null : "halo",
-              "pointer-events": "none",
-            },
-            label,
-          )
+        ? label(x + width / 2 - 1 + (trial && texts ? 4 : 0), y + height / 2 + 2.6, letters, {
+            size: known ? 10 : 11,
+            class: known ? null : "halo",
+            "pointer-events": "none",
+          })
         : null;
     const number =
       trial && texts
-        ? s(
-            "text",
-            {
-              x: x + 3,
-              y: y + 8.5,
-              "font-size": 7.5,
-              class: known ? "order" : "order halo",
-              "pointer-events": "none",
-            },
-            order[cell],
-          )
+        ? label(x + 3, y + 8.5, order[cell], {
+            anchor: null,
+            size: 7.5,
+            class: known ? "order" : "order halo",
+            "pointer-events": "none",
+          })
         : null;
     for (const t of [text, number]) if (t) t.style.fill = ink;
     return s(
@@ -254,28 +222,20 @@ export function heatmap(view, choose) {
     columns.values.length / Math.max(1, room / (8 + 7 * longest(columns.values))),
   );
   const ticks = columns.values.map((v, k) =>
-    k % step
-      ? null
-      : s(
-          "text",
-          { x: left + (k + 0.5) * width, y: tall + 14, "text-anchor": "middle", "font-size": 11 },
-          arrows(String(v)),
-        ),
+    k % step ? null : label(left + (k + 0.5) * width, tall + 14, arrows(String(v))),
   );
   const names = rows.values.map((v, k) =>
     height >= 12 || k % 2 === 0
-      ? s(
-          "text",
-          { x: left - 7, y: top + (k + 0.5) * height + 4, "text-anchor": "end", "font-size": 11 },
-          arrows(String(v)),
-        )
+      ? label(left - 7, top + (k + 0.5) * height + 4, arrows(String(v)), { anchor: "end" })
       : null,
   );
+  const across = columns.values.length * width;
+  const middle = top + (rows.values.length * height) / 2;
   const svg = s(
     "svg",
     {
-      viewBox: `0 0 ${left + columns.values.length * width + 4} ${tall + 36}`,
-      width: left + columns.values.length * width + 4,
+      viewBox: `0 0 ${left + across + 4} ${tall + 36}`,
+      width: left + across + 4,
       role: "group",
       "aria-label": "cells of the sweep",
     },
@@ -283,29 +243,8 @@ export function heatmap(view, choose) {
     drawn,
     ticks,
     names,
-    s(
-      "text",
-      {
-        x: left + (columns.values.length * width) / 2,
-        y: tall + 31,
-        "text-anchor": "middle",
-        "font-size": 11,
-        class: "soft",
-      },
-      columns.label,
-    ),
-    s(
-      "text",
-      {
-        x: 11,
-        y: top + (rows.values.length * height) / 2,
-        "text-anchor": "middle",
-        "font-size": 11,
-        class: "soft",
-        transform: `rotate(-90 11 ${top + (rows.values.length * height) / 2})`,
-      },
-      rows.label,
-    ),
+    label(left + across / 2, tall + 31, columns.label, { class: "soft" }),
+    label(11, middle, rows.label, { class: "soft", transform: `rotate(-90 11 ${middle})` }),
   );
   return { svg, scale };
 }
@@ -326,16 +265,10 @@ export function colourBar({ ends, power, colour, signed }) {
     }),
   );
   const labels = ends.map((v, k) =>
-    s(
-      "text",
-      {
-        x: 20 + (123 * k) / (ends.length - 1 || 1),
-        y: 20,
-        "text-anchor": k === 0 ? "start" : v === high ? "end" : "middle",
-        "font-size": 10,
-      },
-      number(v / 10 ** power, { signed, digits: 3 }),
-    ),
+    label(20 + (123 * k) / (ends.length - 1 || 1), 20, number(v / 10 ** power, { signed }), {
+      anchor: k === 0 ? "start" : v === high ? "end" : "middle",
+      size: 10,
+    }),
   );
   return s("svg", { width: 164, height: 23, viewBox: "0 0 164 23" }, stops, labels);
 }
@@ -353,31 +286,11 @@ function axes({ x, y, width, height, box, log = false, xLabel, yLabel, xUnit = "
   const frame = [
     ys.map((v) => [
       line(left, py(v), width - right, py(v)),
-      s("text", { x: left - 5, y: py(v) + 3.5, "text-anchor": "end", "font-size": 10 }, number(v)),
+      label(left - 5, py(v) + 3.5, number(v), { anchor: "end", size: 10 }),
     ]),
-    xs.map((v) =>
-      s(
-        "text",
-        { x: px(v), y: height - bottom + 13, "text-anchor": "middle", "font-size": 10 },
-        quantity(v, xUnit),
-      ),
-    ),
-    s(
-      "text",
-      {
-        x: (left + width - right) / 2,
-        y: height - 2,
-        "text-anchor": "middle",
-        "font-size": 10.5,
-        class: "soft",
-      },
-      xLabel,
-    ),
-    s(
-      "text",
-      { x: left - 4, y: 9, "text-anchor": "start", "font-size": 10.5, class: "soft" },
-      yLabel,
-    ),
+    xs.map((v) => label(px(v), height - bottom + 13, quantity(v, xUnit), { size: 10 })),
+    label((left + width - right) / 2, height - 2, xLabel, { size: 10.5, class: "soft" }),
+    label(left - 4, 9, yLabel, { anchor: "start", size: 10.5, class: "soft" }),
   ];
   return { px, py, frame };
 }
@@ -407,7 +320,7 @@ const span = (values, pad) => {
 };
 
 // Quality against cost: grey points, the front in green, dense runs as black diamonds.
-export function scatter(points, { name, role, label, chosen, choose }) {
+export function scatter(points, { name, role, metric, chosen, choose }) {
   const width = 620;
   const height = 300;
   const box = { left: 58, right: 14, top: 18, bottom: 32 };
@@ -425,7 +338,7 @@ export function scatter(points, { name, role, label, chosen, choose }) {
     log,
     xLabel: points.relative ? "training FLOPs relative to dense (1 = dense)" : "training FLOPs",
     xUnit: log ? "FLOP" : "",
-    yLabel: label,
+    yLabel: metric,
   });
   const order = points.cost
     .map((_, k) => k)
@@ -481,18 +394,8 @@ export function scatter(points, { name, role, label, chosen, choose }) {
       const ty = py(points.value[k]) + 13;
       if (placed.some(([a, b]) => Math.abs(a - tx) < 58 && Math.abs(b - ty) < 13)) return null;
       placed.push([tx, ty]);
-      return s(
-        "text",
-        {
-          x: tx,
-          y: ty,
-          "text-anchor": room ? "end" : "start",
-          "font-size": 10.5,
-          class: "halo",
-          "pointer-events": "none",
-        },
-        text,
-      );
+      const look = { anchor: room ? "end" : "start", class: "halo", "pointer-events": "none" };
+      return label(tx, ty, text, { size: 10.5, ...look });
     });
   return s(
     "svg",
@@ -505,7 +408,7 @@ export function scatter(points, { name, role, label, chosen, choose }) {
 }
 
 // Curves over what training took; each {x, value, colour, dashed}, with marks where points are few.
-export function lines(curves, { label, zero = false, over = "training step", marks = false }) {
+export function lines(curves, { metric, zero = false, over = "training step", marks = false }) {
   const width = 330;
   const height = 190;
   const box = { left: 52, right: 16, top: 18, bottom: 30 };
@@ -514,15 +417,7 @@ export function lines(curves, { label, zero = false, over = "training step", mar
   const values = shown.flatMap((c) => c.value).filter(has);
   const y = span(zero ? [...values, 0] : values, 0.05);
   const x = [0, Math.max(...shown.flatMap((c) => c.x))];
-  const { px, py, frame } = axes({
-    x,
-    y,
-    width,
-    height,
-    box,
-    xLabel: over,
-    yLabel: label,
-  });
+  const { px, py, frame } = axes({ x, y, width, height, box, xLabel: over, yLabel: metric });
   const paths = shown.map((c) => {
     let pen = "M";
     const d = c.x
@@ -609,16 +504,8 @@ export function matrix(values, routes, [low, high], dashed = false) {
     k % step
       ? null
       : [
-          s(
-            "text",
-            { x: 12, y: (k + 0.5) * side + 3.5, "text-anchor": "end", "font-size": 9.5 },
-            k,
-          ),
-          s(
-            "text",
-            { x: 16 + (k + 0.5) * side, y: 212, "text-anchor": "middle", "font-size": 9.5 },
-            k,
-          ),
+          label(12, (k + 0.5) * side + 3.5, k, { anchor: "end", size: 9.5 }),
+          label(16 + (k + 0.5) * side, 212, k, { size: 9.5 }),
         ],
   );
   return s("svg", { viewBox: "0 0 220 216", width: "100%" }, cells, frames, names.flat());

@@ -26,6 +26,17 @@ export function table(heads, rows, attributes = {}) {
   return h("table", attributes, h("thead", {}, head), body);
 }
 
+// Return a list to choose from; `text` names a value, `onchange` gets the chosen one.
+export function choice(values, selected, onchange, { text = arrows, ...attributes } = {}) {
+  const options = values.map((value) => h("option", { value }, text(value)));
+  const select = h("select", { ...attributes, onchange: (e) => onchange(e.target.value) }, options);
+  select.value = selected;
+  return select;
+}
+
+export const badge = (state, text = STATES[state]?.[1] ?? state) =>
+  h("span", { class: `state${BAD.includes(state) ? " bad" : ""}` }, text);
+
 export const at = (id) => document.getElementById(id);
 export const put = (element, ...children) => element.replaceChildren(...present(children));
 // Return whether a value is there: the server sends null where there is no number.

@@ -1,6 +1,6 @@
 // The panel that shows one or several cells beside their dense baseline.
 import { COLOURS, lines, matrix } from "./charts.js";
-import { arrows, BAD, h, has, number, put, quantity, STATES, table } from "./dom.js";
+import { arrows, badge, choice, h, has, number, put, quantity, table } from "./dom.js";
 
 export function showPanel(panel, details, names, { remove, seed }) {
   if (!details.length) {
@@ -38,19 +38,16 @@ export function showPanel(panel, details, names, { remove, seed }) {
 
 function head(detail, name, colour, remove, seed) {
   const done = detail.states.filter((state) => state === "completed").length;
+  const seedText = (v) => {
+    const ended = detail.states[detail.seeds.indexOf(v)];
+    return `seed ${v}${ended === "completed" ? "" : ` (${ended})`}`;
+  };
   const seeds =
     detail.seeds.length > 1
-      ? h(
-          "select",
-          { "aria-label": "seed", onchange: (e) => seed(detail.number, e.target.value) },
-          detail.seeds.map((v, k) =>
-            h(
-              "option",
-              { value: v, ...(v === detail.seed ? { selected: "" } : {}) },
-              `seed ${v}${detail.states[k] === "completed" ? "" : ` (${detail.states[k]})`}`,
-            ),
-          ),
-        )
+      ? choice(detail.seeds, detail.seed, (v) => seed(detail.number, v), {
+          text: seedText,
+          "aria-label": "seed",
+        })
       : h("span", { class: "hint" }, `seed ${detail.seed}`);
   return h(
     "div",
@@ -60,11 +57,7 @@ function head(detail, name, colour, remove, seed) {
       { class: "heads" },
       colour ? swatch(colour) : null,
       h("h2", {}, arrows(name)),
-      h(
-        "span",
-        { class: `state${BAD.includes(detail.state) ? " bad" : ""}` },
-        STATES[detail.state]?.[1] ?? detail.state,
-      ),
+      badge(detail.state),
       seeds,
       detail.seeds.length > 1
         ? h("span", { class: "hint" }, `${done} of ${detail.seeds.length} seeds completed`)
@@ -164,7 +157,7 @@ function curves(columns, details) {
     colour: c.colour,
     dashed: c.name === "dense",
   }));
-  const loss = lines(drawn, { label: "training loss" });
+  const loss = lines(drawn, { metric: "training loss" });
   if (!loss) return null;
   const dense = columns[0].run.curve;
   const base = new Map(dense.step.map((step, k) => [step, dense.loss[k]]));
@@ -176,7 +169,7 @@ function curves(columns, details) {
     return { x: steps.map(([step]) => step), value, colour: c.colour };
   });
   const gap = details.some((d) => d.baseline)
-    ? lines(gaps, { label: "difference to dense, smoothed", zero: true })
+    ? lines(gaps, { metric: "difference to dense, smoothed", zero: true })
     : null;
   return h(
     "div",
@@ -212,20 +205,12 @@ function stages(columns) {
     if (!spent.includes(over.spent)) over.spent = "step";
     put(drawn, stageCharts(measured));
   };
-  const choice = (key, values, text, label) => {
-    const select = h(
-      "select",
-      {
-        "aria-label": label,
-        onchange: (e) => {
-          over[key] = e.target.value;
-          draw();
-        },
-      },
-      values.map((v) => h("option", { value: v }, text(v))),
-    );
-    select.value = over[key];
-    return select;
+  const choose = (key, values, text, label) => {
+    const change = (value) => {
+      over[key] = value;
+      draw();
+    };
+    return choice(values, over[key], change, { text, "aria-label": label });
   };
   draw();
   return h(
@@ -234,9 +219,9 @@ function stages(columns) {
     h(
       "h3",
       {},
-      choice("metric", metrics, (metric) => metric, "metric over training"),
+      choose("metric", metrics, (metric) => metric, "metric over training"),
       " over ",
-      choice("spent", spent, (key) => SPENT[key], "what training took"),
+      choose("spent", spent, (key) => SPENT[key], "what training took"),
       legend(measured),
     ),
     drawn,
@@ -265,8 +250,8 @@ function stageCharts(measured) {
   const gaps = shown.filter((c) => c.name !== "dense").map((c) => curve(c, less(c)));
   const drawn = { over: SPENT[spent], marks: true };
   return [
-    lines(values, { label: metric, zero: gap, ...drawn }),
-    gap ? h("div", {}) : lines(gaps, { label: "difference to dense", zero: true, ...drawn }),
+    lines(values, { metric, zero: gap, ...drawn }),
+    gap ? h("div", {}) : lines(gaps, { metric: "difference to dense", zero: true, ...drawn }),
   ];
 }
 
@@ -291,18 +276,13 @@ function samples(columns) {
       );
     });
   const side = h("div", { class: "side samples" }, draw(kind));
-  const choice =
+  const drawn =
     kinds.length > 1
-      ? h(
-          "select",
-          {
-            "aria-label": "how samples were drawn",
-            onchange: (e) => put(side, draw(e.target.value)),
-          },
-          kinds.map((k) => h("option", { value: k }, k)),
-        )
+      ? choice(kinds, kind, (chosen) => put(side, draw(chosen)), {
+          "aria-label": "how samples were drawn",
+        })
       : kind;
-  return h("div", {}, h("h3", {}, "Samples from equal seeds: ", choice), side);
+  return h("div", {}, h("h3", {}, "Samples from equal seeds: ", drawn), side);
 }
 
 function similarity(columns) {
