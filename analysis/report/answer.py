@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,20 +24,10 @@ class Answer:
     """What a sweep answers.
 
     Attributes:
-        best: name of the best cell; empty before any cell has a number.
-        gap, low, high: its `gap/heldout` and the interval's ends.
-        tied: cells whose paired difference to the best one has an interval with zero in it.
-        seeds: completed seeds behind the best cell.
         sentence: the finding.
         certainty: what the finding may be trusted for, and what it may not.
     """
 
-    best: str
-    gap: float
-    low: float
-    high: float
-    tied: tuple[str, ...]
-    seeds: int
     sentence: str
     certainty: str
 
@@ -47,34 +38,26 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     Args:
         complete: whether every trial has ended; if not, the answer says that it is provisional.
     """
-    unanswered = Answer("", np.nan, np.nan, np.nan, (), 0, *_no_answer(frame))
     if GAP_HELDOUT not in frame:
-        return unanswered
+        return _no_answer(frame)
     cells = cells_frame(frame)
     done = cells[
         (cells["role"] == "trial") & (cells["state"] == "completed") & cells[GAP_HELDOUT].notna()
     ]
     if done.empty:
-        return unanswered
+        return _no_answer(frame)
     best = done.iloc[int(done[GAP_HELDOUT].to_numpy().argmin())]
-    gap, low, high = (float(best[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
+    name = str(best["cell"])
     rivals = done.drop(index=best.name).nsmallest(RIVALS, GAP_HELDOUT)
-    tied = tuple(
-        str(rival["cell"])
-        for _, rival in rivals.iterrows()
-        if not _ahead(lab, frame, str(best["cell"]), str(rival["cell"]))
-    )
-    seeds, images = int(best["completed"]), int(best[GAP_HELDOUT + COUNT])
-    sentence = _finding(str(best["cell"]), gap, low, high, _dense(frame, best), len(done))
-    parts = [sentence, _rivals(tied, len(done)), _price(frame, str(best["cell"]))]
-    certainty = _certainty(seeds, images, len(done))
+    tied = [rival for rival in rivals["cell"] if not _ahead(lab, frame, name, str(rival))]
+    certainty = _certainty(int(best["completed"]), int(best[GAP_HELDOUT + COUNT]), len(done))
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
-    finding = " ".join(filter(None, parts))
-    return Answer(str(best["cell"]), gap, low, high, tied, seeds, finding, certainty)
+    parts = [_finding(frame, best, len(done)), _rivals(tied, len(done)), _price(frame, name)]
+    return Answer(" ".join(filter(None, parts)), certainty)
 
 
-def paired_difference(lab: Lab, frame: pd.DataFrame, cell: str, other: str) -> PairedGap | None:
+def _paired_difference(lab: Lab, frame: pd.DataFrame, cell: str, other: str) -> PairedGap | None:
     """Return `cell` less `other` in held-out loss, over common seeds or over images of one seed.
 
     The result is `None` where the two cannot be paired.
@@ -97,11 +80,13 @@ def paired_difference(lab: Lab, frame: pd.DataFrame, cell: str, other: str) -> P
 
 def _ahead(lab: Lab, frame: pd.DataFrame, best: str, rival: str) -> bool:
     """Return whether the interval of the best cell less a rival lies below zero."""
-    difference = paired_difference(lab, frame, best, rival)
+    difference = _paired_difference(lab, frame, best, rival)
     return difference is not None and difference.high < 0
 
 
-def _finding(name: str, gap: float, low: float, high: float, dense: float, cells: int) -> str:
+def _finding(frame: pd.DataFrame, best: pd.Series[Any], cells: int) -> str:
+    name, dense = str(best["cell"]), _dense(frame, best)
+    gap, low, high = (float(best[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
     share = f", {number(100 * abs(gap) / dense)}% of its {number(dense)}" if dense > 0 else ""
     result = f"held-out loss {span(gap, low, high)} against dense training{share}"
     among = f" of {cells}" if cells > 1 else ""
@@ -115,7 +100,7 @@ def _finding(name: str, gap: float, low: float, high: float, dense: float, cells
     return f"Best{among} is {routed(name)}, but it cannot be distinguished from dense: {result}."
 
 
-def _rivals(tied: tuple[str, ...], cells: int) -> str:
+def _rivals(tied: Sequence[str], cells: int) -> str:
     if cells < 2:
         return ""
     if not tied:
@@ -161,11 +146,11 @@ def _certainty(seeds: int, images: int, cells: int) -> str:
     )
 
 
-def _no_answer(frame: pd.DataFrame) -> tuple[str, str]:
-    """Return the sentences that replace the finding and its certainty."""
+def _no_answer(frame: pd.DataFrame) -> Answer:
+    """Return what replaces the finding and its certainty."""
     alone = frame[frame["reason"].isin(NO_RESULT.values())]
     if alone.empty:
-        return "There is no answer yet.", "No trial has finished with a paired loss."
+        return Answer("There is no answer yet.", "No trial has finished with a paired loss.")
     reason = str(alone["reason"].iloc[0]).replace("its baseline", "the baseline")
     trials = "1 trial" if len(alone) == 1 else f"{len(alone)} trials"
-    return "There is nothing to compare with.", f"{trials} completed, but {reason}."
+    return Answer("There is nothing to compare with.", f"{trials} completed, but {reason}.")

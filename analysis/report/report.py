@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.catalogue import all_figures, sweep_records
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, quality_metrics
+from tread_lab.analysis.figures.kind import SweepRecords, quality_metrics
 from tread_lab.analysis.figures.sentences import metric_text, quantity, routed
 from tread_lab.analysis.figures.style import MINUS, Figure, as_bytes
 from tread_lab.analysis.report.answer import answer
@@ -41,18 +41,6 @@ from tread_lab.specs.units import duration
 
 ROWS = 60  # of a table; longer ones say how many are left out
 _DISTURBED = 1.2  # factor between a cell's ratio and the median cell's
-
-
-@dataclass(frozen=True)
-class ShownFigure:
-    """A figure inside the page: title, metric and panel, caption, picture and width in inches."""
-
-    name: str
-    title: str
-    metric: str
-    caption: str
-    picture: str
-    width: float
 
 
 @dataclass(frozen=True)
@@ -111,9 +99,6 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
     }
 
 
-_SCALES = {"peak memory, GB": 1e9, "energy, kJ": 1e3, "device-hours": 3600.0}
-
-
 def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
     """Return speed-ups predicted from FLOPs beside measured ones, one row a cell.
 
@@ -133,25 +118,24 @@ def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
     flops = cells[TRAIN_FLOPS].map(lambda count: quantity(count, "FLOP"))
     texts = pd.DataFrame({"cell": cells["cell"].map(routed), "training FLOPs": flops})
     columns = {
-        "speed-up, FLOPs": ("speed/flops", "{:.2f}\N{MULTIPLICATION SIGN}"),
-        "speed-up, measured": ("speed/time", "{:.2f}\N{MULTIPLICATION SIGN}"),
-        "seconds": (TRAIN_SECONDS, "{:.0f}"),
-        "device-hours": (TRAIN_SECONDS, "{:.3g}"),
-        "images / s": (IMAGES_PER_S, "{:.0f}"),
-        "peak memory, GB": (PEAK_MEMORY, "{:.2f}"),
-        "MFU": (MFU, "{:.1%}"),
-        "GPU use": (USE, "{:.0%}"),
-        "power, W": (POWER, "{:.0f}"),
-        "energy, kJ": (ENERGY, "{:.3g}"),
+        "speed-up, FLOPs": ("speed/flops", 1, "{:.2f}\N{MULTIPLICATION SIGN}"),
+        "speed-up, measured": ("speed/time", 1, "{:.2f}\N{MULTIPLICATION SIGN}"),
+        "seconds": (TRAIN_SECONDS, 1, "{:.0f}"),
+        "device-hours": (TRAIN_SECONDS, 3600, "{:.3g}"),
+        "images / s": (IMAGES_PER_S, 1, "{:.0f}"),
+        "peak memory, GB": (PEAK_MEMORY, 1e9, "{:.2f}"),
+        "MFU": (MFU, 1, "{:.1%}"),
+        "GPU use": (USE, 1, "{:.0%}"),
+        "power, W": (POWER, 1, "{:.0f}"),
+        "energy, kJ": (ENERGY, 1e3, "{:.3g}"),
     }
-    for head, (column, form) in columns.items():
+    for head, (column, unit, form) in columns.items():
         if column in cells and cells[column].notna().any():
-            scale = _SCALES.get(head, 1.0)
-            texts[head] = [_form(value / scale, form) for value in cells[column]]
+            values = cells[column] / unit
+            texts[head] = ["" if np.isnan(value) else form.format(value) for value in values]
     if "speed-up, measured" in texts:
-        marks = ["", " (disturbed)"]
         disturbed = is_disturbed(cells["speed/flops"], cells["speed/time"])
-        texts["speed-up, measured"] += [marks[flag] for flag in disturbed]
+        texts["speed-up, measured"] += [" (disturbed)" * flag for flag in disturbed]
     return _sheet(texts)
 
 
@@ -166,16 +150,20 @@ def is_disturbed(predicted: pd.Series, measured: pd.Series) -> list[bool]:
     return [bool(value < 1 / _DISTURBED or value > _DISTURBED) for value in away]
 
 
-def _figures(records: SweepRecords) -> list[ShownFigure]:
-    """Return the figures in the order of their kinds."""
-    return [_shown(kind, drawn) for kind, drawn in all_figures(records) if kind.in_report]
-
-
-def _shown(kind: FigureKind, drawn: Drawn) -> ShownFigure:
-    shows = " ".join(filter(None, (drawn.metric and metric_text(drawn.metric), drawn.panel)))
-    width = round(float(drawn.figure.get_size_inches()[0]), 2)
-    picture = _picture(drawn.figure, drawn.name)
-    return ShownFigure(drawn.name, kind.title, shows, drawn.caption, picture, width)
+def _figures(records: SweepRecords) -> list[dict[str, Any]]:
+    """Return the figures as the page shows them, in the order of their kinds."""
+    return [
+        {
+            "name": drawn.name,
+            "title": kind.title,
+            "shows": " ".join(filter(None, (metric_text(drawn.metric), drawn.panel))),
+            "caption": drawn.caption,
+            "picture": _picture(drawn.figure, drawn.name),
+            "wide": drawn.figure.get_figwidth() > 4,  # inches
+        }
+        for kind, drawn in all_figures(records)
+        if kind.in_report
+    ]
 
 
 def _picture(fig: Figure, name: str) -> str:
@@ -191,15 +179,15 @@ def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tu
     spec = plan.trials[0].spec
     train = spec["train"]
     completed = int((runs["state"] == RunState.COMPLETED).sum())
+    lengths = frame["train.steps"].dropna() if "train.steps" in frame else [train["steps"]]
+    steps = f"{', '.join(f'{s:,}' for s in sorted(set(lengths)))} steps of {train['batch']}"
+    precision = "" if "train.steps" in frame else f", {spec['precision']}"
     facts = [
         ("network", f"{frame['model'].iloc[0]} on {spec['data']['source']}"),
-        ("training", f"{train['steps']:,} steps of {train['batch']}, {spec['precision']}"),
+        ("training", steps + precision),
         ("runs", f"{completed} of {len(runs)} completed"),
         ("seeds", str(frame["seed"].nunique())),
     ]
-    if "train.steps" in frame.columns:
-        steps = sorted(frame["train.steps"].dropna().unique())
-        facts[1] = ("training", f"{', '.join(f'{s:,}' for s in steps)} steps of {train['batch']}")
     if TRAIN_FLOPS in runs:
         facts.append(("training FLOPs", quantity(float(runs[TRAIN_FLOPS].sum()), "FLOP")))
     if TRAIN_SECONDS in runs:
@@ -253,7 +241,3 @@ def _power(head: str) -> str:
         "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
     )
     return re.sub(r"1e(-?\d+)", lambda m: f"\u00d7 10{m[1].translate(raised)}", head)
-
-
-def _form(value: float, form: str) -> str:
-    return "" if np.isnan(value) else form.format(value)
