@@ -50,15 +50,11 @@ class Pages:
         self.lab = lab
         files = {p.name: (KINDS[p.suffix], p.read_bytes()) for p in PAGE.iterdir() if p.is_file()}
         self._files = {**files, "": files["index.html"]}
-        self._routes: list[tuple[re.Pattern[str], Callable[..., Any], set[str]]] = [
-            (re.compile(pattern + r"\Z"), answer, parameters)
-            for pattern, answer, parameters in (
-                (r"/api/sweeps", self._sweeps, set()),
-                (rf"/api/sweeps/{NAME}", self._sweep, {"metric", "version"}),
-                (rf"/api/sweeps/{NAME}/cells/(\d{{1,7}})", self._cell, {"seed"}),
-            )
+        self._routes: list[tuple[str, Callable[..., Any], set[str]]] = [
+            ("/api/sweeps", self._sweeps, set()),
+            (f"/api/sweeps/{NAME}", self._sweep, {"metric", "version"}),
+            (rf"/api/sweeps/{NAME}/cells/(\d{{1,7}})", self._cell, {"seed"}),
         ]
-        self._picture = re.compile(rf"/runs/{NAME}/evaluations/{NAME}/grid\.png\Z")
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[str, bytes]:
         """Return the type and body of a page.
@@ -68,10 +64,10 @@ class Pages:
         """
         if path.removeprefix("/") in self._files:
             return self._files[path.removeprefix("/")]
-        if found := self._picture.match(path):
+        if found := re.fullmatch(rf"/runs/{NAME}/evaluations/{NAME}/grid\.png", path):
             return "image/png", self._grid(*found.groups())
         for pattern, make, parameters in self._routes:
-            if found := pattern.match(path):
+            if found := re.fullmatch(pattern, path):
                 if unknown := sorted(query.keys() - parameters):
                     raise UserError(f"unknown parameter {unknown[0]!r}")
                 tree = make(*found.groups(), **query)
@@ -85,8 +81,7 @@ class Pages:
 
     def _sweep(self, name: str, metric: str = "", version: str = "") -> views.Tree:
         """Return all of a sweep, or only what runs now if the page has this version of the rest."""
-        sweep = self.live.sweep(name)
-        now = sweep.snapshot()
+        now = self.live.sweep(name).snapshot()
         running = self._running(now.plan, now.frame)
         tree = {"version": now.version, "running": running, "problem": now.problem}
         if version == str(now.version) and now.version:
@@ -100,17 +95,15 @@ class Pages:
         steps = {trial.run: trial.steps for trial in plan.trials}
         rows = frame[frame["state"].isin(["running", MEASURING])].drop_duplicates("run")
         place = views.cell_numbers(frame)
-        keys = ("run", "role", "cell", "seed", "state")
-        columns = (rows[column].head(RUNNING) for column in keys)
         return [
             {
-                "run": run,
-                "number": place[role, label],
-                "seed": int(seed),
-                "measuring": state == MEASURING,
-                **progress(self.lab.run(run), steps[run]),
+                "run": row["run"],
+                "number": place[row["role"], row["cell"]],
+                "seed": int(row["seed"]),
+                "measuring": row["state"] == MEASURING,
+                **progress(self.lab.run(row["run"]), steps[row["run"]]),
             }
-            for run, role, label, seed, state in zip(*columns)
+            for row in rows.head(RUNNING).to_dict("records")
         ]
 
     def _cell(self, name: str, number: str, seed: str = "") -> views.Tree:

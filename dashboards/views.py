@@ -235,11 +235,8 @@ def front(frame: pd.DataFrame, metric: str) -> Tree | None:
         "metric": metric,
         "relative": points.relative,
         "cell": [index[key] for key in points.cells],
-        "cost": numbers(points.cost),
-        "value": numbers(points.value),
-        "low": numbers(points.low),
-        "high": numbers(points.high),
-        "front": [bool(v) for v in points.front],
+        **{name: numbers(getattr(points, name)) for name in ("cost", "value", "low", "high")},
+        "front": points.front.tolist(),
     }
 
 
@@ -252,14 +249,14 @@ def failures(frame: pd.DataFrame) -> list[Tree]:
     rows = frame[ended | ((frame["reason"] != "") & (frame["state"] == "completed"))]
     order = {state: k for k, state in enumerate(reversed(STATES))}
     rows = rows.sort_values("state", key=lambda states: states.map(order), kind="stable")
-    columns = ["cell", "run", "state", "reason"]
-    shown = rows.head(FAILURES)
-    texts = shown[columns].astype(str).to_dict("list")
     place = cell_numbers(frame)
-    where = [place[key] for key in zip(shown["role"], shown["cell"])]
     return [
-        {**dict(zip(columns, row)), "seed": int(seed), "number": number}
-        for *row, seed, number in zip(*(texts[c] for c in columns), shown["seed"], where)
+        {
+            **{column: str(row[column]) for column in ("cell", "run", "state", "reason")},
+            "seed": int(row["seed"]),
+            "number": place[row["role"], row["cell"]],
+        }
+        for row in rows.head(FAILURES).to_dict("records")
     ]
 
 
