@@ -50,17 +50,10 @@ def execute(paths: Sequence[Path], root: Path | None = None) -> list[Executed]:
             cell.id = f"n{number}-{len(whole.cells)}"
             whole.cells.append(cell)
         parts.append(cells[1:])
-    before = os.environ.get("TREAD_LAB_ROOT")
-    if root is not None:
-        os.environ["TREAD_LAB_ROOT"] = str(root.absolute())
-    try:
-        client = NotebookClient(whole, timeout=300, kernel_name="python3", allow_errors=True)
-        client.extra_arguments = ["--log-level=ERROR"]
-        client.execute()
-    finally:
-        if root is not None:
-            os.environ.pop("TREAD_LAB_ROOT")
-            os.environ |= {} if before is None else {"TREAD_LAB_ROOT": before}
+    client = NotebookClient(whole, timeout=300, kernel_name="python3", allow_errors=True)
+    client.extra_arguments = ["--log-level=ERROR"]
+    lab = {} if root is None else {"TREAD_LAB_ROOT": str(root.absolute())}
+    client.execute(env=os.environ | lab)
     return [_executed(*each) for each in zip(paths, loaded, parts)]
 
 
