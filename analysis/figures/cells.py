@@ -9,19 +9,10 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, sample_metrics
-from tread_lab.analysis.figures.placements import Array, states_without_numbers
-from tread_lab.analysis.figures.style import Axes
-from tread_lab.frames import (
-    HIGH,
-    LOW,
-    cells_frame,
-    delta_column,
-    of_baseline,
-    require_metric,
-    with_delta,
-)
-from tread_lab.records.metric_names import FAMILY_FLOPS, GAP_HELDOUT
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
+from tread_lab.analysis.figures.placements import Array, numbers_of
+from tread_lab.frames import cells_frame, delta_column, of_baseline, require_metric, with_delta
+from tread_lab.records.metric_names import FAMILY_FLOPS
 
 
 @dataclass(frozen=True)
@@ -54,10 +45,7 @@ def cell_gaps(frame: pd.DataFrame, metric: str) -> CellGaps:
     column = delta_column(metric)
     trials = _with_relative_flops(with_delta(frame, metric))
     cells = cells_frame(trials[trials["role"] == "trial"])
-    done = cells["state"] == "completed"
-    value, low, high = (
-        cells[name].where(done).to_numpy(float) for name in (column, column + LOW, column + HIGH)
-    )
+    value, low, high, states = numbers_of(cells, column)
     return CellGaps(
         metric=column,
         names=tuple(cells["cell"]),
@@ -65,36 +53,22 @@ def cell_gaps(frame: pd.DataFrame, metric: str) -> CellGaps:
         low=low,
         high=high,
         flops=cells["cost/relative"].to_numpy(float),
-        states=tuple(cells["state"].where(np.isfinite(value), states_without_numbers(cells))),
+        states=tuple(states.tolist()),
     )
 
 
-def draw_cell_gaps(gaps: CellGaps, axes: list[Axes]) -> None:
-    """Draw dots with intervals on the first axes, bars of relative cost on the second.
-
-    Blue is better than the baseline, orange worse; a dot is hollow where its interval holds zero.
-    """
+def draw_cell_gaps(gaps: CellGaps, axes: list[style.Axes]) -> None:
+    """Draw dots with intervals on the first axes, bars of relative cost on the second."""
     dots, bars = axes
-    power, values, spread = style.scaled(gaps.value, gaps.low, gaps.high)
-    places = -np.arange(float(len(gaps.names)))
-    undecided = style.holds_zero(gaps.low, gaps.high)
-    dots.axvline(0, color=style.BLACK, linewidth=0.7)
-    for k, (y, value) in enumerate(zip(places, values)):
-        if np.isfinite(value):
-            colour = style.difference_colour(gaps.metric, value)
-            fill = "white" if undecided[k] else colour
-            bar = spread[:, k : k + 1]
-            dots.errorbar([value], [y], xerr=bar, marker="o", color=colour, markerfacecolor=fill)
-        else:
-            look = style.STATE_LOOKS[gaps.states[k]]
-            dots.text(0, y, f" {look.letter} {look.text}", color=style.GREY, va="center")
-    dots.set_yticks(places, [style.arrow(name) for name in gaps.names])
-    dots.set_xlabel(style.label(gaps.metric) + style.times(power))
-    bars.barh(places, np.nan_to_num(gaps.flops), height=0.6, color=style.GREY)
+    names = [style.arrow(name) for name in gaps.names]
+    style.draw_difference_rows(dots, gaps.metric, names, gaps.value, gaps.low, gaps.high)
+    for k in np.flatnonzero(np.isnan(gaps.value)).tolist():
+        look = style.STATE_LOOKS[gaps.states[k]]
+        dots.text(0, -k, f" {look.letter} {look.text}", color=style.GREY, va="center")
+    bars.barh(-np.arange(len(names)), np.nan_to_num(gaps.flops), height=0.6, color=style.GREY)
     bars.axvline(1, color=style.BLACK, linewidth=0.7)
     bars.set_yticks([])
-    for ax in axes:
-        ax.set_ylim(0.5 - len(gaps.names), 0.5)
+    bars.set_ylim(dots.get_ylim())
     bars.set_xlabel("training FLOPs relative to dense (1 = dense)")
 
 
@@ -107,12 +81,11 @@ def _with_relative_flops(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _drawn(records: SweepRecords) -> Iterator[Drawn]:
     frame = records.frame
-    for metric in (GAP_HELDOUT, *sample_metrics(records.frame)):
-        if records.panels > 1 and metric in frame and frame[metric].notna().sum() > 1:
+    for metric in records.compared if records.panels > 1 else ():
+        if frame[metric].notna().sum() > 1:
             gaps = cell_gaps(frame, metric)
-            fig, axes = style.figure(
-                width=style.PAGE, height=1.0 + 0.18 * len(gaps.names), columns=2
-            )
+            height = 1.0 + 0.18 * len(gaps.names)
+            fig, axes = style.figure(width=style.PAGE, height=height, columns=2)
             draw_cell_gaps(gaps, axes)
             caption = "Every cell of the sweep with its cost beside it; a dot is hollow where"
             caption += " its 95% interval holds zero."

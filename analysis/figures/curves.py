@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.placements import Array, measured_as, states_without_numbers
-from tread_lab.analysis.figures.style import Axes
-from tread_lab.frames import HIGH, LOW, cells_frame, require_metric
+from tread_lab.analysis.figures.placements import Array, measured_as, numbers_of
+from tread_lab.frames import cells_frame, require_metric
 from tread_lab.records.metric_names import TRAIN_FLOPS
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.labels import without_axis
@@ -74,24 +73,27 @@ def curves(frame: pd.DataFrame, metric: str, axis: str, *, cost: str = TRAIN_FLO
 
 def _curve(name: str, rows: pd.DataFrame, metric: str, axis: str, cost: str) -> Curve:
     rows = rows.sort_values(axis)
-    done = (rows["state"] == "completed") & rows[metric].notna()
-    cost_row, value, low, high = (
-        rows.reindex(columns=[key])[key].where(done).to_numpy(float)
-        for key in (cost, metric, metric + LOW, metric + HIGH)
-    )
+    value, low, high, states = numbers_of(rows, metric)
+    spent = rows.reindex(columns=[cost])[cost].to_numpy(float)
     return Curve(
         name=name,
         dense=bool((rows["role"] == "baseline").all()),
         x=rows[axis].to_numpy(float),
-        cost=cost_row,
+        cost=np.where(states == "completed", spent, np.nan),
         value=value,
         low=low,
         high=high,
-        states=tuple(rows["state"].where(done, states_without_numbers(rows))),
+        states=tuple(states.tolist()),
     )
 
 
-def draw_curves(found: Curves, ax: Axes, *, legend: bool = True) -> None:
+def bare_curve(name: str, dense: bool, x: Array, value: Array) -> Curve:
+    """Return a curve over its cost, without intervals and with a number everywhere."""
+    none = np.full(len(x), np.nan)
+    return Curve(name, dense, x, x, value, none, none, ("completed",) * len(x))
+
+
+def draw_curves(found: Curves, ax: style.Axes, *, legend: bool = True) -> None:
     """Draw dense curves black and dashed, others in colour; cells without a number are lettered."""
     values = [v for curve in found.curves for v in (curve.value, curve.low, curve.high)]
     power = style.power_of_ten(np.concatenate([np.zeros(1), *values]))

@@ -12,7 +12,6 @@ from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, sample_metrics
 from tread_lab.analysis.figures.placements import Placements, placements, rank_correlation
 from tread_lab.analysis.figures.sentences import number, trend
-from tread_lab.analysis.figures.style import Axes
 from tread_lab.records.metric_names import GAP_TRAIN
 
 
@@ -42,7 +41,7 @@ def gap_and_quality(frame: pd.DataFrame, metric: str) -> GapAndQuality:
     return GapAndQuality(gap, quality, rank_correlation(gap.value, quality.value))
 
 
-def draw_gap_and_quality(found: GapAndQuality, ax: Axes) -> None:
+def draw_gap_and_quality(found: GapAndQuality, ax: style.Axes) -> None:
     """Draw points coloured by length, the baseline at the crossing of the two lines."""
     gap, quality = found.gap, found.quality
     power_x, x, spread_x = style.scaled(gap.value, gap.low, gap.high)

@@ -33,11 +33,17 @@ class SweepRecords:
     panels: int = 1
 
     def placed(self) -> Iterator[tuple[str, Placements]]:
-        """Give each metric that two placements have: the loss gap, then those of samples."""
-        for metric in (GAP_HELDOUT, *sample_metrics(self.frame)):
-            places = placements(self.frame, metric) if metric in self.frame else None
-            if places is not None and places.measured.sum() > 1:
+        """Give each compared metric that two placements have."""
+        for metric in self.compared:
+            places = placements(self.frame, metric)
+            if places.measured.sum() > 1:
                 yield metric, places
+
+    @property
+    def compared(self) -> list[str]:
+        """What trials are compared with dense by: the loss gap, then metrics of samples."""
+        gap = [GAP_HELDOUT] if GAP_HELDOUT in self.frame else []
+        return [*gap, *sample_metrics(self.frame)]
 
     def title(self, measured_as: str = "") -> str:
         """Return the title of a drawing of this sweep, for example beside a published one."""

@@ -20,7 +20,6 @@ from tread_lab.analysis.figures.placements import (
     rank_correlation,
 )
 from tread_lab.analysis.figures.sentences import number, routed, trend
-from tread_lab.analysis.figures.style import Axes
 from tread_lab.records.metric_names import GAP_TRAIN, TRAIN_LOSS
 
 FAMILIES = (style.GREEN, style.PINK, style.GREY)
@@ -116,7 +115,7 @@ def with_the_baselines_loss(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[baseline.isna() | (baseline == frame["loss"].fillna(""))]
 
 
-def draw_gap_by_length(gaps: GapByLength, ax: Axes) -> None:
+def draw_gap_by_length(gaps: GapByLength, ax: style.Axes) -> None:
     """Draw points with intervals; routes that share a start or an end share a marker."""
     places = gaps.places
     power, value, spread = style.scaled(places.value, places.low, places.high)
@@ -152,7 +151,7 @@ def _families(gaps: GapByLength) -> list[tuple[NDArray[np.bool_], str]]:
     return [(members, text) for members, text in families if members.any()]
 
 
-def draw_gap_over_steps(gaps: GapOverSteps, ax: Axes, *, named: bool = False) -> None:
+def draw_gap_over_steps(gaps: GapOverSteps, ax: style.Axes, *, named: bool = False) -> None:
     """Draw one line a cell; zero is the baseline.
 
     Lines are darker for shorter routes; `named` ones have their own colour and, past the colours,

@@ -14,12 +14,7 @@ from tread_lab.analysis.figures.over_training import schedule_warning
 from tread_lab.analysis.figures.sentences import number, quantity, routed
 from tread_lab.analysis.figures.style import PAGE, Axes, figure
 from tread_lab.frames import STEP
-from tread_lab.records.metric_names import (
-    DEVICE_HOURS,
-    GAP_HELDOUT,
-    TRAIN_IMAGES,
-    metric_kind,
-)
+from tread_lab.records.metric_names import DEVICE_HOURS, GAP_HELDOUT, TRAIN_IMAGES, metric_kind
 
 COSTS = {STEP: "training steps", TRAIN_IMAGES: "training images", DEVICE_HOURS: "device-hours"}
 

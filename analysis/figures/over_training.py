@@ -9,13 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.curves import Curves, curves, draw_curves
-from tread_lab.analysis.figures.kind import (
-    Drawn,
-    FigureKind,
-    SweepRecords,
-    quality_metrics,
-    slug,
-)
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, quality_metrics, slug
 from tread_lab.analysis.figures.sentences import number, routed
 from tread_lab.analysis.figures.style import COLUMN, PAGE, Axes, figure
 from tread_lab.frames import STEP, own_metrics

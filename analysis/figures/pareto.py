@@ -10,16 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import (
-    Drawn,
-    FigureKind,
-    SweepRecords,
-    quality_metrics,
-    slug,
-)
-from tread_lab.analysis.figures.placements import Array, measured_as, states_without_numbers
-from tread_lab.analysis.figures.sentences import quantity, routed
-from tread_lab.analysis.figures.style import Axes
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, quality_metrics, slug
+from tread_lab.analysis.figures.placements import Array, endings_of, measured_as
+from tread_lab.analysis.figures.sentences import listed, quantity, routed
 from tread_lab.frames import HIGH, LOW, cells_frame, require_metric
 from tread_lab.records.metric_names import GAP_HELDOUT, TRAIN_FLOPS, metric_kind
 from tread_lab.specs.errors import UserError
@@ -79,8 +72,7 @@ def pareto(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Pareto:
     if metric_kind(metric).compared == "gap":
         cells[metric] = cells[metric].mask(dense & cells[metric].isna(), 0.0)
     done = (cells["state"] == "completed") & cells[metric].notna() & cells[TRAIN_FLOPS].notna()
-    others, state = cells[~done], states_without_numbers(cells)[~done]
-    endings = {str(key): tuple(rows["cell"]) for key, rows in others.groupby(state)}
+    endings = endings_of(cells[~done], "cell")
     cells, dense = cells[done], dense[done]
     relative = int(dense.sum()) == 1
     cost, value, low, high = (
@@ -116,7 +108,7 @@ def pareto_front(cost: Array, value: Array, *, lower: bool = True) -> NDArray[np
     return front
 
 
-def draw_pareto(points: Pareto, ax: Axes) -> None:
+def draw_pareto(points: Pareto, ax: style.Axes) -> None:
     """Draw points with intervals, the front joined by steps and named; dense runs are diamonds."""
     power, value, spread = style.scaled(points.value, points.low, points.high)
     if metric_kind(points.metric).compared == "gap":
@@ -140,7 +132,7 @@ def draw_pareto(points: Pareto, ax: Axes) -> None:
     tell_endings(ax, points.endings)
 
 
-def _draw_front(ax: Axes, points: Pareto, value: Array, spread: Array) -> None:
+def _draw_front(ax: style.Axes, points: Pareto, value: Array, spread: Array) -> None:
     order = np.flatnonzero(points.front)[np.argsort(points.cost[points.front], kind="stable")]
     (steps,) = ax.plot(points.cost[order], value[order], color=style.GREEN, linewidth=0.8, zorder=0)
     steps.set_drawstyle("steps-post")
@@ -176,13 +168,12 @@ def _apart(
     return kept
 
 
-def tell_endings(ax: Axes, endings: Mapping[str, Sequence[str]]) -> None:
+def tell_endings(ax: style.Axes, endings: Mapping[str, Sequence[str]]) -> None:
     """Name the cells without a number, by state, below the axes; they have no place on it."""
     lines = []
     for state, names in endings.items():
         look = style.STATE_LOOKS[state]
-        more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-        lines.append(f"{look.letter} {look.text}: {', '.join(map(style.arrow, names[:6]))}{more}")
+        lines.append(f"{look.letter} {look.text}: {listed(list(map(style.arrow, names)))}")
     if lines:
         ax.figure.supxlabel("\n".join(lines), fontsize=6.5, x=0.02, ha="left")
 
@@ -195,11 +186,10 @@ def caption(points: Pareto) -> str:
     heading = "training FLOPs relative to dense" if points.relative else "training FLOPs"
     names = [
         f"{routed(points.names[k])} ({quantity(points.cost[k], '' if points.relative else 'FLOP')})"
-        for k in front[:6]
+        for k in front
     ]
-    more = f" and {len(front) - 6} more" if len(front) > 6 else ""
     parts = [
-        f"Pareto front, cheapest first ({heading}): {', '.join(names)}{more}.",
+        f"Pareto front, cheapest first ({heading}): {listed(names)}.",
         "No cell is both cheaper and better than one of these.",
     ]
     if points.dense[front].any():

@@ -98,10 +98,7 @@ def placements(frame: pd.DataFrame, metric: str) -> Placements:
     if len(shared):
         where = " and ".join(cells.loc[cells["route"] == shared["route"].iloc[0], "cell"][:2])
         raise UserError(f"one route stands in several cells ({where}); choose one of them first")
-    done = (cells["state"] == "completed") & cells[column].notna()
-    value, low, high = (
-        cells[name].where(done).to_numpy(float) for name in (column, column + LOW, column + HIGH)
-    )
+    value, low, high, states = numbers_of(cells, column)
     return Placements(
         column,
         cells["route_start"].to_numpy(np.int64),
@@ -109,9 +106,21 @@ def placements(frame: pd.DataFrame, metric: str) -> Placements:
         value,
         low,
         high,
-        cells["state"].where(done, states_without_numbers(cells)).to_numpy(np.str_),
-        measured_as(cells[done], column),
+        states,
+        measured_as(cells[states == "completed"], column),
     )
+
+
+def numbers_of(cells: pd.DataFrame, column: str) -> tuple[Array, Array, Array, NDArray[np.str_]]:
+    """Return value, low, high and state of each row of `cells_frame`.
+
+    The numbers are there only if every seed completed; the state is `completed`, or why they lack.
+    """
+    done = (cells["state"] == "completed") & cells[column].notna()
+    value, low, high = (
+        cells[name].where(done).to_numpy(float) for name in (column, column + LOW, column + HIGH)
+    )
+    return value, low, high, states_without_numbers(cells).mask(done, "completed").to_numpy(np.str_)
 
 
 def published_placements() -> Placements:
@@ -157,17 +166,19 @@ def states_without_numbers(cells: pd.DataFrame) -> pd.Series[str]:
     return cells["state"].where(cells["state"] != "completed", finished)
 
 
+def endings_of(cells: pd.DataFrame, name: str) -> dict[str, tuple[str, ...]]:
+    """Return why rows of `cells_frame` have no number -> their values of the column `name`."""
+    groups = cells.groupby(states_without_numbers(cells))
+    return {str(state): tuple(rows[name]) for state, rows in groups}
+
+
 def panels(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Return `frame` split by every axis but the route's: (`rate=0.5`, rows with their baselines).
 
     A sweep over routes alone is one panel without a name.
     """
     trials = frame[frame["role"] == "trial"]
-    axes = [
-        axis
-        for axis in frame.attrs.get("axes", ())
-        if axis not in PLACE_AXES and trials[axis].nunique(dropna=False) > 1
-    ]
+    axes = [axis for axis in other_axes(frame) if trials[axis].nunique(dropna=False) > 1]
     if not axes:
         return [("", frame)]
     parts = []
@@ -176,6 +187,11 @@ def panels(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
         rows = frame["run"].isin(part["baseline"]) & (frame["role"] == "baseline")
         parts.append((name, frame[rows | frame.index.isin(part.index)]))
     return parts
+
+
+def other_axes(frame: pd.DataFrame) -> list[str]:
+    """Return the axes of the sweep that are not the route's."""
+    return [axis for axis in frame.attrs.get("axes", ()) if axis not in PLACE_AXES]
 
 
 def commonest(values: Ints) -> int:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.style import Axes
 
 Array = NDArray[np.float64]
 
@@ -22,7 +21,7 @@ _DOT = 3.0  # half the side of what a point covers
 
 
 def write_names(
-    ax: Axes,
+    ax: style.Axes,
     names: Sequence[str],
     places: Array,
     bars: Array,
@@ -69,7 +68,7 @@ def write_names(
     return left
 
 
-def _on_page(ax: Axes, places: Array) -> Array:
+def _on_page(ax: style.Axes, places: Array) -> Array:
     """Return places [..., 2] of the axes in points of the page."""
     flat: Array = ax.transData.transform(places.reshape(-1, 2)) / (ax.figure.dpi / 72)
     return flat.reshape(places.shape)
@@ -110,7 +109,7 @@ def _edge(offset: Array, size: Array) -> Array:
     return np.asarray(np.clip(0.0, offset - size / 2, offset + size / 2))
 
 
-def _lead(ax: Axes, at: tuple[float, float], to: Array) -> None:
+def _lead(ax: style.Axes, at: tuple[float, float], to: Array) -> None:
     line = {"arrowstyle": "-", "color": style.GREY, "lw": 0.4, "shrinkA": 0, "shrinkB": _DOT}
     end = (float(to[0]), float(to[1]))
     drawn = ax.annotate("", at, end, textcoords="offset points", arrowprops=line)

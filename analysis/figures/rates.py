@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.curves import Curve, Curves, curves, draw_curves
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, sample_metrics, slug
-from tread_lab.analysis.figures.placements import Array
+from tread_lab.analysis.figures.curves import Curve, Curves, bare_curve, curves, draw_curves
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, slug
 from tread_lab.analysis.figures.sentences import metric_text, routed, span
 from tread_lab.analysis.figures.style import BLACK, PAGE, Axes, figure
 from tread_lab.analysis.tables import published
@@ -37,30 +37,16 @@ def rates(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Curves:
 
 def _from_zero(curve: Curve) -> Curve:
     """Put the baseline in front: no difference to itself, no interval."""
-
-    def led(values: Array, first: float) -> Array:
-        return np.concatenate([[first], values])
-
-    return Curve(
-        curve.name,
-        False,
-        led(curve.x, 0.0),
-        led(curve.cost, np.nan),
-        led(curve.value, 0.0),
-        led(curve.low, np.nan),
-        led(curve.high, np.nan),
-        ("completed", *curve.states),
-    )
+    first = {"x": 0.0, "cost": np.nan, "value": 0.0, "low": np.nan, "high": np.nan}
+    led: dict[str, Any] = {k: np.insert(getattr(curve, k), 0, v) for k, v in first.items()}
+    return replace(curve, **led, states=("completed", *curve.states))
 
 
 def published_rates() -> Curves:
     """Return Table 5: FID-50K of DiT-B/2 less that of the dense run; another metric and model."""
     table = published.table5()
     rate, fid = (table[c].to_numpy(float) for c in ("selection_rate", "fid"))
-    none = np.full(len(rate), np.nan)
-    states = ("completed",) * len(rate)
-    curve = Curve("2->8", False, rate, none, fid - fid[0], none, none, states)
-    return Curves("delta/FID", (curve,), "")
+    return Curves("delta/FID", (bare_curve("2->8", False, rate, fid - fid[0]),), "")
 
 
 def best_rate(found: Curves) -> tuple[Curve, int] | None:
@@ -103,9 +89,9 @@ def caption(found: Curves) -> str:
 
 
 def _drawn(records: SweepRecords) -> Iterator[Drawn]:
-    for metric in dict.fromkeys((GAP_HELDOUT, *sample_metrics(records.frame))):
-        found = rates(records.frame, metric) if metric in records.frame else None
-        if found is not None and found.curves:
+    for metric in records.compared:
+        found = rates(records.frame, metric)
+        if found.curves:
             fig, (ours, theirs) = figure(width=PAGE, height=2.3, columns=2)
             draw_rates(found, ours)
             ours.set_title(records.title(found.measured_as))

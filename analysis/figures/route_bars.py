@@ -22,7 +22,6 @@ from tread_lab.analysis.figures.placements import (
     rank_correlation,
 )
 from tread_lab.analysis.figures.sentences import number, trend
-from tread_lab.analysis.figures.style import Axes
 from tread_lab.analysis.tables import published
 from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.specs.errors import UserError
@@ -44,17 +43,10 @@ class RouteBars:
     split: int
 
 
-def route_bars(
-    frame: pd.DataFrame,
-    metric: str = GAP_HELDOUT,
-    *,
-    start: int | None = None,
-    end: int | None = None,
-) -> RouteBars:
+def route_bars(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> RouteBars:
     """Return the bars of one metric from the rows of `trials_frame`.
 
-    Args:
-        start, end: what the two families share; else the start and the end with most routes.
+    The two families share the start and the end that most routes have.
 
     Raises:
         UserError: no route was planned, no such metric, or several cells share a route.
@@ -62,17 +54,16 @@ def route_bars(
     places = placements(frame, metric)
     if not places.routes:
         raise UserError("this sweep places no single route: nothing to compare with the baseline")
-    return _families(places, start, end)
+    return _families(places)
 
 
 def published_bars() -> RouteBars:
     """Return the published values (see `published.FIG8`), of another model, data and metric."""
-    return _families(published_placements(), 0, 8)
+    return _families(published_placements())
 
 
-def _families(places: Placements, start: int | None = None, end: int | None = None) -> RouteBars:
-    start = commonest(places.start) if start is None else start
-    end = commonest(places.end) if end is None else end
+def _families(places: Placements) -> RouteBars:
+    start, end = commonest(places.start), commonest(places.end)
     order = np.argsort(places.length, kind="stable")
     shares_start = places.start[order] == start
     shares_end = (places.end[order] == end) & ~shares_start
@@ -102,7 +93,7 @@ def agreement_text(places: Placements) -> str:
     )
 
 
-def draw_route_bars(bars: RouteBars, ax: Axes) -> None:
+def draw_route_bars(bars: RouteBars, ax: style.Axes) -> None:
     """Draw better bars blue, worse ones orange; hatch routes without a number.
 
     The gap between the bars separates the two families.
@@ -125,7 +116,7 @@ def draw_route_bars(bars: RouteBars, ax: Axes) -> None:
     ax.set_ylabel(style.label(places.metric) + style.times(power))
 
 
-def _label_families(ax: Axes, bars: RouteBars, x: Ints) -> None:
+def _label_families(ax: style.Axes, bars: RouteBars, x: Ints) -> None:
     """Write below each bar the end that varies, below each family what it is."""
     places, split = bars.places, bars.split
     ax.set_xticks(x, [str(block) for block in (*places.end[:split], *places.start[split:])])
@@ -144,7 +135,7 @@ def _label_families(ax: Axes, bars: RouteBars, x: Ints) -> None:
         ax.text(0.5, -0.29, key, transform=ax.transAxes, ha="center", va="top", fontsize=6.5)
 
 
-def _draw_state(ax: Axes, x: float, state: str) -> None:
+def _draw_state(ax: style.Axes, x: float, state: str) -> None:
     """Draw a stub of fixed height on the baseline, hatched and lettered."""
     look = style.STATE_LOOKS[state]
     low, high = ax.get_ylim()

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
 from tread_lab.analysis.figures.placements import best_route, placements
-from tread_lab.analysis.figures.style import Axes
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, metric_kind
 
 BASELINE_OF = {GAP_HELDOUT: HELDOUT_LOSS, GAP_TRAIN: HELDOUT_LOSS}
@@ -69,7 +68,7 @@ def _range(blocks: NDArray[np.int64]) -> tuple[int, ...]:
     return tuple(range(blocks.min(), blocks.max() + 1)) if len(blocks) else ()
 
 
-def draw_route_grid(grid: RouteGrid, ax: Axes) -> None:
+def draw_route_grid(grid: RouteGrid, ax: style.Axes) -> None:
     """Draw values in cells; outline the best, put a dot where the interval holds zero.
 
     Cells without a number are hatched and lettered.
@@ -98,7 +97,7 @@ def draw_route_grid(grid: RouteGrid, ax: Axes) -> None:
     _draw_legend(ax, grid)
 
 
-def _draw_legend(ax: Axes, grid: RouteGrid) -> None:
+def _draw_legend(ax: style.Axes, grid: RouteGrid) -> None:
     best = [style.Patch(fc="none", ec=style.BLACK, lw=1.3, label="best")] if grid.best else []
     states = style.state_legend(dict.fromkeys(grid.states.flat))
     handles = [*best, *style.zero_legend(grid.low, grid.high), *states]
@@ -107,7 +106,7 @@ def _draw_legend(ax: Axes, grid: RouteGrid) -> None:
         ax.figure.legend(handles=handles, loc="outside lower center", ncols=columns)
 
 
-def _label_axes(ax: Axes, grid: RouteGrid) -> None:
+def _label_axes(ax: style.Axes, grid: RouteGrid) -> None:
     ax.set_xticks(range(len(grid.ends)), [str(end) for end in grid.ends])
     ax.set_yticks(range(len(grid.starts)), [str(start) for start in grid.starts])
     ax.set_xlabel("last block skipped, $j$")
@@ -119,7 +118,7 @@ def _label_axes(ax: Axes, grid: RouteGrid) -> None:
         ax.set_title(f"dense baseline: {name.replace(chr(10), '')} = {grid.baseline:.4g}")
 
 
-def _draw_state(ax: Axes, row: int, column: int, state: str) -> None:
+def _draw_state(ax: style.Axes, row: int, column: int, state: str) -> None:
     look = style.STATE_LOOKS[state]
     _cell(ax, row, column, edge=style.GREY, width=0.5, hatch=look.hatch, inset=0.04)
     plate = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
@@ -127,7 +126,7 @@ def _draw_state(ax: Axes, row: int, column: int, state: str) -> None:
 
 
 def _cell(
-    ax: Axes,
+    ax: style.Axes,
     row: int,
     column: int,
     *,

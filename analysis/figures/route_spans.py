@@ -12,7 +12,6 @@ import numpy as np
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
 from tread_lab.analysis.figures.placements import Placements, best_route, published_placements
-from tread_lab.analysis.figures.style import Axes, Figure
 from tread_lab.analysis.tables import published
 from tread_lab.records.metric_names import metric_kind
 from tread_lab.specs.model import depth_of
@@ -25,7 +24,7 @@ def in_rows(places: Placements) -> Placements:
     return places.take(np.lexsort((places.end, places.start)))
 
 
-def draw_route_spans(places: Placements, ax: Axes, *, depth: int = 12) -> None:
+def draw_route_spans(places: Placements, ax: style.Axes, *, depth: int = 12) -> None:
     """Draw for each route a span over the blocks that it skips, coloured by its value.
 
     The best is outlined, a dot stands where the interval holds zero; a route without a number is
@@ -54,7 +53,7 @@ def draw_route_spans(places: Placements, ax: Axes, *, depth: int = 12) -> None:
     )
 
 
-def draw_legend(places: Placements, fig: Figure) -> None:
+def draw_legend(places: Placements, fig: style.Figure) -> None:
     """Say below the figure what dots, hatches and letters mean, where there are any."""
     states = style.state_legend(dict.fromkeys(map(str, places.states)))
     handles = [*style.zero_legend(places.low, places.high), *states]
@@ -63,7 +62,7 @@ def draw_legend(places: Placements, fig: Figure) -> None:
 
 
 def _span(
-    ax: Axes, places: Placements, row: int, *, fill: str | tuple[float, ...], hatch: str = ""
+    ax: style.Axes, places: Placements, row: int, *, fill: str | tuple[float, ...], hatch: str = ""
 ) -> None:
     """Draw the box of one route, from the left edge of block i to the right edge of block j."""
     start, end = places.routes[row]
@@ -82,7 +81,7 @@ def _span(
     ax.add_patch(box)
 
 
-def _letter(ax: Axes, places: Placements, row: int, text: str, **look: Any) -> None:
+def _letter(ax: style.Axes, places: Placements, row: int, text: str, **look: Any) -> None:
     """Write in the middle of a span; to the right of one that is too short for its value."""
     start, end = places.routes[row]
     look = {"va": "center", "fontsize": 5.5, "zorder": 4, **look}
@@ -92,7 +91,7 @@ def _letter(ax: Axes, places: Placements, row: int, text: str, **look: Any) -> N
         ax.text(end + 0.6, row, text, ha="left", **{**look, "color": style.BLACK})
 
 
-def _label_axes(ax: Axes, places: Placements, depth: int) -> None:
+def _label_axes(ax: style.Axes, places: Placements, depth: int) -> None:
     """Write blocks below and routes to the left, the shortest start first."""
     latest_end = depth - MARGIN
     ax.axvline(latest_end + 0.5, color=style.BLACK, linewidth=0.8, linestyle="--", zorder=5)

@@ -20,9 +20,10 @@ from tread_lab.analysis.figures.sentences import routed
 from tread_lab.analysis.figures.style import PAGE, STATE_LOOKS, Axes, arrow, figure
 from tread_lab.frames import cells_frame
 from tread_lab.records.lab import Lab, RunFolder
-from tread_lab.records.metric_names import GAP_HELDOUT, metric_kind
+from tread_lab.records.metric_names import GAP_HELDOUT
 
 Images = NDArray[np.uint8]
+COLUMNS, ROWS = 12, 8  # most that are shown
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,6 @@ class SampleRow:
     """The images of one run, [K, H, W, C]; none with a state where there are none."""
 
     name: str
-    run: str
     images: Images | None
     state: str = "completed"
 
@@ -41,27 +41,21 @@ class SampleRows:
 
     Attributes:
         rows: the baseline first, then trials from best to worst, then those without images.
-        seeds: [K], of the initial noise.
-        labels: [K], the class that was asked for.
         drawn: how the images were drawn: `guidance w = 2, heun 6 steps`.
     """
 
     rows: tuple[SampleRow, ...]
-    seeds: tuple[int, ...]
-    labels: tuple[int, ...]
     drawn: str
 
 
-def sample_rows(
-    lab: Lab, frame: pd.DataFrame, *, columns: int = 12, rows: int = 8, metric: str = GAP_HELDOUT
-) -> SampleRows | None:
+def sample_rows(lab: Lab, frame: pd.DataFrame) -> SampleRows | None:
     """Return images of equal seeds and labels from the evaluation that most runs have.
 
     Of several such evaluations it is the most guided one. Every cell is shown by its first seed. Of
-    more cells than `rows`, the best and the worst are kept, and one of every kind of ending. The
+    more cells than `ROWS`, the best and the worst are kept, and one of every kind of ending. The
     result is `None` where no run has samples.
     """
-    cells = _ordered(frame, metric)
+    cells = _ordered(frame)
     folders = {run: lab.run(run) for run in cells["run"]}
     evaluation, spec = _evaluation(folders.values())
     if evaluation is None:
@@ -69,29 +63,26 @@ def sample_rows(
     shown = []
     labels: tuple[int, ...] = ()
     for run, name, state in zip(cells["run"], cells["cell"], cells["state"]):
-        images, own_labels = _images(folders[run].path / "evaluations" / evaluation, columns)
+        images, own_labels = _images(folders[run].path / "evaluations" / evaluation)
         if images is None:
             state = "unmeasured" if state == "completed" else state
         elif not labels:
             labels = own_labels
         elif own_labels != labels:
             images, state = None, "unmeasured"  # other labels: not the same columns
-        shown.append(SampleRow(str(name), run, images, str(state)))
+        shown.append(SampleRow(str(name), images, str(state)))
     if not labels:
         return None
-    kept = _kept(shown, rows)
-    first = int(spec["sampler"]["seed"])
-    seeds = tuple(range(first, first + len(labels)))
-    return SampleRows(tuple(kept), seeds, labels, how_drawn(spec))
+    return SampleRows(tuple(_kept(shown)), how_drawn(spec))
 
 
-def sheet(rows: SampleRows, *, gap: int = 1) -> Images:
-    """Return one sheet of all images, [R(H+gap), K(W+gap), C]; rows without images are white."""
+def sheet(rows: SampleRows) -> Images:
+    """Return one sheet of all images, [R(H+1), K(W+1), C]; rows without images are white."""
     shape = next(row.images.shape for row in rows.rows if row.images is not None)
     blank = np.full(shape, 255, dtype=np.uint8)
     images = np.stack([blank if row.images is None else row.images for row in rows.rows])
-    border = ((0, 0), (0, 0), (0, gap), (0, gap), (0, 0))
-    padded = np.pad(images, border, constant_values=255)  # [R, K, H+gap, W+gap, C]
+    border = ((0, 0), (0, 0), (0, 1), (0, 1), (0, 0))
+    padded = np.pad(images, border, constant_values=255)  # [R, K, H+1, W+1, C]
     R, K, H, W, C = padded.shape
     return padded.transpose(0, 2, 1, 3, 4).reshape(R * H, K * W, C)
 
@@ -116,13 +107,12 @@ def draw_samples(rows: SampleRows, ax: Axes) -> None:
     ax.set_axis_off()
 
 
-def _ordered(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     """Return one row a cell: baselines, completed trials from best to worst, then the others."""
     cells = cells_frame(frame)
     first = frame.drop_duplicates(["role", "cell"])
     cells = cells.merge(first[["role", "cell", "run"]], on=["role", "cell"], how="left")
-    sign = metric_kind(metric).sign or 1
-    quality = sign * cells[metric] if metric in cells else pd.Series(0.0, index=cells.index)
+    quality = cells[GAP_HELDOUT] if GAP_HELDOUT in cells else pd.Series(0.0, index=cells.index)
     return cells.assign(
         quality=quality.where(cells["state"] == "completed"),
         trial=cells["role"] != "baseline",
@@ -150,19 +140,19 @@ def _weight(spec: Mapping[str, Any]) -> float:
     return float(spec["sampler"].get("guidance", {}).get("weight", 1.0))
 
 
-def _images(folder: Path, columns: int) -> tuple[Images | None, tuple[int, ...]]:
+def _images(folder: Path) -> tuple[Images | None, tuple[int, ...]]:
     try:
         with np.load(folder / "samples.npz", allow_pickle=False) as file:
-            images, labels = file["arr_0"][:columns], file["arr_1"][:columns]
+            images, labels = file["arr_0"][:COLUMNS], file["arr_1"][:COLUMNS]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None, ()
     return np.asarray(images, dtype=np.uint8), tuple(int(label) for label in labels)
 
 
-def _kept(found: Sequence[SampleRow], rows: int) -> list[SampleRow]:
+def _kept(found: Sequence[SampleRow]) -> list[SampleRow]:
     shown = [row for row in found if row.images is not None]
     endings = list({row.state: row for row in found if row.images is None}.values())
-    room = max(2, rows - len(endings))
+    room = max(2, ROWS - len(endings))
     if len(shown) > room:
         shown = [*shown[: room - room // 3], *shown[-(room // 3) :]]
     return [*shown, *endings]

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, sample_metrics
 from tread_lab.analysis.figures.pareto import pareto_front, tell_endings
-from tread_lab.analysis.figures.placements import Array, measured_as, states_without_numbers
+from tread_lab.analysis.figures.placements import Array, endings_of, measured_as
 from tread_lab.analysis.figures.point_names import write_names
 from tread_lab.analysis.figures.sentences import joined, number, routed
-from tread_lab.analysis.figures.style import Axes
 from tread_lab.frames import (
     HIGH,
     LOW,
@@ -111,8 +110,7 @@ def savings(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Savings | None:
     name = "cell" if cells["route"].duplicated().any() else "route"
     compared = (cells["state"] == "completed") & cells[column].notna()
     done = compared & cells[SAVED].notna()
-    others, state = cells[~compared], states_without_numbers(cells)[~compared]
-    endings = {str(key): tuple(rows[name]) for key, rows in others.groupby(state)}
+    endings = endings_of(cells[~compared], name)
     unknown, cells = tuple(cells.loc[compared & ~done, name]), cells[done]
     saved, share, value, low, high = (
         cells[key].to_numpy(float) for key in (SAVED, SHARE, column, column + LOW, column + HIGH)
@@ -138,7 +136,7 @@ def savings(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Savings | None:
     )
 
 
-def draw_savings(found: Savings, ax: Axes) -> list[str]:
+def draw_savings(found: Savings, ax: style.Axes) -> list[str]:
     """Draw points with intervals and names, dense as a diamond; return names without room.
 
     Blue is better than dense, orange worse; a point is hollow where its interval holds zero. The
@@ -151,25 +149,25 @@ def draw_savings(found: Savings, ax: Axes) -> list[str]:
         line(0, color=style.BLACK, linewidth=0.5, zorder=0)
     on_front = np.append(found.front, found.dense_front)
     ends = np.stack([np.append(saved, 0.0), np.append(value, 0.0)])[:, on_front]
-    x, y = ends[:, np.argsort(ends[0], kind="stable")]
-    ax.plot(x, y, color=style.GREEN, linewidth=0.8, zorder=0, drawstyle="steps-pre")
+    front = ends[:, np.argsort(ends[0], kind="stable")]
+    ax.plot(*front, color=style.GREEN, linewidth=0.8, zorder=0, drawstyle="steps-pre")
     undecided = style.holds_zero(found.low, found.high)
-    for k in range(len(saved)):
-        colour = style.difference_colour(found.metric, value[k])
-        fill, bar = "white" if undecided[k] else colour, spread[:, k : k + 1]
-        dot = ax.errorbar([saved[k]], [value[k]], bar, fmt="o", color=colour, elinewidth=0.7)
-        dot.lines[0].set_markerfacecolor(fill)
+    for k, (x, y) in enumerate(zip(saved, value)):
+        bar = spread[:, k : k + 1]
+        style.draw_difference(
+            ax, found.metric, x, y, value=y, hollow=undecided[k], yerr=bar, elinewidth=0.7
+        )
     ax.plot([0], [0], "D", color=style.BLACK)
     ax.margins(0.1, 0.12)
     ax.set_xlabel(f"{NAMES[found.cost]} saved relative to dense ({_unit(found.cost, across)})")
     ax.set_ylabel(style.label(found.metric).replace("\n", "") + style.times(power))
     ax.set_title(f"intervals: {found.measured_as}" if found.measured_as else "")
     tell_endings(ax, found.endings)
-    corners = np.stack([np.repeat(x, 2)[:-1], np.repeat(y, 2)[1:]], axis=1)
+    corners = np.stack([np.repeat(front[0], 2)[:-1], np.repeat(front[1], 2)[1:]], axis=1)
     return _named(found, ax, np.stack([saved, value], axis=1), spread.T, corners)
 
 
-def _named(found: Savings, ax: Axes, places: Array, bars: Array, front: Array) -> list[str]:
+def _named(found: Savings, ax: style.Axes, places: Array, bars: Array, front: Array) -> list[str]:
     """Write `dense` and the names: of the front first, then of those that save most."""
     by_weight = sorted(range(len(places)), key=lambda k: (not found.front[k], -found.saved[k]))
     (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
@@ -195,7 +193,7 @@ def _unit(cost: str, power: int) -> str:
 
 def caption(found: Savings, unnamed: list[str]) -> str:
     """Return the cells on the front with what they save, and what is left out."""
-    what = "energy" if found.cost == ENERGY else "device-hours"
+    what = NAMES[found.cost]
     front = sorted(np.flatnonzero(found.front), key=lambda k: found.saved[k])
     shares = [f"{routed(found.names[k])} ({number(100 * found.share[k])}%)" for k in front]
     sentences = [f"No cell saves {what} or is better than dense."]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from tread_lab.analysis.figures.style import MINUS, label
 from tread_lab.specs.units import amount
 
+_MOST = 6  # names of a list
 ARROW = "\N{RIGHTWARDS ARROW}"
 
 
@@ -36,12 +37,18 @@ def routed(name: str) -> str:
     return name.replace("->", ARROW)
 
 
-def joined(names: Iterable[str], *, most: int = 6) -> str:
-    """Return `a, b and c`, or the first names `and 3 more`."""
+def listed(texts: Sequence[str]) -> str:
+    """Return `a, b, c`; of more than six the first, `and 3 more`."""
+    more = f" and {len(texts) - _MOST} more" if len(texts) > _MOST else ""
+    return ", ".join(texts[:_MOST]) + more
+
+
+def joined(names: Iterable[str]) -> str:
+    """Return `a, b and c`; of more than six names the first, `and 3 more`."""
     texts = [routed(name) for name in names]
-    if len(texts) > most:
-        return f"{', '.join(texts[:most])} and {len(texts) - most} more"
-    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+    if 1 < len(texts) <= _MOST:
+        return f"{', '.join(texts[:-1])} and {texts[-1]}"
+    return listed(texts)
 
 
 def metric_text(metric: str) -> str:

@@ -1,6 +1,6 @@
 """Cosine similarity between the outputs of all blocks, dense beside routed (Fig. 4)."""
 
-# B blocks, L noise levels
+# B blocks
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords
 from tread_lab.analysis.figures.sentences import ARROW, number
-from tread_lab.analysis.figures.style import Axes
 from tread_lab.records.lab import EvaluationFolder, Lab, RunFolder
 from tread_lab.records.metric_names import GAP_HELDOUT
 
@@ -32,14 +31,11 @@ class Similarity:
         run: its signature.
         routes: (i, j) of its routes, both ends inclusive; none for a dense run.
         mean: [B, B], mean cosine of the outputs of two blocks over images, levels and tokens.
-        per_level, level: [L, B, B] and [L], the same at each noise level.
     """
 
     run: str
     routes: tuple[Route, ...]
     mean: Array
-    per_level: Array
-    level: Array
 
     @property
     def name(self) -> str:
@@ -50,18 +46,16 @@ class Similarity:
 
 @dataclass(frozen=True)
 class WindowNumbers:
-    """What a route is expected to change, in three means of the matrix.
+    """What a route is expected to change, in two means of the matrix.
 
     Attributes:
         inside: pairs within the window [i-1..j]: the blocks that routed tokens jump, and the one
             whose output they carry.
         crossing: pairs of a block in the window and one after it.
-        adjacent: neighbouring blocks of the whole network.
     """
 
     inside: float
     crossing: float
-    adjacent: float
 
 
 def read_similarity(run: RunFolder) -> Similarity | None:
@@ -72,13 +66,11 @@ def read_similarity(run: RunFolder) -> Similarity | None:
     folder = max(folders, key=_images)
     try:
         with np.load(folder.path / "similarity.npz", allow_pickle=False) as file:
-            mean, per_level, level = (
-                np.asarray(file[name], dtype=np.float64) for name in ("mean", "per_level", "level")
-            )
+            mean = np.asarray(file["mean"], dtype=np.float64)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
     routes = tuple((route.blocks[0], route.blocks[-1]) for route in run.spec().routes)
-    return Similarity(run.name, routes, mean, per_level, level)
+    return Similarity(run.name, routes, mean)
 
 
 def similarities(lab: Lab, frame: pd.DataFrame) -> list[Similarity]:
@@ -96,7 +88,7 @@ def window(route: Route, blocks: int) -> slice:
 
 
 def window_numbers(mean: Array, route: Route) -> WindowNumbers:
-    """Return the three means of a [B, B] matrix, routed or dense, for one route's window."""
+    """Return the two means of a [B, B] matrix, routed or dense, for one route's window."""
     B = len(mean)
     inside = window(route, B)
     square = mean[inside, inside]
@@ -105,12 +97,11 @@ def window_numbers(mean: Array, route: Route) -> WindowNumbers:
     return WindowNumbers(
         inside=float(pairs.mean()) if pairs.size else float("nan"),
         crossing=float(crossing.mean()) if crossing.size else float("nan"),
-        adjacent=float(np.diagonal(mean, offset=1).mean()),
     )
 
 
 def draw_similarity(
-    matrix: Similarity, ax: Axes, *, norm: style.Normalize, route: Route | None
+    matrix: Similarity, ax: style.Axes, *, norm: style.Normalize, route: Route | None
 ) -> None:
     """Draw one matrix, block 0 at the top left, with a route's frame: dashed on a dense model."""
     ax.imshow(matrix.mean, cmap=style.SEQUENTIAL, norm=norm)
@@ -133,7 +124,7 @@ def draw_similarity(
 
 
 def draw_similarities(
-    matrices: Sequence[Similarity], axes: Sequence[Axes], *, route: Route | None
+    matrices: Sequence[Similarity], axes: Sequence[style.Axes], *, route: Route | None
 ) -> None:
     """Draw matrices side by side on one colour scale; with a route, its two means below each."""
     low = min(float(matrix.mean.min()) for matrix in matrices)

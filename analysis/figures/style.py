@@ -92,17 +92,16 @@ class StateLook:
     text: str
 
 
-def _state_look(state: RunState, hatch: str) -> StateLook:
-    return StateLook(state.sign, hatch, state.label)
-
-
+_HATCHES = {
+    RunState.FAILED: "/////",
+    RunState.DIVERGED: "xxxxx",
+    RunState.STOPPED: "-----",
+    RunState.RUNNING: ".....",
+    RunState.INTERRUPTED: ".....",
+    RunState.PENDING: ".....",
+}
 STATE_LOOKS: dict[str, StateLook] = {
-    RunState.FAILED: _state_look(RunState.FAILED, "/////"),
-    RunState.DIVERGED: _state_look(RunState.DIVERGED, "xxxxx"),
-    RunState.STOPPED: _state_look(RunState.STOPPED, "-----"),
-    RunState.RUNNING: _state_look(RunState.RUNNING, "....."),
-    RunState.INTERRUPTED: _state_look(RunState.INTERRUPTED, "....."),
-    RunState.PENDING: _state_look(RunState.PENDING, "....."),
+    **{state: StateLook(state.sign, hatch, state.label) for state, hatch in _HATCHES.items()},
     "unmeasured": StateLook("?", "", "not measured"),
     "uncompared": StateLook("B", "/////", "its baseline has no result"),
 }
@@ -242,6 +241,38 @@ def difference_colour(metric: str, value: float) -> str:
     """Return blue for better than the baseline, orange for worse, grey where no value is better."""
     sign = metric_kind(metric).sign
     return GREY if sign == 0 else BLUE if sign * value < 0 else ORANGE
+
+
+def draw_difference(
+    ax: Axes, metric: str, x: float, y: float, *, value: float, hollow: bool, **bars: Any
+) -> None:
+    """Draw a dot in the colour of a difference, with its error bars."""
+    colour = difference_colour(metric, value)
+    fill = "white" if hollow else colour
+    ax.errorbar([x], [y], fmt="o", color=colour, markerfacecolor=fill, **bars)
+
+
+def draw_difference_rows(
+    ax: Axes,
+    metric: str,
+    names: Sequence[str],
+    value: NDArray[np.float64],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+) -> None:
+    """Draw a row for each name, from above: a difference to the baseline with its interval.
+
+    Blue is better than the baseline, orange worse; a dot is hollow where its interval holds zero.
+    """
+    power, values, spread = scaled(value, low, high)
+    undecided = holds_zero(low, high)
+    ax.axvline(0, color=BLACK, linewidth=0.7)
+    for k in np.flatnonzero(np.isfinite(value)).tolist():
+        bar, x = spread[:, k : k + 1], values[k]
+        draw_difference(ax, metric, x, -k, value=x, hollow=undecided[k], xerr=bar)
+    ax.set_yticks(-np.arange(len(names)), names)
+    ax.set_xlabel(label(metric) + times(power))
+    ax.set_ylim(0.5 - len(names), 0.5)
 
 
 def halo(text: Any) -> None:

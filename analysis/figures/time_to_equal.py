@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.curves import Curve, curves
+from tread_lab.analysis.figures.curves import Curve, bare_curve, curves
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, slug
 from tread_lab.analysis.figures.over_training import (
     budget_metrics,
@@ -19,15 +19,9 @@ from tread_lab.analysis.figures.over_training import (
 )
 from tread_lab.analysis.figures.placements import Array
 from tread_lab.analysis.figures.sentences import number, quantity, routed
-from tread_lab.analysis.figures.style import Axes
 from tread_lab.analysis.tables import published
 from tread_lab.frames import STEP
-from tread_lab.records.metric_names import (
-    TRAIN_FLOPS,
-    TRAIN_SECONDS,
-    lower_is_better,
-    metric_kind,
-)
+from tread_lab.records.metric_names import TRAIN_FLOPS, lower_is_better, metric_kind
 
 
 @dataclass(frozen=True)
@@ -82,7 +76,7 @@ def cost_to_reach(cost: Array, value: Array, level: float, *, lower: bool = True
     return float("nan")
 
 
-def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str = TRAIN_SECONDS) -> TimeToEqual:
+def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str) -> TimeToEqual:
     """Return curves over training, and factors at the best value both reached.
 
     A point is a stage of one run, or a run of its own length.
@@ -94,7 +88,7 @@ def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str = TRAIN_SECONDS
         UserError: no such metric, or the sweep has no several steps of training.
     """
     measured = [
-        _curve(c.name, c.dense, c.cost[known], c.value[known])
+        bare_curve(c.name, c.dense, c.cost[known], c.value[known])
         for c in curves(frame, metric, training_axis(frame), cost=cost).curves
         if (known := np.isfinite(c.value) & np.isfinite(c.cost)).any()
     ]
@@ -104,15 +98,10 @@ def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str = TRAIN_SECONDS
     return TimeToEqual(metric, kind.label or cost, kind.unit, tuple(measured), factors, warning)
 
 
-def _curve(name: str, dense: bool, cost: Array, value: Array) -> Curve:
-    none = np.full(len(cost), np.nan)
-    return Curve(name, dense, cost, cost, value, none, none, ("completed",) * len(cost))
-
-
 def published_time_to_equal() -> TimeToEqual:
     """Return DiT-XL/2 on ImageNet-256, digitised from the paper's first figure: its two factors."""
     dense, routed = (
-        _curve(name, name == "DiT", *np.array(points, dtype=float).T)
+        bare_curve(name, name == "DiT", *np.array(points, dtype=float).T)
         for name, points in published.TEASER.items()
     )
     factors = []
@@ -129,7 +118,7 @@ def factors_frame(found: TimeToEqual) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def draw_time_to_equal(found: TimeToEqual, ax: Axes) -> None:
+def draw_time_to_equal(found: TimeToEqual, ax: style.Axes) -> None:
     """Draw curves against cost, and at every level an arrow from dense to the other's cost."""
     power = style.power_of_ten(np.concatenate([np.zeros(1), *(c.value for c in found.curves)]))
     dense = sum(curve.dense for curve in found.curves)
@@ -147,7 +136,7 @@ def draw_time_to_equal(found: TimeToEqual, ax: Axes) -> None:
     ax.legend(loc="best")
 
 
-def _draw_factor(ax: Axes, factor: Factor, level: float, colour: str) -> None:
+def _draw_factor(ax: style.Axes, factor: Factor, level: float, colour: str) -> None:
     ends = {"arrowstyle": "-|>", "color": colour, "linewidth": 0.7, "shrinkA": 3, "shrinkB": 2}
     ax.annotate("", (factor.cost, level), (factor.dense_cost, level), arrowprops=ends)
     middle = (factor.cost * factor.dense_cost) ** 0.5

@@ -10,9 +10,8 @@ import pandas as pd
 
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, sample_metrics
-from tread_lab.analysis.figures.placements import PLACE_AXES
+from tread_lab.analysis.figures.placements import other_axes
 from tread_lab.analysis.figures.sentences import metric_text, number, routed
-from tread_lab.analysis.figures.style import MINUS, Axes
 from tread_lab.compare.intervals import t_interval
 from tread_lab.frames import require_metric
 
@@ -54,11 +53,7 @@ class TwoWays:
 def crossed_axis(frame: pd.DataFrame) -> str | None:
     """Return the one axis beside the route whose values have dense baselines of their own."""
     trials = frame[frame["role"] == "trial"]
-    axes = [
-        axis
-        for axis in frame.attrs.get("axes", ())
-        if axis not in PLACE_AXES and trials[axis].nunique() > 1
-    ]
+    axes = [axis for axis in other_axes(frame) if trials[axis].nunique() > 1]
     if len(axes) != 1 or trials["baseline"].isna().any():
         return None
     owners = trials.groupby("baseline")[axes[0]].nunique()
@@ -85,7 +80,7 @@ def two_ways(frame: pd.DataFrame, metric: str) -> TwoWays | None:
         for route, own in rows.groupby("route", sort=False):
             gain = own.assign(gain=own[metric] - own["dense"])
             gains.setdefault(str(route), {})[str(value)] = _by_seed(gain, "gain")
-    effects = (*_of_axis(dense), *_of_routes(gains), *_interactions(gains))
+    effects = tuple(_effects(dense, gains))
     return TwoWays(metric, axis, effects) if effects else None
 
 
@@ -94,24 +89,25 @@ def _by_seed(rows: pd.DataFrame, column: str) -> Seeds:
     return {int(seed): float(value) for seed, value in numbers if np.isfinite(value)}
 
 
-def _of_axis(dense: Mapping[str, Seeds]) -> Iterator[Effect]:
+def _effects(
+    dense: Mapping[str, Seeds], gains: Mapping[str, Mapping[str, Seeds]]
+) -> Iterator[Effect]:
+    """Give the effects of the axis, then of the routes, then their interactions."""
     first, *others = dense
     for other in others:
-        yield from _effect("axis", f"{other} {MINUS} {first}, dense", dense[other], dense[first])
+        yield from _effect(
+            "axis", f"{other} {style.MINUS} {first}, dense", dense[other], dense[first]
+        )
 
-
-def _of_routes(gains: Mapping[str, Mapping[str, Seeds]]) -> Iterator[Effect]:
     for route, at in gains.items():
         for value, gain in at.items():
-            name = f"{routed(route)} {MINUS} dense, {value}"
+            name = f"{routed(route)} {style.MINUS} dense, {value}"
             yield from _effect("route", name, gain, dict.fromkeys(gain, 0.0))
 
-
-def _interactions(gains: Mapping[str, Mapping[str, Seeds]]) -> Iterator[Effect]:
     for route, at in gains.items():
         first, *others = at
         for other in others:
-            name = f"{routed(route)}: {other} {MINUS} {first}"
+            name = f"{routed(route)}: {other} {style.MINUS} {first}"
             yield from _effect("interaction", name, at[other], at[first])
 
 
@@ -122,28 +118,18 @@ def _effect(kind: str, name: str, of: Seeds, less: Seeds) -> Iterator[Effect]:
         yield Effect(kind, name, *t_interval(differences), len(differences))
 
 
-def draw_two_ways(ways: TwoWays, ax: Axes) -> None:
+def draw_two_ways(ways: TwoWays, ax: style.Axes) -> None:
     """Draw a dot with its interval for each effect; it is hollow where the interval holds zero."""
     low, high, value = (
         np.array([getattr(effect, name) for effect in ways.effects])
         for name in ("low", "high", "value")
     )
-    undecided = style.holds_zero(low, high)
-    power, values, spread = style.scaled(value, low, high)
-    places = -np.arange(float(len(values)))
-    ax.axvline(0, color=style.BLACK, linewidth=0.7)
-    for k, y in enumerate(places):
-        colour = style.difference_colour(f"delta/{ways.metric}", value[k])
-        fill = "white" if undecided[k] else colour
-        bar = spread[:, k : k + 1]
-        ax.errorbar([values[k]], [y], xerr=bar, marker="o", color=colour, markerfacecolor=fill)
+    names = [effect.name for effect in ways.effects]
+    style.draw_difference_rows(ax, f"delta/{ways.metric}", names, value, low, high)
     kinds = [effect.kind for effect in ways.effects]
     for k in range(1, len(kinds)):
         if kinds[k] != kinds[k - 1]:
             ax.axhline(0.5 - k, color=style.GREY, linewidth=0.5)
-    ax.set_yticks(places, [effect.name for effect in ways.effects])
-    ax.set_xlabel(style.label(f"delta/{ways.metric}") + style.times(power))
-    ax.set_ylim(0.5 - len(kinds), 0.5)
 
 
 def caption(ways: TwoWays) -> str:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from tread_lab.compare.best_set import BestSet
 from tread_lab.frames import delta_column, require_metric, with_delta
-from tread_lab.records import metric_names
+from tread_lab.records.metric_names import TRAIN_FLOPS, lower_is_better
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.labels import ROUTE_AXES
 from tread_lab.specs.routes import block_index
 
 Array = NDArray[np.float64]
 PLACE = ["route_start", "route_end", "selection_rate"]
-_AXES = ("start", "end", "route", "routes", "rate")  # and those of the model
+_Form = Callable[[int, int], int | str]  # of block and depth
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def tables_of(frame: pd.DataFrame, depths: Mapping[str, int], metric: str) -> li
         UserError: no such metric, an axis that is no placement, fewer than two finished ones.
     """
     require_metric(frame, metric)
-    other = [a for a in frame.attrs["axes"] if a not in _AXES and not a.startswith("model.")]
+    other = [a for a in frame.attrs["axes"] if a not in ROUTE_AXES and not a.startswith("model.")]
     varied = [axis for axis in other if frame[axis].nunique() > 1]
     if varied:
         raise UserError(f"the sweep also varies {varied[0]}; a rule needs placements alone")
@@ -81,9 +82,8 @@ def tables_of(frame: pd.DataFrame, depths: Mapping[str, int], metric: str) -> li
     rows = rows[(rows["role"] == "trial") & rows["route_start"].notna()]
     rows = rows[~rows["route"].str.contains("+", regex=False)].drop_duplicates("run")
     rows = rows.assign(depth=rows["run"].map(depths))
-    tables = [
-        _table(int(str(depth)), part, metric) for depth, part in rows.groupby("depth", sort=False)
-    ]
+    parts = rows.groupby("depth", sort=False)
+    tables = [_table(int(str(depth)), part, metric) for depth, part in parts]
     tables = [table for table in tables if len(table.places) > 1]
     if not tables:
         raise UserError("fewer than two placements are measured with every seed")
@@ -97,16 +97,14 @@ def _table(depth: int, rows: pd.DataFrame, metric: str) -> Table:
     done = values.loc[:, values.notna().all()]
     first = rows.drop_duplicates(PLACE).set_index(PLACE)
     places = [(int(at[0]), int(at[1]), float(at[2])) for at in done.columns.tolist()]
-    flops = (
-        first[metric_names.TRAIN_FLOPS].astype(float) if metric_names.TRAIN_FLOPS in first else None
-    )
-    sign = 1.0 if metric_names.lower_is_better(metric.removeprefix("delta/")) else -1.0
+    flops = first.reindex(columns=[TRAIN_FLOPS])[TRAIN_FLOPS].astype(float)
+    sign = 1.0 if lower_is_better(metric.removeprefix("delta/")) else -1.0
     return Table(
         depth,
         tuple(places),
         sign * done.to_numpy(dtype=np.float64),
         sign,
-        np.array([np.nan if flops is None else flops[place] for place in places]),
+        np.array([flops[place] for place in places]),
         tuple(str(first.loc[place, "run"]) for place in places),
         len(first) - len(places),
     )
@@ -124,21 +122,9 @@ def best_rule(tables: Sequence[Table], sets: Sequence[BestSet], *, cheapest: boo
     return min(rules, key=lambda rule: _cost_of(rule, tables, sets, cheapest=cheapest))
 
 
-def _block(at: int, depth: int) -> int | str:
-    return at
-
-
-def _share(at: int, depth: int) -> int | str:
-    return f"{at}/{depth}"
-
-
-def _from_last(at: int, depth: int) -> int | str:
-    return f"B-{depth - at}"
-
-
 # How a rule may write the start and the end of a route; the published form comes first.
-_STARTS = (_block, _share)
-_ENDS = (_from_last, _share, _block)
+_STARTS: tuple[_Form, ...] = (lambda at, _: at, lambda at, depth: f"{at}/{depth}")
+_ENDS: tuple[_Form, ...] = (lambda at, depth: f"B-{depth - at}", *reversed(_STARTS))
 
 
 def _rules(tables: Sequence[Table]) -> list[Rule]:

@@ -125,18 +125,15 @@ def comparison_table(frame: pd.DataFrame, metric: str) -> Table:
     texts = pd.DataFrame({"cell": rows["cell"]})
     if rows["model"].nunique() > 1:
         texts.insert(0, "model", rows["model"])
-    size = len(rows)
-    values = column_numbers([*rows["dense"], *rows["routed"]])
+    values = column_numbers(rows[["dense", "routed"]].to_numpy().flat)
     changes = column_numbers(
-        [*rows["difference"], *rows["low"], *rows["high"]], digits=3, signed=True
+        rows[["difference", "low", "high"]].to_numpy().flat, digits=3, signed=True
     )
-    texts[f"{name}, dense"] = values[:size]
+    texts[f"{name}, dense"] = values[::2]
     states = rows["state"].replace("completed", "not measured")
-    texts["routed"] = [v or s for v, s in zip(values[size:], states)]
-    texts["difference"] = [
-        v + f" [{a}, {b}]" * bool(a)
-        for v, a, b in zip(changes[:size], changes[size : 2 * size], changes[2 * size :])
-    ]
+    texts["routed"] = [v or s for v, s in zip(values[1::2], states)]
+    intervals = zip(changes[::3], changes[1::3], changes[2::3])
+    texts["difference"] = [v + f" [{a}, {b}]" * bool(a) for v, a, b in intervals]
     texts["seeds"] = rows["seeds"].astype(str)
     return Table(
         "This sweep", f"{name}, dense against routed.", "", "the runs of this sweep", texts

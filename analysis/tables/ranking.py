@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.placements import PLACE_AXES
+from tread_lab.analysis.figures.placements import other_axes
 from tread_lab.analysis.figures.savings import spent
 from tread_lab.analysis.figures.style import column_numbers, power_of_ten
 from tread_lab.frames import (
@@ -72,8 +72,7 @@ def ranking(
     dense = (cells["role"] == "baseline") & done
     if gap in cells:
         cells.loc[dense, gap] = 0.0
-    axes = [a for a in frame.attrs.get("axes", ()) if a not in PLACE_AXES]
-    table = cells[["route", *axes]].copy()
+    table = cells[["route", *other_axes(frame)]].copy()
     if table.duplicated().any():
         table.insert(0, "cell", cells["cell"])
     columns = {"value": metric, "gap": gap, "gap_low": gap + LOW, "gap_high": gap + HIGH}

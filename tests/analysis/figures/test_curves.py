@@ -142,7 +142,6 @@ def test_samples_share_columns_and_keep_an_ending_of_every_kind(
     rows = sample_rows(paper_lab, paper_frame)
     assert rows is not None and rows.rows[0].name == "dense"
     assert {row.state for row in rows.rows if row.images is None} == set(ENDINGS.values())
-    assert len(rows.seeds) == len(rows.labels) == 12 and rows.seeds[0] == 100_000
     for row in rows.rows:
         if row.images is not None and row.name != "dense":
             i, j = map(int, row.name.removesuffix(" s=0.5").split("->"))

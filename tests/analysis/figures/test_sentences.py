@@ -25,4 +25,4 @@ def test_a_trend_is_claimed_beyond_one_half(correlation: float, text: str) -> No
 
 def test_many_names_are_counted() -> None:
     assert joined(["a", "b->c", "d"]) == "a, b\N{RIGHTWARDS ARROW}c and d"
-    assert joined("abcde", most=3) == "a, b, c and 2 more"
+    assert joined("abcdefgh") == "a, b, c, d, e, f and 2 more"
