@@ -379,3 +379,31 @@ def test_tasks_come_from_a_list_or_a_search_within_the_budget(
         assert not fits(plan.tasks)
     else:
         assert [queue.next(), queue.next()] == list(plan.open_tasks(lab))
+
+
+@pytest.mark.parametrize(("executor", "ray"), [("ray", True), ("inline", False)])
+def test_options_are_checked_before_a_lab_is_written(
+    executor: str, ray: bool, in_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+    Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": {"route": ["2->8"]}}))
+
+    def visible(device: str | None, *, ray: bool) -> str | None:
+        calls.append((device, ray))
+        return device
+
+    def loaded(file: str, overrides: Any) -> Any:
+        calls.append((file, *overrides))
+        raise UserError("enough")
+
+    monkeypatch.setattr(sweep, "visible_device", visible)
+    monkeypatch.setattr(sweep.Lab, "check_writable", lambda lab: calls.append("writable"))
+    monkeypatch.setattr(sweep, "load_sweep", loaded)
+    command = ["sweep", "s.yaml", "seeds=[1]", "--device", "cpu", "--executor", executor]
+    for plan in ([], ["--plan"]):
+        calls.clear()
+        assert main([*command, *plan]) == 2
+        written = [] if plan else ["writable"]
+        assert calls == [("cpu", ray), *written, ("s.yaml", "seeds=[1]")]
+    calls.clear()
+    assert main([*command, "--gpus", "2"]) == 2 and calls == []
