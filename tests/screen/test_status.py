@@ -347,7 +347,7 @@ def test_what_failed_or_lacks_measurements_is_said_with_the_remedy(
     assert show_unfinished(lab, "s") is True
     assert capsys.readouterr().err == (
         "2 runs failed (1 out of memory, 1 exception); --retry-failed runs them again\n"
-        "1 run lack measurements (no weights); `tread-lab evaluate s` adds them\n"
+        "1 run lacks measurements (no weights); `tread-lab evaluate s` adds them\n"
     )
 
 

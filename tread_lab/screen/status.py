@@ -162,8 +162,8 @@ def show_unfinished(lab: Lab, name: str) -> bool:
         say(f"{counted(len(failed), 'run')} failed ({kinds}); --retry-failed runs them again")
     if lacking:
         why = next((s.reason for f in lacking if (s := run_status(f)).reason), "")
-        count = counted(len(lacking), "run")
-        say(f"{count} lack measurements ({why}); `tread-lab evaluate {name}` adds them")
+        lack = "1 run lacks" if len(lacking) == 1 else f"{len(lacking):,} runs lack"
+        say(f"{lack} measurements ({why}); `tread-lab evaluate {name}` adds them")
     return bool(failed or lacking)
 
 
