@@ -7,6 +7,7 @@ import os
 import signal
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -371,7 +372,9 @@ def test_an_attempt_is_on_record_with_its_end_and_what_went_wrong(
     assert folder.attempts.read()[-1].ended == "disk"
 
 
-def test_a_worker_is_by_default_of_this_process_and_alone_on_its_device() -> None:
+def test_a_worker_is_by_default_of_this_process_and_alone_on_its_device(tmp_path: Path) -> None:
+    dog = attempts.Watchdog(tmp_path / "dump", tmp_path / "pulse", None)
+    assert attempts.OpenAttempt(dog).packed == 1
     first, second = WorkerInfo(), WorkerInfo()
     assert first.driver == second.driver and len(first.driver) == 12
     assert attempts._session_of(1) != attempts._session_of(2)

@@ -439,3 +439,24 @@ def test_the_power_of_a_run_is_its_energy_over_the_seconds_of_all_steps(
         log(20, **last)
     costs = trial._costs(lab.run("a"), tiny(steps=20), CPU, 0.5, None)
     assert (costs["energy/joules"], costs["power/watts"]) == (800.0, 80.0)
+
+
+def test_a_run_that_diverges_in_its_first_step_has_made_none(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(monkeypatch, end=Diverged("the loss is nan"))
+    list(run_trial(lab, Task(tiny()), CPU))
+    assert (lab.run_of(tiny()).result() or {})["step"] == 0
+
+
+def test_a_run_without_steps_is_completed_at_once(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(monkeypatch)
+    parent = lab.run_of(tiny())
+    parent.create(tiny())
+    parent.finish(RunState.COMPLETED, step=20)
+    spec = tiny(steps=0, init_from={"run": encode(tiny())})
+    monkeypatch.setattr(trial, "has_lost_its_end", lambda *_: False)
+    assert [report.phase for report in run_trial(lab, Task(spec), CPU)] == ["completed"]
+    assert (lab.run_of(spec).result() or {})["step"] == 0
