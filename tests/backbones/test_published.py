@@ -158,6 +158,15 @@ def test_files_that_are_no_checkpoint_are_refused(tmp_path: Path) -> None:
             read_tensors(tmp_path / name)
 
 
+@pytest.mark.parametrize(("weights", "value"), [("ema", 1.0), ("model", 2.0)])
+def test_of_both_weights_in_a_file_the_named_ones_are_read(
+    weights: str, value: float, tmp_path: Path
+) -> None:
+    both = {"ema": {"w": torch.ones(1)}, "model": {"w": torch.full((1,), 2.0)}}
+    torch.save(both, tmp_path / "both.pt")
+    assert read_tensors(tmp_path / "both.pt", weights)["w"].item() == value
+
+
 def test_our_positions_are_the_published_ones() -> None:
     """Columns first, sines before cosines: a stored table equals the one we compute."""
     table = sincos_positions(SIDE, D)

@@ -366,7 +366,8 @@ def test_tasks_come_from_a_list_or_a_search_within_the_budget(
     monkeypatch.setattr(search_queue, "SearchQueue", lambda *what, fits: given.append(fits))
     if searched:
         plan = sweep.replace(plan, search=SimpleNamespace(trials={}), budget=BudgetSpec(hours=2.0))  # type: ignore[arg-type]
-    queue = sweep._queue(lab, plan, SimpleNamespace(seconds=lambda task: 3600.0))  # type: ignore[arg-type]
+    times = SimpleNamespace(seconds=lambda task: 3600.0, longest_first=list)
+    queue = sweep._queue(lab, plan, times)  # type: ignore[arg-type]
     assert queue.budget.spec == (BudgetSpec(hours=2.0) if searched else BudgetSpec())
     assert queue.watch is not None and type(queue.queue).__name__ == (
         "NoneType" if searched else "ListQueue"
@@ -379,6 +380,23 @@ def test_tasks_come_from_a_list_or_a_search_within_the_budget(
         assert not fits(plan.tasks)
     else:
         assert [queue.next(), queue.next()] == list(plan.open_tasks(lab))
+
+
+@pytest.mark.parametrize(
+    ("setting", "longest_first"),
+    [({}, True), ({"budget": BudgetSpec(trials=9)}, False), ({"stop_early": "asha"}, False)],
+)
+def test_the_longest_run_is_first_where_the_order_decides_nothing_else(
+    setting: dict[str, Any], longest_first: bool, in_folder: Path
+) -> None:
+    axis = {"train.steps": [10, 30, 20]}
+    Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axis, "baseline": None}))
+    planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
+    plan = sweep.replace(planned.plan, **setting)
+    queue = sweep._queue(planned.lab, plan, sweep.Forecast(planned.lab))
+    tasks = [queue.next() for _ in range(3)]
+    steps = [task.spec.train.steps for task in tasks if task is not None]
+    assert steps == ([30, 20, 10] if longest_first else [10, 30, 20])
 
 
 @pytest.mark.parametrize(("executor", "ray"), [("ray", True), ("inline", False)])

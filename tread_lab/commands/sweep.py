@@ -233,11 +233,17 @@ def _execute(launch: _Launch, queue: BudgetedQueue) -> None:
 
 
 def _queue(lab: Lab, plan: Plan, times: Forecast) -> BudgetedQueue:
-    """Return what hands out tasks within the budget: the open ones in order, or a search."""
+    """Return what hands out tasks within the budget: the open ones, or those of a search.
+
+    The longest come first, unless what is run at all depends on the order.
+    """
+    free = plan.budget is None and plan.stop_early is None
     plan = replace(plan, budget=plan.budget or BudgetSpec())
     budget = open_budget(lab, plan, times.seconds)
     stopwatch = Stopwatch(lab.sweep(plan.name).spent_path)
-    queue: TaskQueue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
+    tasks = plan.open_tasks(lab)
+    ordered = times.longest_first(tasks) if free else tasks
+    queue: TaskQueue = ListQueue(ordered, after=plan.baselines_first)
     if plan.search is not None:
         from tread_lab.sweep.search.search_queue import SearchQueue  # imports optuna
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +121,20 @@ def test_two_depths_tell_a_distance_from_a_share(bests: tuple, rule: Rule) -> No
     tables = [table(depth, best) for depth, best in zip((12, 24), bests)]
     sets = [best_over_seeds(t.values_SK) for t in tables]
     assert best_rule(tables, sets, cheapest=False) == rule
+
+
+@pytest.mark.parametrize(("members", "rule"), [(1, Rule(2, "B-4", 0.5)), (2, Rule(1, "B-2", 0.5))])
+def test_a_cheap_rule_must_be_among_the_best_at_every_depth(members: int, rule: Rule) -> None:
+    """1->B-2 is the cheaper one; it is in the best set of so many of the two depths."""
+    tables, sets = [], []
+    for k, (depth, best, cheap) in enumerate(((12, (2, 8), (1, 10)), (24, (2, 20), (1, 22)))):
+        found = table(depth, best)
+        flops_K = np.array([100.0 - (j - i) for i, j, _ in found.places])
+        tables.append(replace(found, flops_K=flops_K))
+        of_set = (best, cheap) if k < members else (best,)
+        members_K = np.array([(i, j) in of_set for i, j, _ in found.places])
+        sets.append(replace(best_over_seeds(found.values_SK), members_K=members_K))
+    assert best_rule(tables, sets, cheapest=True) == rule
 
 
 def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

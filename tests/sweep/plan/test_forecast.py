@@ -46,6 +46,13 @@ def test_the_last_run_to_end_need_not_be_the_last_to_start() -> None:
     assert makespan([], 2) == 0.0
 
 
+def test_the_longest_run_is_first_with_its_evaluations(lab: Lab, tiny: Tiny) -> None:
+    short, long = Task(tiny(steps=10)), Task(tiny(steps=12))
+    measured = Task(tiny(steps=10, seed=1), (decode(HeldoutSpec, {"images": 512}),))
+    ordered = Forecast(lab).longest_first([short, long, measured])
+    assert ordered == [measured, long, short]
+
+
 def test_of_a_begun_run_only_what_is_left_takes_time(
     lab: Lab, tiny: Callable[..., RunSpec]
 ) -> None:

@@ -70,6 +70,10 @@ class Forecast:
         """Return the seconds of a whole run and its evaluations, or their FLOPs."""
         return self.training(task.spec) + self.measuring(task)
 
+    def longest_first(self, tasks: Sequence[Task]) -> list[Task]:
+        """Return the tasks by their work, so that no long one is left to the end alone."""
+        return sorted(tasks, key=self.work, reverse=True)
+
     def measuring(self, task: Task, *, still: bool = False) -> float:
         """Return the seconds of the evaluations, or their FLOPs; `still`: of those not done."""
         folder = self.lab.run(task.run)
