@@ -120,6 +120,8 @@ def figure(
 def save(fig: Figure, folder: Path, name: str) -> list[Path]:
     """Write `name`.png (300 dots an inch) and `name`.pdf, each whole or not at all.
 
+    The second keeps the layout of the first.
+
     Raises:
         UserError: the folder cannot be written.
     """
@@ -128,6 +130,7 @@ def save(fig: Figure, folder: Path, name: str) -> list[Path]:
         path = folder / f"{name}.{kind}"
         with replacing(path) as temporary:
             fig.savefig(temporary, format=kind, dpi=300, metadata=metadata)
+        fig.set_layout_engine("none")
         paths.append(path)
     return paths
 

@@ -123,11 +123,11 @@ def test_two_depths_tell_a_distance_from_a_share(bests: tuple, rule: Rule) -> No
     assert best_rule(tables, sets, cheapest=False) == rule
 
 
-@pytest.mark.parametrize(("members", "rule"), [(1, Rule(2, "B-4", 0.5)), (2, Rule(1, "B-2", 0.5))])
+@pytest.mark.parametrize(("members", "rule"), [(1, Rule(2, "B-4", 0.5)), (2, Rule(0, "B-2", 0.5))])
 def test_a_cheap_rule_must_be_among_the_best_at_every_depth(members: int, rule: Rule) -> None:
-    """1->B-2 is the cheaper one; it is in the best set of so many of the two depths."""
+    """0->B-2 is the cheaper one; it is in the best set of so many of the two depths."""
     tables, sets = [], []
-    for k, (depth, best, cheap) in enumerate(((12, (2, 8), (1, 10)), (24, (2, 20), (1, 22)))):
+    for k, (depth, best, cheap) in enumerate(((12, (2, 8), (0, 10)), (24, (2, 20), (0, 22)))):
         found = table(depth, best)
         flops_K = np.array([100.0 - (j - i) for i, j, _ in found.places])
         tables.append(replace(found, flops_K=flops_K))
