@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,11 +49,15 @@ SHOWN = {
 SWEEP = ["sweep", "small.yaml", "--executor", "inline", "--no-mlflow", "--device", "cpu"]
 
 
+# Python 3.11.4 and newer ask for a filter; before, there is none.
+SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+
+
 @pytest.fixture
 def old_lab(in_folder: Path) -> Lab:
     """The lab of 0.1.0 in the current folder, beside its sweep file."""
     with tarfile.open(Path(__file__).with_name("lab-0.1.0.tar.gz")) as archive:
-        archive.extractall(in_folder, filter="data")
+        archive.extractall(in_folder, **SAFELY)
     return Lab(in_folder / "lab")
 
 

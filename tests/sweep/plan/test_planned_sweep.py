@@ -73,5 +73,5 @@ def test_hours_are_those_of_one_device_with_stated_rates(tmp_path: Path) -> None
     assert planned.hours("cpu") == pytest.approx(seconds / 3600)
     with pytest.raises(UserError, match="--device-rates: unknown 'H10'"):
         planned.hours("H10")
-    text = "route_placement: 17 runs of tiny, 15.2 TFLOP, at most 261 MB on the disk"
+    text = "route_placement: 17 runs of tiny, 12.1 TFLOP, at most 261 MB on the disk"
     assert repr(planned) == text
