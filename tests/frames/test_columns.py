@@ -53,6 +53,8 @@ def test_an_absent_metric_has_a_near_miss_that_is_no_interval() -> None:
     require_metric(frame, "gap/bc")
     with pytest.raises(UserError, match=r"no metric 'gap/b:lo' in this sweep.*gap/bc"):
         require_metric(frame, "gap/b:lo")
+    with pytest.raises(UserError, match="no metric 'gap/bc:low' in this sweep"):
+        require_metric(frame.assign(**{"gap/bc:low": 0.0}), "gap/bc:low")
 
 
 def test_lists_and_mappings_are_compact_text() -> None:

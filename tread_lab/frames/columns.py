@@ -35,8 +35,11 @@ def own_metrics(frame: pd.DataFrame) -> list[str]:
 
 
 def require_metric(frame: pd.DataFrame, metric: str) -> None:
-    """Raise UserError where the frame has no such metric; the nearest one is suggested."""
-    if metric not in frame:
+    """Raise UserError where the frame has no such metric; the nearest one is suggested.
+
+    A column of an interval, `gap/heldout:low`, is no metric.
+    """
+    if metric not in frame or ":" in metric:
         metrics = [c for c in metric_columns(frame) if ":" not in c]
         raise UserError(f"no metric {metric!r} in this sweep{suggest(metric, metrics)}")
 
