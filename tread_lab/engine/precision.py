@@ -38,20 +38,20 @@ PRECISIONS: Mapping[str, Arithmetic] = {
 }
 
 
-# What makes products in bf16: torch's bf16 kernels, and on a CPU its fp32 kernels for these.
+# What makes products in bf16, as provenance names it: on a GPU, and on a CPU without and with
+# instructions that multiply bf16 numbers.
 NATIVE = "bf16 kernels"
-BY_FP32 = {
-    "rounded operands, fp32 kernels": ALL,
-    "bf16 kernels, attention of rounded operands by fp32 kernels": ATTENTION,
-}
+ROUNDED = "rounded operands, fp32 kernels"
+MIXED = "bf16 kernels, attention of rounded operands by fp32 kernels"
+BY_FP32 = {ROUNDED: ALL, MIXED: ATTENTION}  # the products that fp32 kernels make
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
     """Matrix products and convolutions in bf16 or fp16; nothing changes for fp32 and tf32."""
     dtype = lookup(PRECISIONS, precision, "precision").autocast
     context = torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
-    by_fp32 = BY_FP32.get(bf16_products(precision, device.type) or NATIVE)
-    return context if by_fp32 is None else _rounded(context, RoundedProducts(by_fp32))
+    made_by = bf16_products(precision, device.type)
+    return _rounded(context, RoundedProducts(BY_FP32[made_by])) if made_by in BY_FP32 else context
 
 
 @contextmanager
@@ -66,8 +66,7 @@ def bf16_products(precision: str, device_type: str) -> str | None:
         return None
     if device_type != "cpu":
         return NATIVE
-    without_units, with_units = BY_FP32
-    return with_units if multiplies_bf16() else without_units
+    return MIXED if multiplies_bf16() else ROUNDED
 
 
 @contextmanager
