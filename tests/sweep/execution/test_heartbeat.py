@@ -8,17 +8,25 @@ import pytest
 
 from tests.sweep.trial.test_watchdog import Clock
 from tread_lab.records.attempts import Attempt
-from tread_lab.records.lab import Lab
+from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
+
+
+def begun(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Clock, list[Attempt], HeartbeatMonitor, RunFolder]:
+    """A clock, what was killed, and the monitor of run `a`, which has begun."""
+    clock, killed = Clock(monkeypatch), list[Attempt]()
+    monitor, folder = HeartbeatMonitor(lab, killed.append), lab.run("a")
+    folder.attempts.open(pid=1)
+    monitor.begin("a")
+    return clock, killed, monitor, folder
 
 
 def test_a_heartbeat_read_while_it_is_written_keeps_its_limit(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, killed = Clock(monkeypatch), list[Attempt]()
-    monitor, folder = HeartbeatMonitor(lab, killed.append), lab.run("a")
-    folder.attempts.open(pid=1)
-    monitor.begin("a")
+    clock, killed, monitor, folder = begun(lab, monkeypatch)
     for second, text in enumerate(("10.0", ""), 1):
         folder.heartbeat_path.write_text(text)
         os.utime(folder.heartbeat_path, (second, second))
@@ -148,10 +156,7 @@ def test_a_run_that_begins_again_has_a_fresh_heartbeat(
 def test_a_run_without_a_heartbeat_yet_is_left_alone_and_judged_once_it_has_one(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, killed = Clock(monkeypatch), list[Attempt]()
-    monitor, folder = HeartbeatMonitor(lab, killed.append), lab.run("a")
-    folder.attempts.open(pid=1)
-    monitor.begin("a")
+    clock, killed, monitor, folder = begun(lab, monkeypatch)
     looks(lab, clock, monitor, 60)
     assert killed == []
     folder.heartbeat_path.write_text("10.0")
