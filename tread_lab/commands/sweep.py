@@ -237,14 +237,16 @@ def _queue(lab: Lab, plan: Plan, times: Forecast) -> BudgetedQueue:
 
     The longest come first, unless what is run at all depends on the order.
     """
-    free = plan.budget is None and plan.stop_early is None
+    order_decides = plan.budget is not None or plan.stop_early is not None
     plan = replace(plan, budget=plan.budget or BudgetSpec())
     budget = open_budget(lab, plan, times.seconds)
     stopwatch = Stopwatch(lab.sweep(plan.name).spent_path)
-    tasks = plan.open_tasks(lab)
-    ordered = times.longest_first(tasks) if free else tasks
-    queue: TaskQueue = ListQueue(ordered, after=plan.baselines_first)
-    if plan.search is not None:
+    queue: TaskQueue
+    if plan.search is None:
+        tasks = plan.open_tasks(lab)
+        ordered = tasks if order_decides else times.longest_first(tasks)
+        queue = ListQueue(ordered, after=plan.baselines_first)
+    else:
         from tread_lab.sweep.search.search_queue import SearchQueue  # imports optuna
 
         queue = SearchQueue(
