@@ -43,7 +43,7 @@ class StoredTrial(Trial):
         return StoredTrial(**{field.name: tree[field.name] for field in fields(Trial)})
 
     def tree(self) -> dict[str, Any]:
-        return dict(vars(self))
+        return {field.name: getattr(self, field.name) for field in fields(Trial)}
 
     @property
     def steps(self) -> int:
