@@ -12,10 +12,7 @@ import torch
 from plain_dit import PlainDiT, PlainRun
 
 from gpu_phases.shared import INNER, ROUTE, TINY, Bench
-from tread_lab.engine.batches import Batch
 from tread_lab.engine.cost.training import cost
-from tread_lab.engine.live_run import LiveRun
-from tread_lab.engine.precision import autocast, matrix_products
 from tread_lab.specs import RunSpec
 
 BATCH = {"S": 256, "B": 256, "XL": 256}
@@ -114,51 +111,25 @@ def _say_step(
 
 def captured(bench: Bench) -> None:
     """The whole step as one CUDA graph, where launches bind: tiny, and S routed."""
+    tiny = {"depth": 12, "width": 32, "heads": 2, "patch": 2}
+    small, inner = (TINY, INNER) if bench.small else ("DiT-S/2", ROUTE)
     cases: dict[str, tuple[Any, Any, int]] = {
-        "tiny": ({"depth": 12, "width": 32, "heads": 2, "patch": 2}, (), 16),
-        "tiny, routed": ({"depth": 12, "width": 32, "heads": 2, "patch": 2}, ROUTE, 16),
-        "S": (TINY if bench.small else "DiT-S/2", (), 4 if bench.small else 256),
-        "S, routed": (TINY if bench.small else "DiT-S/2", INNER if bench.small else ROUTE, 256),
+        "tiny": (tiny, (), 16),
+        "tiny, routed": (tiny, ROUTE, 16),
+        "S": (small, (), 4 if bench.small else 256),
+        "S, routed": (small, inner, 4 if bench.small else 256),
     }
     for name, (model, routes, batch) in cases.items():
         with bench.guarded("captured", case=name):
-            execution = {"compile": "blocks" if bench.cuda else "none"}
-            run = bench.live(bench.spec(model, routes, batch, execution=execution))
-            one = run.batches.at(0)
-            ms = {"compiled": bench.milliseconds(partial(run.optimise, one, lr=1e-4))}
-            if bench.cuda:
-                ms["captured"] = _captured_ms(bench, run, one)
-            bench.say("captured", case=name, **{f"{kind} ms": t for kind, t in ms.items()})
-
-
-def _captured_ms(bench: Bench, run: LiveRun, batch: Batch) -> float:
-    """Return the time of a replay of forward and backward pass, AdamW and EMA."""
-    part, group = batch.to(bench.device), run.optimizer.param_groups[0]
-    group["capturable"], group["lr"] = True, torch.tensor(1e-4, device=bench.device)
-
-    def step() -> torch.Tensor:
-        with autocast(run.spec.precision, bench.device):
-            loss = run.objective(run.network, part).sum() / len(part)
-        loss.backward()
-        run.optimizer.step()
-        run.ema.update(None)
-        return loss
-
-    with matrix_products(run.spec.precision):
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                run.optimizer.zero_grad(set_to_none=True)
-                step()
-        torch.cuda.current_stream().wait_stream(side)
-        run.optimizer.zero_grad(set_to_none=True)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            loss = step()
-        ms = bench.milliseconds(graph.replay)
-    assert math.isfinite(float(loss)), "the captured loss is not finite"
-    return ms
+            ms = {}
+            for form, graph in {"launched": False, "captured": True}.items():
+                execution = {"compile": "blocks" if bench.cuda else "none", "cuda_graph": graph}
+                run = bench.live(bench.spec(model, routes, batch, execution=execution))
+                one = run.batches.at(0)
+                ms[form] = bench.milliseconds(partial(run.optimise, one, lr=1e-4), warm=6)
+                run.log_window()
+                assert math.isfinite(run.loss), f"the {form} loss is not finite"
+            bench.say("captured", case=name, **{f"{form} ms": t for form, t in ms.items()})
 
 
 def profile(bench: Bench) -> None:

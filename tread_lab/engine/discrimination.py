@@ -105,7 +105,8 @@ class Discrimination:
         follow(averages, values, self.spec.momentum, skipped)
         mean_K = self._sum_K / self._tokens.clamp(min=1)
         follow([self.teacher.center_K], [mean_K], self.spec.center_momentum, skipped)
-        self._sum_K, self._tokens = torch.zeros_like(mean_K), torch.zeros_like(self._tokens)
+        self._sum_K.zero_()
+        self._tokens.zero_()
 
     def _tokens_of(self, batch: Batch) -> Tensor:
         """The teacher's tokens of all places, at x0 + level * the student's own noise."""

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import itertools
 import math
 import time
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
+from functools import cache
 from types import TracebackType
 
 import torch
@@ -27,6 +26,7 @@ from tread_lab.engine.alignment import Alignment, Encoder
 from tread_lab.engine.assemble import blank_teacher, fresh_head, fresh_network, fresh_projector
 from tread_lab.engine.batches import Batch, Batches
 from tread_lab.engine.captions import caption_tokens
+from tread_lab.engine.captured import CAPTURED, CapturedStep, CudaGraphs, Graph, step_form
 from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.device import check_precision, pins, use
 from tread_lab.engine.discrimination import Discrimination
@@ -39,6 +39,7 @@ from tread_lab.engine.encoder import (
 )
 from tread_lab.engine.features import feature_cache
 from tread_lab.engine.objective import Objective
+from tread_lab.engine.optimizer import adamw, make_capturable, set_learning_rate
 from tread_lab.engine.power import Meter
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
 from tread_lab.engine.start import starting_weights
@@ -74,7 +75,7 @@ class LiveRun:
         parts = {"": self.network, "projector.": self.projector, "head.": self.head}
         named = ((k + n, p) for k, part in parts.items() for n, p in part.named_parameters())
         self.trainable = {name: p for name, p in named if p.requires_grad}
-        self.optimizer = _adamw(spec, list(self.trainable.values()))
+        self.optimizer = adamw(spec.train, self.trainable.values())
         self.scaler = LossScaler(spec.precision, device)
         self.ema = Ema(self.network, spec.train.ema.at(spec.train.steps))
         # Said here, because to find it out accelerate imports sympy, which takes seconds.
@@ -85,11 +86,14 @@ class LiveRun:
             self._stored["teacher"] = self.discrimination.teacher
         self.objective = self._objective()
         self.keep_steps = {*spec.execution.keep_steps, *folder.kept_steps()}
-        self.step, self.loss, self.overflows = 0, math.nan, 0
+        self.step, self.loss, self.overflows, self._lr = 0, math.nan, 0, math.nan
         self._joules: str | None = "0"  # of earlier attempts, `None` if it is not known
         self._window: list[Tensor] = []
         self._one = torch.ones((), device=device)
         self._gradient_norm: Tensor | None = None
+        self._captured: CapturedStep | None = None
+        if step_form(spec, device.type) == CAPTURED:
+            self.capture(CudaGraphs(device))
         self._started = self._last_logged = time.perf_counter()
         self._writer = folder.log() if self.accelerator.is_main_process else None
 
@@ -167,25 +171,42 @@ class LiveRun:
                 stacklevel=3,
             )
 
+    def capture(self, new_graph: Callable[[], Graph]) -> None:
+        """Let the coming steps be captured, each kind in a graph of its own, and replayed."""
+        make_capturable(self.optimizer, self.device)
+        self._captured = CapturedStep(self._update, new_graph)
+
     def optimise(self, batch: Batch, *, lr: float) -> None:
         """One optimizer step on this process's share of the global batch, in micro-batches."""
+        self._lr = lr
+        set_learning_rate(self.optimizer, lr)
         with matrix_products(self.spec.precision):
-            total = self._backward(batch)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            if self._captured is not None:
+                total, norm = self._captured(self._on_device(batch))
+            else:
+                total, norm = self._update(batch, self.due(self.spec.execution.log_every, ahead=1))
+        if norm is not None:
+            self._gradient_norm = norm
+        self._window.append(total)
+        self.step += 1
+
+    def _update(self, batch: Batch, wants_norm: bool = True) -> tuple[Tensor, Tensor | None]:
+        """Change weights, EMA and teacher; return the mean loss and the gradient's norm.
+
+        The norm is there where it is wanted, and where clipping needs it.
+        """
+        total, norm = self._backward(batch), None
         if self.spec.train.clip is not None:
             self.scaler.unscale(self.optimizer)
             norm = self.accelerator.clip_grad_norm_(self.trainable.values(), self.spec.train.clip)
-            self._gradient_norm = norm
-        elif self.due(self.spec.execution.log_every, ahead=1):
-            self._gradient_norm = self._total_norm() / self.scaler.scale(self._one)
+        elif wants_norm:
+            norm = self._total_norm() / self.scaler.scale(self._one)
         skipped = self.scaler.step(self.optimizer)
         self.optimizer.zero_grad(set_to_none=True)
         self.ema.update(skipped)
         if self.discrimination is not None:
             self.discrimination.update(skipped)
-        self._window.append(total)
-        self.step += 1
+        return total, norm
 
     def _backward(self, batch: Batch) -> Tensor:
         """Gradients of this process's share of the global batch; its mean loss."""
@@ -223,10 +244,9 @@ class LiveRun:
         it was before clipping, and the speed; an overflowed gradient has no norm."""
         losses = self.accelerator.reduce(torch.stack(self._window), reduction="mean")
         self.loss, self._window = float(losses.double().mean()), []
-        lr = self.optimizer.param_groups[0]["lr"]
         seconds_before, self._last_logged = self._last_logged, time.perf_counter()
         rate = len(losses) * self.spec.train.batch / (self._last_logged - seconds_before)
-        values = {metric_names.TRAIN_LOSS: self.loss, metric_names.LEARNING_RATE: lr}
+        values = {metric_names.TRAIN_LOSS: self.loss, metric_names.LEARNING_RATE: self._lr}
         values[metric_names.TRAIN_IMAGES_PER_S] = rate
         if self._gradient_norm is not None and math.isfinite(norm := float(self._gradient_norm)):
             values[metric_names.GRADIENT_NORM] = norm
@@ -297,7 +317,7 @@ class LiveRun:
     def _encoder(self, repa: RepaSpec) -> Encoder:
         """Return the encoder, opened with its first use: a cache of features needs none."""
         samples, side = self.batches.samples, self.spec.data.size // self.spec.model.patch
-        opened = functools.cache(lambda: open_encoder(repa, samples, self.device, side=side))
+        opened = cache(lambda: open_encoder(repa, samples, self.device, side=side))
         return lambda x_BCHW: opened()(x_BCHW)
 
     def _start_from_elsewhere(self) -> None:
@@ -323,29 +343,3 @@ def _accelerator(device: torch.device) -> Accelerator:
         return Accelerator(mixed_precision="no", cpu=True)
     with patch_environment(accelerate_torch_device=str(device)):
         return Accelerator(mixed_precision="no")
-
-
-class _AdamW(torch.optim.AdamW):
-    """torch's AdamW without the wrappers that hide it from the compiler.
-
-    Each of them imports the whole compiler at its first call: two seconds at the start of every
-    process that trains, also where nothing is compiled. Only blocks are compiled here.
-    """
-
-    add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
-    zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)
-    state_dict = inspect.unwrap(torch.optim.AdamW.state_dict)
-    load_state_dict = inspect.unwrap(torch.optim.AdamW.load_state_dict)
-    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
-
-
-def _adamw(spec: RunSpec, parameters: list[torch.nn.Parameter]) -> torch.optim.AdamW:
-    recipe = spec.train
-    return _AdamW(
-        parameters,
-        lr=recipe.lr,
-        betas=recipe.betas,
-        eps=recipe.eps,
-        weight_decay=recipe.weight_decay,
-        fused=True,
-    )

@@ -17,6 +17,7 @@ import tread_lab
 from tread_lab.data.captions import captions_of
 from tread_lab.data.source import open_data
 from tread_lab.engine.captions import captions_digest
+from tread_lab.engine.captured import step_form
 from tread_lab.engine.compiled import arithmetic
 from tread_lab.engine.device import model, name
 from tread_lab.engine.encoder import weights_digest, weights_folder
@@ -45,6 +46,8 @@ def made_with(spec: RunSpec, device_type: str) -> dict[str, str]:
     parts = [data.source, data.path or "", f"x {scale:g}" if scale != 1 else ""]
     found[" ".join(["data", *filter(None, parts)])] = open_data(data, "train").fingerprint
     found[f"blocks of {spec.model.backbone}"] = arithmetic(spec, device_type)
+    if (form := step_form(spec, device_type)) is not None:
+        found["training step"] = form
     if (products := bf16_products(spec.precision, device_type)) is not None:
         found["products in bf16"] = products
     folder = weights_folder(spec.repa) if spec.repa is not None else None

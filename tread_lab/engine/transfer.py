@@ -21,8 +21,11 @@ class Transfer:
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def __call__(self, batch: Batch) -> Batch:
-        """Return the batch on the device; work that is queued from now on waits for the copy."""
-        if self._stream is None:
+        """Return the batch on the device; work that is queued from now on waits for the copy.
+
+        A batch that is there already stays where it is.
+        """
+        if self._stream is None or batch.x_BCHW.device == self.device:
             return batch.to(self.device)
         with torch.cuda.stream(self._stream):
             copy = batch.to(self.device)

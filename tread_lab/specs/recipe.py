@@ -91,6 +91,9 @@ class ExecutionSpec:
         workers: threads that read data ahead; at least two for a GPU.
         compile: `blocks` compiles every block by itself, `none` runs them eagerly; `auto` compiles
             on a GPU. Results differ in the last bits, so the provenance of a run says which.
+        cuda_graph: whether a GPU replays the training step as one CUDA graph, which helps where it
+            waits for the host: small blocks, few images. The learning rate is then an fp32 number,
+            so the provenance of a run says this, too. A CPU has no graphs and goes on without.
     """
 
     micro_batch: int | None = None
@@ -100,6 +103,7 @@ class ExecutionSpec:
     keep_steps: tuple[int, ...] = ()
     workers: int = 0
     compile: Literal["auto", "blocks", "none"] = added("auto")
+    cuda_graph: bool = added(False)
 
     def __post_init__(self) -> None:
         check_positive(self, "micro_batch", "log_every", "checkpoint_every", "keep_checkpoints")

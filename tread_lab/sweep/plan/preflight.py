@@ -182,6 +182,7 @@ def _decisive(spec: RunSpec) -> tuple[Hashable, ...]:
         spec.captions,
         model.backbone,
         execution.compile,
+        execution.cuda_graph,
         spec.precision,
         extensions_of(spec),
     )

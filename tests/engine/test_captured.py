@@ -1,0 +1,156 @@
+"""Captured steps: a replay has the bits of a launched step, whatever the run trains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from tests.engine.runs import CPU, small_run
+from tests.engine.tape import Tape
+from tread_lab.engine.captured import CapturedStep, Results
+from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.optimizer import make_capturable
+from tread_lab.engine.provenance import made_with
+from tread_lab.records.lab import RunFolder
+from tread_lab.specs import RunSpec
+
+STEPS = 8
+
+
+class Tapes:
+    """Makes tapes, and keeps them."""
+
+    def __init__(self) -> None:
+        self.made: list[Tape] = []
+
+    def __call__(self) -> Tape:
+        self.made.append(Tape())
+        return self.made[-1]
+
+
+def state(run: LiveRun) -> dict[str, Tensor]:
+    """Everything that a checkpoint of the run holds."""
+    run.save()
+    saved = max(run.folder.checkpoints.glob("step-*"))
+    return load_file(saved)
+
+
+def trained(
+    spec: RunSpec, folder: Path, tapes: Tapes | None, steps: range = range(STEPS)
+) -> tuple[list[float], dict[str, Tensor]]:
+    """Losses of the steps and the state after them; without tapes every step is launched."""
+    losses = []
+    with LiveRun(spec, RunFolder(folder), CPU) as run:
+        run.resume()
+        if tapes is None:
+            make_capturable(run.optimizer, CPU)  # the learning rate in fp32 here, too
+        else:
+            run.capture(tapes)
+        for step in steps:
+            run.optimise(run.batches.at(step), lr=1e-3 / (step + 1))
+            run.log_window()
+            losses.append(run.loss)
+        run.save()
+        return losses, load_file(max(run.folder.checkpoints.glob("step-*")))
+
+
+def differing(one: dict[str, Tensor], other: dict[str, Tensor]) -> list[str]:
+    """Names of tensors that have other bits."""
+    assert one.keys() == other.keys()
+    return [name for name in one if not torch.equal(one[name], other[name])]
+
+
+TRAIN = {"steps": STEPS, "batch": 8, "ema": {"halflife": 0.3}}
+LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True, "init": "official_code"}
+SMALL = {"depth": 4, "width": 16, "heads": 2, "patch": 4}
+REPA = {"encoder": "fashion16-v1", "block": 2, "hidden": 24}
+VISIBLE = {"kind": "mask", "depth": 2, "width": 8, "heads": 2, "fill": "entry"}
+SD_DIT = {"kind": "discrimination", "prototypes": 6, "hidden": 12, "bottleneck": 4}
+SPECS: dict[str, dict[str, Any]] = {
+    "dense": {"routes": []},
+    "routed": {"routes": ["1->2"]},
+    "clipped": {"train": TRAIN | {"clip": 0.1}},
+    "in micro-batches": {"execution": {"micro_batch": 2}},
+    "in bf16": {"precision": "bf16"},
+    "in fp16": {"precision": "fp16"},
+    "rotary": {"model": SMALL | LIGHTNING},
+    "scanned": {"model": "Mamba-4x32x4/4", "routes": ["1->2 by rows"]},
+    "flow": {"process": "flow"},
+    "ensemble": {"loss": "ensemble"},
+    "both": {"loss": "both"},
+    "mask": {"routes": ["0->B-1"], "bypass": {"kind": "mask", "depth": 2, "width": 8, "heads": 2}},
+    "sprint": {"bypass": {"kind": "sprint", "path_drop": 0.25}},
+    "REPA": {"model": SMALL | {"patch": 2}, "repa": REPA},
+    "SD-DiT": {"routes": ["0->B-1"], "bypass": VISIBLE, "loss": SD_DIT},
+}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_replays_have_the_bits_of_launched_steps(name: str, tmp_path: Path) -> None:
+    spec, tapes = small_run(**{"train": TRAIN, "routes": ["1->2"]} | SPECS[name]), Tapes()
+    losses, launched = trained(spec, tmp_path / "launched", None)
+    replayed_losses, replayed = trained(spec, tmp_path / "replayed", tapes)
+    assert replayed_losses == losses
+    assert differing(launched, replayed) == []
+    assert [(tape.launches, tape.replays) for tape in tapes.made] == [(3, 5)]
+
+
+def test_dense_steps_after_the_routes_have_a_graph_of_their_own(tmp_path: Path) -> None:
+    train, steps, tapes = TRAIN | {"steps": 14}, range(14), Tapes()
+    spec = small_run(train=train, routes_from=4, routes_until=9)
+    losses, launched = trained(spec, tmp_path / "launched", None, steps)
+    replayed_losses, replayed = trained(spec, tmp_path / "replayed", tapes, steps)
+    assert (replayed_losses, differing(launched, replayed)) == (losses, [])
+    assert [(tape.launches, tape.replays) for tape in tapes.made] == [(3, 6), (3, 2)]
+
+
+def test_a_run_stopped_amid_replays_goes_on_with_equal_bits(tmp_path: Path) -> None:
+    spec = small_run(train=TRAIN)
+    losses, whole = trained(spec, tmp_path / "whole", None)
+    first, _ = trained(spec, tmp_path / "parts", Tapes(), range(5))
+    rest, parts = trained(spec, tmp_path / "parts", Tapes(), range(5, STEPS))
+    assert (first + rest, differing(whole, parts)) == (losses, [])
+
+
+def test_steps_that_keep_ever_other_numbers_of_tokens_are_launched(tmp_path: Path) -> None:
+    spec, tapes = small_run(routes=["1->2 by bernoulli"], train=TRAIN | {"batch": 2}), Tapes()
+    losses, launched = trained(spec, tmp_path / "launched", None, range(40))
+    replayed_losses, replayed = trained(spec, tmp_path / "replayed", tapes, range(40))
+    assert (replayed_losses, differing(launched, replayed)) == (losses, [])
+    assert sum(tape.launches + tape.replays for tape in tapes.made) == 40
+    assert sum(tape.replays > 0 for tape in tapes.made) <= 4 < len(tapes.made)
+
+
+def test_a_replay_gives_results_that_the_next_one_leaves_alone(tmp_path: Path) -> None:
+    with LiveRun(small_run(), RunFolder(tmp_path), CPU) as run:
+        numbers = iter(range(100))
+        step = CapturedStep(lambda batch: _results(batch.u_B, next(numbers)), Tape)
+        given = [step(run.batches.at(n)) for n in range(6)]
+        assert next(numbers) == 4  # the fourth call captured, the last three replayed
+    sums = [float(run.batches.at(n).u_B.sum()) for n in range(6)]
+    assert [float(loss) for loss, _ in given] == pytest.approx(sums)
+
+
+def _results(u_B: Tensor, number: int) -> Results:
+    return u_B.sum(), None
+
+
+@pytest.mark.parametrize(
+    ("cuda_graph", "device", "form"),
+    [
+        (True, "cuda", "one CUDA graph"),
+        (False, "cuda", "launched kernel by kernel"),
+        (True, "cpu", None),
+        (False, "cpu", None),
+    ],
+)
+def test_provenance_says_how_a_gpu_is_given_its_steps(
+    cuda_graph: bool, device: str, form: str | None
+) -> None:
+    spec = small_run(execution={"cuda_graph": cuda_graph})
+    assert made_with(spec, device).get("training step") == form

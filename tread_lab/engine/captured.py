@@ -1,0 +1,141 @@
+"""The training step as one CUDA graph: a GPU replays it, and the host launches nothing.
+
+Where blocks are small the host needs longer to launch the kernels of a step than a GPU to run them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from tread_lab.engine.batches import Batch
+from tread_lab.specs.run import RunSpec
+
+WARM = 3  # launched steps before a capture: they compile, allocate, and choose kernels
+KINDS = 4  # kinds of batch that have a graph: dense and routed steps, and spare ones
+
+LAUNCHED, CAPTURED = "launched kernel by kernel", "one CUDA graph"
+
+Results = tuple[Tensor, Tensor | None]  # the loss of a step and the norm of its gradient
+Work = Callable[[], Results]
+
+
+def step_form(spec: RunSpec, device_type: str) -> str | None:
+    """Return how a GPU is given a training step, as provenance names it; `None` for a CPU."""
+    if device_type != "cuda":
+        return None
+    return CAPTURED if spec.execution.cuda_graph else LAUNCHED
+
+
+class Graph(Protocol):
+    """Work that a device can do again, on the same memory."""
+
+    def launch(self, work: Work) -> Results:
+        """Do the work, as it will be captured."""
+
+    def capture(self, work: Work) -> Results:
+        """Note the work without doing it; returns where each replay leaves its results."""
+
+    def replay(self) -> None:
+        """Do the noted work."""
+
+
+class CudaGraphs:
+    """Makes graphs for one GPU that share a stream and the memory of what they compute."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self) -> CudaGraph:
+        return CudaGraph(self._stream, self._pool)
+
+
+class CudaGraph:
+    """A graph of torch's; launched work runs on the stream that captures it.
+
+    Args:
+        pool: the memory of graphs that never run at the same time.
+    """
+
+    def __init__(self, stream: torch.cuda.Stream, pool: Any) -> None:
+        self._stream, self._pool = stream, pool
+        self._graph = torch.cuda.CUDAGraph()
+
+    def launch(self, work: Work) -> Results:
+        computing = torch.cuda.current_stream(self._stream.device)
+        self._stream.wait_stream(computing)
+        with torch.cuda.stream(self._stream):
+            results = work()
+        computing.wait_stream(self._stream)
+        return results
+
+    def capture(self, work: Work) -> Results:
+        # Threads that read data pin memory meanwhile, which a capture of all threads would forbid.
+        threads = "thread_local"
+        with torch.cuda.graph(self._graph, self._pool, self._stream, capture_error_mode=threads):
+            return work()
+
+    def replay(self) -> None:
+        self._graph.replay()
+
+
+@dataclass
+class _Kind:
+    """Steps whose batches have equal shapes: they share memory for the batch and one graph."""
+
+    batch: Batch
+    graph: Graph
+    launches: int = 0
+    results: Results | None = None
+
+
+class CapturedStep:
+    """A training step that is launched at first, then captured, then replayed.
+
+    A batch is copied to where the graph reads it. A kind of batch beyond the first `KINDS` is
+    launched, as with a selection that keeps another number of tokens in every step.
+
+    Args:
+        work: carries out the step of a batch that is on the device; returns its loss and the norm
+            of its gradient. It may change tensors in place, and nothing else: a replay runs no
+            Python.
+        new_graph: makes an empty graph.
+    """
+
+    def __init__(self, work: Callable[[Batch], Results], new_graph: Callable[[], Graph]) -> None:
+        self._work, self._new_graph = work, new_graph
+        self._kinds: dict[Hashable, _Kind] = {}
+
+    def __call__(self, batch: Batch) -> Results:
+        """Carry out the step of a batch on the device; returns its loss and gradient norm."""
+        kind = self._kinds.get(key := _shape(batch))
+        if kind is None and len(self._kinds) == KINDS:
+            return self._new_graph().launch(lambda: self._work(batch))
+        if kind is None:
+            kind = self._kinds[key] = _Kind(batch.copy(), self._new_graph())
+        else:
+            kind.batch.copy_(batch)
+        held = kind.batch
+        if kind.launches < WARM:
+            kind.launches += 1
+            return kind.graph.launch(lambda: self._work(held))
+        if kind.results is None:
+            kind.results = kind.graph.capture(lambda: self._work(held))
+        kind.graph.replay()
+        loss, norm = kind.results
+        return loss.clone(), None if norm is None else norm.clone()
+
+
+def _shape(batch: Batch) -> Hashable:
+    """Return what two batches have in common that run the same kernels."""
+    tensors = tuple((tensor.shape, tensor.dtype) for tensor in batch.tensors())
+    legs = tuple(
+        (leg.start, leg.end, leg.real_BK is None, leg.dropped_B is None)
+        for leg in batch.routing or ()
+    )
+    return tensors, legs, batch.target_BNE is None
