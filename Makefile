@@ -46,6 +46,8 @@ setup: $(VENV)/.dev
 
 # uv installs what pip would, in half the time. Where it finds nothing, as behind a mirror that pip's
 # own settings name, pip does it. Modules are compiled when they are first imported: most never are.
+# That has to be kept: else each of the many processes of a sweep compiles Ray and MLflow anew.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
   --constraint constraints.txt
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
