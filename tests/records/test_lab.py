@@ -260,8 +260,9 @@ def test_a_spec_that_is_no_mapping_is_named_and_written_again(lab: Lab, text: st
         f"run abc has no readable spec.yaml in {run.path}; the command that made the run writes it"
         " again"
     )
+    assert run.readable_spec() is None
     run.create(SPEC)
-    assert run.spec() == SPEC
+    assert run.spec() == run.readable_spec() == SPEC
 
 
 def test_a_mapping_that_is_no_spec_is_told_with_its_file(lab: Lab) -> None:

@@ -25,7 +25,7 @@ from tread_lab.sweep import gc
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.gc import clear, find
 from tread_lab.sweep.plan.plan import Plan, make_plan
-from tread_lab.sweep.plan.storage import store_plan
+from tread_lab.sweep.plan.storage import load_plan, store_plan
 from tread_lab.sweep.trial.task import Task, is_complete
 
 Tiny = Callable[..., RunSpec]
@@ -307,10 +307,11 @@ def test_a_run_without_a_readable_spec_keeps_every_checkpoint(lab: Lab, tiny: Ti
     spec = tiny(steps=20, execution=KEEPS)
     run(lab, Task(spec))
     folder = lab.run_of(spec)
-    assert gc._kept_steps(folder) == (5,) and not gc._may_read_caches(folder)
+    assert gc._kept_steps(folder) == (5,) and not gc._reads_caches(folder.readable_spec())
     for path in folder.path.glob("*spec*"):
         path.write_text("{")
-    assert set(gc._kept_steps(folder)) == {5, 10, 15, 20} and gc._may_read_caches(folder)
+    assert set(gc._kept_steps(folder)) == {5, 10, 15, 20}
+    assert folder.readable_spec() is None and gc._reads_caches(None)
 
 
 def test_what_any_sweep_plans_for_a_run_counts_as_planned(lab: Lab, tiny: Tiny) -> None:
@@ -320,5 +321,6 @@ def test_what_any_sweep_plans_for_a_run_counts_as_planned(lab: Lab, tiny: Tiny) 
         axes = {"route": ["1->2"]}
         tree = {"experiment": "tiny", "evaluate": asked, "axes": axes, "baseline": None}
         store_plan(lab.sweep(name), make_plan(name, decode(SweepSpec, tree), experiment))
-    ((_, evaluations),) = gc._planned(lab).items()
+    tasks = [task for name in lab.sweeps() for task in load_plan(lab.sweep(name)).tasks]
+    ((_, evaluations),) = gc._planned(tasks).items()
     assert len(evaluations) == 2

@@ -111,11 +111,10 @@ def _ready(folder: RunFolder, specs: tuple[EvaluationSpec, ...]) -> tuple[Evalua
     state = folder.state()
     if not state.measurable and state not in UNDER_WAY:
         return ()
-    try:
-        steps = folder.spec().train.steps
-    except UserError:  # said when the run is measured
+    run = folder.readable_spec()
+    if run is None:  # said when the run is measured
         return tuple(spec for spec in specs if spec.step is None)
-    specs = at_steps(specs, steps)
+    specs = at_steps(specs, run.train.steps)
     if state.measurable:
         reached = folder.step()
         return tuple(s for s in specs if not isinstance(s.step, int) or s.step <= reached)

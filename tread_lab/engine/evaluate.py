@@ -96,11 +96,8 @@ def open_evaluations(
 ) -> Iterator[tuple[RunSpec, EvaluationSpec]]:
     """Yield what is still to be measured; a run whose spec is lost fails when its turn comes."""
     for folder, specs in asked:
-        try:
-            run = folder.spec()
-        except UserError:
-            continue
-        yield from ((run, spec) for spec in specs if not folder.evaluation(spec).done)
+        if (run := folder.readable_spec()) is not None:
+            yield from ((run, spec) for spec in specs if not folder.evaluation(spec).done)
 
 
 def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:

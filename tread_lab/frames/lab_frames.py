@@ -112,11 +112,8 @@ class LabFrames:
 
 
 def _run_row(folder: RunFolder) -> tuple[str | int, ...]:
-    status = run_status(folder)
-    try:
-        label = run_label(folder.spec())
-    except UserError:  # the spec is damaged, the status is not
-        label = ""
+    status, spec = run_status(folder), folder.readable_spec()
+    label = "" if spec is None else run_label(spec)
     return (status.run, label, status.state, status.step, len(status.attempts), status.reason)
 
 

@@ -174,6 +174,13 @@ class RunFolder:
         except UserError as error:
             raise error.at(str(self.path / "spec.yaml")) from None
 
+    def readable_spec(self) -> RunSpec | None:
+        """Return the spec of the run, `None` if it is lost or cannot be decoded here."""
+        try:
+            return self.spec()
+        except UserError:
+            return None
+
     def _spec_tree(self) -> dict[str, Any] | None:
         """Return the tree of the spec, `None` if its file is absent or damaged."""
         try:

@@ -8,7 +8,7 @@ import shutil
 import struct
 import tempfile
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +19,10 @@ from tread_lab.engine.sample_parts import FOLDER as PARTS
 from tread_lab.records.lab import LOCK, Lab, RunFolder
 from tread_lab.records.locks import Busy, is_held
 from tread_lab.records.status import RunState
-from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 from tread_lab.sweep.plan.storage import load_plan
+from tread_lab.sweep.trial.task import Task
 
 # A failed run may be tried again.
 ENDED = (RunState.COMPLETED, RunState.STOPPED, RunState.DIVERGED)
@@ -62,7 +62,8 @@ def find(lab: Lab, *, samples: bool = False, features: bool = False) -> list[Rem
         features: whether to include caches of encoders' features, which are made again where a run
             needs them, while no run of the lab that aligns is open.
     """
-    planned = _planned(lab)
+    tasks = [task for name in lab.sweeps() for task in load_plan(lab.sweep(name)).tasks]
+    planned = _planned(tasks)
     removable: list[Removable] = []
     for path in sorted((lab.root / "runs").glob("*")):
         folder = lab.run(path.name)
@@ -70,7 +71,7 @@ def find(lab: Lab, *, samples: bool = False, features: bool = False) -> list[Rem
             removable += _of_run(folder, planned.get(path.name, set()))
             removable += _samples(folder) if samples else []
     if features:
-        removable += _features(lab)
+        removable += _features(lab, tasks)
     return [*removable, *_scratch(lab)]
 
 
@@ -90,37 +91,26 @@ def clear(lab: Lab, removable: Collection[Removable]) -> int:
     return freed
 
 
-def _features(lab: Lab) -> Iterator[Removable]:
-    """Yield the caches of features, unless a run or a plan of the lab may still read one."""
-    names = [path.name for path in (lab.root / "runs").glob("*")]
-    open_runs = {name for name in names if lab.run(name).state() not in ENDED}
-    for name in lab.sweeps():
-        for task in load_plan(lab.sweep(name)).tasks:
-            if _reads_caches(task.spec) and lab.run(task.run).state() not in ENDED:
-                return
-    if not any(_may_read_caches(lab.run(name)) for name in open_runs):
+def _features(lab: Lab, tasks: Iterable[Task]) -> Iterator[Removable]:
+    """Yield the caches of features, unless a run or a task of a sweep may still read one."""
+    folders = [lab.run(path.name) for path in (lab.root / "runs").glob("*")]
+    specs = [folder.readable_spec() for folder in folders if folder.state() not in ENDED]
+    specs += [task.spec for task in tasks if lab.run(task.run).state() not in ENDED]
+    if not any(map(_reads_caches, specs)):
         for path, size in removable_caches(lab.root / "cache"):
             yield Removable(FEATURES, path, size)
 
 
-def _reads_caches(spec: RunSpec) -> bool:
-    """Whether a run reads features from the lab's caches."""
-    return spec.repa is not None or spec.captions is not None
+def _reads_caches(spec: RunSpec | None) -> bool:
+    """Return whether a run reads the lab's caches; one without a readable spec may."""
+    return spec is None or spec.repa is not None or spec.captions is not None
 
 
-def _may_read_caches(folder: RunFolder) -> bool:
-    try:
-        return _reads_caches(folder.spec())
-    except UserError:  # without a readable spec every cache may be needed
-        return True
-
-
-def _planned(lab: Lab) -> dict[str, set[str]]:
+def _planned(tasks: Iterable[Task]) -> dict[str, set[str]]:
     """Return, by run, the signatures of the evaluations that any sweep plans for it."""
     evaluations: dict[str, set[str]] = {}
-    for name in lab.sweeps():
-        for task in load_plan(lab.sweep(name)).tasks:
-            evaluations.setdefault(task.run, set()).update(map(signature, task.evaluations))
+    for task in tasks:
+        evaluations.setdefault(task.run, set()).update(map(signature, task.evaluations))
     return evaluations
 
 
@@ -151,10 +141,10 @@ def _samples(folder: RunFolder) -> Iterator[Removable]:
 
 
 def _kept_steps(folder: RunFolder) -> tuple[int, ...]:
-    try:
-        return folder.spec().execution.keep_steps
-    except UserError:  # without a readable spec every checkpoint may be needed
+    spec = folder.readable_spec()
+    if spec is None:  # every checkpoint may be needed
         return tuple(step_of(path) for path in list_checkpoints(folder.checkpoints))
+    return spec.execution.keep_steps
 
 
 def _unfinished(folder: Path) -> Iterator[Path]:

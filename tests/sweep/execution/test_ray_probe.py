@@ -32,7 +32,7 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     nodes = [node("large", 4, 2), node("small", 2), node("gone", 64, alive=False)]
     monkeypatch.setattr(ray_probe, "cluster", nullcontext)
-    monkeypatch.setattr(ray_probe, "nodes", lambda: nodes)
+    monkeypatch.setattr(ray_probe.ray, "nodes", lambda: nodes)
     monkeypatch.setattr(ray_probe, "_ask", lambda node, device: [FACTS])
     return ray_probe
 
@@ -74,7 +74,7 @@ def test_nodes_with_equal_devices_are_asked_once(monkeypatch: pytest.MonkeyPatch
         return [DeviceFacts(device, node["NodeID"] if len(asked) > 2 else "same", ("fp32",), 1)]
 
     monkeypatch.setattr(ray_probe, "cluster", nullcontext)
-    monkeypatch.setattr(ray_probe, "nodes", lambda: nodes)
+    monkeypatch.setattr(ray_probe.ray, "nodes", lambda: nodes)
     monkeypatch.setattr(ray_probe, "_ask", ask)
     devices = ray_probe.cluster_devices(Share(gpus=1))
     assert asked == ["bcuda", "ccuda", "dcuda", "ecuda"]

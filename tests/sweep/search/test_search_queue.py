@@ -114,7 +114,7 @@ def test_a_cell_of_which_one_run_has_no_value_is_not_measured(
         queue.ended(task)
     assert len(tasks) == 4 and queue.left == "0 trials left"
     assert [cell.observation.state for cell in queue.cells] == [seen]
-    assert queue.cells[0].observation.measured_values is None
+    assert queue.cells[0].observation.values is None
 
 
 def test_of_a_cell_with_a_run_left_open_nothing_is_known(

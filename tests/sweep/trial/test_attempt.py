@@ -377,7 +377,7 @@ def test_a_worker_is_by_default_of_this_process_and_alone_on_its_device(tmp_path
     assert attempts.OpenAttempt(dog).packed == 1
     first, second = WorkerInfo(), WorkerInfo()
     assert first.driver == second.driver and len(first.driver) == 12
-    assert attempts._session_of(1) != attempts._session_of(2)
+    assert attempts._session(1) != attempts._session(2)
     assert (first.node, first.alive, first.whole, first.packed, first.hang_timeout) == (
         os.uname().nodename, None, True, 1, None
     )  # fmt: skip

@@ -33,6 +33,7 @@ from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.execution.executors import Share
 from tread_lab.sweep.gc import SCRATCH
 
+Node = dict[str, Any]
 _DAEMONS = ("raylet", "gcs_server")  # without which a cluster is lost
 
 
@@ -183,24 +184,32 @@ def _kill(pid: int) -> None:
 
 def alive_nodes() -> frozenset[str]:
     """Return the ids of the nodes that are in the cluster now."""
-    return frozenset(node["NodeID"] for node in nodes() if node["Alive"])
+    return frozenset(node["NodeID"] for node in nodes())
 
 
 def whole_device(share: dict[str, float]) -> dict[str, float]:
     """Return resources that leave no room for another run: whole GPUs, or all cores of a node."""
     if share["gpu"]:
         return {**share, "gpu": math.ceil(share["gpu"])}
-    cores = [node["Resources"].get("CPU", 0) for node in nodes() if node["Alive"]]
+    cores = [has(node, "CPU") for node in nodes()]
     return {**share, "cpu": max(cores, default=share["cpu"])}
 
 
 def packed_runs(share: Share) -> int:
     """Return the most runs that share one device of the cluster."""
-    have = [node["Resources"] for node in nodes() if node["Alive"]]
-    slots = [share.slots(node.get("CPU", 0), node.get("GPU", 0)) for node in have]
-    return share.at_once(slots)[1]
+    return share.at_once([slots_on(node, share) for node in nodes()])[1]
 
 
-def nodes() -> list[dict[str, Any]]:
-    """Return the nodes of the cluster, including those that have left it."""
-    return list(ray.nodes())  # type: ignore[no-untyped-call]
+def nodes() -> list[Node]:
+    """Return the nodes that are in the cluster now."""
+    return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+
+
+def slots_on(node: Node, share: Share) -> int:
+    """Return how many runs fit on a node at once."""
+    return share.slots(has(node, "CPU"), has(node, "GPU"))
+
+
+def has(node: Node, resource: str) -> float:
+    """Return how much of a resource a node has."""
+    return float(node["Resources"].get(resource, 0))

@@ -19,11 +19,10 @@ from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import Unavailable, UserError, first_line
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executors import Share
-from tread_lab.sweep.execution.ray_cluster import cluster, nodes
+from tread_lab.sweep.execution.ray_cluster import Node, cluster, has, nodes, slots_on
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 
 _PATIENCE = 120.0  # seconds for a worker to start and import torch
-Node = dict[str, Any]
 
 
 def cluster_devices(share: Share) -> Devices:
@@ -34,8 +33,8 @@ def cluster_devices(share: Share) -> Devices:
         Unavailable: a node offers GPUs that do not work, or does not answer.
     """
     with cluster():
-        alive = [node for node in nodes() if node["Alive"]]
-        slots = [share.slots(_has(node, "CPU"), _has(node, "GPU")) for node in alive]
+        alive = nodes()
+        slots = [slots_on(node, share) for node in alive]
         fits = [node for node, count in zip(alive, slots) if count]
         if not fits:
             have = "; ".join(f"{_name(node)} has {_offer(node)}" for node in alive)
@@ -52,7 +51,7 @@ def cluster_devices(share: Share) -> Devices:
         packed=packed,
         threads=share.cpus,
         timer=functools.partial(_time_on_cluster, share, packed),
-        idle_gpus=0 if share.gpus else int(sum(_has(node, "GPU") for node in alive)),
+        idle_gpus=0 if share.gpus else int(sum(has(node, "GPU") for node in alive)),
     )
 
 
@@ -140,18 +139,14 @@ def _facts(device: str) -> list[DeviceFacts]:
     return [DeviceFacts.of(torch.device("cuda", n)) for n in range(torch.cuda.device_count())]
 
 
-def _has(node: Node, resource: str) -> float:
-    return float(node["Resources"].get(resource, 0))
-
-
 def _kind(node: Node) -> tuple[Any, ...]:
     """Return what nodes with equal devices have in common."""
     types = sorted(name for name in node["Resources"] if name.startswith("accelerator_type:"))
-    return (*types, _has(node, "CPU"), _has(node, "GPU"))
+    return (*types, has(node, "CPU"), has(node, "GPU"))
 
 
 def _offer(node: Node) -> str:
-    return f"{_has(node, 'CPU'):g} CPU cores and {_has(node, 'GPU'):g} GPUs"
+    return f"{has(node, 'CPU'):g} CPU cores and {has(node, 'GPU'):g} GPUs"
 
 
 def _name(node: Node) -> str:

@@ -15,7 +15,6 @@ from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.metric_names import STEP_SECONDS
 from tread_lab.records.status import RunState
 from tread_lab.specs.decode import encode
-from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.plan.devices import Devices
@@ -55,7 +54,7 @@ def earlier_runs(lab: Lab, todo: Sequence[Task], devices: Devices) -> dict[Kind,
         seconds = ((folder.result() or {}).get("metrics") or {}).get(STEP_SECONDS)
         if seconds is None or not _ran_there(folder, devices):
             continue
-        spec = _spec(folder)
+        spec = folder.readable_spec()
         if spec is None or kind_of(spec) not in kinds or not _is_timed(folder, spec, devices):
             continue
         runs = found.setdefault(kind_of(spec), EarlierRuns())
@@ -76,14 +75,6 @@ def _newest(lab: Lab) -> list[RunFolder]:
     newest = sorted(results, reverse=True)[:_NEWEST]
     folders = (RunFolder(path.parent) for _, path in newest)
     return [f for f in folders if f.state() is RunState.COMPLETED]
-
-
-def _spec(folder: RunFolder) -> RunSpec | None:
-    """Return the spec of a run, `None` if it is lost or cannot be decoded here."""
-    try:
-        return folder.spec()
-    except UserError:
-        return None
 
 
 def _ran_there(folder: RunFolder, devices: Devices) -> bool:

@@ -93,10 +93,10 @@ class Forecast:
             return {"sampling": (speed or FLOPS).evaluate_seconds(spec, evaluation)}
         images = self.rates.image_seconds(spec, evaluation)
         shown = {name: seconds for name, seconds in images.items() if seconds}
-        if speed is not None:
-            timed = self._in_precision(speed, evaluation)
-            return {"sampling": timed.evaluate_seconds(spec, evaluation), **shown}
-        return {"sampling": self.rates.pass_seconds(spec, evaluation), **shown}
+        if speed is None:
+            return {"sampling": self.rates.pass_seconds(spec, evaluation), **shown}
+        timed = _in_precision(speed, evaluation, self.rates)
+        return {"sampling": timed.evaluate_seconds(spec, evaluation), **shown}
 
     def references(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
         """Return the seconds of decoding and describing its references, once for a lab."""
@@ -162,15 +162,13 @@ class Forecast:
             return None
         return self.speeds.get(kind) or next(iter(self.speeds.values()), None)
 
-    def _in_precision(self, speed: Speed, evaluation: EvaluationSpec) -> Speed:
-        """Return the speed of passes, timed in fp32, in the precision that a GPU samples in."""
-        if not isinstance(evaluation, SamplesSpec) or self.rates is None:
-            return speed
-        if self.rates.device == "cpu":
-            return speed
-        rates = self.rates.sampling
-        ratio = rates[PROBE] / rates[evaluation.sampler.precision]
-        return replace(speed, per_call_flop=speed.per_call_flop * ratio)
+
+def _in_precision(speed: Speed, evaluation: EvaluationSpec, rates: Rates) -> Speed:
+    """Return the speed of passes, timed in fp32, in the precision that a GPU samples in."""
+    if rates.device == "cpu" or not isinstance(evaluation, SamplesSpec):
+        return speed
+    ratio = rates.sampling[PROBE] / rates.sampling[evaluation.sampler.precision]
+    return replace(speed, per_call_flop=speed.per_call_flop * ratio)
 
 
 def forecast(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tread_lab.data.deviation import check_deviation
@@ -41,70 +41,70 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
     """
     check_arithmetic(tasks, devices)
     check_room(tasks, devices)
-    opened = {data: _opened(data) for data in dict.fromkeys(task.spec.data for task in tasks)}
-    previews = {data: any(part.preview for part in splits) for data, splits in opened.items()}
-    for spec in {(task.spec.data, task.spec.process): task.spec for task in tasks}.values():
+    specs = [task.spec for task in tasks]
+    opened = {
+        data: (open_data(data, "train"), open_data(data, "heldout"))
+        for data in dict.fromkeys(spec.data for spec in specs)
+    }
+    for spec in {(spec.data, spec.process): spec for spec in specs}.values():
         check_deviation(spec, opened[spec.data][0])
-    for spec in {task.spec.repa: task.spec for task in tasks}.values():
-        if spec.repa is not None:
-            check_encoder(spec.repa, open_data(spec.data, "train"))
-    for captions, data in dict.fromkeys((task.spec.captions, task.spec.data) for task in tasks):
+    for repa, data in {spec.repa: spec.data for spec in specs}.items():
+        if repa is not None:
+            check_encoder(repa, opened[data][0])
+    for captions, data in dict.fromkeys((spec.captions, spec.data) for spec in specs):
         if captions is not None:
             for split in opened[data]:
                 check_captions(captions, split)
-    warnings: list[str] = []
-    for data, (_, heldout) in opened.items():
-        probes = _probes([task for task in tasks if task.spec.data == data])
-        _check_heldout(probes, len(heldout))
-        warnings += [line for probe in probes if (line := _few_classes(probe, heldout))]
-    starts = {(t.spec.init_from, t.spec.network, t.spec.process): t.spec for t in tasks}
-    for spec in starts.values():
+    warnings = [line for data in opened for line in _check_probes(tasks, data, opened[data][1])]
+    for spec in {(spec.init_from, spec.network, spec.process): spec for spec in specs}.values():
         check_start(spec)
+    _check_samples(tasks, opened)
+    return warnings
+
+
+def _check_probes(tasks: Sequence[Task], data: DataSpec, heldout: Samples) -> Iterator[str]:
+    """Refuse probes of more samples of `data` than are held out; yield warnings about others."""
+    evaluations = (e for task in tasks if task.spec.data == data for e in task.evaluations)
+    probes = (replace(e, step=None) for e in evaluations if not isinstance(e, SamplesSpec))
+    for probe in dict.fromkeys(probes):
+        if probe.images > len(heldout):
+            raise UserError(
+                f"evaluate: {probe.kind} of {probe.images} images, and the data hold out"
+                f" {len(heldout)}; write {{{probe.kind}: {{images: {len(heldout)}}}}}"
+            )
+        yield from _few_classes(probe, heldout)
+
+
+def _few_classes(probe: HeldoutSpec | SimilaritySpec, heldout: Samples) -> Iterator[str]:
+    """Yield a warning where the first held-out samples are of less than half of the classes of as
+    many that are spread over all."""
+    if probe.pick == "even":
+        return
+    counts = {}
+    for pick in ("first", "even"):
+        _, labels_M = heldout.take(PICKS[pick](probe.images, heldout))
+        counts[pick] = len(set(labels_M.tolist()))
+    if 2 * counts["first"] < counts["even"]:
+        yield (
+            f"{probe.kind}: the first {probe.images} held-out samples are of {counts['first']}"
+            f" classes only; {{{probe.kind}: {{images: {probe.images}, pick: even}}}} takes them"
+            f" from {counts['even']}"
+        )
+
+
+def _check_samples(
+    tasks: Sequence[Task], opened: Mapping[DataSpec, tuple[Samples, Samples]]
+) -> None:
+    """Refuse metrics and references of generated images that do not work for their data."""
     distinct = {
-        (task.spec.data, evaluation.metrics, evaluation.reference): (task.spec.data, evaluation)
+        (task.spec.data, evaluation.metrics, evaluation.reference): evaluation
         for task in tasks
         for evaluation in task.evaluations
         if isinstance(evaluation, SamplesSpec)
     }
-    for data, evaluation in distinct.values():
-        check_requirements(
-            evaluation, data.source, preview=previews[data], shape=image_shape(opened[data][1])
-        )
-    return warnings
-
-
-def _probes(tasks: Sequence[Task]) -> list[HeldoutSpec | SimilaritySpec]:
-    """Return what is measured on held-out samples, without its steps."""
-    specs = (spec for task in tasks for spec in task.evaluations)
-    return list(
-        dict.fromkeys(replace(s, step=None) for s in specs if not isinstance(s, SamplesSpec))
-    )
-
-
-def _few_classes(probe: HeldoutSpec | SimilaritySpec, heldout: Samples) -> str:
-    """Return a warning where the first held-out samples are of less than half of the classes of as
-    many that are spread over all; "" elsewhere."""
-    found = {}
-    for pick in ("first", "even"):
-        _, labels_M = heldout.take(PICKS[pick](probe.images, heldout))
-        found[pick] = len(set(labels_M.tolist()))
-    if probe.pick == "even" or 2 * found["first"] >= found["even"]:
-        return ""
-    return (
-        f"{probe.kind}: the first {probe.images} held-out samples are of {found['first']} classes"
-        f" only; {{{probe.kind}: {{images: {probe.images}, pick: even}}}} takes them from"
-        f" {found['even']}"
-    )
-
-
-def _check_heldout(probes: Sequence[HeldoutSpec | SimilaritySpec], count: int) -> None:
-    """Refuse evaluations of more held-out samples than there are."""
-    for evaluation in probes:
-        if evaluation.images > count:
-            raise UserError(
-                f"evaluate: {evaluation.kind} of {evaluation.images} images, and the data hold out"
-                f" {count}; write {{{evaluation.kind}: {{images: {count}}}}}"
-            )
+    for (data, *_), evaluation in distinct.items():
+        preview, shape = any(part.preview for part in opened[data]), image_shape(opened[data][1])
+        check_requirements(evaluation, data.source, preview=preview, shape=shape)
 
 
 def check_arithmetic(tasks: Sequence[Task], devices: Devices) -> None:
@@ -186,8 +186,3 @@ def _decisive(spec: RunSpec) -> tuple[Hashable, ...]:
         spec.precision,
         extensions_of(spec),
     )
-
-
-def _opened(data: DataSpec) -> tuple[Samples, Samples]:
-    """Return the training and the held-out samples."""
-    return open_data(data, "train"), open_data(data, "heldout")

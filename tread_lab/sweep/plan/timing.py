@@ -90,7 +90,10 @@ def _time(
     """Add the speeds of a few steps, of fewer images where a step of all would take long."""
     batches = {kind: _images(spec, devices, rates) for kind, spec in untimed.items()}
     timed = [kind for kind, images in batches.items() if images][:_MOST_KINDS]
-    specs = [_with_batch(untimed[kind], batches[kind]) for kind in timed]
+    specs = [
+        replace(untimed[kind], train=replace(untimed[kind].train, batch=batches[kind]))
+        for kind in timed
+    ]
     try:
         speeds = devices.time(specs, at_once=at_once) if specs else None
     except (UserError, RuntimeError):
@@ -109,13 +112,6 @@ def _time(
 def _images(spec: RunSpec, devices: Devices, rates: Rates | None) -> int:
     rate = None if rates is None or devices.type == "cpu" else rates.training[spec.precision]
     return trial_batch(spec, rate)
-
-
-def _with_batch(spec: RunSpec, images: int) -> RunSpec:
-    """Return a run whose steps have so many images."""
-    if images == spec.train.batch:
-        return spec
-    return replace(spec, train=replace(spec.train, batch=images))
 
 
 def _steps(spec: RunSpec, images: int, devices: Devices, *, busy: bool) -> str:

@@ -43,12 +43,8 @@ class Observation:
 
     cell: int
     state: Literal["measured", "running", "bad", "failed"] = "running"
-    values: tuple[float, ...] = ()
+    values: tuple[float, ...] | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def measured_values(self) -> list[float] | None:
-        return list(self.values) if self.state == "measured" else None
 
 
 @dataclass(frozen=True)
@@ -145,7 +141,7 @@ _STATES = {
 def _trial(space: Space, observation: Observation) -> FrozenTrial:
     return create_trial(
         state=_STATES[observation.state],
-        values=observation.measured_values,
+        values=observation.values,
         params=dict(space.point(observation.cell)),
         distributions=_box(space),
         system_attrs=dict(observation.notes),
@@ -201,7 +197,7 @@ class StoredStudy:
                 study.add_trial(self._frozen(observation))
                 self._states.append(state)
             elif state != self._states[number]:
-                study.tell(number, observation.measured_values, state=state)
+                study.tell(number, observation.values, state=state)
                 self._states[number] = state
 
     def _opened(self, observations: Sequence[Observation]) -> optuna.Study:
@@ -235,7 +231,7 @@ class StoredStudy:
     def _frozen(self, observation: Observation) -> FrozenTrial:
         return create_trial(
             state=_STATES[observation.state],
-            values=observation.measured_values,
+            values=observation.values,
             params=self._params(observation),
             distributions={axis: self._distribution(axis) for axis in self.space.axes},
             user_attrs=self.facts(self.space.cells[observation.cell]),

@@ -22,13 +22,9 @@ from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.trial.watchdog import Watchdog
 
 
-def _session() -> str:
-    """Return the session of this process; a forked process has one of its own."""
-    return _session_of(os.getpid())
-
-
 @functools.cache
-def _session_of(pid: int) -> str:
+def _session(pid: int) -> str:
+    """Return the session of this process; a forked process has one of its own."""
     return uuid.uuid4().hex[:12]
 
 
@@ -46,7 +42,7 @@ class WorkerInfo:
             `None` for a limit derived from the run's own speed.
     """
 
-    driver: str = field(default_factory=_session)
+    driver: str = field(default_factory=lambda: _session(os.getpid()))
     node: str = os.uname().nodename
     alive: frozenset[str] | None = None
     whole: bool = True

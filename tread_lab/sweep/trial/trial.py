@@ -29,7 +29,7 @@ from tread_lab.records.status import RunState
 from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.trial.attempt import OpenAttempt, WorkerInfo, attempt, counted_attempts
-from tread_lab.sweep.trial.retry import decide
+from tread_lab.sweep.trial.retry import PARENT, decide
 from tread_lab.sweep.trial.task import Task, is_complete, is_repairable
 from tread_lab.sweep.trial.watchdog import every_forward_pass
 
@@ -208,7 +208,7 @@ def _fail_without_parent(folder: RunFolder, parent: RunFolder) -> None:
     state = parent.state()
     if not state.measurable:
         reason = f"run {parent.name}, which it starts from, has {state}"
-        folder.finish(RunState.FAILED, kind="parent", reason=reason)
+        folder.finish(RunState.FAILED, kind=PARENT, reason=reason)
 
 
 def _train(
@@ -246,23 +246,25 @@ def _costs(
         mean_seconds: the training time of all steps over their number.
         memory: the peak in bytes, `None` where the device does not tell.
     """
-    step_seconds = median_step_seconds(folder.entries(), spec.train.batch) or mean_seconds
-    flops, peak = cost(spec).train_flops, peak_flops(device)
+    steps, flops = spec.train.steps, cost(spec).train_flops
     parents = sum(cost(parent).train_flops for parent in spec.ancestors)
-    if not spec.train.steps:
-        return {metric_names.TRAIN_FLOPS: flops, metric_names.FAMILY_FLOPS: parents}
-    mfu = None if peak is None else flops / spec.train.steps / step_seconds / peak
-    costs: dict[str, float | None] = {
+    costs: dict[str, float] = {
         metric_names.TRAIN_FLOPS: flops,
         metric_names.FAMILY_FLOPS: parents + flops,
-        metric_names.TRAIN_SECONDS: mean_seconds * spec.train.steps,
+    }
+    if not steps:
+        return costs
+    entries, peak = folder.entries(), peak_flops(device)
+    step_seconds = median_step_seconds(entries, spec.train.batch) or mean_seconds
+    measured = {
+        metric_names.TRAIN_SECONDS: mean_seconds * steps,
         metric_names.STEP_SECONDS: step_seconds,
         metric_names.IMAGES_PER_S: spec.train.batch / step_seconds,
         metric_names.PEAK_MEMORY: memory,
-        metric_names.MFU: mfu,
+        metric_names.MFU: None if peak is None else flops / steps / step_seconds / peak,
+        **_power(entries, steps, mean_seconds * steps),
     }
-    costs |= _power(folder.entries(), spec.train.steps, mean_seconds * spec.train.steps)
-    return {name: value for name, value in costs.items() if value is not None}
+    return costs | {name: value for name, value in measured.items() if value is not None}
 
 
 def _power(entries: Sequence[Entry], steps: int, seconds: float) -> dict[str, float]:
