@@ -24,7 +24,11 @@ from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.storage import load_plan
 
+# A driver that draws no figures, which take seconds.
 DRIVER = """
+import sys, types
+catalogue = types.SimpleNamespace(write_figures=lambda lab, name: [])
+sys.modules["tread_lab.analysis.figures.catalogue"] = catalogue
 from tread_lab.cli import run
 run()
 """
@@ -134,11 +138,11 @@ def test_a_lost_cluster_ends_the_driver_and_a_fresh_one_takes_its_run_up(tmp_pat
     # A killed process may be a zombie some milliseconds before the kernel frees its locks.
     wait_until(lambda: lab.run(path.name).state() == "interrupted", 5)
     again = start(tmp_path)
+    calm = Lab(tmp_path / "calm")
+    InlineExecutor(device="cpu").run(calm, load_plan(lab.sweep("one")).tasks, lambda report: None)
     _, errors = again.communicate(timeout=200)
     assert again.returncode == 0, errors
     assert [a.ended for a in lab.run(path.name).attempts.read()] == ["lost", "completed"]
-    calm = Lab(tmp_path / "calm")
-    InlineExecutor(device="cpu").run(calm, load_plan(lab.sweep("one")).tasks, lambda report: None)
     assert outcome(lab) == outcome(calm)
 
 
