@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tread_lab.records.plan import StoredPlan, StoredTrial
+from tread_lab.records.plan import StoredPlan
 from tread_lab.specs.evaluation_labels import evaluation_label
 from tread_lab.specs.fields import dotted
-from tread_lab.specs.labels import Trial, trial_label
+from tread_lab.specs.labels import AnyTrial, Trial, trial_label
 from tread_lab.specs.units import counted
 
 Tree = Mapping[str, Any]
@@ -19,7 +19,8 @@ _ABSENT = object()
 def difference(earlier: StoredPlan, later: StoredPlan) -> str:
     """Return `experiment.run.train.steps was 10, is 11; 17 trials new, 17 gone`."""
     parts = [*_fields(earlier.sources, later.sources)]
-    new, gone = _new_trials(earlier, later), _new_trials(later, earlier)
+    changes = new_trials(earlier.trials, later.trials), new_trials(later.trials, earlier.trials)
+    new, gone = ([trial for trial in trials if trial.role == "trial"] for trials in changes)
     if new or gone:
         parts.append(f"{_counted(new, 'new')}, {_counted(gone, 'gone')}")
     if names := _measured(earlier, later):
@@ -34,11 +35,10 @@ def in_short(trials: Sequence[Trial]) -> str:
     return "; ".join(map(trial_label, trials[:2]))
 
 
-def _new_trials(earlier: StoredPlan, later: StoredPlan) -> list[StoredTrial]:
-    """Return the trials of `later` whose pair of run and baseline is not in `earlier`."""
-    pairs = {(trial.run, trial.baseline) for trial in earlier.trials if trial.role == "trial"}
-    trials = [trial for trial in later.trials if trial.role == "trial"]
-    return [trial for trial in trials if (trial.run, trial.baseline) not in pairs]
+def new_trials(earlier: Sequence[AnyTrial], later: Sequence[AnyTrial]) -> list[AnyTrial]:
+    """Return the trials of `later` that `earlier` lacks, by role, run and baseline."""
+    keys = {(trial.role, trial.run, trial.baseline) for trial in earlier}
+    return [trial for trial in later if (trial.role, trial.run, trial.baseline) not in keys]
 
 
 def _counted(trials: Sequence[Trial], what: str) -> str:

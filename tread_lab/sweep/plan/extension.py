@@ -10,9 +10,8 @@ from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_labels import evaluation_label
-from tread_lab.specs.trials import Trial
 from tread_lab.specs.units import counted
-from tread_lab.sweep.plan.difference import in_short
+from tread_lab.sweep.plan.difference import in_short, new_trials
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import check_plan, is_stored, load_plan, version_of, versions
 
@@ -43,11 +42,15 @@ def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Pla
 
 
 def extended(stored: Plan, plan: Plan) -> Plan:
-    """Return a plan with all trials and evaluations of `stored`, then those only `plan` has."""
-    trials = _union(stored.trials, plan.trials)
+    """Return a plan with all trials and evaluations of `stored`, then those only `plan` has.
+
+    Baselines come first, and a stored run keeps its cell.
+    """
+    union = [*stored.trials, *new_trials(stored.trials, plan.trials)]
+    trials = tuple(sorted(union, key=lambda trial: trial.role != "baseline"))
     evaluations = _all_evaluations(stored.evaluations, plan.evaluations)
     sources = plan.sources
-    if len(trials) > len(_keys(plan.trials)) or set(evaluations) != set(plan.evaluations):
+    if new_trials(plan.trials, stored.trials) or set(evaluations) != set(plan.evaluations):
         earlier = {k: v for k, v in stored.sources.items() if k != "earlier"}
         sources = {**sources, "earlier": [*stored.sources.get("earlier", []), earlier]}
     return dataclasses.replace(plan, trials=trials, evaluations=evaluations, sources=sources)
@@ -55,21 +58,13 @@ def extended(stored: Plan, plan: Plan) -> Plan:
 
 def what_is_added(stored: Plan, plan: Plan) -> str:
     """Describe an extension: `adds 4 trials (s=0.75 ...), 1 baseline; 17 trials as before`."""
-    stored_keys = _keys(stored.trials)
-    new = [trial for trial in plan.trials if _key(trial) not in stored_keys]
+    new = new_trials(stored.trials, plan.trials)
     trials = [trial for trial in new if trial.role == "trial"]
     others = [encode(e) for e in plan.evaluations if e not in stored.evaluations]
     parts = [f"{counted(len(trials), 'trial')} ({in_short(trials)})"] if trials else []
     parts += [counted(len(new) - len(trials), "baseline")] if len(new) > len(trials) else []
     parts += [f"{evaluation_label(tree)} for every run" for tree in others]
     return f"adds {', '.join(parts) or 'nothing'}; {counted(len(stored.trials), 'trial')} as before"
-
-
-def _union(stored: Sequence[Trial], new: Sequence[Trial]) -> tuple[Trial, ...]:
-    """Return all trials, baselines first; a stored run keeps its cell."""
-    stored_keys = _keys(stored)
-    trials = [*stored, *(trial for trial in new if _key(trial) not in stored_keys)]
-    return tuple(sorted(trials, key=lambda trial: trial.role != "baseline"))
 
 
 def _all_evaluations(
@@ -98,11 +93,3 @@ def _all_evaluations(
 def _images(spec: SamplesSpec) -> object:
     """Return what decides which images an evaluation samples, and what they are compared with."""
     return spec.count, spec.sampler, spec.step, spec.reference and spec.reference.name
-
-
-def _key(trial: Trial) -> tuple[str, str, str | None]:
-    return trial.role, trial.run, trial.baseline
-
-
-def _keys(trials: Iterable[Trial]) -> set[tuple[str, str, str | None]]:
-    return set(map(_key, trials))

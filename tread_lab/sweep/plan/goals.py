@@ -113,30 +113,31 @@ def cell_values(
     Raises:
         UserError: an objective that the sweep's evaluations do not measure.
     """
+    at_end = [spec for spec in evaluations if spec.step is None]
     values = tuple(
-        math.fsum(_value(lab, trial, name, evaluations) for trial in trials) / len(trials)
+        math.fsum(_value(lab, trial, name, at_end) for trial in trials) / len(trials)
         for name in objectives
     )
     return values if all(math.isfinite(value) for value in values) else None
 
 
-def _value(lab: Lab, trial: Trial, name: str, evaluations: Sequence[EvaluationSpec]) -> float:
+def _value(lab: Lab, trial: Trial, name: str, at_end: Sequence[EvaluationSpec]) -> float:
     if name.startswith("gap/"):
         if trial.baseline is None:
             return math.nan
-        planned = [signature(spec) for spec in evaluations if spec.step is None]
+        planned = [*map(signature, at_end)]
         gap = run_gaps(lab, trial.run, trial.baseline, planned=planned).get(name)
         return math.nan if gap is None else gap.mean
-    value = _metric(lab, trial.run, name, evaluations)
-    return value - (_metric(lab, trial.baseline, name, evaluations) if trial.baseline else 0.0)
+    value = _metric(lab, trial.run, name, at_end)
+    return value - (_metric(lab, trial.baseline, name, at_end) if trial.baseline else 0.0)
 
 
-def _metric(lab: Lab, run: str, name: str, evaluations: Sequence[EvaluationSpec]) -> float:
+def _metric(lab: Lab, run: str, name: str, at_end: Sequence[EvaluationSpec]) -> float:
     folder = lab.run(run)
     metrics: dict[str, float] = dict((folder.result() or {}).get("metrics") or {})
     if not metrics:
         return math.nan
-    for spec in (spec for spec in evaluations if spec.step is None):
+    for spec in at_end:
         metrics |= (folder.evaluation(spec).read() or {}).get("metrics", {})
     if name not in metrics:
         raise UserError(f"search.objectives: no run measures {name!r}{suggest(name, metrics)}")

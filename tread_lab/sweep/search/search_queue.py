@@ -9,13 +9,12 @@ from typing import Any
 
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import stopped_early, suggestions
-from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredTrial
 from tread_lab.records.status import RunState
 from tread_lab.records.suggestions import Suggestion
 from tread_lab.specs.cell import Cell
 from tread_lab.specs.search_space import Space
-from tread_lab.specs.sweep import SearchSpec
 from tread_lab.specs.trials import Trial
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.goals import cell_values
@@ -51,16 +50,14 @@ class SearchQueue:
     def __init__(self, lab: Lab, plan: Plan, *, fits: Fits = lambda tasks: True) -> None:
         assert plan.search is not None
         self.lab, self.plan, self.fits = lab, plan, fits
-        self.folder: SweepFolder = lab.sweep(plan.name)
-        self.search: SearchSpec = plan.search.spec
-        self.searched: Searched = plan.search
-        self.space = Space(plan.search.cells)
+        self.folder, self.searched = lab.sweep(plan.name), plan.search
+        self.search, self.space = plan.search.spec, Space(plan.search.cells)
         self.study = StoredStudy(
             self.folder.study_path,
             plan.name,
-            self.searched.objectives,
+            plan.search.objectives,
             self.space,
-            partial(_facts, self.searched),
+            partial(_facts, plan.search),
         )
         self.full = self._all_suggested = False
         self._ended: set[str] = set()  # runs, in this session
@@ -69,7 +66,6 @@ class SearchQueue:
         for suggestion in suggestions.read(self.folder.suggestions_path):
             self._add(suggestion)
         self._observe()
-        self._show()
 
     @property
     def finished(self) -> bool:
@@ -96,8 +92,7 @@ class SearchQueue:
     def ended(self, task: Task) -> None:
         self._queue.ended(task)
         self._ended.add(task.run)
-        if self._observe():
-            self._show()
+        self._observe()
 
     def _may_suggest(self) -> bool:
         """Return whether a slot is free and the results that a suggestion needs are known."""
@@ -128,7 +123,6 @@ class SearchQueue:
         suggestions.append(self.folder.suggestions_path, suggestion)
         self._add(suggestion)
         self._observe()
-        self._show()
 
     def _add(self, suggestion: Suggestion) -> None:
         """Queue the open runs of a suggested cell."""
@@ -142,12 +136,12 @@ class SearchQueue:
     def _open(self, trials: Sequence[Trial]) -> list[Task]:
         return self.plan.open_of(self.lab, self.plan.tasks_of(trials))
 
-    def _observe(self) -> bool:
-        """Read the results of the open cells; return whether a cell has come to its end."""
-        open_cells = [cell for cell in self.cells if not cell.over]
-        for cell in open_cells:
-            cell.observation = self._observation(cell)
-        return any(cell.over for cell in open_cells)
+    def _observe(self) -> None:
+        """Read the results of the open cells, and show all in the study."""
+        for cell in self.cells:
+            if not cell.over:
+                cell.observation = self._observation(cell)
+        self.study.show([cell.observation for cell in self.cells])
 
     def _observation(self, cell: _Cell) -> Observation:
         """Return what is known of a cell by now."""
@@ -174,11 +168,7 @@ class SearchQueue:
 
     def _values(self, cell: _Cell) -> tuple[float, ...] | None:
         trials = [trial for trial in cell.trials if trial.role == "trial"]
-        objectives, evaluations = self.searched.objectives, self.plan.evaluations
-        return cell_values(self.lab, trials, objectives, evaluations)
-
-    def _show(self) -> None:
-        self.study.show([cell.observation for cell in self.cells])
+        return cell_values(self.lab, trials, self.searched.objectives, self.plan.evaluations)
 
 
 def _facts(searched: Searched, cell: Cell) -> dict[str, Any]:
