@@ -57,7 +57,6 @@ def _times(spec: RunSpec, experiment: Experiment, device: str) -> list[tuple[str
         seconds |= rates.image_seconds(spec, evaluation)
         references = rates.reference_seconds(spec, evaluation).items()
         seconds |= {f"{name} of references": s for name, s in references}
-        times = [f"{name} {duration(s)}" for name, s in seconds.items() if s or name == "network"]
-        text = ", ".join(times)
+        text = ", ".join(f"{name} {duration(s)}" for name, s in seconds.items())
         rows.append((evaluation.kind.replace("_", " "), text))
     return [*rows, (f"rates of {device}", rates.source)]

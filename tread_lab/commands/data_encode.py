@@ -58,17 +58,17 @@ def run(
         licence=licence,
     )
     show_steps(steps, "images")
-    _show_end(out, part, as_json=as_json)
-    return DONE
+    return _show_end(out, part, as_json=as_json)
 
 
-def _show_end(out: Path, part: tuple[int, int], *, as_json: bool) -> None:
-    """Show the whole data set, or say that other parts are still to come."""
+def _show_end(out: Path, part: tuple[int, int], *, as_json: bool) -> int:
+    """Show the whole data set, or say that other parts are still to come; return the exit code."""
     manifest = read_manifest(out)
     if manifest is None:
         say(f"part {part[0]}/{part[1]} of {out} is done; other parts are still to come")
     else:
         show_packed(out, manifest, as_json=as_json)
+    return DONE
 
 
 def _devices(names: str | None) -> list[torch.device]:

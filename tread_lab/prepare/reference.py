@@ -119,10 +119,7 @@ def write_reference(
         DiskFull: there is no room.
     """
     N = len(images.names)
-    if min(N, keep) < FEWEST:
-        what = f"{N} images" if N < FEWEST else f"--keep {keep}"
-        raise UserError(f"{what}: a reference needs at least {FEWEST} images")
-    places = [place * N // min(N, keep) for place in range(min(N, keep))]
+    places = _kept_places(N, keep)
     _check_room(file, len(places), side)
     sums = {layer: Moments() for layer in MOMENTS}
     yield Steps(0, N)
@@ -135,6 +132,14 @@ def write_reference(
     kept = _crops(images, places, side, batch=batch, workers=workers)
     labels_M = np.array([images.labels[place] for place in places], np.int64)
     write_npz(file, {**_statistics(sums), **_pictures(kept, labels_M, side)})
+
+
+def _kept_places(count: int, keep: int) -> list[int]:
+    """Return which of the images are stored."""
+    if min(count, keep) < FEWEST:
+        what = f"{count} images" if count < FEWEST else f"--keep {keep}"
+        raise UserError(f"{what}: a reference needs at least {FEWEST} images")
+    return [place * count // min(count, keep) for place in range(min(count, keep))]
 
 
 def _statistics(sums: Mapping[str, Moments]) -> dict[str, Member]:

@@ -62,10 +62,9 @@ def generate(
         labels = [label(sampler.seed, seed, classes) for seed in seeds]
         labels_B = torch.tensor(labels, device=device)
         noise_BCHW = torch.stack([draws.normal(shape, "image", seed) for seed in seeds])
-        images = ImageRoutes(routes, tokens, seeds, device)
         null_B = torch.full_like(labels_B, classes)
         seen = {"class": condition(labels_B), "none": condition(null_B)}
-        bind = _Binder(networks, seen, images)
+        bind = _Binder(networks, seen, ImageRoutes(routes, tokens, seeds, device))
         noise = functools.partial(_step_noise, shape, seeds, device)
         yield _sample(process, sampler, bind, noise_BCHW.to(device), noise), labels_B
 

@@ -137,6 +137,7 @@ def test_fid_of_10k_has_four_parts_on_a_cpu_and_an_h200() -> None:
         rates = RATES[device]
         parts = rates.image_seconds(S2, FID)
         assert parts == rates.reference_seconds(S2, FID)
+        assert rates.image_seconds(S2, HeldoutSpec()) == {}  # a loss has no images
         assert rates.pass_seconds(S2, FID) == pytest.approx(1e4 * 79 * 2 * 6.056e9 / sampling, 0.01)
         assert parts["decoding"] == pytest.approx(1e4 * 0.622e12 / decoding, rel=0.01)
         assert parts["features"] == pytest.approx(1e4 * 11.4e9 / features, rel=0.01)

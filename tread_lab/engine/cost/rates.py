@@ -44,7 +44,7 @@ class Rates:
         return passes(spec, evaluation)[1] / self.sampling[precision]
 
     def image_seconds(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
-        """Return the seconds of work on generated images by its kind."""
+        """Return the seconds of work on generated images by its kind, where there is any."""
         return self._seconds(image_work(spec, evaluation))
 
     def reference_seconds(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
@@ -52,8 +52,9 @@ class Rates:
         return self._seconds(reference_work(spec, evaluation))
 
     def _seconds(self, work: ImageWork) -> dict[str, float]:
-        seconds = {"decoding": work.decoding / self.decoding}
-        return {**seconds, "features": work.features / self.features}
+        decoding, features = work.decoding / self.decoding, work.features / self.features
+        seconds = {"decoding": decoding, "features": features}
+        return {kind: value for kind, value in seconds.items() if value}
 
 
 def _gpu(name: str, fp32: float) -> Rates:

@@ -92,18 +92,14 @@ class Forecast:
         if self.rates is None:
             return {"sampling": (speed or FLOPS).evaluate_seconds(spec, evaluation)}
         images = self.rates.image_seconds(spec, evaluation)
-        shown = {name: seconds for name, seconds in images.items() if seconds}
         if speed is None:
-            return {"sampling": self.rates.pass_seconds(spec, evaluation), **shown}
+            return {"sampling": self.rates.pass_seconds(spec, evaluation), **images}
         timed = _in_precision(speed, evaluation, self.rates)
-        return {"sampling": timed.evaluate_seconds(spec, evaluation), **shown}
+        return {"sampling": timed.evaluate_seconds(spec, evaluation), **images}
 
     def references(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
         """Return the seconds of decoding and describing its references, once for a lab."""
-        if self.rates is None:
-            return {}
-        seconds = self.rates.reference_seconds(spec, evaluation)
-        return {name: value for name, value in seconds.items() if value}
+        return {} if self.rates is None else self.rates.reference_seconds(spec, evaluation)
 
     def _all_references(self, todo: Sequence[Task]) -> float:
         """Return the seconds of the references of all tasks: each set of images counts once."""

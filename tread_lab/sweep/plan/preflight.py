@@ -22,7 +22,7 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec, SimilaritySpec
 from tread_lab.specs.extensions import extensions_of
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.units import amount
+from tread_lab.specs.units import amount, counted
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.trial.task import Task
 
@@ -136,14 +136,12 @@ def check_room(tasks: Sequence[Task], devices: Devices) -> None:
         for spec in {task.spec for task in tasks}:
             memory.check_room(spec, devices.local)
     need = max((cost(task.spec).memory_bytes for task in tasks), default=0)
-    capacity = devices.memory
-    packed = devices.packed
+    capacity, packed = devices.memory, devices.packed
     if packed > 1 and packed * need > capacity:
-        fit = max(1, capacity // need)
-        one = "run" if fit == 1 else "runs"
+        fit = counted(max(1, capacity // need), "run")
         raise UserError(
             f"{packed} runs at once on one {devices.type} device need about"
-            f" {amount(packed * need)}, and it has {amount(capacity)}: room for {fit} {one};"
+            f" {amount(packed * need)}, and it has {amount(capacity)}: room for {fit};"
             " give each run a larger share by --gpus, or fewer runs by --concurrent"
         )
 
