@@ -94,7 +94,7 @@ class Bench:
 
     def live(self, spec: RunSpec, folder: Path | None = None) -> LiveRun:
         """Return a run away from adaLN-zero, of which most gradients would be zero."""
-        where = folder or Path(tempfile.mkdtemp())
+        where = folder or Path(tempfile.mkdtemp()) / "runs" / "one"  # as a lab has them
         run, generator = LiveRun(spec, RunFolder(where), self.device), torch.Generator()
         generator.manual_seed(7)
         with torch.no_grad():

@@ -17,13 +17,18 @@ from tread_lab.specs import RunSpec
 
 BATCH = {"S": 256, "B": 256, "XL": 256}
 MEMORY = 1.2e11  # bytes that XL needs at 256 images; on a smaller GPU it has 96
-VARIANTS = (  # name, whether routed, the block after the route, compiler
-    ("dense", False, "off", "none"),
-    ("routed", True, "j+1", "none"),
-    ("routed, no fp32 block", True, "off", "none"),
-    ("dense, compiled", False, "off", "blocks"),
-    ("routed, compiled", True, "j+1", "blocks"),
-    ("routed, compiled, no fp32 block", True, "off", "blocks"),
+EAGER, BLOCKS = {"compile": "none"}, {"compile": "blocks"}
+MEASURED = BLOCKS | {"attention": "measured"}
+VARIANTS: tuple[tuple[str, bool, str, dict[str, str]], ...] = (
+    # name, whether routed, the block after the route, how it is executed
+    ("dense", False, "off", EAGER),
+    ("routed", True, "j+1", EAGER),
+    ("routed, no fp32 block", True, "off", EAGER),
+    ("dense, compiled", False, "off", BLOCKS),
+    ("routed, compiled", True, "j+1", BLOCKS),
+    ("routed, compiled, no fp32 block", True, "off", BLOCKS),
+    ("dense, compiled, measured attention", False, "off", MEASURED),
+    ("routed, compiled, measured attention", True, "j+1", MEASURED),
 )
 # What a kernel's name says of its work; the first that it holds counts.
 KINDS = {
@@ -39,10 +44,10 @@ def measure(bench: Bench, size: str) -> None:
     model: Any = TINY if bench.small else f"DiT-{size}/2"
     batch = _batch(bench, size)
     seconds: dict[str, float] = {}
-    for name, routed, block, compiler in VARIANTS:
+    for name, routed, block, how in VARIANTS:
         with bench.guarded("step", model=size, variant=name):
             route = (INNER if bench.small else ROUTE) if routed else ()
-            execution = {"compile": compiler if bench.cuda else "none"}
+            execution = how if bench.cuda else how | EAGER
             spec = bench.spec(model, route, batch, fp32_block=block, execution=execution)
             seconds[name] = _step(bench, size, name, spec)
     for name, routed in (("plain dense", False), ("plain routed", True)):

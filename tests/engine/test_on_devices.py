@@ -156,6 +156,21 @@ def test_a_step_does_not_wait_for_the_gpu(
 
 
 @on_cuda
+@pytest.mark.parametrize("compiler", ["none", "blocks"])
+def test_measured_attention_trains_as_torchs_does(
+    compiler: str, device: torch.device, tmp_path: Path
+) -> None:
+    losses = {}
+    for choice in ("torch", "measured"):
+        spec = run_of("bf16", compile=compiler, attention=choice)
+        folder = tmp_path / "runs" / choice
+        losses[choice] = [p.loss for p in train_until(spec, folder, device=device)]
+    assert losses["measured"] == pytest.approx(losses["torch"], rel=2e-2)
+    (measured,) = (tmp_path / "cache").glob("attention-*.json")
+    assert "8 tokens, 2 heads of 8, bfloat16" in measured.read_text()
+
+
+@on_cuda
 def test_memory_that_the_gpu_lacks_is_named_so(device: torch.device) -> None:
     with pytest.raises(torch.OutOfMemoryError) as caught:
         torch.empty(1 << 50, dtype=torch.uint8, device=device)

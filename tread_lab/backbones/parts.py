@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tread_lab.backbones.attend import attend
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.model import ModelSpec
 
@@ -111,8 +112,8 @@ class Attention(nn.Module):
             seen = self.bias(positions_BNP, seen).to(v.dtype)
         elif positions_BNP is not None:
             q, k = rotate(q, positions_BNP), rotate(k, positions_BNP)
-        out_BHND = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v, attn_mask=seen)
-        return self.proj(out_BHND.transpose(1, 2).reshape(B, N, D))
+        out_BHNd = attend(q.to(v.dtype), k.to(v.dtype), v, seen)
+        return self.proj(out_BHNd.transpose(1, 2).reshape(B, N, D))
 
 
 class Mlp(nn.Module):

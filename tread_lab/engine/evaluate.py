@@ -18,6 +18,7 @@ from torch import Tensor
 from tread_lab.data.captions import CAPTIONS, write_captions
 from tread_lab.data.source import image_shape, open_data
 from tread_lab.engine.assemble import Trained, trained
+from tread_lab.engine.attention import prefer_attention
 from tread_lab.engine.captions import CaptionTokens, caption_tokens, check_captions
 from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.cost.sampling import sample_flops
@@ -64,7 +65,7 @@ def evaluate(
     at each step.
 
     Args:
-        cache: folder for statistics of reference data.
+        cache: folder for statistics of reference data, and what attention was measured.
 
     Raises:
         UserError: no checkpoint, or a metric's weights or reference are missing.
@@ -75,6 +76,7 @@ def evaluate(
         metrics: dict[str, float] = done["metrics"]
         return metrics
     started = time.perf_counter()
+    prefer_attention(folder.spec(), device, cache or folder.cache)
     if isinstance(spec, SamplesSpec):
         metrics, facts = _samples(folder, spec, device, place, cache)
     else:

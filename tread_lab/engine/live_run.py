@@ -24,6 +24,7 @@ from tread_lab.diffusion import build_process
 from tread_lab.engine import checkpoint
 from tread_lab.engine.alignment import Alignment, Encoder
 from tread_lab.engine.assemble import blank_teacher, fresh_head, fresh_network, fresh_projector
+from tread_lab.engine.attention import prefer_attention
 from tread_lab.engine.batches import Batch, Batches
 from tread_lab.engine.captions import caption_tokens
 from tread_lab.engine.captured import CAPTURED, CapturedStep, CudaGraphs, Graph, step_form
@@ -68,6 +69,7 @@ class LiveRun:
         self.accelerator = _accelerator(device)
         self.network = fresh_network(spec).to(device)
         compile_for(spec, self.network, device)
+        prefer_attention(spec, device, folder.cache)
         self.batches = Batches(spec, open_data(spec.data, "train"), pin=pins(device))
         self._on_device = Transfer(device)
         self.projector = fresh_projector(spec).to(device)

@@ -46,6 +46,7 @@ def made_with(spec: RunSpec, device_type: str) -> dict[str, str]:
     parts = [data.source, data.path or "", f"x {scale:g}" if scale != 1 else ""]
     found[" ".join(["data", *filter(None, parts)])] = open_data(data, "train").fingerprint
     found[f"blocks of {spec.model.backbone}"] = arithmetic(spec, device_type)
+    found["attention backend"] = spec.execution.attention
     if (form := step_form(spec, device_type)) is not None:
         found["training step"] = form
     if (products := bf16_products(spec.precision, device_type)) is not None:

@@ -94,6 +94,8 @@ class ExecutionSpec:
         cuda_graph: whether a GPU replays the training step as one CUDA graph, which helps where it
             waits for the host: small blocks, few images. The learning rate is then an fp32 number,
             so the provenance of a run says this, too. A CPU has no graphs and goes on without.
+        attention: `measured` attends over each number of tokens by the backend that is fastest on
+            this model of device, measured once for a lab; `torch` leaves the choice to torch.
     """
 
     micro_batch: int | None = None
@@ -104,8 +106,14 @@ class ExecutionSpec:
     workers: int = 0
     compile: Literal["auto", "blocks", "none"] = added("auto")
     cuda_graph: bool = added(False)
+    attention: Literal["torch", "measured"] = added("torch")
 
     def __post_init__(self) -> None:
         check_positive(self, "micro_batch", "log_every", "checkpoint_every", "keep_checkpoints")
         if any(step < 1 for step in self.keep_steps):
             raise UserError(f"keep_steps: {list(self.keep_steps)} must be positive steps")
+
+    @property
+    def kernels(self) -> tuple[str, bool, str]:
+        """What decides which kernels compute a step, and with them its last bits and its time."""
+        return self.compile, self.cuda_graph, self.attention

@@ -363,7 +363,8 @@ def test_every_attempt_says_what_it_was_made_with(lab: Lab, tiny: Tiny) -> None:
     run(lab, Task(tiny(steps=4)))
     (tried,) = lab.run_of(tiny(steps=4)).attempts.read()
     assert tried.made_with == made_with(tiny(steps=4), "cpu")
-    assert list(tried.made_with) == ["code", "data fashion16", "blocks of dit"]
+    names = ["code", "data fashion16", "blocks of dit", "attention backend"]
+    assert list(tried.made_with) == names
 
 
 @pytest.mark.fault(

@@ -115,11 +115,12 @@ def measure(spec: RunSpec, device: torch.device) -> Speed:
     image = FLOPS_PER_MAC * cost(dense).dense_macs
     large = _LARGE if device.type == "cuda" else min(_LARGE, max(8, int(AFFORDABLE_FLOPS / image)))
     small = large // 8
-    with tempfile.TemporaryDirectory() as folder:
-        with LiveRun(dense, RunFolder(Path(folder)), device) as run:
+    with tempfile.TemporaryDirectory() as lab:
+        runs = Path(lab) / "runs"
+        with LiveRun(dense, RunFolder(runs / "dense"), device) as run:
             timed = [_median(_step(run, device), STEPS, device)]
             timed += [_median(_pass(run, count, device), STEPS, device) for count in (small, large)]
-        with LiveRun(routed, RunFolder(Path(folder) / "routed"), device) as run:
+        with LiveRun(routed, RunFolder(runs / "routed"), device) as run:
             timed.append(_median(_step(run, device), STEPS, device))
     own, walls = zip(*timed)
     slow, few, many, fast = own

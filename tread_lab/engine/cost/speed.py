@@ -68,8 +68,7 @@ FLOPS = Speed(overhead=0, per_flop=1, call=0, per_call_flop=1)  # for want of se
 def kind_of(spec: RunSpec) -> Kind:
     """Return what decides how long a FLOP takes on one device; placements and rates do not."""
     shape, repa = (spec.data.channels, spec.data.size), spec.repa and spec.repa.encoder
-    how = spec.execution
-    execution = (how.micro_batch, how.compile, how.cuda_graph)
+    execution = (spec.execution.micro_batch, *spec.execution.kernels)
     return spec.model, shape, spec.precision, spec.train.batch, type(spec.loss), repa, *execution
 
 

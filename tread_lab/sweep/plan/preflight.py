@@ -179,8 +179,7 @@ def _decisive(spec: RunSpec) -> tuple[Hashable, ...]:
         spec.repa,
         spec.captions,
         model.backbone,
-        execution.compile,
-        execution.cuda_graph,
+        execution.kernels,
         spec.precision,
         extensions_of(spec),
     )
