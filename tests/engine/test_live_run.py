@@ -55,10 +55,18 @@ def test_micro_batches_change_nothing(model: str, selection: str, tmp_path: Path
     assert parts == pytest.approx(whole, rel=1e-4)
 
 
-def test_a_process_that_compiles_nothing_never_imports_the_compiler(
+ABSENT = """
+import sys
+for name in ("torch._dynamo", "torch_fidelity.utils"):
+    assert name not in sys.modules, name
+    sys.modules[name] = None  # an import of it raises
+"""
+
+
+def test_a_process_without_compiled_blocks_or_inception_imports_neither(
     zygote: Zygote, tmp_path: Path
 ) -> None:
-    steps = ["train.steps=2", "train.batch=4", "train.clip=1", "evaluate=[heldout_loss]"]
-    absent = "import sys; sys.modules['torch._dynamo'] = None"  # an import of it raises
-    done = zygote.run(tmp_path, "train", "tiny", *steps, "--device", "cpu", prelude=absent)
+    measured = "evaluate=[{heldout_loss: {images: 8, levels: 2}}, fd@100]"
+    steps = ["train.steps=2", "train.batch=4", "train.clip=1", measured]
+    done = zygote.run(tmp_path, "train", "tiny", *steps, "--device", "cpu", prelude=ABSENT)
     assert done.returncode == 0, done.stderr

@@ -24,12 +24,15 @@ def serve() -> None:
 
 
 def _import() -> None:
-    """What every driver needs; no thread and no connection may be left open before a fork."""
+    """What drivers need; no thread and no connection may be left open before a fork.
+
+    Ray is left out: its processes would name their nodes alike.
+    """
     import gc
 
-    import mlflow  # noqa: F401
-
+    import tread_lab.analysis.figures.catalogue
     import tread_lab.commands.sweep
+    import tread_lab.metrics.features
     import tread_lab.tracking.mlflow_tracker  # noqa: F401
     from tread_lab.data.embedded import open_fashion16
     from tread_lab.engine.provenance import code_digest

@@ -79,7 +79,7 @@ def test_subsets_of_the_kernel_distance_have_1000_images_where_there_are_as_many
         asked.append(([len(x) for x in features], options))
         return {"kernel_inception_distance_mean": 0.25, "kernel_inception_distance_std": 9.0}
 
-    monkeypatch.setattr(fidelity, "kid_features_to_metric", kid)
+    monkeypatch.setattr("torch_fidelity.metric_kid.kid_features_to_metric", kid)
     assert kernel_distance(torch.zeros(generated, 2), torch.zeros(real, 2)) == 0.25
     assert asked == [([generated, real], {"kid_subset_size": size, "verbose": False})]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.analysis.conftest import ENDINGS
 from tests.browser import Page
 from tests.seeing.conftest import Shoot, needs_chromium
-from tests.synthetic import Synthetic, write_sweep
+from tests.synthetic import small, write_sweep
 from tread_lab.analysis.report.report import write_report
 from tread_lab.records.lab import Lab
 
@@ -35,7 +35,7 @@ def test_it_opens_from_disk_without_a_single_request(
 
 
 def test_endings_stand_in_it_with_their_reasons(tmp_path: Path, page: Page) -> None:
-    lab = write_sweep(tmp_path, Synthetic(states=ENDINGS))
+    lab = write_sweep(tmp_path, small(routes=(*ENDINGS, (2, 8)), states=ENDINGS))
     page.open(write_report(lab, "placement").as_uri())
     text = page.js("document.body.innerText")
     for state in ("failed", "diverged", "stopped"):

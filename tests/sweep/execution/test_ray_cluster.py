@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -17,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.faults.compare import outcome
+from tests.faults.drivers import DONE, Driver, Zygote, eventually
 from tests.long import LONG
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.lab import Lab
@@ -24,13 +22,9 @@ from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.storage import load_plan
 
-# A driver that draws no figures, which take seconds.
-DRIVER = """
-import sys, types
-catalogue = types.SimpleNamespace(write_figures=lambda lab, name: [])
-sys.modules["tread_lab.analysis.figures.catalogue"] = catalogue
-from tread_lab.cli import run
-run()
+PRELUDE = """
+from tests.faults.tricks import without_extras
+without_extras()
 """
 SWEEP = """
 experiment: tiny
@@ -45,56 +39,39 @@ evaluate: [{heldout_loss: {images: 16, levels: 2}}]
 DAEMONS = ("gcs_server", "raylet")
 
 
-def start(folder: Path, *options: str) -> subprocess.Popen[str]:
-    """A driver in a session of its own."""
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            DRIVER,
-            "sweep",
-            "one.yaml",
-            "--no-mlflow",
-            "--device=cpu",
-            *options,
-        ],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+def start(zygote: Zygote, folder: Path) -> Driver:
+    """A driver in a session of its own; it prints to `out` and `err`."""
+    out, err = folder / "out", folder / "err"
+    command = ("sweep", "one.yaml", "--no-mlflow", "--device=cpu")
+    return zygote.start(folder, *command, out=out, err=err, prelude=PRELUDE)
 
 
 @contextmanager
-def driving(folder: Path, steps: int) -> Iterator[subprocess.Popen[str]]:
+def driving(zygote: Zygote, folder: Path, steps: int) -> Iterator[Driver]:
     """A driver whose only run is training."""
     pytest.importorskip("ray")
     (folder / "one.yaml").write_text(SWEEP % steps)
-    with start(folder) as driver:
-        try:
-            logs = (folder / "lab").glob
-            wait_until(lambda: any(logs("runs/*/log.jsonl")) or driver.poll() is not None, 280)
-            assert driver.poll() is None, driver.stderr and driver.stderr.read()
-            yield driver
-        finally:
-            driver.kill()
-            for pid in offspring(driver.pid):
-                sigkill(pid)
+    logs = (folder / "lab").glob
+    with ended(start(zygote, folder)) as driver:
+        driver.until(lambda: any(logs("runs/*/log.jsonl")), 280)
+        yield driver
+
+
+@contextmanager
+def ended(driver: Driver) -> Iterator[Driver]:
+    """A driver that ends with the block, and with it all processes of its cluster."""
+    try:
+        yield driver
+    finally:
+        driver.kill()
+        for pid in offspring(driver.pid):
+            sigkill(pid)
 
 
 def sigkill(pid: int) -> None:
     """Kill a process, unless the death of another has ended it already."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "waited too long"
-        time.sleep(0.1)
 
 
 def offspring(driver: int) -> dict[int, str]:
@@ -123,25 +100,27 @@ def working(driver: int) -> dict[int, str]:
     survived="the driver ends with one line and exit code 3; the trial is interrupted, not failed;"
     " the same command on a fresh cluster completes it, bitwise as if nothing had happened",
 )
-def test_a_lost_cluster_ends_the_driver_and_a_fresh_one_takes_its_run_up(tmp_path: Path) -> None:
-    with driving(tmp_path, steps=600) as driver:
+def test_a_lost_cluster_ends_the_driver_and_a_fresh_one_takes_its_run_up(
+    tmp_path: Path, zygote: Zygote
+) -> None:
+    with driving(zygote, tmp_path, steps=300) as driver:
         daemons = {pid: n for pid, n in offspring(driver.pid).items() if n in DAEMONS}
         assert set(daemons.values()) == set(DAEMONS)
         for pid in daemons:
             sigkill(pid)
-        _, errors = driver.communicate(timeout=60)
-        wait_until(lambda: not working(driver.pid), 30)
-    assert driver.returncode == 3, errors
+        assert driver.wait(60) == 3, printed(tmp_path)
+        eventually(lambda: not working(driver.pid), 30)
+    errors = printed(tmp_path)
     assert "tread-lab: the Ray cluster is lost" in errors and "Traceback" not in errors
     (path,) = (tmp_path / "lab" / "runs").iterdir()
     lab = Lab(tmp_path / "lab")
     # A killed process may be a zombie some milliseconds before the kernel frees its locks.
-    wait_until(lambda: lab.run(path.name).state() == "interrupted", 5)
-    again = start(tmp_path)
-    calm = Lab(tmp_path / "calm")
-    InlineExecutor(device="cpu").run(calm, load_plan(lab.sweep("one")).tasks, lambda report: None)
-    _, errors = again.communicate(timeout=200)
-    assert again.returncode == 0, errors
+    eventually(lambda: lab.run(path.name).state() == "interrupted", 5)
+    with ended(start(zygote, tmp_path)) as again:
+        calm = Lab(tmp_path / "calm")
+        tasks = load_plan(lab.sweep("one")).tasks
+        InlineExecutor(device="cpu").run(calm, tasks, lambda report: None)
+        assert again.wait(200) == DONE, printed(tmp_path)
     assert [a.ended for a in lab.run(path.name).attempts.read()] == ["lost", "completed"]
     assert outcome(lab) == outcome(calm)
 
@@ -167,39 +146,40 @@ MOMENTS = {
     "moment",
     [pytest.param(m, marks=LONG) for m in MOMENTS],
 )
-def test_a_daemon_killed_at_any_moment_is_one_line(moment: str, tmp_path: Path) -> None:
+def test_a_daemon_killed_at_any_moment_is_one_line(
+    moment: str, tmp_path: Path, zygote: Zygote
+) -> None:
     pytest.importorskip("ray")
     (tmp_path / "one.yaml").write_text(SWEEP % 300)
     process, sign = MOMENTS[moment]
-    with start(tmp_path) as driver:
-        try:
-            kill_at(driver, process, lambda: any((tmp_path / "lab").glob(sign)))
-            out, errors = driver.communicate(timeout=60)
-            wait_until(lambda: not working(driver.pid), 30)
-        finally:
-            driver.kill()
-            for pid in offspring(driver.pid):
-                sigkill(pid)
-    assert driver.returncode == 3, errors
+    with ended(start(zygote, tmp_path)) as driver:
+        kill_at(driver, process, lambda: any((tmp_path / "lab").glob(sign)))
+        assert driver.wait(60) == 3, printed(tmp_path)
+        eventually(lambda: not working(driver.pid), 30)
+    out, errors = driver.said(), printed(tmp_path)
     assert "Traceback" not in errors and "ERROR" not in errors and out == "", (out, errors)
     assert sum(line.startswith("tread-lab: ") for line in errors.splitlines()) == 1, errors
     assert len(errors.splitlines()) < 15, errors
     lab = Lab(tmp_path / "lab")
     runs = [lab.run(path.name) for path in lab.root.glob("runs/*")]
     # A killed process may be a zombie some milliseconds before the kernel frees its locks.
-    wait_until(lambda: {run.state() for run in runs} <= {"interrupted"}, 5)
+    eventually(lambda: {run.state() for run in runs} <= {"interrupted"}, 5)
 
 
-def kill_at(driver: subprocess.Popen[str], process: bytes, moment: Callable[[], bool]) -> None:
+def printed(folder: Path) -> str:
+    """What a driver in this folder has printed to stderr so far."""
+    return (folder / "err").read_text()
+
+
+def kill_at(driver: Driver, process: bytes, moment: Callable[[], bool]) -> None:
     """SIGKILL a process of a driver's session, known by its command line, once it is time."""
     found: list[int] = []
 
     def seen() -> bool:
-        assert driver.poll() is None, driver.stderr and driver.stderr.read()
         found[:] = [pid for pid in offspring(driver.pid) if process in _command(pid)]
         return bool(found) and moment()
 
-    wait_until(seen, 120)
+    driver.until(seen, 120)
     sigkill(found[0])
 
 
@@ -212,11 +192,11 @@ def _command(pid: int) -> bytes:
 
 @pytest.mark.slow
 @LONG
-def test_a_cluster_whose_driver_is_killed_ends_too(tmp_path: Path) -> None:
-    with driving(tmp_path, steps=100000) as driver:
+def test_a_cluster_whose_driver_is_killed_ends_too(tmp_path: Path, zygote: Zygote) -> None:
+    with driving(zygote, tmp_path, steps=100000) as driver:
         assert len(offspring(driver.pid)) >= 3
-        sigkill(driver.pid)
-        wait_until(lambda: not working(driver.pid), 30)
+        driver.signal()
+        eventually(lambda: not working(driver.pid), 30)
 
 
 def node(cpus: float, *, alive: bool = True) -> dict[str, Any]:
@@ -230,7 +210,7 @@ def test_a_whole_device_is_whole_gpus_or_the_cores_of_a_live_node(
     from tread_lab.sweep.execution import ray_cluster
 
     nodes = [node(4.0), node(8.0), node(16.0, alive=False)]
-    monkeypatch.setattr(ray_cluster.ray, "nodes", lambda: nodes)
+    monkeypatch.setattr(ray_cluster, "nodes", lambda: nodes)
     assert ray_cluster.whole_device({"cpu": 1, "gpu": 0}) == {"cpu": 8.0, "gpu": 0}
     assert ray_cluster.whole_device({"cpu": 2, "gpu": 0.25}) == {"cpu": 2, "gpu": 1}
     assert ray_cluster.whole_device({"cpu": 2, "gpu": 1.5}) == {"cpu": 2, "gpu": 2}
@@ -249,7 +229,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
     nodes = [at("here", "10.0.0.1", 7), at("there", "10.0.0.2", 8), at("gone", "10.0.0.3", 9)]
     nodes[-1]["Alive"] = False
     context = SimpleNamespace(gcs_address="10.0.0.2:6379", get_node_id=lambda: "here")
-    monkeypatch.setattr(ray_cluster.ray, "nodes", lambda: nodes)
+    monkeypatch.setattr(ray_cluster, "nodes", lambda: nodes)
     monkeypatch.setattr(ray_cluster.ray, "get_runtime_context", lambda: context)
     return ray_cluster
 
@@ -535,7 +515,7 @@ def test_runs_are_packed_on_nodes_that_are_there(
         return {"Alive": alive, "Resources": resources}
 
     nodes = [of(CPU=4.0, GPU=1.0), of(CPU=2.0), of(memory=1.0), of(False, CPU=64.0, GPU=8.0)]
-    monkeypatch.setattr(module.ray, "nodes", lambda: nodes)
+    monkeypatch.setattr(module, "nodes", lambda: nodes)
     assert [module.packed_runs(Share(gpus=gpus)) for gpus in (0.0, 0.25, 1.0)] == [4, 4, 1]
     assert module.whole_device({"cpu": 1, "gpu": 0.0}) == {"cpu": 4.0, "gpu": 0.0}
     nodes[:] = [of(memory=1.0)]  # a head that runs nothing
