@@ -210,7 +210,7 @@ def test_a_whole_device_is_whole_gpus_or_the_cores_of_a_live_node(
     from tread_lab.sweep.execution import ray_cluster
 
     nodes = [node(4.0), node(8.0), node(16.0, alive=False)]
-    monkeypatch.setattr(ray_cluster, "nodes", lambda: nodes)
+    monkeypatch.setattr(ray_cluster.ray, "nodes", lambda: nodes)
     assert ray_cluster.whole_device({"cpu": 1, "gpu": 0}) == {"cpu": 8.0, "gpu": 0}
     assert ray_cluster.whole_device({"cpu": 2, "gpu": 0.25}) == {"cpu": 2, "gpu": 1}
     assert ray_cluster.whole_device({"cpu": 2, "gpu": 1.5}) == {"cpu": 2, "gpu": 2}
@@ -229,7 +229,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
     nodes = [at("here", "10.0.0.1", 7), at("there", "10.0.0.2", 8), at("gone", "10.0.0.3", 9)]
     nodes[-1]["Alive"] = False
     context = SimpleNamespace(gcs_address="10.0.0.2:6379", get_node_id=lambda: "here")
-    monkeypatch.setattr(ray_cluster, "nodes", lambda: nodes)
+    monkeypatch.setattr(ray_cluster.ray, "nodes", lambda: nodes)
     monkeypatch.setattr(ray_cluster.ray, "get_runtime_context", lambda: context)
     return ray_cluster
 
@@ -515,7 +515,7 @@ def test_runs_are_packed_on_nodes_that_are_there(
         return {"Alive": alive, "Resources": resources}
 
     nodes = [of(CPU=4.0, GPU=1.0), of(CPU=2.0), of(memory=1.0), of(False, CPU=64.0, GPU=8.0)]
-    monkeypatch.setattr(module, "nodes", lambda: nodes)
+    monkeypatch.setattr(module.ray, "nodes", lambda: nodes)
     assert [module.packed_runs(Share(gpus=gpus)) for gpus in (0.0, 0.25, 1.0)] == [4, 4, 1]
     assert module.whole_device({"cpu": 1, "gpu": 0.0}) == {"cpu": 4.0, "gpu": 0.0}
     nodes[:] = [of(memory=1.0)]  # a head that runs nothing
