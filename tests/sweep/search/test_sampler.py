@@ -181,8 +181,8 @@ def test_a_trial_stopped_early_is_the_same_while_its_worker_still_holds_it(
     with lab.run(task.run).lock():
         queue.ended(task)
         queue.ended(other)
-    assert [cell.observation.state for cell in queue.cells] == ["bad"]
-    assert [cell.observation.state for cell in SearchQueue(lab, plan).cells] == ["bad"]
+    assert [cell.state for cell in queue.observations] == ["bad"]
+    assert [cell.state for cell in SearchQueue(lab, plan).observations] == ["bad"]
 
 
 def test_the_same_trials_come_whatever_ends_first(lab: Lab, tiny: Any, tmp_path: Any) -> None:
@@ -297,7 +297,7 @@ def test_a_trial_is_chosen_from_every_result_that_it_waited_for(lab: Lab, tiny: 
     searched(lab, plan)
     assert plan.search is not None
     spec, goals, space = plan.search.spec, plan.search.objectives, Space(plan.search.cells)
-    seen = [cell.observation for cell in SearchQueue(lab, plan).cells]
+    seen = SearchQueue(lab, plan).observations
     for number, observation in enumerate(seen):
         found = propose(spec, goals, space, seen[:number])
         assert found is not None and found[0] == observation.cell
@@ -377,12 +377,12 @@ def test_so_many_cells_are_open_at_once(lab: Lab, tiny: Any, in_order: bool) -> 
         Pretender(lab).finish(task)
         queue.ended(task)
     running = [task for _ in range(20) if (task := queue.next()) is not None]
-    assert (len(running), len(queue.cells)) == (6, 3)
+    assert (len(running), len(queue.observations)) == (6, 3)
     for task in running[2:4]:  # the second cell
         Pretender(lab).finish(task)
         queue.ended(task)
     assert (queue.next() is None) == in_order
-    assert len(queue.cells) == (3 if in_order else 4)
+    assert len(queue.observations) == (3 if in_order else 4)
     assert not queue.finished and not queue.over and queue.left == "7 trials left"
 
 

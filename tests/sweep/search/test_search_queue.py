@@ -32,8 +32,8 @@ def test_a_run_that_was_stopped_early_and_completed_since_is_measured(
     (suggestion,) = suggestions.read(folder.suggestions_path)
     for trial in suggestion.trials:
         stopped_early.append(folder.stopped_path, Stopped(trial.run, 5, "others are better"))
-    (cell,) = SearchQueue(lab, plan).cells
-    assert cell.observation.state == "measured"
+    (cell,) = SearchQueue(lab, plan).observations
+    assert cell.state == "measured"
 
 
 def test_a_search_of_a_small_space_has_no_more_trials_left_than_cells(
@@ -51,8 +51,8 @@ def test_a_later_session_knows_the_samplers_notes(lab: Lab, tiny: Callable[..., 
     assert plan.search is not None
     path = lab.sweep("searched").suggestions_path
     suggestions.append(path, Suggestion(0, plan.search.cells[4], (), {"generation": 3}))
-    (cell,) = SearchQueue(lab, plan).cells
-    assert (cell.observation.cell, cell.observation.notes) == (4, {"generation": 3})
+    (cell,) = SearchQueue(lab, plan).observations
+    assert (cell.cell, cell.notes) == (4, {"generation": 3})
 
 
 def test_in_order_a_search_shows_its_sampler_no_result_that_came_by_chance(
@@ -74,7 +74,7 @@ def test_in_order_a_search_shows_its_sampler_no_result_that_came_by_chance(
         [], ["running"], ["measured", "running"], ["measured", "measured", "running"]
     ]  # fmt: skip
     assert [o.cell for o in shown[3]] == [0, 7, 14] and [o.notes for o in shown[3]] == notes[:3]
-    assert [cell.observation.notes for cell in queue.cells] == notes
+    assert [cell.notes for cell in queue.observations] == notes
     (first, *_) = suggestions.read(lab.sweep("searched").suggestions_path)
     assert (first.number, first.notes, len(first.trials)) == (0, {"generation": 0}, 4)
 
@@ -84,7 +84,7 @@ def test_a_suggestion_of_another_space_is_none_of_this_search(
 ) -> None:
     path = lab.sweep("searched").suggestions_path
     suggestions.append(path, Suggestion(0, {"start": 50, "end": 60}, (), {}))
-    assert SearchQueue(lab, planned(tiny, trials=2)).cells == []
+    assert SearchQueue(lab, planned(tiny, trials=2)).observations == []
 
 
 def test_a_cell_that_does_not_fit_is_not_noted_and_ends_the_search(
@@ -113,8 +113,8 @@ def test_a_cell_of_which_one_run_has_no_value_is_not_measured(
             lab.run(task.run).finish(RunState(state), step=3)
         queue.ended(task)
     assert len(tasks) == 4 and queue.left == "0 trials left"
-    assert [cell.observation.state for cell in queue.cells] == [seen]
-    assert queue.cells[0].observation.values is None
+    assert [cell.state for cell in queue.observations] == [seen]
+    assert queue.observations[0].values is None
 
 
 def test_of_a_cell_with_a_run_left_open_nothing_is_known(
@@ -131,7 +131,7 @@ def test_of_a_cell_with_a_run_left_open_nothing_is_known(
             lab.run(task.run).finish(RunState.DIVERGED, step=3)
         queue.ended(task)  # the fourth lacks something, and a later session goes on with it
     assert len(tasks) == 4
-    assert [cell.observation.state for cell in queue.cells] == ["failed"]
+    assert [cell.state for cell in queue.observations] == ["failed"]
 
 
 def test_a_search_is_over_once_its_last_run_has_ended(

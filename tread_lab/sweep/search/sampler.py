@@ -46,6 +46,10 @@ class Observation:
     values: tuple[float, ...] | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def over(self) -> bool:
+        return self.state != "running"
+
 
 @dataclass(frozen=True)
 class SamplerKind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,18 +24,6 @@ from tread_lab.sweep.search.sampler import Observation, StoredStudy, propose
 from tread_lab.sweep.trial.task import Task
 
 Fits = Callable[[Sequence[Task]], bool]
-
-
-@dataclass
-class _Cell:
-    """One suggested cell: its runs, and what is known of it."""
-
-    trials: tuple[Trial, ...]
-    observation: Observation
-
-    @property
-    def over(self) -> bool:
-        return self.observation.state != "running"
 
 
 class SearchQueue:
@@ -62,7 +50,7 @@ class SearchQueue:
         self.full = self._all_suggested = False
         self._ended: set[str] = set()  # runs, in this session
         self._queue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
-        self.cells: list[_Cell] = []
+        self.observations: list[Observation] = []  # of the suggested cells, in order
         for suggestion in suggestions.read(self.folder.suggestions_path):
             self._add(suggestion)
         self._observe()
@@ -73,7 +61,7 @@ class SearchQueue:
 
     @property
     def _suggests_no_more(self) -> bool:
-        return self.full or self._all_suggested or len(self.cells) >= self.search.trials
+        return self.full or self._all_suggested or len(self.observations) >= self.search.trials
 
     @property
     def over(self) -> bool:
@@ -81,8 +69,8 @@ class SearchQueue:
 
     @property
     def left(self) -> str:
-        trials = min(self.search.trials, len(self.space)) - sum(c.over for c in self.cells)
-        return f"{counted(trials, 'trial')} left"
+        over = sum(observation.over for observation in self.observations)
+        return f"{counted(min(self.search.trials, len(self.space)) - over, 'trial')} left"
 
     def next(self) -> Task | None:
         while (task := self._queue.next()) is None and self._may_suggest():
@@ -99,12 +87,12 @@ class SearchQueue:
         if self._suggests_no_more:
             return False
         if self.search.in_order:
-            needed = self.cells[: max(len(self.cells) - self.search.parallel + 1, 0)]
-            return all(cell.over for cell in needed)
-        return sum(not cell.over for cell in self.cells) < self.search.parallel
+            needed = max(len(self.observations) - self.search.parallel + 1, 0)
+            return all(observation.over for observation in self.observations[:needed])
+        return sum(not observation.over for observation in self.observations) < self.search.parallel
 
     def _suggest(self) -> None:
-        observations = [cell.observation for cell in self.cells]
+        observations = self.observations
         if self.search.in_order:  # later results are there by chance
             first = max(len(observations) - self.search.parallel + 1, 0)
             later = (Observation(o.cell, notes=o.notes) for o in observations[first:])
@@ -114,12 +102,12 @@ class SearchQueue:
             self._all_suggested = True
             return
         number, notes = proposal
-        cell = self.space.cells[number]
-        trials = self.searched.trials_of(cell)
+        trials = self._trials_of(number)
         if not self.fits(self._open(trials)):
             self.full = True
             return
-        suggestion = Suggestion(len(self.cells), cell, tuple(map(StoredTrial.of, trials)), notes)
+        cell, stored_trials = self.space.cells[number], tuple(map(StoredTrial.of, trials))
+        suggestion = Suggestion(len(observations), cell, stored_trials, notes)
         suggestions.append(self.folder.suggestions_path, suggestion)
         self._add(suggestion)
         self._observe()
@@ -129,46 +117,48 @@ class SearchQueue:
         number = self.space.number_of(suggestion.cell)
         if number is None:  # of another space, under the same name: the plan was checked
             return
-        trials = self.searched.trials_of(self.space.cells[number])
-        self.cells.append(_Cell(trials, Observation(number, notes=suggestion.notes)))
-        self._queue.add(self._open(trials))
+        self.observations.append(Observation(number, notes=suggestion.notes))
+        self._queue.add(self._open(self._trials_of(number)))
+
+    def _trials_of(self, number: int) -> tuple[Trial, ...]:
+        """Return the runs of a cell and of its baselines."""
+        return self.searched.trials_of(self.space.cells[number])
 
     def _open(self, trials: Sequence[Trial]) -> list[Task]:
         return self.plan.open_of(self.lab, self.plan.tasks_of(trials))
 
     def _observe(self) -> None:
         """Read the results of the open cells, and show all in the study."""
-        for cell in self.cells:
-            if not cell.over:
-                cell.observation = self._observation(cell)
-        self.study.show([cell.observation for cell in self.cells])
+        self.observations = [o if o.over else self._observed(o) for o in self.observations]
+        self.study.show(self.observations)
 
-    def _observation(self, cell: _Cell) -> Observation:
-        """Return what is known of a cell by now."""
-        open_runs = {task.run for task in self._open(cell.trials)}
+    def _observed(self, observation: Observation) -> Observation:
+        """Return what is known of an open cell by now."""
+        trials = self._trials_of(observation.cell)
+        open_runs = {task.run for task in self._open(trials)}
         if open_runs - self._ended:
-            return cell.observation
-        states = self._states(cell)
+            return observation
+        states = self._states(trials)
         if states & {RunState.DIVERGED, RunState.STOPPED} and not open_runs:
-            return replace(cell.observation, state="bad")
-        values = self._values(cell) if states == {RunState.COMPLETED} else None
+            return replace(observation, state="bad")
+        values = self._values(trials) if states == {RunState.COMPLETED} else None
         if values is None:
-            return replace(cell.observation, state="failed")
-        return replace(cell.observation, state="measured", values=values)
+            return replace(observation, state="failed")
+        return replace(observation, state="measured", values=values)
 
-    def _states(self, cell: _Cell) -> set[RunState]:
+    def _states(self, trials: Sequence[Trial]) -> set[RunState]:
         """Return the states of a cell's runs; a run that was stopped a moment ago is `STOPPED`,
         although its worker may still hold its lock."""
         stopped = stopped_early.read(self.folder.stopped_path)
-        runs = [self.lab.run(trial.run) for trial in cell.trials]
+        runs = [self.lab.run(trial.run) for trial in trials]
         return {
             RunState.STOPPED if run.name in stopped and run.result() is None else run.state()
             for run in runs
         }
 
-    def _values(self, cell: _Cell) -> tuple[float, ...] | None:
-        trials = [trial for trial in cell.trials if trial.role == "trial"]
-        return cell_values(self.lab, trials, self.searched.objectives, self.plan.evaluations)
+    def _values(self, trials: Sequence[Trial]) -> tuple[float, ...] | None:
+        own = [trial for trial in trials if trial.role == "trial"]
+        return cell_values(self.lab, own, self.searched.objectives, self.plan.evaluations)
 
 
 def _facts(searched: Searched, cell: Cell) -> dict[str, Any]:
