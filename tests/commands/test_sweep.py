@@ -293,7 +293,7 @@ def test_what_will_run_is_shown_on_stdout_where_the_plan_is_asked_for(
     monkeypatch.setattr(sweep, "show_plan", lambda *what: shown.append(what))
     monkeypatch.setattr(sweep, "show_lines", lambda out, lines: shown.append((out, *lines)))
     monkeypatch.setattr(sweep, "disk_need", lambda *what: what)
-    monkeypatch.setattr(sweep, "open_budget", lambda lab, plan, seconds: seconds)
+    monkeypatch.setattr(sweep, "Budget", lambda lab, plan, seconds: seconds)
     times = SimpleNamespace(total=lambda tasks: len(tasks), rates="rates", seconds="seconds")
     out, tasks = sweep.answers if asked else sweep.notices, ("task",)
 

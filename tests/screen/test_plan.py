@@ -28,7 +28,7 @@ from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.plan import Plan, make_plan
-from tread_lab.sweep.search.budget import open_budget
+from tread_lab.sweep.search.budget import Budget
 
 NO_TIME = "no time is predicted (a trial step would take long on this device)"
 HELDOUT = {"heldout_loss": {"images": 8, "levels": 2}}
@@ -57,7 +57,7 @@ def test_runs_that_do_not_fit_are_named_then_counted(
     lab: Lab, tiny: Callable[..., RunSpec]
 ) -> None:
     plan = planned(tiny, axes={"route": {"start": 0, "end": "0..7"}}, budget={"trials": 1})
-    budget = open_budget(lab, plan, lambda task: None)
+    budget = Budget(lab, plan, lambda task: None)
     fits, named = budget_lines(plan, budget, plan.open_tasks(lab), 1)
     assert fits == "budget: 1 trial (0 started): 2 of 9 open runs fit"
     routes = "; ".join(f"0->{end} s=0.5 seed 0" for end in range(1, 6))
@@ -239,7 +239,7 @@ def test_sampling_in_exact_fp32_is_named_and_bf16_is_not() -> None:
 def test_limits_of_a_budget_are_said_with_what_is_spent(lab: Lab) -> None:
     budget = {"flops": 1e12, "hours": 2.5, "trials": 9}
     plan = placements(budget=budget)
-    opened = open_budget(lab, plan, lambda task: 60.0)
+    opened = Budget(lab, plan, lambda task: 60.0)
     assert list(budget_lines(plan, opened, plan.tasks, 1)) == [
         "budget: 1.00e+12 training FLOPs (0.00e+00 spent), 2.5 h (0 h spent), 9 trials (0 started):"
         " 2 of 3 open runs fit",
@@ -309,19 +309,17 @@ def test_device_hours_have_three_digits_and_no_device_without_rates() -> None:
 
 def test_a_budget_that_all_runs_fit_names_none(lab: Lab, tiny: Callable[..., RunSpec]) -> None:
     plan = planned(tiny, budget={"trials": 6})
-    budget = open_budget(lab, plan, lambda task: None)
+    budget = Budget(lab, plan, lambda task: None)
     fits = "budget: 6 trials (0 started): 7 of 7 open runs fit"
     assert list(budget_lines(plan, budget, plan.open_tasks(lab), 1)) == [fits]
     five = planned(tiny, budget={"trials": 1})
-    _, named = budget_lines(
-        five, open_budget(lab, five, lambda task: None), five.open_tasks(lab)[:7], 1
-    )
+    _, named = budget_lines(five, Budget(lab, five, lambda task: None), five.open_tasks(lab)[:7], 1)
     assert named.endswith("0->5 s=0.5 seed 0")
 
 
 def test_a_search_over_its_budget_ends_early(lab: Lab) -> None:
     plan = placements(axes=SPACE, search={**SEARCH, "trials": 6}, budget={"trials": 2})
-    budget = open_budget(lab, plan, lambda task: None)
+    budget = Budget(lab, plan, lambda task: None)
     assert list(budget_lines(plan, budget, plan.possible_tasks[:6], 1)) == [
         "budget: 2 trials (0 started): 3 of 6 open runs fit",
         "the search ends about 3 runs early",

@@ -40,7 +40,7 @@ from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.plan_json import plan_with_costs
 from tread_lab.sweep.plan.preflight import check_arithmetic, check_provenance, preflight
 from tread_lab.sweep.plan.storage import load_plan, store_plan
-from tread_lab.sweep.search.budget import BudgetedQueue, open_budget
+from tread_lab.sweep.search.budget import Budget, BudgetedQueue
 from tread_lab.sweep.search.queue import ListQueue, TaskQueue
 from tread_lab.sweep.trial.retry import failed_kind, failed_tasks, reopen
 from tread_lab.sweep.trial.task import Task
@@ -155,7 +155,7 @@ def _show(launch: _Launch) -> None:
         price = launch.options["price_per_hour"]
         show_lines(out, price_lines(plan, times, launch.open_tasks, price))
     if plan.budget is not None:
-        budget = open_budget(lab, plan, times.seconds)
+        budget = Budget(lab, plan, times.seconds)
         show_lines(out, budget_lines(plan, budget, launch.open_tasks, slots))
 
 
@@ -239,7 +239,7 @@ def _queue(lab: Lab, plan: Plan, times: Forecast) -> BudgetedQueue:
     """
     order_decides = plan.budget is not None or plan.stop_early is not None
     plan = replace(plan, budget=plan.budget or BudgetSpec())
-    budget = open_budget(lab, plan, times.seconds)
+    budget = Budget(lab, plan, times.seconds)
     stopwatch = Stopwatch(lab.sweep(plan.name).spent_path)
     queue: TaskQueue
     if plan.search is None:

@@ -18,7 +18,7 @@ from tread_lab.specs.sweep import BudgetSpec, Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.plan.forecast import makespan, starts
 from tread_lab.sweep.plan.plan import Plan, make_plan
-from tread_lab.sweep.search.budget import Budget, BudgetedQueue, Spent, open_budget
+from tread_lab.sweep.search.budget import Budget, BudgetedQueue, Spent
 from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.search.search_queue import SearchQueue
 from tread_lab.sweep.trial.trial import Report
@@ -41,7 +41,7 @@ def planned(tiny: Tiny, **more: Any) -> Plan:
 def carried_out(lab: Lab, plan: Plan, seconds: float | None = None) -> tuple[list[str], Any]:
     """The routes of what was carried out, and the queue."""
     folder, done = lab.sweep("budgeted"), Pretender(lab)
-    budget = open_budget(lab, plan, lambda task: seconds)
+    budget = Budget(lab, plan, lambda task: seconds)
     watch = Stopwatch(folder.spent_path)
     if plan.search is None:
         queue = BudgetedQueue(ListQueue(plan.open_tasks(lab)), budget, watch)
@@ -55,7 +55,7 @@ def carried_out(lab: Lab, plan: Plan, seconds: float | None = None) -> tuple[lis
 def test_flops_are_spent_in_the_order_of_the_plan(lab: Lab, tiny: Tiny) -> None:
     flops = [cost(task.spec).train_flops for task in planned(tiny).tasks]
     plan = planned(tiny, budget={"flops": sum(flops[:4]) + 1})
-    budget = open_budget(lab, plan, lambda task: None)
+    budget = Budget(lab, plan, lambda task: None)
     fitting, left = budget.split(plan.open_tasks(lab), 2)
     assert len(fitting) == 4 and len(left) == 3
     done, queue = carried_out(lab, plan)
@@ -74,16 +74,16 @@ def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab, tiny: Tiny)
 
 def test_a_run_that_will_not_end_within_the_hours_is_not_started(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny, budget={"hours": 250 / 3600})
-    budget = open_budget(lab, plan, lambda task: LONG)
+    budget = Budget(lab, plan, lambda task: LONG)
     assert [len(part) for part in budget.split(plan.open_tasks(lab), 1)] == [2, 5]
-    budget = open_budget(lab, plan, lambda task: LONG)
+    budget = Budget(lab, plan, lambda task: LONG)
     assert [len(part) for part in budget.split(plan.open_tasks(lab), 2)] == [4, 3]
 
 
 def test_runs_fit_together_if_the_longest_ends_within_the_hours(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny, budget={"hours": 1.0})
     short, long = plan.tasks[:2]
-    budget = open_budget(lab, plan, lambda task: 1800.0 if task is short else 3000.0)
+    budget = Budget(lab, plan, lambda task: 1800.0 if task is short else 3000.0)
     assert budget.fits([short, long], 0.1) and not budget.fits([short, long], 0.2)
     assert budget.fits([short], 0.5)
 
@@ -96,7 +96,7 @@ def test_when_the_hours_are_over_all_stops(lab: Lab, tiny: Tiny) -> None:
     earlier.note(now=True)
     assert seconds_spent(path) == pytest.approx(3000, abs=5)
     watch = Stopwatch(path)
-    budget = open_budget(lab, plan, lambda task: LONG)
+    budget = Budget(lab, plan, lambda task: LONG)
     queue = BudgetedQueue(ListQueue(plan.open_tasks(lab)), budget, watch)
     assert queue.next() is not None and not queue.stop
     watch._started -= 601
@@ -132,7 +132,7 @@ def test_a_run_in_progress_ends_with_a_checkpoint_when_the_hours_are_over(
 ) -> None:
     plan = planned(tiny, budget={"hours": 1.0})
     watch = Stopwatch(lab.sweep("budgeted").spent_path)
-    budget = open_budget(lab, plan, lambda task: 1.0)
+    budget = Budget(lab, plan, lambda task: 1.0)
     queue = BudgetedQueue(ListQueue(plan.open_tasks(lab)), budget, watch)
 
     def late(report: Report) -> None:
@@ -153,7 +153,7 @@ def test_hours_that_end_while_the_last_run_is_under_way_leave_something_undone(
     plan = planned(tiny, budget={"hours": 1})
     watch = Stopwatch(lab.sweep("budgeted").spent_path)
     tasks = plan.open_tasks(lab)[:1]
-    queue = BudgetedQueue(ListQueue(tasks), open_budget(lab, plan, lambda task: None), watch)
+    queue = BudgetedQueue(ListQueue(tasks), Budget(lab, plan, lambda task: None), watch)
     task = queue.next()
     assert task is not None and queue.queue.finished and not queue.full
     watch.earlier = 3601.0
@@ -164,7 +164,7 @@ def test_hours_that_end_after_the_last_run_leave_nothing_undone(lab: Lab, tiny: 
     plan = planned(tiny, budget={"hours": 1})
     watch = Stopwatch(lab.sweep("budgeted").spent_path)
     tasks = plan.open_tasks(lab)[:1]
-    queue = BudgetedQueue(ListQueue(tasks), open_budget(lab, plan, lambda task: None), watch)
+    queue = BudgetedQueue(ListQueue(tasks), Budget(lab, plan, lambda task: None), watch)
     task = queue.next()
     assert task is not None
     queue.ended(task)
@@ -177,7 +177,7 @@ def test_a_trial_that_failed_before_its_first_entry_has_been_started(lab: Lab, t
     folder = lab.run_of(plan.trials[1].spec)
     folder.create(plan.trials[1].spec)
     folder.attempts.close(folder.attempts.open(), "exception")
-    assert open_budget(lab, plan, lambda task: None).spent.trials == 1
+    assert Budget(lab, plan, lambda task: None).spent.trials == 1
 
 
 def test_only_the_flops_that_a_begun_run_has_left_are_charged(lab: Lab, tiny: Tiny) -> None:
@@ -188,7 +188,7 @@ def test_only_the_flops_that_a_begun_run_has_left_are_charged(lab: Lab, tiny: Ti
     folder.create(task.spec)
     with folder.log() as log:
         log(steps // 2, **{"train/loss": 1.0})
-    budget = open_budget(lab, plan, lambda task: None)
+    budget = Budget(lab, plan, lambda task: None)
     assert budget.flops == pytest.approx(whole / 2)
     budget.admit(task)
     assert budget.flops == pytest.approx(whole)
@@ -199,7 +199,7 @@ def test_the_hours_of_earlier_sessions_are_gone(lab: Lab, tiny: Tiny) -> None:
     earlier = Stopwatch(lab.sweep("budgeted").spent_path)
     earlier._started -= 3600 - 250
     earlier.note(now=True)
-    budget = open_budget(lab, plan, lambda task: LONG)
+    budget = Budget(lab, plan, lambda task: LONG)
     assert [len(part) for part in budget.split(plan.open_tasks(lab), 1)] == [2, 5]
 
 
@@ -221,7 +221,7 @@ def test_what_a_budget_holds_exactly_fits(
     flops = cost(task.spec).train_flops
     if "flops" in limits:
         limits = {"flops": limits["flops"] * flops}
-    budget = open_budget(lab, planned(tiny, budget=limits), lambda task: LONG)
+    budget = Budget(lab, planned(tiny, budget=limits), lambda task: LONG)
     assert budget.fits([task], 0.5) == fits
     budget.admit(task)
     assert (budget.flops, budget.count) == (flops, 1)
@@ -230,7 +230,7 @@ def test_what_a_budget_holds_exactly_fits(
 
 
 def test_a_baseline_is_no_trial_of_a_budget(lab: Lab, tiny: Tiny) -> None:
-    budget = open_budget(lab, planned(tiny, budget={"trials": 1}), lambda task: None)
+    budget = Budget(lab, planned(tiny, budget={"trials": 1}), lambda task: None)
     baseline, trial = planned(tiny).tasks[:2]
     budget.admit(baseline)
     assert budget.count == 0 and budget.fits([baseline, trial], 0.0)
@@ -241,9 +241,7 @@ def test_the_queue_of_a_budget_says_what_is_left_and_passes_on_what_ends(
 ) -> None:
     plan = planned(tiny, budget={"hours": 1.0})
     watch = Stopwatch(lab.sweep("budgeted").spent_path)
-    queue = BudgetedQueue(
-        ListQueue(plan.tasks[:2]), open_budget(lab, plan, lambda task: LONG), watch
-    )
+    queue = BudgetedQueue(ListQueue(plan.tasks[:2]), Budget(lab, plan, lambda task: LONG), watch)
     assert not queue.finished and not queue.over and not queue.full and not queue.stop
     for left in (2, 1):
         said = f"{left} run{'s' if left > 1 else ''} left; the same command with a larger budget"
@@ -260,7 +258,7 @@ def test_a_session_is_recorded_to_its_last_second_when_it_closes(lab: Lab, tiny:
     plan = planned(tiny, budget={"hours": 1.0})
     path = lab.sweep("budgeted").spent_path
     watch = Stopwatch(path)
-    queue = BudgetedQueue(ListQueue([]), open_budget(lab, plan, lambda task: None), watch)
+    queue = BudgetedQueue(ListQueue([]), Budget(lab, plan, lambda task: None), watch)
     watch._started -= 7.0
     assert not queue.stop and seconds_spent(path) == 0.0  # an entry a quarter of a minute
     queue.close()
@@ -271,7 +269,7 @@ def queued(lab: Lab, tiny: Tiny, hours: float, seconds: float | None) -> Budgete
     """The first two tasks of a plan with so many hours; each takes so many seconds."""
     plan = planned(tiny, budget={"hours": hours})
     watch = Stopwatch(lab.sweep("budgeted").spent_path)
-    budget = open_budget(lab, plan, lambda task: seconds)
+    budget = Budget(lab, plan, lambda task: seconds)
     return BudgetedQueue(ListQueue(plan.tasks[:2]), budget, watch)
 
 
@@ -313,8 +311,9 @@ def test_hours_are_of_3600_seconds(lab: Lab, tiny: Tiny) -> None:
     watch = Stopwatch(lab.sweep("budgeted").spent_path)
     watch._started -= 7200.0
     watch.note(now=True)
-    assert open_budget(lab, plan, lambda task: None).spent.hours == pytest.approx(2.0, abs=3e-4)
-    day = Budget(lab, BudgetSpec(hours=10.0), Spent(0.0, 0.0, 0), frozenset(), lambda task: 18000.0)
+    assert Budget(lab, plan, lambda task: None).spent.hours == pytest.approx(2.0, abs=3e-4)
+    day = Budget(lab, plan, lambda task: 18000.0)
+    day.spent = Spent(0.0, 0.0, 0)
     tasks = planned(tiny).tasks[:3]
     assert day.fits(tasks[:1], 5.0) and not day.fits(tasks[:1], 5.0001)
     assert [len(part) for part in day.split(tasks, 1)] == [2, 1]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.time_spent import Stopwatch, seconds_spent
-from tread_lab.specs.sweep import BudgetSpec
 from tread_lab.sweep.plan.forecast import starts
 from tread_lab.sweep.plan.open_tasks import begun_tasks
 from tread_lab.sweep.plan.plan import Plan
@@ -27,43 +26,37 @@ class Spent:
     trials: int
 
 
-def open_budget(lab: Lab, plan: Plan, seconds: Seconds) -> Budget:
-    """Return what is left of a plan's budget.
+class Budget:
+    """What is left of a plan's budget while its sweep runs.
+
+    A run fits if it and all runs admitted before it stay within every limit.
 
     Args:
         seconds: the forecast of what is left of a run.
     """
-    assert plan.budget is not None
-    trials = frozenset(trial.run for trial in plan.possible_trials if trial.role == "trial")
-    return Budget(lab, plan.budget, _spent(lab, plan, trials), trials, seconds)
 
+    def __init__(self, lab: Lab, plan: Plan, seconds: Seconds) -> None:
+        assert plan.budget is not None
+        self.lab, self.spec, self.seconds = lab, plan.budget, seconds
+        trials = (trial for trial in plan.possible_trials if trial.role == "trial")
+        self.trials = frozenset(trial.run for trial in trials)  # that are no baselines
+        self.spent = self._spent(plan)  # by earlier sessions
+        self.flops, self.count = self.spent.flops, self.spent.trials  # with what was admitted
 
-def _spent(lab: Lab, plan: Plan, trials: frozenset[str]) -> Spent:
-    """Read what a sweep has spent; the runs in `trials` are no baselines."""
-    tasks = begun_tasks(plan, lab)
-    done = {task.run: done_share(lab, task) for task in tasks}
-    flops = sum(cost(task.spec).train_flops * done[task.run] for task in tasks)
-    started = sum(_started(lab, run, done) for run in trials & done.keys())
-    return Spent(flops, seconds_spent(lab.sweep(plan.name).spent_path) / 3600, started)
+    def _spent(self, plan: Plan) -> Spent:
+        tasks = begun_tasks(plan, self.lab)
+        done = {task.run: done_share(self.lab, task) for task in tasks}
+        flops = sum(cost(task.spec).train_flops * done[task.run] for task in tasks)
+        hours = seconds_spent(self.lab.sweep(plan.name).spent_path) / 3600
+        return Spent(flops, hours, self._started(done))
 
+    def _started(self, done: Mapping[str, float]) -> int:
+        """Return how many of these trials have begun; `done` has the share of each run.
 
-def _started(lab: Lab, run: str, done: Mapping[str, float]) -> bool:
-    """Return whether a run has begun; one that failed before its first log entry has attempts."""
-    return done[run] > 0 or bool(lab.run(run).attempts.read())
-
-
-class Budget:
-    """What is left of a budget while a sweep runs.
-
-    A run fits if it and all runs admitted before it stay within every limit.
-    """
-
-    def __init__(
-        self, lab: Lab, spec: BudgetSpec, spent: Spent, trials: frozenset[str], seconds: Seconds
-    ) -> None:
-        self.lab, self.spec, self.trials, self.seconds = lab, spec, trials, seconds
-        self.spent = spent  # by earlier sessions
-        self.flops, self.count = spent.flops, spent.trials  # with what was admitted
+        One that failed before its first log entry has attempts.
+        """
+        runs = self.trials & done.keys()
+        return sum(done[run] > 0 or bool(self.lab.run(run).attempts.read()) for run in runs)
 
     def fits(self, tasks: Sequence[Task], hours: float) -> bool:
         """Return whether these tasks fit if they begin when `hours` of the budget are gone."""
@@ -88,7 +81,7 @@ class Budget:
         """Return the FLOPs still to execute, and the number of trials not yet started."""
         done = {task.run: done_share(self.lab, task) for task in tasks}
         flops = sum(cost(task.spec).train_flops * (1 - done[task.run]) for task in tasks)
-        return flops, sum(not _started(self.lab, run, done) for run in self.trials & done.keys())
+        return flops, len(self.trials & done.keys()) - self._started(done)
 
     def split(self, todo: Sequence[Task], slots: int) -> tuple[list[Task], list[Task]]:
         """Split an ordered list at the first task that does not fit on so many slots."""
