@@ -73,7 +73,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f" (known: {', '.join(known)})" if known else ""
 
 
-def shown(value: object) -> str:
-    """Return a value as a message quotes it, at most 60 characters long."""
+def shown(value: object, *, longest: int = 60) -> str:
+    """Return a value as a message quotes it, at most so many characters long."""
     text = "nothing" if value is None else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tread_lab.records.attempts import Attempt
-from tread_lab.records.durable import modified, write_text
+from tread_lab.records.durable import modified, read_json, write_text
 from tread_lab.records.lab import Lab, RunFolder
 
 MARGIN = 15.0  # seconds more than the process's own watchdog waits
@@ -58,7 +58,7 @@ class HeartbeatMonitor:
             last_change = modified(folder.heartbeat_path) or 0.0
             if last_change != heartbeat.modified or pause > MARGIN / 2:  # this process was held up
                 heartbeat.seen, heartbeat.modified = now, last_change
-                heartbeat.limit = _number(folder.heartbeat_path) or heartbeat.limit
+                heartbeat.limit = read_json(folder.heartbeat_path) or heartbeat.limit
             elif heartbeat.limit and now - heartbeat.seen > heartbeat.limit + MARGIN:
                 self._kill_silent(folder, heartbeat)
 
@@ -77,10 +77,3 @@ class HeartbeatMonitor:
         write_text(folder.stack_dump(last.n), reason)
         heartbeat.killed = last.n
         self._kill(last)
-
-
-def _number(path: Path) -> float | None:
-    try:
-        return float(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tread_lab.records.plan import StoredPlan
+from tread_lab.specs.errors import shown
 from tread_lab.specs.evaluation_labels import evaluation_label
 from tread_lab.specs.fields import dotted
 from tread_lab.specs.labels import AnyTrial, Trial, trial_label
@@ -13,7 +14,6 @@ from tread_lab.specs.units import counted
 
 Tree = Mapping[str, Any]
 _FIELDS = 2  # that are named; the rest are counted
-_ABSENT = object()
 
 
 def difference(earlier: StoredPlan, later: StoredPlan) -> str:
@@ -57,11 +57,11 @@ def _fields(earlier: Tree, later: Tree) -> Iterator[str]:
     names = [
         name
         for name in dict.fromkeys([*old, *new])
-        if old.get(name, _ABSENT) != new.get(name, _ABSENT)
-        and not name.startswith(("sweep.question", "earlier"))
+        if old.get(name) != new.get(name) and not name.startswith(("sweep.question", "earlier"))
     ]
     for name in names[:_FIELDS]:
-        yield f"{name} was {_shown(old, name)}, is {_shown(new, name)}"
+        was, now = (shown(values.get(name), longest=40) for values in (old, new))
+        yield f"{name} was {was}, is {now}"
     if len(names) > _FIELDS:
         yield f"{counted(len(names) - _FIELDS, 'field')} more"
 
@@ -70,8 +70,3 @@ def _given(tree: Tree) -> dict[str, Any]:
     """Return the fields that have a value, by dotted name; stored trees hold lists, not tuples."""
     values = {k: list(v) if isinstance(v, tuple) else v for k, v in dotted(tree)}
     return {name: value for name, value in values.items() if value not in (None, [])}
-
-
-def _shown(values: Mapping[str, Any], name: str) -> str:
-    text = repr(values[name]) if name in values else "nothing"
-    return text if len(text) <= 40 else f"{text[:37]}..."
