@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,27 @@ def steps(folder: RunFolder) -> list[int]:
     return [step_of(path) for path in list_checkpoints(folder.checkpoints)]
 
 
+@pytest.fixture
+def finished(lab: Lab, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run of 20 steps with four checkpoints, trained once for all tests of this file."""
+    spec, trained_lab = tiny(steps=20, execution=KEEPS), Lab(tmp_path_factory.getbasetemp() / "gc")
+    if not trained_lab.root.exists():
+        run(trained_lab, Task(spec))
+    shutil.copytree(trained_lab.root, lab.root)
+    return lab.run_of(spec)
+
+
+@pytest.fixture
+def sampled(lab: Lab, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Task:
+    """A finished run and its four images, made once for all tests of this file."""
+    images = decode(SamplesSpec, {"count": 4, "sampler": {"steps": 2, "sigma_max": 10}})
+    task, made = Task(tiny(steps=4), (images,)), Lab(tmp_path_factory.getbasetemp() / "gc-sampled")
+    if not made.root.exists():
+        run(made, task)
+    shutil.copytree(made.root, lab.root)
+    return task
+
+
 def planned(lab: Lab, spec: RunSpec) -> Plan:
     sweep = {"experiment": "tiny", "evaluate": [{"heldout_loss": {"images": 8, "levels": 2}}]}
     tree = decode(SweepSpec, {**sweep, "axes": {"route": ["1->2"]}, "baseline": None})
@@ -55,11 +77,9 @@ def planned(lab: Lab, spec: RunSpec) -> Plan:
 
 
 def test_a_finished_run_keeps_its_last_and_its_kept_weights_and_can_still_do_everything(
-    lab: Lab, tiny: Tiny
+    lab: Lab, finished: RunFolder, tiny: Tiny
 ) -> None:
-    spec = tiny(steps=20, execution=KEEPS)
-    folder = lab.run_of(spec)
-    run(lab, Task(spec))
+    folder, spec = finished, finished.spec()
     assert steps(folder) == [20, 15, 10, 5]
     before = load_latest(folder.checkpoints)
     litter = find(lab)
@@ -98,11 +118,8 @@ def test_a_run_that_is_not_measured_as_planned_keeps_everything(lab: Lab, tiny: 
 
 
 @pytest.mark.parametrize("state", ["interrupted", "failed", "running"])
-def test_what_may_go_on_keeps_everything(lab: Lab, tiny: Tiny, state: str) -> None:
-    spec = tiny(steps=20, execution=KEEPS)
-    folder = lab.run_of(spec)
-    run(lab, Task(spec))
-    litter = find(lab)
+def test_what_may_go_on_keeps_everything(lab: Lab, finished: RunFolder, state: str) -> None:
+    folder, litter = finished, find(lab)
     if state == "running":
         with folder.lock():
             assert find(lab) == [] and clear(lab, litter) == 0
@@ -114,13 +131,10 @@ def test_what_may_go_on_keeps_everything(lab: Lab, tiny: Tiny, state: str) -> No
     assert steps(folder) == [20, 15, 10, 5]
 
 
-def test_a_run_with_a_damaged_file_keeps_every_checkpoint(lab: Lab, tiny: Tiny) -> None:
-    spec = tiny(steps=20, execution=KEEPS)
-    folder = lab.run_of(spec)
-    run(lab, Task(spec))
+def test_a_run_with_a_damaged_file_keeps_every_checkpoint(lab: Lab, finished: RunFolder) -> None:
     assert len(find(lab)) == 4
-    folder.log_path.write_text("")
-    assert folder.damaged() == ["log.jsonl"] and find(lab) == []
+    finished.log_path.write_text("")
+    assert finished.damaged() == ["log.jsonl"] and find(lab) == []
 
 
 def test_what_killed_processes_were_writing_goes(lab: Lab, tiny: Tiny, tmp_path: Path) -> None:
@@ -202,43 +216,34 @@ def test_parts_of_samples_go_once_their_evaluation_is_done(lab: Lab, tiny: Tiny)
     assert part in [item.path for item in find(lab)]
 
 
-def test_samples_of_finished_evaluations_go_and_their_metrics_stay(lab: Lab, tiny: Tiny) -> None:
-    spec = tiny(steps=4)
-    folder = lab.run_of(spec)
-    sampled = decode(SamplesSpec, {"count": 4, "sampler": {"steps": 2, "sigma_max": 10}})
-    run(lab, Task(spec, (sampled,)))
+def test_samples_of_finished_evaluations_go_and_their_metrics_stay(lab: Lab, sampled: Task) -> None:
     clear(lab, find(lab))
-    place = folder.evaluation(sampled)
+    place = lab.run(sampled.run).evaluation(sampled.evaluations[0])
     size, record = (place.path / "samples.npz").stat().st_size, place.read()
     assert find(lab) == []  # only where they are asked for
     (item,) = find(lab, samples=True)
     assert (item.what, item.path, item.bytes) == ("samples", place.path / "samples.npz", size)
     assert clear(lab, [item]) == size and not item.path.exists()
     assert place.done and place.read() == record and (place.path / "grid.png").exists()
-    assert is_complete(lab, Task(spec, (sampled,))) and find(lab, samples=True) == []
+    assert is_complete(lab, sampled) and find(lab, samples=True) == []
 
 
-def test_samples_of_a_run_that_is_open_are_not_offered(lab: Lab, tiny: Tiny) -> None:
-    spec = tiny(steps=4)
-    sampled = decode(SamplesSpec, {"count": 4, "sampler": {"steps": 2, "sigma_max": 10}})
-    run(lab, Task(spec, (sampled,)))
-    lab.run_of(spec).reopen()
+def test_samples_of_a_run_that_is_open_are_not_offered(lab: Lab, sampled: Task) -> None:
+    lab.run(sampled.run).reopen()
     assert find(lab, samples=True) == []
 
 
 def test_gc_removes_samples_only_where_they_are_asked_for(
-    lab: Lab, tiny: Tiny, capsys: pytest.CaptureFixture[str]
+    lab: Lab, sampled: Task, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spec = tiny(steps=4)
-    sampled = decode(SamplesSpec, {"count": 4, "sampler": {"steps": 2, "sigma_max": 10}})
-    run(lab, Task(spec, (sampled,)))
-    path = lab.run_of(spec).evaluation(sampled).path / "samples.npz"
+    evaluation = lab.run(sampled.run).evaluation(sampled.evaluations[0])
+    path = evaluation.path / "samples.npz"
     assert main(["gc", "--yes", "--root", str(lab.root)]) == 0
     found = capsys.readouterr()
     assert "of samples stay; `tread-lab gc --samples`" in " ".join((found.out + found.err).split())
     assert path.exists()
     assert main(["gc", "--yes", "--samples", "--root", str(lab.root)]) == 0
-    assert not path.exists() and lab.run_of(spec).evaluation(sampled).done
+    assert not path.exists() and evaluation.done
 
 
 def test_features_go_only_where_they_are_asked_for_and_no_aligned_run_is_open(
@@ -303,10 +308,8 @@ def test_the_bytes_of_optimizer_state_are_read_from_the_header(tmp_path: Path) -
     assert gc._optimizer_bytes(path) == gc._optimizer_bytes(tmp_path / "absent") == 0
 
 
-def test_a_run_without_a_readable_spec_keeps_every_checkpoint(lab: Lab, tiny: Tiny) -> None:
-    spec = tiny(steps=20, execution=KEEPS)
-    run(lab, Task(spec))
-    folder = lab.run_of(spec)
+def test_a_run_without_a_readable_spec_keeps_every_checkpoint(finished: RunFolder) -> None:
+    folder = finished
     assert gc._kept_steps(folder) == (5,) and not gc._reads_caches(folder.readable_spec())
     for path in folder.path.glob("*spec*"):
         path.write_text("{")
