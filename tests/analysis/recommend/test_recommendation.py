@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.synthetic import PAPER_PLACEMENTS, Synthetic, write_sweep
-from tread_lab.analysis.recommend.placement_rule import Rule, Table, best_rule
+from tread_lab.analysis.recommend.placement_rule import Rule
 from tread_lab.analysis.recommend.recommendation import recommend
 from tread_lab.analysis.recommend.wording import as_lines, as_tree, write_experiment
 from tread_lab.cli import main
-from tread_lab.compare.best_set import best_over_seeds
 from tread_lab.config import load
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError, decode
@@ -98,43 +96,6 @@ def test_the_experiment_is_the_sweeps_run_with_the_rule(tmp_path: Path) -> None:
     other.write_text("question: mine")
     with pytest.raises(UserError, match="--out"):
         write_experiment(lab, found, other)
-
-
-def table(depth: int, best: tuple[int, int]) -> Table:
-    """All placements of a depth, their values the distance to the best one, three seeds alike."""
-    places = [(i, j, 0.5) for i in range(depth - 1) for j in range(i, depth - 1)]
-    values = np.array([abs(i - best[0]) + abs(j - best[1]) for i, j, _ in places], dtype=float)
-    noise = np.random.default_rng(depth).normal(scale=0.01, size=(3, len(places)))
-    return Table(depth, tuple(places), values + noise, 1.0, -values, ("",) * len(places), 0)
-
-
-@pytest.mark.parametrize(
-    ("bests", "rule"),
-    [
-        (((2, 8), (2, 20)), Rule(2, "B-4", 0.5)),
-        (((2, 8), (4, 16)), Rule("2/12", "8/12", 0.5)),
-        (((2, 8), (2, 8)), Rule(2, 8, 0.5)),
-        (((2, 8), (4, 20)), Rule("2/12", "B-4", 0.5)),
-    ],
-)
-def test_two_depths_tell_a_distance_from_a_share(bests: tuple, rule: Rule) -> None:
-    tables = [table(depth, best) for depth, best in zip((12, 24), bests)]
-    sets = [best_over_seeds(t.values_SK) for t in tables]
-    assert best_rule(tables, sets, cheapest=False) == rule
-
-
-@pytest.mark.parametrize(("members", "rule"), [(1, Rule(2, "B-4", 0.5)), (2, Rule(0, "B-2", 0.5))])
-def test_a_cheap_rule_must_be_among_the_best_at_every_depth(members: int, rule: Rule) -> None:
-    """0->B-2 is the cheaper one; it is in the best set of so many of the two depths."""
-    tables, sets = [], []
-    for k, (depth, best, cheap) in enumerate(((12, (2, 8), (0, 10)), (24, (2, 20), (0, 22)))):
-        found = table(depth, best)
-        flops_K = np.array([100.0 - (j - i) for i, j, _ in found.places])
-        tables.append(replace(found, flops_K=flops_K))
-        of_set = (best, cheap) if k < members else (best,)
-        members_K = np.array([(i, j) in of_set for i, j, _ in found.places])
-        sets.append(replace(best_over_seeds(found.values_SK), members_K=members_K))
-    assert best_rule(tables, sets, cheapest=True) == rule
 
 
 def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
