@@ -102,7 +102,7 @@ def test_a_table_holds_seeds_by_placements(tmp_path: Path) -> None:
         for column, start in enumerate((0, 1, 2)):
             value = found.values_SK[seed, column]
             assert value == pytest.approx(trials.loc[(start, seed), HELDOUT] - dense[seed])
-            assert found.flops_K[column] == trials.loc[(start, seed), "train/flops"]
+            assert found.flops_K[column] == trials.loc[(start, seed), "cost/train_flops"]
     assert found.runs_K[2] == trials.loc[(2, 0), "run"]
 
 
