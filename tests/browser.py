@@ -41,8 +41,8 @@ def find_chromium() -> str | None:
 
 
 @contextmanager
-def browser(*, width: int = 1360, height: int = 900) -> Iterator[Page]:
-    """One empty page in a browser with a profile of its own."""
+def browser() -> Iterator[Browser]:
+    """A browser with a profile of its own."""
     program = find_chromium()
     assert program is not None, "no Chromium; set CHROMIUM to its path"
     ours, theirs = os.pipe(), os.pipe()  # commands to its descriptor 3, answers from its 4
@@ -64,7 +64,7 @@ def browser(*, width: int = 1360, height: int = 900) -> Iterator[Page]:
         os.close(ours[0])
         os.close(theirs[1])
         try:
-            yield Page(ours[1], theirs[0], width, height)
+            yield Browser(ours[1], theirs[0])
         finally:
             process.terminate()
             process.wait(10)
@@ -72,39 +72,72 @@ def browser(*, width: int = 1360, height: int = 900) -> Iterator[Page]:
             os.close(theirs[0])
 
 
-class Page:
-    """A tab of the browser.
+class Browser:
+    """A running browser: commands of the DevTools protocol go in, answers and events come out."""
 
-    Attributes:
-        requests: addresses that the page asked for since it was opened, its own first; data that
-            stand in the page itself are none.
-        errors: exceptions of its scripts and messages on its console.
-    """
-
-    def __init__(self, commands: int, answers: int, width: int, height: int) -> None:
-        self.requests: list[str] = []
-        self.errors: list[str] = []
+    def __init__(self, commands: int, answers: int) -> None:
         self._commands, self._answers = commands, answers
-        self._numbers, self._buffer, self._session = itertools.count(1), b"", ""
-        target = self.call("Target.createTarget", url="about:blank")
-        attached = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
-        self._session = attached["sessionId"]
-        for domain in ("Page", "Runtime", "Network", "Log"):
-            self.call(f"{domain}.enable")
-        self.resize(width, height)
+        self._numbers, self._buffer = itertools.count(1), b""
 
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """One command of the DevTools protocol and its answer; events on the way are noted."""
+    @contextmanager
+    def page(self, *, width: int = 1360, height: int = 900) -> Iterator[Page]:
+        """An empty page that shares no cookies, storage or cache with earlier ones."""
+        context = self.call("Target.createBrowserContext")
+        target = self.call("Target.createTarget", url="about:blank", **context)
+        attached = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+        yield Page(self, attached["sessionId"], width, height)
+        self.call("Target.disposeBrowserContext", **context)
+
+    def call(self, method: str, page: Page | None = None, **parameters: Any) -> dict[str, Any]:
+        """One command, of a page or of the browser, and its answer; the page notes its events."""
         number = next(self._numbers)
         message: dict[str, Any] = {"id": number, "method": method, "params": parameters}
-        if self._session:
-            message["sessionId"] = self._session
+        if page is not None:
+            message["sessionId"] = page.session
         os.write(self._commands, json.dumps(message).encode() + b"\0")
         while True:
             answer = self._read(30)
             if answer.get("id") == number:
                 assert "error" not in answer, f"{method}: {answer['error']}"
                 return dict(answer["result"])
+            if page is not None and answer.get("sessionId") == page.session:
+                page.note(answer["method"], answer["params"])
+
+    def _read(self, seconds: float) -> dict[str, Any]:
+        """The next message."""
+        while b"\0" not in self._buffer:
+            ready, _, _ = select.select([self._answers], [], [], seconds)
+            assert ready, "the browser does not answer"
+            more = os.read(self._answers, 1 << 20)
+            assert more, "the browser has ended"
+            self._buffer += more
+        raw, _, self._buffer = self._buffer.partition(b"\0")
+        message: dict[str, Any] = json.loads(raw)
+        return message
+
+
+class Page:
+    """A tab of the browser.
+
+    Attributes:
+        session: its name in the DevTools protocol.
+        requests: addresses that the page asked for since it was opened, its own first; data that
+            stand in the page itself are none.
+        errors: exceptions of its scripts and messages on its console.
+    """
+
+    def __init__(self, browser: Browser, session: str, width: int, height: int) -> None:
+        self.session = session
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        self._browser = browser
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+        self.resize(width, height)
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """One command of the DevTools protocol and its answer; events on the way are noted."""
+        return self._browser.call(method, self, **parameters)
 
     def open(self, url: str) -> None:
         """Load a page and wait for it."""
@@ -186,20 +219,8 @@ class Page:
         path.write_bytes(base64.b64decode(shot["data"]))
         return path
 
-    def _read(self, seconds: float) -> dict[str, Any]:
-        """The next message; events are noted as they pass."""
-        while b"\0" not in self._buffer:
-            ready, _, _ = select.select([self._answers], [], [], seconds)
-            assert ready, "the browser does not answer"
-            more = os.read(self._answers, 1 << 20)
-            assert more, "the browser has ended"
-            self._buffer += more
-        raw, _, self._buffer = self._buffer.partition(b"\0")
-        message: dict[str, Any] = json.loads(raw)
-        self._note(message.get("method", ""), message.get("params", {}))
-        return message
-
-    def _note(self, event: str, parameters: dict[str, Any]) -> None:
+    def note(self, event: str, parameters: dict[str, Any]) -> None:
+        """Keep what an event tells of requests and errors."""
         if event == "Network.requestWillBeSent":
             url = str(parameters["request"]["url"])
             if not url.startswith("data:"):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.browser import Page, browser, find_chromium
+from tests.browser import Browser, Page, browser, find_chromium
 from tests.synthetic import Synthetic, write_sweep
 from tread_lab.dashboards.app import DashboardServer
 from tread_lab.records.lab import Lab
@@ -65,9 +65,15 @@ def under_way(placed: Lab, tmp_path: Path) -> Iterator[Lab]:
         yield lab
 
 
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
 @pytest.fixture
-def page() -> Iterator[Page]:
-    with browser() as opened:
+def page(chromium: Browser) -> Iterator[Page]:
+    with chromium.page() as opened:
         yield opened
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.browser import Page
+from tests.browser import Browser, Page
 from tests.seeing.conftest import Shoot, needs_chromium
 from tests.tracking.test_ui import free_port
 from tread_lab.records.lab import Lab
@@ -44,6 +44,13 @@ def store(placed: Lab) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def page(chromium: Browser) -> Iterator[Page]:
+    """One page for all tests: MLflow's program takes seconds to load."""
+    with chromium.page() as opened:
+        yield opened
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
