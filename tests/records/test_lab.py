@@ -36,6 +36,15 @@ def test_an_evaluation_that_is_written_again_is_done(lab: Lab) -> None:
     assert folder.done
 
 
+def test_what_a_system_leaves_among_the_runs_is_no_run(lab: Lab) -> None:
+    assert lab.runs() == []
+    for name in ("b", "a", ".trash"):
+        (lab.root / "runs" / name).mkdir(parents=True)
+    for name in (".DS_Store", "notes.txt"):
+        (lab.root / "runs" / name).touch()
+    assert [run.name for run in lab.runs()] == ["a", "b"]
+
+
 def test_a_plan_is_kept_unless_the_last_copy_is_equal(lab: Lab) -> None:
     sweep = lab.sweep("s")
     for text in ("a", "b", "b", "a"):

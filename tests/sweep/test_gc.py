@@ -169,6 +169,13 @@ def test_what_a_killed_run_was_writing_goes_and_the_run_may_go_on(lab: Lab, tiny
     assert folder.state() == "interrupted" and folder.step() == 2
 
 
+def test_a_file_that_a_system_leaves_among_the_runs_is_left_alone(lab: Lab) -> None:
+    stray = lab.root / "runs" / ".DS_Store"
+    stray.parent.mkdir(parents=True)
+    stray.touch()
+    assert find(lab, samples=True, features=True) == []
+
+
 def test_a_young_scratch_folder_is_kept_as_its_driver_may_be_starting(
     lab: Lab, tmp_path: Path
 ) -> None:

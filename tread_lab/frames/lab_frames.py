@@ -99,8 +99,7 @@ class LabFrames:
     @property
     def runs(self) -> pd.DataFrame:
         """One row per run of the lab: its label, its `RunState`, its last step, its attempts."""
-        rows = [_run_row(self.lab.run(path.name)) for path in sorted(self.lab.root.glob("runs/*"))]
-        return pd.DataFrame(rows, columns=[*RUN_COLUMNS])
+        return pd.DataFrame(map(_run_row, self.lab.runs()), columns=[*RUN_COLUMNS])
 
     def sweep(self, name: str) -> SweepFrames:
         """Return a planned sweep.

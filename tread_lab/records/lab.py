@@ -102,6 +102,11 @@ class Lab:
             raise UserError(f"{what} {name!r} in {self.root}; `tread-lab status` lists them")
         return self.run(runs[0])
 
+    def runs(self) -> list[RunFolder]:
+        """Return the folders of all runs on record, by name; other files beside them are none."""
+        paths = sorted((self.root / "runs").glob("[!.]*"))
+        return [RunFolder(path) for path in paths if path.is_dir()]
+
     def sweeps(self) -> list[str]:
         """Return the names of all planned sweeps."""
         return sorted(path.parent.name for path in self.root.glob("sweeps/*/plan.json"))

@@ -65,10 +65,9 @@ def find(lab: Lab, *, samples: bool = False, features: bool = False) -> list[Rem
     tasks = [task for name in lab.sweeps() for task in load_plan(lab.sweep(name)).tasks]
     planned = _planned(tasks)
     removable: list[Removable] = []
-    for path in sorted((lab.root / "runs").glob("*")):
-        folder = lab.run(path.name)
+    for folder in lab.runs():
         if not folder.locked:
-            removable += _of_run(folder, planned.get(path.name, set()))
+            removable += _of_run(folder, planned.get(folder.name, set()))
             removable += _samples(folder) if samples else []
     if features:
         removable += _features(lab, tasks)
@@ -93,8 +92,7 @@ def clear(lab: Lab, removable: Collection[Removable]) -> int:
 
 def _features(lab: Lab, tasks: Iterable[Task]) -> Iterator[Removable]:
     """Yield the caches of features, unless a run or a task of a sweep may still read one."""
-    folders = [lab.run(path.name) for path in (lab.root / "runs").glob("*")]
-    specs = [folder.readable_spec() for folder in folders if folder.state() not in ENDED]
+    specs = [folder.readable_spec() for folder in lab.runs() if folder.state() not in ENDED]
     specs += [task.spec for task in tasks if lab.run(task.run).state() not in ENDED]
     if not any(map(_reads_caches, specs)):
         for path, size in removable_caches(lab.root / "cache"):

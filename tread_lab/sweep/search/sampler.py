@@ -244,10 +244,11 @@ class StoredStudy:
     def _distribution(self, axis: str) -> BaseDistribution:
         """Return the distribution over all values of an axis, whatever the other axes are."""
         values = list({repr(c.get(axis)): _param(c.get(axis)) for c in self.space.cells}.values())
-        if all(isinstance(v, int) and not isinstance(v, bool) for v in values):
+        types = set(map(type, values))
+        if types == {int}:
             steps = math.gcd(*(v - min(values) for v in values))
             return IntDistribution(min(values), max(values), step=max(steps, 1))
-        if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+        if types <= {int, float}:
             return FloatDistribution(min(values), max(values))
         return CategoricalDistribution(values)
 
