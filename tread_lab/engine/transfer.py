@@ -25,7 +25,7 @@ class Transfer:
 
         A batch that is there already stays where it is.
         """
-        if self._stream is None or batch.x_BCHW.device == self.device:
+        if self._stream is None or batch.x_BCHW.is_cuda:
             return batch.to(self.device)
         with torch.cuda.stream(self._stream):
             copy = batch.to(self.device)
