@@ -154,6 +154,13 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep in this process draws nothing at its end: its figures take seconds."""
+    undrawn = "tread_lab.analysis.figures.catalogue.write_figures"
+    monkeypatch.setattr(undrawn, lambda lab, sweep: [])
+
+
 @pytest.fixture(scope="session")
 def zygote() -> Iterator[Zygote]:
     """The process that commands are forked from: each is one of its own, its imports done."""

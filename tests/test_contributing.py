@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT, blocks, commands
-from tests.docs.test_recipes import run, write
+from tests.docs.test_recipes import FEW, run, write
 
 PAGE = ROOT / "CONTRIBUTING.md"
 
@@ -31,7 +31,7 @@ def test_a_schedule_and_a_selection_are_added_as_it_says(tmp_path: Path) -> None
     write(parts, tmp_path)
     tests, train = [line for part in parts[1:] if not part.language for line in commands(part.text)]
     run(tests, tmp_path, "-n0", PYTHONPATH=str(tmp_path))
-    assert "completed" in run(train, tmp_path, PYTHONPATH=str(tmp_path))
+    assert "completed" in run(train, tmp_path, FEW, PYTHONPATH=str(tmp_path))
     (folder,) = (tmp_path / "lab/runs").iterdir()
     spec = (folder / "spec.yaml").read_text()
     assert "schedule: cosine" in spec and "selection: columns" in spec

@@ -90,7 +90,9 @@ def test_its_sweep_is_refused_in_one_line_that_says_what_to_do(
     assert old_lab.run(LAST).state() == "interrupted"
 
 
-def test_its_interrupted_run_ends_as_if_nobody_had_stopped_it(old_lab: Lab) -> None:
+def test_its_interrupted_run_ends_as_if_nobody_had_stopped_it(
+    old_lab: Lab, no_figures: None
+) -> None:
     assert main([*SWEEP, "--allow-mixed"]) == 0
     assert sum(1 for _ in (old_lab.root / "runs").iterdir()) == 6
     for run, values in numbers(old_lab).items():

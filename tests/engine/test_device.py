@@ -130,7 +130,7 @@ def test_a_run_on_the_cpu_never_initialises_cuda(
         raise AssertionError("CUDA is initialised")
 
     monkeypatch.setattr(torch.cuda, "_lazy_init", begun)
-    fixed = ["train.steps=2", "train.batch=4", "evaluate=[heldout_loss]"]
+    fixed = ["train.steps=2", "train.batch=4", "evaluate=[{heldout_loss: {images: 8}}]"]
     assert main(["train", "tiny", *fixed, "--device", "cpu"]) == 0
     assert gpus == []
 

@@ -161,13 +161,9 @@ evaluate: [{heldout_loss: {images: 8, levels: 2}}]
 
 
 @pytest.mark.slow
-def test_on_ray_bad_trials_end_early_with_a_checkpoint(
-    in_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tread_lab.analysis.figures import catalogue
+def test_on_ray_bad_trials_end_early_with_a_checkpoint(in_folder: Path, no_figures: None) -> None:
     from tread_lab.cli import main
 
-    monkeypatch.setattr(catalogue, "write_figures", lambda lab, name: [])  # they take seconds
     Path("halved.yaml").write_text(SWEEP)
     command = ["sweep", "halved.yaml", "--no-mlflow", "--concurrent", "1"]
     assert main(command) == 0
