@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.tracking.conftest import (
-    Store,
-    Sweeps,
-)
+from tests.faults.drivers import Zygote
+from tests.tracking.conftest import Store, Sweeps
 from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError
 
@@ -78,21 +74,19 @@ def test_a_server_that_does_not_answer_is_one_line(
 
 
 @pytest.mark.slow
-def test_starters_on_a_fresh_store_agree(lab: Lab, sweeps: Sweeps) -> None:
+def test_starters_on_a_fresh_store_agree(
+    lab: Lab, sweeps: Sweeps, zygote: Zygote, tmp_path: Path
+) -> None:
     sweeps.complete()
-    code = (
-        "import sys; from pathlib import Path;"
-        "from tread_lab.records.lab import Lab;"
-        "from tread_lab.tracking.mlflow_tracker import MlflowTracker;"
-        "lab = Lab(Path(sys.argv[1])); print(MlflowTracker(lab, lab.mlflow_uri).sync('placement'))"
-    )
-    command = [sys.executable, "-c", code, str(lab.root)]
-    pipe = subprocess.PIPE
-    starters = [subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) for _ in range(2)]
-    outputs = [starter.communicate(timeout=200) for starter in starters]
-    assert [starter.returncode for starter in starters] == [0] * 2, outputs
-    assert [error for _, error in outputs] == [""] * 2
+    outs, errors = ([tmp_path / f"{name}{n}" for n in range(2)] for name in ("out", "err"))
+    starters = [
+        zygote.start(lab.root.parent, "sync", "placement", out=out, err=error)
+        for out, error in zip(outs, errors)
+    ]
+    assert [starter.wait(200) for starter in starters] == [0] * 2
+    assert [error.read_text() for error in errors] == [""] * 2
+    outputs = [out.read_text() for out in outs]
     store = Store(lab.root / "mlflow.db")
     assert store.count("runs") == len(store.runs()) == 4
-    assert sum("4 created" in output for output, _ in outputs) == 1
-    assert sum("4 unchanged" in output for output, _ in outputs) == 1
+    assert sum("4 created" in output for output in outputs) == 1
+    assert sum("4 unchanged" in output for output in outputs) == 1
