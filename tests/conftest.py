@@ -70,6 +70,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say at the end which tests did not run, why, and what to install."""
     skipped = terminalreporter.stats.get("skipped", [])
