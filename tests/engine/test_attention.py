@@ -112,12 +112,42 @@ def test_backends_are_timed_and_one_that_cannot_is_left_out(
     assert all(0 < ms < 10_000 for ms in times.values())
 
 
+def test_a_measured_batch_has_2048_tokens_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = []
+
+    def note(x_BNE: torch.Tensor, heads: int, backend: Any) -> None:
+        shapes.append((tuple(x_BNE.shape), heads))
+
+    monkeypatch.setattr(attention, "_pass", note)
+    for N in (16, 4096):
+        measured((N, 8, torch.float32), 2, CPU)
+    assert set(shapes) == {((128, 16, 48), 2), ((1, 4096, 48), 2)}
+
+
+def test_a_pass_goes_through_the_backend_forward_and_back() -> None:
+    x_BNE = torch.randn(3, 16, 48, requires_grad=True)
+    with Noted() as noted:
+        attention._pass(x_BNE, 2, None)
+    assert {FLASH, f"{FLASH}_backward"} <= noted.names
+    with Noted() as noted:
+        attention._pass(x_BNE, 2, SDPBackend.MATH)
+    assert FLASH not in noted.names and "_softmax_backward_data" in noted.names
+
+
+def test_a_time_is_the_median_of_calls_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([0, 9, 10, 11, 20, 23, 30, 32, 40, 49, 50, 54, 60, 65, 70, 76])
+    monkeypatch.setattr(attention.time, "perf_counter", lambda: next(ticks))
+    assert attention._cpu_ms(lambda: None) == 4000  # of 1, 3, 2, 9, 4, 5, 6 seconds
+
+
 @pytest.mark.parametrize(
     ("ms", "name"),
     [
         ({"torch": 1.0, "flash": 1.0, "cudnn": 0.96}, "torch"),  # within what noise does
         ({"torch": 1.0, "flash": 1.0, "cudnn": 0.94}, "cudnn"),
         ({"torch": 1.0, "flash": 0.9, "cudnn": 0.8}, "cudnn"),
+        ({"torch": 1.0, "flash": 0.8, "cudnn": 0.9}, "flash"),
+        ({"torch": 2.0, "flash": 1.91, "cudnn": 1.92}, "torch"),
         ({"torch": 1.0}, "torch"),
     ],
 )
@@ -134,6 +164,9 @@ def test_another_backend_must_be_clearly_faster(ms: dict[str, float], name: str)
             {"routes": [{"start": 1, "end": 1, "rate": 0.25}, "2->2"], "precision": "bf16"},
             {(n, 8, torch.bfloat16) for n in (16, 12, 8)},
         ),
+        # no block sees all tokens in a routed step, but all do in sampling
+        ({"routes": ["0->B-1"], "bypass": "mask"}, {(16, 8, torch.float32), (8, 8, torch.float32)}),
+        ({"captions": {"tokens": 5}}, {(21, 8, torch.float32), (13, 8, torch.float32)}),
     ],
 )
 def test_a_run_attends_over_whole_and_kept_tokens(

@@ -59,22 +59,24 @@ def prefer_attention(spec: RunSpec, device: torch.device, cache: Path) -> None:
         return
     path = cache / f"attention-{_file_name(f'{model(device)} torch {torch.__version__}')}.json"
     shapes = {_label(spec, shape): shape for shape in shapes_of(spec)}
-    chosen: dict[str, str] = read_json(path) or {}
-    while not shapes.keys() <= chosen.keys():
+    while not shapes.keys() <= (chosen := read_json(path) or {}).keys():
         try:
             with exclusive(path.with_suffix(".lock"), "measuring attention"):
-                chosen = read_json(path) or {}
-                for label in shapes.keys() - chosen.keys():
-                    times = measured(shapes[label], spec.model.heads, device)
-                    chosen[label] = fastest(times)
-                write_json(path, chosen)
-        except Busy:
+                _measure(shapes, spec.model.heads, device, path)
+        except Busy:  # somebody else measures
             time.sleep(_AGAIN)
-            chosen = read_json(path) or {}
     known = BACKENDS[device.type]
     PREFERRED.update(
         {s: known[chosen[label]] for label, s in shapes.items() if chosen[label] in known}
     )
+
+
+def _measure(shapes: Mapping[str, Shape], heads: int, device: torch.device, path: Path) -> None:
+    """Add to the file what it lacks; the choices that it holds stay."""
+    chosen: dict[str, str] = read_json(path) or {}
+    for label in shapes.keys() - chosen.keys():
+        chosen[label] = fastest(measured(shapes[label], heads, device))
+    write_json(path, chosen)
 
 
 def shapes_of(spec: RunSpec) -> set[Shape]:
