@@ -136,6 +136,16 @@ def test_a_replay_gives_results_that_the_next_one_leaves_alone(tmp_path: Path) -
     assert [float(loss) for loss, _ in given] == pytest.approx(sums)
 
 
+def test_four_kinds_of_batch_have_a_graph(tmp_path: Path) -> None:
+    with LiveRun(small_run(), RunFolder(tmp_path), CPU) as run:
+        tapes, batch = Tapes(), run.batches.at(0)
+        step = CapturedStep(lambda part: _results(part.u_B, 0), tapes)
+        for _ in range(5):
+            sums = [float(step(batch.rows(slice(count)))[0]) for count in (1, 2, 3, 4, 5)]
+    assert sums == pytest.approx(batch.u_B.cumsum(0)[:5].tolist())
+    assert [(tape.launches, tape.replays) for tape in tapes.made] == [(3, 2)] * 4 + [(1, 0)] * 5
+
+
 def _results(u_B: Tensor, number: int) -> Results:
     return u_B.sum(), None
 
