@@ -9,7 +9,7 @@ from typing import Any
 
 from tread_lab.engine.compiled import EAGER, arithmetic
 from tread_lab.engine.cost.sampling import passes
-from tread_lab.engine.cost.speed import Kind, Speed, kind_of, step_flops
+from tread_lab.engine.cost.speed import Kind, kind_of, step_flops
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.metric_names import STEP_SECONDS
@@ -35,10 +35,6 @@ class EarlierRuns:
 
     steps: list[tuple[float, float]] = field(default_factory=list)
     evaluations: dict[str, list[float]] = field(default_factory=dict)
-
-    @property
-    def speed(self) -> Speed:
-        return Speed.of_steps(self.steps)
 
 
 def earlier_runs(lab: Lab, todo: Sequence[Task], devices: Devices) -> dict[Kind, EarlierRuns]:

@@ -173,13 +173,5 @@ def check_provenance(
 
 def _decisive(spec: RunSpec) -> tuple[Hashable, ...]:
     """Return the parts of a spec that its provenance is made from."""
-    model, execution = spec.model, spec.execution
-    return (
-        spec.data,
-        spec.repa,
-        spec.captions,
-        model.backbone,
-        execution.kernels,
-        spec.precision,
-        extensions_of(spec),
-    )
+    blocks = spec.model.backbone, spec.execution.kernels, spec.precision
+    return spec.data, spec.repa, spec.captions, *blocks, extensions_of(spec)

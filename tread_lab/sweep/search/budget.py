@@ -61,15 +61,10 @@ class Budget:
     def fits(self, tasks: Sequence[Task], hours: float) -> bool:
         """Return whether these tasks fit if they begin when `hours` of the budget are gone."""
         flops, count = self._cost(tasks)
-        limits = self.spec
-        if limits.flops is not None and self.flops + flops > limits.flops:
-            return False
-        if limits.trials is not None and self.count + count > limits.trials:
-            return False
-        if limits.hours is None:
-            return True
         longest = max((self.seconds(task) or 0.0 for task in tasks), default=0.0)
-        return hours + longest / 3600 <= limits.hours
+        needed = self.flops + flops, self.count + count, hours + longest / 3600
+        limits = self.spec.flops, self.spec.trials, self.spec.hours
+        return all(limit is None or need <= limit for need, limit in zip(needed, limits))
 
     def admit(self, task: Task) -> None:
         """Count a task as spent."""
