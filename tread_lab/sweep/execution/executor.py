@@ -60,29 +60,26 @@ class InlineExecutor:
         torch.set_num_threads(self.threads)
         device, queue, user_errors = pick(self.device), as_queue(work), UserErrors()
         with stop_signals() as stopping:
+
+            def watch(report: Report) -> None:
+                on_report(report)
+                if report.phase in UNDER_WAY and (stopping() or queue.stop):
+                    raise Interrupted
+
             while (task := queue.next()) is not None:
                 with user_errors.collect():
-                    self._task(lab, task, device, on_report, lambda: stopping() or queue.stop)
+                    self._task(lab, task, device, watch)
                 queue.ended(task)
         assert queue.finished
         user_errors.raise_first()
 
-    def _task(
-        self,
-        lab: Lab,
-        task: Task,
-        device: torch.device,
-        on_report: ReportHandler,
-        stopping: Callable[[], bool],
-    ) -> None:
+    def _task(self, lab: Lab, task: Task, device: torch.device, watch: ReportHandler) -> None:
         """Attempt the task until its record says that it has ended."""
         for _ in range(_MOST_ATTEMPTS):
             try:
                 with closing(run_trial(lab, task, device, self.worker)) as reports:  # type: ignore[type-var]
                     for report in reports:
-                        on_report(report)
-                        if report.phase in UNDER_WAY and stopping():
-                            raise Interrupted
+                        watch(report)
                 return
             except (UserError, Interrupted):
                 raise
