@@ -40,13 +40,8 @@ class SearchQueue:
         self.lab, self.plan, self.fits = lab, plan, fits
         self.folder, self.searched = lab.sweep(plan.name), plan.search
         self.search, self.space = plan.search.spec, Space(plan.search.cells)
-        self.study = StoredStudy(
-            self.folder.study_path,
-            plan.name,
-            plan.search.objectives,
-            self.space,
-            partial(_facts, plan.search),
-        )
+        path, facts = self.folder.study_path, partial(_facts, plan.search)
+        self.study = StoredStudy(path, plan.name, plan.search.objectives, self.space, facts)
         self.full = self._all_suggested = False
         self._ended: set[str] = set()  # runs, in this session
         self._queue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
