@@ -259,7 +259,7 @@ def test_each_caption_of_both_splits_and_the_empty_text_have_tokens(
         ({"kid"}, 128 * 8, 2048 * 4),
         ({"fd"}, 128 * 8, 2048 * 4),
         ({"fid"}, 2048 * 4, 2048 * 4),
-        ({"fid", "kid"}, 2048 * 4, 2048 * 4),
+        ({"fid", "kid"}, 2048 * 4 + 128 * 8, 2048 * 4),
         ({"fd_dinov2"}, 1024 * 4, 1024 * 4),
         ({"fd_dinov2", "kid"}, 1024 * 4 + 128 * 8, (1024 + 2048) * 4),
         ({"fd_dinov2", "fid"}, (1024 + 2048) * 4, (1024 + 2048) * 4),
@@ -269,10 +269,9 @@ def test_features_of_an_image_are_of_each_network_that_metrics_ask(
     metrics: set[str], images: int, latents: int
 ) -> None:
     stored = DataSpec(source="latents", path="x", channels=4, size=8)
-    assert [disk._feature_bytes(data, metrics) for data in (DataSpec(), stored)] == [
-        images,
-        latents,
-    ]
+    pictures = DataSpec(source="images", path="x", channels=3, size=32)
+    found = [disk._feature_bytes(data, metrics) for data in (DataSpec(), stored, pictures)]
+    assert found == [images, latents, latents]  # no network was made for files of pictures
 
 
 def test_room_is_asked_of_the_nearest_folder_that_exists(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplesSpec
-from tread_lab.specs.metrics import METRICS
+from tread_lab.specs.metrics import METRICS, OWN_FEATURES
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.trial.task import Task
 
@@ -87,8 +87,7 @@ def _reference_bytes(compared: Sequence[tuple[DataSpec, SamplesSpec]]) -> int:
     """Return the size of the kept features of all references, the dearest of each set of images."""
     sizes: dict[tuple[object, ...], int] = {}
     for data, spec in compared:
-        metrics = {metric for metric in spec.metrics if METRICS[metric].compares}
-        one = _feature_bytes(data, metrics) if metrics else 0
+        one = _feature_bytes(data, (m for m in spec.metrics if METRICS[m].compares))
         size, images = reference_images(data, spec) * one, (data, spec.reference)
         sizes[images] = max(size, sizes.get(images, 0))
     return sum(sizes.values())
@@ -133,16 +132,15 @@ def image_bytes(data: DataSpec) -> int:
 def part_bytes(data: DataSpec, spec: SamplesSpec) -> int:
     """Return the bytes of an evaluation's parts before they become its samples: every whole 1,024
     images, with their features where a metric needs all of these."""
-    whole = {m for m in spec.metrics if METRICS[m].keeps == "features"}
-    one = image_bytes(data) + (_feature_bytes(data, whole) if whole else 0)
-    return spec.count // PART * PART * one
+    whole = (m for m in spec.metrics if METRICS[m].keeps == "features")
+    return spec.count // PART * PART * (image_bytes(data) + _feature_bytes(data, whole))
 
 
-def _feature_bytes(data: DataSpec, metrics: set[str]) -> int:
-    spaces = {METRICS[metric].features for metric in metrics}
-    inception = "inception" in spaces or (data.holds.latents and spaces != {"dinov2"})
-    small = 0 if inception or spaces == {"dinov2"} else OWN_BYTES
-    return INCEPTION_BYTES * inception + DINOV2_BYTES * ("dinov2" in spaces) + small
+def _feature_bytes(data: DataSpec, metrics: Iterable[str]) -> int:
+    """Return the size of an image's features, of every network that the metrics look through."""
+    own = OWN_BYTES if data.source in OWN_FEATURES else INCEPTION_BYTES
+    sizes = {"inception": INCEPTION_BYTES, "dinov2": DINOV2_BYTES, "own": own, "any": own}
+    return sum({sizes[METRICS[metric].features] for metric in metrics})
 
 
 def room(lab: Lab) -> int:
