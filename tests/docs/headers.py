@@ -11,6 +11,7 @@ A command in a header is followed by what it plans, indented further than the co
 
 from __future__ import annotations
 
+import functools
 import shlex
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -79,6 +80,12 @@ def stated(text: str) -> list[Stated]:
 
 def tasks_of(line: str) -> tuple[int, list[Task]]:
     """Return how many runs a command makes, and every run that it may choose from."""
+    return _tasks_in(Path.cwd(), line)
+
+
+@functools.cache
+def _tasks_in(folder: Path, line: str) -> tuple[int, list[Task]]:
+    """Plan a command in the current folder, whose files must not change."""
     options = parse(shlex.split(line.removeprefix("tread-lab ")))
     if options.command == "train":
         experiment = load.load_experiment(options.experiment, options.overrides)
