@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -19,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from tests.engine.runs import CPU, small_run, train_until
+from tests.faults.drivers import KILLED, ROOT, Zygote
 from tread_lab.engine import evaluate as evaluations
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.sample_parts import PART, SampleParts, write_npz
@@ -55,23 +52,21 @@ def whole(folder: RunFolder) -> tuple[dict[str, float], bytes]:
     return metrics, images
 
 
-def start_and_kill(folder: RunFolder) -> Path:
+def start_and_kill(folder: RunFolder, zygote: Zygote, out: Path) -> Path:
     """Evaluate in a process of its own, which is killed after its first part."""
     script = (
-        "import sys, torch; torch.set_num_threads(1)\n"
+        "import torch; torch.set_num_threads(1)\n"
         "from pathlib import Path\n"
         "from tests.engine.test_sample_parts import CPU, SPEC, RunFolder, evaluate\n"
-        "folder = RunFolder(Path(sys.argv[1]))\n"
+        f"folder = RunFolder(Path({str(folder.path)!r}))\n"
         "evaluate(folder, SPEC, CPU, cache=folder.cache)\n"
     )
     sums = folder.evaluation(SPEC).path / "parts" / "sums.safetensors"
-    command = [sys.executable, "-c", script, str(folder.path)]
-    with subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
+    with zygote.start(ROOT, "--version", out=out, prelude=script) as driver:
         while not sums.exists():
-            assert process.poll() is None, "it ended before it was killed"
+            assert driver.poll() is None, driver.said()
             time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
+        assert driver.kill() == KILLED
     assert not (folder.evaluation(SPEC).path / "metrics.json").exists()
     return sums
 
@@ -91,9 +86,13 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_killed_evaluation_goes_on_with_equal_results(
-    folder: RunFolder, whole: tuple[dict[str, float], bytes], starts: list[int]
+    folder: RunFolder,
+    whole: tuple[dict[str, float], bytes],
+    starts: list[int],
+    zygote: Zygote,
+    tmp_path: Path,
 ) -> None:
-    sums = start_and_kill(folder)
+    sums = start_and_kill(folder, zygote, tmp_path / "told")
     assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
     place = folder.evaluation(SPEC).path
     assert (place / "samples.npz").read_bytes() == whole[1]
