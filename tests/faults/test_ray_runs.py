@@ -7,15 +7,17 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.faults.compare import outcome
+from tests.faults.drivers import eventually
 from tests.sweep.trial.test_task import family_plan
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import metric_names
-from tread_lab.records.lab import Lab
+from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.specs import RunSpec, signature
 from tread_lab.sweep.execution import heartbeat
 from tread_lab.sweep.execution.executor import InlineExecutor
@@ -56,24 +58,27 @@ def test_each_ends_as_it_should_whatever_happens_to_the_others(
     from tread_lab.sweep.execution.ray_executor import RayExecutor
 
     monkeypatch.setattr(heartbeat, "MARGIN", 4.0)
-    killed = tiny(steps=200, seed=1, execution={"checkpoint_every": 20})
-    stopped = tiny(steps=100, seed=3)
+    killed = tiny(steps=120, seed=1, execution={"checkpoint_every": 20})
+    stopped = tiny(steps=60, seed=3)
     hopeless = unloadable(lab, tiny)
     family = family_plan(tiny(routes=["1->2"], steps=10))
     store_plan(lab.sweep("family"), family)
-    signals = {killed: (20, signal.SIGKILL), stopped: (0, signal.SIGSTOP)}
-    left = {lab.run_of(spec).name: (spec, *sent) for spec, sent in signals.items()}
     reports: list[Report] = []
     lock = threading.Lock()  # a live display has such, which nobody can pickle
 
     def watch(report: Report) -> None:
-        reports.append(report)
-        if report.run in left and report.step > left[report.run][1] and not lock.locked():
-            spec, _, sent = left.pop(report.run)
-            os.kill(lab.run_of(spec).attempts.read()[-1].pid, sent)
+        with lock:
+            reports.append(report)
 
     tasks = [*map(Task, (killed, stopped, hopeless)), *family.tasks]
-    RayExecutor(Share(concurrent=2), hang_timeout=8.0).run(lab, tasks, watch)
+    with ThreadPoolExecutor() as beside:
+        sent = [
+            beside.submit(send, lab.run_of(killed), signal.SIGKILL, after=20),
+            beside.submit(send, lab.run_of(stopped), signal.SIGSTOP, after=0),
+        ]
+        RayExecutor(Share(concurrent=2), hang_timeout=8.0).run(lab, tasks, watch)
+        for sending in sent:
+            sending.result()
     assert endings(lab, killed) == ["died", "completed"]
     calm = Lab(tmp_path / "calm")
     train(calm, killed)
@@ -87,6 +92,19 @@ def test_each_ends_as_it_should_whatever_happens_to_the_others(
     assert lab.run_of(hopeless).state() == "failed"
     assert "size mismatch" in result["reason"] and "load_state_dict" in result["traceback"]
     check_family(lab, family, reports)
+
+
+def send(run: RunFolder, number: signal.Signals, *, after: int) -> None:
+    """Send a signal to the worker of a run as soon as it has logged a step later than `after`.
+
+    What the worker reports comes once a second, when a fast machine may have ended the run.
+    """
+
+    def logged() -> bool:
+        return any(entry.step > after for entry in run.entries())
+
+    eventually(logged, 200)
+    os.kill(run.attempts.read()[-1].pid, number)
 
 
 def unloadable(lab: Lab, tiny: Tiny) -> RunSpec:

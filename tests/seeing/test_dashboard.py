@@ -101,7 +101,7 @@ def test_every_cell_of_a_running_search_opens(tmp_path: Path, page: Page, zygote
                 page.click(cell(cell=page.wait(f"{opened}.dataset.cell")))
                 name = page.wait(f"{opened}.ariaLabel.split(':')[0]")
                 page.wait(f"document.querySelector('{head}')?.innerText === {json.dumps(name)}")
-                assert page.js(f"{live}.className") == "on"
+                page.wait(f"{live}.className === 'on'")
             page.wait("document.querySelector('#space').innerText.includes('5 of 10 cells')")
             page.wait("document.querySelectorAll('#grid g.untried').length === 5")
             page.wait(f"{ENDED} === '6 of 6 runs have ended'", 60)
