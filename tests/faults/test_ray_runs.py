@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.compare import outcome
-from tests.faults.drivers import eventually
+from tests.faults.drivers import reached
 from tests.sweep.trial.test_task import family_plan
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import metric_names
@@ -95,15 +95,8 @@ def test_each_ends_as_it_should_whatever_happens_to_the_others(
 
 
 def send(run: RunFolder, number: signal.Signals, *, after: int) -> None:
-    """Send a signal to the worker of a run as soon as it has logged a step later than `after`.
-
-    What the worker reports comes once a second, when a fast machine may have ended the run.
-    """
-
-    def logged() -> bool:
-        return any(entry.step > after for entry in run.entries())
-
-    eventually(logged, 200)
+    """Send a signal to the worker of a run as soon as it has logged a step later than `after`."""
+    reached(run, after)
     os.kill(run.attempts.read()[-1].pid, number)
 
 
