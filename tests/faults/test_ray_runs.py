@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.compare import outcome
-from tests.faults.drivers import reached
+from tests.faults.drivers import eventually, reached
 from tests.sweep.trial.test_task import family_plan
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import metric_names
@@ -59,7 +59,7 @@ def test_each_ends_as_it_should_whatever_happens_to_the_others(
 
     monkeypatch.setattr(heartbeat, "MARGIN", 4.0)
     killed = tiny(steps=120, seed=1, execution={"checkpoint_every": 20})
-    stopped = tiny(steps=60, seed=3)
+    stopped = tiny(steps=300, seed=3)
     hopeless = unloadable(lab, tiny)
     family = family_plan(tiny(routes=["1->2"], steps=10))
     store_plan(lab.sweep("family"), family)
@@ -73,8 +73,8 @@ def test_each_ends_as_it_should_whatever_happens_to_the_others(
     tasks = [*map(Task, (killed, stopped, hopeless)), *family.tasks]
     with ThreadPoolExecutor() as beside:
         sent = [
-            beside.submit(send, lab.run_of(killed), signal.SIGKILL, after=20),
-            beside.submit(send, lab.run_of(stopped), signal.SIGSTOP, after=0),
+            beside.submit(kill_after, lab.run_of(killed), 20),
+            beside.submit(stop_under_way, lab.run_of(stopped)),
         ]
         RayExecutor(Share(concurrent=2), hang_timeout=8.0).run(lab, tasks, watch)
         for sending in sent:
@@ -94,10 +94,17 @@ def test_each_ends_as_it_should_whatever_happens_to_the_others(
     check_family(lab, family, reports)
 
 
-def send(run: RunFolder, number: signal.Signals, *, after: int) -> None:
-    """Send a signal to the worker of a run as soon as it has logged a step later than `after`."""
-    reached(run, after)
-    os.kill(run.attempts.read()[-1].pid, number)
+def kill_after(run: RunFolder, step: int) -> None:
+    """SIGKILL the worker of a run once it has logged a later step."""
+    reached(run, step)
+    os.kill(run.attempts.read()[-1].pid, signal.SIGKILL)
+
+
+def stop_under_way(run: RunFolder) -> None:
+    """SIGSTOP the worker of a run once it allows itself no more than 8 s: the first step has 80."""
+    heartbeat = run.heartbeat_path
+    eventually(lambda: heartbeat.exists() and heartbeat.read_text() == "8.000\n", 200)
+    os.kill(run.attempts.read()[-1].pid, signal.SIGSTOP)
 
 
 def unloadable(lab: Lab, tiny: Tiny) -> RunSpec:
