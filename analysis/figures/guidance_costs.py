@@ -11,7 +11,7 @@ import pandas as pd
 
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, slug
 from tread_lab.analysis.figures.sentences import metric_text, number, quantity, routed
-from tread_lab.analysis.figures.style import BLACK, CYCLE, Axes, Line2D, figure, label
+from tread_lab.analysis.figures.style import BLACK, CYCLE, Axes, Line2D, arrow, figure, label
 from tread_lab.frames import cells_frame
 from tread_lab.records.metric_names import SAMPLE_FLOPS, metric_kind
 
@@ -98,7 +98,7 @@ def draw_guidance_costs(costs: GuidanceCosts, axes: Sequence[Axes]) -> None:
             if all(abs(place[0] - a) > 0.12 or abs(place[1] - b) > 0.06 for a, b in labelled):
                 ax.annotate(f"{point.weight:g}", (x, y), (2, 2), textcoords="offset points", size=5)
                 labelled.append(place)
-        ax.set_title(cell)
+        ax.set_title(arrow(cell))
         ax.set_xlabel("GFLOP per image")
     for ax in axes:
         ax.set_xlim(0, 1.12 * max(prices) / 1e9)

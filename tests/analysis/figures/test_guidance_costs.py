@@ -60,6 +60,7 @@ def test_the_points_are_drawn_where_they_are(lab: Lab) -> None:
     costs = guidance_costs(trials_frame(lab, "g"), FD)
     _, axes = figure(columns=2)
     draw_guidance_costs(costs, axes)
+    assert [ax.get_title("left") for ax in axes] == ["dense", r"2$\to$8 s=0.5"]
     for ax, cell in zip(axes, costs.cells):
         drawn = {(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in ax.lines}
         assert drawn == {(p.flops / 1e9, p.value) for p in costs.points if p.cell == cell}
