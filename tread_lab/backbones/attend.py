@@ -20,8 +20,11 @@ PREFERRED: dict[Shape, SDPBackend] = {}
 
 
 def attend(q_BHNd: Tensor, k_BHNd: Tensor, v_BHNd: Tensor, seen: Tensor | None = None) -> Tensor:
-    """Return softmax(q k^T / sqrt(d)) v; `seen` masks the products of queries and keys, or is added
-    to them."""
+    """Return softmax(q k^T / sqrt(d)) v [B, H, N, d].
+
+    Args:
+        seen: which keys a query attends to, as bools; or numbers that are added to q k^T / sqrt(d).
+    """
     N, d = v_BHNd.shape[-2:]
     backend = PREFERRED.get((N, d, v_BHNd.dtype)) if seen is None else None
     if backend is None:

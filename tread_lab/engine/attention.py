@@ -13,6 +13,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -44,8 +45,6 @@ TOKENS = {"cuda": 2**16, "cpu": 2**11}  # in a measured batch
 ROUNDS = 7  # of which the median counts
 _AGAIN = 0.2  # seconds until a file is looked at again that another process writes
 
-Milliseconds = Callable[[Callable[[], object]], float]
-
 
 def prefer_attention(spec: RunSpec, device: torch.device, cache: Path) -> None:
     """Let this process attend by the backends that were measured, or measure them, where the run
@@ -55,7 +54,7 @@ def prefer_attention(spec: RunSpec, device: torch.device, cache: Path) -> None:
         cache: the folder of the lab's caches.
     """
     PREFERRED.clear()
-    if spec.execution.attention == "torch" or not spec.model.heads:
+    if spec.execution.attention == TORCH or not spec.model.heads:
         return
     path = cache / f"attention-{_file_name(f'{model(device)} torch {torch.__version__}')}.json"
     shapes = {_label(spec, shape): shape for shape in shapes_of(spec)}
@@ -113,11 +112,8 @@ def _pass(x_BNE: Tensor, heads: int, backend: SDPBackend | None) -> None:
     """Attend as a block does, from the fused map to the joined heads, and back."""
     B, N, E = x_BNE.shape
     q, k, v = (p.view(B, N, heads, -1).transpose(1, 2) for p in x_BNE.chunk(3, dim=2))
-    if backend is None:
+    with nullcontext() if backend is None else sdpa_kernel(backend):
         out = F.scaled_dot_product_attention(q, k, v)
-    else:
-        with sdpa_kernel(backend):
-            out = F.scaled_dot_product_attention(q, k, v)
     joined = out.transpose(1, 2).reshape(B, N, E // 3)
     torch.autograd.grad(joined, x_BNE, joined.detach())
 

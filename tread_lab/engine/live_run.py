@@ -174,7 +174,7 @@ class LiveRun:
             )
 
     def capture(self, new_graph: Callable[[], Graph]) -> None:
-        """Let the coming steps be captured, each kind in a graph of its own, and replayed."""
+        """Let the coming steps be captured, each kind of batch in its own graph, and replayed."""
         make_capturable(self.optimizer, self.device)
         self._captured = CapturedStep(self._update, new_graph)
 
