@@ -1,0 +1,366 @@
+"""Whole tasks: every two settings of a run meet in one that is trained, stopped, gone on with,
+measured at two steps under guidance, exported, and measured again from its export."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import math
+import random
+import re
+import signal
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tests.data.test_folder import names, write_folder
+from tests.end_to_end.test_data import small_inception
+from tests.engine.tape import Tape
+from tests.made_data import (
+    SCALE,
+    write_autoencoder,
+    write_captioned,
+    write_images,
+    write_text_encoder,
+)
+from tread_lab.cli import main
+from tread_lab.engine import compiled, device, live_run
+from tread_lab.metrics import inception, reference_file
+from tread_lab.metrics.extraction import SPACES
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.log import LogWriter
+from tread_lab.records.metric_names import GAP_ROUTE, HELDOUT_LOSS, HELDOUT_ROUTED, SIMILARITY
+from tread_lab.specs import RunSpec, UserError, decode
+from tread_lab.sweep.plan import devices
+
+STEPS, STOP = 10, 5
+COUNT = 40  # samples of each data set
+PROBE = {"images": 2, "levels": 2}
+
+BACKBONES: dict[str, Any] = {
+    "dit": {"backbone": "dit", "heads": 2},
+    "lightning": {"norm": "rms", "mlp": "swiglu", "rope": True, "heads": 2},
+    "rwkv": {"backbone": "rwkv"},
+    "mamba": {"backbone": "mamba", "state": 4},
+}
+BYPASSES: dict[str, Any] = {
+    "route": ({"kind": "route"}, ["1->2"]),
+    "v1 sum": ({"kind": "route", "re_entry": "v1_sum"}, ["0->0", "2->2"]),
+    "mask": ({"kind": "mask", "depth": 1, "width": 8, "heads": 2}, ["0->B-1"]),
+    "mdt": ({"kind": "mdt"}, ["0->1"]),
+    "sprint": ({"kind": "sprint", "path_drop": 0.25}, ["1->2"]),
+}
+LOSSES: dict[str, Any] = {
+    "plain": {"loss": "plain"},
+    "ensemble": {"loss": {"kind": "ensemble", "form": "code"}},
+    "both": {"loss": "both"},
+    "discrimination": {
+        "loss": {"kind": "discrimination", "prototypes": 6, "hidden": 8, "bottleneck": 4}
+    },
+    "repa": {"repa": {"encoder": "fashion16-v1", "block": 1, "hidden": 8}},
+}
+EXECUTIONS: dict[str, Any] = {
+    "launched": {},
+    "compiled": {"compile": "blocks"},
+    "captured": {"cuda_graph": True},
+    "micro-batches": {"micro_batch": 3},
+    "compiled micro-batches": {"compile": "blocks", "micro_batch": 3},
+}
+ROUTED: dict[str, Any] = {
+    "all": {},
+    "first": {"routes_until": STOP - 1},
+    "last": {"routes_from": STOP - 1},
+}
+FACTORS: dict[str, tuple[str, ...]] = {
+    "backbone": tuple(BACKBONES),
+    "bypass": tuple(BYPASSES),
+    "loss": tuple(LOSSES),
+    "process": ("edm", "flow", "ddpm"),
+    "selection": ("random", "rows", "structured", "bernoulli"),
+    "precision": ("fp32", "tf32", "bf16", "fp16"),
+    "data": ("fashion16", "latents", "shards", "folder", "images", "safetensors", "captions"),
+    "execution": tuple(EXECUTIONS),
+    "routed steps": tuple(ROUTED),
+}
+
+
+def possible(values: list[str]) -> bool:
+    """Whether a run can have these settings, the first of `FACTORS`; the rest is still open."""
+    task = dict(zip(FACTORS, values))
+    has = set(task.items())
+
+    def only(name: str, value: str, other: str, *allowed: str) -> bool:
+        """Whether what has this value has one of those that it allows elsewhere."""
+        return (name, value) not in has or task.get(other, allowed[0]) in allowed
+
+    return all(
+        (
+            only("backbone", "rwkv", "selection", "rows"),
+            only("backbone", "mamba", "selection", "rows"),
+            only("bypass", "mdt", "backbone", "dit", "lightning"),
+            only("loss", "discrimination", "bypass", "mask"),
+            only("loss", "repa", "data", "fashion16"),
+            only("data", "captions", "backbone", "dit"),
+            only("data", "captions", "bypass", "route", "v1 sum"),
+        )
+    )
+
+
+def covering() -> list[dict[str, str]]:
+    """Tasks that between them hold every two settings which a run can have together."""
+    draw, tasks = random.Random(0), []
+    columns = list(FACTORS.values())
+    open_pairs = {
+        ((a, x), (b, y))
+        for a, b in itertools.combinations(range(len(columns)), 2)
+        for x, y in itertools.product(columns[a], columns[b])
+    }
+    while open_pairs:
+        pair = min(open_pairs)
+        rows = [[draw.choice(column) for column in columns] for _ in range(400)]
+        for row in rows:
+            for place, value in pair:
+                row[place] = value
+        rows = [row for row in rows if possible(row)]
+        gained = [open_pairs & pairs_of(row) for row in rows]
+        open_pairs -= {pair}.union(*[max(gained, key=len)] if rows else [])
+        if rows:
+            tasks.append(
+                dict(zip(FACTORS, max(zip(rows, gained), key=lambda both: len(both[1]))[0]))
+            )
+    return tasks
+
+
+def pairs_of(row: list[str]) -> set[Any]:
+    return set(itertools.combinations(enumerate(row), 2))
+
+
+TASKS = covering()
+
+
+def run_tree(task: Mapping[str, str], data: Mapping[str, Any]) -> dict[str, Any]:
+    """The run of a task: width 32, depth 4, 16 tokens, ten steps."""
+    bypass, routes = BYPASSES[task["bypass"]]
+    patch = 4 if data["size"] == 16 else 2
+    return {
+        "model": {"depth": 4, "width": 32, "patch": patch, **BACKBONES[task["backbone"]]},
+        "process": task["process"],
+        "bypass": bypass,
+        "routes": [f"{route} by {task['selection']}" for route in routes],
+        "precision": task["precision"],
+        "train": {"steps": STEPS, "batch": 8, "lr": 1e-3, "ema": {"halflife": 0.3}},
+        "execution": {"log_every": 1, "checkpoint_every": 2, **EXECUTIONS[task["execution"]]},
+        **LOSSES[task["loss"]],
+        **ROUTED[task["routed steps"]],
+    }
+
+
+def test_what_the_table_leaves_out_no_run_can_have() -> None:
+    """The rules of `possible` are those of specs: neither more nor fewer."""
+    decided = [*list(FACTORS)[:3], "selection"]
+    shape = {"channels": 4, "size": 8, "source": "latents", "path": "x"}
+    rows: list[list[str]] = [[]]
+    for name in decided:
+        rows = [[*row, value] for row in rows for value in FACTORS[name]]
+    for row in rows:
+        task = {name: values[0] for name, values in FACTORS.items()} | dict(zip(decided, row))
+        allowed = possible([task.get(name, values[0]) for name, values in FACTORS.items()])
+        try:
+            decode(RunSpec, {**run_tree(task, shape), "data": shape})
+            assert allowed or task["loss"] == "repa", task  # latents have no such encoder
+        except UserError:
+            assert not allowed, task
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The data of every layout, and what decodes, encodes and measures them."""
+    pytest.importorskip("diffusers")
+    pytest.importorskip("transformers")
+    root = tmp_path_factory.mktemp("world")
+    rng = np.random.default_rng(0)
+    labels = np.arange(COUNT) % 7
+    latents = rng.normal(size=(COUNT, 4, 8, 8)).astype(np.float16)
+    deviations = np.full_like(latents, 0.05)
+    images = rng.integers(0, 256, (COUNT, 3, 16, 16), np.uint8)
+    write_images(root / "pictures", 100)
+    write_autoencoder(root / "vae")
+    write_text_encoder(root / "clip")
+    write_captioned(root / "captions", COUNT)
+    (root / "latents").mkdir()
+    np.save(root / "latents" / "moments.npy", np.concatenate([latents, deviations], axis=1))
+    np.save(root / "latents" / "labels.npy", labels)
+    write_folder(root / "images", names("img", ".png", COUNT), images, labels)
+    both = np.concatenate([latents, deviations], axis=1)
+    write_folder(root / "folder" / "vae-sd", names("img-mean-std-", ".npy", COUNT), both, labels)
+    write_folder(root / "folder" / "images", names("img", ".png", COUNT), images, labels)
+    write_shards(root / "shards", latents, labels)
+    (root / "safetensors").mkdir()
+    arrays = {"latents": latents.astype(np.float32), "latents_flip": -latents.astype(np.float32)}
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    file = root / "safetensors" / "latents_rank00_shard000.safetensors"
+    save_file({**tensors, "labels": torch.from_numpy(labels)}, file)
+    statistics = {"mean": torch.zeros(1, 4, 1, 1), "std": torch.ones(1, 4, 1, 1)}
+    torch.save(statistics, root / "safetensors" / "latents_stats.pt")
+    (root / "inception.pth").write_bytes(b"small")
+
+    def latent(source: str, folder: str = "", **more: Any) -> dict[str, Any]:
+        path = str(root / (folder or source))
+        shape = {"channels": 4, "size": 8, "classes": 7, "decoder_scale": SCALE, "scale": 1.0}
+        return {"data": {"source": source, "path": path, **shape, **more}}
+
+    captions = {"encoder": "clip-base", "tokens": 5, "path": str(root / "clip")}
+    pictures = {"source": "images", "path": str(root / "images"), "channels": 3, "size": 16}
+    return {
+        "root": {"path": root},
+        "fashion16": {"data": {"source": "fashion16", "channels": 1, "size": 16}},
+        "latents": latent("latents"),
+        "shards": latent("shards"),
+        "folder": latent("folder"),
+        "images": {"data": {**pictures, "classes": 7}},
+        "safetensors": latent("safetensors"),
+        "captions": {**latent("latents", "captions", classes=1), "captions": captions},
+    }
+
+
+def write_shards(folder: Path, latents: np.ndarray, labels: np.ndarray) -> None:
+    """Two tars of latents and labels, as the official code reads them."""
+    folder.mkdir()
+    for part, rows in enumerate(np.array_split(np.arange(len(labels)), 2)):
+        with tarfile.open(folder / f"part-{part:02d}.tar", "w") as archive:
+            for k in rows:
+                buffer = io.BytesIO()
+                np.save(buffer, latents[k])
+                for name, content in (
+                    ("cls", b"%d" % labels[k]),
+                    ("latent.npy", buffer.getvalue()),
+                ):
+                    info = tarfile.TarInfo(f"{k:06d}.{name}")
+                    info.size = len(content)
+                    archive.addfile(info, io.BytesIO(content))
+
+
+@pytest.fixture
+def machine(world: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What a group's machine has, on a CPU: weights, a decoder, and a GPU's ways of working.
+
+    Batches are pinned by copies that refuse strides which overlap, blocks are compiled by the
+    compiler's own front end, and captured steps are noted on a tape.
+    """
+    root: Path = world["root"]["path"]
+    monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(root / "vae"))
+    monkeypatch.setenv(inception.VARIABLE, str(root / "inception.pth"))
+    monkeypatch.setattr(inception, "SHA256", inception.sha256(root / "inception.pth"))
+    monkeypatch.setitem(SPACES, "inception", lambda *_: (small_inception, "small"))  # type: ignore[arg-type]
+    monkeypatch.setattr(reference_file, "WIDTHS", {"pool": 12, "spatial": 6})
+    monkeypatch.setattr(device, "precisions", lambda _: FACTORS["precision"])
+    monkeypatch.setattr(devices, "precisions", lambda _: FACTORS["precision"])
+    monkeypatch.setattr(Tensor, "pin_memory", pinned)
+    monkeypatch.setattr(live_run, "pins", lambda _: True)
+    monkeypatch.setattr(
+        live_run, "step_form", lambda spec, _: spec.execution.cuda_graph and live_run.CAPTURED
+    )
+    monkeypatch.setattr(live_run, "CudaGraphs", lambda _: Tape)
+    compile_blocks = compiled.compile_blocks
+    monkeypatch.setattr(
+        compiled, "compile_blocks", lambda network: compile_blocks(network, backend="eager")
+    )
+    torch._dynamo.reset()
+    if not (root / "reference.npz").exists():
+        command = f"data reference {root / 'pictures'} {root / 'reference.npz'} --size 16"
+        assert main([*command.split(), "--device", "cpu"]) == 0
+    return root
+
+
+def pinned(tensor: Tensor) -> Tensor:
+    """A copy with the same strides, as pinning makes it; elements that overlap are refused."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
+
+
+@pytest.fixture
+def stopped_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A SIGTERM comes after the log entry of the fifth step of the first training."""
+    write, calls = LogWriter.__call__, iter(range(STEPS * 10))
+
+    def stop(self: LogWriter, step: int, **values: float) -> None:
+        write(self, step, **values)
+        if next(calls) == STOP - 1:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(LogWriter, "__call__", stop)
+
+
+def evaluations(task: Mapping[str, str], reference: Path) -> list[dict[str, Any]]:
+    """Two probes and metrics of images under guidance, at a step on the way and at the end."""
+    embedded = task["data"] == "fashion16"
+    guidance = {
+        "route": {"weight": 2, "weak": {"rate": 0.5}},
+        "sprint": {"weight": 3, "weak": {"path": "dropped"}},
+    }
+    samples = {
+        "metrics": ["fd"] if embedded else ["fid", "sfid", "is", "precision", "recall", "kid"],
+        "count": 100,
+        "sampler": {"steps": 2, "guidance": guidance.get(task["bypass"], 2)},
+        **({} if embedded else {"reference": str(reference)}),
+    }
+    named = {"heldout_loss": PROBE, "layer_similarity": PROBE, "samples": samples}
+    return [{name: {**spec, "at": [4, "end"]}} for name, spec in named.items()]
+
+
+def measured(run: RunFolder) -> dict[tuple[str, int], float]:
+    """Every metric on record, by its name without the sample size and by its step."""
+    found = {}
+    for path in run.path.glob("evaluations/*/metrics.json"):
+        record = json.loads(path.read_text())
+        for name, value in record["metrics"].items():
+            found[re.sub(r"[@\[].*", "", name), record["step"]] = value
+    return found
+
+
+def ids() -> Iterator[str]:
+    return ("-".join(task.values()).replace(" ", "_") for task in TASKS)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("task", TASKS, ids=ids())
+def test_a_whole_task_ends_with_every_metric(
+    task: dict[str, str],
+    machine: Path,
+    world: dict[str, dict[str, Any]],
+    stopped_once: None,
+    in_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def run(name: str, tree: Mapping[str, Any], code: int = 0) -> None:
+        Path(f"{name}.yaml").write_text(json.dumps(tree))
+        assert main(["train", f"{name}.yaml", "--device", "cpu"]) == code, capsys.readouterr().err
+
+    data = world[task["data"]]
+    asked = evaluations(task, machine / "reference.npz")
+    tree = run_tree(task, data["data"]) | data
+    run("task", {**tree, "evaluate": asked}, code=130)
+    run("task", {**tree, "evaluate": asked})
+    lab = Lab.existing("lab")
+    [trained] = lab.runs()
+    metrics = measured(trained)
+    names = {HELDOUT_LOSS, HELDOUT_ROUTED, GAP_ROUTE, SIMILARITY, *asked[-1]["samples"]["metrics"]}
+    assert metrics.keys() == {(name, step) for name in names for step in (4, STEPS)}
+    assert [name for name, value in metrics.items() if not math.isfinite(value)] == []
+
+    assert main(["export", trained.name, "out"]) == 0
+    tree |= {"init_from": {"file": "out/model.safetensors"}}
+    tree |= {"train": {**tree["train"], "steps": 0}, "evaluate": [{"heldout_loss": PROBE}]}
+    run("exported", tree)
+    [exported] = [folder for folder in lab.runs() if folder.name != trained.name]
+    loss = metrics[HELDOUT_LOSS, STEPS]
+    assert measured(exported)[HELDOUT_LOSS, 0] == pytest.approx(loss, rel=1e-6)
+    assert main(["export", exported.name, "again"]) == 0
