@@ -29,6 +29,7 @@ from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
+_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, where libyaml was there to build it
 LOCK = ".claim"  # in the folder of a run or a sweep
 EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written
 _ENDED: dict[Any, RunState] = {state.value: state for state in RunState if state.ended}
@@ -190,7 +191,7 @@ class RunFolder:
         """Return the tree of the spec, `None` if its file is absent or damaged."""
         try:
             text = (self.path / "spec.yaml").read_text(encoding="utf-8")
-            tree = yaml.safe_load(yaml_body(text))
+            tree = yaml.load(yaml_body(text), Loader=_YAML)
         except (OSError, ValueError, yaml.YAMLError):
             return None
         return tree if isinstance(tree, dict) else None
