@@ -166,9 +166,17 @@ def watched() -> Iterator[None]:
 
 @contextlib.contextmanager
 def every_forward_pass(progress: Callable[[], None]) -> Iterator[None]:
-    """Call `progress` at every call of any network within the block, library code included."""
-    modules = torch.nn.modules.module
-    hook = modules.register_module_forward_hook(lambda *_: progress())
+    """Call `progress` at every call of any network within the block, library code included.
+
+    The compiler traces hooks as well, and a graph can hold no look at the clock: what is compiled
+    calls nothing, the network around it does.
+    """
+
+    def called(*_: object) -> None:
+        if not torch.compiler.is_compiling():
+            progress()
+
+    hook = torch.nn.modules.module.register_module_forward_hook(called)
     try:
         yield
     finally:
