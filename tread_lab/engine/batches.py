@@ -48,8 +48,11 @@ class Batch:
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> Batch:
-        """Return the same step in page-locked memory."""
-        return self._each(Tensor.pin_memory)
+        """Return the same step in page-locked memory.
+
+        Pinning copies into equal strides, which elements that share a place cannot have.
+        """
+        return self._each(lambda tensor: tensor.contiguous().pin_memory())
 
     def used_on(self, stream: torch.cuda.Stream) -> None:
         """Keep the memory of this batch until what is queued on `stream` has run."""
