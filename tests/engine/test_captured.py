@@ -17,6 +17,7 @@ from tread_lab.engine.live_run import LiveRun
 from tread_lab.engine.optimizer import make_capturable
 from tread_lab.engine.provenance import made_with
 from tread_lab.records.lab import RunFolder
+from tread_lab.routing import select
 from tread_lab.specs import RunSpec
 
 STEPS = 8
@@ -117,7 +118,10 @@ def test_a_run_stopped_amid_replays_goes_on_with_equal_bits(tmp_path: Path) -> N
     assert (first + rest, differing(whole, parts)) == (losses, [])
 
 
-def test_steps_that_keep_ever_other_numbers_of_tokens_are_launched(tmp_path: Path) -> None:
+def test_steps_that_keep_ever_other_numbers_of_tokens_are_launched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(select.__globals__, "LENGTHS", 1)
     spec, tapes = small_run(routes=["1->2 by bernoulli"], train=TRAIN | {"batch": 2}), Tapes()
     losses, launched = trained(spec, tmp_path / "launched", None, range(40))
     replayed_losses, replayed = trained(spec, tmp_path / "replayed", tapes, range(40))

@@ -171,7 +171,13 @@ def test_bernoulli_numbers_vary_around_the_rate() -> None:
     numbers = routed(leg).double().sum(1)
     assert abs(float(numbers.mean()) - rate * N) < 5 * math.sqrt(rate * (1 - rate) * N / B)
     assert float(numbers.var()) == pytest.approx(rate * (1 - rate) * N, rel=0.15)
-    assert leg.keep_BK.shape[1] == N - int(numbers.min())
+    assert leg.keep_BK.shape[1] == 64 and int(numbers.min()) == 7  # 57, in sixteens
+
+
+def test_bernoulli_draws_have_few_lengths() -> None:
+    """Every length is compiled anew: 300 batches have one, and without rounding 13."""
+    draws = (torch.rand(16, 64, generator=torch.Generator().manual_seed(k)) for k in range(300))
+    assert {select(route("bernoulli", 0.5), ranks).keep_BK.shape[1] for ranks in draws} == {48}
 
 
 def test_bernoulli_never_empties_a_sample() -> None:
@@ -179,7 +185,7 @@ def test_bernoulli_never_empties_a_sample() -> None:
     leg = select(route("bernoulli", 0.9), ranks)
     assert leg.real_BK is not None
     assert (leg.real_BK.sum(1) == 1).all()
-    assert torch.equal(leg.keep_BK[:, 0], ranks.argmax(1))
+    assert torch.equal(leg.keep_BK[leg.real_BK], ranks.argmax(1))
 
 
 @pytest.mark.parametrize("selection", ALL)

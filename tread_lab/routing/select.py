@@ -16,6 +16,8 @@ from tread_lab.specs import routes
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.routes import RouteSpec
 
+LENGTHS = 16  # where a selection keeps ever other numbers of tokens, K is a multiple of this
+
 
 @dataclass(frozen=True)
 class Leg:
@@ -24,8 +26,8 @@ class Leg:
     Attributes:
         start, end: first and last block that routed tokens skip, both inclusive.
         keep_BK: places of the kept tokens, ascending within each sample.
-        real_BK: where samples keep different numbers: which places are kept; the others, at the
-            end, are routed tokens that fill up. `None` if all places are kept.
+        real_BK: where samples keep different numbers: which places are kept; the others are routed
+            tokens that fill up, at the end of fewer than N. `None` if all places are kept.
         dropped_B: samples whose path through the blocks is dropped (SPRINT's path-drop).
     """
 
@@ -148,15 +150,17 @@ def _structured(route: RouteSpec, rank_BN: Tensor) -> Kept:
 
 
 def _bernoulli(route: RouteSpec, rank_BN: Tensor) -> Kept:
-    """Route each token whose rank is below the rate; K is the most that a sample keeps.
+    """Route each token whose rank is below the rate; K is the most that a sample keeps, rounded up.
 
-    The token of highest rank always stays, so that no sample is empty.
+    The token of highest rank always stays, so that no sample is empty. K is a multiple of `LENGTHS`
+    or N: a compiler and a graph make each length anew, and a draw has dozens. All N stay in order.
     """
     highest_B1 = rank_BN.argmax(dim=1, keepdim=True)
     kept_BN = (rank_BN >= route.rate).scatter(1, highest_B1, True)
     places_BN = kept_BN.logical_not().to(torch.uint8).argsort(dim=1, stable=True)
-    K = int(kept_BN.sum(dim=1).max())
-    return places_BN[:, :K], kept_BN.gather(1, places_BN[:, :K])
+    K = min(-int(-kept_BN.sum(dim=1).max() // LENGTHS) * LENGTHS, rank_BN.shape[1])
+    places_BK = places_BN[:, :K] if K < len(places_BN[0]) else places_BN.sort(dim=1).values
+    return places_BK, kept_BN.gather(1, places_BK)
 
 
 SELECTIONS: Mapping[str, Callable[[RouteSpec, Tensor], Kept]] = routes.SELECTIONS.code(
