@@ -35,6 +35,7 @@ MODEL = {"depth": 4, "width": 16, "heads": 2}
 
 # The files that take longest, most seconds first; a worker takes up a whole file at a time.
 LONGEST = (
+    "end_to_end/test_whole_tasks.py",
     "end_to_end/test_sweep.py",
     "docs/test_recipes.py",
     "faults/test_ray_runs.py",

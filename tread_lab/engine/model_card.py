@@ -62,6 +62,7 @@ Say here under which licence you give these weights."""
 
 def _what(spec: RunSpec, step: int) -> str:
     price, data = cost(spec), spec.data
+    spent = price.train_flops * step / max(spec.train.steps, 1)
     routes = " + ".join(map(str, spec.routes)) or "no route"
     rate = f" at a selection rate of {spec.routes[0].rate:g}" if spec.routes else ""
     seen = f"{data.classes} classes" if spec.captions is None else str(spec.captions)
@@ -69,7 +70,7 @@ def _what(spec: RunSpec, step: int) -> str:
         f"EMA weights after {step} of {spec.train.steps} training steps of {spec.train.batch} on"
         f" {data.source} ({data.channels} x {data.size} x {data.size}, {seen}):"
         f" {price.parameters:,} parameters, {routes}{rate}, process {spec.process.kind},"
-        f" {spec.precision}, {amount(price.train_flops * step / spec.train.steps, 'FLOP')}."
+        f" {spec.precision}, {amount(spent, 'FLOP')}."
         " Sampling is dense unless a guidance says otherwise."
     )
 

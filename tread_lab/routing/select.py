@@ -158,8 +158,9 @@ def _bernoulli(route: RouteSpec, rank_BN: Tensor) -> Kept:
     highest_B1 = rank_BN.argmax(dim=1, keepdim=True)
     kept_BN = (rank_BN >= route.rate).scatter(1, highest_B1, True)
     places_BN = kept_BN.logical_not().to(torch.uint8).argsort(dim=1, stable=True)
-    K = min(-int(-kept_BN.sum(dim=1).max() // LENGTHS) * LENGTHS, rank_BN.shape[1])
-    places_BK = places_BN[:, :K] if K < len(places_BN[0]) else places_BN.sort(dim=1).values
+    most, N = int(kept_BN.sum(dim=1).max()), rank_BN.shape[1]
+    K = math.ceil(most / LENGTHS) * LENGTHS
+    places_BK = places_BN.sort(dim=1).values if K >= N else places_BN[:, :K]
     return places_BK, kept_BN.gather(1, places_BK)
 
 
