@@ -10,7 +10,7 @@ import pytest
 
 from tests.docs.pages import DOCS, Block, blocks
 from tread_lab.config.load import load_sweep
-from tread_lab.specs.expansion import expand
+from tread_lab.sweep.plan.plan import make_plan
 
 EXAMPLES = [b for b in blocks(DOCS / "sweep_grammar.md") if "experiment: tiny" in b.text]
 
@@ -19,7 +19,7 @@ EXAMPLES = [b for b in blocks(DOCS / "sweep_grammar.md") if "experiment: tiny" i
 def test_an_example_makes_what_its_first_line_says(block: Block, in_folder: Path) -> None:
     Path("example.yaml").write_text(block.text)
     _, sweep, experiment = load_sweep("example.yaml")
-    found = expand(sweep, experiment)
+    found = make_plan("example", sweep, experiment)
     roles = Counter(trial.role for trial in found.trials)
     counts = {
         "trials": roles["trial"],
@@ -35,4 +35,13 @@ def test_an_example_makes_what_its_first_line_says(block: Block, in_folder: Path
 
 def test_there_is_an_example_for_every_key() -> None:
     keys = {line.split(":")[0] for block in EXAMPLES for line in block.text.splitlines()}
-    assert keys >= {"axes", "variants", "trials", "where", "baseline", "seeds", "sampler_axes"}
+    assert keys >= {
+        "axes",
+        "variants",
+        "trials",
+        "where",
+        "baseline",
+        "match",
+        "seeds",
+        "sampler_axes",
+    }

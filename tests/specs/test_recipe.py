@@ -16,6 +16,11 @@ def test_after_a_halflife_half_of_the_first_weights_is_left() -> None:
     assert EmaSpec(decay=0.99).at(10) == EmaSpec(decay=0.99).at(400_000) == 0.99
 
 
+@pytest.mark.parametrize(("written", "steps"), [(30, 30), (30.0, 30), (1.0, 1), (0.25, 50), (0, 0)])
+def test_a_warm_up_is_steps_or_a_share_of_them(written: float, steps: int) -> None:
+    assert TrainSpec(steps=200, warmup=written) == TrainSpec(steps=200, warmup=steps)
+
+
 @pytest.mark.parametrize("share", [0, 0.1, 1])
 def test_labels_are_dropped_at_any_probability(share: float) -> None:
     assert TrainSpec(label_drop=share).label_drop == share
@@ -29,6 +34,7 @@ def test_labels_are_dropped_at_any_probability(share: float) -> None:
         ("betas", (0.9, 1.0), "betas: 1.0 is outside"),
         ("betas", (-0.1, 0.9), "betas: -0.1 is outside"),
         ("warmup", -1, "warmup and weight_decay must not be negative"),
+        ("warmup", 1.5, "warmup: 1.5 is no step; write 30 or a fraction: 0.04"),
         ("weight_decay", -0.1, "warmup and weight_decay must not be negative"),
         ("steps", -1, "steps: must not be negative, got -1"),
         ("clip", 0.0, "clip: must be positive, got 0"),

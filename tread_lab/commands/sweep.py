@@ -34,7 +34,7 @@ from tread_lab.sweep.execution.executors import EXECUTORS, ExecutorKind, Share
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.extension import plan_to_run, what_is_added
-from tread_lab.sweep.plan.forecast import Forecast, forecast
+from tread_lab.sweep.plan.forecast import Forecast, TrainSeconds, forecast
 from tread_lab.sweep.plan.open_tasks import begun_tasks, coming_tasks
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.plan_json import plan_with_costs
@@ -108,7 +108,11 @@ def run(**options: Unpack[Options]) -> int:
     spec, experiment = with_whole_parents(spec, lab), with_whole_parents(experiment, lab)
     if devices.idle_gpus:
         say(f"{devices.idle_gpus} GPUs of the cluster stay idle: --gpus 1 gives a run one")
-    plan = make_plan(options["name"] or name, spec, experiment, devices.names())
+    name = options["name"] or name
+    stored = lab.sweep(name).stored_plan()
+    speeds = stored.sources.get("speeds") if stored else None
+    seconds = TrainSeconds(lab, devices, options["device_rates"], speeds)
+    plan = make_plan(name, spec, experiment, devices.names(), seconds)
     if options["as_json"] and options["plan"]:
         print(plan_text(plan_with_costs(plan)), end="")
         return DONE

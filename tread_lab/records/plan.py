@@ -84,6 +84,12 @@ class StoredPlan:
         return self.sources.get("sweep") or {}
 
     @property
+    def match(self) -> str | None:
+        """What every trial spends as much of as its baseline; `None` where steps are as written."""
+        match: str | None = self.sweep_file.get("match")
+        return match
+
+    @property
     def base(self) -> Tree:
         """The tree of the experiment that the sweep varies."""
         return self.sources.get("experiment") or {}

@@ -21,6 +21,7 @@ from tread_lab.specs.evaluation_labels import evaluation_label, setting_names
 from tread_lab.specs.evaluation_steps import AT, END
 from tread_lab.specs.expansion import Hole
 from tread_lab.specs.labels import cell_text, run_labels
+from tread_lab.specs.matching import QUESTIONS, steps_off
 from tread_lab.specs.units import counted, duration
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.open_tasks import search_forecast
@@ -49,7 +50,7 @@ def show_plan(out: Console, plan: Plan, lab: Lab, remaining: RemainingTime, slot
     show_lines(out, _during_training(plan.evaluations, _source(plan)))
     if plan.search is not None:
         show_lines(out, _search(plan, plan.search, lab))
-    show_lines(out, [_size(plan), _cost(plan, remaining, slots)])
+    show_lines(out, [_size(plan), *_matched(plan), _cost(plan, remaining, slots)])
 
 
 def _source(plan: Plan) -> str | None:
@@ -80,9 +81,10 @@ def _runs_table(plan: Plan, lab: Lab, width: int) -> Table:
     for task in plan.tasks[:ROWS]:
         state = state_in_sweep(lab.run(task.run).state(), task.run, stopped)
         price = cost(task.spec)
+        steps = [str(task.spec.train.steps)] if plan.match else []
         prices = f"{price.speedup:.2f}x", f"{price.train_flops:.2e}"
-        rows.append([task.run, labels[task.run], *prices, state])
-    heads = ("run", "trial", "speed-up", "train FLOPs", "state")
+        rows.append([task.run, labels[task.run], *steps, *prices, state])
+    heads = ("run", "trial", *(["steps"] if plan.match else []), "speed-up", "train FLOPs", "state")
     return fitted(heads, rows, drop=("run", "train FLOPs", "speed-up"), width=width)
 
 
@@ -119,6 +121,23 @@ def _size(plan: Plan) -> str:
         f" {steps} steps of {batch}: {counted(baselines, 'baseline')},"
         f" {counted(len(plan.trials) - baselines, 'trial')}{parents}"
     )
+
+
+def _matched(plan: Plan) -> Iterator[str]:
+    """Yield what trials are matched in, and those that are off by more than a step."""
+    if plan.match is None:
+        return
+    specs = {trial.run: trial.spec for trial in plan.possible_trials}
+    trials = [t for t in plan.possible_trials if t.baseline]
+    off = {t.run: steps_off(plan.price, t.spec, specs[t.baseline]) for t in trials if t.baseline}
+    most = max(map(abs, off.values()))
+    yield (
+        f"compared {QUESTIONS[plan.match]}: every trial spends what its baseline spends, to"
+        f" {most:.2g} of a step"
+    )
+    labels = run_labels(trials)
+    for run in (run for run, steps in off.items() if abs(steps) > 1):
+        yield f"{labels[run]} spends {off[run]:+.1f} steps of its baseline's: nothing is nearer"
 
 
 def _span(numbers: Collection[int]) -> str:

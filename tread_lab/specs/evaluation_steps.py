@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Step = int | str | None  # steps, a share of all steps such as `50%`, or the end
 END = "end"
 AT = "at"  # between an evaluation and its steps, and the key of the steps in a mapping
+BASELINE = "baseline"  # the step at which the baselines of a sweep with `match` end
 _STEP = re.compile(r"(\d{1,9})(k?)|(\d{1,2}(?:\.\d+)?|100(?:\.0+)?)%", flags=re.IGNORECASE)
 _EXAMPLE = "steps are written as in `fd@1k at 250, 50%, end`"
 
@@ -31,14 +32,14 @@ def check_step(step: Step) -> None:
 
 
 def step_of(written: Any) -> Step:
-    """Return the step that `250`, `50k`, `50%` or `end` means; `end` and `100%` are `None`.
+    """Return the step that `250`, `50k`, `50%`, `baseline` or `end` means; the last is `None`.
 
     Raises:
         UserError: it is nothing of the kind.
     """
     text = str(written).strip().lower()
-    if text == END:
-        return None
+    if text in (END, BASELINE):
+        return BASELINE if text == BASELINE else None
     match = _STEP.fullmatch(text)
     if match is None or isinstance(written, bool):
         raise UserError(f"{shown(written)} is no step; {_EXAMPLE}")
@@ -86,7 +87,7 @@ def joined(items: Sequence[Any]) -> Iterator[Any]:
 
 def _is_step(item: Any) -> bool:
     text = str(item).strip().lower()
-    return text == END or _STEP.fullmatch(text) is not None
+    return text in (END, BASELINE) or _STEP.fullmatch(text) is not None
 
 
 def at_steps(evaluations: Iterable[EvaluationSpec], steps: int) -> tuple[EvaluationSpec, ...]:
@@ -100,6 +101,8 @@ def at_steps(evaluations: Iterable[EvaluationSpec], steps: int) -> tuple[Evaluat
 
 def _at(spec: EvaluationSpec, steps: int) -> EvaluationSpec:
     step = spec.step
+    if step == BASELINE:
+        raise UserError(f"evaluate: `{AT} {BASELINE}` is for a sweep with `match: train_flops`")
     if isinstance(step, str):
         step = max(1, round(float(step.removesuffix("%")) / 100 * steps))
     if step is not None and step > steps:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tread_lab.specs.axes import cell_of, check_count, distinct, grid
 from tread_lab.specs.cell import Cell, CellNames, has_computed, labelled
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.evaluation import EvaluationSpec, decode_evaluations
+from tread_lab.specs.evaluation_steps import BASELINE
 from tread_lab.specs.expression import evaluate
 from tread_lab.specs.fields import check_field, run_of, with_cell, with_fields
 from tread_lab.specs.labels import cell_text
+from tread_lab.specs.matching import (
+    SPEND,
+    Price,
+    baseline_step,
+    check_axis,
+)
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.specs.trials import Setting, Trial, Trials
 
@@ -45,12 +52,16 @@ class Expansion:
 
 
 def expand(
-    sweep: SweepSpec, experiment: Experiment, facts: Mapping[str, Any] | None = None
+    sweep: SweepSpec,
+    experiment: Experiment,
+    facts: Mapping[str, Any] | None = None,
+    price: Price | None = None,
 ) -> Expansion:
     """Return the trials of a sweep, baselines first.
 
     Args:
         facts: further names that `where` may use, such as what the device can do.
+        price: what a run spends of that which the sweep's `match` names.
 
     Raises:
         UserError: an unknown axis, an impossible cell that `where` does not exclude, no cell left.
@@ -60,7 +71,8 @@ def expand(
         run_of(base)
     cells, repeated = _cells(sweep)
     check_count(len(cells) * len(sweep.seeds), "cells and seeds")
-    make = Trials(base, sweep.baseline)
+    assert price is not None or sweep.match is None
+    make = Trials(base, sweep.baseline, price if sweep.match else None)
     settings, holes = _split(sweep, cells, make, facts or {})
     if not settings:
         missed = "; ".join(f"{hole.count} miss {hole.reason}" for hole in holes)
@@ -70,7 +82,7 @@ def expand(
     return Expansion(
         trials=(*baselines.values(), *(trial for _, trial in pairs)),
         holes=tuple(holes),
-        evaluations=_evaluations(sweep, experiment),
+        evaluations=_at_baseline(_evaluations(sweep, experiment), sweep.match, pairs),
         duplicates=(*_holes({"written again": repeated}), *_shared(pairs[: len(settings)])),
     )
 
@@ -86,6 +98,8 @@ def _cells(sweep: SweepSpec) -> tuple[list[Cell], list[Cell]]:
     if sweep.trials and not sweep.axes and not sweep.variants:
         crossed = []
     listed = [cell_of(fields, f"trials[{k}]") for k, fields in enumerate(sweep.trials)]
+    for axis, fields in sweep.variants.items():
+        check_axis(axis, fields, f"variants.{axis}", sweep.match)
     _check_axes(of_axes, sweep, "axes")
     _check_axes(listed, sweep, "trials")
     cells, listed_again = distinct([*crossed, *listed])
@@ -103,8 +117,10 @@ def _check_axes(cells: Sequence[Cell], sweep: SweepSpec, path: str) -> None:
                     near = suggest(str(name), map(str, sweep.variants[key]))
                     raise UserError(f"{path}.{key}: no variant {name!r}{near}")
             continue
+        check_axis(key, {key: None}, f"{path}.{key}", sweep.match)
         try:
-            check_field(key)
+            if key != SPEND:
+                check_field(key)
         except UserError as error:
             raise error.at(f"{path}.{key}") from None
 
@@ -118,7 +134,8 @@ def _split(
     missed: dict[str, list[Cell]] = {f"where: {rule}": [] for rule in rules}
     for cell in cells:
         try:
-            names = CellNames(with_cell(make.base, cell, sweep.variants), cell, facts)
+            fields = {key: value for key, value in cell.items() if key != SPEND}
+            names = CellNames(with_cell(make.base, fields, sweep.variants), cell, facts)
             rule = next((rule for rule in rules if not _meets(rule, names)), None)
             if rule is None:
                 kept.append(make.setting(names, cell))
@@ -182,3 +199,16 @@ def _evaluations(sweep: SweepSpec, experiment: Experiment) -> tuple[EvaluationSp
     if sweep.sampler_axes and not any(spec.kind == "samples" for spec in evaluations):
         raise UserError("sampler_axes: there is no evaluation of samples; add e.g. fd@1k")
     return evaluations
+
+
+def _at_baseline(
+    evaluations: tuple[EvaluationSpec, ...],
+    match: str | None,
+    pairs: Sequence[tuple[Trial | None, Trial]],
+) -> tuple[EvaluationSpec, ...]:
+    """Return the evaluations with the step `baseline` as a number."""
+    if match is None or not any(spec.step == BASELINE for spec in evaluations):
+        return evaluations
+    step = baseline_step((trial.spec, base.spec) for base, trial in pairs if base is not None)
+    at = (replace(spec, step=step) if spec.step == BASELINE else spec for spec in evaluations)
+    return tuple(dict.fromkeys(at))

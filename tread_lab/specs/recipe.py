@@ -48,7 +48,7 @@ class TrainSpec:
         steps: optimizer steps; with 0 a run is the weights that it starts from.
         batch: global batch in samples.
         schedule: `constant`, or `sqrt_decay`: lr * sqrt(1 - progress), to zero at the end.
-        warmup: steps of linear warm-up.
+        warmup: steps of linear warm-up, as a number or as a fraction of all steps.
         clip: largest gradient norm; `None` for no clipping.
         label_drop: probability that a label is replaced by the null class.
     """
@@ -60,13 +60,18 @@ class TrainSpec:
     eps: float = 1e-8
     weight_decay: float = 0.0
     schedule: Annotated[str, SCHEDULES] = "constant"
-    warmup: int = 0
+    warmup: int | float = 0
     clip: float | None = None
     ema: EmaSpec = field(default_factory=EmaSpec)
     label_drop: float = 0.1
 
     def __post_init__(self) -> None:
         check_positive(self, "batch", "lr", "eps", "clip")
+        if isinstance(self.warmup, float):
+            share = self.warmup if self.warmup.is_integer() else self.warmup * self.steps
+            if not self.warmup.is_integer() and self.warmup > 1:
+                raise UserError(f"warmup: {self.warmup} is no step; write 30 or a fraction: 0.04")
+            object.__setattr__(self, "warmup", round(share))
         if self.steps < 0:
             raise UserError(f"steps: must not be negative, got {self.steps}")
         if self.warmup < 0 or self.weight_decay < 0:

@@ -147,6 +147,8 @@ class SweepSpec:
             axes under a key `zip` vary together.
         trials: further cells, each written out as {field: value}.
         where: expressions that a cell must meet; the others are holes.
+        match: what every trial spends as much of as its baseline: its steps follow. An axis
+            `spend: [0.5, 1, 2]` varies what both spend; `None` keeps the steps that are written.
         seeds: every cell and its baseline run once per seed; a list, or a range such as `0..4`.
         evaluate: evaluations of every run; `None` means those of the experiment.
         sampler_axes: field of the sampler -> values, written as `axes` are; every evaluation of
@@ -170,8 +172,15 @@ class SweepSpec:
     search: SearchSpec | None = None
     budget: BudgetSpec | None = None
     stop_early: StopEarlySpec | None = None
+    match: Literal["train_flops", "train_seconds"] | None = added(None)
 
     def __post_init__(self) -> None:
+        if self.match is not None and self.baseline is None:
+            raise UserError("match: there is no baseline to match; leave out `baseline: null`")
+        if self.match is not None and self.stop_early is not None:
+            raise UserError(
+                "stop_early: judges at equal steps, and `match` changes them; leave one"
+            )
         object.__setattr__(self, "seeds", _seeds(self.seeds))
         object.__setattr__(self, "variants", dict(_variants(self.variants)))
 

@@ -9,7 +9,9 @@ from typing import Any
 from tread_lab.specs import labels
 from tread_lab.specs.cell import Cell, CellNames, has_computed, labelled
 from tread_lab.specs.decode import decode, decode_field
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.fields import TOP, run_of, with_fields
+from tread_lab.specs.matching import SPEND, STEPS, Price, check_spend, matched_steps
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
@@ -39,10 +41,17 @@ class Trials:
         base: the plain tree that every cell changes. Equal parts of trees are decoded once, and
             those that a cell leaves as they are (the same objects) are not even looked at.
         baseline: fields that turn a trial's tree into that of its baseline; `None` for no baseline.
+        price: of a run; every trial has the steps that cost what its baseline costs. `None` leaves
+            the steps as they are written.
     """
 
-    def __init__(self, base: Mapping[str, Any], baseline: Mapping[str, Any] | None) -> None:
-        self.base, self.baseline = base, baseline
+    def __init__(
+        self,
+        base: Mapping[str, Any],
+        baseline: Mapping[str, Any] | None,
+        price: Price | None = None,
+    ) -> None:
+        self.base, self.baseline, self.price = base, baseline, price
         self._computes = {name for name, value in base.items() if has_computed(value)}
         self._shared = SharedParts(base)
         self._runs: dict[Any, tuple[RunSpec, str]] = {}
@@ -62,13 +71,36 @@ class Trials:
             UserError: the cell is no possible run, or its baseline is none.
         """
         tree = {**setting.tree, "seed": seed}
-        trial = Trial("trial", labelled(setting.cell), seed, *self._run(tree), None)
         if self.baseline is None:
-            return None, trial
+            return None, Trial("trial", labelled(setting.cell), seed, *self._run(tree), None)
         fields = CellNames(setting.tree, setting.cell).settled(self.baseline)
-        run = self._run(with_fields(tree, fields, "baseline"), "baseline")
+        dense = with_fields(tree, fields, "baseline")
+        if self.price is not None:
+            tree, dense = self._matched(tree, dense, check_spend(setting.cell.get(SPEND, 1)))
+        run = self._run(dense, "baseline")
+        trial = Trial("trial", labelled(setting.cell), seed, *self._run(tree), None)
         baseline = Trial("baseline", {}, seed, *run, None)
         return baseline, replace(trial, baseline=baseline.run)
+
+    def _matched(
+        self, tree: dict[str, Any], dense: dict[str, Any], spend: float
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the trees of a trial and of its baseline, which spend the same."""
+        assert self.price is not None
+        price, base = self.price, self._run(dense, "baseline")[0]
+        if self._run(tree)[0].parent is not None or base.parent is not None:
+            raise UserError("match: what a parent spent is not counted; leave out `then`")
+        if spend != 1:
+            dense = _with_steps(dense, max(1, round(spend * base.train.steps)))
+            base = self._run(dense, "baseline")[0]
+        if not base.train.steps:
+            raise UserError("match: the baseline trains no step")
+        steps = matched_steps(
+            lambda steps: price(self._run(_with_steps(tree, steps))[0]),
+            price(base),
+            base.train.steps,
+        )
+        return _with_steps(tree, steps), dense
 
     def _is_settled(self, name: str, value: Any) -> bool:
         return self._shared.is_base(name, value) and name not in self._computes
@@ -79,6 +111,10 @@ class Trials:
             spec = run_of(tree, path) if "then" in tree else self._shared.run(tree, path)
             self._runs[key] = spec, signature(spec)
         return self._runs[key]
+
+
+def _with_steps(tree: Mapping[str, Any], steps: int) -> dict[str, Any]:
+    return with_fields(tree, {STEPS: steps}, "match")
 
 
 class SharedParts:

@@ -271,3 +271,8 @@ def test_the_plan_as_json_is_complete_and_stable(
     assert tree["duplicates"][0]["reason"] == "the run of a baseline"
     assert sum(run["train_flops"] for run in tree["runs"].values()) == tree["cost"]["train_flops"]
     assert set(tree["runs"]) == {trial["run"] for trial in tree["trials"]}
+
+
+def test_runs_of_two_questions_do_not_stand_in_one_sweep(folder: SweepFolder) -> None:
+    with pytest.raises(UserError, match=r"^sweep 's' compares at equal steps, and this file at eq"):
+        plan_to_run(folder, plan({**WIDER, "match": "train_flops"}), extend=True)

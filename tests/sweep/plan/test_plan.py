@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,10 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.stopped_early import Stopped
 from tread_lab.specs import RunSpec, decode, encode
+from tread_lab.specs.matching import steps_off
 from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.sweep.plan.devices import Devices
+from tread_lab.sweep.plan.forecast import TrainSeconds
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.plan_json import plan_with_costs
 
@@ -30,6 +35,57 @@ def planned(tiny: Tiny, **more: Any) -> Plan:
 
 def routes(tasks: Any) -> list[str]:
     return [str(task.spec.routes[0]) if task.spec.routes else "dense" for task in tasks]
+
+
+MATCHED = {
+    "routes": [{"routes": [f"0->1 by {kind}"]} for kind in ("random", "rows", "structured")]
+    + [{"routes": ["0->2 by bernoulli"]}, {"routes": ["0->0", "1->2"]}, {"routes": []}],
+    "rates": [{"routes": [{"start": 0, "end": 2, "rate": s}]} for s in (0, 0.1, 0.25, 0.9)],
+    "bypasses": [
+        {"routes": ["0->B-1"], "bypass": "mask"},
+        {"routes": ["0->B-1"], "bypass": "mask", "loss": "discrimination"},
+        {"routes": ["0->1"], "bypass": "mdt"},
+        {"routes": ["0->1"], "bypass": "sprint", "routes_until": 0.8},
+    ],
+    "losses": [{"routes": ["0->1"], "loss": loss} for loss in ("plain", "ensemble", "both")],
+    "repa": [{"routes": ["0->1"], "repa": {"encoder": "dinov2-base", "block": 1}}],
+    "phases": [
+        {"routes": ["0->2"], "routes_from": 0.3},
+        {"routes": ["0->2"], "routes_from": 100, "routes_until": 0.9},
+    ],
+    "precisions": [{"routes": ["0->2"], "precision": p} for p in ("fp32", "tf32", "bf16", "fp16")],
+}
+
+
+@pytest.mark.parametrize("trials", MATCHED.values(), ids=MATCHED)
+def test_matched_trials_execute_the_flops_of_their_baseline_to_a_step(
+    tiny: Tiny, trials: list[dict[str, Any]]
+) -> None:
+    more = {"baseline": {"routes": [], "repa": None}, "match": "train_flops", "evaluate": []}
+    for fields in trials:
+        plan = planned(tiny, axes={"spend": [1, 40]}, fixed=fields, **more)
+        specs = {trial.run: trial.spec for trial in plan.trials}
+        for trial in (trial for trial in plan.trials if trial.baseline):
+            dense = specs[str(trial.baseline)]
+            step = cost(replace(trial.spec, train=replace(trial.spec.train, steps=1))).train_flops
+            assert abs(cost(trial.spec).train_flops - cost(dense).train_flops) <= step
+            assert abs(steps_off(plan.price, trial.spec, dense)) <= 1
+
+
+def test_matched_seconds_stay_those_that_the_sweep_was_planned_by(tiny: Tiny) -> None:
+    tree = {"experiment": "tiny", "axes": {"route": ["0->1"]}, "match": "train_seconds"}
+    sweep, base = decode(SweepSpec, tree), Experiment(name="tiny", run=encode(tiny(steps=600)))
+    lab, here = Lab(Path("lab")), Devices.here("cpu")
+
+    def plan(stored: Any = None) -> Plan:
+        return make_plan("p", sweep, base, seconds=TrainSeconds(lab, here, "H100", stored))
+
+    by_rates = plan()
+    dense, routed = (trial.spec.train.steps for trial in by_rates.trials)
+    assert routed > dense == 600, "by stated rates a FLOP is a FLOP"
+    (kind,) = by_rates.sources["speeds"]
+    same_step = plan({kind: [1e-3, 0.0]})  # overhead alone: a routed step takes as long
+    assert [trial.spec.train.steps for trial in same_step.trials] == [600, 600]
 
 
 def test_trials_that_share_a_run_are_one_task(tiny: Tiny) -> None:

@@ -10,6 +10,7 @@ from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_labels import evaluation_label
+from tread_lab.specs.matching import QUESTIONS
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.difference import in_short, new_trials
 from tread_lab.sweep.plan.plan import Plan
@@ -36,6 +37,11 @@ def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Pla
         raise UserError(
             f"sweep {plan.name!r}: a search is not extended; change search.trials alone,"
             " or give another --name"
+        )
+    if stored.match != plan.match:
+        raise UserError(
+            f"sweep {plan.name!r} compares {QUESTIONS[stored.match]}, and this file"
+            f" {QUESTIONS[plan.match]}: give another --name"
         )
     union = extended(load_plan(folder), plan)
     return dataclasses.replace(union, versions=(*versions(stored), version_of(plan)))

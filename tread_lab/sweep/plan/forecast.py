@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from tread_lab.engine.cost.rates import PROBE, RATES, Rates, rates_of
 from tread_lab.engine.cost.sampling import passes
 from tread_lab.engine.cost.speed import FLOPS, Kind, Speed, kind_of
+from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
-from tread_lab.specs.errors import lookup
+from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
@@ -186,6 +188,54 @@ def forecast(
     kinds = frozenset(kind_of(task.spec) for task in todo) - found.speeds.keys()
     timed = (found.sources, found.evaluations, frozenset() if stated is None else kinds)
     return Forecast(lab, found.speeds, devices.slots, start, stated, *timed)
+
+
+class TrainSeconds:
+    """Seconds of all training steps of a run, by speeds that are taken once for each kind of run.
+
+    Args:
+        rates: a device that is not here, whose stated rates are taken instead.
+        stored: speeds that the sweep was planned by before, as `stored` gives them: they stay, so
+            that its runs keep their steps.
+    """
+
+    def __init__(
+        self,
+        lab: Lab,
+        devices: Devices,
+        rates: str | None = None,
+        stored: Mapping[str, Sequence[float]] | None = None,
+    ) -> None:
+        self._lab, self._devices, self._rates = lab, devices, rates
+        self.stored = {kind: list(parts) for kind, parts in (stored or {}).items()}
+
+    def __call__(self, spec: RunSpec) -> float:
+        if (kind := _name_of_kind(spec)) not in self.stored:
+            self.stored[kind] = self._speed(spec)
+        return train_seconds(self.stored, spec)
+
+    def _speed(self, spec: RunSpec) -> list[float]:
+        """Return the seconds of a step that do not depend on its FLOPs, and those of a FLOP."""
+        times = forecast(self._lab, [Task(spec)], self._devices, start=0.0, rates=self._rates)
+        if times.speeds:
+            speed = next(iter(times.speeds.values()))
+            return [speed.overhead, speed.per_flop]
+        if times.rates is None:
+            raise UserError(
+                "match: train_seconds: no time is predicted here; add --device-rates H200, or say"
+                " `match: train_flops`"
+            )
+        return [0.0, times.rates.train_seconds(spec) / cost(spec).train_flops]
+
+
+def train_seconds(speeds: Mapping[str, Sequence[float]], spec: RunSpec) -> float:
+    """Return the seconds of all training steps of a run by the speeds of `TrainSeconds.stored`."""
+    overhead, per_flop = speeds[_name_of_kind(spec)]
+    return spec.train.steps * overhead + cost(spec).train_flops * per_flop
+
+
+def _name_of_kind(spec: RunSpec) -> str:
+    return f"{zlib.crc32(repr(kind_of(spec)).encode()):08x}"
 
 
 def starts(seconds: Sequence[float], slots: int) -> list[float]:

@@ -14,9 +14,12 @@ from tread_lab.specs.cell import Cell
 from tread_lab.specs.decode import encode
 from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.expansion import Expansion, Hole, expand
+from tread_lab.specs.matching import Price
+from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import BudgetSpec, Experiment, SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.specs.trials import Trial
 from tread_lab.sweep.plan.disk import disk_need
+from tread_lab.sweep.plan.forecast import TrainSeconds, train_seconds
 from tread_lab.sweep.plan.goals import objectives_of
 from tread_lab.sweep.trial.task import Task, is_complete, with_ancestors
 
@@ -78,6 +81,18 @@ class Plan:
         return self.tasks_of(self.trials)
 
     @property
+    def match(self) -> str | None:
+        """What every trial spends as much of as its baseline; `None` where steps are as written."""
+        match: str | None = self.sources["sweep"].get("match")
+        return match
+
+    def price(self, spec: RunSpec) -> float:
+        """Return what the training of a run costs: seconds where these are matched, else FLOPs."""
+        if self.match == "train_seconds":
+            return train_seconds(self.sources["speeds"], spec)
+        return cost(spec).train_flops
+
+    @property
     def parents(self) -> int:
         """The number of runs that are no trials, and others start from them."""
         return len(self.tasks) - len({trial.run for trial in self.trials})
@@ -120,14 +135,20 @@ class Plan:
 
 
 def make_plan(
-    name: str, sweep: SweepSpec, experiment: Experiment, facts: Mapping[str, Any] | None = None
+    name: str,
+    sweep: SweepSpec,
+    experiment: Experiment,
+    facts: Mapping[str, Any] | None = None,
+    seconds: TrainSeconds | None = None,
 ) -> Plan:
     """Expand a sweep into its plan; write nothing.
 
     Args:
         facts: further names that the sweep's `where` may use.
+        seconds: of training, where `match: train_seconds` asks for them.
     """
-    expansion = expand(sweep, experiment, facts)
+    expansion = expand(sweep, experiment, facts, _price(sweep.match, seconds))
+    timed = {"speeds": seconds.stored} if seconds is not None and seconds.stored else {}
     searched = None if sweep.search is None else _searched(sweep, sweep.search, expansion)
     return Plan(
         name=name,
@@ -140,8 +161,16 @@ def make_plan(
         holes=expansion.holes,
         duplicates=expansion.duplicates,
         evaluations=expansion.evaluations,
-        sources={"sweep": encode(sweep), "experiment": encode(experiment)},
+        sources={"sweep": encode(sweep), "experiment": encode(experiment), **timed},
     )
+
+
+def _price(match: str | None, seconds: TrainSeconds | None) -> Price | None:
+    """Return what `match` prices a run by."""
+    if match == "train_seconds":
+        assert seconds is not None
+        return seconds
+    return None if match is None else lambda spec: cost(spec).train_flops
 
 
 def _searched(sweep: SweepSpec, spec: SearchSpec, expansion: Expansion) -> Searched:

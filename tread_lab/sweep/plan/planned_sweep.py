@@ -18,7 +18,7 @@ from tread_lab.specs.labels import run_labels
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.specs.units import amount, counted
 from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.forecast import forecast
+from tread_lab.sweep.plan.forecast import TrainSeconds, forecast
 from tread_lab.sweep.plan.plan import Plan, make_plan
 
 
@@ -108,4 +108,6 @@ def load_sweep(
     name, sweep, experiment = load_file(file, overrides)
     whole = decode(SweepSpec, with_parents(vars(sweep), lab))
     base = decode(Experiment, with_parents(vars(experiment), lab))
-    return PlannedSweep(make_plan(name, whole, base, Devices.here().names()), lab)
+    devices = Devices.here()
+    seconds = TrainSeconds(lab, devices)
+    return PlannedSweep(make_plan(name, whole, base, devices.names(), seconds), lab)
