@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,21 +22,20 @@ from tread_lab.records.locks import Busy, NoLocks, exclusive, is_held
 from tread_lab.specs.errors import Unavailable
 
 OWNER = """
-import os, sys, time, types, pathlib
+import pathlib, sys, time
 from tread_lab.records import locks
 locks.HEARTBEAT = 0.05
 if sys.argv[2] != "here":
-    locks.os = types.SimpleNamespace(**vars(os))
-    locks.os.uname = lambda: types.SimpleNamespace(nodename=sys.argv[2])
+    locks._machine = lambda: sys.argv[2]
 with locks.exclusive(pathlib.Path(sys.argv[1]), "x"):
     print("held", flush=True); time.sleep(60)
 """
 
 
 @contextmanager
-def owner(path: Path, host: str = "here") -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the lock, on a host of that name."""
-    command = [sys.executable, "-c", OWNER, str(path), host]
+def owner(path: Path, machine: str = "here") -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the lock, on another machine of the same hostname if named."""
+    command = [sys.executable, "-c", OWNER, str(path), machine]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "held\n"
         try:
@@ -51,6 +49,26 @@ def fails_with(number: int) -> Any:
         raise OSError(number, os.strerror(number))
 
     return flock
+
+
+class Clock:
+    """The time of a watcher: sleeping passes it at once."""
+
+    def __init__(self) -> None:
+        self.now, self.slept = 100.0, 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now, self.slept = self.now + seconds, self.slept + seconds
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(locks, "time", clock)
+    return clock
 
 
 @pytest.fixture
@@ -111,44 +129,77 @@ def test_a_file_system_without_locks_is_said_in_one_line(
 
 
 @pytest.mark.usefixtures("node_local")
-def test_a_live_owner_on_another_node_is_found_by_its_heartbeat(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    with owner(path, "node-b"):
+@pytest.mark.parametrize("machine", ["here", "another"])
+@pytest.mark.parametrize("hours", [-1, 1], ids=["clock behind", "clock ahead"])
+def test_a_live_owner_that_the_lock_does_not_show_is_found_whatever_clocks_and_hostnames_say(
+    tmp_path: Path, machine: str, hours: int
+) -> None:
+    path, dated = tmp_path / "lock", time.time() + 3600 * hours
+    with owner(path, machine) as process:
+        os.utime(path, (dated, dated))
         assert is_held(path)
-        with pytest.raises(Busy, match=r"on node-b\), and locks of this file system end at the"):
+        os.utime(path, (dated, dated))
+        with pytest.raises(
+            Busy, match=rf"pid {process.pid} on \S+\), and locks of this file system"
+        ):
             with exclusive(path, "run r"):
                 pass
 
 
-@pytest.mark.usefixtures("node_local")
-def test_the_lock_of_a_dead_owner_on_another_node_is_taken_over(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    path.write_text("pid 1 on node-b")
+LEFT = ["pid 1 on node-b", "pid 1 on node-b; 1f2e/77 5c6d 12"]  # as 0.2.0 signed, and as now
+
+
+@pytest.mark.parametrize("left", LEFT)
+@pytest.mark.parametrize("hours", [-24, 0, 24])
+def test_a_lock_that_a_dead_owner_left_elsewhere_is_taken_over_once_it_was_watched(
+    tmp_path: Path, clock: Clock, left: str, hours: int
+) -> None:
+    path, dated = tmp_path / "lock", time.time() + 3600 * hours
+    path.write_text(left)
+    os.utime(path, (dated, dated))
     with exclusive(path, "x"):
-        assert path.read_text() == f"pid {os.getpid()} on {os.uname().nodename}"
+        assert path.read_text().startswith(f"pid {os.getpid()} on {os.uname().nodename}; ")
     assert path.read_text() == "" and not is_held(path)
+    assert clock.slept == pytest.approx(12.5, abs=0.3)
 
 
-@pytest.mark.parametrize("hours", [-24, 24], ids=["old", "from a clock that is ahead"])
-def test_an_old_lock_of_another_node_is_taken_over_at_once(tmp_path: Path, hours: int) -> None:
-    path, touched = tmp_path / "lock", time.time() + 3600 * hours
-    path.write_text("pid 1 on node-b")
-    os.utime(path, (touched, touched))
-    assert not is_held(path)
-    started = time.monotonic()
-    with exclusive(path, "x"):
-        assert time.monotonic() - started < 5
+def test_locks_beside_each_other_are_watched_together(tmp_path: Path, clock: Clock) -> None:
+    paths = [tmp_path / name / "lock" for name in "abc"]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(LEFT[1])
+    assert not any(is_held(path) for path in paths)
+    assert clock.slept == pytest.approx(12.5, abs=0.3)
+    paths[0].write_text(LEFT[1][:-1] + "3")  # a change that was seen is a sign of life
+    assert is_held(paths[0]) and clock.slept < 13
+    clock.now += 13
+    assert not is_held(paths[0]) and clock.slept < 13
 
 
-def test_a_held_lock_shows_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "HEARTBEAT", 0.02)
+def test_the_lock_of_a_killed_process_of_this_machine_is_free_at_once(
+    tmp_path: Path, clock: Clock
+) -> None:
     path = tmp_path / "lock"
+    with owner(path) as process:
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # killed, and not yet reaped
+        assert path.read_text().startswith(f"pid {process.pid} on ") and not is_held(path)
     with exclusive(path, "x"):
-        os.utime(path, (1e9, 1e9))
+        assert clock.slept == 0
+
+
+def test_a_held_lock_counts_on_and_a_free_one_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "HEARTBEAT", 0.01)
+    path, seen = tmp_path / "lock", set[str]()
+    with exclusive(path, "x"):
         until = time.monotonic() + 5
-        while path.stat().st_mtime == 1e9 and time.monotonic() < until:
-            time.sleep(0.01)
-        assert path.stat().st_mtime > 1e9
+        while len(seen) < 3 and time.monotonic() < until:
+            seen.add(path.read_text())
+        names = [thread.name for thread in threading.enumerate() if thread.daemon]
+        assert f"heartbeat of {path}" in names
+    assert len(seen) == 3 and path.read_text() == ""
 
 
 @pytest.mark.parametrize(("refusals", "held"), [(1, True), (4, True), (5, False)])
@@ -168,45 +219,6 @@ def test_a_lock_that_a_bystander_holds_for_an_instant_is_tried_five_times(
     with outcome, exclusive(tmp_path / "lock", "x"):
         pass
     assert len(calls) == min(refusals + 1, 5)
-
-
-def test_another_nodes_lock_counts_as_held_for_a_minute(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    path.write_text("pid 1 on node-b")
-    for age, held in ((30, True), (90, False)):
-        touched = time.time() - age
-        os.utime(path, (touched, touched))
-        assert is_held(path) == held
-
-
-def test_a_lock_is_signed_every_5_seconds_watched_for_12_and_stale_after_300(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waited: list[float] = []
-    clock = [100.0]
-
-    def sleep(seconds: float) -> None:
-        clock[0] += seconds
-
-    monkeypatch.setattr(locks, "time", SimpleNamespace(
-        time=time.time, monotonic=lambda: clock[0], sleep=sleep
-    ))  # fmt: skip
-    event = SimpleNamespace(wait=lambda seconds: waited.append(seconds) or True, set=lambda: None)
-    threads = SimpleNamespace(Event=lambda: event, Thread=threading.Thread)
-    monkeypatch.setattr(locks, "threading", threads)
-    path = tmp_path / "lock"
-    for age, watched in ((290, 12.5), (310, 0.0)):
-        clock[0] = 100.0
-        path.write_text("pid 1 on node-b")
-        os.utime(path, (time.time() - age,) * 2)
-        assert not locks._beats_elsewhere(path)
-        assert clock[0] - 100.0 == pytest.approx(watched, abs=0.3)
-    with locks._heartbeat(path):
-        assert all(t.daemon for t in threading.enumerate() if t.name.startswith("heartbeat of"))
-        until = time.monotonic() + 5
-        while not waited and time.monotonic() < until:
-            time.sleep(0.01)
-    assert waited == [5.0]
 
 
 def test_nobody_holds_a_lock_that_was_never_made(tmp_path: Path) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import os
 import re
 import threading
 import time
+import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -17,10 +20,9 @@ from tread_lab.records.durable import writing
 from tread_lab.specs.errors import Unavailable, UserError
 
 HEARTBEAT = 5.0  # seconds between two signs of life in a lock that is held
-WATCHED = 2.5 * HEARTBEAT  # seconds that another node's lock is watched before it is taken over
-STALE = 300.0  # seconds after which it is taken over at once; clocks may differ by less
-FRESH = 60.0  # seconds for which another node's lock counts as held by those who only look
+WATCHED = 2.5 * HEARTBEAT  # seconds without a sign, by the watcher's own clock, that end a lock
 _HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EINTR)  # EACCES: NFS
+_SIGN = re.compile(r"(?P<owner>pid (?P<pid>\d+) on .+?)(?:; (?P<machine>\S+) \S+ \d+)?")
 
 
 class Busy(UserError):
@@ -36,8 +38,9 @@ def exclusive(path: Path, what: str) -> Iterator[None]:
     """Hold `path` as a lock for the block; the system frees it when the process ends, however.
 
     Some file systems lock per node only (NFS with nolock, Lustre with localflock), which nothing
-    tells. So the holder writes its name into the file and touches it every few seconds. Where the
-    lock is free but names another host, the file is watched, and a touch there means `Busy`.
+    tells. So the holder signs the file and counts on in it every few seconds. Where the lock is
+    free but signed by a process that may live elsewhere, the file is watched, and a change means
+    `Busy`. No clocks of two machines are compared.
 
     Raises:
         Busy: another live process holds it.
@@ -45,26 +48,26 @@ def exclusive(path: Path, what: str) -> Iterator[None]:
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+")
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
     with file:
         if not _acquired(file, path):
             raise Busy(f"{what} is in use by another process ({holder(path)})")
-        if _beats_elsewhere(path):
+        _looks.pop(path, None)
+        if _beats(path):
             raise Busy(
                 f"{what} is in use by another process ({holder(path)}), and locks of this file"
                 " system end at the node: mount it with locks for all nodes (Lustre: -o flock)"
             )
-        _sign(file, path)
-        with _heartbeat(path):
-            try:
-                yield
-            finally:
-                with contextlib.suppress(OSError):
-                    os.ftruncate(file.fileno(), 0)
+        with _signed(file, path):
+            yield
 
 
 def is_held(path: Path) -> bool:
-    """Return whether a live process holds the lock, as far as this node can see."""
+    """Return whether a live process holds the lock, as far as this node can see.
+
+    A lock that may be held elsewhere is watched, and with it those beside it: the next call need
+    not wait.
+    """
     try:
         with path.open("r") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -73,18 +76,19 @@ def is_held(path: Path) -> bool:
     except OSError as error:
         if error.errno in _HELD:
             return True
-    return _other_host(path) is not None and _age(path) < FRESH
+    if path not in _looks and not _has_ended(path):
+        for beside in path.parent.parent.glob(f"*/{path.name}"):
+            _look(beside)
+    return _beats(path)
 
 
 def holder(path: Path) -> str:
-    """Return who wrote its name into the lock last."""
-    try:
-        return path.read_text() or "unknown"
-    except OSError:
-        return "unknown"
+    """Return who signed the lock last."""
+    sign = _SIGN.fullmatch(_read(path)[0])
+    return sign["owner"] if sign else "unknown"
 
 
-def _acquired(file: IO[str], path: Path) -> bool:
+def _acquired(file: IO[bytes], path: Path) -> bool:
     """Try for a quarter of a second: `is_held` of a bystander holds the lock for an instant."""
     for _ in range(5):
         try:
@@ -101,57 +105,99 @@ def _acquired(file: IO[str], path: Path) -> bool:
     return False
 
 
-def _sign(file: IO[str], path: Path) -> None:
-    """Write who holds the lock, past the buffer: a full disk must not be met again on closing."""
-    with writing(path):
-        os.ftruncate(file.fileno(), 0)
-        os.write(file.fileno(), f"pid {os.getpid()} on {os.uname().nodename}".encode())
-
-
 @contextlib.contextmanager
-def _heartbeat(path: Path) -> Iterator[None]:
-    """Touch the lock every few seconds while the block goes on."""
-    ended = threading.Event()
+def _signed(file: IO[bytes], path: Path) -> Iterator[None]:
+    """Sign the lock and count on in it every few seconds while the block goes on."""
+    owner, ended = f"pid {os.getpid()} on {os.uname().nodename}", threading.Event()
+    sign = f"{owner}; {_machine()} {uuid.uuid4().hex[:12]}"
+
+    def write(beat: int) -> None:  # past the buffer: a full disk must not be met again on closing
+        os.pwrite(file.fileno(), f"{sign} {beat}".encode(), 0)
+        os.fsync(file.fileno())
 
     def beat() -> None:
+        n = 0
         while not ended.wait(HEARTBEAT):
+            n += 1
             with contextlib.suppress(OSError):
-                os.utime(path)
+                write(n)
 
-    threading.Thread(target=beat, name=f"heartbeat of {path}", daemon=True).start()
+    with writing(path):
+        os.ftruncate(file.fileno(), 0)
+        write(0)
+    heart = threading.Thread(target=beat, name=f"heartbeat of {path}", daemon=True)
+    heart.start()
     try:
         yield
     finally:
         ended.set()
+        heart.join()  # it must not sign what is given back
+        with contextlib.suppress(OSError):
+            os.ftruncate(file.fileno(), 0)
 
 
-def _beats_elsewhere(path: Path) -> bool:
-    """Whether another host goes on touching the lock that we have just been given."""
-    if _other_host(path) is None or _age(path) > STALE:
+@functools.cache
+def _machine() -> str:
+    """Return what no other machine has, and no other container: numbers of processes mean the same.
+
+    A hostname is none: machines made from one image have equal ones.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return f"{uuid.getnode():x}"
+
+
+def _has_ended(path: Path) -> bool:
+    """Return whether nobody has signed the lock, or a process of this machine that has ended."""
+    text = _read(path)[0]
+    sign = _SIGN.fullmatch(text)
+    if sign is None or sign["machine"] != _machine():
+        return not text
+    try:
+        os.kill(int(sign["pid"]), 0)
+        stat = Path(f"/proc/{sign['pid']}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] in "ZX"  # killed, and not yet reaped
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
         return False
-    first, until = _stamp(path), time.monotonic() + WATCHED
-    while time.monotonic() < until:
-        if _stamp(path) != first:
-            return True
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What this process saw in a lock, since when, and whether it had seen something else."""
+
+    content: tuple[str, int]
+    since: float
+    changed: bool
+
+
+_looks: dict[Path, _Look] = {}
+
+
+def _look(path: Path) -> _Look:
+    last, content = _looks.get(path), _read(path)
+    if last is None or last.content != content:
+        _looks[path] = _Look(content, time.monotonic(), changed=last is not None)
+    return _looks[path]
+
+
+def _beats(path: Path) -> bool:
+    """Return whether somebody goes on counting in the lock; watch it for as long as that takes."""
+    while not _has_ended(path):
+        look = _look(path)
+        if look.changed or time.monotonic() - look.since > WATCHED:
+            return time.monotonic() - look.since <= WATCHED
         time.sleep(WATCHED / 50)
     return False
 
 
-def _other_host(path: Path) -> str | None:
-    """The host that the lock names, if it is not ours."""
-    match = re.fullmatch(r"pid \d+ on (\S+)", holder(path))
-    return match[1] if match and match[1] != os.uname().nodename else None
-
-
-def _age(path: Path) -> float:
-    """Seconds since the last sign in the lock; a clock that goes ahead counts as one that lags."""
-    return abs(time.time() - _stamp(path) / 1e9)
-
-
-def _stamp(path: Path) -> int:
-    """When the lock was last touched, asked of the server: opening a file on NFS looks anew."""
+def _read(path: Path) -> tuple[str, int]:
+    """Return the text of a lock and when it was written; opening a file on NFS looks anew."""
     try:
         with path.open("rb") as file:
-            return os.fstat(file.fileno()).st_mtime_ns
+            return file.read().decode(errors="replace"), os.fstat(file.fileno()).st_mtime_ns
     except OSError:
-        return 0
+        return "", 0
