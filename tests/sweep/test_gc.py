@@ -36,7 +36,8 @@ KEEPS = {"checkpoint_every": 5, "keep_checkpoints": 3, "keep_steps": [5]}
 
 @pytest.fixture(autouse=True)
 def _own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gc.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    monkeypatch.setattr(gc, "SCRATCH", tmp_path / "tmp")
+    (tmp_path / "tmp").mkdir()
 
 
 def run(lab: Lab, *tasks: Task) -> None:
@@ -131,6 +132,31 @@ def test_what_may_go_on_keeps_everything(lab: Lab, finished: RunFolder, state: s
     assert steps(folder) == [20, 15, 10, 5]
 
 
+def test_no_weights_go_where_those_that_stay_are_damaged(lab: Lab, finished: RunFolder) -> None:
+    """What is kept is proved first: else a good checkpoint went and a damaged one stayed."""
+    removable, newest = find(lab), list_checkpoints(finished.checkpoints)[0]
+    newest.write_bytes(newest.read_bytes()[:-1] + b"?")
+    assert clear(lab, removable) == 0 and steps(finished) == [20, 15, 10, 5]
+
+
+@pytest.mark.filterwarnings("ignore:.*the one before it is used")
+def test_weights_that_are_lost_after_a_collection_are_trained_again_to_the_same_bits(
+    lab: Lab, finished: RunFolder
+) -> None:
+    """The kept step has lost its optimizer's state: training starts before it."""
+    trained_once = load_latest(finished.checkpoints)
+    clear(lab, find(lab))
+    list_checkpoints(finished.checkpoints)[0].unlink()
+    assert steps(finished) == [5]
+    finished.reopen()
+    run(lab, Task(finished.spec()))
+    again = load_latest(finished.checkpoints)
+    assert trained_once is not None and again is not None and again.step == 20
+    for part in ("model", "ema"):
+        tensors = trained_once.part(part)
+        assert all(torch.equal(again.part(part)[name], tensors[name]) for name in tensors)
+
+
 def test_a_run_with_a_damaged_file_keeps_every_checkpoint(lab: Lab, finished: RunFolder) -> None:
     assert len(find(lab)) == 4
     finished.log_path.write_text("")
@@ -144,15 +170,16 @@ def test_what_killed_processes_were_writing_goes(lab: Lab, tiny: Tiny, tmp_path:
     clear(lab, find(lab))
     orphans = [folder.path / ".result.json.abc", folder.checkpoints / ".staging.safetensors.x1"]
     orphans += [folder.checkpoints / "staging.safetensors"]
-    scratch = tmp_path / "tmp" / "tread-lab-xyz" / "session_2026-01-01_00-00-00_1_999999999"
-    scratch.mkdir(parents=True)
+    scratch = gc.new_scratch() / "session_2026-01-01_00-00-00_1_999999999"
+    mark = (scratch.parent / gc.MARK).stat().st_size
+    scratch.mkdir()
     (lab.root / "ray" / "old").mkdir(parents=True)
     files: list[Any] = [*orphans, scratch / "log", lab.root / "ray" / "old" / "x"]
     for path in files:
         path.write_text("half")
     found = find(lab)
     assert sorted(item.what for item in found) == ["scratch"] * 2 + ["unfinished files"] * 3
-    assert clear(lab, found) == 4 * len(files)
+    assert clear(lab, found) == 4 * len(files) + mark
     assert not any(path.exists() for path in files) and folder.state() == "completed"
 
 
@@ -176,11 +203,8 @@ def test_a_file_that_a_system_leaves_among_the_runs_is_left_alone(lab: Lab) -> N
     assert find(lab, samples=True, features=True) == []
 
 
-def test_a_young_scratch_folder_is_kept_as_its_driver_may_be_starting(
-    lab: Lab, tmp_path: Path
-) -> None:
-    scratch = tmp_path / "tmp" / "tread-lab-xyz"
-    scratch.mkdir(parents=True)
+def test_a_young_scratch_folder_is_kept_as_its_driver_may_be_starting(lab: Lab) -> None:
+    scratch = gc.new_scratch()
     assert find(lab) == []
     os.utime(scratch, (time.time() - 3500,) * 2)
     assert find(lab) == []
@@ -188,11 +212,34 @@ def test_a_young_scratch_folder_is_kept_as_its_driver_may_be_starting(
     assert [item.path for item in find(lab)] == [scratch]
 
 
-def test_the_scratch_folder_of_a_living_process_is_kept(lab: Lab, tmp_path: Path) -> None:
-    scratch = tmp_path / "tmp" / "tread-lab-xyz"
-    (scratch / f"session_2026-01-01_00-00-00_1_{os.getpid()}").mkdir(parents=True)
+def test_the_scratch_folder_of_a_living_process_is_kept(lab: Lab) -> None:
+    scratch = gc.new_scratch()
+    (scratch / f"session_2026-01-01_00-00-00_1_{os.getpid()}").mkdir()
     os.utime(scratch, (0, 0))
     assert find(lab) == []
+
+
+def test_what_does_not_carry_our_mark_is_not_ours(lab: Lab, tmp_path: Path) -> None:
+    """A clone of this repository and a link to a marked folder have the right name alone."""
+    marked, clone = gc.new_scratch(), gc.SCRATCH / "tread-lab-dev"
+    clone.mkdir()
+    marked.rename(tmp_path / "elsewhere")
+    marked.symlink_to(tmp_path / "elsewhere")
+    for path in (clone, tmp_path / "elsewhere"):
+        os.utime(path, (0, 0))
+    assert find(lab) == []
+
+
+def test_nothing_behind_a_link_is_the_labs(lab: Lab, finished: RunFolder, tmp_path: Path) -> None:
+    for inside in (finished.checkpoints, lab.root / "ray"):
+        outside = tmp_path / "disk" / inside.name
+        outside.mkdir(parents=True)
+        (outside / "x").write_text("mine")
+        if inside.exists():
+            shutil.copytree(inside, outside, dirs_exist_ok=True)
+            shutil.rmtree(inside)
+        inside.symlink_to(outside)
+    assert len(steps(finished)) == 4 and find(lab, samples=True, features=True) == []
 
 
 def test_the_scratch_of_a_sweep_that_is_driven_is_kept(lab: Lab) -> None:
@@ -206,9 +253,9 @@ def test_an_unfinished_file_of_a_sweep_is_an_orphan_after_an_hour(lab: Lab) -> N
     half = lab.root / "sweeps" / "s" / ".plan.json.x1"
     half.parent.mkdir(parents=True)
     half.write_text("half")
-    assert list(gc._scratch(lab)) == []
+    assert list(gc._orphans(lab)) == []
     os.utime(half, (time.time() - 3700,) * 2)
-    assert list(gc._scratch(lab)) == [gc.Removable("unfinished files", half, 4)]
+    assert list(gc._orphans(lab)) == [gc.Removable("unfinished files", half, 4)]
 
 
 def test_parts_of_samples_go_once_their_evaluation_is_done(lab: Lab, tiny: Tiny) -> None:
@@ -289,19 +336,14 @@ def test_a_diverged_run_is_never_measured_and_keeps_its_last_weights_alone(
 
 
 @pytest.mark.parametrize(("age", "offered"), [(3590, 0), (3610, 2)])
-def test_what_is_younger_than_an_hour_is_kept(
-    lab: Lab, tmp_path: Path, age: float, offered: int
-) -> None:
-    orphan = lab.root / "cache" / ".features.x"
-    scratch = tmp_path / "tmp" / "tread-lab-abc"
-    for path in (orphan, scratch / "log"):
-        path.parent.mkdir(parents=True)
-        path.write_text("half")
+def test_what_is_younger_than_an_hour_is_kept(lab: Lab, age: float, offered: int) -> None:
+    orphan, scratch = lab.root / "cache" / ".features.x", gc.new_scratch()
+    orphan.parent.mkdir(parents=True)
+    orphan.write_text("half")
     for path in (orphan, scratch):
         os.utime(path, (time.time() - age,) * 2)
     found = find(lab)
-    assert len(found) == offered and sum(item.bytes for item in found) == 4 * offered
-    assert {item.run for item in found} <= {""}
+    assert [(item.path, item.run) for item in found] == [(orphan, ""), (scratch, "")][:offered]
 
 
 def test_the_bytes_of_optimizer_state_are_read_from_the_header(tmp_path: Path) -> None:

@@ -86,13 +86,24 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(paths, key=lambda path: path.name, reverse=True)
 
 
-def load_latest(folder: Path) -> Checkpoint | None:
-    """Return the newest undamaged checkpoint or `None`; a warning names the damaged ones."""
+def is_whole(path: Path) -> bool:
+    """Return whether the bytes of a checkpoint are those that were written."""
+    return _read(path) is not None
+
+
+def load_latest(folder: Path, *, until: int = 0) -> Checkpoint | None:
+    """Return the newest undamaged checkpoint or `None`; a warning names those passed over.
+
+    Args:
+        until: the step up to which it will be trained on, which takes the optimizer's state.
+    """
     for path in list_checkpoints(folder):
-        checkpoint = _read(path)
+        checkpoint, why = _read(path), "is damaged"
         if checkpoint is not None:
-            return checkpoint
-        warnings.warn(f"{path} is damaged; the one before it is used", stacklevel=2)
+            if checkpoint.step >= until or checkpoint.part("optimizer"):
+                return checkpoint
+            why = "has no optimizer state any more"
+        warnings.warn(f"{path} {why}; the one before it is used", stacklevel=2)
     return None
 
 

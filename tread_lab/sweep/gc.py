@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from tread_lab.engine.checkpoint import list_checkpoints, slim, step_of
+from tread_lab.engine.checkpoint import is_whole, list_checkpoints, slim, step_of
 from tread_lab.engine.features import removable_caches
 from tread_lab.engine.sample_parts import FOLDER as PARTS
 from tread_lab.records.lab import LOCK, Lab, RunFolder
@@ -27,9 +27,12 @@ from tread_lab.sweep.trial.task import Task
 # A failed run may be tried again.
 ENDED = (RunState.COMPLETED, RunState.STOPPED, RunState.DIVERGED)
 OPTIMIZER = "optimizer/"  # of a checkpoint, what only further training needs
-SAMPLES, UNFINISHED, OPTIMIZER_STATE = "samples", "unfinished files", "optimizer state"
+SAMPLES, UNFINISHED = "samples", "unfinished files"
+EARLIER, OPTIMIZER_STATE = "earlier checkpoints", "optimizer state"
 FEATURES = "features of encoders"
-SCRATCH = "tread-lab-"  # prefix of the folders that hold the sockets of local clusters
+# Folders that hold the sockets of local clusters: these need a short path, whatever TMPDIR says.
+SCRATCH, SCRATCH_PREFIX = Path("/tmp"), "tread-lab-"
+MARK = ".tread-lab-scratch"  # in a folder that `new_scratch` has made
 _ORPHAN_SECONDS = 3600.0  # age from which an unfinished file outside of runs is an orphan
 
 
@@ -50,11 +53,19 @@ class Removable:
     run: str = ""
 
 
+def new_scratch() -> Path:
+    """Make a folder for the sockets of a local cluster; its mark says that it is ours to remove."""
+    scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=SCRATCH))
+    (scratch / MARK).write_text("made by tread-lab; `tread-lab gc` removes it after its driver\n")
+    return scratch
+
+
 def find(lab: Lab, *, samples: bool = False, features: bool = False) -> list[Removable]:
     """Return every removable file of a lab and of its scratch folders; change nothing.
 
     A run that has ended and has every planned evaluation keeps its last weights and those of
     `execution.keep_steps`; nothing needs more. Any other run keeps all that it could resume from.
+    What lies behind a link is not the lab's.
 
     Args:
         samples: whether to include the images of finished evaluations, which only ADM's evaluator
@@ -71,12 +82,23 @@ def find(lab: Lab, *, samples: bool = False, features: bool = False) -> list[Rem
             removable += _samples(folder) if samples else []
     if features:
         removable += _features(lab, tasks)
-    return [*removable, *_scratch(lab)]
+    root = lab.root.resolve()
+    found = [*removable, *_orphans(lab)]
+    return [*(item for item in found if _place(item.path).is_relative_to(root)), *_scratch()]
+
+
+def _place(path: Path) -> Path:
+    """Return where a path really lies, however it is reached; `/` for a link."""
+    return Path("/") if path.is_symlink() else path.resolve()
 
 
 def clear(lab: Lab, removable: Collection[Removable]) -> int:
-    """Remove the files of runs that nobody works on; return how many bytes that made free."""
+    """Remove the files of runs that nobody works on; return how many bytes that made free.
+
+    Checkpoints stay where the last one, which would be all that is left, is damaged.
+    """
     freed = 0
+    whole: dict[str, bool] = {}
     for item in removable:
         if item.what == FEATURES and is_held(item.path / ".lock"):
             continue  # a run has begun to fill it
@@ -84,7 +106,9 @@ def clear(lab: Lab, removable: Collection[Removable]) -> int:
             with lab.run(item.run).lock() if item.run else nullcontext():
                 # A run that has ended may have been reopened since.
                 if not item.run or item.what == UNFINISHED or lab.run(item.run).state() in ENDED:
-                    freed += _remove(item)
+                    if item.what in (EARLIER, OPTIMIZER_STATE) and item.run not in whole:
+                        whole[item.run] = is_whole(list_checkpoints(item.path.parent)[0])
+                    freed += _remove(item) if whole.get(item.run, True) else 0
         except Busy:
             continue
     return freed
@@ -124,7 +148,7 @@ def _of_run(folder: RunFolder, planned: Collection[str]) -> Iterator[Removable]:
     steps = set(_kept_steps(folder))
     for age, path in enumerate(list_checkpoints(folder.checkpoints)):
         if age > 0 and step_of(path) not in steps:
-            yield Removable("earlier checkpoints", path, path.stat().st_size, folder.name)
+            yield Removable(EARLIER, path, path.stat().st_size, folder.name)
         elif size := _optimizer_bytes(path):
             yield Removable(OPTIMIZER_STATE, path, size, folder.name)
 
@@ -169,16 +193,21 @@ def _optimizer_bytes(path: Path) -> int:
     return sum(stop - start for start, stop in spans)
 
 
-def _scratch(lab: Lab) -> Iterator[Removable]:
-    """Yield the scratch folders and unfinished files that killed drivers have left."""
+def _orphans(lab: Lab) -> Iterator[Removable]:
+    """Yield what killed drivers have left in the lab."""
     driven = any(is_held(path) for path in lab.root.glob(f"sweeps/*/{LOCK}"))
     for path in () if driven else lab.root.glob("ray/*"):
         yield Removable("scratch", path, _size(path))
     for path in (*lab.root.glob("sweeps/*/.*.*"), *lab.root.glob("cache/.*.*")):
         if time.time() - path.stat().st_mtime > _ORPHAN_SECONDS:
             yield Removable(UNFINISHED, path, _size(path))
-    for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
-        if path.stat().st_uid == os.getuid() and not _in_use(path):
+
+
+def _scratch() -> Iterator[Removable]:
+    """Yield the marked folders of this user whose driver has ended."""
+    for path in SCRATCH.glob(f"{SCRATCH_PREFIX}*"):
+        marked = not path.is_symlink() and (path / MARK).is_file()
+        if marked and path.stat().st_uid == os.getuid() and not _in_use(path):
             yield Removable("scratch", path, _size(path))
 
 

@@ -331,7 +331,7 @@ def test_a_cluster_of_this_machine_leaves_no_scratch_folder(
         assert address is None and options["include_dashboard"] is False
         scratch = Path(options["_temp_dir"])
         assert scratch.parent == Path("/tmp") and scratch.name.startswith("tread-lab-")
-        assert scratch.is_dir()
+        assert (scratch / ".tread-lab-scratch").is_file()
     assert started[1:] == ["ended"] and not scratch.exists()
 
 
@@ -426,7 +426,6 @@ def test_the_daemons_of_a_cluster_of_this_machine_are_watched_before_it_starts(
     module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[Any] = []
-    places: list[Any] = []
 
     @contextmanager
     def watched(ended: Any, lost: Any) -> Iterator[None]:
@@ -435,18 +434,14 @@ def test_the_daemons_of_a_cluster_of_this_machine_are_watched_before_it_starts(
         lost("gone")
         yield
 
-    def scratch(**where: Any) -> str:
-        places.append(where)
-        return str(tmp_path / "never made")
-
-    monkeypatch.setattr(module.tempfile, "mkdtemp", scratch)
+    monkeypatch.setattr(module, "new_scratch", lambda: tmp_path / "never made")
     monkeypatch.setattr(module.ray, "shutdown", lambda: calls.append("ended"))
     monkeypatch.setattr(module, "_init", lambda *what, **how: calls.append("started"))
     monkeypatch.setattr(module, "monitor_daemons", watched)
     driver = SimpleNamespace(leave=lambda *what: calls.append(what))
     with module._started(driver):
         assert calls == ["watched", ("gone", module._kill_daemons), "started"]
-    assert places == [{"prefix": "tread-lab-", "dir": "/tmp"}] and calls[3:] == ["ended"]
+    assert calls[3:] == ["ended"]
 
 
 def test_ray_is_started_quietly_and_its_reason_is_short(

@@ -7,7 +7,6 @@ import math
 import os
 import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from tread_lab.sweep.execution.cluster_heartbeat import (
 )
 from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.execution.executors import Share
-from tread_lab.sweep.gc import SCRATCH
+from tread_lab.sweep.gc import new_scratch
 
 Node = dict[str, Any]
 _DAEMONS = ("raylet", "gcs_server")  # without which a cluster is lost
@@ -101,10 +100,10 @@ def _refuse_silence(address: str) -> None:
 def _started(driver: Driver) -> Iterator[None]:
     """Start a cluster on this machine, and watch its daemons, which are child processes."""
     # Ray's sockets need a short path, so this is not below the lab.
-    scratch = tempfile.mkdtemp(prefix=SCRATCH, dir="/tmp")
+    scratch = new_scratch()
     try:
         with monitor_daemons(_ended_daemon, lambda lost: driver.leave(lost, _kill_daemons)):
-            _init(None, include_dashboard=False, _temp_dir=scratch)
+            _init(None, include_dashboard=False, _temp_dir=str(scratch))
             yield
     finally:
         ray.shutdown()
