@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tread_lab.prepare.manifest import write_manifest
+from tread_lab.data.manifest import write_manifest
 from tread_lab.prepare.packed import _facts, _write_beside, check_whole, class_names
 from tread_lab.specs import UserError
 

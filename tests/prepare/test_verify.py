@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.data.conftest import labels, latents, members, packed, shards, write_tar
+from tread_lab.data.manifest import write_manifest
 from tread_lab.prepare import verify
-from tread_lab.prepare.manifest import write_manifest
 from tread_lab.prepare.verify import faults
 
 __all__ = ["labels", "latents", "members", "packed", "shards", "write_tar"]

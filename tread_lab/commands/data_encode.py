@@ -9,11 +9,11 @@ from typing import Literal
 import torch
 
 from tread_lab.commands.exit_codes import DONE
-from tread_lab.data.autoencoder import Encoder
+from tread_lab.data.autoencoder import Encoder, PixelRange
+from tread_lab.data.manifest import read_manifest
 from tread_lab.engine.device import pick
 from tread_lab.prepare.encode import Stored, encode
 from tread_lab.prepare.images import open_images
-from tread_lab.prepare.manifest import read_manifest
 from tread_lab.screen.console import say
 from tread_lab.screen.data import show_packed, show_steps
 
@@ -25,6 +25,7 @@ def run(
     autoencoder: str,
     size: int,
     posterior: Literal["mean", "sample", "moments"],
+    range: PixelRange,
     flips: bool,
     with_images: bool,
     fp32: bool,
@@ -40,7 +41,7 @@ def run(
 ) -> int:
     """Encode what is still to come; return the exit code."""
     opened = open_images(images, captions, limit)
-    encoder = Encoder(autoencoder)
+    encoder = Encoder(autoencoder, range=range)
     dtype: Literal["float16", "float32"] = "float32" if fp32 else "float16"
     stored = Stored(size=size, posterior=posterior, flips=flips, images=with_images, dtype=dtype)
     devices = _devices(device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tread_lab.commands.exit_codes import DONE
-from tread_lab.prepare.manifest import read_manifest
+from tread_lab.data.manifest import read_manifest
 from tread_lab.prepare.pack import pack, source_of
 from tread_lab.screen.data import show_packed, show_steps
 

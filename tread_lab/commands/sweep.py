@@ -31,6 +31,7 @@ from tread_lab.specs.sweep import BudgetSpec
 from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.execution.executors import EXECUTORS, ExecutorKind, Share
+from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.extension import plan_to_run, what_is_added
@@ -112,7 +113,8 @@ def run(**options: Unpack[Options]) -> int:
     stored = lab.sweep(name).stored_plan()
     speeds = stored.sources.get("speeds") if stored else None
     seconds = TrainSeconds(lab, devices, options["device_rates"], speeds)
-    plan = make_plan(name, spec, experiment, devices.names(), seconds)
+    digests = DataDigests(lab, lab.sweep(name), say)
+    plan = make_plan(name, spec, experiment, devices.names(), seconds, digests.planned)
     if options["as_json"] and options["plan"]:
         print(plan_text(plan_with_costs(plan)), end="")
         return DONE

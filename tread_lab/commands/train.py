@@ -16,6 +16,7 @@ from tread_lab.screen.live_progress import run_progress
 from tread_lab.screen.status import show_run
 from tread_lab.specs.evaluation import decode_evaluations
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
+from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.preflight import preflight
@@ -42,7 +43,7 @@ def run(
     )
     lab = Lab.at(root)
     loaded = load_experiment(experiment, overrides)
-    spec = run_spec(with_whole_parents(loaded, lab), route, rate)
+    spec = DataDigests(lab, say=say).alone(run_spec(with_whole_parents(loaded, lab), route, rate))
     task = Task(
         spec, decode_evaluations(loaded.evaluate, loaded.sampler, reference=loaded.reference)
     )

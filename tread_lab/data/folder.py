@@ -116,13 +116,13 @@ class FolderLatents:
     flips = False
 
     def __init__(self, spec: DataSpec, split: Split) -> None:
-        self._files = _files(spec, LATENTS)
+        self._files = labelled_files(spec, LATENTS)
         moments = Path(self._files.names[0]).name.startswith(BOTH)
         self.posterior: Posterior = "deviation" if moments else "none"
         self._stored_shape = self._files.latent(0).shape
         channels, *sides = self._stored_shape
         self.shape: tuple[int, int, int] = (channels // (2 if moments else 1), *sides)
-        self._images = _images_beside(self._files)
+        self._images = images_beside(self._files)
         self._ids = split_ids(len(self._files.names), split)
         self.labels: NDArray[np.int64] = self._files.labels_n[self._ids]
         header = f"{len(self.labels)} {self.shape} {self.posterior}"
@@ -151,7 +151,7 @@ class FolderImages:
     decoder = "levels"
 
     def __init__(self, spec: DataSpec, split: Split) -> None:
-        self._files = _files(spec, IMAGES)
+        self._files = labelled_files(spec, IMAGES)
         self._scale, _ = spec.scales
         self.shape: tuple[int, int, int] = self._files.image(0).shape
         self._ids = split_ids(len(self._files.names), split)
@@ -183,7 +183,7 @@ class FolderImages:
         return levels(x_BCHW.float() / self._scale)
 
 
-def _files(spec: DataSpec, subfolder: str) -> LabelledFiles:
+def labelled_files(spec: DataSpec, subfolder: str) -> LabelledFiles:
     """Return the files in the folder of the data, or in REPA's subfolder of it."""
     if spec.path is None:
         raise UserError(f"data.path: give the folder that holds {INDEX}")
@@ -192,7 +192,7 @@ def _files(spec: DataSpec, subfolder: str) -> LabelledFiles:
     return LabelledFiles(within if (within / INDEX).exists() else folder)
 
 
-def _images_beside(latents: LabelledFiles) -> LabelledFiles | None:
+def images_beside(latents: LabelledFiles) -> LabelledFiles | None:
     """The images in `images` beside the folder of the latents, where they are."""
     folder = latents.folder.parent / IMAGES
     if latents.folder.name != LATENTS or not (folder / INDEX).exists():

@@ -83,6 +83,11 @@ def open_data(spec: DataSpec, split: Split, *, autoencoder: str | None = None) -
     return samples
 
 
+def both_parts(spec: DataSpec) -> tuple[Samples, Samples]:
+    """Return the samples of the training and of the held-out part, see `open_data`."""
+    return open_data(spec, "train"), open_data(spec, "heldout")
+
+
 def image_shape(samples: Samples) -> tuple[int, int, int] | None:
     """Return (C, H, W) of the images that `pixels` gives; `None` where only decoding tells."""
     shape: tuple[int, int, int] | None = getattr(samples, "image_shape", None)
@@ -101,7 +106,8 @@ def _latents_of(store: Callable[[DataSpec, Split], Store]) -> Opener:
     def opened(spec: DataSpec, split: Split, autoencoder: str | None) -> Samples:
         held, (_, decoder_scale) = store(spec, split), spec.scales
         divisor = None if spec.normalised else decoder_scale
-        return ScaledLatents(held, spec, open_autoencoder(autoencoder, scale=divisor))
+        decode = open_autoencoder(autoencoder, scale=divisor, range=spec.decoder_range)
+        return ScaledLatents(held, spec, decode)
 
     return opened
 

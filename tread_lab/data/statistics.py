@@ -35,11 +35,21 @@ def channel_statistics(path: str, channels: int) -> Statistics:
         UserError: there are none, or they are not one finite mean and one positive deviation for
             each of `channels`.
     """
+    file = statistics_file(path)
+    return _checked(file, (_ours if file.name == OURS else _lightning)(file), channels)
+
+
+def statistics_file(path: str) -> Path:
+    """Return the file of statistics in the folder of the data, or beside them.
+
+    Raises:
+        UserError: there is none.
+    """
     place = Path(path).expanduser()
     folder = place if place.is_dir() else place.parent
-    for name, read in ((OURS, _ours), (LIGHTNING, _lightning)):
+    for name in (OURS, LIGHTNING):
         if (folder / name).exists():
-            return _checked(folder / name, read(folder / name), channels)
+            return folder / name
     raise UserError(
         f"data.normalise: {folder} holds no {OURS} and no {LIGHTNING}; `tread-lab data stats"
         f" {folder} --write` measures them, data.normalise=false takes the values as they are"

@@ -15,7 +15,7 @@ import torch
 
 import tread_lab
 from tread_lab.data.captions import captions_of
-from tread_lab.data.source import open_data
+from tread_lab.data.source import both_parts
 from tread_lab.engine.captions import captions_digest
 from tread_lab.engine.captured import step_form
 from tread_lab.engine.compiled import arithmetic
@@ -23,6 +23,7 @@ from tread_lab.engine.device import model, name
 from tread_lab.engine.encoder import weights_digest, weights_folder
 from tread_lab.engine.precision import bf16_products
 from tread_lab.engine.text_encoder import text_encoder_digest
+from tread_lab.specs.data import DataSpec
 from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.extensions import extensions_of
 from tread_lab.specs.run import RunSpec
@@ -41,10 +42,9 @@ def made_with(spec: RunSpec, device_type: str) -> dict[str, str]:
     Raises:
         UserError: the data cannot be read.
     """
-    found = {"code": code_digest()}
-    data, (scale, _) = spec.data, spec.data.scales
-    parts = [data.source, data.path or "", f"x {scale:g}" if scale != 1 else ""]
-    found[" ".join(["data", *filter(None, parts)])] = open_data(data, "train").fingerprint
+    found, data = {"code": code_digest()}, named(spec.data)
+    train, heldout = both_parts(spec.data)
+    found |= {f"data {data}": train.fingerprint, f"held-out data {data}": heldout.fingerprint}
     found[f"blocks of {spec.model.backbone}"] = arithmetic(spec, device_type)
     found["attention backend"] = spec.execution.attention
     if (form := step_form(spec, device_type)) is not None:
@@ -56,9 +56,18 @@ def made_with(spec: RunSpec, device_type: str) -> dict[str, str]:
         found[f"weights {spec.repa.encoder}"] = weights_digest(folder)
     if spec.captions is not None:
         found[f"weights {spec.captions.encoder}"] = text_encoder_digest(spec.captions)
-        captions = captions_of(open_data(data, "train")) or []
-        found[" ".join(["captions", *filter(None, parts)])] = captions_digest(captions)
+        captions = [texts for part in (train, heldout) for texts in captions_of(part) or ()]
+        found[f"captions {data}"] = captions_digest(captions)
     return found | {f"package {name}": version for name, version in packages_of(spec).items()}
+
+
+def named(data: DataSpec) -> str:
+    """Return what data are called: their source, and their digest or else their scale.
+
+    Data of one name are the same, wherever they lie.
+    """
+    scale, _ = data.scales
+    return " ".join([data.source, data.digest or (f"x {scale:g}" if scale != 1 else "")]).rstrip()
 
 
 def packages_of(spec: RunSpec | EvaluationSpec) -> dict[str, str]:

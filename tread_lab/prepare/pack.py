@@ -12,16 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.captions import captions_of
+from tread_lab.data.manifest import read_manifest
 from tread_lab.data.scaled import Store
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import Statistics, channel_statistics
 from tread_lab.prepare.build import STORED, Array, Build, Steps
-from tread_lab.prepare.manifest import read_manifest
 from tread_lab.prepare.packed import check_whole, class_names, finish
 from tread_lab.specs.data import SOURCES
 from tread_lab.specs.errors import UserError
 
-_CARRIED = ("encoder", "scale", "shift", "classes", "licence")  # facts of an earlier manifest
+# Facts of an earlier manifest.
+_CARRIED = ("encoder", "scale", "shift", "decoder_range", "classes", "licence")
 MARKS = {  # source -> what a folder holds of it
     "latents": ("latents.npy", "moments.npy"),
     "folder": ("dataset.json", "vae-sd/dataset.json"),

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.captions import CAPTIONS, Captions, write_captions
+from tread_lab.data.manifest import read_manifest, write_manifest
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
 from tread_lab.prepare.build import DAMAGED, TO_COME, Build, clear, difference, disk_error
-from tread_lab.prepare.manifest import read_manifest, write_manifest
 from tread_lab.prepare.moments import ChannelMoments
 from tread_lab.specs.errors import UserError
 

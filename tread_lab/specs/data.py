@@ -74,6 +74,10 @@ class DataSpec:
         normalise: take each channel less its mean and over its deviation, which lie beside the data
             (`statistics.json` or `latents_stats.pt`), before `scale`. The default is true for
             `safetensors` and false for others.
+        decoder_range: range of the pixels that the autoencoder was fed: `signed` is -1..1, as SD's
+            own code has it, `unit` is 0..1, as EDM2's has it.
+        digest: of what the data hold (`data.content`). Commands fill it in; `None` for the embedded
+            set, and for runs from before there were digests.
     """
 
     source: Annotated[str, SOURCES] = "fashion16"
@@ -87,6 +91,8 @@ class DataSpec:
     posterior: Literal["sampled", "mean"] = added("sampled")
     flips: bool = added(True)
     normalise: bool | None = added(None)
+    decoder_range: Literal["signed", "unit"] = added("signed")
+    digest: str | None = added(None)
 
     def __post_init__(self) -> None:
         check_positive(self, "channels", "size", "classes", "scale", "decoder_scale", "deviation")
@@ -96,6 +102,8 @@ class DataSpec:
             scale = 1.0 if holds.scaled or decoder_scale is None else decoder_scale
         if not holds.latents or decoder_scale == scale:
             decoder_scale = None
+        if not holds.latents:
+            object.__setattr__(self, "decoder_range", "signed")
         object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "decoder_scale", decoder_scale)
 
@@ -103,6 +111,11 @@ class DataSpec:
     def holds(self) -> Source:
         """What the source holds."""
         return lookup(SOURCES, self.source, "data.source")
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the samples belong to the code."""
+        return self.source == "fashion16"
 
     @property
     def normalised(self) -> bool:

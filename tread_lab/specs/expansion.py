@@ -22,7 +22,7 @@ from tread_lab.specs.matching import (
     check_axis,
 )
 from tread_lab.specs.sweep import Experiment, SweepSpec
-from tread_lab.specs.trials import Setting, Trial, Trials
+from tread_lab.specs.trials import Completion, Setting, Trial, Trials
 
 _EXAMPLES = 5
 
@@ -56,12 +56,14 @@ def expand(
     experiment: Experiment,
     facts: Mapping[str, Any] | None = None,
     price: Price | None = None,
+    whole: Completion = lambda spec: spec,
 ) -> Expansion:
     """Return the trials of a sweep, baselines first.
 
     Args:
         facts: further names that `where` may use, such as what the device can do.
         price: what a run spends of that which the sweep's `match` names.
+        whole: completes each run before it is signed.
 
     Raises:
         UserError: an unknown axis, an impossible cell that `where` does not exclude, no cell left.
@@ -72,7 +74,7 @@ def expand(
     cells, repeated = _cells(sweep)
     check_count(len(cells) * len(sweep.seeds), "cells and seeds")
     assert price is not None or sweep.match is None
-    make = Trials(base, sweep.baseline, price if sweep.match else None)
+    make = Trials(base, sweep.baseline, price if sweep.match else None, whole)
     settings, holes = _split(sweep, cells, make, facts or {})
     if not settings:
         missed = "; ".join(f"{hole.count} miss {hole.reason}" for hole in holes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from tread_lab.specs.matching import SPEND, STEPS, Price, check_spend, matched_s
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
+Completion = Callable[[RunSpec], RunSpec]
 _ABSENT = object()
 
 
@@ -43,6 +44,7 @@ class Trials:
         baseline: fields that turn a trial's tree into that of its baseline; `None` for no baseline.
         price: of a run; every trial has the steps that cost what its baseline costs. `None` leaves
             the steps as they are written.
+        whole: completes a run, by what no file says, before it is signed.
     """
 
     def __init__(
@@ -50,8 +52,9 @@ class Trials:
         base: Mapping[str, Any],
         baseline: Mapping[str, Any] | None,
         price: Price | None = None,
+        whole: Completion = lambda spec: spec,
     ) -> None:
-        self.base, self.baseline, self.price = base, baseline, price
+        self.base, self.baseline, self.price, self._whole = base, baseline, price, whole
         self._computes = {name for name, value in base.items() if has_computed(value)}
         self._shared = SharedParts(base)
         self._runs: dict[Any, tuple[RunSpec, str]] = {}
@@ -109,6 +112,7 @@ class Trials:
         key = self._shared.key(tree)
         if key not in self._runs:
             spec = run_of(tree, path) if "then" in tree else self._shared.run(tree, path)
+            spec = self._whole(spec)
             self._runs[key] = spec, signature(spec)
         return self._runs[key]
 

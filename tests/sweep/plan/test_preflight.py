@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec, decode_evaluati
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan import preflight as module
 from tread_lab.sweep.plan import timing
+from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.preflight import (
     check_arithmetic,
@@ -363,7 +365,8 @@ def test_every_attempt_says_what_it_was_made_with(lab: Lab, tiny: Tiny) -> None:
     run(lab, Task(tiny(steps=4)))
     (tried,) = lab.run_of(tiny(steps=4)).attempts.read()
     assert tried.made_with == made_with(tiny(steps=4), "cpu")
-    names = ["code", "data fashion16", "blocks of dit", "attention backend"]
+    data = ["data fashion16", "held-out data fashion16"]
+    names = ["code", *data, "blocks of dit", "attention backend"]
     assert list(tried.made_with) == names
 
 
@@ -471,7 +474,7 @@ def test_changed_code_between_the_attempts_of_a_run_is_told(
 @pytest.mark.fault(
     17,
     done="the arrays of a data set written anew under a finished run",
-    survived="noticed by their fingerprint and named",
+    survived="no attempt is made at its runs, and other data are another run",
 )
 def test_changed_data_are_noticed_and_other_data_are_no_mixture(
     lab: Lab, tiny: Tiny, tmp_path: Path
@@ -482,15 +485,30 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(
         values = np.random.default_rng(0).normal(size=(40, 4, 8, 8)) * factor
         np.save(folder / "latents.npy", values.astype(np.float32))
         np.save(folder / "labels.npy", np.arange(40) % 10)
+        np.save(folder / "heldout_latents.npy", values[:20].astype(np.float32))
+        np.save(folder / "heldout_labels.npy", np.arange(20) % 10)
         data = {"source": "latents", "path": str(folder), "channels": 4, "size": 8, "classes": 10}
         return decode(RunSpec, {**encode(tiny(steps=2)), "data": data})
 
-    one, other = latents("one", 1.0), latents("other", 2.0)
+    old = latents("old", 1.0)  # planned before data had digests
+    run(lab, Task(old))
+    shutil.move(tmp_path / "old", tmp_path / "one")
+    unsigned = latents("one", 1.0)
+    check_provenance(lab, [Task(old)], [Task(unsigned)], "cpu")
+    heldout = tmp_path / "one" / "heldout_latents.npy"
+    np.save(heldout, np.load(heldout) * 2)
+    with pytest.raises(UserError, match=r"^held-out data latents differs"):
+        check_provenance(lab, [Task(old)], [Task(unsigned)], "cpu")
+
+    one, other = (DataDigests(lab).alone(latents(*s)) for s in (("one", 1.5), ("other", 2.0)))
     run(lab, Task(one))
     check_provenance(lab, [Task(one), Task(other)], [Task(other)], "cpu")
     latents("one", 3.0)
-    with pytest.raises(UserError, match=f"^data latents {tmp_path / 'one'} differs"):
-        check_provenance(lab, [Task(one)], [Task(one)], "cpu")
+    attempts = lab.run_of(one).attempts.read()
+    with pytest.raises(UserError, match=rf"^data: {tmp_path / 'one'} holds other content"):
+        run(lab, Task(one, decode_evaluations(["heldout_loss"])))
+    assert lab.run_of(one).attempts.read() == attempts
+    assert lab.run_of(DataDigests(lab).alone(latents("one", 3.0))) != lab.run_of(one)
 
 
 def test_records_without_digests_say_nothing(lab: Lab, tiny: Tiny) -> None:

@@ -18,7 +18,7 @@ _FIELDS = 2  # that are named; the rest are counted
 
 def difference(earlier: StoredPlan, later: StoredPlan) -> str:
     """Return `experiment.run.train.steps was 10, is 11; 17 trials new, 17 gone`."""
-    parts = [*_fields(earlier.sources, later.sources)]
+    parts = [*_fields(earlier.sources, later.sources), *_data(earlier, later)]
     changes = new_trials(earlier.trials, later.trials), new_trials(later.trials, earlier.trials)
     new, gone = ([trial for trial in trials if trial.role == "trial"] for trials in changes)
     if new or gone:
@@ -28,6 +28,21 @@ def difference(earlier: StoredPlan, later: StoredPlan) -> str:
     if names := _measured(later, earlier):
         parts.append(f"no longer {', '.join(names)}")
     return "; ".join(parts) or "the same trials in another order"
+
+
+def _data(earlier: StoredPlan, later: StoredPlan) -> Iterator[str]:
+    """Yield that the data hold something else than before, where both plans say what they held."""
+    was, now = (
+        {
+            data["digest"]: data["path"]
+            for trial in plan.trials
+            if "digest" in (data := trial.spec.get("data", {}))
+        }
+        for plan in (earlier, later)
+    )
+    if was and now and not was.keys() & now.keys():
+        digest, path = next(iter(now.items()))
+        yield f"the data held {next(iter(was))}, and {path} holds {digest}"
 
 
 def in_short(trials: Sequence[Trial]) -> str:

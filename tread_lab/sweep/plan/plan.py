@@ -17,7 +17,7 @@ from tread_lab.specs.expansion import Expansion, Hole, expand
 from tread_lab.specs.matching import Price
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import BudgetSpec, Experiment, SearchSpec, StopEarlySpec, SweepSpec
-from tread_lab.specs.trials import Trial
+from tread_lab.specs.trials import Completion, Trial
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.forecast import TrainSeconds, train_seconds
 from tread_lab.sweep.plan.goals import objectives_of
@@ -140,14 +140,16 @@ def make_plan(
     experiment: Experiment,
     facts: Mapping[str, Any] | None = None,
     seconds: TrainSeconds | None = None,
+    whole: Completion = lambda spec: spec,
 ) -> Plan:
     """Expand a sweep into its plan; write nothing.
 
     Args:
         facts: further names that the sweep's `where` may use.
         seconds: of training, where `match: train_seconds` asks for them.
+        whole: completes each run before it is signed.
     """
-    expansion = expand(sweep, experiment, facts, _price(sweep.match, seconds))
+    expansion = expand(sweep, experiment, facts, _price(sweep.match, seconds), whole)
     timed = {"speeds": seconds.stored} if seconds is not None and seconds.stored else {}
     searched = None if sweep.search is None else _searched(sweep, sweep.search, expansion)
     return Plan(

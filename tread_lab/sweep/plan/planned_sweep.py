@@ -17,6 +17,7 @@ from tread_lab.specs.decode import decode
 from tread_lab.specs.labels import run_labels
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.specs.units import amount, counted
+from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import TrainSeconds, forecast
 from tread_lab.sweep.plan.plan import Plan, make_plan
@@ -108,6 +109,7 @@ def load_sweep(
     name, sweep, experiment = load_file(file, overrides)
     whole = decode(SweepSpec, with_parents(vars(sweep), lab))
     base = decode(Experiment, with_parents(vars(experiment), lab))
-    devices = Devices.here()
+    devices, digests = Devices.here(), DataDigests(lab, lab.sweep(name))
     seconds = TrainSeconds(lab, devices)
-    return PlannedSweep(make_plan(name, whole, base, devices.names(), seconds), lab)
+    plan = make_plan(name, whole, base, devices.names(), seconds, digests.planned)
+    return PlannedSweep(plan, lab)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tread_lab.data.deviation import check_deviation
+from tread_lab.data.deviation import check_decoded, check_deviation
 from tread_lab.data.source import Samples, image_shape, open_data
 from tread_lab.engine.captions import check_captions
 from tread_lab.engine.cost import memory
@@ -36,8 +36,8 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
     Raises:
         UserError: a device is not here or lacks a precision or memory; data cannot be read or are
             scaled wrongly; an evaluation asks for more samples than are held out; a metric lacks
-            weights, a decoder or a fitting reference; an encoder is not here; what a run starts
-            from does not fit.
+            weights, a decoder or a fitting reference; held-out samples are no images when they are
+            decoded; an encoder is not here; what a run starts from does not fit.
     """
     check_arithmetic(tasks, devices)
     check_room(tasks, devices)
@@ -105,6 +105,8 @@ def _check_samples(
     for (data, *_), evaluation in distinct.items():
         preview, shape = any(part.preview for part in opened[data]), image_shape(opened[data][1])
         check_requirements(evaluation, data.source, preview=preview, shape=shape)
+    for data in dict.fromkeys(data for data, metrics, _ in distinct if metrics):
+        check_decoded(data, opened[data][1])
 
 
 def check_arithmetic(tasks: Sequence[Task], devices: Devices) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from tread_lab.data.content import check_content
 from tread_lab.engine.provenance import made_with
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import disk_error
@@ -74,6 +75,7 @@ def attempt(
     """
     where = {name: getattr(worker, name) for name in ("driver", "node", "whole", "packed")}
     process = {"host": os.uname().nodename, "pid": os.getpid()}
+    check_content(spec.data, folder.cache)
     provenance = made_with(spec, device.type)
     opened = folder.attempts.open(**where, **process, made_with=provenance)
     watchdog = Watchdog(folder.stack_dump(opened.n), folder.heartbeat_path, worker.hang_timeout)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tread_lab.prepare.manifest import read_manifest, write_manifest
+from tread_lab.data.manifest import read_manifest, write_manifest
 from tread_lab.specs import UserError
 
 

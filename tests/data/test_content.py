@@ -1,0 +1,182 @@
+"""The digest of what data hold: the same under any path, another for any change of content."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tests.data.test_folder import names, write_folder
+from tread_lab.data import content
+from tread_lab.data.captions import write_captions
+from tread_lab.data.content import check_content, content_digest
+from tread_lab.data.manifest import write_manifest
+from tread_lab.data.statistics import Statistics, write_statistics
+from tread_lab.specs import DataSpec, UserError
+
+SHAPE = {"channels": 4, "size": 8, "classes": 7}
+
+
+def packed_set(folder: Path) -> DataSpec:
+    rng = np.random.default_rng(0)
+    for part, count in (("", 40), ("heldout_", 10)):
+        np.save(folder / f"{part}latents.npy", rng.normal(size=(count, 4, 8, 8)).astype("f2"))
+        np.save(folder / f"{part}labels.npy", np.arange(count) % 7)
+        write_captions(folder / f"{part}captions.jsonl", [[f"a {k}"] for k in range(count)])
+    write_statistics(folder / "statistics.json", Statistics(np.zeros(4), np.ones(4)))
+    return DataSpec(source="latents", path=str(folder), normalise=True, **SHAPE)  # type: ignore[arg-type]
+
+
+def tars_set(folder: Path) -> DataSpec:
+    (folder / "a.tar").write_bytes(b"1")
+    (folder / "b.tar").write_bytes(b"2")
+    return DataSpec(source="shards", path=str(folder / "*.tar"))
+
+
+def repa_set(folder: Path) -> DataSpec:
+    both = np.ones((4, 8, 8, 8), "f4")
+    write_folder(folder / "vae-sd", names("img-mean-std-", ".npy", 4), both, np.arange(4))
+    images = np.zeros((4, 3, 16, 16), "u1")
+    write_folder(folder / "images", names("img", ".png", 4), images, np.arange(4))
+    return DataSpec(source="folder", path=str(folder), **SHAPE)  # type: ignore[arg-type]
+
+
+def lightning_set(folder: Path) -> DataSpec:
+    save_file({"labels": torch.arange(3)}, folder / "0.safetensors")
+    write_statistics(folder / "statistics.json", Statistics(np.zeros(4), np.ones(4)))
+    return DataSpec(source="safetensors", path=str(folder), **SHAPE)  # type: ignore[arg-type]
+
+
+SETS: dict[str, tuple[Callable[[Path], DataSpec], tuple[str, ...]]] = {
+    "latents": (
+        packed_set,
+        (
+            *("latents.npy", "labels.npy", "captions.jsonl", "statistics.json"),
+            *("heldout_latents.npy", "heldout_labels.npy", "heldout_captions.jsonl"),
+        ),
+    ),
+    "shards": (tars_set, ("a.tar", "b.tar")),
+    "folder": (
+        repa_set,
+        (
+            *("vae-sd/dataset.json", "images/dataset.json"),
+            *("vae-sd/00000/img-mean-std-00000002.npy", "images/00000/img00000003.png"),
+        ),
+    ),
+    "safetensors": (lightning_set, ("0.safetensors", "statistics.json")),
+}
+
+
+@pytest.mark.parametrize("source", SETS)
+def test_equal_content_under_another_path_is_equal_and_one_changed_byte_is_not(
+    source: str, tmp_path: Path
+) -> None:
+    make, decisive = SETS[source]
+    (tmp_path / "one").mkdir()
+    spec = make(tmp_path / "one")
+    first = content_digest(spec)
+    assert first is not None and len(first) == 16
+    shutil.move(tmp_path / "one", tmp_path / "other")
+    assert spec.path is not None
+    there = replace(spec, path=spec.path.replace("/one", "/other"))
+    assert content_digest(there) == first
+    check_content(replace(there, digest=first))
+    found = {first}
+    for name in decisive:
+        file = tmp_path / "other" / name
+        original = file.read_bytes()
+        if name.endswith("dataset.json"):
+            file.write_bytes(original + b" ")
+        else:
+            file.write_bytes(original[:-1] + bytes([original[-1] ^ 1]))
+        changed = content_digest(there)
+        with pytest.raises(UserError, match=f"holds other content .{changed}. than the run was"):
+            check_content(replace(there, digest=first))
+        assert changed not in found
+        found.add(changed or "")
+        file.write_bytes(original)
+    assert content_digest(there) == first
+
+
+def test_the_embedded_set_and_statistics_that_nothing_uses_have_no_part(tmp_path: Path) -> None:
+    assert content_digest(DataSpec()) is None
+    spec = packed_set(tmp_path)
+    plain = replace(spec, normalise=False)
+    unused = content_digest(plain)
+    (tmp_path / "statistics.json").unlink()
+    assert content_digest(plain) == unused
+    with pytest.raises(UserError, match=r"data.normalise: .* holds no statistics.json"):
+        content_digest(spec)
+
+
+def test_absent_data_are_one_line(tmp_path: Path) -> None:
+    for source in ("latents", "shards", "folder", "safetensors"):
+        with pytest.raises(UserError, match=r"^data.path: "):
+            content_digest(DataSpec(source=source, path=str(tmp_path / "gone")))
+        with pytest.raises(UserError, match=r"^data.path: give the folder"):
+            content_digest(DataSpec(source=source))
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that were read."""
+    names: list[str] = []
+    original = content._read
+
+    def recorded(path: Path, files: list[Path], *rest: object) -> dict[Path, str]:
+        names.extend(file.name for file in files)
+        return original(path, files, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(content, "_read", recorded)
+    return names
+
+
+def test_files_of_a_manifest_are_read_only_where_they_are_newer(
+    tmp_path: Path, read: list[str]
+) -> None:
+    spec = packed_set(tmp_path)
+    without = content_digest(spec)
+    listed = sorted(path.name for path in tmp_path.iterdir())
+    write_manifest(tmp_path, {}, listed)
+    read.clear()
+    assert content_digest(spec) == without
+    assert read == []
+    latents = np.load(tmp_path / "latents.npy")
+    latents[17, 2, 3, 4] += 1
+    np.save(tmp_path / "latents.npy", latents)
+    later = (tmp_path / "manifest.json").stat().st_mtime_ns + 1
+    os.utime(tmp_path / "latents.npy", ns=(later, later))
+    assert content_digest(spec) != without
+    assert read == ["latents.npy"]
+
+
+def test_what_had_to_be_read_is_kept_until_a_size_or_a_time_changes(
+    tmp_path: Path, read: list[str]
+) -> None:
+    (tmp_path / "tars").mkdir()
+    spec, cache = tars_set(tmp_path / "tars"), tmp_path / "cache"
+    said: list[str] = []
+    first = content_digest(spec, cache, said.append)
+    assert content_digest(spec, cache) == first
+    assert read == ["a.tar", "b.tar"] and said == []
+    (tmp_path / "tars" / "b.tar").write_bytes(b"3")
+    os.utime(tmp_path / "tars" / "b.tar", ns=(1, 1))
+    assert content_digest(spec, cache) != first
+    assert len(read) == 4
+
+
+def test_a_long_reading_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "_SAID", 2)
+    monkeypatch.setattr(content, "_LINE_SECONDS", -1.0)
+    said: list[str] = []
+    content_digest(tars_set(tmp_path), say=said.append)
+    where = f"{tmp_path}/*.tar"
+    assert said[0] == f"{where}: reading 2 B once, to know what the data are"
+    assert said[1:] == [f"{where}: 50% of 2 B read", f"{where}: 100% of 2 B read"]

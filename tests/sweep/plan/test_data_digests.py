@@ -1,0 +1,137 @@
+"""Planned runs carry what their data hold; plans and runs that are older keep their names."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec, UserError, decode, encode
+from tread_lab.specs.signature import signature
+from tread_lab.sweep.plan.data_digests import DataDigests
+from tread_lab.sweep.plan.planned_sweep import load_sweep
+from tread_lab.sweep.plan.storage import check_plan, store_plan
+
+MODEL = {"depth": 2, "width": 16, "heads": 2}
+
+
+def write_set(folder: Path, seed: int = 0, heldout_seed: int = 1) -> Path:
+    folder.mkdir(exist_ok=True)
+    for part, count, key in (("", 40, seed), ("heldout_", 20, heldout_seed)):
+        values = np.random.default_rng(key).normal(size=(count, 4, 8, 8))
+        np.save(folder / f"{part}latents.npy", values.astype(np.float16))
+        np.save(folder / f"{part}labels.npy", np.arange(count) % 3)
+    return folder
+
+
+def run_on(path: Path, **more: object) -> RunSpec:
+    data = {"source": "latents", "path": str(path), "channels": 4, "size": 8, "classes": 3}
+    return decode(RunSpec, {"model": MODEL, "precision": "fp32", "data": data, **more})
+
+
+def recorded(lab: Lab, spec: RunSpec, fingerprint: str) -> None:
+    """A finished run of a version without digests, on data of this fingerprint."""
+    folder = lab.run_of(spec)
+    folder.create(spec)
+    made_with = {"data latents /where/it/was x 0.18": fingerprint, "code": "1"}
+    folder.attempts.close(folder.attempts.open(made_with=made_with), "completed")
+
+
+def fingerprint(lab: Lab, spec: RunSpec) -> str:
+    from tread_lab.data import open_data
+
+    return open_data(spec.data, "train").fingerprint
+
+
+def test_a_run_is_named_by_what_its_data_hold_and_not_by_their_path(
+    lab: Lab, tmp_path: Path
+) -> None:
+    spec = DataDigests(lab).alone(run_on(write_set(tmp_path / "one")))
+    assert spec.data.digest is not None
+    shutil.copytree(tmp_path / "one", tmp_path / "copy")
+    others = [write_set(tmp_path / "other", seed=2), write_set(tmp_path / "third", heldout_seed=2)]
+    names = [
+        signature(DataDigests(lab).alone(run_on(path))) for path in (tmp_path / "copy", *others)
+    ]
+    assert names[0] == signature(spec)
+    assert len({*names}) == 3
+    embedded = decode(RunSpec, {"model": MODEL})
+    assert DataDigests(lab).alone(embedded) == embedded
+
+
+def sweep_on(path: Path, name: str = "s.yaml") -> Path:
+    file = path.parent / name
+    run = encode(run_on(path))
+    fixed = {"model": MODEL, "data": run["data"]}
+    file.write_text(json.dumps({"experiment": "tiny", "fixed": fixed, "axes": {"route": ["1->1"]}}))
+    return file
+
+
+def test_a_sweep_on_other_data_shares_no_run_and_its_old_name_says_so(
+    lab: Lab, tmp_path: Path
+) -> None:
+    first = load_sweep(str(sweep_on(write_set(tmp_path / "one"))), path=lab.root)
+    store_plan(lab.sweep("s"), first.plan)
+    other = load_sweep(str(sweep_on(write_set(tmp_path / "other", seed=2))), path=lab.root)
+    assert not {t.run for t in first.plan.tasks} & {t.run for t in other.plan.tasks}
+    digests = [planned.plan.tasks[0].spec.data.digest for planned in (first, other)]
+    with pytest.raises(UserError) as caught:
+        check_plan(lab.sweep("s"), other.plan)
+    assert f"the data held {digests[0]}, and {tmp_path / 'other'} holds {digests[1]}" in str(
+        caught.value
+    )
+    write_set(tmp_path / "other", seed=0)
+    again = load_sweep(str(sweep_on(tmp_path / "other")), path=lab.root)
+    assert [t.run for t in again.plan.tasks] == [t.run for t in first.plan.tasks]
+    shutil.rmtree(tmp_path / "other")
+    absent = load_sweep(str(sweep_on(tmp_path / "other")), path=lab.root)
+    assert [t.run for t in absent.plan.tasks] == [t.run for t in first.plan.tasks]
+
+
+def test_a_run_that_is_older_than_digests_goes_on_where_its_samples_agree(
+    lab: Lab, tmp_path: Path
+) -> None:
+    spec, said = run_on(write_set(tmp_path / "one")), list[str]()
+    recorded(lab, spec, fingerprint(lab, spec))
+    digests = DataDigests(lab, say=said.append)
+    assert digests.alone(spec) == spec
+    child = run_on(tmp_path / "one", init_from={"run": encode(spec)}, train={"steps": 5})
+    begun = digests.alone(child)
+    assert begun.parent == spec and begun.data.digest is not None
+    assert said == [
+        f"{tmp_path / 'one'}: run {signature(spec)} recorded samples of the training part alone,"
+        " and these agree; whether the held-out part, labels or captions have changed since is not"
+        " on record"
+    ]
+    write_set(tmp_path / "one", seed=2)
+    assert DataDigests(lab).alone(spec).data.digest is not None
+
+
+def test_a_plan_that_is_older_than_digests_keeps_its_names_or_names_both_data(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, said = sweep_on(write_set(tmp_path / "one")), list[str]()
+    with monkeypatch.context() as patch:
+        patch.setattr(DataDigests, "planned", lambda self, spec: spec)
+        old = load_sweep(str(file), path=lab.root).plan
+    store_plan(lab.sweep("s"), old)
+    first = old.tasks[0].spec
+    recorded(lab, first, seen := fingerprint(lab, first))
+    digests = DataDigests(lab, lab.sweep("s"), said.append)
+    assert [digests.planned(task.spec) for task in old.tasks] == [t.spec for t in old.tasks]
+    assert (
+        len(said) == 1 and "2 runs of this sweep recorded samples of the training part" in said[0]
+    )
+    assert load_sweep(str(file), path=lab.root).plan.tasks == old.tasks
+    write_set(tmp_path / "one", seed=2)
+    now = fingerprint(lab, first)
+    expected = f"has the fingerprint {now}, and the runs of this sweep saw {seen}; put the data"
+    with pytest.raises(UserError, match=expected):
+        load_sweep(str(file), path=lab.root)
+    other = tmp_path / "new.yaml"
+    shutil.copy(file, other)
+    assert load_sweep(str(other), path=lab.root).plan.tasks[0].spec.data.digest is not None

@@ -1,0 +1,202 @@
+"""What a data set holds, as a digest: equal content under any path is equal data."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tread_lab.data.captions import CAPTIONS
+from tread_lab.data.folder import IMAGES, INDEX, LATENTS, images_beside, labelled_files
+from tread_lab.data.manifest import MANIFEST, read_manifest
+from tread_lab.data.source import both_parts
+from tread_lab.data.statistics import statistics_file
+from tread_lab.data.tars import tars_of
+from tread_lab.records.durable import read_json, write_json
+from tread_lab.specs.data import DataSpec
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.units import amount
+
+FOLDER = "data"  # of a lab's cache: the digests of sets that had to be read
+_PACKED = ("latents", "latents_flip", "moments", "moments_flip", "labels", "images")
+_CHUNK = 2**24  # bytes that are read at once
+_SAID = 2**28  # bytes from which on the reading is said
+_LINE_SECONDS = 20.0  # between two lines of progress
+
+
+class ContentFile(NamedTuple):
+    """A file that decides what the data are; its name is empty where its place alone counts."""
+
+    name: str
+    path: Path
+
+
+def content_digest(
+    data: DataSpec, cache: Path | None = None, say: Callable[[str], None] = lambda line: None
+) -> str | None:
+    """Return 16 hexadecimal digits of what a data set holds, whatever its path; `None` for the
+    embedded one, which belongs to the code.
+
+    They cover the training and the held-out part, labels, captions and, where the spec normalises
+    by them, statistics. Files that a manifest names are not read while they have the size it says
+    and are no newer; other sets are read once, and again when a size or a time has changed.
+
+    Args:
+        cache: folder of a lab that keeps the digests of sets that had to be read.
+        say: hears of the reading, and how far it is.
+
+    Raises:
+        UserError: the data cannot be read.
+    """
+    if data.is_embedded:
+        return None
+    if data.source not in FILES:
+        return _sampled(data)
+    if data.path is None:
+        raise UserError("data.path: give the folder or file of the data")
+    path = Path(data.path).expanduser().absolute()
+    try:
+        files = [*FILES[data.source](data, path)]
+        if not files:
+            raise UserError(f"data.path: there are no data in {path}")
+        if data.normalised:
+            files.append(ContentFile("statistics", statistics_file(str(path))))
+        return _digest(path, files, cache, say)
+    except OSError as error:
+        raise UserError(f"data.path: {error.filename or path}: {error.strerror}") from None
+
+
+def check_content(data: DataSpec, cache: Path | None = None) -> None:
+    """Refuse data that are not those that the spec was planned with.
+
+    Raises:
+        UserError: they hold something else, or cannot be read.
+    """
+    if data.digest is None:
+        return
+    found = content_digest(data, cache)
+    if found != data.digest:
+        raise UserError(
+            f"data: {data.path} holds other content ({found}) than the run was planned with"
+            f" ({data.digest}); put the data back, or plan again: other data are another run"
+        )
+
+
+def _sampled(data: DataSpec) -> str:
+    """Return the digest of a source of another package, by what it says of its two parts."""
+    return _hash(samples.fingerprint for samples in both_parts(data))
+
+
+def _packed_files(data: DataSpec, path: Path) -> Iterator[ContentFile]:
+    if path.suffix == ".npz":
+        yield ContentFile("npz", path)
+        return
+    arrays = [f"{part}{name}.npy" for part in ("", "heldout_") for name in _PACKED]
+    for name in (*arrays, CAPTIONS, f"heldout_{CAPTIONS}"):
+        if (path / name).exists():
+            yield ContentFile(name, path / name)
+
+
+def _labelled(subfolder: str) -> Callable[[DataSpec, Path], Iterator[ContentFile]]:
+    """Return what lists a dataset.json and the files that it names, and images beside latents."""
+
+    def files(data: DataSpec, path: Path) -> Iterator[ContentFile]:
+        own = labelled_files(data, subfolder)
+        images = images_beside(own) if subfolder == LATENTS else None
+        for labelled in filter(None, (own, images)):
+            yield ContentFile(INDEX, labelled.folder / INDEX)
+            yield from (ContentFile("", labelled.folder / name) for name in labelled.names)
+
+    return files
+
+
+def _tars(data: DataSpec, path: Path) -> Iterator[ContentFile]:
+    return (ContentFile("", tar) for tar in tars_of(path))
+
+
+def _safetensors(data: DataSpec, path: Path) -> Iterator[ContentFile]:
+    return (ContentFile("", file) for file in sorted(path.glob("*.safetensors")))
+
+
+# The files that decide what a set of each source is, in their order.
+FILES: Mapping[str, Callable[[DataSpec, Path], Iterator[ContentFile]]] = {
+    "latents": _packed_files,
+    "shards": _tars,
+    "folder": _labelled(LATENTS),
+    "images": _labelled(IMAGES),
+    "safetensors": _safetensors,
+}
+
+
+def _digest(
+    path: Path, files: list[ContentFile], cache: Path | None, say: Callable[[str], None]
+) -> str:
+    """Return the digest of files: from a manifest beside them, from the cache, or by reading."""
+    facts = [file.path.stat() for file in files]
+    stamp = _hash(f"{f.name} {f.path} {s.st_size} {s.st_mtime_ns}" for f, s in zip(files, facts))
+    kept = None if cache is None else cache / FOLDER / f"{_hash([str(path)])}.json"
+    known = read_json(kept) if kept is not None else None
+    if isinstance(known, dict) and known.get("stamp") == stamp:
+        return str(known["digest"])
+    by_path, sizes = _of_manifest(path), {f.path: s.st_size for f, s in zip(files, facts)}
+    to_read = [file for file in sizes if file not in by_path]
+    by_path |= _read(path, to_read, sum(sizes[file] for file in to_read), say)
+    digest = _hash(f"{file.name} {by_path[file.path]}" for file in files)
+    if to_read and kept is not None:
+        with contextlib.suppress(UserError):  # a lab that cannot be written to reads again
+            write_json(kept, {"path": str(path), "stamp": stamp, "digest": digest})
+    return digest
+
+
+def _hash(lines: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for line in lines:
+        digest.update(f"{line}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:16]
+
+
+def _of_manifest(folder: Path) -> dict[Path, str]:
+    """Return the SHA-256 of files that have the size that their manifest says and are no newer."""
+    try:
+        manifest: Any = read_manifest(folder) or {}
+        written = (folder / MANIFEST).stat().st_mtime_ns
+    except (OSError, UserError):
+        return {}
+    known = {}
+    for name, stated in manifest["files"].items():
+        with contextlib.suppress(OSError):
+            fact = (folder / name).stat()
+            if fact.st_size == stated["bytes"] and fact.st_mtime_ns <= written:
+                known[folder / name] = stated["sha256"]
+    return known
+
+
+def _read(
+    path: Path, files: Sequence[Path], size: int, say: Callable[[str], None]
+) -> dict[Path, str]:
+    """Return the SHA-256 of files, read side by side; say how far it is where that takes long."""
+    done, last, lock = 0, time.monotonic(), threading.Lock()
+
+    def sha256(file: Path) -> str:
+        nonlocal done, last
+        digest = hashlib.sha256()
+        with file.open("rb") as opened:
+            while chunk := opened.read(_CHUNK):
+                digest.update(chunk)
+                with lock:
+                    done += len(chunk)
+                    if time.monotonic() - last > _LINE_SECONDS:
+                        last = time.monotonic()
+                        say(f"{path}: {done / max(size, done):.0%} of {amount(size)} read")
+        return digest.hexdigest()
+
+    if size >= _SAID:
+        say(f"{path}: reading {amount(size)} once, to know what the data are")
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        return dict(zip(files, pool.map(sha256, files), strict=True))

@@ -1,0 +1,140 @@
+"""Digests of the data of planned runs; runs that are older than such digests keep their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cached_property
+
+from tread_lab.data.content import content_digest
+from tread_lab.data.source import open_data
+from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.specs.data import DataSpec
+from tread_lab.specs.decode import decode
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.run import RunSpec
+from tread_lab.specs.units import counted
+
+
+class DataDigests:
+    """Fills in what the data of a run hold, before the run is signed.
+
+    Runs from before there were digests have names without them. A stored plan of such runs goes on
+    under these names, and so does a single run or a parent that is on record, if the data of today
+    agree with the samples of the training part that the attempts at them have recorded.
+
+    Args:
+        sweep: what is planned now, whose stored plan counts; `None` for a single run.
+        say: hears of data that are read, and of what old records do not hold.
+    """
+
+    def __init__(
+        self,
+        lab: Lab,
+        sweep: SweepFolder | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._lab, self._sweep, self._say = lab, sweep, say
+        self._filled: dict[DataSpec, DataSpec] = {}
+        self._agreed: set[DataSpec] = set()
+
+    def planned(self, spec: RunSpec) -> RunSpec:
+        """Return a run of the plan with the digests of its data and of those of its parents.
+
+        Raises:
+            UserError: the runs of the stored plan have no digests, and saw other data.
+        """
+        runs = () if spec.data.is_embedded else self._stored_runs.get(_anywhere(spec.data), ())
+        if not runs:
+            return self._with_digest(self._with_parent(spec))
+        if spec.data not in self._agreed:
+            seen = self._seen(runs)
+            if self._differs(spec.data, seen):
+                raise UserError(
+                    f"data: the training part in {spec.data.path} has the fingerprint"
+                    f" {_fingerprint(spec.data)}, and the runs of this sweep saw"
+                    f" {' and '.join(sorted(seen))}; put the data back, or give another --name"
+                )
+            self._say_old(spec.data, f"{counted(len(runs), 'run')} of this sweep")
+        return spec
+
+    def alone(self, spec: RunSpec) -> RunSpec:
+        """Return a run with its digests, or as it is on record without them."""
+        spec = self._with_parent(spec)
+        if spec.data.is_embedded:
+            return spec
+        folder = self._lab.run_of(spec)
+        known = folder.readable_spec() is not None
+        if not known or self._differs(spec.data, self._seen([folder.name])):
+            return self._with_digest(spec)
+        self._say_old(spec.data, f"run {folder.name}")
+        return spec
+
+    def _with_parent(self, spec: RunSpec) -> RunSpec:
+        if spec.init_from is None or spec.parent is None:
+            return spec
+        return replace(spec, init_from=replace(spec.init_from, run=self.alone(spec.parent)))
+
+    def _with_digest(self, spec: RunSpec) -> RunSpec:
+        if spec.data.digest is not None or spec.data.is_embedded:
+            return spec
+        if spec.data not in self._filled:
+            self._filled[spec.data] = replace(spec.data, digest=self._digest(spec.data))
+        return replace(spec, data=self._filled[spec.data])
+
+    def _digest(self, data: DataSpec) -> str | None:
+        """Return the digest of data; that of the stored plan where they cannot be read here, which
+        is said when they are used."""
+        try:
+            return content_digest(data, self._lab.root / "cache", self._say)
+        except UserError:
+            same = (d for d in self._stored_data if _anywhere(d) == _anywhere(data))
+            return next((known.digest for known in same), None)
+
+    @cached_property
+    def _stored_data(self) -> dict[DataSpec, list[str]]:
+        """The data of the stored plan, with the runs that see them."""
+        found: dict[DataSpec, list[str]] = {}
+        stored = None if self._sweep is None else self._sweep.stored_plan()
+        for run, tree in ({} if stored is None else stored.runs()).items():
+            found.setdefault(decode(DataSpec, tree.get("data", {})), []).append(run)
+        return found
+
+    @cached_property
+    def _stored_runs(self) -> dict[DataSpec, list[str]]:
+        """The runs of the stored plan whose data have no digest, by their data at any path."""
+        found: dict[DataSpec, list[str]] = {}
+        for data, runs in self._stored_data.items():
+            if data.digest is None:
+                found.setdefault(_anywhere(data), []).extend(runs)
+        return found
+
+    def _seen(self, runs: Iterable[str]) -> set[str]:
+        """Return the fingerprints of training parts that attempts at the runs have recorded."""
+        attempts = (made for run in runs for made in self._lab.run(run).attempts.read())
+        facts = (item for attempt in attempts for item in attempt.made_with.items())
+        return {fingerprint for name, fingerprint in facts if name.startswith("data ")}
+
+    def _differs(self, data: DataSpec, seen: set[str]) -> bool:
+        """Whether data that can be read are other than those that were seen, as far as is known."""
+        try:
+            return bool(seen) and _fingerprint(data) not in seen
+        except UserError:
+            return False
+
+    def _say_old(self, data: DataSpec, runs: str) -> None:
+        if data not in self._agreed:
+            self._agreed.add(data)
+            self._say(
+                f"{data.path}: {runs} recorded samples of the training part alone, and these agree;"
+                " whether the held-out part, labels or captions have changed since is not on record"
+            )
+
+
+def _anywhere(data: DataSpec) -> DataSpec:
+    """Return what of a spec says what the data are, whatever their path."""
+    return replace(data, path=None, deviation=None, digest=None)
+
+
+def _fingerprint(data: DataSpec) -> str:
+    return open_data(data, "train").fingerprint
