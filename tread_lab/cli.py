@@ -394,6 +394,12 @@ COMMANDS: Mapping[str, _Command] = {
             choices=("mean", "sample", "moments"),
             default="mean",
         ),
+        _option(
+            "--range",
+            "pixels that the autoencoder is fed: -1..1 (signed), or 0..1 (unit) as EDM2 does",
+            choices=("signed", "unit"),
+            default="signed",
+        ),
         _flag("--flips", "store the latents of the mirrored images, too"),
         _flag("--images", "store the cropped images, too, for REPA", dest="with_images"),
         _flag("--fp32", "store fp32 (default: fp16)"),

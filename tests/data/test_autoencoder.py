@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from tests.made_data import SCALE, write_autoencoder
 from tread_lab.data import open_data, source
-from tread_lab.data.autoencoder import Autoencoder, levels
+from tread_lab.data.autoencoder import FED, LEVELS, Autoencoder, Encoder, levels
 from tread_lab.specs import DataSpec, UserError
 
 
@@ -38,6 +39,37 @@ def test_the_environment_names_the_autoencoder(
     spec = DataSpec(source="latents", path=str(packed), channels=4, size=8, classes=7)
     with pytest.raises(UserError, match=r"gone holds no config.json"):
         open_data(spec, "train")
+
+
+def test_pixels_of_0_to_1_are_the_levels_that_edm2_writes() -> None:
+    image = torch.tensor([-1.0, 0.0, 0.25, 0.999, 1.0, 2.0])
+    assert LEVELS["unit"](image).tolist() == [0, 0, 63, 254, 255, 255]
+    levels_256 = torch.arange(256.0)
+    for pixels in ("signed", "unit"):
+        assert torch.equal(LEVELS[pixels](FED[pixels](levels_256)), levels_256.to(torch.uint8))
+
+
+def test_the_range_decides_what_the_encoder_is_fed_and_what_is_decoded(
+    packed: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("diffusers")
+    write_autoencoder(tmp_path / "vae")
+    spec = DataSpec(source="latents", path=str(packed), channels=4, size=8, classes=7, scale=SCALE)
+    unit = dataclasses.replace(spec, decoder_range="unit")
+    signed, of_unit = (
+        open_data(data, "train", autoencoder=str(tmp_path / "vae")) for data in (spec, unit)
+    )
+    x_BCHW, _ = signed.take(torch.arange(3))
+    raw_BCHW = signed.decoded(x_BCHW)  # type: ignore[attr-defined]
+    assert torch.equal(of_unit.decoded(x_BCHW), 2 * raw_BCHW - 1)  # type: ignore[attr-defined]
+    assert torch.equal(signed.pixels(x_BCHW), levels(raw_BCHW))
+    assert torch.equal(of_unit.pixels(x_BCHW), (raw_BCHW.clamp(0, 1) * 255).to(torch.uint8))
+    assert signed.decoder != of_unit.decoder
+    images_BCHW = torch.arange(2 * 3 * 16 * 16).reshape(2, 3, 16, 16).remainder(256)
+    encoder = Encoder(str(tmp_path / "vae"), range="unit")
+    mean_BCHW, _ = encoder.on(torch.device("cpu"))(images_BCHW.to(torch.uint8))
+    expected = encoder._model.encode(images_BCHW / 255).latent_dist.mean
+    assert torch.equal(mean_BCHW, expected)
 
 
 def test_a_small_autoencoder_decodes_stored_latents(packed: Path, tmp_path: Path) -> None:
@@ -74,7 +106,7 @@ def test_the_decoder_divides_by_its_own_factor_not_by_the_stores(
     packed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[float] = []
-    monkeypatch.setattr(source, "open_autoencoder", lambda where, scale: seen.append(scale))
+    monkeypatch.setattr(source, "open_autoencoder", lambda where, scale, range: seen.append(scale))
     spec = DataSpec(
         source="latents", path=str(packed), channels=4, size=8, classes=7, scale=1, decoder_scale=2
     )

@@ -12,8 +12,16 @@ import torch
 from torch import Tensor
 
 from tests.data.conftest import npy
-from tread_lab.data.deviation import check_deviation, expected_deviation, measure_deviation
+from tests.made_data import SCALE, write_autoencoder
+from tread_lab.data.deviation import (
+    check_decoded,
+    check_deviation,
+    expected_deviation,
+    measure_deviation,
+)
 from tread_lab.data.embedded import Fashion16
+from tread_lab.data.latents import PackedArrays
+from tread_lab.data.scaled import ScaledLatents
 from tread_lab.data.source import open_data
 from tread_lab.engine.train import train
 from tread_lab.records.lab import Lab
@@ -254,3 +262,61 @@ def test_at_most_256_samples_are_measured() -> None:
     assert (measure_deviation(many), measure_deviation(few)) == (1.0, 1.0)
     assert (len(many.asked), many.asked[0].item(), many.asked[-1].item()) == (256, 0, 999)
     assert few.asked.tolist() == [0, 1, 2, 3, 4]
+
+
+class MadeDecoder:
+    """An autoencoder whose latents are the means of 8 x 8 pixels in the range that it was fed."""
+
+    digest, enlarges = "made", 8
+
+    def __init__(self, pixels: str) -> None:
+        self.pixels = pixels
+
+    def __call__(self, x_BCHW: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def signed(self, x_BCHW: Tensor) -> Tensor:
+        image_BCHW = x_BCHW[:, :3].repeat_interleave(8, 2).repeat_interleave(8, 3)
+        return image_BCHW if self.pixels == "signed" else 2 * image_BCHW - 1
+
+
+def photographs(folder: Path, pixels: str, mean: float = -0.1) -> Path:
+    """Latents of `MadeDecoder`: values of photographs, some of them saturated."""
+    folder.mkdir()
+    values = np.clip(normal(0.5) + mean, -1, 1)
+    np.save(folder / "latents.npy", values if pixels == "signed" else (values + 1) / 2)
+    np.save(folder / "labels.npy", np.arange(40) % 7)
+    return folder
+
+
+def made(path: Path, pixels: str) -> tuple[DataSpec, ScaledLatents]:
+    spec = spec_of(path, "latents", decoder_range=pixels).data
+    return spec, ScaledLatents(PackedArrays(spec, "heldout"), spec, MadeDecoder(pixels))
+
+
+@pytest.mark.parametrize("mean", [-0.5, -0.1, 0.4])
+def test_decoded_samples_are_refused_in_the_other_range_alone(tmp_path: Path, mean: float) -> None:
+    """Photographs of all brightnesses."""
+    of = {p: photographs(tmp_path / p, p, mean) for p in ("signed", "unit")}
+    for pixels, path in of.items():
+        check_decoded(*made(path, pixels))
+    with pytest.raises(UserError, match=r"^data.decoder_range: decoded as signed, 2 .*; set it to"):
+        check_decoded(*made(of["unit"], "signed"))
+    with pytest.raises(UserError, match=r"lie beyond \+-1.6, .*; set it to signed, or che"):
+        check_decoded(*made(of["signed"], "unit"))
+
+
+def test_wrong_scales_are_no_images_and_what_is_random_or_has_no_decoder_is_let_be(
+    tmp_path: Path,
+) -> None:
+    path = photographs(tmp_path / "p", "signed")
+    np.save(path / "latents.npy", np.load(path / "latents.npy") / 0.18215)
+    with pytest.raises(UserError, match=r"lie beyond \+-1.6, .*; check data.decoder_scale and the"):
+        check_decoded(*made(path, "signed"))
+    pytest.importorskip("diffusers")
+    write_autoencoder(tmp_path / "vae")
+    random = pack(tmp_path / "random", 1.0)
+    for pixels in ("signed", "unit"):
+        spec = spec_of(random, "latents", decoder_range=pixels, scale=SCALE).data
+        check_decoded(spec, open_data(spec, "heldout", autoencoder=str(tmp_path / "vae")))
+    check_decoded(DataSpec(), open_data(DataSpec(), "heldout"))

@@ -134,7 +134,8 @@ def test_values_that_are_normalised_are_not_scaled_for_the_decoder(
 ) -> None:
     asked: list[object] = []
     monkeypatch.setattr(
-        "tread_lab.data.source.open_autoencoder", lambda where, scale: asked.append((where, scale))
+        "tread_lab.data.source.open_autoencoder",
+        lambda where, scale, range: asked.append((where, scale)),
     )
     for normalise in (True, False):
         spec = DataSpec(source="safetensors", path=str(files), channels=4, size=8, classes=7,

@@ -12,9 +12,9 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ VARIABLE = "TREAD_LAB_AUTOENCODER"
 # Bytes that the activations of one decoding call may take; of a decoder of 8x8 latents with 256
 # channels at full resolution about 270 MB an image, so 8 images of 256x256 on a CPU, 64 on a GPU.
 ROOM = {"cpu": 2 * 2**30, "cuda": 16 * 2**30}
+PixelRange = Literal["signed", "unit"]  # -1..1 as SD's own code feeds it, 0..1 as EDM2's does
 LIVE = 4  # tensors of the widest shape alive at once: input, normalised, activated, output
 
 
@@ -37,15 +38,17 @@ class Autoencoder:
         where: local folder or hub id, such as `stabilityai/sd-vae-ft-ema`.
         scale: what the network's values are divided by before decoding (0.18215 for SD); `None`
             for values that are as the encoder gave them.
+        range: of the pixels that it was fed.
 
     Raises:
         UserError: diffusers is not installed; on decoding: no such weights.
     """
 
-    def __init__(self, where: str, *, scale: float | None) -> None:
+    def __init__(self, where: str, *, scale: float | None, range: PixelRange = "signed") -> None:
         _check(where)
         self._where = where
         self._scale = scale
+        self._range = range
 
     @functools.cached_property
     def _model(self) -> Any:
@@ -55,8 +58,9 @@ class Autoencoder:
 
     @functools.cached_property
     def digest(self) -> str:
-        """SHA-256 of the decoder's weights and of the scale, 16 hexadecimal digits."""
-        return _digest(self._model, repr(self._scale))
+        """SHA-256 of the decoder's weights, of the scale and the range, 16 hexadecimal digits."""
+        pixels = "" if self._range == "signed" else f" {self._range}"
+        return _digest(self._model, f"{self._scale!r}{pixels}")
 
     @property
     def enlarges(self) -> int | None:
@@ -67,9 +71,17 @@ class Autoencoder:
         except (OSError, ValueError, LookupError, TypeError):
             return None
 
-    @torch.inference_mode()
     def __call__(self, x_BCHW: Tensor) -> Tensor:
         """uint8 images [B, 3, 8H, 8W] of latents in model space, on the device of `x_BCHW`."""
+        return torch.cat([LEVELS[self._range](part) for part in self._decoded(x_BCHW)])
+
+    def signed(self, x_BCHW: Tensor) -> Tensor:
+        """The same before they are rounded, -1..1 if they are images."""
+        image_BCHW = torch.cat([*self._decoded(x_BCHW)])
+        return image_BCHW if self._range == "signed" else 2 * image_BCHW - 1
+
+    @torch.inference_mode()
+    def _decoded(self, x_BCHW: Tensor) -> Iterator[Tensor]:
         model = self._model.to(x_BCHW.device)
         channels = model.config.latent_channels
         if x_BCHW.shape[1] != channels:
@@ -77,7 +89,7 @@ class Autoencoder:
             raise UserError(f"autoencoder {self._where!r} {found}")
         latents_BCHW = x_BCHW.float() / (self._scale or 1.0)
         parts = torch.split(latents_BCHW, images_at_once(model.config, latents_BCHW))
-        return torch.cat([levels(model.decode(z).sample) for z in parts])
+        yield from (model.decode(z).sample for z in parts)
 
     def _compare_scale(self, config: Any) -> None:
         """Warn where the autoencoder's own file says another factor than the data's spec."""
@@ -102,13 +114,15 @@ class Encoder:
 
     Args:
         where: local folder or hub id.
+        range: of the pixels that it is fed.
 
     Raises:
         UserError: diffusers is not installed, or there is no such autoencoder.
     """
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, *, range: PixelRange = "signed") -> None:
         _check(where)
+        self.range = range
         self._model = _load(where)
         config = self._model.config
         self.name = Path(where).name if Path(where).is_dir() else where
@@ -125,7 +139,7 @@ class Encoder:
 
         @torch.inference_mode()
         def moments(image_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-            x_BCHW = image_BCHW.to(device).float() / 127.5 - 1
+            x_BCHW = FED[self.range](image_BCHW.to(device).float())
             posterior = model.encode(x_BCHW).latent_dist
             return posterior.mean, posterior.logvar
 
@@ -147,10 +161,24 @@ def levels(image_BCHW: Tensor) -> Tensor:
     return (127.5 * image_BCHW + 128).clamp(0, 255).to(torch.uint8)
 
 
-def open_autoencoder(where: str | None, *, scale: float | None) -> Autoencoder | None:
+def _unit_levels(image_BCHW: Tensor) -> Tensor:
+    """[0, 1] -> 0..255, as EDM2 does: x -> floor(255 x)."""
+    return (255 * image_BCHW.clamp(0, 1)).to(torch.uint8)
+
+
+LEVELS: Mapping[PixelRange, Callable[[Tensor], Tensor]] = {"signed": levels, "unit": _unit_levels}
+FED: Mapping[PixelRange, Callable[[Tensor], Tensor]] = {  # 0..255 -> what the encoder is fed
+    "signed": lambda image_BCHW: image_BCHW / 127.5 - 1,
+    "unit": lambda image_BCHW: image_BCHW / 255,
+}
+
+
+def open_autoencoder(
+    where: str | None, *, scale: float | None, range: PixelRange = "signed"
+) -> Autoencoder | None:
     """Return the autoencoder at `where` or in TREAD_LAB_AUTOENCODER; `None` without either."""
     where = where or os.environ.get(VARIABLE)
-    return Autoencoder(where, scale=scale) if where else None
+    return Autoencoder(where, scale=scale, range=range) if where else None
 
 
 def _check(where: str) -> None:

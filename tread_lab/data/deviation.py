@@ -1,8 +1,10 @@
-"""Measures the deviation of what the network will see, and refuses data that are scaled wrongly."""
+"""Measures what the network will see and what is decoded; refuses data that are scaled wrongly."""
 
 # B batch, C channels, H height, W width
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -17,6 +19,44 @@ MEASURED = 256  # samples, evenly spread over the set
 NEAR = 1.5  # how many times off a known deviation may be; subsets of ImageNet stay within 1.2
 FAR = 3.0  # the same where only the process says what it was made for
 NOISES = {"flow": "flow matching's noise", "ddpm": "DDPM's noise"}
+
+
+DECODED = 8  # held-out samples, evenly spread over the part
+BEYOND = 1.6  # a decoded value that is no pixel of -1..1; decoders overshoot by less
+MOST_BEYOND = 0.05  # the share of such values that images may have
+CONTRAST = 0.8  # deviation from which on such a share counts: a random decoder stays below
+DARK, LEAST_DARK = -0.2, 0.001  # photographs have far more values below the first than the second
+
+
+def check_decoded(data: DataSpec, heldout: Samples) -> None:
+    """Refuse data whose decoded held-out samples cannot be images in the range that is said.
+
+    Pixels of 0..1 that are taken for -1..1 are bright and nowhere dark; those of -1..1 that are
+    taken for 0..1 lie far below the darkest level.
+
+    Raises:
+        UserError: says what was found, and the range that they seem to have.
+    """
+    decoded: Callable[[Tensor], Tensor | None] | None = getattr(heldout, "decoded", None)
+    ids = torch.linspace(0, len(heldout) - 1, min(DECODED, len(heldout))).long()
+    image_BCHW = None if decoded is None else decoded(heldout.take(ids)[0])
+    if image_BCHW is None:
+        return
+    beyond = float((image_BCHW.abs() > BEYOND).float().mean())
+    dark, mean = float((image_BCHW < DARK).float().mean()), float(image_BCHW.mean())
+    if data.decoder_range == "signed" and dark < LEAST_DARK and mean > -DARK:
+        what, remedy = f"{dark:.2%} of their values are below {DARK:g}", "set it to unit"
+    elif beyond > MOST_BEYOND and float(image_BCHW.std()) > CONTRAST:
+        what = f"{beyond:.0%} of their values lie beyond +-{BEYOND:g}"
+        remedy = "check data.decoder_scale and the autoencoder"
+        if data.decoder_range == "unit":
+            remedy = f"set it to signed, or {remedy}"
+    else:
+        return
+    raise UserError(
+        f"data.decoder_range: decoded as {data.decoder_range}, {len(ids)} held-out samples of"
+        f" {data.path} are no images of -1..1 ({what}, the mean is {mean:.2g}); {remedy}"
+    )
 
 
 def expected_deviation(spec: RunSpec) -> tuple[float, float, str]:

@@ -79,6 +79,8 @@ class Decoder(Protocol):
 
     def __call__(self, x_BCHW: Tensor) -> Tensor: ...
 
+    def signed(self, x_BCHW: Tensor) -> Tensor: ...
+
 
 class ScaledLatents:
     """The samples of a store in model space: (stored - mean) / deviation * scale, where the spec
@@ -158,12 +160,19 @@ class ScaledLatents:
 
     def pixels(self, x_BCHW: Tensor) -> Tensor:
         """Return uint8 images: decoded where there is an autoencoder, else `preview`."""
-        if self._decode is None:
-            return preview(x_BCHW)
-        if self._affine is not None:
-            mean_C11, deviation_C11 = (values.to(x_BCHW.device) for values in self._affine)
-            return self._decode(x_BCHW.float() / self._scale * deviation_C11 + mean_C11)
-        return self._decode(x_BCHW)
+        return preview(x_BCHW) if self._decode is None else self._decode(self._to_decode(x_BCHW))
+
+    def decoded(self, x_BCHW: Tensor) -> Tensor | None:
+        """Return images before they are rounded, -1..1 if the decoder's range is right; `None`
+        without an autoencoder."""
+        return None if self._decode is None else self._decode.signed(self._to_decode(x_BCHW))
+
+    def _to_decode(self, x_BCHW: Tensor) -> Tensor:
+        """Return samples in model space as the decoder takes them."""
+        if self._affine is None:
+            return x_BCHW
+        mean_C11, deviation_C11 = (values.to(x_BCHW.device) for values in self._affine)
+        return x_BCHW.float() / self._scale * deviation_C11 + mean_C11
 
     @property
     def image_shape(self) -> tuple[int, int, int] | None:

@@ -16,6 +16,7 @@ from PIL import Image
 from torch import Tensor
 
 from tread_lab.data.captions import CAPTIONS, write_captions
+from tread_lab.data.deviation import check_decoded
 from tread_lab.data.source import image_shape, open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.attention import prefer_attention
@@ -107,7 +108,8 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
 
     Raises:
         UserError: a solver of another process, no decoder, no torch-fidelity, weights that are
-            absent or not the published, a reference that is absent or wrong.
+            absent or not the published, a reference that is absent or wrong, held-out samples that
+            are no images when they are decoded.
     """
     asked = [*asked]
     for run in {(run.data, run.captions): run for run, _ in asked if run.captions}.values():
@@ -123,6 +125,8 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
         samples = open_data(data, "heldout")
         shape = image_shape(samples)
         check_requirements(spec, data.source, preview=samples.preview, shape=shape)
+    for data in dict.fromkeys(data for data, *_ in distinct):
+        check_decoded(data, open_data(data, "heldout"))
 
 
 def _heldout(model: Trained, spec: HeldoutSpec, place: EvaluationFolder) -> dict[str, float]:

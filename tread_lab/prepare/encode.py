@@ -228,6 +228,7 @@ def _plan(
     images: Images, encoder: Encoder, stored: Stored, batch: int, licence: str | None
 ) -> dict[str, object]:
     """Return everything that decides the content, as the manifest keeps it."""
+    fed = {} if encoder.range == "signed" else {"decoder_range": encoder.range}
     return {
         "names": digest_of(images),
         "encoder": {"name": encoder.name, "digest": encoder.digest},
@@ -235,6 +236,7 @@ def _plan(
         "shift": encoder.shift,
         "crop": "centre crop of ADM",
         **vars(stored),
+        **fed,
         "batch": batch,
         "classes": len(images.classes),
         "licence": licence,

@@ -84,6 +84,8 @@ def data_settings(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
         settings["decoder_scale"] = SD_SCALE
     if "statistics.json" in manifest["files"]:
         settings["normalise"] = "true"
+    if made_with.get("decoder_range"):
+        settings["decoder_range"] = made_with["decoder_range"]
     if made_with.get("scale"):
         settings["decoder_scale"] = made_with["scale"]
     return settings
