@@ -25,11 +25,11 @@ def write_images(folder: Path, count: int) -> None:
         Image.fromarray(levels).save(path)
 
 
-def write_autoencoder(folder: Path) -> None:
+def write_autoencoder(folder: Path, seed: int = 0) -> None:
     """A random AutoencoderKL of diffusers: 4 channels, sides halved, factor `SCALE`."""
     from diffusers import AutoencoderKL
 
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     AutoencoderKL(
         down_block_types=("DownEncoderBlock2D",) * 2,
         up_block_types=("UpDecoderBlock2D",) * 2,

@@ -255,6 +255,12 @@ def _write_evaluation(
     folder.write(spec, metrics, **costs)
 
 
+def with_provenance(run: RunFolder, spec: EvaluationSpec, made_with: Mapping[str, str]) -> None:
+    """Say in the record of an evaluation what it was made with."""
+    tree = run.evaluation(spec).read() or {}
+    run.evaluation(spec).write(spec, tree["metrics"], made_with=made_with)
+
+
 def held_out_losses(sweep: Synthetic, route: Route | None, seed: int) -> dict[str, Array]:
     """Losses [M, L] whose mean paired gaps are the true ones exactly, however noisy each image."""
     shared = np.random.default_rng([2, seed])

@@ -308,6 +308,7 @@ COMMANDS: Mapping[str, _Command] = {
         _ROOT,
         _DEVICE,
         _THREADS,
+        _flag("--allow-mixed", "measure although decoder or weights differ from earlier ones"),
         _JSON,
     ),
     "status": _Command(

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
-
 from tread_lab.analysis.figures.cells import CELLS
 from tread_lab.analysis.figures.gap_and_quality import GAP_AND_QUALITY
 from tread_lab.analysis.figures.guidance_costs import GUIDANCE
@@ -39,6 +37,7 @@ from tread_lab.frames import (
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.metric_names import HELDOUT_LOSS, TRAIN_LOSS
+from tread_lab.records.provenance import mixtures
 
 KINDS = (  # in the order of the report
     ROUTE_GRID,
@@ -77,7 +76,7 @@ def write_figures(lab: Lab, sweep: str) -> list[Path]:
     paths: list[Path] = []
     for _, drawn in all_figures(records):
         paths += save(drawn.figure, folder.figures, drawn.name)
-    return [*paths, *_write_tables(records.frame, folder.figures)]
+    return [*paths, *_write_tables(records, folder.figures)]
 
 
 def sweep_records(lab: Lab, folder: SweepFolder) -> SweepRecords:
@@ -98,12 +97,13 @@ def all_figures(records: SweepRecords) -> Iterator[tuple[FigureKind, Drawn]]:
                 yield kind, replace(drawn, name=drawn.name + suffix, panel=name)
 
 
-def _write_tables(frame: pd.DataFrame, folder: Path) -> list[Path]:
+def _write_tables(records: SweepRecords, folder: Path) -> list[Path]:
     """Write the ranking, and dense beside routed for every metric of quality, in both formats."""
-    key = ranking_key(frame)
+    frame, key = records.frame, ranking_key(records.frame)
     if key is None:
         return []
-    texts, caption = formatted(ranking(frame, key), key), ranking_caption(key)
+    lines = [ranking_caption(key), *mixtures(records.lab, frame["run"].unique())]
+    texts, caption = formatted(ranking(frame, key), key), ". ".join(lines)
     written = {
         "ranking.md": f"{to_markdown(texts)}\n{caption}\n",
         "ranking.tex": f"% {caption}\n{to_latex(texts)}",

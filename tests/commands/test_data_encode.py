@@ -29,16 +29,16 @@ def test_options_reach_the_encoding(
         return "steps"
 
     monkeypatch.setattr(data_encode, "open_images", opened)
-    monkeypatch.setattr(data_encode, "Encoder", lambda name: f"encoder {name}")
+    monkeypatch.setattr(data_encode, "Encoder", lambda name, range: f"encoder {name} {range}")
     monkeypatch.setattr(data_encode, "encode", encode)
     monkeypatch.setattr(data_encode, "show_steps", lambda *what: calls.append(what))
     monkeypatch.setattr(data_encode, "read_manifest", lambda out: {"a": 1} if whole else None)
     monkeypatch.setattr(data_encode, "show_packed", lambda *what, **how: calls.append((what, how)))
     how: dict[str, Any] = {
         "images": Path("in"), "out": Path("out"), "autoencoder": "sd", "size": 128,
-        "posterior": "sample", "flips": True, "with_images": True, "captions": Path("c"),
-        "limit": 5, "batch": 3, "device": "cpu", "part": (2, 4), "skip_damaged": True,
-        "licence": "mine", "as_json": True,
+        "posterior": "sample", "range": "unit", "flips": True, "with_images": True,
+        "captions": Path("c"), "limit": 5, "batch": 3, "device": "cpu", "part": (2, 4),
+        "skip_damaged": True, "licence": "mine", "as_json": True,
     }  # fmt: skip
     for fp32, workers, cores in ((False, 7, 12), (True, None, 12), (True, None, None)):
         calls.clear()
@@ -53,7 +53,7 @@ def test_options_reach_the_encoding(
         }  # fmt: skip
         assert calls == [
             (Path("in"), Path("c"), 5),
-            (True, (Path("out"), "encoder sd", stored), options),
+            (True, (Path("out"), "encoder sd unit", stored), options),
             ("steps", "images"),
             *([((Path("out"), {"a": 1}), {"as_json": True})] if whole else []),
         ]

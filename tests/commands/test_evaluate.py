@@ -105,7 +105,7 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
 ) -> None:
     run = completed(lab, tiny)
     how: dict[str, Any] = {"root": str(lab.root), "name": run[:6], "reference": None,
-                           "device": "cpu", "threads": 3}  # fmt: skip
+                           "device": "cpu", "threads": 3, "allow_mixed": True}  # fmt: skip
     named = ["heldout_loss", "heldout_loss at 50%"]
     assert evaluate.run(**how, evaluations=named, as_json=False) == 0
     cache = lab.root / "cache"
@@ -137,7 +137,8 @@ def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
     monkeypatch.setattr(evaluate, "evaluate", failing)
     with pytest.raises(UserError, match=r"^no such step"):
         evaluate.run(root=str(lab.root), name=run, reference=None, device="cpu", threads=1,
-                     as_json=True, evaluations=["heldout_loss at 10", "heldout_loss"])  # fmt: skip
+                     as_json=True, evaluations=["heldout_loss at 10", "heldout_loss"],
+                     allow_mixed=False)  # fmt: skip
     assert [call[2] for call in measured[1:]] == [None]
 
 
@@ -212,8 +213,9 @@ def test_exported_weights_are_measured_in_their_folder_and_need_no_lab(
     in_folder: Path, lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = completed(lab, tiny)
-    how: dict[str, Any] = {"root": "absent", "reference": None, "device": "cpu", "threads": 1,
-                           "as_json": True, "evaluations": ["fid@1k"]}  # fmt: skip
+    how: dict[str, Any] = {"root": "absent", "reference": None, "device": "cpu",
+                           "threads": 1, "as_json": True, "evaluations": ["fid@1k"],
+                           "allow_mixed": False}  # fmt: skip
     with pytest.raises(UserError, match=r"absent.* does not exist"):
         evaluate.run(**how, name=run)
     with pytest.raises(UserError, match=r"run|sweep"):

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from tests.synthetic import Synthetic, heldout_gap, small, tiny_spec, train_gap, write_sweep
+from tests.synthetic import (
+    Synthetic,
+    heldout_gap,
+    small,
+    tiny_spec,
+    train_gap,
+    with_provenance,
+    write_sweep,
+)
 from tread_lab.compare.gaps import (
     Losses,
     gap_over_images,
@@ -18,6 +27,7 @@ from tread_lab.compare.gaps import (
     recorded_gaps,
     run_gaps,
 )
+from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.specs import HeldoutSpec, RunSpec, UserError, signature
 
@@ -301,3 +311,21 @@ def test_a_replaced_file_of_the_baseline_is_read_again(tmp_path: Path) -> None:
     baseline["a"].unlink()
     with pytest.raises(UserError, match=r"dense.npz cannot be read: No such file .*evaluate"):
         recorded_gaps(trial, baseline)
+
+
+def test_losses_on_other_held_out_data_are_never_paired(tmp_path: Path) -> None:
+    lab, (spec, _) = write_sweep(tmp_path, small()), small().evaluations
+    name = "held-out data latents 3f2a"
+    with_provenance(lab.run(BASELINE), spec, {name: "a"})
+    assert run_gaps(lab, TRIAL, BASELINE)  # whose record does not say it
+    for what, digest, paired in ((name, "a", True), (name, "b", False), (f"{name}0", "a", False)):
+        with_provenance(lab.run(TRIAL), spec, {what: digest, "decoder": "c"})
+        os.utime(losses_paths(lab.run(TRIAL))[signature(spec)])
+        if paired:
+            assert run_gaps(lab, TRIAL, BASELINE)
+            continue
+        with pytest.raises(UserError, match="cannot be paired: their held-out data differ, so"):
+            run_gaps(lab, TRIAL, BASELINE)
+        row = trials_frame(lab, "placement").set_index("run").loc[TRIAL]
+        assert row["reason"] == "their held-out data differ, so that their losses do not compare"
+        assert np.isnan(row["gap/heldout"])

@@ -169,7 +169,12 @@ def check_metrics(lab: Path, reference: Path) -> list[int]:
         images = np.load(samples)["arr_0"]
         assert images.shape == (100, 16, 16, 3) and images.dtype == np.uint8
         record = json.loads((samples.parent / "metrics.json").read_text())
-        metrics = record["metrics"]
+        metrics, made_with = record["metrics"], record["made_with"]
+        decoder, extractor, file = (
+            [made_with[name] for name in made_with if name.startswith(what)]
+            for what in ("decoder of latents ", "weights inception", "reference ours")
+        )
+        assert len(*decoder) == 16 and [*map(len, extractor), *map(len, file)] == [64, 64]
         names = {"fid@100", "sfid@100", "is@100", "precision@100", "recall@100", "kid@100"}
         assert metrics.keys() == names
         features = small_inception(torch.from_numpy(images).permute(0, 3, 1, 2))

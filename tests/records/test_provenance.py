@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tread_lab.records.provenance import NOW, provenance_differences
+from pathlib import Path
+
+from tests.synthetic import small, with_provenance, write_sweep
+from tread_lab.frames import trials_frame
+from tread_lab.records.provenance import NOW, mixtures, provenance_differences
 
 
 def test_only_what_has_several_digests_is_a_difference() -> None:
@@ -32,3 +36,16 @@ def test_what_is_in_words_is_shown_whole() -> None:
     assert str(found) == (
         "products differs: bf16 kernels in 1 run, rounded operands in what is to be run now"
     )
+
+
+def test_numbers_under_two_decoders_never_stand_in_one_table_unmarked(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    runs = list(trials_frame(lab, "placement")["run"])
+    assert mixtures(lab, runs) == []
+    samples, decoder = small().evaluations[1], "decoder of latents 3f2a"
+    for run, digest in zip(runs, "aabb", strict=True):
+        with_provenance(lab.run(run), samples, {decoder: digest})
+    assert mixtures(lab, runs) == [
+        "not one comparison: decoder of latents 3f2a differs: a in 2 runs, b in 2 runs"
+    ]
+    assert mixtures(lab, runs[:2]) == []

@@ -14,6 +14,7 @@ from rich.console import Console
 from tests.frames.test_ranking import table
 from tests.synthetic import small, write_sweep
 from tread_lab.frames import trials_frame
+from tread_lab.records import provenance
 from tread_lab.records.lab import Lab
 from tread_lab.screen import ranking
 from tread_lab.screen.ranking import show_places, show_ranking
@@ -151,7 +152,9 @@ def test_the_ranking_for_scripts_is_the_rows_of_the_trials(
 def test_a_lost_baseline_and_mixed_code_have_a_line_each(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(ranking, "provenance_differences", lambda found: ["code a and code b"])
+    monkeypatch.setattr(provenance, "provenance_differences", lambda made: ["code a and code b"])
+    *_, last = shown(samples(2, 7), monkeypatch, tmp_path)
+    assert last == "not one comparison: code a and code b"
     lines = shown(gaps(state=["failed", *["completed"] * 3]), monkeypatch, tmp_path)
     assert lines[-2:] == [
         "baseline dense seed 3 failed: its trials have nothing to compare with",

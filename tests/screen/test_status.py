@@ -173,7 +173,7 @@ def test_runs_that_are_no_comparison_are_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "tread_lab.screen.status.provenance_differences", lambda found: ["code a and code b"]
+        "tread_lab.records.provenance.provenance_differences", lambda made: ["code a and code b"]
     )
     show_sweep(write_sweep(tmp_path, small(name="s")), "s", as_json=False)
     assert capsys.readouterr().out.splitlines()[-1] == "not one comparison: code a and code b"

@@ -24,6 +24,7 @@ from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, decode_evalu
 from tread_lab.specs.evaluation_steps import AT, at_steps
 from tread_lab.sweep.execution.executor import UserErrors
 from tread_lab.sweep.plan.open_tasks import begun_tasks
+from tread_lab.sweep.plan.preflight import check_measured
 from tread_lab.sweep.plan.storage import load_plan
 
 UNDER_WAY = (RunState.RUNNING, RunState.INTERRUPTED)
@@ -39,6 +40,7 @@ def run(
     reference: str | None,
     device: str | None,
     threads: int,
+    allow_mixed: bool,
     as_json: bool,
 ) -> int:
     """Measure the runs of a sweep, or one run; return the exit code."""
@@ -50,6 +52,9 @@ def run(
     rows, user_errors = [], UserErrors()
     measurements = _to_measure(lab, name, evaluations, reference)
     check_measurable(open_evaluations(measurements))
+    if not allow_mixed:
+        beside = (folder for folder, _ in measurements) if name in lab.sweeps() else lab.runs()
+        check_measured(beside, open_evaluations(measurements))
     for folder, specs in measurements:
         for spec in specs:
             with user_errors.collect():

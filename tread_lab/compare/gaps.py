@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.compare.intervals import pairing_kept, t_interval
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import EvaluationFolder, Lab, RunFolder
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_ROUTE, GAP_TRAIN
 from tread_lab.specs.errors import UserError
 
@@ -183,7 +183,18 @@ def _stamped(path: Path) -> Stamped:
 @functools.lru_cache(maxsize=100_000)
 def _gaps_of_files(trial: Stamped, baseline: Stamped | None) -> dict[str, PairedGap]:
     losses = Losses.read(trial[0])
-    return route_gap(losses) if baseline is None else loss_gaps(losses, _losses(*baseline))
+    if baseline is None:
+        return route_gap(losses)
+    own, other = (_measured_on(path) for path, _ in (trial, baseline))
+    if own and other and own != other:
+        raise UserError("their held-out data differ, so that their losses do not compare")
+    return loss_gaps(losses, _losses(*baseline))
+
+
+def _measured_on(path: Path) -> set[tuple[str, str]]:
+    """Return which held-out data the losses in a file are of; older records do not say it."""
+    made_with = (EvaluationFolder(path.parent).read() or {}).get("made_with", {})
+    return {fact for fact in made_with.items() if fact[0].startswith("held-out data")}
 
 
 @functools.lru_cache(maxsize=16)  # a baseline is met again by each of its trials

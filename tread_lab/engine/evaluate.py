@@ -16,6 +16,7 @@ from PIL import Image
 from torch import Tensor
 
 from tread_lab.data.captions import CAPTIONS, write_captions
+from tread_lab.data.content import check_content
 from tread_lab.data.deviation import check_decoded
 from tread_lab.data.source import image_shape, open_data
 from tread_lab.engine.assemble import Trained, trained
@@ -26,7 +27,7 @@ from tread_lab.engine.cost.sampling import sample_flops
 from tread_lab.engine.device import check_precision
 from tread_lab.engine.precision import autocast, matrix_products
 from tread_lab.engine.probes import heldout_losses, layer_similarity
-from tread_lab.engine.provenance import code_digest, packages_of
+from tread_lab.engine.provenance import code_digest, measured_with, packages_of
 from tread_lab.engine.sample_parts import SampleParts, write_npz
 from tread_lab.engine.sample_scores import (
     SampleScores,
@@ -77,7 +78,10 @@ def evaluate(
         metrics: dict[str, float] = done["metrics"]
         return metrics
     started = time.perf_counter()
-    prefer_attention(folder.spec(), device, cache or folder.cache)
+    run = folder.spec()
+    check_content(run.data, cache or folder.cache)
+    made_with = measured_with(run, spec)
+    prefer_attention(run, device, cache or folder.cache)
     if isinstance(spec, SamplesSpec):
         metrics, facts = _samples(folder, spec, device, place, cache)
     else:
@@ -89,7 +93,7 @@ def evaluate(
         facts = {"step": model.step}
     packages = {"packages": added} if (added := packages_of(spec)) else {}
     seconds = time.perf_counter() - started
-    place.write(spec, metrics, **facts, **packages, seconds=seconds)
+    place.write(spec, metrics, **facts, **packages, made_with=made_with, seconds=seconds)
     SampleParts(place.path, {}).remove()
     return metrics
 

@@ -15,7 +15,7 @@ import torch
 
 import tread_lab
 from tread_lab.data.captions import captions_of
-from tread_lab.data.source import both_parts
+from tread_lab.data.source import Samples, both_parts, open_data
 from tread_lab.engine.captions import captions_digest
 from tread_lab.engine.captured import step_form
 from tread_lab.engine.compiled import arithmetic
@@ -23,8 +23,10 @@ from tread_lab.engine.device import model, name
 from tread_lab.engine.encoder import weights_digest, weights_folder
 from tread_lab.engine.precision import bf16_products
 from tread_lab.engine.text_encoder import text_encoder_digest
+from tread_lab.metrics.reference_file import needs, open_reference
+from tread_lab.metrics.requirements import extractor_digests
 from tread_lab.specs.data import DataSpec
-from tread_lab.specs.evaluation import EvaluationSpec
+from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.extensions import extensions_of
 from tread_lab.specs.run import RunSpec
 
@@ -59,6 +61,32 @@ def made_with(spec: RunSpec, device_type: str) -> dict[str, str]:
         captions = [texts for part in (train, heldout) for texts in captions_of(part) or ()]
         found[f"captions {data}"] = captions_digest(captions)
     return found | {f"package {name}": version for name, version in packages_of(spec).items()}
+
+
+def measured_with(
+    run: RunSpec, spec: EvaluationSpec, heldout: Samples | None = None
+) -> dict[str, str]:
+    """Return name -> digest of everything that decides an evaluation and is in no spec.
+
+    Args:
+        heldout: the held-out data of the run, where they are open already.
+
+    Raises:
+        UserError: data, weights or a reference cannot be read.
+    """
+    data, heldout = named(run.data), heldout or open_data(run.data, "heldout")
+    found = {f"held-out data {data}": heldout.fingerprint}
+    if run.captions is not None:
+        found[f"weights {run.captions.encoder}"] = text_encoder_digest(run.captions)
+    if not isinstance(spec, SamplesSpec) or not spec.metrics:
+        return found
+    found[f"decoder of {data}"] = heldout.decoder
+    extractors = extractor_digests(spec, run.data.source)
+    found |= {f"weights {extractor}": digest for extractor, digest in extractors.items()}
+    if spec.reference is not None:
+        file = open_reference(spec.reference, **needs(spec.metrics))
+        found[f"reference {file.name}"] = file.digest
+    return found
 
 
 def named(data: DataSpec) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 
 from tread_lab.metrics.dinov2 import dinov2_weights
 from tread_lab.metrics.extractor import weights_path
 from tread_lab.metrics.feature_space import DINOV2, INCEPTION, by_extractor
-from tread_lab.metrics.inception import inception_weights
+from tread_lab.metrics.inception import inception_weights, sha256
 from tread_lab.metrics.reference_file import needs, open_reference
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplesSpec
@@ -38,12 +39,7 @@ def check_requirements(
     if metrics:
         check_torch_fidelity(f"metrics: {metrics[0]}")
     for name in spaces:
-        if name == INCEPTION:
-            inception_weights()
-        elif name == DINOV2:
-            dinov2_weights()
-        elif not weights_path(name).is_file():
-            raise UserError(f"metrics: the weights of {name!r} are not at {weights_path(name)}")
+        _weights_of(name)
         own = name in OWN_FEATURES.values() and [m for m in spaces[name] if METRICS[m].compares]
         if own and spec.reference is not None:
             raise UserError(
@@ -54,6 +50,25 @@ def check_requirements(
         file = open_reference(spec.reference, **needs(metrics))
         if shape is not None:
             file.check_size(shape)
+
+
+def extractor_digests(spec: SamplesSpec, source: str) -> dict[str, str]:
+    """Return extractor -> SHA-256 of its weights, for the metrics of an evaluation.
+
+    Raises:
+        UserError: weights that are absent or not the published ones.
+    """
+    return {name: sha256(_weights_of(name)) for name in by_extractor(spec.metrics, source)}
+
+
+def _weights_of(extractor: str) -> Path:
+    """Return the file of an extractor's weights, which is there."""
+    path = {INCEPTION: inception_weights, DINOV2: dinov2_weights}.get(
+        extractor, lambda: weights_path(extractor)
+    )()
+    if not path.is_file():
+        raise UserError(f"metrics: the weights of {extractor!r} are not at {path}")
+    return path
 
 
 def check_torch_fidelity(what: str) -> None:

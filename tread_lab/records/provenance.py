@@ -1,12 +1,12 @@
-"""Provenance: which code, data and weights runs were made with, and in what they differ."""
+"""Provenance: which code, data and weights runs were made and measured with, and what differs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tread_lab.records.lab import Lab
+from tread_lab.records.lab import Lab, RunFolder
 
 NOW = "now"  # stands for the runs that are still to be made
 
@@ -16,7 +16,7 @@ class ProvenanceDifference:
     """A part of the provenance whose digest differs between runs.
 
     Attributes:
-        what: `code`, `data ...` or `weights ...`.
+        what: `code`, `data ...`, `weights ...` or `decoder of ...`.
         runs: digest, or what stands for one in words -> the runs it was seen in, some at several.
     """
 
@@ -46,8 +46,20 @@ def _short(digest: str) -> str:
 
 
 def provenances_of(lab: Lab, runs: Iterable[str]) -> dict[str, list[Mapping[str, str]]]:
-    """Return the provenance of every attempt at these runs."""
-    return {run: [attempt.made_with for attempt in lab.run(run).attempts.read()] for run in runs}
+    """Return the provenance of every attempt at these runs, and of every evaluation of them."""
+    folders = map(lab.run, runs)
+    return {f.name: [*(a.made_with for a in f.attempts.read()), *measured(f)] for f in folders}
+
+
+def mixtures(lab: Lab, runs: Iterable[str]) -> list[str]:
+    """Return a line for each thing that differs among runs that stand in one table."""
+    differences = provenance_differences(provenances_of(lab, runs))
+    return [f"not one comparison: {difference}" for difference in differences]
+
+
+def measured(folder: RunFolder) -> Iterator[Mapping[str, str]]:
+    """Yield what the finished evaluations of a run were made with; older ones have not said it."""
+    return ((place.read() or {}).get("made_with", {}) for place in folder.evaluations())
 
 
 def provenance_differences(

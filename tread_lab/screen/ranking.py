@@ -23,7 +23,7 @@ from tread_lab.frames import (
 )
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab, SweepFolder
-from tread_lab.records.provenance import provenance_differences, provenances_of
+from tread_lab.records.provenance import mixtures
 from tread_lab.records.status import RunState
 from tread_lab.screen.console import ROWS, answer, answers, fitted, say
 from tread_lab.specs.units import amount
@@ -44,7 +44,7 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
     shown = [c for c in frame.columns if c in own and _ranked(c)]
     if len(shown) > _WIDE >= frame["run"].nunique():
         answers.print(_by_setting(frame, shown))
-        return frame
+        return _marked(frame, lab)
     key = ranking_key(frame)
     shown = [key, *(c for c in shown if c != key)] if key else shown
     cells = ranked_cells(frame, key)
@@ -55,8 +55,13 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
         answer(f"gap: difference to the baseline, paired; ± 95% {_interval(frame, cells)}")
     for line in without_baseline(frame):
         answer(line)
-    for difference in provenance_differences(provenances_of(lab, frame["run"].unique())):
-        answer(f"not one comparison: {difference}")
+    return _marked(frame, lab)
+
+
+def _marked(frame: pd.DataFrame, lab: Lab) -> pd.DataFrame:
+    """Say below a table what keeps its numbers from one comparison; return the frame."""
+    for line in mixtures(lab, frame["run"].unique()):
+        answer(line)
     return frame
 
 

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.plan import StoredPlan, Tree
-from tread_lab.records.provenance import provenance_differences, provenances_of
+from tread_lab.records.provenance import measured, mixtures, provenance_differences
 from tread_lab.records.run_status import RunStatus, count_states, run_status
 from tread_lab.records.status import RunState, without_comparison
 from tread_lab.records.stopped_early import Stopped
@@ -63,8 +63,8 @@ def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
     if len(sweep.runs) > ROWS:
         answer(f"... and {len(sweep.runs) - ROWS} more")
     show_lines(answers, sweep.lost_baselines())
-    for difference in provenance_differences(provenances_of(lab, sweep.runs)):
-        answer(f"not one comparison: {difference}")
+    for line in mixtures(lab, sweep.runs):
+        answer(line)
 
 
 def watch_sweep(lab: Lab, name: str) -> None:
@@ -170,9 +170,9 @@ def show_unfinished(lab: Lab, name: str) -> bool:
 def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
     """Print one run: its label, state, attempts and metrics."""
     spec, result, status = folder.spec(), folder.result() or {}, run_status(folder)
-    measured = [e.read() or {} for e in folder.evaluations()]
+    trees = [e.read() or {} for e in folder.evaluations()]
     if as_json:
-        metrics = [{**e.get("metrics", {}), **_step(e)} for e in measured]
+        metrics = [{**e.get("metrics", {}), **_step(e)} for e in trees]
         print(json.dumps({**status.tree(), "result": result, "metrics": metrics}, indent=1))
         return
     pairs = [("run", f"{folder.name} ({run_label(spec)})"), ("state", status.state)]
@@ -183,9 +183,11 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
         why = f": {attempt.reason.splitlines()[0]}" if attempt.reason else ""
         where = f"process {attempt.pid} on {attempt.host}"
         pairs.append((f"attempt {attempt.n}", f"{attempt.ended or 'under way'}, {where}{why}"))
-    provenances = {folder.name: [attempt.made_with for attempt in status.attempts]}
+    provenances = {
+        folder.name: [*(attempt.made_with for attempt in status.attempts), *measured(folder)]
+    }
     pairs += [("mixed", str(difference)) for difference in provenance_differences(provenances)]
-    pairs += [(k + _at(e), f"{v:.6g}") for e in measured for k, v in e.get("metrics", {}).items()]
+    pairs += [(k + _at(e), f"{v:.6g}") for e in trees for k, v in e.get("metrics", {}).items()]
     pairs += [(k, f"{v:.6g}") for k, v in result.get("metrics", {}).items()]
     show_pairs([*pairs, ("folder", str(folder.path))])
 

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.made_data import SCALE, write_autoencoder
 from tread_lab.cli import main
 from tread_lab.engine import precision, provenance
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import memory
-from tread_lab.engine.provenance import DECIDES, code_digest, made_with, meaning
+from tread_lab.engine.provenance import DECIDES, code_digest, made_with, meaning, measured_with
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.specs import RunSpec, UserError, decode, encode, extensions
@@ -28,6 +29,7 @@ from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.preflight import (
     check_arithmetic,
+    check_measured,
     check_provenance,
     check_room,
     preflight,
@@ -509,6 +511,46 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(
         run(lab, Task(one, decode_evaluations(["heldout_loss"])))
     assert lab.run_of(one).attempts.read() == attempts
     assert lab.run_of(DataDigests(lab).alone(latents("one", 3.0))) != lab.run_of(one)
+
+
+@pytest.mark.parametrize("sweep", [True, False])
+def test_another_autoencoder_is_refused_where_earlier_evaluations_had_one(
+    lab: Lab,
+    tiny: Tiny,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sweep: bool,
+) -> None:
+    pytest.importorskip("diffusers")
+    monkeypatch.setattr(provenance, "extractor_digests", lambda spec, source: {"inception": "i"})
+    np.save(tmp_path / "latents.npy", np.zeros((40, 4, 8, 8), "f4"))
+    np.save(tmp_path / "labels.npy", np.arange(40) % 10)
+    data = {"source": "latents", "path": str(tmp_path), "channels": 4, "size": 8, "scale": SCALE}
+    one, other = (tiny(data=data, seed=seed) for seed in (0, 1))
+    (images,) = decode_evaluations(["fid@1k"])
+    for seed, name in enumerate(("ema", "mse", "ema-again")):
+        write_autoencoder(tmp_path / name, seed=seed % 2)
+
+    def asked(name: str) -> None:
+        monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(tmp_path / name))
+        if sweep:
+            todo = [Task(other, (images,))]
+            check_provenance(lab, [Task(one), *todo], todo, "cpu")
+        else:
+            check_measured([lab.run_of(one)], [(other, images)])
+
+    asked("mse")
+    monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(tmp_path / "ema"))
+    made = measured_with(one, images)
+    assert list(made) == [f"{what}latents x 1.7" for what in ("held-out data ", "decoder of ")] + [
+        "weights inception"
+    ]
+    lab.run_of(one).evaluation(images).write(images, {"fid": 1.0}, made_with=made)
+    asked("ema-again")
+    with pytest.raises(
+        UserError, match=r"^decoder of latents x 1.7 differs: \w+ in 1 run, .* --allow-"
+    ):
+        asked("mse")
 
 
 def test_records_without_digests_say_nothing(lab: Lab, tiny: Tiny) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tread_lab.data.deviation import check_decoded, check_deviation
@@ -12,14 +12,19 @@ from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.encoder import check_encoder
 from tread_lab.engine.probes import PICKS
-from tread_lab.engine.provenance import made_with
+from tread_lab.engine.provenance import made_with, measured_with
 from tread_lab.engine.start import check_start
 from tread_lab.metrics.requirements import check_requirements
-from tread_lab.records.lab import Lab
-from tread_lab.records.provenance import NOW, provenance_differences, provenances_of
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.provenance import (
+    NOW,
+    measured,
+    provenance_differences,
+    provenances_of,
+)
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec, SimilaritySpec
+from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec, SimilaritySpec
 from tread_lab.specs.extensions import extensions_of
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import amount, counted
@@ -165,12 +170,44 @@ def check_provenance(
         return
     distinct = {_decisive(task.spec): task.spec for task in todo}
     earlier = provenances_of(lab, (task.run for task in tasks))
-    now = [made_with(spec, device_type) for spec in distinct.values()]
+    now: list[Mapping[str, str]] = [made_with(spec, device_type) for spec in distinct.values()]
+    if any(what.startswith("decoder") for made in earlier.values() for f in made for what in f):
+        now += _measured_now((task.spec, e) for task in todo for e in task.evaluations)
     for difference in provenance_differences({**earlier, NOW: now}):
         raise UserError(
             f"{difference}; such runs do not compare. --allow-mixed goes on and marks it, another"
             " --root starts afresh"
         )
+
+
+def check_measured(
+    folders: Iterable[RunFolder], asked: Iterable[tuple[RunSpec, EvaluationSpec]]
+) -> None:
+    """Refuse evaluations by another decoder, other weights, references or data than earlier ones.
+
+    Args:
+        folders: runs whose evaluations stand beside those that are asked for.
+
+    Raises:
+        UserError: names the first difference, and what the user can do.
+    """
+    earlier = {folder.name: [*filter(None, measured(folder))] for folder in folders}
+    if not any(earlier.values()):
+        return
+    for difference in provenance_differences({**earlier, NOW: _measured_now(asked)}):
+        if any(NOW in runs for runs in difference.runs.values()):
+            raise UserError(
+                f"{difference}; such numbers do not compare. --allow-mixed measures all the same,"
+                " and tables say so"
+            )
+
+
+def _measured_now(
+    asked: Iterable[tuple[RunSpec, EvaluationSpec]],
+) -> list[Mapping[str, str]]:
+    """Return what distinct evaluations would be made with."""
+    distinct = {(run.data, run.captions, replace(e, step=None)): run for run, e in asked}
+    return [measured_with(run, spec) for (*_, spec), run in distinct.items()]
 
 
 def _decisive(spec: RunSpec) -> tuple[Hashable, ...]:
