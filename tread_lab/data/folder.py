@@ -160,6 +160,7 @@ class FolderImages:
         self.classes = spec.classes
         self._labels_N = torch.from_numpy(labels_N)
         digest = hashlib.sha256(f"{len(labels_N)} {self.shape} {self._scale!r}".encode())
+        digest.update((spec.digest or "").encode())
         digest.update(labels_N.tobytes())
         sampled = torch.linspace(0, len(labels_N) - 1, SAMPLED).long()
         digest.update(self.images(sampled).numpy().tobytes())

@@ -101,7 +101,8 @@ class ScaledLatents:
         self.flips = store.flips and spec.flips
         self._sampled = store.posterior != "none" and spec.posterior == "sampled"
         self._scale, _ = spec.scales
-        self.fingerprint = _mixed(store.fingerprint, self._scale)
+        known = store.fingerprint if spec.digest is None else f"{store.fingerprint} {spec.digest}"
+        self.fingerprint = _mixed(known, self._scale)
         self._store = store
         self._affine: tuple[Tensor, Tensor] | None = None  # mean and deviation [C, 1, 1]
         if spec.normalised:
