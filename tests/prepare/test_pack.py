@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from tests.data.test_folder import repa
 from tests.data.test_lightning import files
 from tread_lab.data import open_data
 from tread_lab.data.captions import write_captions
+from tread_lab.data.content import content_digest
 from tread_lab.prepare.pack import pack, source_of
+from tread_lab.prepare.verify import faults
 from tread_lab.specs import DataSpec, UserError
 
 __all__ = ["files", "labels", "latents", "members", "packed", "repa", "shards", "write_tar"]
@@ -55,6 +58,23 @@ def test_mirrored_latents_and_statistics_come_along(files: Path, tmp_path: Path)
     assert all(map(torch.equal, found, everything("safetensors", files)))
     plain = np.load(tmp_path / "out" / "latents.npy")
     assert np.allclose(np.load(tmp_path / "out" / "latents_flip.npy"), plain + 100)
+
+
+def test_held_out_arrays_and_captions_come_along(packed: Path, tmp_path: Path) -> None:
+    heldout = np.random.default_rng(1).normal(size=(3, 4, 8, 8)).astype(np.float16)
+    np.save(packed / "heldout_latents.npy", heldout)
+    np.save(packed / "heldout_labels.npy", np.arange(3))
+    for part, count in (("", 40), ("heldout_", 3)):
+        (packed / f"{part}captions.jsonl").write_text('{"captions": ["a"]}\n' * count)
+    packed_from(packed, tmp_path / "out")
+    spec = DataSpec(source="latents", path=str(tmp_path / "out"), channels=4, size=8, classes=7)
+    x_NCHW, y_N = open_data(spec, "heldout").take(torch.arange(3))
+    assert torch.equal(x_NCHW, torch.from_numpy(heldout).float()) and y_N.tolist() == [0, 1, 2]
+    assert content_digest(spec) == content_digest(replace(spec, path=str(packed)))
+    assert list(faults("latents", tmp_path / "out")) == []
+    np.save(packed / "heldout_latents.npy", heldout + 1)
+    with pytest.raises(UserError, match="holds a data set with other held-out samples"):
+        packed_from(packed, tmp_path / "out")
 
 
 def test_captions_come_along_and_a_missing_one_is_refused(packed: Path, tmp_path: Path) -> None:

@@ -112,6 +112,39 @@ def test_absent_cut_and_unlike_files_are_faults(described: Path) -> None:
     assert "is damaged or no manifest" in next(faults("latents", described))
 
 
+def test_held_out_arrays_are_verified_as_the_others(described: Path, latents: np.ndarray) -> None:
+    heldout = latents[:10].copy()
+    np.save(described / "heldout_labels.npy", np.array([*range(7), 99, 0, 0]))
+    heldout[2, 1, 1, 1] = np.nan
+    np.save(described / "heldout_latents.npy", heldout)
+    assert list(faults("latents", described)) == [
+        "held-out part: sample 7: the label is 99, and must be 0..6",
+        "held-out part: sample 2: values are not finite (NaN or infinite)",
+    ]
+    (described / "heldout_labels.npy").unlink()
+    (line,) = faults("latents", described)
+    assert line.startswith("held-out part: data.path: there is no ")
+
+
+def test_without_a_manifest_layout_and_deviation_are_looked_at(packed: Path) -> None:
+    stored = np.load(packed / "latents.npy")
+    assert list(faults("latents", packed)) == []
+    np.save(packed / "latents.npy", stored * 20)
+    (line,) = faults("latents", packed)
+    assert line.startswith(
+        "the deviation is 20; X
+    )
+    np.save(packed / "latents.npy", stored.transpose(0, 2, 3, 1))
+    (line,) = faults("latents", packed)
+    assert line == "samples are [8, 8, 4]: channels stand first, [C, H, W]"
+
+
+def test_a_missing_shard_between_others_is_a_fault(shards: Path) -> None:
+    (shards / "part-01.tar").unlink()
+    (line,) = faults("shards", shards)
+    assert line == f"{shards / 'part-01.tar'}: it is absent between others"
+
+
 def test_every_broken_tar_and_sample_is_named(shards: Path, members: Any, write_tar: Any) -> None:
     for name in ("part-00.tar", "part-02.tar"):
         content = (shards / name).read_bytes()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from tread_lab.data.captions import CAPTIONS
 from tread_lab.data.folder import IMAGES, INDEX, LATENTS, images_beside, labelled_files
+from tread_lab.data.latents import ARRAYS, HELDOUT
 from tread_lab.data.manifest import MANIFEST, read_manifest
 from tread_lab.data.source import both_parts
 from tread_lab.data.statistics import statistics_file
@@ -24,7 +25,6 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import amount
 
 FOLDER = "data"  # of a lab's cache: the digests of sets that had to be read
-_PACKED = ("latents", "latents_flip", "moments", "moments_flip", "labels", "images")
 _CHUNK = 2**24  # bytes that are read at once
 _SAID = 2**28  # bytes from which on the reading is said
 _LINE_SECONDS = 20.0  # between two lines of progress
@@ -97,8 +97,8 @@ def _packed_files(data: DataSpec, path: Path) -> Iterator[ContentFile]:
     if path.suffix == ".npz":
         yield ContentFile("npz", path)
         return
-    arrays = [f"{part}{name}.npy" for part in ("", "heldout_") for name in _PACKED]
-    for name in (*arrays, CAPTIONS, f"heldout_{CAPTIONS}"):
+    arrays = [f"{part}{name}.npy" for part in ("", HELDOUT) for name in ARRAYS]
+    for name in (*arrays, CAPTIONS, f"{HELDOUT}{CAPTIONS}"):
         if (path / name).exists():
             yield ContentFile(name, path / name)
 

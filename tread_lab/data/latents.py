@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,10 @@ from tread_lab.specs.errors import UserError
 
 # numpy's ways of not reading a file; TypeError: an .npy that calls itself .npz
 UNREADABLE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)
+
+
+HELDOUT = "heldout_"
+ARRAYS = ("latents", "latents_flip", "moments", "moments_flip", "labels", "images")
 
 
 class PackedArrays:
@@ -47,8 +52,9 @@ class PackedArrays:
         path = Path(spec.path).expanduser()
         moments = _array(path, "latents") is None and _array(path, "moments") is not None
         name = "moments" if moments else "latents"
-        own = _array(path, f"heldout_{name}") is not None
-        prefix = "heldout_" if own and split == "heldout" else ""
+        own = _array(path, f"{HELDOUT}{name}") is not None
+        self.own_heldout = own  # whether arrays of its own are held out
+        prefix = HELDOUT if own and split == "heldout" else ""
         self._stored = _latents(path, f"{prefix}{name}")
         self._flipped = _flipped(path, f"{prefix}{name}_flip", self._stored)
         labels_n = _labels(path, f"{prefix}labels", len(self._stored))
@@ -82,6 +88,17 @@ class PackedArrays:
         """Return all captions of each sample of the split, `None` without their file."""
         stored = read_captions(self._path, len(self._stored), self._captions)
         return None if stored is None else [stored[place] for place in self._ids.tolist()]
+
+
+def heldout_arrays(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield name and content of every array of held-out samples.
+
+    Raises:
+        UserError: one is damaged.
+    """
+    for name in (f"{HELDOUT}{name}" for name in ARRAYS):
+        if (array := _array(path, name)) is not None:
+            yield name, array
 
 
 def _latents(path: Path, name: str) -> NDArray[np.floating]:

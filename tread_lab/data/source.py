@@ -131,13 +131,13 @@ OPENERS: Mapping[str, Opener] = SOURCES.code(
 )
 
 
-def open_store(source: str, path: Path) -> Store:
-    """Return all latents of a source as they are stored; held-out arrays are left out.
+def open_store(source: str, path: Path, split: Split = "all") -> Store:
+    """Return latents of a source as they are stored; `all` leaves held-out arrays out.
 
     Raises:
         UserError: the source stores no latents, or they are absent or damaged.
     """
-    return lookup(STORES, source, "--source")(DataSpec(source=source, path=str(path)), "all")
+    return lookup(STORES, source, "--source")(DataSpec(source=source, path=str(path)), split)
 
 
 def _agree(name: str, said: int, stored: int) -> None:

@@ -29,6 +29,7 @@ _DIGESTS = {  # entries of a plan whose values tell a reader nothing
     "names": "other images, labels or captions",
     "encoder": "another autoencoder",
     "content": "other content",
+    "heldout": "other held-out samples",
 }
 _WAIT, _WAITS = 0.5, 120  # seconds between two looks at a lock, and how many before giving up
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.captions import captions_of
+from tread_lab.data.latents import PackedArrays
 from tread_lab.data.manifest import read_manifest
 from tread_lab.data.scaled import Store
 from tread_lab.data.source import open_store
@@ -55,8 +56,8 @@ def source_of(path: Path) -> str:
 def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps]:
     """Pack all samples of a source as they are stored, unscaled; yield how far it is.
 
-    Images and captions beside the latents are packed with them, and so are the statistics by which
-    the source is normalised. A deviation becomes a log-variance.
+    Images and captions beside the latents are packed with them, and so are held-out arrays and the
+    statistics by which the source is normalised. A deviation becomes a log-variance.
 
     Raises:
         UserError: a sample cannot be read, or the folder holds something else.
@@ -87,12 +88,19 @@ def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps
         classes=class_names(path),
         captions=captions_of(store),
         statistics=_statistics(source, path, store.shape[0]),
+        heldout=path if "heldout" in plan else None,
     )
 
 
 def _plan(source: str, path: Path, store: Store) -> dict[str, object]:
     """Return the facts that a build must share to be resumed, with those of an earlier manifest."""
-    plan = {"packed": source, "content": store.fingerprint, "scaled": SOURCES[source].scaled}
+    plan: dict[str, object] = {
+        "packed": source,
+        "content": store.fingerprint,
+        "scaled": SOURCES[source].scaled,
+    }
+    if isinstance(store, PackedArrays) and store.own_heldout:
+        plan["heldout"] = open_store(source, path, "heldout").fingerprint
     manifest = (read_manifest(path) or {}) if path.is_dir() else {}
     origin = manifest.get("made_with")
     if isinstance(origin, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.captions import CAPTIONS, Captions, write_captions
+from tread_lab.data.latents import HELDOUT, heldout_arrays
 from tread_lab.data.manifest import read_manifest, write_manifest
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
 from tread_lab.prepare.build import DAMAGED, TO_COME, Build, clear, difference, disk_error
@@ -47,6 +49,7 @@ def finish(
     captions: Sequence[Captions] | None = None,
     statistics: Statistics | None = None,
     names: Sequence[str] = (),
+    heldout: Path | None = None,
 ) -> None:
     """Put the arrays of a build in place, with labels and all that belongs to them.
 
@@ -56,6 +59,7 @@ def finish(
         channels_name: the array whose channels are measured, `latents` or `moments`.
         labels, captions, names: of all samples of the build, damaged ones included.
         statistics: mean and deviation by which the data are normalised.
+        heldout: packed data whose held-out arrays come along.
     """
     folder = build.folder
     with build.alone():
@@ -68,12 +72,26 @@ def finish(
             if captions is not None:
                 write_captions(folder / CAPTIONS, (captions[place] for place in kept.tolist()))
                 beside.append(CAPTIONS)
+            beside += [] if heldout is None else _copy_heldout(heldout, folder)
         except OSError as error:
             raise disk_error(error, folder) from error
         facts = {"made_with": dict(plan), **_facts(folder, channels_name, labels[kept])}
         files = [*(f"{name}.npy" for name in build.arrays), *beside]
         write_manifest(folder, {**facts, "damaged": len(damaged)}, files)
         build.clear()
+
+
+def _copy_heldout(path: Path, folder: Path) -> list[str]:
+    """Copy held-out arrays and captions as they are; return the names of their files."""
+    names = []
+    for name, array in heldout_arrays(path):
+        np.save(folder / f"{name}.npy", array)
+        names.append(f"{name}.npy")
+    captions = f"{HELDOUT}{CAPTIONS}"
+    if names and (path / captions).exists():
+        shutil.copyfile(path / captions, folder / captions)
+        names.append(captions)
+    return names
 
 
 def class_names(folder: Path) -> list[str] | None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.captions import captions_of
+from tread_lab.data.latents import PackedArrays
 from tread_lab.data.manifest import file_facts, read_manifest
 from tread_lab.data.scaled import Store
 from tread_lab.data.source import open_store
@@ -25,6 +27,8 @@ from tread_lab.specs.errors import UserError
 _NEAR = 1.5  # how many times off the known deviation of SD's latents may be
 _FAR = 3.0  # the same of other autoencoders, whose factors are made for a deviation of 1
 _SHIFTED = 0.5  # deviations by which the mean of a channel may differ from its statistics
+ENCODED = SD_DEVIATION / SD_SCALE
+FILES = {"shards": ".tar", "safetensors": ".safetensors"}  # of sources in numbered files
 _NAMED = 5  # numbers of samples that a line names
 
 
@@ -40,6 +44,7 @@ def faults(source: str, path: Path, *, classes: int | None = None) -> Iterator[s
     except UserError as error:
         yield str(error)
     yield from _changed(path, manifest)
+    yield from _gaps(path if path.is_dir() else path.parent, FILES.get(source, ""))
     if source == "shards":
         broken = [line for tar in tars_of(path) for line in _unreadable(tar)]
         yield from broken
@@ -53,6 +58,9 @@ def faults(source: str, path: Path, *, classes: int | None = None) -> Iterator[s
     if classes is None:
         classes = manifest.get("made_with", {}).get("classes")
     yield from _labels(store, classes)
+    C, H, W = store.shape
+    if C == H != W:
+        yield f"samples are [{C}, {H}, {W}]: channels stand first, [C, H, W]"
     statistics = None
     try:
         captions_of(store)
@@ -64,6 +72,32 @@ def faults(source: str, path: Path, *, classes: int | None = None) -> Iterator[s
     scale = manifest.get("made_with", {}).get("scale")
     scale = SD_SCALE if scale is None and source == "shards" else scale
     yield from _values(store, scale, source, statistics)
+    if isinstance(store, PackedArrays) and store.own_heldout:
+        found = _heldout_faults(path, classes or int(store.labels.max()) + 1, scale)
+        yield from (f"held-out part: {line}" for line in found)
+
+
+def _heldout_faults(path: Path, classes: int, scale: float | None) -> Iterator[str]:
+    """Yield one line for each fault of held-out arrays."""
+    try:
+        store = open_store("latents", path, "heldout")
+        captions_of(store)
+    except UserError as error:
+        yield str(error)
+        return
+    yield from _labels(store, classes)
+    yield from _values(store, scale, "latents", None)
+
+
+def _gaps(folder: Path, suffix: str) -> Iterator[str]:
+    """Yield a line for each number that is missing between the first and the last of files."""
+    numbers: dict[tuple[str, int], set[int]] = {}
+    for file in folder.glob(f"*{suffix}") if suffix else ():
+        if (parts := re.fullmatch(r"(.*?)(\d+)", file.name.removesuffix(suffix))) is not None:
+            numbers.setdefault((parts[1], len(parts[2])), set()).add(int(parts[2]))
+    for (prefix, width), found in sorted(numbers.items()):
+        for missing in sorted({*range(min(found), max(found))} - found)[:_NAMED]:
+            yield f"{folder / f'{prefix}{missing:0{width}d}{suffix}'}: it is absent between others"
 
 
 def _changed(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -149,6 +183,11 @@ def _readable(store: Store, ids: NDArray[np.int64], flip: bool) -> Iterator[Part
 def _deviation(deviation: float, scale: float | None, source: str) -> Iterator[str]:
     if deviation == 0:
         yield "all values are the same"
+    elif scale is None and not SD_DEVIATION / _FAR <= deviation <= ENCODED * _FAR:
+        yield (
+            f"the deviation is {deviation:.3g}; latents that are scaled have about 1, those of the"
+            f" SD autoencoder {ENCODED:.3g} as it gives them"
+        )
     elif scale:
         seen = deviation if SOURCES[source].scaled else deviation * scale
         expected, near = (SD_DEVIATION, _NEAR) if scale == SD_SCALE else (1.0, _FAR)
