@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 from collections.abc import Callable
@@ -105,6 +106,29 @@ def test_a_damaged_image_is_named(images: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(DamagedImage, match=r"n00000000_0.png is damaged"):
         open_images(images).open(0)
+
+
+@pytest.mark.parametrize("kind", ["folder", "tar"])
+def test_a_file_that_cannot_be_read_is_no_damaged_image(
+    kind: str,
+    images: Path,
+    tmp_path: Path,
+    write_tar: WriteTar,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file server that is away for a minute must leave no image out."""
+    write_tar(tmp_path / "tars" / "a.tar", [("0.png", png(0)), ("0.cls", b"0")])
+    opened = open_images(images if kind == "folder" else tmp_path / "tars")
+
+    def away(path: Path, *mode: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Path, "open", away)
+    with pytest.raises(
+        UserError, match=r"cannot be read \(Input/output error\); try again"
+    ) as held:
+        opened.open(0)
+    assert not isinstance(held.value, DamagedImage)
 
 
 def test_no_images_and_stray_images_are_one_line(images: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ LABEL, CAPTION = "cls", "txt"
 
 
 class DamagedImage(UserError):
-    """An image cannot be read; says which and why."""
+    """A file was read, and is no image; says which and why."""
 
 
 class Images(Protocol):
@@ -43,7 +43,8 @@ class Images(Protocol):
         """Return an image, its pixels loaded.
 
         Raises:
-            DamagedImage: it cannot be read.
+            DamagedImage: its file was read, and is no image.
+            UserError: its file cannot be read, such as while a file server is away.
         """
 
 
@@ -139,14 +140,7 @@ class TarImages:
         self.classes: Sequence[str] = ["all"] if None in labels else numbers
 
     def open(self, place: int) -> Image.Image:
-        tar, offset, size = self._places[place]
-        try:
-            with tar.open("rb") as file:
-                file.seek(offset)
-                content = file.read(size)
-        except OSError as error:
-            raise DamagedImage(f"image {self.names[place]} cannot be read ({error})") from None
-        return _loaded(self.names[place], io.BytesIO(content))
+        return _loaded(self.names[place], *self._places[place])
 
 
 class _Some:
@@ -183,14 +177,20 @@ def _files(folder: Path, prefix: str = "") -> Iterator[str]:
         raise UserError(f"{folder} cannot be read ({error.strerror})") from None
 
 
-def _loaded(name: str, file: Path | io.BytesIO) -> Image.Image:
+def _loaded(name: str, path: Path, offset: int = 0, size: int = -1) -> Image.Image:
     try:
-        with Image.open(file) as image:
+        with path.open("rb") as file:
+            file.seek(offset)
+            content = file.read(size)
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"image {name} cannot be read ({reason}); try again once it can") from None
+    try:
+        with Image.open(io.BytesIO(content)) as image:
             image.load()
             return image
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        reason = first_line(error).replace(str(file), "it")
-        raise DamagedImage(f"image {name} is damaged ({reason})") from None
+        raise DamagedImage(f"image {name} is damaged ({first_line(error)})") from None
 
 
 class _Sample(NamedTuple):
