@@ -131,9 +131,7 @@ def test_without_a_manifest_layout_and_deviation_are_looked_at(packed: Path) -> 
     assert list(faults("latents", packed)) == []
     np.save(packed / "latents.npy", stored * 20)
     (line,) = faults("latents", packed)
-    assert line.startswith(
-        "the deviation is 20; X
-    )
+    assert line.startswith("the deviation is 20; latents that are scaled have about 1")
     np.save(packed / "latents.npy", stored.transpose(0, 2, 3, 1))
     (line,) = faults("latents", packed)
     assert line == "samples are [8, 8, 4]: channels stand first, [C, H, W]"
