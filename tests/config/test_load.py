@@ -14,6 +14,7 @@ from tread_lab.config.load import (
     sampler_settings,
 )
 from tread_lab.specs import UserError
+from tread_lab.specs.expansion import expand
 from tread_lab.specs.references import ReferenceSpec
 from tread_lab.specs.sweep import Experiment
 
@@ -132,3 +133,34 @@ def test_an_experiment_may_be_overridden_where_the_sweep_names_it(in_folder: Pat
     _, sweep, experiment = load_sweep("s", ["budget.trials=5", "execution.log_every=7"])
     assert sweep.budget is not None and sweep.budget.trials == 5
     assert experiment.name == "tiny" and experiment.run["execution"]["log_every"] == 7
+
+
+FIXED = ("{train: {steps: 60, lr: 1e-3}}", "{train.steps: 60, train.lr: 1e-3}")
+
+
+@pytest.mark.parametrize("fixed", FIXED)
+def test_what_is_typed_counts_before_what_the_file_fixes(in_folder: Path, fixed: str) -> None:
+    def planned(*overrides: str) -> tuple[int, float]:
+        _, sweep, experiment = load_sweep("s.yaml", overrides)
+        train = expand(sweep, experiment).trials[-1].spec.train
+        return train.steps, train.lr
+
+    def write(fixed: str) -> None:
+        axes = "axes: {route: [2->8], train: {batch: [4]}}"
+        Path("s.yaml").write_text(f"experiment: tiny\nfixed: {fixed}\n{axes}\n")
+
+    write(fixed)
+    assert planned() == (60, 1e-3)
+    assert planned("train.steps=70", "train.ema=0.9") == (70, 1e-3)
+    assert planned("train={lr: 0.5}") == (60, 0.5)
+    wrong = {
+        ("train.steps=sixty",): r"train.steps: expected .*'sixty'",
+        ("train.steps=7", "fixed.train.steps=8"): r"train.steps=7: fixed.train.steps=8 may set it",
+        ("train.batch=2",): r"train.batch=2: an axis of the sweep sets train.batch; write axes.",
+    }
+    for overrides, line in wrong.items():
+        with pytest.raises(UserError, match=line):
+            planned(*overrides)
+    write("{model: DiT-S/2}")
+    with pytest.raises(UserError, match=r"model.depth=4: the sweep fixes model whole; write fixed"):
+        planned("model.depth=4")

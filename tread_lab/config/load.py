@@ -18,9 +18,10 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from tread_lab.config.yaml_limits import check_values, checked_text, not_yaml
+from tread_lab.specs.axes import grid
 from tread_lab.specs.decode import decode
 from tread_lab.specs.errors import UserError, first_line, suggest
-from tread_lab.specs.fields import TOP
+from tread_lab.specs.fields import TOP, leaves
 from tread_lab.specs.references import HELDOUT, ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
@@ -108,28 +109,73 @@ def sampler_settings(overrides: Sequence[str]) -> dict[str, Any]:
         if not name.startswith("sampler."):
             example = "fields of the sampler alone can be set, e.g. sampler.steps=40"
             raise UserError(f"{override!r}: {example}")
-        try:
-            with _mistakes(override):
-                tree = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={text}"]))
-        except YAMLError:
-            raise UserError(f"{override}: the value is not valid YAML") from None
-        assert isinstance(tree, dict)
-        settings[name.removeprefix("sampler.")] = tree["value"]
+        settings[name.removeprefix("sampler.")] = _yaml_value(override, text)
     return settings
+
+
+def _yaml_value(override: str, text: str) -> Any:
+    """Return the value of an override.
+
+    Raises:
+        UserError: it is no YAML.
+    """
+    try:
+        with _mistakes(override):
+            tree = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={text}"]))
+    except YAMLError:
+        raise UserError(f"{override}: the value is not valid YAML") from None
+    assert isinstance(tree, dict)
+    return tree["value"]
 
 
 def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec, Experiment]:
     """Return (name, sweep, experiment) of a sweep file.
 
     An override belongs to the sweep file if its first key does (`seeds=[0,1]`), else to the
-    experiment (`train.steps=200`).
+    experiment (`train.steps=200`), where it counts before what the file fixes.
+
+    Raises:
+        UserError: an override of the experiment that the sweep would set again.
     """
     path = find("sweeps", name)
     own = {f.name for f in fields(SweepSpec)}
     of_sweep = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"), maxsplit=1)[0] in own]
     sweep = decode(SweepSpec, _compose(path, of_sweep), path.name)
-    experiment = load_experiment(sweep.experiment, [o for o in overrides if o not in of_sweep])
+    of_experiment = [o for o in overrides if o not in of_sweep]
+    experiment = load_experiment(sweep.experiment, of_experiment)
+    for override in of_experiment:
+        sweep = replace(sweep, fixed=_fixed_before(override, sweep, of_sweep))
     return path.stem, sweep, experiment
+
+
+def _fixed_before(override: str, sweep: SweepSpec, of_sweep: Sequence[str]) -> dict[str, Any]:
+    """Return what a sweep fixes beside what an override of its experiment sets.
+
+    Raises:
+        UserError: the sweep would set it again: by an axis, by a typed `fixed`, or as a part of
+            what it fixes whole.
+    """
+    key, _, text = override.lstrip("+~").partition("=")
+    axes = {axis for cell in grid(sweep.axes, "axes") for axis in cell}
+    if axis := next((axis for axis in axes if _lies_in(key, axis)), None):
+        raise UserError(
+            f"{override}: the axis {axis} of the sweep sets it; write axes.{axis}=[...]"
+        )
+    fixed = {n: v for name, given in sweep.fixed.items() for n, v in leaves(str(name), given)}
+    if above := next((name for name in fixed if _lies_in(key, name) and name != key), None):
+        raise UserError(f"{override}: the sweep fixes {above} whole; write fixed.{above}=...")
+    typed = [name for name, _ in leaves(key, _yaml_value(override, text))]
+    kept = {n: v for n, v in fixed.items() if not any(_lies_in(n, name) for name in typed)}
+    if len(kept) == len(fixed):
+        return sweep.fixed
+    if typed_fixed := [o for o in of_sweep if o.lstrip("+~").startswith("fixed")]:
+        raise UserError(f"{override}: {typed_fixed[-1]} may set it, too; write both as fixed....=")
+    return kept
+
+
+def _lies_in(field: str, other: str) -> bool:
+    """Return whether a dotted field is another one or a part of it."""
+    return f"{field}.".startswith(f"{other}.")
 
 
 def _compose(path: Path, overrides: Sequence[str]) -> dict[str, Any]:

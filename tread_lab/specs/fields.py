@@ -134,17 +134,18 @@ def with_fields(base: Mapping[str, Any], fields: Mapping[str, Any], path: str) -
     tree = dict(base)
     try:
         for key, value in fields.items():
-            for name, leaf in _leaves(str(key), value):
+            for name, leaf in leaves(str(key), value):
                 _set(tree, name, leaf)
     except UserError as error:
         raise error.at(path) from None
     return tree
 
 
-def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+def leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted fields that a field and its nested mappings set, with their values."""
     if isinstance(value, Mapping) and value and key != "route":
         for sub, item in value.items():
-            yield from _leaves(f"{key}.{sub}", item)
+            yield from leaves(f"{key}.{sub}", item)
     else:
         yield key, value
 
