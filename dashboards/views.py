@@ -70,9 +70,10 @@ def overview(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
     runs = frame.drop_duplicates("run")
     counts = runs["state"].value_counts()
     shown = choices(frame)
+    question = f" (compared {plan.comparison})" if plan.comparison else ""
     return {
         "name": plan.name,
-        "question": plan.question or plan.name,
+        "question": f"{plan.question or plan.name}{question}",
         "runs": len(runs),
         "counts": {state: int(counts[state]) for state in counts.index},
         "metrics": shown,

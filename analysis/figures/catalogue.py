@@ -28,6 +28,7 @@ from tread_lab.analysis.figures.two_ways import TWO_WAYS
 from tread_lab.analysis.tables.paper_tables import comparison_table
 from tread_lab.analysis.tables.ranking import formatted, ranking, to_latex, to_markdown
 from tread_lab.frames import (
+    equal_steps_frame,
     history_frame,
     ranking_caption,
     ranking_key,
@@ -84,16 +85,29 @@ def sweep_records(lab: Lab, folder: SweepFolder) -> SweepRecords:
     frame = trials_frame(lab, folder)
     history = history_frame(lab, folder, keys=[TRAIN_LOSS])
     training = training_frame(lab, folder, frame)
-    return SweepRecords(lab, frame, history, training, len(panels(frame)))
+    equal_steps = equal_steps_frame(lab, folder)
+    return SweepRecords(lab, frame, history, training, len(panels(frame)), equal_steps)
 
 
 def all_figures(records: SweepRecords) -> Iterator[tuple[FigureKind, Drawn]]:
     """Give every figure that a sweep's records support, in the order of `KINDS`."""
-    parts = [(name, replace(records, frame=part)) for name, part in panels(records.frame)]
+    other = records.equal_steps
+    parts = [
+        (
+            name,
+            replace(
+                records, frame=part, equal_steps=None if other is None else other.loc[part.index]
+            ),
+        )
+        for name, part in panels(records.frame)
+    ]
+    question = records.frame.attrs.get("comparison", "")
     for kind in KINDS:
         for name, part in parts if kind.each_panel else [("", records)]:
             for drawn in kind.draw(part):
                 suffix = slug(f"-{name}") if name else ""
+                if kind.compares and question and question not in drawn.caption.lower():
+                    drawn = replace(drawn, caption=f"{drawn.caption} Compared {question}.")
                 yield kind, replace(drawn, name=drawn.name + suffix, panel=name)
 
 
@@ -102,7 +116,8 @@ def _write_tables(records: SweepRecords, folder: Path) -> list[Path]:
     frame, key = records.frame, ranking_key(records.frame)
     if key is None:
         return []
-    lines = [ranking_caption(key), *mixtures(records.lab, frame["run"].unique())]
+    question = frame.attrs.get("comparison", "")
+    lines = [ranking_caption(key, question), *mixtures(records.lab, frame["run"].unique())]
     texts, caption = formatted(ranking(frame, key), key), ". ".join(lines)
     written = {
         "ranking.md": f"{to_markdown(texts)}\n{caption}\n",

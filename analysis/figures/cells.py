@@ -92,4 +92,4 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
             yield Drawn(named("cells", metric), caption, fig, metric)
 
 
-CELLS = FigureKind("All cells of the sweep", _drawn)
+CELLS = FigureKind("All cells of the sweep", _drawn, compares=True)

@@ -38,7 +38,7 @@ def gap_and_quality(frame: pd.DataFrame, metric: str) -> GapAndQuality:
     gap, quality = placements(frame, GAP_TRAIN), placements(frame, metric)
     both = gap.measured & quality.measured  # in plan order, both of them
     gap, quality = gap.take(both), quality.take(both)
-    return GapAndQuality(gap, quality, rank_correlation(gap.value, quality.value))
+    return GapAndQuality(gap, quality, rank_correlation(gap.value, quality.value)[0])
 
 
 def draw_gap_and_quality(found: GapAndQuality, ax: style.Axes) -> None:
@@ -77,4 +77,6 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
             yield Drawn(named("gap_and_quality", metric), caption(found), fig, metric)
 
 
-GAP_AND_QUALITY = FigureKind("Loss gap and quality of samples", _drawn, each_panel=True)
+GAP_AND_QUALITY = FigureKind(
+    "Loss gap and quality of samples", _drawn, each_panel=True, compares=True
+)

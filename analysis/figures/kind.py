@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -23,6 +23,7 @@ class SweepRecords:
         frame: rows of `trials_frame`.
         history: rows of `history_frame`, the training losses.
         training: rows of `training_frame`, for curves over training.
+        equal_steps: rows of `equal_steps_frame`; `None` where it is.
         panels: how many panels the sweep has, see `placements.panels`.
     """
 
@@ -31,6 +32,7 @@ class SweepRecords:
     history: pd.DataFrame
     training: pd.DataFrame
     panels: int = 1
+    equal_steps: pd.DataFrame | None = None
 
     def placed(self) -> Iterator[tuple[str, Placements]]:
         """Give each compared metric that two placements have."""
@@ -47,8 +49,16 @@ class SweepRecords:
 
     def title(self, measured_as: str = "") -> str:
         """Return the title of a drawing of this sweep, for example beside a published one."""
-        model = str(self.frame["model"].iloc[0])
-        return f"{model} (this sweep; {measured_as})" if measured_as else f"{model} (this sweep)"
+        model, question = str(self.frame["model"].iloc[0]), self.frame.attrs.get("comparison", "")
+        return f"{model} {question} ({measured_as or 'this sweep'})".replace("  ", " ")
+
+    def compared_parts(self, metric: str) -> Iterator[SweepRecords]:
+        """Give the records of each question that the runs answer for a metric, the sweep's own
+        first."""
+        yield self
+        other = self.equal_steps
+        if other is not None and metric in other and other[metric].notna().any():
+            yield replace(self, frame=other, equal_steps=None)
 
 
 @dataclass(frozen=True)
@@ -77,12 +87,14 @@ class FigureKind:
         draw: gives every figure of the kind that the records support.
         each_panel: whether it is drawn for each panel of a sweep instead of once.
         in_report: whether the report shows it.
+        compares: whether it shows differences to dense, so that its caption says at equal what.
     """
 
     title: str
     draw: Callable[[SweepRecords], Iterator[Drawn]]
     each_panel: bool = False
     in_report: bool = True
+    compares: bool = False
 
 
 def sample_metrics(frame: pd.DataFrame) -> list[str]:

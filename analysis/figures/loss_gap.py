@@ -71,7 +71,7 @@ def gap_by_length(frame: pd.DataFrame, metric: str = GAP_TRAIN) -> GapByLength:
         places,
         commonest(planned.start),
         commonest(planned.end),
-        rank_correlation(places.length, places.value),
+        rank_correlation(places.length, places.value)[0],
     )
 
 
@@ -236,6 +236,8 @@ def _all_over_steps(records: SweepRecords) -> Iterator[Drawn]:
             yield Drawn("gap_over_steps_all", "The loss gap of every cell over training.", fig)
 
 
-GAP_BY_LENGTH = FigureKind("Loss gap against the route's length", _by_length, each_panel=True)
+GAP_BY_LENGTH = FigureKind(
+    "Loss gap against the route's length", _by_length, each_panel=True, compares=True
+)
 GAP_OVER_STEPS = FigureKind("Loss gap over training", _over_steps, each_panel=True)
 ALL_OVER_STEPS = FigureKind("Loss gap over training, all cells", _all_over_steps)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import spearmanr
 
 from tread_lab.analysis.figures.sentences import ARROW, metric_text, span
 from tread_lab.analysis.tables import published
@@ -211,8 +212,9 @@ def measured_as(cells: pd.DataFrame, metric: str) -> str:
     return "95% over images, 1 seed" if units == {"images"} else ""
 
 
-def rank_correlation(x: Array | Ints, y: Array) -> float:
-    """Return Spearman's correlation; NaN below three points or without any spread."""
+def rank_correlation(x: Array | Ints, y: Array) -> tuple[float, float]:
+    """Return Spearman's correlation and its p-value; NaN below three points or without spread."""
     if len(x) < 3 or len(set(x)) < 2 or len(set(y)) < 2:
-        return float("nan")
-    return float(pd.Series(x).rank().corr(pd.Series(y).rank()))
+        return float("nan"), float("nan")
+    found = spearmanr(x, y)
+    return float(found.statistic), float(found.pvalue)

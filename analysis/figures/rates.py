@@ -100,4 +100,4 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
             yield Drawn(f"selection_rate-{slug(metric)}", caption(found), fig, metric)
 
 
-SELECTION_RATE = FigureKind("How many tokens are routed", _drawn)
+SELECTION_RATE = FigureKind("How many tokens are routed", _drawn, compares=True)

@@ -71,25 +71,25 @@ def _families(places: Placements) -> RouteBars:
     return RouteBars(start, end, places.take(rows), int(shares_start.sum()))
 
 
-def agreement(places: Placements) -> tuple[float, int]:
-    """Return Spearman's correlation with Fig. 8, and over how many common routes.
+def agreement(places: Placements) -> tuple[float, float, int]:
+    """Return Spearman's correlation with Fig. 8, its p-value, and over how many common routes.
 
     Only the order is compared: metric, network and data differ. NaN below three routes.
     """
     common = [k for k in np.flatnonzero(places.measured) if places.routes[k] in published.FIG8]
     theirs = np.array([published.FIG8[places.routes[k]] for k in common])
-    return rank_correlation(places.value[common], theirs), len(common)
+    return *rank_correlation(places.value[common], theirs), len(common)
 
 
 def agreement_text(places: Placements) -> str:
     """Return whether the routes have the published order."""
-    correlation, routes = agreement(places)
+    correlation, p, routes = agreement(places)
     if not np.isfinite(correlation):
         return "Too few of the published routes have a number here to compare their order."
     order = trend(correlation, "the published order holds here too", "the opposite of it")
     return (
         f"Rank correlation with the published differences over {routes} common routes:"
-        f" {number(correlation)}; {order}."
+        f" {number(correlation)} (p = {p:.2g}); {order}."
     )
 
 
@@ -147,15 +147,24 @@ def _draw_state(ax: style.Axes, x: float, state: str) -> None:
 
 def _drawn(records: SweepRecords) -> Iterator[Drawn]:
     for metric, places in records.placed():
-        bars = route_bars(records.frame, metric)
-        width = style.COLUMN if len(bars.places.routes) <= 18 else style.PAGE
-        fig, (ours, theirs) = style.figure(width=width, height=3.7, rows=2)
-        draw_route_bars(bars, ours)
-        ours.set_title(records.title(places.measured_as))
+        width = style.COLUMN if len(places.routes) <= 18 else style.PAGE
+        parts = list(records.compared_parts(metric))
+        fig, (*ours, theirs) = style.figure(
+            width=width, height=1.85 * (len(parts) + 1), rows=len(parts) + 1
+        )
+        captions = []
+        for part, ax in zip(parts, ours):
+            bars = route_bars(part.frame, metric)
+            draw_route_bars(bars, ax)
+            ax.set_title(part.title(bars.places.measured_as))
+            question = part.frame.attrs.get("comparison", "").capitalize()
+            said = f"{best_route(bars.places)} {agreement_text(bars.places)}"
+            captions.append(f"{question}: {said}" if question else said)
         draw_route_bars(published_bars(), theirs)
         theirs.set_title(published.FIG8_TITLE)
-        caption = f"{best_route(bars.places)} {agreement_text(bars.places)}"
-        yield Drawn(named("route_bars", metric), caption, fig, metric)
+        yield Drawn(named("route_bars", metric), " ".join(captions), fig, metric)
 
 
-ROUTE_BARS = FigureKind("Placement from short to long routes", _drawn, each_panel=True)
+ROUTE_BARS = FigureKind(
+    "Placement from short to long routes", _drawn, each_panel=True, compares=True
+)

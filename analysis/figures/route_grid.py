@@ -153,4 +153,4 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
             yield Drawn(named("route_grid", metric), best_route(places), fig, metric)
 
 
-ROUTE_GRID = FigureKind("Where a route starts and ends", _drawn, each_panel=True)
+ROUTE_GRID = FigureKind("Where a route starts and ends", _drawn, each_panel=True, compares=True)

@@ -120,4 +120,4 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
 
 
 TITLE = "Placement as the paper draws it: the blocks of each route"
-ROUTE_SPANS = FigureKind(TITLE, _drawn, each_panel=True)
+ROUTE_SPANS = FigureKind(TITLE, _drawn, each_panel=True, compares=True)

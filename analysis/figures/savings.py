@@ -226,4 +226,4 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
             yield Drawn(named("savings", metric), caption(found, unnamed), fig, metric)
 
 
-SAVINGS = FigureKind("Gap to dense against what is saved", _drawn)
+SAVINGS = FigureKind("Gap to dense against what is saved", _drawn, compares=True)

@@ -161,4 +161,4 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
             yield Drawn(named("two_ways", metric), caption(ways), fig, metric)
 
 
-TWO_WAYS = FigureKind("How much is the route, and how much the other axis?", _drawn)
+TWO_WAYS = FigureKind("How much is the route, and how much the other axis?", _drawn, compares=True)

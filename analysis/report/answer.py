@@ -85,19 +85,20 @@ def _ahead(lab: Lab, frame: pd.DataFrame, best: str, rival: str) -> bool:
 
 
 def _finding(frame: pd.DataFrame, best: pd.Series[Any], cells: int) -> str:
-    name, dense = str(best["cell"]), _dense(frame, best)
+    name, loss = str(best["cell"]), _dense(frame, best)
     gap, low, high = (float(best[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
-    share = f", {number(100 * abs(gap) / dense)}% of its {number(dense)}" if dense > 0 else ""
+    share = f", {number(100 * abs(gap) / loss)}% of its {number(loss)}" if loss > 0 else ""
     result = f"held-out loss {span(gap, low, high)} against dense training{share}"
     among = f" of {cells}" if cells > 1 else ""
+    dense = f"dense {frame.attrs.get('comparison', '')}".strip()
     if high < 0:
-        return f"Best{among} is {routed(name)}, and better than dense: {result}."
+        return f"Best{among} is {routed(name)}, and better than {dense}: {result}."
     if low > 0 and cells > 1:
         least = f"Least{among}: {routed(name)}, {result}."
-        return f"Every route that was tried costs quality here. {least}"
+        return f"Every route that was tried costs quality here, against {dense}. {least}"
     if low > 0:
-        return f"{routed(name)} costs quality here: {result}."
-    return f"Best{among} is {routed(name)}, but it cannot be distinguished from dense: {result}."
+        return f"{routed(name)} costs quality here, against {dense}: {result}."
+    return f"Best{among} is {routed(name)}, but it cannot be distinguished from {dense}: {result}."
 
 
 def _rivals(tied: Sequence[str], cells: int) -> str:

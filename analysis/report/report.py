@@ -74,6 +74,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
     plan = folder.plan()
     records = sweep_records(lab, folder)
     frame = records.frame
+    key = ranking_key(frame)
     runs = frame.drop_duplicates("run")
     states = runs["state"].value_counts()
     done = bool(all(RunState(state).ended for state in runs["state"]))
@@ -85,7 +86,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "states": [(str(state), int(count)) for state, count in states.items()],
         "figures": _figures(records),
         "ranking": _ranking(frame),
-        "ranking_caption": ranking_caption(key) if (key := ranking_key(frame)) else "",
+        "ranking_caption": ranking_caption(key, plan.comparison) if key else "",
         "cost": cost_sheet(frame),
         "holes": plan.holes,
         "endings": _endings(frame),
@@ -180,7 +181,11 @@ def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tu
     train = spec["train"]
     completed = int((runs["state"] == RunState.COMPLETED).sum())
     lengths = frame["train.steps"].dropna() if "train.steps" in frame else [train["steps"]]
-    steps = f"{', '.join(f'{s:,}' for s in sorted(set(lengths)))} steps of {train['batch']}"
+    counts = [f"{count:,}" for count in sorted(set(lengths))]
+    if plan.match is not None:
+        ends = sorted(trial.steps for trial in plan.trials)
+        counts = [f"{ends[0]:,} to {ends[-1]:,}"]
+    steps = f"{', '.join(counts)} steps of {train['batch']}"
     precision = "" if "train.steps" in frame else f", {spec['precision']}"
     facts = [
         ("network", f"{frame['model'].iloc[0]} on {spec['data']['source']}"),
@@ -188,6 +193,8 @@ def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tu
         ("runs", f"{completed} of {len(runs)} completed"),
         ("seeds", str(frame["seed"].nunique())),
     ]
+    if plan.comparison:
+        facts.append(("compared", plan.comparison))
     if TRAIN_FLOPS in runs:
         facts.append(("training FLOPs", quantity(float(runs[TRAIN_FLOPS].sum()), "FLOP")))
     if TRAIN_SECONDS in runs:

@@ -15,6 +15,7 @@ from tread_lab.cli import main
 from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.frames import (
+    equal_steps_frame,
     is_measured_during_training,
     plan_steps_frame,
     steps_frame,
@@ -41,11 +42,12 @@ def run(**train: Any) -> RunSpec:
     return small_run(train={**TRAIN, **train}, execution=EXECUTION)
 
 
-def planned(lab: Lab, name: str, at: list[Any]) -> Plan:
+def planned(lab: Lab, name: str, at: list[Any], **more: Any) -> Plan:
     tree = {
         "experiment": "small",
         "axes": {"route": ["1->1"]},
         "evaluate": [{"heldout_loss": {**HELDOUT, "at": at}}],
+        **more,
     }
     plan = make_plan(name, decode(SweepSpec, tree), Experiment(name="small", run=encode(run())))
     store_plan(lab.sweep(name), plan)
@@ -122,6 +124,33 @@ def test_tables_show_the_end_as_if_there_were_no_steps(done: tuple[Lab, Plan]) -
     plan = planned(lab, "ends", ["end"])
     assert not plan.open_tasks(lab)
     pd.testing.assert_frame_equal(trials_frame(lab, "steps"), trials_frame(lab, "ends"))
+
+
+def test_matched_runs_of_a_constant_rate_answer_at_equal_steps_too(tmp_path: Path) -> None:
+    lab, more = Lab.at(tmp_path), {"match": "train_flops", "axes": {"route": ["0->1"]}}
+    carry_out(lab, planned(lab, "matched", ["baseline", "end"], **more))
+    at_end, at_six = trials_frame(lab, "matched"), equal_steps_frame(lab, "matched")
+    assert at_six is not None
+    plan, losses = lab.sweep("matched").plan(), at_six["heldout/loss"]
+    assert [trial.steps for trial in plan.trials] == [6, 8]
+    assert at_end.attrs["comparison"] == "at equal training FLOPs"
+    assert at_six.attrs["comparison"] == "at equal steps"
+    assert list(at_six["cell"]) == list(at_end["cell"]) == ["dense", "0->1 s=0.5"]
+    assert at_six["gap/heldout"].iloc[1] == pytest.approx(losses.iloc[1] - losses.iloc[0])
+    assert at_six["heldout/loss"].iloc[0] == at_end["heldout/loss"].iloc[0]
+    assert at_six["heldout/loss"].iloc[1] != at_end["heldout/loss"].iloc[1]
+    assert "step" not in training_frame(lab, "matched", at_end), "two questions are no curve"
+
+
+def test_a_stage_of_a_decaying_run_is_not_compared_with_a_shorter_run(tmp_path: Path) -> None:
+    lab, more = Lab.at(tmp_path), {"match": "train_flops", "axes": {"route": ["0->1"]}}
+    decaying = {"train": {"schedule": "sqrt_decay"}}
+    carry_out(lab, planned(lab, "decaying", [6, "end"], fixed=decaying, **more))
+    assert equal_steps_frame(lab, "decaying") is None
+    rows = steps_frame(lab, "decaying").set_index(["role", "step"])
+    assert list(rows.index) == [("baseline", 6), ("trial", 6), ("trial", 8)]
+    assert rows["gap/heldout"].notna().tolist() == [False, False, True]
+    assert rows["heldout/loss"].notna().all()
 
 
 def test_mlflow_gets_a_history_whose_step_is_that_of_training(done: tuple[Lab, Plan]) -> None:

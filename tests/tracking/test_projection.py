@@ -110,7 +110,8 @@ def test_a_view_has_all_that_the_records_say_of_a_trial(sweeps: Sweeps) -> None:
     }  # fmt: skip
     assert found.tags == {
         "cell": "0->2 s=0.5", "role": "trial", "state": "completed", "code": "abc1234-dirty",
-        "signature": signature(spec), "device": "cpu", "mlflow.loggedImages": "True", **SOURCE,
+        "signature": signature(spec), "device": "cpu", "mlflow.loggedImages": "True",
+        "compared": "at equal steps", **SOURCE,
     }  # fmt: skip
     assert (found.born, len(found.logged)) == (round(1000 * entries[0].time), 16)
     assert found.started <= found.born

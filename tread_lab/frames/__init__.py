@@ -24,6 +24,7 @@ from tread_lab.frames.ranking import (
 from tread_lab.frames.reading import Memory
 from tread_lab.frames.steps import (
     STEP,
+    equal_steps_frame,
     is_measured_during_training,
     plan_steps_frame,
     steps_frame,
@@ -45,6 +46,7 @@ __all__ = [
     "Memory",
     "cells_frame",
     "delta_column",
+    "equal_steps_frame",
     "history_frame",
     "is_measured_during_training",
     "is_metric",

@@ -29,11 +29,16 @@ def ranking_key(frame: pd.DataFrame) -> str | None:
     return next((c for c in (*first, *samples) if c in own and frame[c].notna().any()), None)
 
 
-def ranking_caption(metric: str) -> str:
-    """Return the caption of a ranking by `metric`, the same wherever a ranking is shown."""
+def ranking_caption(metric: str, comparison: str = "") -> str:
+    """Return the caption of a ranking by `metric`, the same wherever a ranking is shown.
+
+    Args:
+        comparison: the question that differences answer, `frame.attrs["comparison"]`.
+    """
     order = {1: "lower is better", -1: "higher is better", 0: "which is no measure of quality"}
     kind = order[metric_kind(metric).sign]
-    return f"ranked by {metric}, {kind}; a row is a cell, its seeds averaged"
+    question = f", {comparison}" if comparison else ""
+    return f"ranked by {metric}, {kind}{question}; a row is a cell, its seeds averaged"
 
 
 def ranked_cells(frame: pd.DataFrame, key: str | None) -> pd.DataFrame:

@@ -11,12 +11,14 @@ from tread_lab.frames.trials import SweepReader
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
+    GAP_HELDOUT,
     TRAIN_FLOPS,
     TRAIN_IMAGES,
     TRAIN_SECONDS,
 )
 from tread_lab.records.plan import StoredPlan, StoredTrial
 from tread_lab.records.status import RunState
+from tread_lab.specs.matching import QUESTIONS
 
 STEP = "step"  # the column, and an axis of the frame
 
@@ -50,12 +52,48 @@ def plan_steps_frame(lab: Lab, plan: StoredPlan) -> pd.DataFrame:
     return frame
 
 
+def equal_steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame | None:
+    """Return the rows of `trials_frame` with each run at the step at which its baseline ends.
+
+    These answer at equal steps what a sweep with `match` asks at equal cost, from the same runs. It
+    is `None` for other sweeps, and where no run was measured so or a stage is no shorter run.
+
+    Raises:
+        UserError: no such sweep.
+    """
+    folder = lab.known_sweep(sweep) if isinstance(sweep, str) else sweep
+    plan = folder.plan()
+    if plan.match is None:
+        return None
+    reader = SweepReader(lab, plan)
+    steps = {trial.run: trial.steps for trial in plan.trials}
+    frame = reader.frame([_row_at(reader, t, steps[t.baseline or t.run]) for t in plan.trials])
+    frame.attrs["comparison"] = QUESTIONS[None]
+    trials = frame[frame["role"] == "trial"]
+    return frame if GAP_HELDOUT in frame and trials[GAP_HELDOUT].notna().any() else None
+
+
+def _row_at(reader: SweepReader, trial: StoredTrial, step: int) -> dict[str, Any]:
+    """Return the row of a trial at one step; without numbers where it was not measured there."""
+    whole = reader.row(trial)
+    row = next((row for row in _rows(reader, trial) if row[STEP] in (step, None)), whole)
+    settings = {name: x for name, x in whole.items() if "/" not in name and "@" not in name}
+    measured = {} if row is whole else row
+    return {name: x for name, x in {**measured, **settings}.items() if name != STEP}
+
+
 def training_frame(lab: Lab, sweep: str | SweepFolder, trials: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of curves over training: stages of runs, else runs of several lengths.
 
-    These are `steps_frame`'s where a run was measured before its end, and `trials` else.
+    These are `steps_frame`'s where a run was measured before its end, and `trials` else, or where
+    the one other step is that at which the baselines of a sweep with `match` end.
     """
-    steps = steps_frame(lab, sweep)
+    folder = lab.known_sweep(sweep) if isinstance(sweep, str) else sweep
+    plan = folder.plan()
+    stages = {tree.get("step") for tree in plan.evaluate} - {None}
+    if plan.match is not None and stages <= {trial.steps for trial in plan.trials}:
+        return trials
+    steps = plan_steps_frame(lab, plan)
     return steps if is_measured_during_training(steps) else trials
 
 

@@ -18,6 +18,7 @@ from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation_labels import MetricNames
 from tread_lab.specs.labels import cell_label
+from tread_lab.specs.matching import follows_length
 
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
 WHOLE = ("route_start", "route_end", "steps_done")
@@ -51,7 +52,8 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     Where a sweep has baselines of several kinds, each has the axis values in which they differ.
 
     `frame.attrs["axes"]` lists the axis columns, `frame.attrs["planned"]` those of the evaluations
-    that this sweep asked for, `frame.attrs["foreign"]` those of others.
+    that this sweep asked for, `frame.attrs["foreign"]` those of others. `frame.attrs["comparison"]`
+    says which question differences to baselines answer, such as `at equal training FLOPs`.
     """
     folder = lab.known_sweep(sweep) if isinstance(sweep, str) else sweep
     return plan_frame(lab, folder.plan())
@@ -83,6 +85,7 @@ class SweepReader:
         self.plan = plan.with_baseline_cells()
         self.names = MetricNames(plan.evaluate, plan.base)
         self._memory = Memory() if memory is None else memory
+        self._trials = {trial.run: trial for trial in self.plan.trials}
         self._records, self._planned = Records(lab, plan, self._memory), plan.planned
         self._gaps: dict[tuple[str, str | None], _Gaps] = {}
         self._columns: dict[str, dict[str, bool]] = {}  # metric -> column -> whether planned
@@ -116,18 +119,31 @@ class SweepReader:
     def measured_at(self, trial: StoredTrial) -> dict[int, dict[str, float]]:
         """Return what was measured of a trial before its end: by step, metrics and gaps.
 
-        The names are those of the end. A gap is that to the baseline at the same step.
+        The names are those of the end. A gap is that to the baseline at the same step, which may be
+        its end; there is none where runs differ in length and an earlier step is no shorter run.
 
         Raises:
             UserError: an evaluation of the run cannot be understood.
         """
         record = self._records[trial.run]
-        dense = self._records[trial.baseline].losses_at if trial.baseline else {}
+        dense = self._dense_losses(trial)
         values = {}
         for step, evaluations in record.at_steps.items():
             gaps = self._gap_columns(record.losses_at.get(step, {}), dense.get(step, {}))
             values[step] = {**self._metrics(evaluations), **gaps.columns}
         return values
+
+    def _dense_losses(self, trial: StoredTrial) -> Mapping[int, dict[str, Path]]:
+        """Return the files of losses of a trial's baseline by the steps at which both compare."""
+        if trial.baseline is None:
+            return {}
+        baseline, record = self._trials[trial.baseline], self._records[trial.baseline]
+        if baseline.steps == trial.steps:
+            return record.losses_at
+        both = (trial.spec["train"], baseline.spec["train"])
+        if any(map(follows_length, both)):
+            return {}
+        return {**record.losses_at, baseline.steps: record.losses}
 
     def problem(self, trial: StoredTrial) -> str:
         """Return what is wrong with the losses of a trial or of its baseline; "" if nothing is."""
@@ -151,6 +167,7 @@ class SweepReader:
         planned = [column for column, is_planned in columns.items() if is_planned]
         foreign = [column for column, is_planned in columns.items() if not is_planned]
         frame.attrs |= {"axes": axes, "planned": planned, "foreign": foreign}
+        frame.attrs["comparison"] = self.plan.comparison
         return frame
 
     def read_gaps(self) -> None:

@@ -15,6 +15,7 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation_steps import end_signature
 from tread_lab.specs.expansion import Hole
 from tread_lab.specs.labels import Trial, ancestors, with_baseline_cells
+from tread_lab.specs.matching import QUESTIONS, UNEQUAL
 
 FORMAT = 1  # of plan.json
 
@@ -88,6 +89,15 @@ class StoredPlan:
         """What every trial spends as much of as its baseline; `None` where steps are as written."""
         match: str | None = self.sweep_file.get("match")
         return match
+
+    @property
+    def comparison(self) -> str:
+        """The question that differences to baselines answer; "" where there are no baselines."""
+        steps = {trial.run: trial.steps for trial in self.trials}
+        pairs = {(t.steps, steps.get(t.baseline)) for t in self.trials if t.baseline}
+        if self.match is None and any(own != dense for own, dense in pairs):
+            return UNEQUAL
+        return QUESTIONS[self.match] if pairs else ""
 
     @property
     def base(self) -> Tree:

@@ -50,7 +50,7 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
     cells = ranked_cells(frame, key)
     _show_cells(cells, shown)
     if key:
-        answer(ranking_caption(key))
+        answer(ranking_caption(key, frame.attrs.get("comparison", "")))
     if metric_names.GAP_HELDOUT in frame.columns:
         answer(f"gap: difference to the baseline, paired; ± 95% {_interval(frame, cells)}")
     for line in without_baseline(frame):

@@ -18,6 +18,7 @@ QUESTIONS = {
     "train_flops": "at equal training FLOPs",
     "train_seconds": "at equal device-hours",
 }
+UNEQUAL = "at unequal steps"  # of a sweep that matches nothing
 STEPS = "train.steps"
 SPEND = "spend"  # an axis: multiples of what the baseline of the base run spends
 Price = Callable[[RunSpec], float]  # what all training steps of a run cost

@@ -32,7 +32,7 @@ from tread_lab.tracking.artifacts import (
 from tread_lab.tracking.mlflow_names import to_mlflow
 from tread_lab.tracking.trial_names import Trial
 
-FORMAT = 2  # of what is shown; another number sends everything once more
+FORMAT = 3  # of what is shown; another number sends everything once more
 STATUS = {
     RunState.RUNNING: "RUNNING",
     RunState.INTERRUPTED: "KILLED",
@@ -181,6 +181,7 @@ class Projection:
         tags = {
             "cell": trial.label,
             "role": trial.stored.role,
+            "compared": self._plan.comparison if trial.stored.baseline else "",
             "state": state,
             "signature": trial.stored.run,
             "code": code,

@@ -33,10 +33,12 @@ class Ranking:
 
     Attributes:
         key: the metric that decides.
+        comparison: the question that differences to baselines answer.
         rows: columns `cell`, `key`, `low`, `high`, `interval over`, `seeds`.
     """
 
     key: str
+    comparison: str
     rows: pd.DataFrame
 
     @staticmethod
@@ -49,11 +51,15 @@ class Ranking:
         cells = cells[cells[key].notna() & (cells["state"] == RunState.COMPLETED)]
         ends = {"low": cells[key + LOW], "high": cells[key + HIGH]}
         rows = {"cell": cells["cell"], key: cells[key], **ends, "interval over": cells[key + UNIT]}
-        return Ranking(key, pd.DataFrame({**rows, "seeds": cells["completed"]}))
+        return Ranking(
+            key,
+            frame.attrs.get("comparison", ""),
+            pd.DataFrame({**rows, "seeds": cells["completed"]}),
+        )
 
     def markdown(self) -> str:
         """Return the best cells as a table."""
-        lines = [f"{ranking_caption(self.key)}:", ""]
+        lines = [f"{ranking_caption(self.key, self.comparison)}:", ""]
         lines += [f"| | cell | {self.key} | 95% interval | seeds |", "|---|---|---|---|---|"]
         form = "{:+.4f}" if self.key.startswith("gap/") else "{:.4g}"
         for place, row in enumerate(self.rows.head(SHOWN).itertuples(index=False), start=1):
@@ -116,6 +122,7 @@ class Parent:
         return {
             "role": "sweep",
             "progress": self.progress(),
+            **({"compared": self.plan.comparison} if self.plan.comparison else {}),
             "mlflow.note.content": self.note(),
             "mlflow.source.name": f"tread-lab sweep {self.sweep.name}",
             "mlflow.source.type": "LOCAL",
