@@ -214,6 +214,7 @@ def test_the_tags_of_a_sweep_say_what_it_is_and_how_far(tmp_path: Path) -> None:
     assert found.tags() == {
         "role": "sweep",
         "progress": "1 trial: 1 completed",
+        "compared": "at equal steps",
         "mlflow.note.content": found.note(),
         "mlflow.source.name": "tread-lab sweep placement",
         "mlflow.source.type": "LOCAL",

@@ -33,13 +33,13 @@ class Ranking:
 
     Attributes:
         key: the metric that decides.
-        comparison: the question that differences to baselines answer.
         rows: columns `cell`, `key`, `low`, `high`, `interval over`, `seeds`.
+        comparison: the question that differences to baselines answer.
     """
 
     key: str
-    comparison: str
     rows: pd.DataFrame
+    comparison: str = ""
 
     @staticmethod
     def of(frame: pd.DataFrame) -> Ranking | None:
@@ -53,8 +53,8 @@ class Ranking:
         rows = {"cell": cells["cell"], key: cells[key], **ends, "interval over": cells[key + UNIT]}
         return Ranking(
             key,
-            frame.attrs.get("comparison", ""),
             pd.DataFrame({**rows, "seeds": cells["completed"]}),
+            frame.attrs.get("comparison", ""),
         )
 
     def markdown(self) -> str:
