@@ -12,7 +12,7 @@ import torch
 from tread_lab.data import Samples, open_data
 from tread_lab.data.captions import write_captions
 from tread_lab.data.latents import PackedArrays
-from tread_lab.data.split import Split
+from tread_lab.data.split import Split, split_ids
 from tread_lab.specs import DataSpec, UserError
 
 
@@ -213,3 +213,13 @@ def test_the_type_of_what_is_stored_is_part_of_the_fingerprint(parts: Path) -> N
     single = arrays(parts, "train").fingerprint
     np.save(parts / "latents.npy", np.zeros((40, 6, 2, 4), np.float16))
     assert arrays(parts, "train").fingerprint != single
+
+
+def test_mirrored_latents_are_those_of_the_same_images(packed: Path, latents: np.ndarray) -> None:
+    np.save(packed / "latents_flip.npy", latents + np.float16(100))
+    store = PackedArrays(DataSpec(source="latents", path=str(packed)), "train")
+    ids, mirrored = np.arange(38), np.arange(38) % 3 > 0
+    places = split_ids(40, "train")
+    assert not np.array_equal(places, ids)
+    expected = latents[places] + np.where(mirrored, 100, 0).astype(np.float16)[:, None, None, None]
+    assert np.array_equal(store.read(ids, mirrored), expected)

@@ -10,7 +10,7 @@ import torch
 
 from tread_lab.cli import _parser
 from tread_lab.records.durable import DiskFull
-from tread_lab.records.endings import ENDINGS, FAILURES, kind_of
+from tread_lab.records.endings import ENDINGS, FAILURES, NodeMismatch, kind_of
 from tread_lab.specs.errors import UserError
 
 
@@ -23,6 +23,7 @@ def test_every_kind_says_all_that_follows_from_it() -> None:
         "completed": (None, False, False, False),
         "diverged": (None, False, True, False),
         "disk": (None, False, True, False),
+        "mismatch": (None, False, True, False),
         "mistake": (None, False, True, False),
         "interrupted": (None, False, False, False),
         "oom": (2, True, True, True),
@@ -46,6 +47,7 @@ def test_every_kind_says_all_that_follows_from_it() -> None:
         (OSError(errno.EDQUOT, "x"), "disk"),
         (DiskFull("x"), "disk"),
         (UserError("out of memory"), "mistake"),
+        (NodeMismatch("x"), "mismatch"),
         (MemoryError(), "oom"),
         (type("Short", (MemoryError,), {})(), "oom"),
         (RuntimeError("CUDA error: Out of memory"), "oom"),

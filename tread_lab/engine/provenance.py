@@ -7,6 +7,7 @@ import functools
 import hashlib
 import platform
 import subprocess
+from collections.abc import Hashable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from tread_lab.specs.run import RunSpec
 # The modules that decide results; screens, tables, figures and executors do not.
 _BELOW = ("specs", "draws.py", "routing", "diffusion", "backbones", "data", "sampling", "metrics")
 DECIDES = (*_BELOW, "engine")
+_PACKAGES = ("torch", "numpy", "accelerate", "torch-fidelity", "diffusers", "transformers")
 
 
 def made_with(spec: RunSpec, device_type: str) -> dict[str, str]:
@@ -61,6 +63,20 @@ def made_with(spec: RunSpec, device_type: str) -> dict[str, str]:
         captions = [texts for part in (train, heldout) for texts in captions_of(part) or ()]
         found[f"captions {data}"] = captions_digest(captions)
     return found | {f"package {name}": version for name, version in packages_of(spec).items()}
+
+
+def decisive(spec: RunSpec) -> tuple[Hashable, ...]:
+    """Return the parts of a spec that its provenance is made from."""
+    blocks = spec.model.backbone, spec.execution.kernels, spec.precision
+    return spec.data, spec.repa, spec.captions, *blocks, extensions_of(spec)
+
+
+def of_nodes(made: Mapping[str, str]) -> dict[str, str]:
+    """Return what must be equal on all nodes that train for one driver: of `made_with`, what does
+    not depend on the device, and the versions of packages."""
+    shared = ("code", "data ", "held-out data ", "captions ", "weights ", "package ")
+    found = {what: digest for what, digest in made.items() if what.startswith(shared)}
+    return found | {f"package {name}": v for name in _PACKAGES if (v := _version(name))}
 
 
 def measured_with(

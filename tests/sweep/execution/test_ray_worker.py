@@ -119,12 +119,13 @@ def test_a_worker_that_is_reused_ends_its_task_and_takes_the_next(
 ) -> None:
     first = started.worker._reports
     next(first)
-    other = started.module.SentTask(Task(tiny(seed=1)))
+    other = started.module.SentTask(Task(tiny(seed=1)), {"code": "1"})
     assert started.worker.reset_config({"task": other}) is True
     assert started.closed == 1 and started.worker.task == other.task
     assert started.worker.rungs == ()
     second = started.worker._reports
     next(second)
+    assert [given[3].expected for given in started.given] == [{}, {"code": "1"}]
     started.worker.cleanup()
     assert started.closed == 2 and started.worker._reports is None
     assert list(first) == list(second) == []  # closed, although they are still held

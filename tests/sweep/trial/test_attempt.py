@@ -15,8 +15,10 @@ import torch
 
 from tests.faults.drivers import Zygote
 from tread_lab.engine import live_run
+from tread_lab.engine.provenance import made_with, of_nodes
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import DiskFull
+from tread_lab.records.endings import NodeMismatch
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode
@@ -31,6 +33,7 @@ from tread_lab.sweep.trial.trial import Report, run_trial
 
 Tiny = Callable[..., RunSpec]
 CPU = torch.device("cpu")
+ROOT = Path(__file__).parents[3]
 MODEL = {"depth": 4, "width": 16, "heads": 2}
 
 
@@ -450,3 +453,33 @@ def test_a_full_disk_that_was_told_already_is_told_as_it_is(lab: Lab, tiny: Tiny
         raise told
     assert caught.value is told
     assert lab.run_of(tiny()).attempts.read()[0].ended == "disk"
+
+
+@pytest.mark.parametrize("what", ["code", "package torch", "data fashion16", "weights clip-large"])
+def test_a_node_that_differs_from_its_driver_trains_nothing_and_says_so_in_one_line(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    task, folder = Task(tiny(steps=4)), lab.run_of(tiny(steps=4))
+    expected = of_nodes(made_with(task.spec, "cpu"))
+    assert {"code", "data fashion16", "held-out data fashion16", "package torch"} <= expected.keys()
+    node = WorkerInfo(node="n1", expected={**expected, what: "another"})
+    monkeypatch.setattr(trial, "train", lambda *_: pytest.fail("no step is trained"))
+    with pytest.raises(NodeMismatch) as caught:
+        list(run_trial(lab, task, CPU, node))
+    line = str(caught.value)
+    assert f"{what} is {expected.get(what, 'absent')}, and another where the driver runs" in line
+    assert line.startswith(f"node n1 ({os.uname().nodename}) has code in {ROOT / 'tread_lab'}: ")
+    (attempt,) = folder.attempts.read()
+    assert (attempt.ended, attempt.reason, attempt.made_with) == ("mismatch", line, {})
+    assert decide(counted_attempts(folder, node)).last is None  # it is no fault of the run
+    monkeypatch.undo()
+    assert list(run_trial(lab, task, CPU, WorkerInfo(expected=expected)))[-1].phase == "completed"
+
+
+def test_a_node_without_the_data_is_named(lab: Lab, tiny: Tiny, tmp_path: Path) -> None:
+    data = {"source": "latents", "path": str(tmp_path), "channels": 4, "size": 8}
+    task = Task(tiny(data={**data, "digest": "0" * 16}))
+    with pytest.raises(UserError, match=r"^data.path: there are no data in"):
+        list(run_trial(lab, task, CPU, WorkerInfo()))
+    with pytest.raises(NodeMismatch, match=r"^node n1 \(.*\): data.path: there are no data in"):
+        list(run_trial(lab, task, CPU, WorkerInfo(node="n1", expected={"code": "1"})))

@@ -11,8 +11,10 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
+from tread_lab.engine.provenance import decisive, made_with, of_nodes
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, first_line
+from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executor import Interrupted, ReportHandler, UserErrors
 from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
 from tread_lab.sweep.execution.ray_worker import MISTAKE, UNAVAILABLE, SentTask
@@ -61,6 +63,7 @@ class QueueSearcher(_InDriver, Searcher):
         super().__init__()
         self.queue, self.errors, self.count = queue, errors, 0
         self.running: dict[str, Task] = {}
+        self._found: dict[Any, dict[str, str]] = {}
 
     def suggest(self, trial_id: str) -> Any:
         task = None
@@ -71,7 +74,17 @@ class QueueSearcher(_InDriver, Searcher):
             return Searcher.FINISHED if over else None
         self.count += 1
         self.running[trial_id] = task
-        return {"task": SentTask(task)}
+        expected = {}
+        with self.errors.collect():
+            expected = self._expected(task.spec)
+        return {"task": SentTask(task, expected)}
+
+    def _expected(self, spec: RunSpec) -> dict[str, str]:
+        """Return what every node must have for a run as this one has it."""
+        key = decisive(spec)
+        if key not in self._found:
+            self._found[key] = of_nodes(made_with(spec, "cpu"))
+        return self._found[key]
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False

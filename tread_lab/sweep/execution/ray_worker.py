@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ray
@@ -27,9 +27,14 @@ _REPORT_SECONDS = 1.0  # how long a worker trains between two reports
 
 @dataclass(frozen=True, repr=False)
 class SentTask:
-    """A task on its way to a worker; Ray names trials by the text of their configuration."""
+    """A task on its way to a worker; Ray names trials by the text of their configuration.
+
+    Attributes:
+        expected: what the worker's node must have as the driver has it, see `WorkerInfo`.
+    """
 
     task: Task
+    expected: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.task.run
@@ -56,7 +61,8 @@ class Worker(tune.Trainable):
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.cleanup()
-        self.task: Task = new_config["task"].task
+        sent: SentTask = new_config["task"]
+        self.task, self.worker = sent.task, replace(self.worker, expected=sent.expected)
         self.rungs = self.early.rungs(self.task.run) if self.early else ()
         self._reports = self.reports()
         return True

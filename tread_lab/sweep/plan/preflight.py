@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tread_lab.data.deviation import check_decoded, check_deviation
@@ -12,7 +12,7 @@ from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.encoder import check_encoder
 from tread_lab.engine.probes import PICKS
-from tread_lab.engine.provenance import made_with, measured_with
+from tread_lab.engine.provenance import decisive, made_with, measured_with
 from tread_lab.engine.start import check_start
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records.lab import Lab, RunFolder
@@ -25,7 +25,6 @@ from tread_lab.records.provenance import (
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec, SimilaritySpec
-from tread_lab.specs.extensions import extensions_of
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import amount, counted
 from tread_lab.sweep.plan.devices import Devices
@@ -168,7 +167,7 @@ def check_provenance(
     """
     if not todo:
         return
-    distinct = {_decisive(task.spec): task.spec for task in todo}
+    distinct = {decisive(task.spec): task.spec for task in todo}
     earlier = provenances_of(lab, (task.run for task in tasks))
     now: list[Mapping[str, str]] = [made_with(spec, device_type) for spec in distinct.values()]
     if any(what.startswith("decoder") for made in earlier.values() for f in made for what in f):
@@ -208,9 +207,3 @@ def _measured_now(
     """Return what distinct evaluations would be made with."""
     distinct = {(run.data, run.captions, replace(e, step=None)): run for run, e in asked}
     return [measured_with(run, spec) for (*_, spec), run in distinct.items()]
-
-
-def _decisive(spec: RunSpec) -> tuple[Hashable, ...]:
-    """Return the parts of a spec that its provenance is made from."""
-    blocks = spec.model.backbone, spec.execution.kernels, spec.precision
-    return spec.data, spec.repa, spec.captions, *blocks, extensions_of(spec)

@@ -7,16 +7,18 @@ import functools
 import os
 import traceback
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
+import tread_lab
 from tread_lab.data.content import check_content
-from tread_lab.engine.provenance import made_with
+from tread_lab.engine.provenance import made_with, of_nodes
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import disk_error
-from tread_lab.records.endings import kind_of
+from tread_lab.records.endings import NodeMismatch, kind_of
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
@@ -41,6 +43,8 @@ class WorkerInfo:
         packed: most runs that share its device.
         hang_timeout: seconds without progress after which the attempt is ended; 0 for never,
             `None` for a limit derived from the run's own speed.
+        expected: what the driver found of that which must be equal on all nodes; empty where the
+            driver itself trains.
     """
 
     driver: str = field(default_factory=lambda: _session(os.getpid()))
@@ -49,6 +53,7 @@ class WorkerInfo:
     whole: bool = True
     packed: int = 1
     hang_timeout: float | None = None
+    expected: Mapping[str, str] = field(default_factory=dict)
 
 
 class OpenAttempt:
@@ -71,12 +76,17 @@ def attempt(
     """Record the block as an attempt, with the exception that ended it.
 
     Raises:
+        NodeMismatch: this node would train something else than the driver has planned.
         DiskFull: any write found the disk full.
     """
     where = {name: getattr(worker, name) for name in ("driver", "node", "whole", "packed")}
     process = {"host": os.uname().nodename, "pid": os.getpid()}
-    check_content(spec.data, folder.cache)
-    provenance = made_with(spec, device.type)
+    try:
+        provenance = _provenance(folder, spec, device, worker)
+    except NodeMismatch as error:
+        refused = folder.attempts.open(**where, **process)
+        folder.attempts.close(refused, kind_of(error), phase="train", reason=str(error))
+        raise
     opened = folder.attempts.open(**where, **process, made_with=provenance)
     watchdog = Watchdog(folder.stack_dump(opened.n), folder.heartbeat_path, worker.hang_timeout)
     under_way = OpenAttempt(watchdog, packed=worker.packed)
@@ -92,6 +102,33 @@ def attempt(
             raise disk_error(error, folder.path) from error
         raise
     folder.attempts.close(opened, under_way.ended, phase=under_way.phase)
+
+
+def _provenance(
+    folder: RunFolder, spec: RunSpec, device: torch.device, worker: WorkerInfo
+) -> dict[str, str]:
+    """Return what an attempt here is made with, which is what the driver expects."""
+    node = f"node {worker.node[:12]} ({os.uname().nodename})"
+    try:
+        check_content(spec.data, folder.cache)
+        provenance = made_with(spec, device.type)
+    except UserError as error:
+        if worker.expected:
+            raise NodeMismatch(f"{node}: {error}") from None
+        raise
+    found, expected = of_nodes(provenance), worker.expected
+    different = [
+        f"{what} is {found.get(what, 'absent')}, and {expected[what]} where the driver runs"
+        for what in expected
+        if expected[what] != found.get(what)
+    ]
+    if different:
+        data = f", data in {spec.data.path}" if spec.data.path else ""
+        raise NodeMismatch(
+            f"{node} has code in {Path(tread_lab.__file__).parent}{data}: {'; '.join(different)};"
+            " make it equal, or take it out of the cluster"
+        )
+    return provenance
 
 
 def counted_attempts(folder: RunFolder, worker: WorkerInfo) -> list[Attempt]:

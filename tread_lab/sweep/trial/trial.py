@@ -196,6 +196,8 @@ def _train_parent(
         with contextlib.suppress(Busy), folder.lock():
             folder.reopen()
     if folder.result() is None:
+        expected = {k: v for k, v in worker.expected.items() if k.startswith(("code", "package"))}
+        worker = replace(worker, expected=expected)  # a parent may see other data
         for step in run_trial(lab, parent, device, worker):
             if step.phase == DEFERRED:
                 return True
