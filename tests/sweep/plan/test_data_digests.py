@@ -13,6 +13,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.signature import signature
 from tread_lab.sweep.plan.data_digests import DataDigests
+from tread_lab.sweep.plan.extension import plan_to_run
 from tread_lab.sweep.plan.planned_sweep import load_sweep
 from tread_lab.sweep.plan.storage import check_plan, store_plan
 
@@ -84,6 +85,8 @@ def test_a_sweep_on_other_data_shares_no_run_and_its_old_name_says_so(
     assert f"the data held {digests[0]}, and {tmp_path / 'other'} holds {digests[1]}" in str(
         caught.value
     )
+    with pytest.raises(UserError, match="other data are no extension"):
+        plan_to_run(lab.sweep("s"), other.plan, extend=True)
     write_set(tmp_path / "other", seed=0)
     again = load_sweep(str(sweep_on(tmp_path / "other")), path=lab.root)
     assert [t.run for t in again.plan.tasks] == [t.run for t in first.plan.tasks]

@@ -18,7 +18,7 @@ _FIELDS = 2  # that are named; the rest are counted
 
 def difference(earlier: StoredPlan, later: StoredPlan) -> str:
     """Return `experiment.run.train.steps was 10, is 11; 17 trials new, 17 gone`."""
-    parts = [*_fields(earlier.sources, later.sources), *_data(earlier, later)]
+    parts = [*_fields(earlier.sources, later.sources), *other_data(earlier, later)]
     changes = new_trials(earlier.trials, later.trials), new_trials(later.trials, earlier.trials)
     new, gone = ([trial for trial in trials if trial.role == "trial"] for trials in changes)
     if new or gone:
@@ -30,7 +30,7 @@ def difference(earlier: StoredPlan, later: StoredPlan) -> str:
     return "; ".join(parts) or "the same trials in another order"
 
 
-def _data(earlier: StoredPlan, later: StoredPlan) -> Iterator[str]:
+def other_data(earlier: StoredPlan, later: StoredPlan) -> Iterator[str]:
     """Yield that the data hold something else than before, where both plans say what they held."""
     was, now = (
         {

@@ -12,9 +12,16 @@ from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_labels import evaluation_label
 from tread_lab.specs.matching import QUESTIONS
 from tread_lab.specs.units import counted
-from tread_lab.sweep.plan.difference import in_short, new_trials
+from tread_lab.sweep.plan.difference import in_short, new_trials, other_data
 from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.plan.storage import check_plan, is_stored, load_plan, version_of, versions
+from tread_lab.sweep.plan.storage import (
+    check_plan,
+    is_stored,
+    load_plan,
+    to_stored,
+    version_of,
+    versions,
+)
 
 
 def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Plan:
@@ -43,6 +50,8 @@ def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Pla
             f"sweep {plan.name!r} compares {QUESTIONS[stored.match]}, and this file"
             f" {QUESTIONS[plan.match]}: give another --name"
         )
+    for change in other_data(stored, to_stored(plan)):
+        raise UserError(f"sweep {plan.name!r}: {change}; other data are no extension: --name")
     union = extended(load_plan(folder), plan)
     return dataclasses.replace(union, versions=(*versions(stored), version_of(plan)))
 
