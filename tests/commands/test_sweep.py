@@ -13,6 +13,7 @@ import pytest
 from tread_lab.cli import main
 from tread_lab.commands import sweep
 from tread_lab.commands.sweep import check_price
+from tread_lab.records import suggestions
 from tread_lab.records.lab import LOCK, Lab
 from tread_lab.records.locks import is_held
 from tread_lab.records.status import RunState
@@ -186,7 +187,9 @@ def test_a_sweep_is_concluded_in_figures_mlflow_and_ranking(
 @pytest.fixture
 def driven(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What `_drive` asks for; `error` is what running the tasks raises, `stop` that of a queue."""
-    made = SimpleNamespace(calls=[], error=None, queue=SimpleNamespace(stop=False), lab=lab)
+    made = SimpleNamespace(
+        calls=[], error=None, queue=SimpleNamespace(stop=False, finished=False), lab=lab
+    )
 
     def execute(ready: Any, queue: Any) -> None:
         assert is_held(lab.sweep("s").path / LOCK) and queue is made.queue
@@ -218,7 +221,7 @@ def test_open_runs_are_checked_stored_and_executed_in_this_order(driven: Any) ->
     ready.options["allow_mixed"] = True
     for redraw in (True, False):  # nothing is left to run
         driven.calls.clear()
-        ready.open_tasks = ()
+        ready.open_tasks, driven.queue.finished = (), True
         assert sweep._drive(ready, redraw=redraw) == 1
         assert driven.calls == [((), ready.devices), "stored", ("concluded", redraw)]
 
@@ -397,6 +400,37 @@ def test_the_longest_run_is_first_where_the_order_decides_nothing_else(
     tasks = [queue.next() for _ in range(3)]
     steps = [task.spec.train.steps for task in tasks if task is not None]
     assert steps == ([30, 20, 10] if longest_first else [10, 30, 20])
+
+
+@pytest.mark.parametrize("setting", [{}, {"budget": BudgetSpec(trials=9)}])
+def test_baselines_come_before_longer_runs(setting: dict[str, Any], in_folder: Path) -> None:
+    """Until they have ended no run that has ended is compared with anything."""
+    axes = {"route": ["2->8"], "train.steps": [10, 30]}
+    Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axes, "seeds": [0, 1]}))
+    planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
+    queue = sweep._queue(
+        planned.lab, sweep.replace(planned.plan, **setting), sweep.Forecast(planned.lab)
+    )
+    tasks = [task for _ in range(8) if (task := queue.next()) is not None]
+    assert [bool(task.spec.routes) for task in tasks] == [False] * 4 + [True] * 4
+
+
+def test_a_search_runs_though_the_runs_that_its_forecast_stands_on_have_ended(
+    in_folder: Path, no_figures: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = {
+        **{"experiment": "tiny", "baseline": None, "evaluate": []},
+        "fixed": {"model": {"depth": 4, "width": 16, "heads": 2}, "train": {"steps": 2}},
+        "axes": {"route": {"start": "0..3", "end": "3..3"}},
+    }
+    search = {"search": {"sampler": "random", "trials": 2, "objectives": ["cost/train_flops"]}}
+    how = ["--executor", "inline", "--device", "cpu", "--no-mlflow"]
+    for name, more in {"grid": {}, "searched": search}.items():
+        Path(f"{name}.yaml").write_text(json.dumps({**tree, **more}))
+        assert main(["sweep", f"{name}.yaml", *how]) == 0, capsys.readouterr().err
+    assert "no run is open" in capsys.readouterr().err
+    suggested = suggestions.read(Lab.at("lab").sweep("searched").suggestions_path)
+    assert len(list(suggested)) == 2
 
 
 @pytest.mark.parametrize(("executor", "ray"), [("ray", True), ("inline", False)])

@@ -206,7 +206,7 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
         queue = _queue(lab, plan, launch.forecast)
         mistake = None
         try:
-            if open_tasks:
+            if not (idle := queue.finished):  # a search may have work where no forecast saw any
                 _execute(launch, queue)
         except Interrupted:
             if not queue.stop:  # else the hours of the budget are over, as was asked
@@ -219,7 +219,7 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
             raise
         except UserError as error:  # of some runs; the others are done
             mistake = error
-        code = _conclude(launch, queue, redraw=bool(open_tasks) or redraw)
+        code = _conclude(launch, queue, redraw=not idle or redraw)
         if mistake is not None:
             raise mistake
         return code
@@ -241,7 +241,8 @@ def _execute(launch: _Launch, queue: BudgetedQueue) -> None:
 def _queue(lab: Lab, plan: Plan, times: Forecast) -> BudgetedQueue:
     """Return what hands out tasks within the budget: the open ones, or those of a search.
 
-    The longest come first, unless what is run at all depends on the order.
+    Baselines come first, so that whatever ends has something to be compared with; then the longest,
+    unless what is run at all depends on the order.
     """
     order_decides = plan.budget is not None or plan.stop_early is not None
     plan = replace(plan, budget=plan.budget or BudgetSpec())
@@ -250,7 +251,9 @@ def _queue(lab: Lab, plan: Plan, times: Forecast) -> BudgetedQueue:
     queue: TaskQueue
     if plan.search is None:
         tasks = plan.open_tasks(lab)
-        ordered = tasks if order_decides else times.longest_first(tasks)
+        baselines = {trial.baseline for trial in plan.trials}
+        longest_first = tasks if order_decides else times.longest_first(tasks)
+        ordered = sorted(longest_first, key=lambda task: task.run not in baselines)
         queue = ListQueue(ordered, after=plan.baselines_first)
     else:
         from tread_lab.sweep.search.search_queue import SearchQueue  # imports optuna

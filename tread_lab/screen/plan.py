@@ -150,7 +150,8 @@ def _cost(plan: Plan, remaining: RemainingTime, slots: int) -> str:
     of_certain_runs = "" if plan.search is None else " of runs that are certain"
     flops = f"{plan.train_flops:.2e} training FLOPs{of_certain_runs}"
     if remaining.open_runs == 0:
-        return f"{flops}; everything is done"
+        done = "everything is done" if plan.search is None else "no run is open"
+        return f"{flops}; {done}"
     runs = f"{flops}; {counted(remaining.open_runs, 'run')} open, {slots} at once"
     if remaining.seconds is None:
         return f"{runs}; no time is predicted (a trial step would take long on this device)"
