@@ -156,7 +156,7 @@ def test_what_is_typed_counts_before_what_the_file_fixes(in_folder: Path, fixed:
     wrong = {
         ("train.steps=sixty",): r"train.steps: expected .*'sixty'",
         ("train.steps=7", "fixed.train.steps=8"): r"train.steps=7: fixed.train.steps=8 may set it",
-        ("train.batch=2",): r"train.batch=2: the axis train.batch of the sweep sets it; write axes.",
+        ("train.batch=2",): r"train.batch=2: the axis train.batch of the sweep sets it; write",
     }
     for overrides, line in wrong.items():
         with pytest.raises(UserError, match=line):
