@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,10 +54,40 @@ def test_bare_tensors_load_strictly(state: dict[str, Tensor], tmp_path: Path) ->
     assert out.shape == (2, 2 * C, SIDE * PATCH, SIDE * PATCH)  # the learned variance beside it
 
 
-@pytest.mark.parametrize("wrap", ["ema", "model", "state_dict"])
-def test_training_checkpoints_load(state: dict[str, Tensor], tmp_path: Path, wrap: str) -> None:
-    torch.save({wrap: state, "opt": {"lr": 1e-4}}, tmp_path / "DiT.pt")
+@pytest.mark.parametrize(
+    ("wrap", "prefix"),
+    [
+        ("ema", ""),
+        ("model", "module."),
+        ("state_dict", "module._orig_mod."),
+        ("ema", "_orig_mod.module."),
+        ("ema_state_dict", "model."),  # TREAD's
+    ],
+)
+def test_training_checkpoints_load_with_the_arguments_beside_the_weights(
+    state: dict[str, Tensor], tmp_path: Path, wrap: str, prefix: str
+) -> None:
+    wrapped = {prefix + name: tensor for name, tensor in state.items()}
+    beside = {"opt": {"lr": 1e-4}, "args": Namespace(model="DiT-XL/2", ckpt=None)}  # DiT's train.py
+    torch.save({wrap: wrapped, **beside}, tmp_path / "DiT.pt")
     assert same(loaded(tmp_path / "DiT.pt", network_of(MODEL)), state)
+
+
+def test_names_of_blocks_that_were_compiled_one_by_one_load(
+    state: dict[str, Tensor], tmp_path: Path
+) -> None:
+    compiled = {re.sub(r"^(blocks\.\d+\.)", r"\1_orig_mod.", n): t for n, t in state.items()}
+    assert compiled.keys() != state.keys()
+    torch.save(compiled, tmp_path / "DiT.pt")
+    assert same(loaded(tmp_path / "DiT.pt", network_of(MODEL)), state)
+
+
+def test_code_in_a_checkpoint_is_never_run_and_a_remedy_is_named(
+    state: dict[str, Tensor], tmp_path: Path
+) -> None:
+    torch.save({"ema": state, "args": SimpleNamespace(a=1)}, tmp_path / "DiT.pt")
+    with pytest.raises(UserError, match=r"not loaded for safety; if you trust it, torch\.save\("):
+        read_tensors(tmp_path / "DiT.pt")
 
 
 def test_averaged_weights_come_before_raw_ones(state: dict[str, Tensor], tmp_path: Path) -> None:

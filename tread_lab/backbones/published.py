@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import pickle
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ from torch import Tensor, nn
 from tread_lab.specs.errors import UserError
 
 # Training checkpoints hold the weights below one of these; the averaged ones come first.
-_NESTED = ("ema", "model", "state_dict")
+_NESTED = ("ema", "ema_state_dict", "model", "state_dict")
+# What data parallelism, torch.compile and TREAD's preconditioning put before the names.
+_WRAPPED = re.compile(r"^(?:(?:module|model|_orig_mod)\.)+|(?<=\.)_orig_mod\.")
 _OWN = ("model/", "ema/")  # prefixes of the names in a checkpoint of this package
 # Buffers that are computed here and stored elsewhere (LightningDiT's rotary tables).
 _COMPUTED = ("feat_rope.",)
@@ -29,8 +33,8 @@ def read_tensors(path: Path, weights: str = "ema") -> dict[str, Tensor]:
     """Return the tensors of a file by the names of the network; what is computed is left out.
 
     Args:
-        path: a `.pt` file of tensors, bare or below `ema`, `model` or `state_dict`; or safetensors,
-            such as a checkpoint of a run of this package.
+        path: a `.pt` file of tensors, bare or below `ema`, `ema_state_dict`, `model` or
+            `state_dict`; or safetensors, such as a checkpoint of a run of this package.
         weights: `ema` or `model`, where the file has both.
 
     Raises:
@@ -40,15 +44,16 @@ def read_tensors(path: Path, weights: str = "ema") -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             tree: Any = load_file(path)
         else:
-            tree = torch.load(path, map_location="cpu", weights_only=True)
+            with torch.serialization.safe_globals([argparse.Namespace]):  # DiT's train.py has one
+                tree = torch.load(path, map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
         raise UserError(f"cannot read {path}: {_reason(error)}") from None
-    order = (weights, *_NESTED)
+    order = (weights, f"{weights}_state_dict", *_NESTED)
     while isinstance(tree, Mapping) and (nested := next((k for k in order if k in tree), None)):
         tree = tree[nested]
     if not isinstance(tree, Mapping) or not all(isinstance(t, Tensor) for t in tree.values()):
         raise UserError(f"{path} holds no tensors by name, bare or below {', '.join(_NESTED)}")
-    named = {str(name).removeprefix("module."): tensor for name, tensor in tree.items()}
+    named = {_WRAPPED.sub("", str(name)): tensor for name, tensor in tree.items()}
     if any(name.startswith(_OWN) for name in named):
         named = {**_below(named, "model/"), **_below(named, f"{weights}/")}
     return {n: t for n, t in named.items() if not n.startswith(_COMPUTED)}
@@ -97,6 +102,9 @@ def _is_opcode(error: Exception) -> bool:
 def _reason(error: Exception) -> str:
     """Return the first thing that is wrong, in one line."""
     if isinstance(error, pickle.UnpicklingError | IndexError) or _is_opcode(error):
-        return "it is no file of tensors, or holds objects that are not loaded for safety"
+        return (
+            "it is no file of tensors, or holds objects that are not loaded for safety; if you"
+            ' trust it, torch.save(torch.load(FILE, weights_only=False)["ema"], NEW) keeps tensors'
+        )
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[min(1, len(lines) - 1)] if lines else type(error).__name__
