@@ -219,6 +219,7 @@ _SOURCE = _option(
     metavar="NAME",
 )
 _LIMIT = _count("--limit", "take so many images, evenly spread", metavar="N")
+_SKIP_DAMAGED = _flag("--skip-damaged", "leave out images that cannot be read, and count them")
 _WORKERS = _count("--workers", "threads that read images (default: all cores)")
 
 _NAME = "command name"  # no option has a space in its name
@@ -421,7 +422,7 @@ COMMANDS: Mapping[str, _Command] = {
             type=_part,
             default=(1, 1),
         ),
-        _flag("--skip-damaged", "leave out images that cannot be read, and count them"),
+        _SKIP_DAMAGED,
         _option("--licence", "a note on the licence of the images, kept in the manifest"),
         _JSON,
     ),
@@ -461,6 +462,7 @@ COMMANDS: Mapping[str, _Command] = {
         _count("--batch", "images described together (100)", 100),
         _DEVICE,
         _WORKERS,
+        _SKIP_DAMAGED,
         _JSON,
     ),
     "schema": _Command(

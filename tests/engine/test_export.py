@@ -56,6 +56,8 @@ def test_the_card_has_the_hubs_yaml_measurements_and_how_to_load(weights: Path) 
     assert tree["library_name"] == "tread-lab" and "edm" in tree["tags"]
     (result,) = tree["model-index"][0]["results"]
     assert result["metrics"][0]["type"] == "heldout/loss"
+    assert result["task"]["type"] == "class-conditional-image-generation"
+    assert result["dataset"]["name"] == "fashion16, 1x16x16, 10 classes"
     assert "after 6 of 6 training steps" in body and "1->1 at a selection rate of 0.5" in body
     assert 'load_exported("FOLDER")' in body and "| `heldout/loss` |" in body
     assert str(weights.parent) not in text

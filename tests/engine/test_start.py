@@ -20,9 +20,11 @@ from tread_lab.data.source import open_data
 from tread_lab.diffusion import build_process
 from tread_lab.engine.assemble import trained
 from tread_lab.engine.evaluate import evaluate
+from tread_lab.engine.export import export, load_exported
 from tread_lab.engine.start import check_start
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.parents import with_parents
+from tread_lab.records.status import RunState
 from tread_lab.sampling.generate import generate
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.evaluation import decode_evaluations
@@ -81,6 +83,21 @@ def test_a_published_checkpoint_is_a_run_of_no_steps_that_samples(
     assert found["arr_1"].tolist() == labels_B.tolist()
     pixels = open_data(spec.data, "heldout").pixels(x_BCHW).permute(0, 2, 3, 1).numpy()
     np.testing.assert_array_equal(found["arr_0"], pixels)
+
+
+def test_an_imported_checkpoint_is_exported_with_a_card_that_says_whose_weights_they_are(
+    file: Path, lab: Lab, tmp_path: Path
+) -> None:
+    spec = starting_from(file, lab)
+    folder = lab.run_of(spec)
+    folder.create(spec)
+    train_until(spec, folder.path)
+    folder.finish(RunState.COMPLETED, step=0)
+    export(folder, tmp_path / "out")
+    card = (tmp_path / "out/README.md").read_text()
+    assert "Weights of DiT.pt, not trained further, for fashion16 (1 x 16 x 16, 10 cl" in card
+    assert str(file.parent) not in card + (tmp_path / "out/spec.yaml").read_text()
+    assert signature(load_exported(tmp_path / "out").spec) == signature(spec)
 
 
 def test_a_published_sit_samples_by_its_own_rule(lab: Lab, tmp_path: Path) -> None:

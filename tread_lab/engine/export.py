@@ -69,10 +69,15 @@ def load_exported(path: str | Path, device: torch.device | str = "cpu") -> Train
 
 
 def without_folders(spec: RunSpec) -> RunSpec:
-    """Return the spec without where data and encoders lie; its signature is the same."""
+    """Return the spec without where data, encoders and the weights it starts from lie; its signature
+    is the same."""
+    start = spec.init_from
+    if start is not None and start.file is not None:
+        start = replace(start, file=Path(start.file).name)
     repa = None if spec.repa is None else replace(spec.repa, path=None)
     captions = None if spec.captions is None else replace(spec.captions, path=None)
-    return replace(spec, data=replace(spec.data, path=None), repa=repa, captions=captions)
+    data = replace(spec.data, path=None)
+    return replace(spec, data=data, repa=repa, captions=captions, init_from=start)
 
 
 def _config(spec: RunSpec, step: int) -> Mapping[str, object]:

@@ -15,8 +15,15 @@ from tread_lab.specs.evaluation_labels import evaluation_label
 from tread_lab.specs.guidance import GuidanceSpec, in_short
 from tread_lab.specs.labels import run_label
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import signature
 from tread_lab.specs.units import amount
 
+# What images are drawn from -> the task as the hub's model-index names it.
+TASKS = {
+    "text": "text-to-image",
+    "class": "class-conditional-image-generation",
+    "nothing": "unconditional-image-generation",
+}
 # A metric, how it was measured, its value, and the spec of its evaluation.
 Measured = tuple[str, str, float, Mapping[str, Any]]
 
@@ -62,15 +69,18 @@ Say here under which licence you give these weights."""
 
 def _what(spec: RunSpec, step: int) -> str:
     price, data = cost(spec), spec.data
-    spent = price.train_flops * step / max(spec.train.steps, 1)
     routes = " + ".join(map(str, spec.routes)) or "no route"
     rate = f" at a selection rate of {spec.routes[0].rate:g}" if spec.routes else ""
     seen = f"{data.classes} classes" if spec.captions is None else str(spec.captions)
+    start, steps = spec.init_from, spec.train.steps
+    made = f"EMA weights after {step} of {steps} training steps of {spec.train.batch} on"
+    if not steps:
+        origin = start and (start.file or f"run {signature(start.run)}")
+        made = f"Weights of {origin}, not trained further, for"
     return (
-        f"EMA weights after {step} of {spec.train.steps} training steps of {spec.train.batch} on"
-        f" {data.source} ({data.channels} x {data.size} x {data.size}, {seen}):"
+        f"{made} {data.source} ({data.channels} x {data.size} x {data.size}, {seen}):"
         f" {price.parameters:,} parameters, {routes}{rate}, process {spec.process.kind},"
-        f" {spec.precision}, {amount(spent, 'FLOP')}."
+        f" {spec.precision}, {amount(price.train_flops * step / max(steps, 1), 'FLOP')}."
         " Sampling is dense unless a guidance says otherwise."
     )
 
@@ -96,8 +106,11 @@ def _how(tree: Mapping[str, Any]) -> str:
 
 def _results(measured: list[Measured], spec: RunSpec) -> list[dict[str, Any]]:
     """Return the measures of quality as the hub's `model-index` lists them."""
-    task = {"type": "unconditional-image-generation", "name": "class-conditional image generation"}
-    data = {"type": spec.data.source, "name": spec.data.source}
+    seen, size = spec.data, f"{spec.data.channels}x{spec.data.size}x{spec.data.size}"
+    drawn_from = "class" if seen.classes > 1 else "nothing"
+    task = {"type": TASKS["text" if spec.captions else drawn_from]}
+    task["name"] = task["type"].replace("-", " ")
+    data = {"type": seen.source, "name": f"{seen.source}, {size}, {seen.classes} classes"}
     metrics = [
         {"type": metric, "name": f"{metric}, {how}", "value": value}
         for metric, how, value, _ in measured

@@ -95,6 +95,18 @@ def test_a_run_too_large_for_a_gpu_is_told_a_micro_batch_that_fits(
     check_room(cut, GPU)
 
 
+def test_a_run_of_no_steps_needs_its_weights_and_their_average_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = latents("DiT-XL/2", "bf16", train={"steps": 0}, init_from={"file": "x", "digest": "d"})
+    assert cost(spec).memory_bytes == 4 * (675_111_184 + 674_816_272)
+    monkeypatch.setattr(memory, "memory", lambda device: 8_000_000_000)
+    check_room(spec, CPU)
+    monkeypatch.setattr(memory, "memory", lambda device: 5_000_000_000)
+    with pytest.raises(UserError, match=r"needs about 5\.4 GB .*take a larger device$"):
+        check_room(spec, CPU)
+
+
 def test_a_run_that_fits_with_no_micro_batch_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = latents("DiT-XL/2", "bf16")
     assert fitting_micro_batch(cost(spec), 256, 10_000_000_000) == 0

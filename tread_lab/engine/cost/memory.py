@@ -33,5 +33,5 @@ def check_room(spec: RunSpec, device: torch.device) -> None:
 def fitting_micro_batch(price: Cost, batch: int, room: int) -> int:
     """Return the largest divisor of `batch` with which a run fits `room` bytes; 0 if none does."""
     state = price.memory_at(0)
-    most = (room - state) // (price.memory_at(1) - state)
+    most = (room - state) // max(1, price.memory_at(1) - state)
     return next((n for n in range(min(batch, most), 0, -1) if batch % n == 0), 0)

@@ -94,17 +94,22 @@ class Cost:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Weights, their EMA, Adam's two moments and a teacher; helpers have no EMA."""
-        state = 3 * (self.parameters + self.helpers) + self.teacher
+        """Weights and their EMA, and of a run that trains Adam's two moments and a teacher; helpers
+        have no EMA."""
+        kept = 3 if self.images else 1
+        state = kept * (self.parameters + self.helpers) + self.teacher
         return self.weights_bytes + FP32 * state
 
     @property
     def memory_bytes(self) -> int:
-        """Estimate of a device's peak: checkpoint, gradients, casts and activations of a pass."""
+        """Estimate of a device's peak: checkpoint, gradients, casts and activations of a pass; of a
+        run that trains nothing the checkpoint alone."""
         return self.memory_at(self.micro_batch)
 
     def memory_at(self, micro_batch: int) -> int:
         """Return the same with another number of images in a pass."""
+        if not self.images:
+            return self.checkpoint_bytes
         gradients = FP32 * (self.parameters + self.helpers)
         state = self.checkpoint_bytes + gradients + self.cast_bytes
         return state + micro_batch * (self.activation_bytes + self.working_bytes)
