@@ -17,6 +17,7 @@ from tread_lab.metrics import extraction
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the command asks for, of 1234 images of 10 classes at side 64; nothing is measured."""
     asked: list[Any] = []
+    done = SimpleNamespace(damaged=0)
     images = SimpleNamespace(names=range(1234), classes=range(10))
 
     def open_real(*what: Any) -> Any:
@@ -33,7 +34,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(f"{name}.inception_weights", lambda: asked.append("weights"))
     monkeypatch.setattr(f"{name}.open_real", open_real)
     monkeypatch.setattr(f"{name}.write_reference", write)
-    monkeypatch.setattr(f"{name}.show_steps", lambda *what: asked.append(what))
+    monkeypatch.setattr(f"{name}.show_steps", lambda *what: asked.append(what) or done)
     monkeypatch.setattr(f"{name}.pick", lambda device: f"picked {device}")
     monkeypatch.setattr(extraction, "Extraction", lambda space, *, device: (space, device))
     return asked
@@ -57,9 +58,10 @@ def test_options_reach_the_reference_and_it_is_said_what_was_kept(
     monkeypatch.setattr(data_reference.os, "cpu_count", lambda: cores)
     out = tmp_path / "r.npz"
     how: dict[str, Any] = {"images": Path("in"), "out": out, "size": 32, "limit": 5, "batch": 9,
-                           "keep": keep, "device": "cpu", "workers": workers}  # fmt: skip
+                           "keep": keep, "device": "cpu", "workers": workers,
+                           "skip_damaged": False}  # fmt: skip
     assert data_reference.run(**how, as_json=False) == 0
-    options = {"keep": keep, "batch": 9, "workers": used}
+    options = {"keep": keep, "batch": 9, "workers": used, "skip_damaged": False}
     network = (data_reference.INCEPTION, "picked cpu")
     assert calls == [
         "data reference", "weights", (Path("in"), 32, 5),
@@ -71,6 +73,6 @@ def test_options_reach_the_reference_and_it_is_said_what_was_kept(
     )
     assert data_reference.run(**how, as_json=True) == 0
     assert json.loads(capsys.readouterr().out) == {
-        "file": str(out), "images": 1234, "stored": kept, "size": 64,
+        "file": str(out), "images": 1234, "stored": kept, "damaged": 0, "size": 64,
         "sha256": "c81ca5eda5947c7826ad046fdbdc2a25a846b835a6c34c237cc8b3afbe9ec6cc",
     }  # fmt: skip

@@ -133,12 +133,29 @@ def test_a_damaged_image_or_a_full_disk_leaves_no_file(
     shutil.copytree(images, broken)
     (broken / "n00000001" / "n00000001_1.png").write_bytes(b"no image")
     assert command(broken, "x.npz", "--size", 16) == 2
-    assert "n00000001/n00000001_1.png is damaged" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "n00000001/n00000001_1.png is damaged" in said and "give --skip-damaged" in said
     usage = shutil.disk_usage(in_folder)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     assert command(images, "x.npz", "--size", 16) == 3
     assert "x.npz needs 84.8 kB, and 1 kB are free" in capsys.readouterr().err
     assert [path.name for path in in_folder.glob("*.npz")] == []
+
+
+def test_a_damaged_image_can_be_left_out_of_moments_and_of_what_is_stored(
+    images: Path, in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("broken", "without"):
+        shutil.copytree(images, folder)
+    (Path("broken") / "n00000001" / "n00000001_1.png").write_bytes(b"no image")
+    (Path("without") / "n00000001" / "n00000001_1.png").unlink()
+    assert command("broken", "a.npz", "--size", 16, "--batch", 7, "--skip-damaged") == 0
+    said = capsys.readouterr().out
+    assert "1 damaged image left out\na.npz: statistics of 109 images" in said
+    assert command("without", "b.npz", "--size", 16) == 0
+    found, expected = arrays(Path("a.npz")), arrays(Path("b.npz"))
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-9, atol=1e-15)
 
 
 def test_the_command_speaks_json(

@@ -14,7 +14,7 @@ from tread_lab.metrics.requirements import check_torch_fidelity
 from tread_lab.prepare.reference import open_real, write_reference
 from tread_lab.screen.console import answer, say
 from tread_lab.screen.data import show_steps
-from tread_lab.specs.units import amount
+from tread_lab.specs.units import amount, counted
 
 
 def run(
@@ -27,6 +27,7 @@ def run(
     batch: int,
     device: str | None,
     workers: int | None,
+    skip_damaged: bool,
     as_json: bool,
 ) -> int:
     """Write the file; return the exit code."""
@@ -44,15 +45,19 @@ def run(
         keep=keep,
         batch=batch,
         workers=workers or os.cpu_count() or 1,
+        skip_damaged=skip_damaged,
     )
-    show_steps(steps, "images")
-    kept = min(keep, len(real.names))
+    damaged = show_steps(steps, "images").damaged
+    count = len(real.names) - damaged
+    kept = min(keep, count)
     if as_json:
-        tree = {"file": str(out), "images": len(real.names), "stored": kept, "size": side}
-        print(json.dumps({**tree, "sha256": sha256(out)}, indent=1))
+        tree = {"file": str(out), "images": count, "stored": kept, "damaged": damaged}
+        print(json.dumps({**tree, "size": side, "sha256": sha256(out)}, indent=1))
         return DONE
+    if damaged:
+        answer(f"{counted(damaged, 'damaged image')} left out")
     answer(
-        f"{out}: statistics of {len(real.names):,} images {side}x{side}, and {kept:,} of them,"
+        f"{out}: statistics of {count:,} images {side}x{side}, and {kept:,} of them,"
         f" {amount(out.stat().st_size)}"
     )
     answer(f"reference: {out}")

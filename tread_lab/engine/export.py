@@ -69,8 +69,8 @@ def load_exported(path: str | Path, device: torch.device | str = "cpu") -> Train
 
 
 def without_folders(spec: RunSpec) -> RunSpec:
-    """Return the spec without where data, encoders and the weights it starts from lie; its signature
-    is the same."""
+    """Return the spec without the folders of data, encoders and starting weights; its signature is
+    the same."""
     start = spec.init_from
     if start is not None and start.file is not None:
         start = replace(start, file=Path(start.file).name)

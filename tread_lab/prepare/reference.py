@@ -26,7 +26,7 @@ from tread_lab.metrics.moments import Moments
 from tread_lab.metrics.reference_file import FEWEST, IMAGES, MOMENTS
 from tread_lab.prepare.build import Steps, writable
 from tread_lab.prepare.crop import centre_crop
-from tread_lab.prepare.images import Images, open_images
+from tread_lab.prepare.images import DamagedImage, Images, open_images
 from tread_lab.prepare.pack import MARKS
 from tread_lab.prepare.reading import read_ahead
 from tread_lab.records.durable import DiskFull
@@ -101,6 +101,7 @@ def write_reference(
     keep: int,
     batch: int = 100,
     workers: int = 1,
+    skip_damaged: bool = False,
 ) -> Iterator[Steps]:
     """Write mean and covariance of the features of all images, and some images; yield how far.
 
@@ -115,31 +116,36 @@ def write_reference(
         keep: how many images are stored, evenly spread; all if there are fewer.
 
     Raises:
-        UserError: fewer images than a reference needs, or one that cannot be read.
+        UserError: fewer images than a reference needs.
+        DamagedImage: an image cannot be read, and `skip_damaged` does not leave it out.
         DiskFull: there is no room.
     """
     N = len(images.names)
-    places = _kept_places(N, keep)
-    _check_room(file, len(places), side)
+    _check_room(file, len(_kept_places(range(N), keep)), side)
     sums = {layer: Moments() for layer in MOMENTS}
+    damaged: set[int] = set()
+    skipped = damaged if skip_damaged else None
     yield Steps(0, N)
     with matrix_products("fp32"):
-        for images_BCHW in _crops(images, range(N), side, batch=batch, workers=workers):
+        crops = _crops(images, range(N), side, batch=batch, workers=workers, skipped=skipped)
+        for images_BCHW in crops:
             features = extraction(images_BCHW)
             for layer, moments in sums.items():
                 moments.add(features[layer])
-            yield Steps(sums["pool"].count, N)
+            yield Steps(sums["pool"].count + len(damaged), N, len(damaged))
+    places = _kept_places([place for place in range(N) if place not in damaged], keep)
     kept = _crops(images, places, side, batch=batch, workers=workers)
     labels_M = np.array([images.labels[place] for place in places], np.int64)
     write_npz(file, {**_statistics(sums), **_pictures(kept, labels_M, side)})
 
 
-def _kept_places(count: int, keep: int) -> list[int]:
-    """Return which of the images are stored."""
+def _kept_places(places: Sequence[int], keep: int) -> list[int]:
+    """Return which of the images at these places are stored."""
+    count = len(places)
     if min(count, keep) < FEWEST:
         what = f"{count} images" if count < FEWEST else f"--keep {keep}"
         raise UserError(f"{what}: a reference needs at least {FEWEST} images")
-    return [place * count // min(count, keep) for place in range(min(count, keep))]
+    return [places[k * count // min(count, keep)] for k in range(min(count, keep))]
 
 
 def _statistics(sums: Mapping[str, Moments]) -> dict[str, Member]:
@@ -161,18 +167,35 @@ def _pictures(kept: Iterable[Tensor], labels_M: NDArray[np.int64], side: int) ->
 
 
 def _crops(
-    images: Images, places: Sequence[int], side: int, *, batch: int, workers: int
+    images: Images,
+    places: Sequence[int],
+    side: int,
+    *,
+    batch: int,
+    workers: int,
+    skipped: set[int] | None = None,
 ) -> Iterator[Tensor]:
-    """Yield crops, uint8 [B, 3, side, side], read by threads some batches ahead."""
+    """Yield crops, uint8 [B, 3, side, side], read by threads some batches ahead.
 
-    def read(place: int) -> NDArray[np.uint8]:
-        return centre_crop(images.open(place), side).transpose(2, 0, 1)
+    Args:
+        skipped: takes the places of damaged images, which are left out; without it one is an error.
+    """
+
+    def read(place: int) -> NDArray[np.uint8] | None:
+        try:
+            return centre_crop(images.open(place), side).transpose(2, 0, 1)
+        except DamagedImage as error:
+            if skipped is None:
+                raise DamagedImage(f"{error}; mend it, or give --skip-damaged") from None
+            skipped.add(place)
+            return None
 
     batches = (places[start : start + batch] for start in range(0, len(places), batch))
     pool = ThreadPoolExecutor(workers)
     try:
         for _, crops in read_ahead(pool, read, batches):
-            yield torch.from_numpy(np.stack(crops))
+            if whole := [crop for crop in crops if crop is not None]:
+                yield torch.from_numpy(np.stack(whole))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 

@@ -21,8 +21,13 @@ _LINE_SECONDS = 20.0  # between two lines of progress in a log
 _MIN_SECONDS = 2.0  # no time left is shown before
 
 
-def show_steps(steps: Iterable[Steps], noun: str) -> None:
-    """Go through the steps of a build; show how far it is, its rate, and the time left."""
+def show_steps(steps: Iterable[Steps], noun: str) -> Steps:
+    """Go through the steps of a build; show how far it is, its rate, and the time left.
+
+    Returns:
+        the last of them.
+    """
+    step = Steps(0, 0)
     started = last_line = time.monotonic()
     with Progress(
         TextColumn("{task.description}"),
@@ -42,6 +47,7 @@ def show_steps(steps: Iterable[Steps], noun: str) -> None:
                 last_line = now
     if started != last_line or notices.is_terminal:
         say(f"{noun} done in {duration(time.monotonic() - started)}")
+    return step
 
 
 def progress_line(step: Steps, noun: str, seconds: float) -> str:
