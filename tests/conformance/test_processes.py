@@ -171,6 +171,19 @@ class TestFlow(ProcessConformance):
         """Var(eps - x | z) = S^2 / ((1 - t)^2 S^2 + t^2)."""
         return S**2 / ((1 - level_B) ** 2 * S**2 + level_B**2)
 
+    def test_heun_to_the_end_is_of_second_order_down_to_level_0(self) -> None:
+        """Six steps of the shipped solver end with one of Euler, whose error is the larger one."""
+        z = torch.linspace(-2, 2, 16, dtype=torch.float64).view(1, *SHAPE)
+        errors: dict[str, list[float]] = {"heun": [], "heun_full": []}
+        for solver, found in errors.items():
+            for steps in (6, 32, 64):
+                levels = self.process.grid(SamplerSpec(solver=solver, steps=steps))
+                end = SOLVERS[solver](self.velocity, z, levels)
+                found.append(float((end - self.exact(z, levels[0], levels[-1])).abs().max()))
+        assert errors["heun_full"][0] < 0.5 * errors["heun"][0]
+        _, coarse, fine = errors["heun_full"]
+        assert math.log2(coarse / fine) == pytest.approx(2, abs=0.25)
+
 
 class TestUniformFlow(TestFlow):
     process = build_process(FlowSpec(time="uniform"))

@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
-from tread_lab.specs import RunSpec, SamplerSpec, UserError, decode, signature
-from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec, check_solver, decode_evaluations
+from tread_lab.specs import RunSpec, SamplerSpec, UserError, decode, encode, signature
+from tread_lab.specs.evaluation import (
+    HeldoutSpec,
+    SamplesSpec,
+    check_solver,
+    decode_evaluations,
+    respaced,
+)
 from tread_lab.specs.references import ReferenceSpec
 
 RUN = {"model": "DiT-S/2"}
@@ -17,7 +24,7 @@ RUN = {"model": "DiT-S/2"}
     ("process", "solvers"),
     [
         ("edm", ["heun", "euler"]),
-        ("flow", ["heun", "euler", "sde"]),
+        ("flow", ["heun", "heun_full", "euler", "sde"]),
         ("ddpm", ["heun", "euler", "ddpm", "ddim"]),
     ],
 )
@@ -25,12 +32,26 @@ def test_a_process_has_its_own_solvers_and_those_of_every_ode(
     process: str, solvers: list[str]
 ) -> None:
     run = decode(RunSpec, {**RUN, "process": process})
-    for solver in ("heun", "euler", "ddpm", "ddim", "sde"):
+    for solver in ("heun", "heun_full", "euler", "ddpm", "ddim", "sde"):
         if solver in solvers:
             check_solver(run, SamplerSpec(solver=solver))
         else:
             with pytest.raises(UserError, match=f"and the process is {process}; choose one of"):
                 check_solver(run, SamplerSpec(solver=solver))
+
+
+def test_steps_that_a_chain_may_round_otherwise_than_before_have_another_signature() -> None:
+    """None of the published numbers of steps is among them."""
+
+    def before(n: int) -> list[int]:
+        return torch.linspace(0, 999, n, dtype=torch.float64).round().long().tolist()
+
+    chains = {n: SamplerSpec(solver="ddim", steps=n) for n in range(1, 1001)}
+    marked = {n for n, sampler in chains.items() if sampler.respacing == "strided"}
+    assert {21, 27, 35} <= {n for n in range(2, 1001) if respaced(n) != before(n)} <= marked
+    assert not {1, 5, 10, 20, 25, 50, 100, 250, 1000} & marked
+    assert "respacing" in encode(chains[21]) and "respacing" not in encode(chains[250])
+    assert SamplerSpec(solver="heun", steps=21).respacing is None
 
 
 def test_ddpm_has_a_thousand_levels() -> None:

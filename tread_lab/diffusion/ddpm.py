@@ -12,11 +12,10 @@ from torch import Tensor
 
 from tread_lab.diffusion.edm import rho_grid
 from tread_lab.diffusion.process import Network, Outcome
-from tread_lab.specs.evaluation import SamplerSpec
+from tread_lab.specs.evaluation import RESPACED, SamplerSpec, respaced
 from tread_lab.specs.objective import DDPM_LEVELS, DDPMSpec
 
 BETAS = (1e-4, 2e-2)  # of the linear schedule, at t = 1 and t = 1,000
-EVEN = ("ddpm", "ddim")  # solvers that go in even steps of t
 _LEAST = 1e-12  # of a probability, before its logarithm
 
 
@@ -99,8 +98,8 @@ class DDPM:
     def grid(self, sampler: SamplerSpec) -> Tensor:
         """For `ddpm` and `ddim` levels in even steps of t; for other solvers those of EDM's grid,
         each the nearest of the 1,000 (Karras et al. 2022, appendix C.3). Then 0."""
-        if sampler.solver in EVEN:
-            steps = respaced(sampler.steps).flip(0)
+        if sampler.solver in RESPACED:
+            steps = torch.tensor(respaced(sampler.steps)).flip(0)
         else:
             steps = self.step_of(rho_grid(sampler)[:-1])
         return torch.cat([self.sigma[steps], self.sigma.new_zeros(1)])
@@ -123,13 +122,6 @@ class DDPM:
         kl = (kl + apart.square() * (-log_variance).exp()) / 2
         nll = _discretised(x_BCHW, x_BCHW - now * (eps - noise_BCHW), log_variance / 2)
         return torch.where(step_B[:, None, None, None] == 0, nll, kl) / math.log(2)
-
-
-def respaced(n: int) -> Tensor:
-    """Return t - 1 = round(999 i / (n - 1)): the steps of a chain that is n long (Nichol & Dhariwal
-    2021, section 4)."""
-    first = 0.0 if n > 1 else DDPM_LEVELS - 1.0
-    return torch.linspace(first, DDPM_LEVELS - 1, n, dtype=torch.float64).round().long()
 
 
 def log_variances(now: Tensor, then: Tensor) -> tuple[Tensor, Tensor]:

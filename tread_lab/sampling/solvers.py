@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Protocol
 
@@ -35,20 +36,29 @@ class Field(Protocol):
 Solver = Callable[[Field, Tensor, Tensor], Tensor]
 
 
+def _steps(levels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the levels of every step but those of no length, which DDPM's nearest levels have."""
+    return ((now, then) for now, then in pairwise(levels) if now != then)
+
+
 def euler(velocity: Velocity, z_BCHW: Tensor, levels: Tensor) -> Tensor:
     """z at the last level; first order, one call a step."""
-    for now, then in pairwise(levels):
+    for now, then in _steps(levels):
         z_BCHW = z_BCHW + (then - now) * velocity(z_BCHW, now)
     return z_BCHW
 
 
-def heun(velocity: Velocity, z_BCHW: Tensor, levels: Tensor) -> Tensor:
+def heun(velocity: Velocity, z_BCHW: Tensor, levels: Tensor, *, onto_0: bool = False) -> Tensor:
     """z at the last level; second order, two calls a step but one for a step onto level 0, where
-    the ODE is singular (Karras et al. 2022, algorithm 1)."""
-    for now, then in pairwise(levels):
+    the ODE is singular (Karras et al. 2022, algorithm 1).
+
+    Args:
+        onto_0: that step takes two as well: of a flow, whose ODE is regular there.
+    """
+    for now, then in _steps(levels):
         d = velocity(z_BCHW, now)
         z_next = z_BCHW + (then - now) * d
-        if then > 0:
+        if then > 0 or onto_0:
             z_next = z_BCHW + (then - now) * (d + velocity(z_next, then)) / 2
         z_BCHW = z_next
     return z_BCHW
@@ -66,6 +76,7 @@ def random_steps(field: Field, z_BCHW: Tensor, levels: Tensor) -> Tensor:
 SOLVERS: Mapping[str, Solver] = evaluation.SOLVERS.code(
     {
         "heun": heun,
+        "heun_full": functools.partial(heun, onto_0=True),
         "euler": euler,
         "ddim": euler,
         "ddpm": random_steps,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import accumulate
 from typing import Annotated, Any, Literal, get_args
 
 from tread_lab.specs.decode import added, decode, encode
@@ -17,9 +19,10 @@ from tread_lab.specs.objective import DDPM_LEVELS
 from tread_lab.specs.references import HELDOUT, ReferenceSpec
 from tread_lab.specs.run import RunSpec
 
-SOLVERS = Kind("solver", dict.fromkeys(("heun", "euler", "ddim", "ddpm", "sde")))
+SOLVERS = Kind("solver", dict.fromkeys(("heun", "heun_full", "euler", "ddim", "ddpm", "sde")))
 # Solvers of one process -> that process.
-CHAINS = {"ddpm": "ddpm", "ddim": "ddpm", "sde": "flow"}
+CHAINS = {"ddpm": "ddpm", "ddim": "ddpm", "sde": "flow", "heun_full": "flow"}
+RESPACED = ("ddpm", "ddim")  # solvers that go in even steps of t
 SIT_LAST_STEP = 0.04  # of SiT's published SDE sampler
 
 
@@ -28,13 +31,17 @@ class SamplerSpec:
     """How images are generated; defaults are EDM's deterministic sampler as the paper uses it.
 
     Attributes:
-        solver: `heun` and `euler` integrate the ODE of any process. `ddpm` takes DDPM's ancestral
-            steps and `ddim` integrates its ODE by Euler, both in even steps of t; `sde` takes those
-            of a flow's SDE with w_t = sigma_t (SiT).
-        steps: steps of the solver (Heun: 2 steps - 1 network calls).
+        solver: `heun` and `euler` integrate the ODE of any process. `heun` ends with a step of
+            Euler, as EDM's, SiT's and REPA's code; `heun_full` does not, which is for a flow alone
+            and of second order there. `ddpm` takes DDPM's ancestral steps and `ddim` integrates its
+            ODE by Euler, both in even steps of t from 999 to 0 (OpenAI's `ddimN` is another grid:
+            0, 20, ..., 980 for 50); `sde` takes those of a flow's SDE with w_t = sigma_t (SiT).
+        steps: steps of the solver (Heun: 2 steps - 1 network calls; `heun_full`: 2 steps).
         sigma_min, sigma_max, rho: EDM's noise grid (Karras et al. 2022, eq. 5), of which DDPM takes
             the nearest of its levels; a flow goes in even steps of t.
         last_step: of the `sde`, the last step in t, which adds no noise; 0.04 as in SiT.
+        respacing: how steps of t are rounded, where records of an earlier version, which lack it,
+            may have rounded otherwise; written by itself.
         precision: arithmetic of the network; the ODE is integrated in float64.
         labels: `uniform` draws each label from the image's seed, `balanced` takes them in turn.
         seed: image i has the seed `seed + i`, and depends on nothing else.
@@ -50,15 +57,36 @@ class SamplerSpec:
     labels: Literal["uniform", "balanced"] = "uniform"
     seed: int = 100_000
     last_step: float | None = added(None)
+    respacing: Literal["strided"] | None = added(None)
 
     def __post_init__(self) -> None:
         check_positive(self, "steps", "rho")
+        strided = self.solver in RESPACED and _rounds_by_sum(self.steps)
+        object.__setattr__(self, "respacing", "strided" if strided else None)
         last = (self.last_step or SIT_LAST_STEP) if self.solver == "sde" else None
         if last is not None and not 0 < last < 1:
             raise UserError(f"last_step: {last} is outside (0, 1)")
         object.__setattr__(self, "last_step", last)
         if not 0 < self.sigma_min < self.sigma_max:
             raise UserError("sigma_min: must be positive and below sigma_max")
+
+
+def respaced(n: int) -> list[int]:
+    """Return t - 1 = 999 i / (n - 1), rounded: the steps of a chain that is n long (Nichol &
+    Dhariwal 2021, section 4). As in OpenAI's code the stride is added up in float64, which decides
+    ties; a chain of one step, which has no stride there, starts from pure noise.
+    """
+    if n == 1:
+        return [DDPM_LEVELS - 1]
+    stride = (DDPM_LEVELS - 1) / (n - 1)
+    return [round(t) for t in accumulate([stride] * (n - 1), initial=0.0)]
+
+
+def _rounds_by_sum(n: int) -> bool:
+    """Return whether the sum of rounded strides may decide a step of a chain: a step lies half-way,
+    at 499.5 of an odd number of steps, and the stride is no number of the machine."""
+    stride = (DDPM_LEVELS - 1) / max(n - 1, 1)
+    return n % 2 == 1 < n and Fraction(stride) != Fraction(DDPM_LEVELS - 1, n - 1)
 
 
 def check_solver(run: RunSpec, sampler: SamplerSpec) -> None:
