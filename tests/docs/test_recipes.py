@@ -109,13 +109,18 @@ def test_my_own_cluster(tmp_path: Path, zygote: Zygote) -> None:
     """The head that the recipe starts, with a port of its own; a sweep joins it by its address."""
     lines = [line for b in section(PAGE, "My own cluster") for line in commands(b.text)]
     head = next(line for line in lines if line.startswith("ray start --head"))
+    mode, token = lines[:2]
     sweep = next(line for line in lines if line.startswith("tread-lab sweep"))
     port = free_port()
     started = shlex.split(head.replace("6379", str(port)))
     short = Path("/tmp") / f"ray-{os.getpid()}"  # a socket's path has to be short
-    guarded = {"HOME": str(tmp_path), "RAY_AUTH_MODE": "token"}
+    guarded = {"HOME": str(tmp_path)} | dict([mode.removeprefix("export ").split("=")])
     home = {**os.environ, **guarded, "PYTHONPATH": str(ROOT)}
-    ray = [sys.executable, "-m", "ray.scripts.scripts", *started[1:], "--block"]
+    home.pop("RAY_AUTH_TOKEN_PATH")
+    guarded["RAY_AUTH_TOKEN_PATH"] = str(tmp_path / ".ray" / "auth_token")
+    scripts = [sys.executable, "-m", "ray.scripts.scripts"]
+    subprocess.run([*scripts, *shlex.split(token)[1:]], env=home, check=True, capture_output=True)
+    ray = [*scripts, *started[1:], "--block"]
     process = subprocess.Popen(
         [*ray, "--include-dashboard=false", "--temp-dir", str(short)],
         env=home,

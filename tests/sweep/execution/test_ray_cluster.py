@@ -366,6 +366,20 @@ def test_an_address_where_nothing_answers_is_one_line_and_is_not_joined(
             module.cluster().__enter__()
 
 
+def test_a_cluster_that_wants_a_token_is_one_line_and_is_not_joined(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(address: str) -> None:
+        raise module.ray.exceptions.AuthenticationError("RPC error: InvalidAuthToken")
+
+    monkeypatch.setattr(module, "answers", lambda *asked, **more: True)
+    monkeypatch.setattr(module, "GcsClient", refused)
+    monkeypatch.setattr(module, "_init", lambda address: pytest.fail("joined"))
+    said = r"10\.0\.0\.2:1 \(RAY_ADDRESS\) wants a token: export RAY_AUTH_MODE=token"
+    with pytest.raises(Unavailable, match=said):
+        module._joined("10.0.0.2:1", module.Driver()).__enter__()
+
+
 @pytest.mark.parametrize("address", ["ray://head:10001", "local", "nonsense"])
 def test_an_address_without_host_and_port_is_left_to_ray(
     module: Any, monkeypatch: pytest.MonkeyPatch, address: str

@@ -15,6 +15,7 @@ from typing import Any
 
 import ray
 from ray._private import services
+from ray._raylet import GcsClient
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tread_lab.records.attempts import Attempt
@@ -83,7 +84,7 @@ def _joined(address: str, driver: Driver) -> Iterator[None]:
 
 
 def _refuse_silence(address: str) -> None:
-    """Look whether a head answers, because `ray.init` asks one that is not there for minutes."""
+    """Look whether a head answers, and takes our token; `ray.init` would ask it for minutes."""
     try:
         host, _, port = str(services.canonicalize_bootstrap_address(address)).rpartition(":")
         head = host.strip("[]"), int(port)
@@ -94,6 +95,13 @@ def _refuse_silence(address: str) -> None:
             f"nothing has answered at {address} (RAY_ADDRESS) for {PATIENCE:.0f} s; start the"
             " cluster with `ray start --head`, or unset RAY_ADDRESS to run on this machine"
         )
+    try:
+        GcsClient(address=f"{head[0]}:{head[1]}")  # `ray.init` tries for half a minute
+    except ray.exceptions.AuthenticationError as error:
+        raise Unavailable(
+            f"the Ray cluster at {address} (RAY_ADDRESS) wants a token: export RAY_AUTH_MODE=token,"
+            " with the cluster's ~/.ray/auth_token in your home (`ray get-auth-token` shows it)"
+        ) from error
 
 
 @contextmanager
@@ -125,8 +133,7 @@ def _init(address: str | None, **options: Any) -> None:
             f"Ray did not start on this machine: {reason}; `--executor inline` needs no Ray; or try"
             " again when the machine is less busy"
             if address is None
-            else f"cannot join the Ray cluster at {address}: {reason}; is it there, and does it"
-            " want RAY_AUTH_MODE=token?"
+            else f"cannot join the Ray cluster at {address}: {reason}; is it there?"
         ) from error
 
 
