@@ -15,7 +15,7 @@ from typing import Any
 
 import ray
 from ray._private import services
-from ray._raylet import GcsClient
+from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tread_lab.records.attempts import Attempt
