@@ -19,7 +19,7 @@ import pandas as pd
 
 from tread_lab.dashboards import cell, views
 from tread_lab.dashboards.live import MEASURING, LiveLab, progress
-from tread_lab.records.lab import Lab
+from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.plan import StoredPlan
 from tread_lab.specs.errors import UserError
 
@@ -76,7 +76,8 @@ class Pages:
         raise UserError(f"no page {path}")
 
     def _sweeps(self) -> list[views.Tree]:
-        lines = [views.sweep_line(name, self.lab.sweep(name).plan()) for name in self.lab.sweeps()]
+        sweeps = map(self.lab.sweep, self.lab.sweeps())
+        lines = [views.sweep_line(sweep.name, _plan(sweep)) for sweep in sweeps]
         return sorted(lines, key=lambda line: -(line["created"] or 0))
 
     def _sweep(self, name: str, metric: str = "", version: str = "") -> views.Tree:
@@ -219,6 +220,14 @@ def serve(
             server.serve_forever()
         except KeyboardInterrupt:
             say("")
+
+
+def _plan(sweep: SweepFolder) -> StoredPlan:
+    """Return a sweep's plan; of one that cannot be read, what is listed says why."""
+    try:
+        return sweep.plan()
+    except UserError as error:
+        return StoredPlan(sweep.name, str(error), "", (), (), {})
 
 
 def _is_loopback(host: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tread_lab.commands import gc
+from tread_lab.specs.errors import UserError
 from tread_lab.sweep.gc import FEATURES, SAMPLES, Removable
 
 FILES = [
@@ -39,7 +40,7 @@ def test_what_is_asked_for_is_removed_and_the_rest_is_offered(
 ) -> None:
     calls: list[Any] = []
 
-    def find(lab: Any, **kinds: bool) -> list[Removable]:
+    def find(lab: Any, *, problems: list[UserError], **kinds: bool) -> list[Removable]:
         calls.append((lab.root, kinds))
         return FILES
 

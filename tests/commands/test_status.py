@@ -30,11 +30,12 @@ def test_what_is_named_is_shown(
     calls: list[Any] = []
     write_sweep(tmp_path, small(similarity=True))
     for kind in ("show_lab", "show_sweep", "watch_sweep"):
-        monkeypatch.setattr(
-            status, kind, lambda lab, *what, kind=kind, **how: calls.append(
-                (kind, what[0] if what else None, how)
-            )
-        )  # fmt: skip
+
+        def show(lab: Any, *what: Any, kind: str = kind, **how: Any) -> int:
+            calls.append((kind, what[0] if what else None, how))
+            return 0
+
+        monkeypatch.setattr(status, kind, show)
     monkeypatch.setattr(
         status, "show_run", lambda folder, **how: calls.append(("show_run", folder.name, how))
     )

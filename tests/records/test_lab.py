@@ -300,6 +300,21 @@ def test_steps_to_keep_are_added_and_none_is_lost(lab: Lab) -> None:
     assert "5" in (run.path / "keep_steps.json").read_text()
 
 
+def test_one_changed_digit_of_a_runs_lists_is_noticed_and_lists_of_before_are_read(
+    lab: Lab,
+) -> None:
+    run = lab.run("abc")
+    run.keep_steps([25])
+    run.write_origin({"steps": 25})
+    for name in ("keep_steps.json", "origin.json"):
+        path = run.path / name
+        path.write_text(path.read_text().replace("25", "35"))
+    assert run.kept_steps() == set() and run.origin() == []
+    write_text(run.path / "keep_steps.json", "[25]")
+    write_text(run.path / "origin.json", '[{"steps": 25}]')
+    assert run.kept_steps() == {25} and run.origin() == [{"steps": 25}]
+
+
 def test_what_a_run_was_measured_with_is_read_from_its_evaluations(lab: Lab) -> None:
     run = lab.run("abc")
     assert run.recorded_sampler() == {} and run.recorded_reference() is None

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tread_lab.records.checksums import sealed
 from tread_lab.records.durable import write_json
 from tread_lab.records.plan import StoredPlan, StoredTrial, read_plan
 from tread_lab.specs import RunSpec, decode, encode, signature
@@ -55,7 +56,9 @@ def trial(run: str, baseline: str | None = None, **spec: object) -> StoredTrial:
 
 
 def test_a_plan_that_was_read_is_written_byte_for_byte(path: Path) -> None:
-    assert plan_of(path).text() == TEXT
+    assert plan_of(path).text() == sealed(TEXT)
+    path.write_text(sealed(TEXT))
+    assert plan_of(path).text() == sealed(TEXT)
 
 
 def test_every_field_is_read(path: Path) -> None:
@@ -81,7 +84,15 @@ def test_there_is_no_plan_before_it_was_written(tmp_path: Path) -> None:
     assert read_plan(tmp_path / "plan.json") is None
 
 
-@pytest.mark.parametrize("text", [TEXT[:300], "[]", '{"format": 1, "name": "s", "trials": [{}]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        TEXT[:300],
+        "[]",
+        '{"format": 1, "name": "s", "trials": [{}]}',
+        sealed(TEXT).replace('"steps": 5', '"steps": 6'),
+    ],
+)
 def test_a_damaged_plan_is_told_and_not_taken_for_none(path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(UserError, match=r"plan\.json is damaged; restore it"):
@@ -150,7 +161,7 @@ def test_times_and_the_space_of_a_search_are_written_where_there_are_any() -> No
     assert (extended["created"], extended["extended"]) == (None, [2.0])
     assert dataclasses.replace(plan, search={}).tree()["space"] == []
     assert (plan.sweep_file, plan.base) == ({}, {})
-    assert plan.text().endswith('"trials": []\n}\n')
+    assert '"trials": [],\n "crc": ' in plan.text()
 
 
 def test_an_evaluation_at_several_steps_is_planned_once_and_listed_as_written() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.seeing.conftest import served
 from tread_lab.cli import main
 from tread_lab.engine.assemble import trained
 from tread_lab.engine.checkpoint import list_checkpoints, load_latest, step_of
@@ -161,6 +164,28 @@ def test_a_run_with_a_damaged_file_keeps_every_checkpoint(lab: Lab, finished: Ru
     assert len(find(lab)) == 4
     finished.log_path.write_text("")
     assert finished.damaged() == ["log.jsonl"] and find(lab) == []
+
+
+def test_a_damaged_plan_disables_its_sweep_alone_and_no_run_that_may_be_in_it_loses_weights(
+    lab: Lab, tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(lab, *planned(lab, tiny(steps=20, execution=KEEPS)).tasks)
+    damaged = lab.sweep("damaged").plan_path
+    damaged.parent.mkdir()
+    damaged.write_text(lab.sweep("s").plan_path.read_text().replace("0.0", "2.0", 1))
+    half = lab.runs()[0].path / ".half.x1"
+    half.write_text("half")
+    with served(lab) as url, urllib.request.urlopen(f"{url}api/sweeps") as page:
+        listed = {line["name"]: line["question"] for line in json.load(page)}
+    assert listed.keys() == {"s", "damaged"} and "plan.json is damaged" in listed["damaged"]
+    for command, answer in (("status", "s 1 1 completed"), ("gc", "unfinished files 1 4 B")):
+        assert main([command, "--root", str(lab.root)]) == 2
+        printed = capsys.readouterr()
+        assert f"sweep damaged: {damaged} is damaged" in printed.err
+        assert answer in " ".join(printed.out.split())
+    assert [item.path for item in find(lab)] == [half]
+    damaged.unlink()
+    assert len(find(lab)) == 5
 
 
 def test_what_killed_processes_were_writing_goes(lab: Lab, tiny: Tiny, tmp_path: Path) -> None:

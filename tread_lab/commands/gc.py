@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from tread_lab.commands.exit_codes import DONE
 from tread_lab.records.lab import Lab
+from tread_lab.screen.console import shown_problems
 from tread_lab.screen.gc import show_removable
+from tread_lab.specs.errors import UserError
 from tread_lab.sweep.gc import FEATURES, SAMPLES, clear, find
 
 
 def run(*, root: str | None, yes: bool, samples: bool, features: bool, as_json: bool) -> int:
     """List what can be removed, and remove it where `yes` is set; return the exit code."""
     lab = Lab.existing(root)
-    removable = find(lab, samples=True, features=True)
+    problems: list[UserError] = []
+    removable = find(lab, samples=True, features=True, problems=problems)
     asked = {SAMPLES: samples, FEATURES: features}
     chosen = [item for item in removable if asked.get(item.what, True)]
     freed = clear(lab, chosen) if yes else None
@@ -21,4 +23,4 @@ def run(*, root: str | None, yes: bool, samples: bool, features: bool, as_json: 
         if not wanted
     }
     show_removable(chosen, freed, as_json=as_json, kept=kept)
-    return DONE
+    return shown_problems(problems)

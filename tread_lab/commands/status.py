@@ -11,8 +11,8 @@ def run(*, root: str | None, name: str | None, watch: bool, as_json: bool) -> in
     """Show the lab, a sweep, or the run whose signature starts so; return the exit code."""
     lab = Lab.existing(root)
     if name is None:
-        show_lab(lab, as_json=as_json)
-    elif watch:
+        return show_lab(lab, as_json=as_json)
+    if watch:
         watch_sweep(lab, lab.known_sweep(name).name)
     elif name in lab.sweeps():
         show_sweep(lab, name, as_json=as_json)

@@ -18,10 +18,13 @@ _JSON_END, _YAML_START = ',\n "crc": "', "# crc "
 def json_text(tree: Any) -> str:
     """Indented JSON; a mapping carries the checksum of all that stands before it."""
     text = json.dumps(tree, indent=1)
-    if isinstance(tree, dict) and tree:
-        head = text.removesuffix("\n}")
-        text = f'{head}{_JSON_END}{checksum(head)}"\n}}'
-    return text + "\n"
+    return sealed(text) if isinstance(tree, dict) and tree else text + "\n"
+
+
+def sealed(text: str) -> str:
+    """The JSON of a mapping, a key a line, with the checksum of all that stands before it."""
+    head = text.rstrip().removesuffix("\n}")
+    return f'{head}{_JSON_END}{checksum(head)}"\n}}\n'
 
 
 def json_tree(text: str) -> Any:

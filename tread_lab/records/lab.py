@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -28,6 +28,8 @@ from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
+
+T = TypeVar("T")
 
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, where libyaml was there to build it
 LOCK = ".claim"  # in the folder of a run or a sweep
@@ -111,6 +113,23 @@ class Lab:
     def sweeps(self) -> list[str]:
         """Return the names of all planned sweeps."""
         return sorted(path.parent.name for path in self.root.glob("sweeps/*/plan.json"))
+
+    def of_sweeps(
+        self, read: Callable[[SweepFolder], T], problems: list[UserError] | None = None
+    ) -> dict[str, T]:
+        """Return what `read` makes of each sweep; one that cannot be read disables no other.
+
+        Args:
+            problems: where the line of each such sweep is added.
+        """
+        made: dict[str, T] = {}
+        for name in self.sweeps():
+            try:
+                made[name] = read(self.sweep(name))
+            except UserError as error:
+                if problems is not None:
+                    problems.append(error.at(f"sweep {name}"))
+        return made
 
 
 @dataclass(frozen=True)
@@ -203,11 +222,12 @@ class RunFolder:
     def keep_steps(self, steps: Iterable[int]) -> None:
         """Add steps whose checkpoints training must not remove; none that was added is lost."""
         if set(steps) - self.kept_steps():
-            write_json(self.path / "keep_steps.json", sorted({*self.kept_steps(), *steps}))
+            kept = sorted({*self.kept_steps(), *steps})
+            write_json(self.path / "keep_steps.json", {"steps": kept})
 
     def kept_steps(self) -> set[int]:
         """Return the steps whose checkpoints training must not remove."""
-        return set(read_json(self.path / "keep_steps.json") or ())
+        return set(self._listed("keep_steps.json", "steps"))
 
     def stack_dump(self, attempt: int) -> Path:
         """Return the file with the stacks of an attempt that was ended for making no progress."""
@@ -227,10 +247,15 @@ class RunFolder:
 
     def write_origin(self, attempt: dict[str, Any]) -> None:
         """Add where and with what this attempt runs; earlier attempts stay."""
-        write_json(self.path / "origin.json", [*self.origin(), attempt])
+        write_json(self.path / "origin.json", {"attempts": [*self.origin(), attempt]})
 
     def origin(self) -> list[dict[str, Any]]:
-        return read_json(self.path / "origin.json") or []
+        return self._listed("origin.json", "attempts")
+
+    def _listed(self, file: str, key: str) -> list[Any]:
+        """Return the list in a file, which was the whole file once; empty if it is damaged."""
+        tree = read_json(self.path / file) or []
+        return list(tree.get(key, ()) if isinstance(tree, dict) else tree)
 
     def finish(self, state: RunState, **facts: Any) -> None:
         """Record the state in which the run has ended; this is written last."""

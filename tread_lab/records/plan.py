@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from tread_lab.records.checksums import sealed
 from tread_lab.records.durable import read_json
 from tread_lab.specs.cell import Cell
 from tread_lab.specs.decode import encode
@@ -167,11 +168,11 @@ class StoredPlan:
         }
 
     def text(self) -> str:
-        return plan_text(self.tree())
+        return sealed(plan_text(self.tree()))
 
 
 def plan_text(tree: Tree) -> str:
-    """Return the JSON of a plan with a trial a line: large ones stay quick to read and compare."""
+    """Return the JSON of a plan, a trial a line, so that large ones are quick to compare."""
     lines = {key: json.dumps(value) for key, value in tree.items() if key != "trials"}
     trials = ",\n  ".join(map(json.dumps, tree["trials"]))
     lines["trials"] = f"[\n  {trials}\n ]" if trials else "[]"

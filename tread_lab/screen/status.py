@@ -20,7 +20,17 @@ from tread_lab.records.run_status import RunStatus, count_states, run_status
 from tread_lab.records.status import RunState, without_comparison
 from tread_lab.records.stopped_early import Stopped
 from tread_lab.records.stopped_early import read as read_stopped
-from tread_lab.screen.console import ROWS, answer, answers, fitted, say, show_lines, show_pairs
+from tread_lab.screen.console import (
+    ROWS,
+    answer,
+    answers,
+    fitted,
+    say,
+    show_lines,
+    show_pairs,
+    shown_problems,
+)
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation_steps import AT
 from tread_lab.specs.labels import run_label, run_labels
 from tread_lab.specs.units import counted, counts_text, duration
@@ -37,17 +47,19 @@ _URGENT = (  # the order of states in which runs are shown if there is no room f
 )
 
 
-def show_lab(lab: Lab, *, as_json: bool) -> None:
-    """Print every sweep with the number of its runs in each state."""
-    counts = {name: _SweepStatus.read(lab, name).counts for name in lab.sweeps()}
+def show_lab(lab: Lab, *, as_json: bool) -> int:
+    """Print every sweep with the number of its runs in each state; return the exit code."""
+    problems: list[UserError] = []
+    counts = lab.of_sweeps(lambda s: _SweepStatus.read(lab, s.name).counts, problems)
     if as_json:
         print(json.dumps(counts, indent=1))
-        return
-    if not counts:
+        return shown_problems(problems)
+    if not counts and not problems:
         say(f"no sweep in {lab.root}; try `tread-lab sweep route_placement.yaml --plan`")
-        return
+        return 0
     texts = [[name, str(sum(c.values())), counts_text(c)] for name, c in counts.items()]
     answers.print(fitted(("sweep", "runs", "states"), texts, drop=["runs"], width=answers.width))
+    return shown_problems(problems)
 
 
 def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:

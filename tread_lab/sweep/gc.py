@@ -19,6 +19,7 @@ from tread_lab.engine.sample_parts import FOLDER as PARTS
 from tread_lab.records.lab import LOCK, Lab, RunFolder
 from tread_lab.records.locks import Busy, is_held
 from tread_lab.records.status import RunState
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 from tread_lab.sweep.plan.storage import load_plan
@@ -60,7 +61,13 @@ def new_scratch() -> Path:
     return scratch
 
 
-def find(lab: Lab, *, samples: bool = False, features: bool = False) -> list[Removable]:
+def find(
+    lab: Lab,
+    *,
+    samples: bool = False,
+    features: bool = False,
+    problems: list[UserError] | None = None,
+) -> list[Removable]:
     """Return every removable file of a lab and of its scratch folders; change nothing.
 
     A run that has ended and has every planned evaluation keeps its last weights and those of
@@ -72,8 +79,12 @@ def find(lab: Lab, *, samples: bool = False, features: bool = False) -> list[Rem
             and sheets of samples read; their metrics stay.
         features: whether to include caches of encoders' features, which are made again where a run
             needs them, while no run of the lab that aligns is open.
+        problems: where a line is added for each sweep whose plan cannot be read. Any run may be
+            one of its runs, so that checkpoints and features stay.
     """
-    tasks = [task for name in lab.sweeps() for task in load_plan(lab.sweep(name)).tasks]
+    problems = [] if problems is None else problems
+    plans = lab.of_sweeps(load_plan, problems)
+    tasks = [task for plan in plans.values() for task in plan.tasks]
     planned = _planned(tasks)
     removable: list[Removable] = []
     for folder in lab.runs():
@@ -82,6 +93,8 @@ def find(lab: Lab, *, samples: bool = False, features: bool = False) -> list[Rem
             removable += _samples(folder) if samples else []
     if features:
         removable += _features(lab, tasks)
+    if problems:
+        removable = [r for r in removable if r.what not in (EARLIER, OPTIMIZER_STATE, FEATURES)]
     root = lab.root.resolve()
     found = [*removable, *_orphans(lab)]
     return [*(item for item in found if _place(item.path).is_relative_to(root)), *_scratch()]

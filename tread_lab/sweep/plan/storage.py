@@ -75,8 +75,20 @@ def _version(identity: Any) -> str:
 
 
 def load_plan(folder: SweepFolder) -> Plan:
-    """Return the stored plan, its specs decoded."""
-    stored, decoded = folder.plan(), SharedParts().run
+    """Return the stored plan, its specs decoded.
+
+    Raises:
+        UserError: there is none, or it cannot be read; names its file.
+    """
+    stored = folder.plan()
+    try:
+        return _decoded(stored)
+    except UserError as error:
+        raise error.at(str(folder.plan_path)) from None
+
+
+def _decoded(stored: StoredPlan) -> Plan:
+    decoded = SharedParts().run
     return Plan(
         name=stored.name,
         question=stored.question,
