@@ -205,6 +205,7 @@ def driven(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(sweep, "begun_tasks", lambda plan, lab: ("begun", plan.name))
     monkeypatch.setattr(sweep, "check_provenance", lambda lab, *what: made.calls.append(what))
     monkeypatch.setattr(sweep, "store_plan", lambda *what: made.calls.append("stored"))
+    monkeypatch.setattr(sweep, "_show", lambda what: made.calls.append("shown"))
     monkeypatch.setattr(sweep, "_queue", lambda *what: made.queue)
     monkeypatch.setattr(sweep, "_execute", execute)
     monkeypatch.setattr(sweep, "_conclude", conclude)
@@ -216,14 +217,26 @@ def test_open_runs_are_checked_stored_and_executed_in_this_order(driven: Any) ->
     assert sweep._drive(ready, redraw=False) == 1
     checked = (("task",), ready.devices)
     assert driven.calls == [
-        checked, (("begun", "s"), ("task",), "cpu"), "stored", "executed", ("concluded", True)
+        checked, (("begun", "s"), ("task",), "cpu"),
+        "stored", "shown", "executed", ("concluded", True),
     ]  # fmt: skip
     ready.options["allow_mixed"] = True
     for redraw in (True, False):  # nothing is left to run
         driven.calls.clear()
         ready.open_tasks, driven.queue.finished = (), True
         assert sweep._drive(ready, redraw=redraw) == 1
-        assert driven.calls == [((), ready.devices), "stored", ("concluded", redraw)]
+        assert driven.calls == [((), ready.devices), "stored", "shown", ("concluded", redraw)]
+
+
+def test_nothing_is_timed_for_a_sweep_that_another_driver_has(
+    in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    timed: list[str] = []
+    monkeypatch.setattr(sweep, "forecast", lambda *what, **how: timed.append("steps"))
+    Path("s.yaml").write_text('{"experiment": "tiny", "axes": {"route": ["2->8"]}, "evaluate": []}')
+    with Lab.at("lab").sweep("s").lock():
+        assert main(["sweep", "s.yaml", "--executor", "inline", "--device", "cpu"]) == 2
+    assert timed == [] and "process" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("stop", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -78,7 +79,7 @@ class Options(TypedDict):
 
 @dataclass(frozen=True)
 class _Launch:
-    """A sweep that is ready to run: its plan, what carries it out, and how long that takes."""
+    """A sweep that is ready to run: its plan, and what carries it out."""
 
     options: Options
     lab: Lab
@@ -87,7 +88,12 @@ class _Launch:
     kind: ExecutorKind
     share: Share
     devices: Devices
-    forecast: Forecast
+
+    @functools.cached_property
+    def forecast(self) -> Forecast:
+        """How long it takes; the first look may time a few steps."""
+        start, rates = self.kind.start_seconds, self.options["device_rates"]
+        return forecast(self.lab, self.open_tasks, self.devices, start=start, rates=rates)
 
 
 def run(**options: Unpack[Options]) -> int:
@@ -126,12 +132,11 @@ def run(**options: Unpack[Options]) -> int:
         _retry_failed(lab, plan, kinds, dry_run=options["plan"])
     grows = options["extend"] and _say_extension(lab, plan)
     open_tasks = tuple(coming_tasks(plan, lab))
-    times = forecast(
-        lab, open_tasks, devices, start=kind.start_seconds, rates=options["device_rates"]
-    )
-    launch = _Launch(options, lab, plan, open_tasks, kind, share, devices, times)
+    launch = _Launch(options, lab, plan, open_tasks, kind, share, devices)
+    if not options["plan"]:
+        return _drive(launch, redraw=grows)
     _show(launch)
-    return DONE if options["plan"] else _drive(launch, redraw=grows)
+    return DONE
 
 
 def check_price(price: float | None, *, plan: bool) -> None:
@@ -190,6 +195,8 @@ def _retry_failed(lab: Lab, plan: Plan, kinds: Sequence[str], *, dry_run: bool) 
 def _drive(launch: _Launch, *, redraw: bool) -> int:
     """Run what is open under the sweep's lock, then conclude; return the exit code.
 
+    What would be refused is refused before any step is timed.
+
     Raises:
         Unavailable: the disk is full or the cluster is lost.
         UserError: a mistake of some runs, raised once the others have ended.
@@ -203,6 +210,7 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
         check_provenance(lab, begun_tasks(plan, lab), open_tasks, launch.devices.type)
     with folder.lock():
         store_plan(folder, plan)
+        _show(launch)
         queue = _queue(lab, plan, launch.forecast)
         mistake = None
         try:

@@ -52,7 +52,7 @@ def test_a_trial_step_has_as_many_images_as_are_cheap(tiny: Callable[..., RunSpe
     assert trial_batch(large, rate=0.25 * 989e12) == 173  # 6 x 118.6 GMAC an image
 
 
-def test_one_slot_and_a_gpu_are_timed_in_this_process(
+def test_one_slot_of_a_cpu_is_timed_in_this_process(
     tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timed: list[Any] = []
@@ -63,10 +63,9 @@ def test_one_slot_and_a_gpu_are_timed_in_this_process(
 
     monkeypatch.setattr(calibration, "measure", measure)
     monkeypatch.setattr(calibration.subprocess, "Popen", None)
-    for device, slots in (("cpu", 1), ("cuda", 4)):
-        found = calibrate([tiny(), tiny(seed=1)], torch.device(device), slots=slots)
-        assert [speed.overhead for speed in found] == [0, 1]
-    assert timed == [(0, "cpu"), (1, "cpu"), (0, "cuda"), (1, "cuda")]
+    found = calibrate([tiny(), tiny(seed=1)], torch.device("cpu"), slots=1)
+    assert [speed.overhead for speed in found] == [0, 1]
+    assert timed == [(0, "cpu"), (1, "cpu")]
 
 
 @dataclass
@@ -113,6 +112,22 @@ def test_of_several_slots_the_mean_is_taken(tiny: Callable[..., RunSpec], starte
     assert started.closed == ["kill", "end"] * 4
 
 
+def test_a_gpu_is_timed_by_a_process_that_ends(
+    tiny: Callable[..., RunSpec], started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a driver had cached on a GPU stayed beside its runs: 91 GB for XL/2."""
+    monkeypatch.setattr(calibration, "measure", None)
+    found = calibrate([tiny(), tiny(seed=1)], torch.device("cuda", 1), slots=4)
+    assert [speed.overhead for speed in found] == [0, 10]
+    assert [command[-2:] for command in started.commands] == [["1", "cuda:1"]]
+    assert started.closed == ["kill", "end"]
+
+
+def test_a_gpu_that_cannot_be_timed_is_not_timed_here(tiny: Callable[..., RunSpec]) -> None:
+    with pytest.raises(RuntimeError, match="cuda:7 cannot be timed"):
+        calibrate([tiny()], torch.device("cuda", 7))
+
+
 def test_slots_that_are_more_than_the_cpus_take_turns(
     tiny: Callable[..., RunSpec], started: Started
 ) -> None:
@@ -124,7 +139,7 @@ def test_threads_of_a_step_are_timed_where_they_sleep_while_they_wait(
     tiny: Callable[..., RunSpec], started: Started
 ) -> None:
     (speed, _) = calibrate([tiny(), tiny(seed=1)], torch.device("cpu"), threads=2)
-    assert (started.waits, started.commands[0][-1]) == (["PASSIVE"], "2")
+    assert (started.waits, started.commands[0][-2]) == (["PASSIVE"], "2")
     assert speed == Speed(0, 1, 2, 3, load=8)
 
 

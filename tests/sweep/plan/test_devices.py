@@ -47,6 +47,14 @@ def test_the_facts_of_a_device_are_asked_of_it(monkeypatch: pytest.MonkeyPatch) 
     assert facts.model == ("M", "meta")
 
 
+def test_a_gpu_is_asked_by_a_process_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = torch.device("cpu")
+    assert DeviceFacts.from_afar(cpu) == DeviceFacts.of(cpu)
+    monkeypatch.setattr("tread_lab.sweep.plan.devices.pick", lambda _: torch.device("cuda", 3))
+    with pytest.raises(UserError, match=r"cuda:3 does not answer \(.+\); try --device cpu"):
+        Devices.here()
+
+
 def test_by_default_one_run_at_a_time_has_a_device_and_one_thread() -> None:
     for devices in (Devices((OLD,)), Devices.here("cpu")):
         assert (devices.slots, devices.packed, devices.threads) == (1, 1, 1)

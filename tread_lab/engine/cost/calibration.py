@@ -51,14 +51,18 @@ def calibrate(
 
     Slots share the caches and the memory of a machine, so that one alone would be faster. Where
     they have more threads than this process may use CPUs, they take turns. What other programs
-    take of a CPU does not count; `Speed.load` says how much that is.
+    take of a CPU does not count; `Speed.load` says how much that is. A GPU is timed by one process
+    of its own: what it has cached there would stay with this one, beside the runs.
 
     Args:
         threads: of each process.
+
+    Raises:
+        RuntimeError: a GPU could not be timed.
     """
     torch.set_num_threads(threads)
     if device.type != "cpu":
-        return [measure(spec, device) for spec in specs]
+        return _measured(specs, device, 1, threads)
     turns = max(slots * threads / usable_cpus(), 1.0)
     return [speed.in_turns(turns) for speed in _measured(specs, device, slots, threads)]
 
@@ -66,18 +70,20 @@ def calibrate(
 def _measured(
     specs: Sequence[RunSpec], device: torch.device, slots: int, threads: int
 ) -> list[Speed]:
-    """Return the speed of each run on a CPU, the mean of those of all slots."""
-    if slots == threads == 1:
+    """Return the speed of each run, the mean of those of all slots."""
+    if slots == threads == 1 and device.type == "cpu":
         return [measure(spec, device) for spec in specs]
     command = [sys.executable, "-c", "from tread_lab.engine.cost.calibration import slot; slot()"]
-    command.append(str(threads))
+    command += [str(threads), str(device)]
     pipe = subprocess.PIPE
     streams: dict[str, Any] = {"stdin": pipe, "stdout": pipe, "stderr": subprocess.DEVNULL}
     streams["env"] = {**os.environ, **_PASSIVE}
     started = [subprocess.Popen(command, text=True, **streams) for _ in range(slots)]
     try:
         by_slot = _together(started, json.dumps([encode(spec) for spec in specs]))
-    except (OSError, ValueError):  # a slot did not answer; one process tells most of it
+    except (OSError, ValueError) as error:  # a slot did not answer
+        if device.type != "cpu":
+            raise RuntimeError(f"{device} cannot be timed") from error
         return [measure(spec, device) for spec in specs]
     finally:
         for process in started:
@@ -103,7 +109,7 @@ def slot() -> None:
     specs = [decode(RunSpec, tree) for tree in json.loads(sys.stdin.readline())]
     print("ready", flush=True)
     sys.stdin.readline()
-    speeds = [dataclasses.astuple(measure(spec, torch.device("cpu"))) for spec in specs]
+    speeds = [dataclasses.astuple(measure(spec, torch.device(sys.argv[2]))) for spec in specs]
     print(json.dumps(speeds), flush=True)
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +15,7 @@ import torch
 from tread_lab.engine.cost.calibration import calibrate
 from tread_lab.engine.cost.speed import Speed
 from tread_lab.engine.device import memory, model, name, pick, precisions
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 
 # Times a few steps of each run where runs will run; `None` where it cannot.
@@ -37,6 +42,21 @@ class DeviceFacts:
         """Ask a device of this process."""
         facts = (precisions(device), memory(device), model(device))
         return DeviceFacts(device.type, name(device), *facts)
+
+    @staticmethod
+    def from_afar(device: torch.device) -> DeviceFacts:
+        """Ask a device in a process of its own, which alone has a context there.
+
+        Raises:
+            UserError: it does not answer.
+        """
+        words = [sys.executable, "-m", "tread_lab.sweep.plan.devices", str(device)]
+        answer = subprocess.run(words, capture_output=True, text=True, check=False)
+        if answer.returncode:
+            last = (answer.stderr.strip().splitlines() or ["no word"])[-1]
+            raise UserError(f"{device} does not answer ({last}); try --device cpu")
+        kind, called, computes, *rest = json.loads(answer.stdout)
+        return DeviceFacts(kind, called, tuple(computes), *rest)
 
 
 @dataclass(frozen=True)
@@ -65,13 +85,16 @@ class Devices:
     def here(
         wanted: str | None = None, *, slots: int = 1, packed: int = 1, threads: int = 1
     ) -> Devices:
-        """Return the device `wanted` of this process, or its best one.
+        """Return the device `wanted` of this machine, or its best one.
+
+        A GPU is asked from afar: this process need not be the one that will use it.
 
         Raises:
             UserError: it is not here.
         """
         device = pick(wanted)
-        return Devices((DeviceFacts.of(device),), slots, packed, device, threads)
+        ask = DeviceFacts.of if device.type == "cpu" else DeviceFacts.from_afar
+        return Devices((ask(device),), slots, packed, device, threads)
 
     def time(self, specs: Sequence[RunSpec], *, at_once: int) -> list[Speed] | None:
         """Time a few steps of each run where runs will run; `None` where that cannot be.
@@ -101,3 +124,7 @@ class Devices:
     def names(self) -> dict[str, Any]:
         """Return what a sweep's `where` may ask: `precision in device.precisions`."""
         return {"device": {"type": self.type, "precisions": list(self.precisions)}}
+
+
+if __name__ == "__main__":  # `from_afar` asks this process
+    print(json.dumps(dataclasses.astuple(DeviceFacts.of(torch.device(sys.argv[1])))))
