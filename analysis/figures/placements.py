@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from tread_lab.analysis.figures.sentences import ARROW, metric_text, span
+from tread_lab.analysis.figures.sentences import ARROW, metric_text, outcomes, outcomes_text, span
 from tread_lab.analysis.tables import published
 from tread_lab.frames import (
     HIGH,
@@ -148,13 +148,7 @@ def best_route(places: Placements) -> str:
     measured = np.isfinite(places.low)
     if not measured.any():
         return f"{first} No intervals: one seed, and this metric is not paired image by image."
-    low, high = places.low[measured], places.high[measured]
-    below, above = int((high < 0).sum()), int((low > 0).sum())
-    better, worse = (below, above) if sign > 0 else (above, below)
-    rest = len(low) - better - worse
-    outcomes = ((better, "better"), (worse, "worse"), (rest, "cannot be distinguished from it"))
-    counts = ", ".join(f"{count} {outcome}" for count, outcome in outcomes if count)
-    return f"{first} Compared with dense at 95%, of {len(low)} routes: {counts}."
+    return f"{first} {outcomes_text(outcomes(places.low, places.high, sign), 'routes')}"
 
 
 def states_without_numbers(cells: pd.DataFrame) -> pd.Series[str]:

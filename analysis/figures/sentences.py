@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tread_lab.analysis.figures.style import MINUS, label
 from tread_lab.specs.units import amount
@@ -30,6 +31,25 @@ def span(value: float, low: float, high: float) -> str:
     if not np.isfinite(low):
         return text
     return f"{text} (95% interval {number(low, signed=True)} to {number(high, signed=True)})"
+
+
+def outcomes(low: NDArray[np.float64], high: NDArray[np.float64], sign: float) -> dict[str, int]:
+    """Return how many intervals of differences show a cell to be better, worse, or neither.
+
+    Args:
+        sign: 1 where lower is better, -1 where higher is.
+    """
+    below, above = int((high < 0).sum()), int((low > 0).sum())
+    better, worse = (below, above) if sign > 0 else (above, below)
+    rest = int(np.isfinite(low).sum()) - better - worse
+    counts = {"better": better, "worse": worse, "cannot be distinguished from it": rest}
+    return {outcome: count for outcome, count in counts.items() if count}
+
+
+def outcomes_text(counts: Mapping[str, int], cells: str) -> str:
+    """Return `Compared with dense at 95%, of 4 routes: 1 worse, 3 cannot be distinguished ...`."""
+    texts = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    return f"Compared with dense at 95%, of {sum(counts.values())} {cells}: {texts}."
 
 
 def routed(name: str) -> str:

@@ -29,7 +29,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
 
 Array = NDArray[np.float64]
-Verdict = Literal["established", "undecided", "insufficient"]
+Verdict = Literal["dense", "established", "undecided", "insufficient"]
 Unit = Literal["seeds", "images"]
 FEWEST_SEEDS = 3  # for a claim
 
@@ -44,6 +44,7 @@ class Evidence:
         chosen: column of the rule's placement.
         ranks: how firm the order is; `None` for one seed.
         gap: the chosen placement's difference to the baseline.
+        worse: whether all of that gap's interval is worse than the baseline.
         runner_up: the next placement, in order of means.
         seeds: how many would separate the chosen placement from that one; `None` above 200.
         pairing: variance over seeds that pairing with the baseline leaves, as a share.
@@ -55,6 +56,7 @@ class Evidence:
     chosen: int
     ranks: Ranks | None
     gap: PairedGap
+    worse: bool
     runner_up: int
     seeds: int | None
     pairing: float | None
@@ -64,6 +66,7 @@ class Evidence:
 class Recommendation:
     """A rule, the evidence at every depth, and what it amounts to.
 
+    `dense`: at every depth the placement is worse than dense training, so no route is recommended.
     `established`: three seeds or more, alone in the best set at every depth. `undecided`: others
     cannot be distinguished from it. `insufficient`: fewer than three seeds, so nothing is claimed.
     """
@@ -83,7 +86,8 @@ def recommend(
     Args:
         metric: what decides, as a difference to the dense baseline of the same seed.
         cheapest: of the placements that cannot be distinguished from the best, take the one with
-            the fewest training FLOPs instead of the one with the best mean.
+            the fewest training FLOPs instead of the one with the best mean, unless it is worse
+            than dense.
 
     Raises:
         UserError: the sweep varies something else, or fewer than two placements are measured.
@@ -93,11 +97,15 @@ def recommend(
     depths = {trial.run: trial.spec["model"]["depth"] for trial in plan.trials}
     tables = tables_of(frame, depths, metric)
     sets = [_best(lab, frame, table, metric) for table in tables]
-    rule = best_rule(tables, [best for best, _ in sets], cheapest=cheapest)
-    evidence = tuple(
-        _evidence(lab, frame, table, best, unit, rule) for table, (best, unit) in zip(tables, sets)
-    )
-    return Recommendation(folder.name, metric, rule, evidence, _verdict(evidence))
+    for prefer_cheap in (True, False) if cheapest else (False,):
+        rule = best_rule(tables, [best for best, _ in sets], cheapest=prefer_cheap)
+        evidence = tuple(
+            _evidence(lab, frame, table, best, unit, rule)
+            for table, (best, unit) in zip(tables, sets)
+        )
+        if (verdict := _verdict(evidence)) != "dense":
+            break
+    return Recommendation(folder.name, metric, rule, evidence, verdict)
 
 
 def _best(lab: Lab, frame: pd.DataFrame, table: Table, metric: str) -> tuple[BestSet, Unit]:
@@ -135,14 +143,15 @@ def _evidence(
     chosen, S = table.places.index(rule.at(table.depth)), len(table.values_SK)
     runner_up = next(k for k in best.order if k != chosen)
     apart = abs(float(best.means_K[runner_up] - best.means_K[chosen]))
-    cells = len(table.places)
+    cells, gap = len(table.places), _gap(lab, frame, table, chosen)
     return Evidence(
         table=table,
         best=best,
         unit=unit,
         chosen=chosen,
         ranks=ranks(table.values_SK) if S > 1 else None,
-        gap=_gap(lab, frame, table, chosen),
+        gap=gap,
+        worse=gap.low > 0 if table.sign > 0 else gap.high < 0,
         runner_up=runner_up,
         seeds=seeds_needed(apart, best.deviation, cells=cells) if S > 1 else None,
         pairing=_pairing(frame, table) if S > 1 else None,
@@ -171,6 +180,8 @@ def _pairing(frame: pd.DataFrame, table: Table) -> float | None:
 
 
 def _verdict(evidence: tuple[Evidence, ...]) -> Verdict:
+    if all(e.worse for e in evidence):
+        return "dense"
     if any(e.unit == "images" or len(e.table.values_SK) < FEWEST_SEEDS for e in evidence):
         return "insufficient"
     alone = all(e.best.size == 1 and e.best.members_K[e.chosen] for e in evidence)

@@ -19,7 +19,8 @@ _MOST_SHOWN = 6
 
 def as_lines(found: Recommendation) -> list[str]:
     """Return the recommendation for people, the verdict first."""
-    lines = [f"route {found.rule}: {_VERDICTS[found.verdict]}"]
+    route = f"route {found.rule}"
+    lines = [_VERDICTS[found.verdict].format(route)]
     for e in found.evidence:
         lines += [f"  depth {e.table.depth}: {text}" for text in _about(e, found.metric)]
     if len(found.evidence) == 1:
@@ -31,9 +32,10 @@ def as_lines(found: Recommendation) -> list[str]:
 
 
 _VERDICTS = {
-    "established": "established, no other placement is as good at 95%",
-    "undecided": "the best mean, but others cannot be distinguished from it",
-    "insufficient": f"not established, that takes {FEWEST_SEEDS} seeds or more",
+    "dense": "dense: the best placement, {}, is worse at 95%, so no experiment is written for it",
+    "established": "{}: established, no other placement is as good at 95%",
+    "undecided": "{}: the best mean, but others cannot be distinguished from it",
+    "insufficient": f"{{}}: not established, that takes {FEWEST_SEEDS} seeds or more",
 }
 
 
@@ -79,12 +81,13 @@ def _show(place: tuple[int, int, float]) -> str:
 
 def as_tree(found: Recommendation) -> dict[str, Any]:
     """Return the recommendation for scripts."""
-    rule = found.rule
+    route = {"start": found.rule.start, "end": found.rule.end, "rate": found.rule.rate}
     return {
         "sweep": found.sweep,
         "metric": found.metric,
         "verdict": found.verdict,
-        "rule": {"start": rule.start, "end": rule.end, "rate": rule.rate},
+        "rule": None if found.verdict == "dense" else route,
+        "best_placement": route,
         "evidence": [
             {
                 "depth": e.table.depth,

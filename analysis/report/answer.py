@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.sentences import joined, number, routed, span
+from tread_lab.analysis.figures.sentences import (
+    joined,
+    number,
+    outcomes,
+    outcomes_text,
+    routed,
+    span,
+)
 from tread_lab.compare.gaps import Losses, PairedGap, gap_over_images, gap_over_seeds, losses_paths
 from tread_lab.frames import COUNT, HIGH, LOW, NO_RESULT, cells_frame, of_baseline
 from tread_lab.records.lab import Lab
@@ -53,7 +60,7 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     certainty = _certainty(int(best["completed"]), int(best[GAP_HELDOUT + COUNT]), len(done))
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
-    parts = [_finding(frame, best, len(done)), _rivals(tied, len(done)), _price(frame, name)]
+    parts = [_finding(frame, best, done), _rivals(tied, len(done)), _price(frame, name)]
     return Answer(" ".join(filter(None, parts)), certainty)
 
 
@@ -84,21 +91,27 @@ def _ahead(lab: Lab, frame: pd.DataFrame, best: str, rival: str) -> bool:
     return difference is not None and difference.high < 0
 
 
-def _finding(frame: pd.DataFrame, best: pd.Series[Any], cells: int) -> str:
+def _finding(frame: pd.DataFrame, best: pd.Series[Any], done: pd.DataFrame) -> str:
+    """Return what the intervals of all cells show: every word on a cell is its own interval's."""
     name, loss = str(best["cell"]), _dense(frame, best)
+    dense = f"dense {frame.attrs.get('comparison', '')}".strip()
     gap, low, high = (float(best[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
     share = f", {number(100 * abs(gap) / loss)}% of its {number(loss)}" if loss > 0 else ""
     result = f"held-out loss {span(gap, low, high)} against dense training{share}"
-    among = f" of {cells}" if cells > 1 else ""
-    dense = f"dense {frame.attrs.get('comparison', '')}".strip()
-    if high < 0:
-        return f"Best{among} is {routed(name)}, and better than {dense}: {result}."
-    if low > 0 and cells > 1:
-        least = f"Least{among}: {routed(name)}, {result}."
-        return f"Every route that was tried costs quality here, against {dense}. {least}"
-    if low > 0:
+    lows, highs = (done[GAP_HELDOUT + end].to_numpy(float) for end in (LOW, HIGH))
+    counts, cells = outcomes(lows, highs, 1), len(done)
+    if cells == 1 and low > 0:
         return f"{routed(name)} costs quality here, against {dense}: {result}."
-    return f"Best{among} is {routed(name)}, but it cannot be distinguished from {dense}: {result}."
+    if counts == {"worse": cells}:
+        least = f"Least of {cells}: {routed(name)}, {result}."
+        return f"Every cell that was tried costs quality here, against {dense}. {least}"
+    outcome = f"is {'better' if high < 0 else 'worse'} than {dense}"
+    if not (high < 0 or low > 0):
+        outcome = f"cannot be distinguished from {dense}"
+    if cells == 1:
+        return f"{routed(name)} {outcome}: {result}."
+    best_mean = f"The best mean of {cells} is that of {routed(name)}, which {outcome}: {result}."
+    return f"{best_mean} {outcomes_text(counts, 'cells')}" if counts else best_mean
 
 
 def _rivals(tied: Sequence[str], cells: int) -> str:

@@ -20,7 +20,7 @@ def test_the_rule_is_said_and_its_experiment_written(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     calls: list[Any] = []
-    rule = SimpleNamespace(sweep="s")
+    rule = SimpleNamespace(sweep="s", verdict="undecided")
 
     def found(lab: Any, name: str, **how: Any) -> Any:
         calls.append((lab.root, name, how))

@@ -17,11 +17,17 @@ def run(
     """Say the rule and how sure it is, and write the experiment; return the exit code."""
     lab = Lab.existing(root)
     rule = recommend(lab, name, metric=metric, cheapest=cheapest)
-    path = Path(out or lab.sweep(rule.sweep).path / "recommended.yaml").absolute()
-    wording.write_experiment(lab, rule, path)
+    path = None
+    if rule.verdict != "dense":
+        path = Path(out or lab.sweep(rule.sweep).path / "recommended.yaml").absolute()
+        wording.write_experiment(lab, rule, path)
     if as_json:
-        print(json.dumps({**wording.as_tree(rule), "experiment": str(path)}, indent=1))
+        written = None if path is None else str(path)
+        print(json.dumps({**wording.as_tree(rule), "experiment": written}, indent=1))
         return DONE
-    for line in (*wording.as_lines(rule), f"experiment: {path} (`tread-lab train {path}`)"):
+    lines = wording.as_lines(rule)
+    for line in (
+        lines if path is None else [*lines, f"experiment: {path} (`tread-lab train {path}`)"]
+    ):
         print(line)
     return DONE

@@ -118,3 +118,20 @@ def test_a_sweep_that_varies_something_else_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(plan))
     with pytest.raises(UserError, match=r"also varies train\.lr"):
         recommend(lab, "placement")
+
+
+@pytest.mark.parametrize("cheapest", [False, True])
+def test_where_dense_is_best_no_route_is_recommended(
+    cheapest: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worse = {"heldout": lambda route: 0.02 + 0.001 * abs(route[1] - 8)}
+    swept(tmp_path, seeds=3, noise=1e-4, **worse)
+    command = ["recommend", "placement", "--root", str(tmp_path), *["--cheapest"] * cheapest]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("dense: the best placement, ") and "experiment:" not in out
+    assert not (tmp_path / "sweeps/placement/recommended.yaml").exists()
+    assert main([*command, "--json"]) == 0
+    tree = json.loads(capsys.readouterr().out)
+    assert tree["verdict"] == "dense" and tree["rule"] is None and tree["experiment"] is None
+    assert tree["best_placement"]["rate"] == 0.5

@@ -1,0 +1,33 @@
+"""The report's headline says of every cell what its own interval shows, and no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.synthetic import small, write_sweep
+from tread_lab.analysis.report.answer import answer
+from tread_lab.frames import trials_frame
+
+INTERVALS = {  # of 0->4, 2->8 and 5->8, the last the best mean -> what the headline says
+    ((3, 1, 5), (2, 1, 3), (1, 0.5, 1.5)): "Every cell that was tried costs quality here.",
+    ((3, -1, 7), (2, -1, 5), (1, 0.5, 1.5)): "which is worse than dense: held-out loss +1 ",
+    ((3, -1, 7), (2, -1, 5), (1, -0.5, 2.5)): "which cannot be distinguished from dense: ",
+    ((3, -1, 7), (-1, -1.5, -0.5), (-2, -5, 1)): "of 3 cells: 1 better, 2 cannot be distinguished",
+    ((3, -1, 7), (2, -1, 5), (-1, -2, -0.5)): "The best mean of 3 is that of 5→8 s=0.5, which is"
+    " better than dense",
+}
+
+
+@pytest.mark.parametrize("intervals", INTERVALS)
+def test_the_headline_follows_from_every_interval(intervals: tuple, tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(images=4, levels=2))
+    frame = trials_frame(lab, "placement")
+    columns = ["gap/heldout", "gap/heldout:low", "gap/heldout:high"]
+    frame.loc[frame["role"] == "trial", columns] = intervals
+    sentence = answer(lab, frame).sentence
+    assert INTERVALS[intervals] in sentence
+    some_worse = sum(low > 0 for _, low, _ in intervals)
+    assert ("Every cell" in sentence) == (some_worse == 3)
+    assert ("1 worse, 2 cannot be" in sentence) == (some_worse == 1)
