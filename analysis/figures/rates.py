@@ -82,8 +82,8 @@ def caption(found: Curves) -> str:
         return "No two rates of one route have a number yet."
     curve, k = best
     if curve.x[k] == 0:
-        return f"No rate is better than dense training ({metric_text(found.metric)} against it)."
-    interval = span(curve.value[k], curve.low[k], curve.high[k])
+        return f"No rate has a better mean than dense training ({metric_text(found.metric)})."
+    interval = span(curve.value[k], curve.low[k], curve.high[k], found.measured_as)
     name = routed(curve.name)
     return f"Best is s = {curve.x[k]:g} on {name}: {metric_text(found.metric)} {interval}."
 

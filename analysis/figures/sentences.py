@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures.style import MINUS, label
-from tread_lab.specs.units import amount
+from tread_lab.specs.units import amount, precise
 
 _MOST = 6  # names of a list
 ARROW = "\N{RIGHTWARDS ARROW}"
@@ -25,12 +25,17 @@ def quantity(value: float, unit: str) -> str:
     return amount(value, unit) if unit == "FLOP" else f"{number(value)} {unit}".strip()
 
 
-def span(value: float, low: float, high: float) -> str:
-    """Return `+0.0023 (95% interval +0.0016 to +0.0030)`; the interval only where there is one."""
-    text = number(value, signed=True)
+def span(value: float, low: float, high: float, over: str = "") -> str:
+    """Return `+0.0023 (95% over 3 seeds: +0.0016 to +0.0030)`; the interval where there is one.
+
+    Args:
+        over: what the interval is over, `95% over 3 seeds`.
+    """
     if not np.isfinite(low):
-        return text
-    return f"{text} (95% interval {number(low, signed=True)} to {number(high, signed=True)})"
+        return number(value, signed=True)
+    texts = (precise(x, (high - low) / 2, signed=True) for x in (value, low, high))
+    mean, *ends = (text.replace("-", MINUS) for text in texts)
+    return f"{mean} ({over + ':' if over else '95% interval'} {' to '.join(ends)})"
 
 
 def outcomes(low: NDArray[np.float64], high: NDArray[np.float64], sign: float) -> dict[str, int]:
@@ -46,10 +51,12 @@ def outcomes(low: NDArray[np.float64], high: NDArray[np.float64], sign: float) -
     return {outcome: count for outcome, count in counts.items() if count}
 
 
-def outcomes_text(counts: Mapping[str, int], cells: str) -> str:
-    """Return `Compared with dense at 95%, of 4 routes: 1 worse, 3 cannot be distinguished ...`."""
+def outcomes_text(counts: Mapping[str, int], cells: str, over: str = "") -> str:
+    """Return `Compared with dense (95% over 3 seeds), of 4 routes: 1 worse, 3 cannot be ...`."""
     texts = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    return f"Compared with dense at 95%, of {sum(counts.values())} {cells}: {texts}."
+    total = sum(counts.values())
+    at = f"({over})" if over else "at 95%"
+    return f"Compared with dense {at}, of {total} {cells}: {texts}."
 
 
 def routed(name: str) -> str:

@@ -13,6 +13,7 @@ from tread_lab.analysis.recommend.recommendation import FEWEST_SEEDS, Evidence, 
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.units import with_interval
 
 _MOST_SHOWN = 6
 
@@ -42,8 +43,9 @@ _VERDICTS = {
 def _about(e: Evidence, metric: str) -> Iterator[str]:
     """Give the sentences about one depth."""
     table, S = e.table, len(e.table.values_SK)
-    half, over = (e.gap.high - e.gap.low) / 2, f"{e.gap.n} {e.gap.unit}"
-    yield f"{metric} {e.gap.mean:+.4g} ± {half:.2g} against the baseline (95% over {over})"
+    over = f"{e.gap.n} {e.gap.unit}{' of one pair of runs' * (e.gap.unit == 'images')}"
+    gap = with_interval(e.gap.mean, e.gap.low, e.gap.high, signed=True)
+    yield f"{metric} {gap} against the baseline (95% over {over})"
     members = [_show(table.places[k]) for k in e.best.order if e.best.members_K[k]]
     basis = f"{S} seeds" if e.unit == "seeds" else "the images of one seed (other seeds may differ)"
     more = len(members) - _MOST_SHOWN

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tread_lab.analysis.figures.placements import measured_as
 from tread_lab.analysis.figures.sentences import (
     joined,
     number,
@@ -97,7 +98,8 @@ def _finding(frame: pd.DataFrame, best: pd.Series[Any], done: pd.DataFrame) -> s
     dense = f"dense {frame.attrs.get('comparison', '')}".strip()
     gap, low, high = (float(best[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
     share = f", {number(100 * abs(gap) / loss)}% of its {number(loss)}" if loss > 0 else ""
-    result = f"held-out loss {span(gap, low, high)} against dense training{share}"
+    own = measured_as(done.loc[[best.name]], GAP_HELDOUT)
+    result = f"held-out loss {span(gap, low, high, own)} against dense training{share}"
     lows, highs = (done[GAP_HELDOUT + end].to_numpy(float) for end in (LOW, HIGH))
     counts, cells = outcomes(lows, highs, 1), len(done)
     if cells == 1 and low > 0:
@@ -111,7 +113,8 @@ def _finding(frame: pd.DataFrame, best: pd.Series[Any], done: pd.DataFrame) -> s
     if cells == 1:
         return f"{routed(name)} {outcome}: {result}."
     best_mean = f"The best mean of {cells} is that of {routed(name)}, which {outcome}: {result}."
-    return f"{best_mean} {outcomes_text(counts, 'cells')}" if counts else best_mean
+    over = measured_as(done, GAP_HELDOUT)
+    return f"{best_mean} {outcomes_text(counts, 'cells', over)}" if counts else best_mean
 
 
 def _rivals(tied: Sequence[str], cells: int) -> str:

@@ -9,7 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.analysis.figures.sentences import metric_text, routed, span
+from tread_lab.analysis.figures.sentences import (
+    metric_text,
+    outcomes,
+    outcomes_text,
+    routed,
+    span,
+)
 from tread_lab.analysis.figures.style import MINUS, column_numbers
 from tread_lab.analysis.tables import published
 from tread_lab.analysis.tables.ranking import to_latex, to_markdown
@@ -153,8 +159,10 @@ def comparison_caption(rows: pd.DataFrame, metric: str) -> str:
     interval = span(best["difference"], best["low"], best["high"])
     seeds = int(measured["seeds"].max())
     few = "" if seeds > 2 else f" {counted(seeds, 'seed')}: a claim needs three."
+    counts = outcomes(measured["low"].to_numpy(float), measured["high"].to_numpy(float), sign)
+    means = f"Of {len(measured)} cells, {int((signed < 0).sum())} have a better mean than dense."
     return (
-        f"Better than dense: {int((signed < 0).sum())} of {len(measured)} cells. First is"
+        f"{outcomes_text(counts, 'cells') if counts else means} First is"
         f" {routed(str(best['cell']))}, {metric_text(metric)} {interval} against dense.{few}"
     )
 

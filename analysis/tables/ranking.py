@@ -28,6 +28,7 @@ from tread_lab.records.metric_names import (
     metric_kind,
 )
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.units import precise
 
 OF_DENSE = "cost/of_dense"
 SPENT = {ENERGY: ("energy", "energy / dense"), DEVICE_HOURS: ("hours", "device-hours / dense")}
@@ -161,8 +162,11 @@ def _intervals(table: pd.DataFrame) -> list[str]:
     scale = 10.0 ** _power(table)
     texts = []
     for gap, low, high in zip(table["gap"], table["gap_low"], table["gap_high"]):
-        text = "" if pd.isna(gap) else f"{gap / scale:+.2f}"
-        texts.append(text if pd.isna(low) else f"{text} [{low / scale:+.2f}, {high / scale:+.2f}]")
+        half = (high - low) / 2 / scale
+        mean, *ends = (precise(x / scale, half, signed=True) for x in (gap, low, high))
+        texts.append(
+            "" if pd.isna(gap) else mean if pd.isna(low) else f"{mean} [{', '.join(ends)}]"
+        )
     return texts
 
 

@@ -17,6 +17,7 @@ import {
   choice,
   h,
   has,
+  halfWidth,
   number,
   put,
   quantity,
@@ -410,7 +411,9 @@ function drawRanking() {
         cells.state[k].includes(words),
     );
   const ranked = (k) => has(zero(k));
-  const text = (v) => quantity(v, meaning.unit, { signed: differs, digits: differs ? 3 : 4 });
+  const half = (k) => halfWidth(cells.low?.[k], cells.high?.[k]);
+  const text = (v, k) =>
+    quantity(v, meaning.unit, { signed: differs, digits: differs ? 3 : 4, half: half(k) });
   const order = all.sort(
     (a, b) =>
       (ranked(a) && ranked(b) ? sign * (zero(a) - zero(b)) : ranked(b) - ranked(a)) || a - b,
@@ -422,11 +425,11 @@ function drawRanking() {
         "tr",
         { class: "go", ...opens(k, choose) },
         h("td", {}, arrows(cells.name[k])),
-        h("td", { class: "n" }, ranked(k) ? text(zero(k)) : ""),
+        h("td", { class: "n" }, ranked(k) ? text(zero(k), k) : ""),
         h(
           "td",
           { class: "n" },
-          has(cells.low?.[k]) ? `${text(cells.low[k])} to ${text(cells.high[k])}` : "",
+          has(cells.low?.[k]) ? `${text(cells.low[k], k)} to ${text(cells.high[k], k)}` : "",
         ),
         h(
           "td",

@@ -1,5 +1,5 @@
 // Charts in plain SVG: heatmap, scatter with its Pareto front, lines and similarity matrices.
-import { arrows, has, MINUS, number, quantity, STATES, s } from "./dom.js";
+import { arrows, halfWidth, has, MINUS, number, quantity, STATES, s } from "./dom.js";
 
 const BLUE = [0, 114, 178];
 const WHITE = [247, 247, 247];
@@ -176,7 +176,8 @@ export function heatmap(view, choose) {
       ? [s("rect", { x, y, width: width - 2, height: height - 2, rx: 2, fill: css(colour) })]
       : stateBox(state, x, y, width - 2, height - 2);
     const trial = order?.[cell] ? `, trial ${order[cell]} of the search` : "";
-    const amount = (v) => quantity(v, cells.meaning.unit, { signed: scale.signed });
+    const half = halfWidth(cells.low?.[cell], cells.high?.[cell]);
+    const amount = (v) => quantity(v, cells.meaning.unit, { signed: scale.signed, half });
     const interval = has(cells.low?.[cell])
       ? ` (95%: ${amount(cells.low[cell])} to ${amount(cells.high[cell])})`
       : "";
@@ -286,7 +287,7 @@ function axes({ x, y, width, height, box, log = false, xLabel, yLabel, xUnit = "
   const frame = [
     ys.map((v) => [
       line(left, py(v), width - right, py(v)),
-      label(left - 5, py(v) + 3.5, number(v), { anchor: "end", size: 10 }),
+      label(left - 5, py(v) + 3.5, tick(v, ys), { anchor: "end", size: 10 }),
     ]),
     xs.map((v) => label(px(v), height - bottom + 13, quantity(v, xUnit), { size: 10 })),
     label((left + width - right) / 2, height - 2, xLabel, { size: 10.5, class: "soft" }),
@@ -294,6 +295,12 @@ function axes({ x, y, width, height, box, log = false, xLabel, yLabel, xUnit = "
   ];
   return { px, py, frame };
 }
+
+// Return the text of a tick, with as many decimals as tell it from its neighbour.
+const tick = (v, all) => {
+  const step = all[1] - all[0];
+  return step < 1 ? number(v, { half: 10 * step }) : number(v, { digits: 5 });
+};
 
 function ticks(low, high, count) {
   const raw = (high - low) / count || 1;
@@ -373,7 +380,8 @@ export function scatter(points, { name, role, metric, chosen, choose }) {
       ? s("path", { d: `M${cx} ${cy - 5}l5 5l-5 5l-5 -5z`, fill })
       : s("circle", { cx, cy, r: picked ? 5.5 : 3.6, fill, stroke: picked ? "#000" : "none" });
     const price = points.relative ? `${number(cost)} of dense` : quantity(cost, "FLOP");
-    const description = `${arrows(name[cell])}: ${number(points.value[k])} at ${price}`;
+    const half = halfWidth(points.low[k], points.high[k]);
+    const description = `${arrows(name[cell])}: ${number(points.value[k], { half })} at ${price}`;
     return s(
       "g",
       { class: "point", "aria-label": description, ...opens(cell, choose) },

@@ -44,8 +44,9 @@ export const has = (value) => value !== null && value !== undefined;
 
 // Numbers and names as people read them.
 export const MINUS = "\u2212";
-export function number(value, { signed = false, digits = 3 } = {}) {
+export function number(value, { signed = false, digits = 3, half = 0 } = {}) {
   if (!has(value)) return "";
+  if (half > 0) return precise(value, half, signed);
   const size = Math.abs(value);
   const text =
     size !== 0 && (size < 1e-3 || size >= 1e5)
@@ -53,6 +54,21 @@ export function number(value, { signed = false, digits = 3 } = {}) {
       : String(Number(value.toPrecision(digits)));
   return ((signed && value > 0 ? "+" : "") + text).replaceAll("-", MINUS);
 }
+// Return a value to the second digit of the half-width of its interval, as `precise` in units.py.
+function precise(value, half, signed) {
+  const decimals = 1 - Math.floor(Math.log10(Number(half.toExponential(1))));
+  const text =
+    decimals <= 6
+      ? (Math.round(value * 10 ** decimals) / 10 ** decimals).toFixed(Math.max(0, decimals))
+      : value.toExponential(
+          Math.max(0, decimals + Math.floor(Math.log10(Math.abs(value) || half))),
+        );
+  return ((signed && Number(text) >= 0 ? "+" : "") + text)
+    .replace("e+0", "")
+    .replaceAll("-", MINUS);
+}
+// Return half the width of an interval; 0 where there is none.
+export const halfWidth = (low, high) => (has(low) && has(high) ? (high - low) / 2 : 0);
 const PREFIXES = {
   "-9": "n",
   "-6": "\u00b5",
@@ -84,7 +100,8 @@ export function quantity(value, unit, options = {}) {
       : size < 0.1 && size > 0 && unit === "s"
         ? -3
         : 0;
-  return `${number(value / 10 ** power, options)} ${unitOf(unit, power)}`;
+  const half = (options.half ?? 0) / 10 ** power;
+  return `${number(value / 10 ** power, { ...options, half })} ${unitOf(unit, power)}`;
 }
 export const arrows = (name) => name.replaceAll("->", "\u2192");
 

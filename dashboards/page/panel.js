@@ -1,6 +1,6 @@
 // The panel that shows one or several cells beside their dense baseline.
 import { COLOURS, lines, matrix } from "./charts.js";
-import { arrows, badge, choice, h, has, number, put, quantity, table } from "./dom.js";
+import { arrows, badge, choice, h, halfWidth, has, number, put, quantity, table } from "./dom.js";
 
 export function showPanel(panel, details, names, { remove, seed }) {
   if (!details.length) {
@@ -82,8 +82,9 @@ function numbers(details, names) {
   if (!metrics.length) return null;
   const find = (d, metric) => d.metrics.find((m) => m.metric === metric);
   const one = details.length === 1;
+  const seeds = details[0].seeds.length;
   const heads = one
-    ? ["", "dense", "this", "difference", "95% over images"]
+    ? ["", "dense", "this", "difference", `95% over images${seeds > 1 ? " of this seed" : ""}`]
     : ["", "dense", ...names.map(arrows)];
   const rows = metrics.map((metric) => {
     const all = details.map((d) => find(d, metric));
@@ -97,12 +98,13 @@ function numbers(details, names) {
     );
     if (one) {
       const m = first;
+      const precision = { signed: true, half: halfWidth(m.low, m.high) };
       const good =
         !m.delta || m.nature !== "quality" ? "" : m.sign * m.delta < 0 ? "better" : "worse";
       const change = h(
         "td",
         { class: "n", "data-good": good },
-        quantity(m.delta, m.unit, { signed: true }),
+        quantity(m.delta, m.unit, precision),
       );
       if (good) change.style.color = good === "better" ? "var(--blue)" : "var(--orange)";
       return h(
@@ -117,7 +119,7 @@ function numbers(details, names) {
           { class: "n" },
           m.low === null
             ? ""
-            : `${number(m.low, { signed: true })} to ${number(m.high, { signed: true })}`,
+            : `${number(m.low, precision)} to ${number(m.high, precision)}`,
         ),
       );
     }

@@ -85,9 +85,9 @@ def test_the_best_cell_is_first_with_its_interval_and_a_reason_is_cut(
 ) -> None:
     assert shown(gaps(), monkeypatch, tmp_path) == [
         "cell seeds gap/heldout heldout/loss fd@1k state why",
-        "a 1 -0.5000 ± 0.2500 1.5 3 completed",
+        "a 1 -0.50 ± 0.25 1.5 3 completed",
         "dense 1 0 2 4 baseline",
-        "b 1 +0.2500 ± 0.2500 2.25 5 completed",
+        "b 1 +0.25 ± 0.25 2.25 5 completed",
         f"c 1 - - - failed {80 * 'x'}",
         "ranked by gap/heldout, lower is better; a row is a cell, its seeds averaged",
         "gap: difference to the baseline, paired; ± 95% over 8 held-out images of one pair of runs"
@@ -101,9 +101,9 @@ def test_columns_go_from_the_seeds_then_from_the_last_metric(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for width, kept, hidden in (
-        (60, "cell gap/heldout heldout/loss fd@1k state", "seeds"),
-        (55, "cell gap/heldout heldout/loss state", "seeds, fd@1k"),
-        (40, "cell gap/heldout state", "seeds, heldout/loss, fd@1k"),
+        (55, "cell gap/heldout heldout/loss fd@1k state", "seeds"),
+        (50, "cell gap/heldout heldout/loss state", "seeds, fd@1k"),
+        (35, "cell gap/heldout state", "seeds, heldout/loss, fd@1k"),
     ):
         lines = shown(gaps(reason=[""] * 4), monkeypatch, tmp_path, width=width)
         assert lines[0] == kept and f"not shown: {hidden}" in lines
@@ -126,7 +126,10 @@ def test_intervals_of_several_seeds_are_said_to_be_over_seeds(
     assert f"{said}; using equal images" in capsys.readouterr().out
     mixed = small(seeds=(0, 1), states={((2, 8), 1): "failed"})
     show_ranking(write_sweep(tmp_path / "b", mixed), "placement", as_json=False)
-    assert f"{said} or over 32 held-out images of one pair of runs" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"{said} or over 32 held-out images of one pair of runs" in out
+    marked = [line.split()[0] for line in out.splitlines() if "(images)" in line]
+    assert marked == ["2->8"]
 
 
 @pytest.mark.parametrize(("cells", "last"), [(40, []), (41, ["... and 1 more"])])
@@ -196,11 +199,13 @@ def test_a_number_of_another_sweep_that_few_runs_have_is_no_column(
     assert shown(frame, monkeypatch, tmp_path)[0] == "cell seeds heldout/loss state"
 
 
-def test_numbers_have_four_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_numbers_have_the_digits_of_their_interval_else_four(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     frame = gaps(**{"heldout/loss": [2.123456, 1.5, 2.25, None], "gap/heldout:kept": 0.123456})
     frame["gap/heldout"] = [None, -0.5123456, 0.25, None]
     frame["gap/heldout:low"] = [None, -0.7512345, 0.0, None]
     lines = shown(frame, monkeypatch, tmp_path)
-    assert lines[1] == "a 1 -0.5123 ± 0.2506 1.5 3 completed"
+    assert lines[1] == "a 1 -0.51 ± 0.25 1.5 3 completed"
     assert lines[2] == "dense 1 0 2.123 4 baseline"
     assert lines[-1].endswith("removed 87.7% of the variance")

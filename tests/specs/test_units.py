@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import pytest
 
-from tread_lab.specs.units import amount, counted, counts_text, duration
+from tread_lab.specs.units import amount, counted, counts_text, duration, with_interval
 
 HOUR, DAY = 3600.0, 86400.0
 
@@ -59,3 +60,20 @@ def test_the_most_frequent_state_is_first() -> None:
 @pytest.mark.parametrize(("n", "text"), [(0, "0 runs"), (1, "1 run"), (2, "2 runs")])
 def test_one_thing_has_no_s(n: int, text: str) -> None:
     assert counted(n, "run") == text
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "text"),
+    [
+        (6.6e-6, 2.6e-6, "+6.6e-6 ± 2.6e-6"),
+        (31.3163, 2.4269, "+31.3 ± 2.4"),
+        (0.00123456, 0.000347, "+0.00123 ± 0.00035"),
+        (-0.0004, 0.0099999, "+0.000 ± 0.010"),
+        (1234.5, 222.0, "+1230 ± 220"),
+        (-2.5, 0.0, "-2.5 ± 0"),
+        (0.0, 1e-7, "+0.0 ± 1.0e-7"),
+        (0.123456, math.nan, "+0.1235"),
+    ],
+)
+def test_digits_follow_the_interval(value: float, half: float, text: str) -> None:
+    assert with_interval(value, value - half, value + half, signed=True) == text

@@ -75,7 +75,7 @@ def rows(key: str, count: int) -> Ranking:
     """Cells of which the first alone has an interval."""
     blank = [None] * (count - 1)
     columns = {"cell": [f"c{k}" for k in range(count)], key: [-0.00123456 * (count - k)
-               for k in range(count)], "low": [-0.5, *blank], "high": [0.25, *blank],
+               for k in range(count)], "low": [-0.005, *blank], "high": [0.0025, *blank],
                "interval over": ["seeds", *[""] * (count - 1)], "seeds": 3}  # fmt: skip
     return Ranking(key, pd.DataFrame(columns))
 
@@ -83,13 +83,11 @@ def rows(key: str, count: int) -> Ranking:
 @pytest.mark.parametrize(
     ("key", "first", "second"),
     [
-        ("gap/heldout", "-0.0025 | -0.5000 to +0.2500 over seeds", "-0.0012"),
-        ("heldout/loss", "-0.002469 | -0.5 to 0.25 over seeds", "-0.001235"),
+        ("gap/heldout", "-0.0025 | -0.0050 to +0.0025 over seeds", "-0.001235"),
+        ("heldout/loss", "-0.0025 | -0.0050 to 0.0025 over seeds", "-0.001235"),
     ],
 )
-def test_gaps_have_signs_and_four_decimals_and_other_numbers_four_digits(
-    key: str, first: str, second: str
-) -> None:
+def test_gaps_have_signs_and_digits_follow_the_interval(key: str, first: str, second: str) -> None:
     found = rows(key, 2)
     assert found.markdown().splitlines()[2:] == [
         f"| | cell | {key} | 95% interval | seeds |",
@@ -98,7 +96,7 @@ def test_gaps_have_signs_and_four_decimals_and_other_numbers_four_digits(
         f"| 2 | `c1` | {second} |  | 3 |",
     ]
     assert found.csv().splitlines()[1:] == [
-        "c0,-0.00246912,-0.5,0.25,seeds,3", "c1,-0.00123456,,,,3"
+        "c0,-0.00246912,-0.005,0.0025,seeds,3", "c1,-0.00123456,,,,3"
     ]  # fmt: skip
     assert len(rows(key, 12).markdown().splitlines()) == 4 + 12
     assert rows(key, 13).markdown().endswith("and 1 more in `ranking.csv` among the artifacts")
@@ -182,7 +180,7 @@ def test_the_files_of_a_sweep_are_its_plan_ranking_and_figures(tmp_path: Path) -
         "plan.json", "ranking.csv", "figures/a.png", "previews/a.png", "figures/b.png"
     ]  # fmt: skip
     assert (files["figures/a.png"], files["figures/b.png"]) == (whole, torn)
-    assert str(files["ranking.csv"]).splitlines()[1] == "c0,-0.00123456,-0.5,0.25,seeds,3"
+    assert str(files["ranking.csv"]).splitlines()[1] == "c0,-0.00123456,-0.005,0.0025,seeds,3"
     small_one = files["previews/a.png"]
     assert isinstance(small_one, bytes)
     assert Image.open(io.BytesIO(small_one)).size == (520, 260)

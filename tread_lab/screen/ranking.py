@@ -12,7 +12,9 @@ from rich.table import Table
 
 from tread_lab.frames import (
     COUNT,
+    HIGH,
     KEPT,
+    LOW,
     UNIT,
     own_metrics,
     ranked_cells,
@@ -26,7 +28,7 @@ from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.records.provenance import mixtures
 from tread_lab.records.status import RunState
 from tread_lab.screen.console import ROWS, answer, answers, fitted, say
-from tread_lab.specs.units import amount
+from tread_lab.specs.units import amount, with_interval
 
 _WIDE = 6  # columns of results above which a table of few runs is transposed
 
@@ -67,11 +69,12 @@ def _marked(frame: pd.DataFrame, lab: Lab) -> pd.DataFrame:
 
 def _show_cells(cells: pd.DataFrame, shown: Sequence[str]) -> None:
     heads = ("cell", "seeds", *shown, "state", "why")
+    mixed = {c for c in shown if {"images", "seeds"} <= set(cells.get(c + UNIT, ()))}
     rows = [
         [
             row["cell"],
             str(row["seeds"]),
-            *(_value(row, column) for column in shown),
+            *(_value(row, c) + _over_images(row, c) * (c in mixed) for c in shown),
             _state(row),
             str(row["reason"])[:80],
         ]
@@ -140,11 +143,13 @@ def _ranked(column: str) -> bool:
 def _value(row: pd.Series[Any], column: str) -> str:
     if not math.isfinite(row[column]):
         return "-"
-    low, high = row.get(f"{column}:low"), row.get(f"{column}:high")
-    if low is None or high is None or not math.isfinite(low):
-        return f"{row[column]:.4g}"
-    sign = "+" if column.startswith("gap/") else ""
-    return f"{row[column]:{sign}.4f} ± {(high - low) / 2:.4f}"
+    low, high = (row.get(column + end, math.nan) for end in (LOW, HIGH))
+    return with_interval(row[column], low, high, signed=column.startswith("gap/"))
+
+
+def _over_images(row: pd.Series[Any], column: str) -> str:
+    """Return the mark of an interval over images that stands beside some over seeds."""
+    return " (images)" if row[column + UNIT] == "images" else ""
 
 
 def show_places(lab: Lab, folder: SweepFolder, figures: Sequence[Path], *, mlflow: bool) -> None:

@@ -1,7 +1,8 @@
-"""Counts, durations and amounts in words: `3 completed, 1 failed`, `36.4 days`, `10.8 GB`."""
+"""Counts, durations, amounts and intervals as texts: `36.4 days`, `10.8 GB`, `+0.0066 ± 0.0026`."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TypeVar
 
@@ -41,3 +42,25 @@ def amount(count: float, unit: str = "B") -> str:
             return f"{count:.3g} {prefix}{unit}"
         count /= 1000
     return f"{count:,.0f} E{unit}"
+
+
+def precise(value: float, half: float, *, signed: bool = False) -> str:
+    """Return a value to the second digit of the half-width of its interval.
+
+    Without an interval the value has four digits.
+    """
+    sign = "+" if signed else ""
+    if not (math.isfinite(half) and half > 0):
+        return f"{value:{sign}.4g}" if value else "0"
+    decimals = 1 - math.floor(math.log10(float(f"{half:.1e}")))
+    if decimals <= 6:
+        return f"{round(value, decimals):{sign}z.{max(decimals, 0)}f}"
+    power = math.floor(math.log10(abs(value) or half))
+    return f"{value:{sign}.{max(decimals + power, 0)}e}".replace("e-0", "e-").replace("e+00", "")
+
+
+def with_interval(value: float, low: float, high: float, *, signed: bool = False) -> str:
+    """Return `+0.0066 ± 0.0026`, or the value alone where it has no interval."""
+    half = (high - low) / 2
+    text = precise(value, half, signed=signed)
+    return f"{text} ± {precise(half, half)}" if math.isfinite(half) else text

@@ -16,7 +16,7 @@ from tread_lab.frames import HIGH, LOW, UNIT, ranked_cells, ranking_caption, ran
 from tread_lab.records.lab import SweepFolder
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
-from tread_lab.specs.units import counted
+from tread_lab.specs.units import counted, precise
 from tread_lab.tracking.artifacts import File, preview
 from tread_lab.tracking.projection import FORMAT, file_mark
 
@@ -61,11 +61,13 @@ class Ranking:
         """Return the best cells as a table."""
         lines = [f"{ranking_caption(self.key, self.comparison)}:", ""]
         lines += [f"| | cell | {self.key} | 95% interval | seeds |", "|---|---|---|---|---|"]
-        form = "{:+.4f}" if self.key.startswith("gap/") else "{:.4g}"
+        signed = self.key.startswith("gap/")
         for place, row in enumerate(self.rows.head(SHOWN).itertuples(index=False), start=1):
             cell, value, low, high, unit, seeds = row
-            ends = f"{form.format(low)} to {form.format(high)} over {unit}" if unit else ""
-            lines.append(f"| {place} | `{cell}` | {form.format(value)} | {ends} | {seeds} |")
+            half = (high - low) / 2
+            mean, *ends = (precise(x, half, signed=signed) for x in (value, low, high))
+            interval = f"{' to '.join(ends)} over {unit}" if unit else ""
+            lines.append(f"| {place} | `{cell}` | {mean} | {interval} | {seeds} |")
         if len(self.rows) > SHOWN:
             lines += ["", f"and {len(self.rows) - SHOWN} more in `ranking.csv` among the artifacts"]
         return "\n".join(lines)

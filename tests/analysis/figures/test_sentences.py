@@ -11,7 +11,7 @@ def test_numbers_have_units_and_real_signs() -> None:
     assert quantity(7.654e11, "FLOP") == "765 GFLOP"
     assert quantity(113.2, "GPU-hours") == "113 GPU-hours" and quantity(0.7083, "") == "0.708"
     assert number(-0.01234) == "\N{MINUS SIGN}0.0123"
-    assert span(0.5, 0.25, 0.75) == "+0.5 (95% interval +0.25 to +0.75)"
+    assert span(0.5, 0.25, 0.75) == "+0.50 (95% interval +0.25 to +0.75)"
     assert span(0.5, float("nan"), float("nan")) == "+0.5"
 
 

@@ -37,7 +37,9 @@ ROWS = pd.DataFrame(
 @pytest.mark.parametrize(("metric", "first"), [("fid@10k", "2\u21928"), ("is@10k", "0\u21924")])
 def test_the_first_cell_follows_the_sign_of_the_metric(metric: str, first: str) -> None:
     caption = comparison_caption(ROWS, metric)
-    assert caption.startswith(f"Better than dense: 1 of 2 cells. First is {first},")
+    assert caption.startswith(
+        f"Compared with dense at 95%, of 2 cells: 1 better, 1 worse. First is {first},"
+    )
 
 
 def test_two_seeds_are_no_claim() -> None:
@@ -47,11 +49,12 @@ def test_two_seeds_are_no_claim() -> None:
 
 
 def test_a_caption_counts_better_cells_and_names_the_best() -> None:
-    best = "Better than dense: 1 of 2 cells. First is 2\u21928, FID@10k \u22121"
-    interval = "(95% interval \u22122 to \u22120.5)"
+    best = "Compared with dense at 95%, of 2 cells: 1 better, 1 worse. First is 2\u21928, FID@10k"
+    interval = "\u22121.00 (95% interval \u22122.00 to \u22120.50)"
     assert comparison_caption(ROWS, "fid@10k") == f"{best} {interval} against dense."
-    equal = ROWS.assign(difference=[0.0, math.nan, -9.0])
-    assert comparison_caption(equal, "fid@10k").startswith("Better than dense: 0 of 1 cells.")
+    alone = ROWS.assign(difference=[0.0, math.nan, -9.0], low=math.nan, high=math.nan)
+    means = "Of 1 cells, 0 have a better mean than dense."
+    assert comparison_caption(alone, "fid@10k").startswith(means)
     nothing = ROWS.assign(difference=[math.nan, math.nan, -9.0])
     assert comparison_caption(nothing, "fid@10k") == "No cell has both numbers yet."
     neither = "\u0394 held-out loss, routed is no measure of quality: no cell is better by it."
