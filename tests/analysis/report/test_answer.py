@@ -11,24 +11,14 @@ from tread_lab.analysis.report.answer import answer
 from tread_lab.frames import trials_frame
 
 INTERVALS = {  # of 0->4, 2->8 and 5->8, the last the best mean -> what the headline says
-    (
-        (3, 1, 5),
-        (2, 1, 3),
-        (1, 0.5, 1.5),
-    ): "Every cell that was tried costs quality here, against dense",
-    (
-        (3, -1, 7),
-        (2, -1, 5),
-        (1, 0.5, 1.5),
-    ): "which is worse than dense at equal steps: held-out loss +1.00 (95% over images, 1 seed: +0.50 to +1.50)",
-    (
-        (3, -1, 7),
-        (2, -1, 5),
-        (1, -0.5, 2.5),
-    ): "which cannot be distinguished from dense at equal steps: ",
+    ((3, 1, 5), (2, 1, 3), (1, 0.5, 1.5)): "Every cell that was tried costs quality here, against",
+    ((3, -1, 7), (2, -1, 5), (1, 0.5, 1.5)): (
+        "which is worse than dense at equal steps: held-out loss +1.00"
+        " (95% over images, 1 seed: +0.50 to +1.50)"
+    ),
+    ((3, -1, 7), (2, -1, 5), (1, -0.5, 2.5)): "which cannot be distinguished from dense at equal",
     ((3, -1, 7), (-1, -1.5, -0.5), (-2, -5, 1)): "of 3 cells: 1 better, 2 cannot be distinguished",
-    ((3, -1, 7), (2, -1, 5), (-1, -2, -0.5)): "The best mean of 3 is that of 5→8 s=0.5, which is"
-    " better than dense",
+    ((3, -1, 7), (2, -1, 5), (-1, -2, -0.5)): "mean of 3 is that of 5→8 s=0.5, which is better",
 }
 
 
