@@ -15,16 +15,18 @@ SPARSE = "Guiding Token-Sparse Diffusion Models (arXiv 2601.01608)"
 UNSTATED = "not stated"
 RECIPES = {
     "DiT": "the DiT paper's own: DDPM with learned variances, 250 sampling steps",
-    "SiT": "the SiT paper's own: flow, 250 Euler-Maruyama steps of the SDE",
+    "SiT": "the SiT paper's own: flow with t drawn uniformly, 250 Euler-Maruyama steps of the SDE",
     "LightningDiT": "the LightningDiT paper's own",
     "EDM": "TREAD's: EDM, 40 deterministic Heun steps",
-    "flow": "TREAD's official code: flow, 40 to 50 Euler steps of the ODE",
-    "MDT": "the MDT paper's own: DDPM, masked latents",
+    "flow": "TREAD's official code: flow with a logit-normal t, 40 to 50 Euler steps of the ODE",
+    "MDT": "the MDT paper's own: DDPM, masked latents; its code trains at a rate of 3e-4",
     "SD-DiT": "the SD-DiT paper's own: a student and its teacher",
     "MaskDiT": "the MaskDiT paper's own: EDM, masked tokens, batch 1,024",
     "REPA": "the REPA paper's own, as TREAD quotes it",
     UNSTATED: "the paper does not say",
 }
+# The scaling study was decoded by one, the final numbers by the other (the paper's appendix).
+DIT_DECODERS = "sd-vae-ft-mse; 9.62 and 2.27: sd-vae-ft-ema"
 RECIPE_COLUMNS = ["recipe", "process", "sampler", "batch", "samples", "decoder"]
 
 # Fig. 8: DiT-B/2 on ImageNet-256, s = 0.5, FID less that of the dense baseline; (i, j) inclusive.
@@ -103,8 +105,9 @@ def table2() -> pd.DataFrame:
 
     DiT, SiT, RWKV and Mamba after 400K steps of batch 256; LightningDiT after 80K of batch 1,024.
     The dense numbers of DiT and SiT are those of their own papers, by another sampler and for DiT
-    by another process: a difference marked with a dagger mixes routing with that change, and a
-    dense run of tread-lab need not give the dense number.
+    by another process; SiT draws t uniformly, TREAD's code by a logit-normal. A difference marked
+    with a dagger mixes routing with that change, and a dense run of tread-lab need not give the
+    dense number.
     """
     rows = [
         ("DiT", "S/2", 33, 68.40, 47.04, "DiT", "EDM", ""),
@@ -286,12 +289,12 @@ def version_1_hours() -> pd.DataFrame:
 def recipes() -> pd.DataFrame:
     """What stands behind each recipe. A blank is what we could not read."""
     rows = [
-        ("DiT", "DDPM, learned variance", "250 DDPM steps", "256", "50K", "sd-vae-ft-mse"),
-        ("SiT", "flow, linear", "250 Euler-Maruyama steps", "256", "50K", ""),
+        ("DiT", "DDPM, learned variance", "250 DDPM steps", "256", "50K", DIT_DECODERS),
+        ("SiT", "flow, uniform t", "250 Euler-Maruyama steps", "256", "50K", ""),
         ("LightningDiT", "flow", "250 Euler steps", "1,024", "50K", "VA-VAE"),
         ("EDM", "EDM", "40 Heun steps", "256", "50K", "sd-vae-ft-ema"),
         ("flow", "flow, logit-normal t", "40 to 50 Euler steps", "256", "50K", "sd-vae-ft-ema"),
-        ("MDT", "DDPM", "", "256", "50K", ""),
+        ("MDT", "DDPM", "250 steps", "256", "50K", ""),
         ("MaskDiT", "EDM", "", "1,024", "50K", ""),
     ]
     return pd.DataFrame(rows, columns=RECIPE_COLUMNS)
