@@ -236,7 +236,7 @@ COMMANDS: Mapping[str, _Command] = {
         _flag("--plan", "print the plan and stop"),
         _option(
             "--device-rates",
-            "with --plan: forecast for another device by its stated rates: H200, H100, A100",
+            "with --plan: plan for H200, H100 or A100 by stated rates; 8 of them: --concurrent 8",
             metavar="DEVICE",
         ),
         _option(

@@ -118,6 +118,12 @@ def test_a_plan_that_is_asked_for_says_disk_and_price_and_writes_nothing(
     for start in ("disk: at most ", "parameters: "):
         assert any(line.startswith(start) for line in lines)
     assert any("device-hours of H200" in line and "at 2 an hour" in line for line in lines)
+    large = ["experiment=b2_imagenet256", "model=DiT-XL/2", "data.path=later", "precision=tf32"]
+    command = ["sweep", "s.yaml", "--root", "lab", "--device-rates", "H200"]
+    assert main([*command, "--plan", "--gpus", "0.5", "--concurrent", "8", *large]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "2 runs open, 8 at once" in said
+    assert "256 images a pass, and H200 has 148 GB, which 2 runs share: too much;" in said
     assert not Path("lab").exists()
     assert main(command) == 2
     assert "--device-rates: forecasts only; add --plan" in capsys.readouterr().err
@@ -304,7 +310,14 @@ def test_what_will_run_is_shown_on_stdout_where_the_plan_is_asked_for(
     asked: bool, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[Any] = []
-    for name in ("disk_lines", "evaluation_lines", "exact_sampling", "price_lines", "budget_lines"):
+    for name in (
+        "disk_lines",
+        "evaluation_lines",
+        "exact_sampling",
+        "price_lines",
+        "budget_lines",
+        "memory_lines",
+    ):
         monkeypatch.setattr(sweep, name, lambda *what, name=name: (name, *what))
     monkeypatch.setattr(sweep, "show_plan", lambda *what: shown.append(what))
     monkeypatch.setattr(sweep, "show_lines", lambda out, lines: shown.append((out, *lines)))
@@ -328,15 +341,16 @@ def test_what_will_run_is_shown_on_stdout_where_the_plan_is_asked_for(
         arguments = {
             "exact_sampling": (plan, "rates"),
             "price_lines": (plan, times, tasks, 2.0),
+            "memory_lines": (tasks, ready.devices),
             "budget_lines": (plan, "seconds", tasks, 3),
         }
         for where, name, *what in shown[3:]:
             assert where is out and tuple(what) == arguments[name]
         return [name for _, name, *_ in shown[3:]]
 
-    price = ["price_lines"] if asked else []
+    price = ["price_lines", "memory_lines"] if asked else []
     assert names("cpu", None, None) == names("cpu", "cpu", None) == price
-    assert names("cuda", None, None) == names("cpu", "H200", None) == ["exact_sampling", *price]
+    assert names("cuda", None, None) == names("cuda", "H200", None) == ["exact_sampling", *price]
     assert names("cpu", None, BudgetSpec()) == [*price, "budget_lines"]
 
 

@@ -23,6 +23,7 @@ from tread_lab.screen.plan import (
     budget_lines,
     evaluation_lines,
     exact_sampling,
+    memory_lines,
     price_lines,
     show_plan,
 )
@@ -111,14 +112,18 @@ def run(**options: Unpack[Options]) -> int:
     name, spec, experiment = load_sweep(options["file"], [*options["overrides"], *limits])
     gpus = gpus_per_run(options["gpus"], device)
     share = Share(device, options["cpus"], gpus, options["concurrent"])
-    devices = kind.devices(share)
+    rates = options["device_rates"]
+    if rates in (None, "cpu"):
+        devices = kind.devices(share)
+    else:
+        devices = Devices.stated(rates, gpus=gpus, concurrent=options["concurrent"])
     spec, experiment = with_whole_parents(spec, lab), with_whole_parents(experiment, lab)
     if devices.idle_gpus:
         say(f"{devices.idle_gpus} GPUs of the cluster stay idle: --gpus 1 gives a run one")
     name = options["name"] or name
     stored = lab.sweep(name).stored_plan()
     speeds = stored.sources.get("speeds") if stored else None
-    seconds = TrainSeconds(lab, devices, options["device_rates"], speeds)
+    seconds = TrainSeconds(lab, devices, rates, speeds)
     digests = DataDigests(lab, lab.sweep(name), say)
     plan = make_plan(name, spec, experiment, devices.names(), seconds, digests.planned)
     if options["as_json"] and options["plan"]:
@@ -160,11 +165,12 @@ def _show(launch: _Launch) -> None:
     show_plan(out, plan, lab, times.total(launch.open_tasks), slots)
     show_lines(out, disk_lines(disk_need(launch.open_tasks, slots), lab))
     show_lines(out, evaluation_lines(plan, times))
-    if launch.devices.type == "cuda" or launch.options["device_rates"] not in (None, "cpu"):
+    if launch.devices.type == "cuda":
         show_lines(out, exact_sampling(plan, times.rates))
     if launch.options["plan"]:
         price = launch.options["price_per_hour"]
         show_lines(out, price_lines(plan, times, launch.open_tasks, price))
+        show_lines(out, memory_lines(launch.open_tasks, launch.devices))
     if plan.budget is not None:
         budget = Budget(lab, plan, times.seconds)
         show_lines(out, budget_lines(plan, budget, launch.open_tasks, slots))

@@ -17,7 +17,9 @@ from tread_lab.specs.errors import UserError
 
 # Dense bf16 peak in FLOP/s by datasheet; MFU is given only where the peak is known.
 PEAK_FLOPS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "H800": 989e12}
-
+# Bytes of a GPU as CUDA counts them, of the largest common variant.
+MEMORY = {"A100": 79 * 2**30, "H100": 79 * 2**30, "H200": 139 * 2**30, "H800": 79 * 2**30}
+AMPERE = ("fp32", "tf32", "bf16", "fp16")  # precisions of a GPU from that generation on
 CONTEXT = 10**9  # bytes of a GPU for CUDA's context, kernels and library workspaces; an upper guess
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: CPU microseconds in a period, or `max`
 
@@ -128,7 +130,7 @@ def precisions(device: torch.device) -> tuple[str, ...]:
     """Return the precisions that the device computes in itself, emulation not counted."""
     if device.type == "cuda":
         ampere = torch.cuda.get_device_capability(device) >= (8, 0)
-        return ("fp32", "tf32", "bf16", "fp16") if ampere else ("fp32", "fp16")
+        return AMPERE if ampere else ("fp32", "fp16")
     if device.type == "cpu":
         return ("fp32", "bf16", "fp16") if _cpu_has_fp16() else ("fp32", "bf16")
     return ("fp32",)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.table import Table
 
+from tread_lab.engine.cost.memory import fitting_micro_batch
 from tread_lab.engine.cost.rates import Rates
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import stopped_early
@@ -22,7 +23,8 @@ from tread_lab.specs.evaluation_steps import AT, END
 from tread_lab.specs.expansion import Hole
 from tread_lab.specs.labels import cell_text, run_labels
 from tread_lab.specs.matching import QUESTIONS, steps_off
-from tread_lab.specs.units import counted, duration
+from tread_lab.specs.units import amount, counted, duration
+from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.open_tasks import search_forecast
 from tread_lab.sweep.plan.plan import Plan, Searched
@@ -202,6 +204,24 @@ def price_lines(
     hours = f"{train + measuring:,.3g} device-hours{rates}"
     bill = f"; at {price:g} an hour {(train + measuring) * price:,.2f}" if price is not None else ""
     yield f"{hours}: training {train:,.3g}, evaluations {measuring:,.3g}{bill}"
+
+
+def memory_lines(tasks: Sequence[Task], devices: Devices) -> Iterator[str]:
+    """Yield the memory of the largest open run beside its device's, and what would fit."""
+    if not tasks:
+        return
+    spec = max((task.spec for task in tasks), key=lambda spec: cost(spec).memory_bytes)
+    price, room, packed = cost(spec), devices.memory, devices.packed
+    shared = f", which {packed} runs share" if packed > 1 else ""
+    remedy = ""
+    if packed * price.memory_bytes > room:
+        fit = fitting_micro_batch(price, spec.train.batch, room // packed)
+        remedy = f": too much; execution.micro_batch={fit} fits" if fit else ": too much"
+    yield (
+        f"memory: about {amount(price.memory_bytes)} for {spec.model.name} at"
+        f" {price.micro_batch} images a pass, and {devices.kinds[0].name} has"
+        f" {amount(room)}{shared}{remedy}"
+    )
 
 
 def evaluation_lines(plan: Plan, forecast: Forecast) -> Iterator[str]:

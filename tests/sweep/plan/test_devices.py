@@ -28,6 +28,21 @@ def test_a_run_may_meet_any_device_so_the_poorest_decides(tiny: Callable[..., Ru
     check_arithmetic([Task(tiny(precision="bf16"))], Devices((NEW,)))
 
 
+@pytest.mark.parametrize(
+    ("gpus", "concurrent", "slots", "packed"),
+    [(0.0, None, 1, 1), (1.0, 8, 8, 1), (0.25, None, 4, 4), (0.25, 32, 32, 4), (0.5, 1, 1, 1)],
+)
+def test_gpus_that_are_not_here_are_planned_for(
+    gpus: float, concurrent: int | None, slots: int, packed: int
+) -> None:
+    devices = Devices.stated("H200", gpus=gpus, concurrent=concurrent)
+    assert (devices.slots, devices.packed, devices.local) == (slots, packed, None)
+    assert devices.precisions == ("fp32", "tf32", "bf16", "fp16")
+    assert 148e9 < devices.memory < 149e9
+    with pytest.raises(UserError, match=r"^--device-rates: unknown 'H20', did you mean 'H200'"):
+        Devices.stated("H20", gpus=gpus, concurrent=concurrent)
+
+
 def test_a_device_of_this_process_says_what_it_is() -> None:
     here = Devices.here("cpu", slots=3, packed=2)
     facts = DeviceFacts.of(torch.device("cpu"))

@@ -81,6 +81,8 @@ def test_repas_features_of_latents_are_counted_once(tiny: Tiny, tmp_path: Path) 
     assert other.total == other.checkpoints + other.targets
     absent = tiny(data={**data, "path": str(tmp_path / "absent")}, repa=small)
     assert disk_need([Task(absent)]).targets == 0
+    imagenet = tiny(data={**data, "path": str(tmp_path / "absent"), "classes": 1000}, repa=small)
+    assert disk_need([Task(imagenet)]).targets == 2 * 1_281_167 * 16 * 384
 
 
 def test_the_embedded_images_are_counted_as_they_are(tiny: Tiny) -> None:

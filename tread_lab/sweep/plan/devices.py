@@ -13,9 +13,19 @@ from typing import Any
 import torch
 
 from tread_lab.engine.cost.calibration import calibrate
+from tread_lab.engine.cost.rates import RATES
 from tread_lab.engine.cost.speed import Speed
-from tread_lab.engine.device import memory, model, name, pick, precisions
-from tread_lab.specs.errors import UserError
+from tread_lab.engine.device import (
+    AMPERE,
+    CONTEXT,
+    MEMORY,
+    memory,
+    model,
+    name,
+    pick,
+    precisions,
+)
+from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.run import RunSpec
 
 # Times a few steps of each run where runs will run; `None` where it cannot.
@@ -95,6 +105,22 @@ class Devices:
         device = pick(wanted)
         ask = DeviceFacts.of if device.type == "cpu" else DeviceFacts.from_afar
         return Devices((ask(device),), slots, packed, device, threads)
+
+    @staticmethod
+    def stated(name: str, *, gpus: float, concurrent: int | None) -> Devices:
+        """Return GPUs that are not here: one, or as many as `concurrent` runs take.
+
+        Args:
+            gpus: of each run; 0 stands for a whole one.
+
+        Raises:
+            UserError: nothing is stated for GPUs of that name.
+        """
+        lookup(RATES, name, "--device-rates")
+        packed = int(1 / (gpus or 1))
+        slots = concurrent or packed
+        facts = DeviceFacts("cuda", name, AMPERE, MEMORY[name] - CONTEXT, name)
+        return Devices((facts,), slots, min(slots, packed))
 
     def time(self, specs: Sequence[RunSpec], *, at_once: int) -> list[Speed] | None:
         """Time a few steps of each run where runs will run; `None` where that cannot be.

@@ -23,6 +23,7 @@ from tread_lab.sweep.trial.task import Task
 
 INCEPTION_BYTES = 2048 * 4  # features of one image
 DINOV2_BYTES = 1024 * 4
+IMAGENET = 1_281_167  # training images
 OWN_BYTES = 128 * 8  # of the embedded images' classifier
 
 
@@ -101,13 +102,14 @@ def repa_images(spec: RunSpec) -> tuple[str, str] | None:
 def target_bytes(spec: RunSpec) -> int:
     """Return the size of a run's cache of REPA's features: fp16, N T E of them.
 
-    Data that cannot be read count as none; the run is refused for that before it starts.
+    Data that cannot be read yet are taken for ImageNet where they have its classes, else for none.
     """
     if spec.repa is None or not spec.data.holds.latents:
         return 0
+    images = IMAGENET if spec.data.classes == 1000 else 0
     with contextlib.suppress(UserError):
-        return 2 * len(open_data(spec.data, "train")) * spec.tokens * spec.repa.features
-    return 0
+        images = len(open_data(spec.data, "train"))
+    return 2 * images * spec.tokens * spec.repa.features
 
 
 def caption_bytes(spec: RunSpec) -> int:
