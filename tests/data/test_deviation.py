@@ -130,6 +130,11 @@ def test_arrays_stored_scaled_are_not_scaled_again(tmp_path: Path) -> None:
     twice = spec_of(folder, "latents", decoder_scale=0.18215)
     with pytest.raises(UserError, match=r"deviation of 0\.169.*set data\.scale=1 "):
         check_deviation(twice, open_data(twice.data, "train"))
+    unit = spec_of(pack(tmp_path / "unit", 1.0), "latents", decoder_scale=0.18215)
+    with pytest.raises(
+        UserError, match=r"or of unit variance, .* unit variance data\.normalise=tr"
+    ):
+        check_deviation(unit, open_data(unit.data, "train"))
     once = spec_of(folder, "latents", scale=1, decoder_scale=0.18215)
     assert check_deviation(once, open_data(once.data, "train")) == pytest.approx(0.93, rel=0.03)
 
@@ -246,6 +251,9 @@ def test_what_only_the_process_says_may_be_three_times_off(
 def test_constant_and_infinite_data_have_no_scale(tmp_path: Path, value: float) -> None:
     with pytest.raises(UserError, match="what is stored is constant or not finite, make the data"):
         check_deviation(spec_of(tmp_path, "latents"), Stored(value))
+    with pytest.raises(UserError) as caught:
+        check_deviation(spec_of(tmp_path, "latents"), Stored(value))
+    assert "data.deviation=" not in str(caught.value)
 
 
 def test_a_channel_that_its_statistics_do_not_fit_is_told(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from tests.data.conftest import labels, latents, packed
 from tread_lab.data.source import open_store
+from tread_lab.data.statistics import Statistics, write_statistics
 from tread_lab.prepare.measure import measure
+from tread_lab.specs import UserError
 
 __all__ = ["labels", "latents", "packed"]
 
@@ -22,6 +24,14 @@ def test_counts_moments_and_scale_are_those_of_numpy(packed: Path, latents: np.n
     assert measured.deviation == pytest.approx(x_NCHW.std(), rel=1e-12) and measured.spread == 0
     assert (measured.lowest, measured.highest) == (x_NCHW.min(), x_NCHW.max())
     assert (x_NCHW * measured.scale_for(0.5)).std() == pytest.approx(0.5, rel=1e-12)
+
+
+@pytest.mark.parametrize("value", [np.nan, 0.0])
+def test_statistics_that_would_not_be_taken_are_not_written(value: float, tmp_path: Path) -> None:
+    wrong = Statistics(np.zeros(2), np.array([1.0, value]))
+    with pytest.raises(UserError, match=r"not written: .*`tread-lab data verify` names"):
+        write_statistics(tmp_path / "statistics.json", wrong)
+    assert not (tmp_path / "statistics.json").exists()
 
 
 def test_the_posteriors_variance_counts(packed: Path, latents: np.ndarray) -> None:

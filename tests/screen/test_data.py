@@ -56,6 +56,8 @@ def test_what_was_packed_scaled_or_normalised_stays_so() -> None:
     assert data_settings(Path("x"), tars) | {"scale": 1, "decoder_scale": 0.18215} == data_settings(
         Path("x"), tars
     )
+    repa = data_settings(Path("x"), {**MANIFEST, "made_with": {"packed": "folder"}})
+    assert repa["decoder_scale"] == 0.18215 and "scale" not in repa
     lightning = {**MANIFEST, "made_with": {"packed": "safetensors", "scaled": True}}
     lightning["files"] = {"statistics.json": {"bytes": 1}}
     assert data_settings(Path("x"), lightning)["normalise"] == "true"

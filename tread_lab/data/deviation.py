@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -108,10 +109,11 @@ def check_deviation(spec: RunSpec, samples: Samples) -> float:
     measured, (expected, factor, why) = measure_deviation(samples), expected_deviation(spec)
     if expected / factor <= measured <= expected * factor:
         return measured
+    anyway = f"; data.deviation={measured:.3g} trains on them as they are"
     raise UserError(
         f"data: the network would see a deviation of {measured:.3g}, and {expected:g} is"
-        f" expected ({why}): {_likely(spec.data, measured, expected)};"
-        f" data.deviation={measured:.3g} trains on them as they are"
+        f" expected ({why}): {_likely(spec.data, measured, expected)}"
+        + (anyway if 0 < measured < math.inf else "")
     )
 
 
@@ -121,12 +123,13 @@ def _likely(data: DataSpec, measured: float, expected: float) -> str:
     for factor in {decoder_scale, SD_SCALE} - {1.0}:
         if _close(measured / factor, expected) and _close(scale, factor):
             return (
-                f"what is stored is already times {factor:g} and data.scale multiplies it again,"
-                f" set data.scale=1 data.decoder_scale={factor:g}"
+                f"what is stored is already times {factor:g}, or of unit variance, and data.scale"
+                f" multiplies it again, set data.scale=1 data.decoder_scale={factor:g}, or for unit"
+                " variance data.normalise=true and the statistics that it was divided by"
             )
         if _close(measured * factor, expected) and _close(scale, 1.0):
             return f"what is stored is not scaled yet, set data.scale={factor:g}"
-    if measured == 0 or measured != measured:
+    if not 0 < measured < math.inf:
         return "what is stored is constant or not finite, make the data again"
     return f"what is stored is scaled otherwise, set data.scale={scale * expected / measured:.3g}"
 

@@ -57,7 +57,16 @@ def statistics_file(path: str) -> Path:
 
 
 def write_statistics(path: Path, statistics: Statistics) -> None:
-    """Write `statistics.json`; equal statistics are equal bytes."""
+    """Write `statistics.json`; equal statistics are equal bytes.
+
+    Raises:
+        UserError: they would not be taken: a mean is not finite, or a deviation not positive.
+    """
+    if not (np.isfinite(statistics.mean_C).all() and (statistics.deviation_C > 0).all()):
+        raise UserError(
+            f"{path} is not written: a channel is constant or not finite; `tread-lab data verify`"
+            " names the samples"
+        )
     tree = {
         "mean": statistics.mean_C.tolist(),
         "deviation": statistics.deviation_C.tolist(),

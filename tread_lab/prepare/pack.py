@@ -43,6 +43,8 @@ def source_of(path: Path) -> str:
     if not path.is_dir():
         if path.suffix == ".tar":
             return "shards"
+        if path.is_file():
+            raise UserError(f"{path} is no .tar and no .npz; unpack it and give the folder")
         raise UserError(f"there is no {path}; give a folder of latents, an .npz, or a glob of tars")
     held = [source for source, marks in MARKS.items() if any(any(path.glob(m)) for m in marks)]
     if len(held) == 1:

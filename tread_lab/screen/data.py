@@ -17,6 +17,7 @@ from tread_lab.specs.data import SD_DEVIATION, SD_SCALE
 from tread_lab.specs.units import amount, counted, duration
 
 EDM_DEVIATION = 0.5  # sigma_data
+SD_CHANNELS = 4  # of the SD autoencoder, which made what EDM2, REPA and TREAD's code store
 _LINE_SECONDS = 20.0  # between two lines of progress in a log
 _MIN_SECONDS = 2.0  # no time left is shown before
 
@@ -86,7 +87,7 @@ def data_settings(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     settings["classes"] = made_with.get("classes") or manifest["labels"]
     if made_with.get("scaled"):
         settings["scale"] = 1
-    if made_with.get("packed") == "shards":
+    if made_with.get("packed") in ("shards", "folder") and channels == SD_CHANNELS:
         settings["decoder_scale"] = SD_SCALE
     if "statistics.json" in manifest["files"]:
         settings["normalise"] = "true"
