@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,21 @@ def test_a_run_stopped_amid_replays_goes_on_with_equal_bits(tmp_path: Path) -> N
     first, _ = trained(spec, tmp_path / "parts", Tapes(), range(5))
     rest, parts = trained(spec, tmp_path / "parts", Tapes(), range(5, STEPS))
     assert (first + rest, differing(whole, parts)) == (losses, [])
+
+
+def test_the_graphs_of_a_run_go_with_it(tmp_path: Path) -> None:
+    """Else a GPU's memory of graphs stays until a collector finds the circle."""
+    tapes = Tapes()
+    with LiveRun(small_run(train=TRAIN), RunFolder(tmp_path), CPU) as run:
+        run.capture(tapes)
+        run.optimise(run.batches.at(0), lr=1e-3)
+    tape = weakref.ref(tapes.made.pop())
+    gc.disable()
+    try:
+        del run
+        assert tape() is None
+    finally:
+        gc.enable()
 
 
 def test_steps_that_keep_ever_other_numbers_of_tokens_are_launched(

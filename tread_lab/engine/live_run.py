@@ -296,6 +296,7 @@ class LiveRun:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
+        self._captured = None  # it holds the step and so this run: a circle that keeps its graphs
         if self._meter is not None:
             self._meter.close()
         if self._writer is not None:

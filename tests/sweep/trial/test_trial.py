@@ -249,7 +249,7 @@ def test_a_damaged_last_checkpoint_is_trained_again_and_then_evaluated(
     task = Task(tiny(), (HeldoutSpec(images=8), HeldoutSpec(images=16)))
     phases = [report.phase for report in run_trial(lab, task, CPU)]
     assert phases == ["train", "evaluate", "train", "evaluate", "evaluate", "completed"]
-    assert evaluated == [8, 16] and released == [CPU, CPU]
+    assert evaluated == [8, 16] and released == [CPU] * 4
     (attempt,) = lab.run(task.run).attempts.read()
     assert attempt.ended == "completed" and len(lab.run(task.run).origin()) == 2
 

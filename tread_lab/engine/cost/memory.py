@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from tread_lab.engine.captured import CAPTURED, step_form
 from tread_lab.engine.cost.training import Cost, cost
 from tread_lab.engine.device import memory, name
 from tread_lab.specs.errors import UserError
@@ -18,20 +19,35 @@ def check_room(spec: RunSpec, device: torch.device) -> None:
         UserError: says how much that is, and names a micro-batch that fits.
     """
     price, room = cost(spec), memory(device)
-    if price.memory_bytes <= room:
+    held = 2 if step_form(spec, device.type) == CAPTURED and _two_kinds(spec) else 1
+    if (needed := _bytes(price, price.micro_batch, held)) <= room:
         return
     routes = " + ".join(map(str, spec.routes)) or "dense"
-    need = f"{spec.model.name} {routes} needs about {amount(price.memory_bytes)}"
+    need = (
+        f"{spec.model.name} {routes} needs about {amount(needed)}"
+    )
     has = f"{device} ({name(device)}) has {amount(room)}"
-    fit = fitting_micro_batch(price, spec.train.batch, room)
-    remedy = f"one image a pass needs {amount(price.memory_at(1))}: take a larger device"
+    fit = fitting_micro_batch(price, spec.train.batch, room, held=held)
+    remedy = f"one image a pass needs {amount(_bytes(price, 1, held))}: take a larger device"
     if fit:
-        remedy = f"execution.micro_batch={fit} needs {amount(price.memory_at(fit))}"
+        remedy = f"execution.micro_batch={fit} needs {amount(_bytes(price, fit, held))}"
     raise UserError(f"{need} at {price.micro_batch} images a pass, and {has}; {remedy}")
 
 
-def fitting_micro_batch(price: Cost, batch: int, room: int) -> int:
+def _two_kinds(spec: RunSpec) -> bool:
+    """Whether a run has routed and dense steps; each kind has a CUDA graph that keeps its memory
+    while the other is warmed up."""
+    return 0 < len(spec.routed_steps) < spec.train.steps
+
+
+def _bytes(price: Cost, micro_batch: int, held: int) -> int:
+    """Return the peak with so many images a pass, the activations of `held` passes among it."""
+    state = price.memory_at(0)
+    return state + held * (price.memory_at(micro_batch) - state)
+
+
+def fitting_micro_batch(price: Cost, batch: int, room: int, *, held: int = 1) -> int:
     """Return the largest divisor of `batch` with which a run fits `room` bytes; 0 if none does."""
     state = price.memory_at(0)
-    most = (room - state) // max(1, price.memory_at(1) - state)
+    most = (room - state) // max(1, held * (price.memory_at(1) - state))
     return next((n for n in range(min(batch, most), 0, -1) if batch % n == 0), 0)

@@ -138,10 +138,11 @@ def _train_and_evaluate(
         UserError: an evaluation lacks something; every other evaluation is done.
     """
     folder = lab.run(task.run)
-    release(device)  # of the run before, or of the attempt that this one repeats
     while True:
+        release(device)  # of the run before, or of the attempt that this one repeats
         if folder.result() is None:
             report = yield from _train(folder, task.spec, device, report, under_way)
+            release(device)  # of the training
         state = folder.state()
         under_way.ended = "diverged" if state is RunState.DIVERGED else "completed"
         under_way.start_evaluating()
@@ -152,7 +153,6 @@ def _train_and_evaluate(
             return report
         except DamagedCheckpoint:
             folder.reopen()
-            release(device)
 
 
 def _evaluate(
