@@ -23,9 +23,7 @@ def check_room(spec: RunSpec, device: torch.device) -> None:
     if (needed := _bytes(price, price.micro_batch, held)) <= room:
         return
     routes = " + ".join(map(str, spec.routes)) or "dense"
-    need = (
-        f"{spec.model.name} {routes} needs about {amount(needed)}"
-    )
+    need = f"{spec.model.name} {routes} needs about {amount(needed)}"
     has = f"{device} ({name(device)}) has {amount(room)}"
     fit = fitting_micro_batch(price, spec.train.batch, room, held=held)
     remedy = f"one image a pass needs {amount(_bytes(price, 1, held))}: take a larger device"
