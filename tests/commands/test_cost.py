@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tread_lab.cli import main
 from tread_lab.commands import cost
 from tread_lab.engine.cost.rates import RATES
 from tread_lab.specs import RunSpec, UserError
@@ -99,3 +100,10 @@ def test_each_evaluation_has_its_times_by_kind_of_work(monkeypatch: pytest.Monke
     ]
     with pytest.raises(UserError, match=r"^--device-rates: unknown 'Y'"):
         cost._times(spec, loaded, "Y")
+
+
+def test_a_lightning_dit_is_counted_on_the_latents_of_its_own_autoencoder(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["cost", "--model", "LightningDiT-XL/1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"] == 674_961_824

@@ -34,7 +34,9 @@ def run(
     Args:
         device_rates: a device whose stated rates give times too.
     """
-    name = experiment or ("b2_imagenet256" if model else "tiny")
+    lightning = (model or "").startswith("LightningDiT")  # of latents 32x16x16
+    of_model = "lightning_xl1_imagenet256" if lightning else "b2_imagenet256"
+    name = experiment or (of_model if model else "tiny")
     named_model = [f"model={model}"] if model else []
     loaded = with_whole_parents(load_experiment(name, [*overrides, *named_model]), Lab.at())
     spec = run_spec(loaded, route, rate)
