@@ -26,7 +26,7 @@ DECODED = 8  # held-out samples, evenly spread over the part
 BEYOND = 1.6  # a decoded value that is no pixel of -1..1; decoders overshoot by less
 MOST_BEYOND = 0.05  # the share of such values that images may have
 CONTRAST = 0.8  # deviation from which on such a share counts: a random decoder stays below
-DARK, LEAST_DARK = -0.2, 0.001  # photographs have far more values below the first than the second
+DARK, LEAST_DARK = -0.2, 0.005  # photographs have far more values below the first than the second
 
 
 def check_decoded(data: DataSpec, heldout: Samples) -> None:

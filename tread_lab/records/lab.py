@@ -179,10 +179,16 @@ class RunFolder:
         return is_held(self.path / LOCK)
 
     def create(self, spec: RunSpec) -> None:
-        """Write the resolved spec, once; again where the file is damaged."""
-        if self._spec_tree() is None:
+        """Write the resolved spec, once, and where its data lie if that has changed since.
+
+        It is written again where the file is damaged.
+        """
+        stored = self._spec_tree()
+        if stored is None:
             body = yaml.safe_dump(encode(spec), sort_keys=False)
             write_text(self.path / "spec.yaml", yaml_text(body))
+        elif (stored.get("data") or {}).get("path") != spec.data.path:
+            write_json(self.path / "data.json", {"path": spec.data.path})
 
     def spec(self) -> RunSpec:
         """Return the spec of the run.
@@ -213,7 +219,10 @@ class RunFolder:
             tree = yaml.load(yaml_body(text), Loader=_YAML)
         except (OSError, ValueError, yaml.YAMLError):
             return None
-        return tree if isinstance(tree, dict) else None
+        if not isinstance(tree, dict):
+            return None
+        moved = read_json(self.path / "data.json")
+        return tree if moved is None else {**tree, "data": {**tree["data"], **moved}}
 
     @property
     def attempts(self) -> Attempts:

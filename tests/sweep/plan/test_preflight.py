@@ -508,6 +508,13 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(
     one, other = (DataDigests(lab).alone(latents(*s)) for s in (("one", 1.5), ("other", 2.0)))
     run(lab, Task(one))
     check_provenance(lab, [Task(one), Task(other)], [Task(other)], "cpu")
+    shutil.move(tmp_path / "one", tmp_path / "there")
+    there = replace(one, data=replace(one.data, path=str(tmp_path / "there")))
+    evaluations = decode_evaluations([{"heldout_loss": {"images": 4}}])
+    run(lab, Task(there, evaluations))  # equal content elsewhere is the same run
+    assert lab.run_of(one).evaluation(evaluations[0]).done
+    assert lab.run_of(one).damaged() == []
+    shutil.move(tmp_path / "there", tmp_path / "one")
     latents("one", 3.0)
     attempts = lab.run_of(one).attempts.read()
     with pytest.raises(UserError, match=rf"^data: {tmp_path / 'one'} holds other content"):
