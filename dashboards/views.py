@@ -18,6 +18,7 @@ from tread_lab.frames import (
     UNIT,
     cells_frame,
     delta_column,
+    disturbed,
     own_metrics,
     ranking_key,
     with_delta,
@@ -62,6 +63,7 @@ LABELS = {  # of dimensions; others have their own name
     "rate": "selection rate",
     "selection_rate": "selection rate",
 }
+BUSY = "speed/disturbed"
 FAILURES = 200  # rows of the list of failures
 
 
@@ -105,6 +107,10 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
         plan: of a search, tells the space: its dimensions and the cells that were not tried.
     """
     known = metric if metric in frame else None
+    if known:
+        timed = metric_kind(known).unit in ("s", "h", "images/s")
+        busy = disturbed(settled(frame), known) if timed else pd.Series(False, frame.index)
+        frame = frame.assign(**{BUSY: busy.astype(float)})
     rows = cells_of(with_delta(frame, known) if known else frame)
     shown = shows(frame, known) if known else ""
     column = known if known is None or shown == "value" else delta_column(known)
@@ -141,6 +147,7 @@ def _numbers(rows: pd.DataFrame, column: str) -> Tree:
     ends = {"value": column, "low": column + LOW, "high": column + HIGH}
     return {
         **{name: numbers(rows[key].where(done)) for name, key in ends.items()},
+        "disturbed": list(rows[BUSY] > 0),
         "unit": list(rows[column + UNIT]),
         "n": [int(n) for n in rows[column + COUNT]],
     }

@@ -11,10 +11,16 @@ import pandas as pd
 from tread_lab.analysis.figures.curves import Curves, curves, draw_curves
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, quality_metrics, slug
 from tread_lab.analysis.figures.over_training import schedule_warning
-from tread_lab.analysis.figures.sentences import number, quantity, routed
+from tread_lab.analysis.figures.sentences import joined, number, quantity, routed
 from tread_lab.analysis.figures.style import PAGE, Axes, figure
-from tread_lab.frames import STEP
-from tread_lab.records.metric_names import DEVICE_HOURS, GAP_HELDOUT, TRAIN_IMAGES, metric_kind
+from tread_lab.frames import STEP, disturbed
+from tread_lab.records.metric_names import (
+    DEVICE_HOURS,
+    GAP_HELDOUT,
+    TRAIN_IMAGES,
+    TRAIN_SECONDS,
+    metric_kind,
+)
 
 COSTS = {STEP: "training steps", TRAIN_IMAGES: "training images", DEVICE_HOURS: "device-hours"}
 
@@ -92,7 +98,10 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
             draw_over_costs(found.panels[cost], ax, cost=cost, legend=k == 0)
             if k:
                 ax.set_ylabel("")
-        yield Drawn(f"over_costs-{slug(metric)}", caption(found), fig, metric)
+        busy = records.frame[disturbed(records.frame, TRAIN_SECONDS)]["cell"].unique()
+        note = f" Other work on the machine disturbed the hours of {joined(busy)}."
+        text = caption(found) + note * bool(len(busy))
+        yield Drawn(f"over_costs-{slug(metric)}", text, fig, metric)
 
 
 OVER_COSTS = FigureKind("Over steps, images and device-hours", _drawn)

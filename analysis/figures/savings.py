@@ -20,6 +20,7 @@ from tread_lab.frames import (
     LOW,
     cells_frame,
     delta_column,
+    disturbed,
     of_baseline,
     require_metric,
     with_delta,
@@ -34,7 +35,7 @@ from tread_lab.records.metric_names import (
     metric_kind,
 )
 
-SAVED, SHARE = "saved/amount", "saved/share"
+SAVED, SHARE, BUSY = "saved/amount", "saved/share", "saved/disturbed"
 NAMES = {ENERGY: "energy", DEVICE_HOURS: "device-hours"}
 _PREFIXES = {0: "", 3: "k", 6: "M", 9: "G", 12: "T"}
 _NAMED = 30  # points at most that have their name beside them
@@ -47,7 +48,8 @@ class Savings:
     Attributes:
         metric: the difference to the baseline.
         cost: what is saved: `energy/joules`, or `cost/device_hours`.
-        names: the route of each cell, with its other axes where routes alone are not unique.
+        names: the route of each cell, with its other axes where routes alone are not unique, and
+            with `*` where its hours were disturbed by other work on the machine.
         saved: what the baseline spent less what the cell spent, in J or h, averaged over seeds.
         share: the same over what the baseline spent.
         value, low, high: the difference and its interval.
@@ -105,7 +107,10 @@ def savings(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Savings | None:
     cost, values = found
     trials = with_delta(frame, metric).assign(**{cost: values})
     dense = of_baseline(trials, cost)
-    trials = trials.assign(**{SAVED: dense - values, SHARE: 1 - values / dense})
+    busy = disturbed(trials, cost) if cost == DEVICE_HOURS else pd.Series(False, trials.index)
+    trials = trials.assign(
+        **{SAVED: dense - values, SHARE: 1 - values / dense, BUSY: busy.astype(float)}
+    )
     cells = cells_frame(trials[trials["role"] == "trial"])
     name = "cell" if cells["route"].duplicated().any() else "route"
     compared = (cells["state"] == "completed") & cells[column].notna()
@@ -116,12 +121,14 @@ def savings(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Savings | None:
         cells[key].to_numpy(float) for key in (SAVED, SHARE, column, column + LOW, column + HIGH)
     )
     lower = metric_kind(metric).sign >= 0
-    front = pareto_front(np.append(-saved, 0.0), np.append(value, 0.0), lower=lower)
+    counted = np.where(cells[BUSY] > 0, np.inf, -saved)  # what is disturbed beats nobody
+    front = pareto_front(np.append(counted, 0.0), np.append(value, 0.0), lower=lower)
+    front[:-1] &= np.isfinite(counted)
     family = FAMILY_FLOPS in cells and bool((cells[FAMILY_FLOPS] > cells[TRAIN_FLOPS]).any())
     return Savings(
         metric=column,
         cost=cost,
-        names=tuple(cells[name]),
+        names=tuple(cells[name] + np.where(cells[BUSY] > 0, "*", "")),
         saved=saved,
         share=share,
         value=value,
@@ -205,8 +212,11 @@ def caption(found: Savings, unnamed: list[str]) -> str:
         sentences.append("A point is hollow where its 95% interval holds zero.")
     else:
         sentences.append("No intervals: one seed.")
-    if found.cost == DEVICE_HOURS:
-        sentences.append("Device-hours are as measured, whatever else ran on the machine.")
+    if any(name.endswith("*") for name in found.names):
+        sentences.append(
+            "* The hours were disturbed by other work on the machine: they fall by more than FLOPs"
+            " allow, or far from the other cells. Such a cell is not on the front."
+        )
     if found.family:
         sentences.append("What was spent on runs that a cell starts from is not counted.")
     if found.unknown:

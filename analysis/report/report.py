@@ -20,7 +20,7 @@ from tread_lab.analysis.report.answer import answer
 from tread_lab.analysis.report.page import render
 from tread_lab.analysis.report.reproduce import setups, sweep_file
 from tread_lab.analysis.tables.ranking import formatted, ranking
-from tread_lab.frames import cells_frame, of_baseline, ranking_caption, ranking_key
+from tread_lab.frames import cells_frame, disturbed, of_baseline, ranking_caption, ranking_key
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
@@ -40,7 +40,6 @@ from tread_lab.records.status import RunState
 from tread_lab.specs.units import duration
 
 ROWS = 60  # of a table; longer ones say how many are left out
-_DISTURBED = 1.2  # factor between a cell's ratio and the median cell's
 
 
 @dataclass(frozen=True)
@@ -103,14 +102,18 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
 def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
     """Return speed-ups predicted from FLOPs beside measured ones, one row a cell.
 
-    Both compare a trial with its own baseline. The measured one is the ratio of the median seconds
-    a step; a cell far from what its FLOPs predict is marked, because something else ran beside it.
+    Both compare a step of a trial with one of its own baseline. The measured one is the ratio of
+    the median seconds; `disturbed` cells are marked, because something else ran beside them.
     """
     if not {TRAIN_FLOPS, TRAIN_SECONDS, STEP_SECONDS} <= set(frame):
         return None
+    steps = frame["steps_done"].astype(float)
+    frame = frame.assign(**{"speed/flops": frame[TRAIN_FLOPS] / steps})
     ratios = {
-        f"speed/{name}": of_baseline(frame, column) / frame[column]
-        for name, column in (("flops", TRAIN_FLOPS), ("time", STEP_SECONDS))
+        "speed/flops": of_baseline(frame, "speed/flops") / frame["speed/flops"],
+        "speed/time": of_baseline(frame, STEP_SECONDS) / frame[STEP_SECONDS],
+        "disturbed/steps": disturbed(frame, STEP_SECONDS).astype(float),
+        "disturbed/hours": disturbed(frame, TRAIN_SECONDS).astype(float),
     }
     cells = cells_frame(frame.assign(**ratios))
     cells = cells[cells["state"] == RunState.COMPLETED]
@@ -134,21 +137,10 @@ def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
         if column in cells and cells[column].notna().any():
             values = cells[column] / unit
             texts[head] = ["" if np.isnan(value) else form.format(value) for value in values]
-    if "speed-up, measured" in texts:
-        disturbed = is_disturbed(cells["speed/flops"], cells["speed/time"])
-        texts["speed-up, measured"] += [" (disturbed)" * flag for flag in disturbed]
+    for head, flags in (("speed-up, measured", "steps"), ("device-hours", "hours")):
+        if head in texts:
+            texts[head] += np.where(cells[f"disturbed/{flags}"] > 0, " (disturbed)", "")
     return _sheet(texts)
-
-
-def is_disturbed(predicted: pd.Series, measured: pd.Series) -> list[bool]:
-    """Return for each cell whether its measured speed-up is no fact about the cell.
-
-    The ratio of measured to predicted is compared with that of the median cell, since small
-    networks gain less than their FLOPs say: more than a fifth away is a busy machine.
-    """
-    ratio = measured / predicted
-    away = ratio / ratio.median()
-    return [bool(value < 1 / _DISTURBED or value > _DISTURBED) for value in away]
 
 
 def _figures(records: SweepRecords) -> list[dict[str, Any]]:

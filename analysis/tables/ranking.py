@@ -16,6 +16,7 @@ from tread_lab.frames import (
     LOW,
     UNIT,
     cells_frame,
+    disturbed,
     of_baseline,
     ranking_key,
     require_metric,
@@ -30,7 +31,7 @@ from tread_lab.records.metric_names import (
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import precise
 
-OF_DENSE = "cost/of_dense"
+OF_DENSE, BUSY = "cost/of_dense", "cost/disturbed"
 SPENT = {ENERGY: ("energy", "energy / dense"), DEVICE_HOURS: ("hours", "device-hours / dense")}
 RATIOS = {"flops": "FLOPs / dense", **dict(SPENT.values())}
 
@@ -49,8 +50,9 @@ def ranking(
 
     Columns: rank, route, the other axes, value (of `metric`), gap, gap_low, gap_high, n, unit (of
     the gap's interval), flops (training FLOPs over the baseline's), energy of training over the
-    baseline's or, where most runs were not metered, hours (of a device), the metrics `beside`,
-    state, reason. A baseline is ranked among the trials; its gap is 0 by definition.
+    baseline's or, where most runs were not metered, hours (of a device) and disturbed (above 0
+    where other work ran beside a seed), the metrics `beside`, state, reason. A baseline is ranked
+    among the trials; its gap is 0 by definition.
 
     Raises:
         UserError: no such metric, or none is given and nothing has been measured.
@@ -68,6 +70,9 @@ def ranking(
         frame = frame.assign(**{found[0]: found[1]})
         frame = frame.assign(**{column: _of_dense(frame, found[0])})
         ratios[name] = column
+        if found[0] == DEVICE_HOURS:
+            frame = frame.assign(**{BUSY: disturbed(frame, DEVICE_HOURS).astype(float)})
+            ratios["disturbed"] = BUSY
     cells = cells_frame(frame)
     done = cells["state"] == "completed"
     dense = (cells["role"] == "baseline") & done
@@ -98,11 +103,13 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
             texts["gap" + power] = _intervals(table)
         elif head := RATIOS.get(column):
             texts[head] = table[column].map(lambda x: "" if pd.isna(x) else f"{x:.2f}")
+            if column == "hours":
+                texts[head] += np.where(table["disturbed"] > 0, " (disturbed)", "")
         elif column == "unit":
             texts["interval over"] = [_over(n, unit) for n, unit in zip(table["n"], table["unit"])]
         elif "@" in column or "/" in column:
             texts[column] = column_numbers(table[column])
-        elif column not in ("value", "gap_low", "gap_high", "n", "reason"):
+        elif column not in ("value", "gap_low", "gap_high", "n", "reason", "disturbed"):
             texts[column] = table[column].map(lambda x: "" if pd.isna(x) else str(x))
     reasons = table["reason"].where(table["reason"] == "", ": " + table["reason"])
     texts["state"] = (table["state"] + reasons).to_numpy()

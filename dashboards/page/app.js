@@ -425,7 +425,12 @@ function drawRanking() {
         "tr",
         { class: "go", ...opens(k, choose) },
         h("td", {}, arrows(cells.name[k])),
-        h("td", { class: "n" }, ranked(k) ? text(zero(k), k) : ""),
+        h(
+          "td",
+          { class: "n" },
+          ranked(k) ? text(zero(k), k) : "",
+          cells.disturbed?.[k] ? " (disturbed)" : "",
+        ),
         h(
           "td",
           { class: "n" },

@@ -167,11 +167,9 @@ export function heatmap(view, choose) {
         : cells.state[cell];
     const part = known ? Math.abs(value / 10 ** scale.power).toFixed(scale.digits) : "";
     const colour = known ? scale.colour(value) : null;
-    const letters = !known
-      ? STATES[state][0]
-      : scale.signed
-        ? (value >= 0 ? "+" : MINUS) + part
-        : (value < 0 ? MINUS : "") + part;
+    const busy = cells.disturbed?.[cell] ? ", disturbed by other work on the machine" : "";
+    const sign = value < 0 ? MINUS : scale?.signed ? "+" : "";
+    const letters = known ? sign + part + (busy && "*") : STATES[state][0];
     const field = known
       ? [s("rect", { x, y, width: width - 2, height: height - 2, rx: 2, fill: css(colour) })]
       : stateBox(state, x, y, width - 2, height - 2);
@@ -181,7 +179,7 @@ export function heatmap(view, choose) {
     const interval = has(cells.low?.[cell])
       ? ` (95%: ${amount(cells.low[cell])} to ${amount(cells.high[cell])})`
       : "";
-    const result = known ? amount(value) + interval : STATES[state][1];
+    const result = known ? amount(value) + interval + busy : STATES[state][1];
     const reason = cells.reason[cell] ? `, ${cells.reason[cell]}` : "";
     const description = `${arrows(cells.name[cell])}: ${result}${reason}${trial}`;
     const ink = known ? inkOn(colour) : "#1b1f24";

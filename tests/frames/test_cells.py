@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.synthetic import tiny_spec
-from tread_lab.frames import cells_frame, of_baseline, trials_frame, with_delta
+from tread_lab.frames import cells_frame, disturbed, of_baseline, trials_frame, with_delta
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
@@ -139,3 +139,25 @@ def test_a_difference_is_to_the_own_baseline_and_a_baseline_has_none() -> None:
     assert delta.fillna(-1).tolist() == [-1, 3.0, -1, 6.0]
     twice = pd.concat([trials, trials])  # trials that share a run
     assert of_baseline(twice, "x").fillna(-1).tolist() == [-1, 1.0, -1, 2.0] * 2
+
+
+@pytest.mark.parametrize("column", ["throughput/step_seconds", "cost/train_seconds"])
+def test_a_speed_up_beyond_its_flops_or_far_from_the_others_is_disturbed(column: str) -> None:
+    """Predicted 1.44, 1.52, 1.23 and 1.27; the second and the third are no facts."""
+    frame = pd.DataFrame(
+        {
+            "run": ["dense", "a", "b", "c", "d"],
+            "baseline": [None, *["dense"] * 4],
+            "steps_done": 100,
+            "cost/train_flops": [144.0, 100.0, 144 / 1.52, 144 / 1.23, 144 / 1.27],
+            column: [140.0, 100.0, 140 / 0.72, 140 / 2.30, 140 / 1.20],
+        }
+    )
+    assert list(disturbed(frame, column)) == [False, False, True, True, False]
+    slower = frame.assign(**{column: frame["cost/train_flops"] ** 0.5})
+    assert not disturbed(slower, column).any()
+    rate = frame.rename(columns={column: "throughput/images_per_s"})
+    rate["throughput/images_per_s"] **= -1
+    assert list(disturbed(rate, "throughput/images_per_s")) == [False, False, True, True, False]
+    half = slower.assign(steps_done=[200, 100, 100, 100, 100])
+    assert disturbed(half, column)[1:].all() == (column == "throughput/step_seconds")

@@ -1,6 +1,6 @@
 """A sweep's records as data frames: one row a trial, one row a cell, one row a logged value."""
 
-from tread_lab.frames.cells import STATES, cells_frame, of_baseline, with_delta
+from tread_lab.frames.cells import STATES, cells_frame, disturbed, of_baseline, with_delta
 from tread_lab.frames.columns import (
     COUNT,
     HIGH,
@@ -46,6 +46,7 @@ __all__ = [
     "Memory",
     "cells_frame",
     "delta_column",
+    "disturbed",
     "equal_steps_frame",
     "history_frame",
     "is_measured_during_training",

@@ -18,7 +18,10 @@ from tread_lab.frames.columns import (
     is_metric,
     metric_columns,
 )
+from tread_lab.records.metric_names import IMAGES_PER_S, STEP_SECONDS, TRAIN_FLOPS, metric_kind
 from tread_lab.records.status import RunState
+
+BEYOND, DISTURBED = 1.1, 1.2  # factors of a measured speed-up over what is expected
 
 # From the least to the most remarkable: a cell has the last state in which one of its seeds is.
 STATES = ("completed", "pending", "interrupted", "running", "stopped", "diverged", "failed")
@@ -62,6 +65,29 @@ def of_baseline(trials: pd.DataFrame, metric: str) -> pd.Series[float]:
     """Return for each trial the value of a metric of its own baseline; NaN for a baseline."""
     values = trials.drop_duplicates("run").set_index("run")[metric]
     return trials["baseline"].map(values).astype(float)
+
+
+def disturbed(trials: pd.DataFrame, column: str) -> pd.Series[bool]:
+    """Return the trials whose time is no fact about them, because other work ran beside them.
+
+    A route saves time by saving FLOPs, so a trial that is faster than its baseline by a tenth more
+    than its FLOPs allow was measured against a busy machine. Small networks gain less than their
+    FLOPs say, so less is compared with the median trial: more than a fifth away is disturbed too.
+
+    Args:
+        column: of a time, or of a speed: seconds a step and images per second are held against the
+            FLOPs of a step, others against those of the training.
+    """
+    if not {TRAIN_FLOPS, column} <= set(trials):
+        return pd.Series(False, index=trials.index)
+    by_step = column in (STEP_SECONDS, IMAGES_PER_S)
+    steps = trials["steps_done"].astype(float) if by_step and "steps_done" in trials else 1.0
+    work = trials.assign(**{TRAIN_FLOPS: trials[TRAIN_FLOPS] / steps})
+    predicted = of_baseline(work, TRAIN_FLOPS) / work[TRAIN_FLOPS]
+    measured = of_baseline(trials, column) / trials[column]
+    share = (1 / measured if metric_kind(column).better == "higher" else measured) / predicted
+    beyond, away = share > BEYOND, share / share.median()
+    return beyond | (away > DISTURBED) | (away < 1 / DISTURBED)
 
 
 def _over_seeds(groups: Any, metric: str, *, has_own: bool) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from tests.analysis.conftest import ENDINGS
 from tests.synthetic import FD
 from tread_lab.analysis.figures.savings import caption, draw_savings, savings
 from tread_lab.analysis.figures.style import PAGE, figure
+from tread_lab.analysis.tables.ranking import formatted, ranking
 from tread_lab.specs import UserError
 
 
@@ -156,3 +157,21 @@ def test_hours_and_large_energies_have_units_of_their_own(metered_frame: pd.Data
 def test_an_unknown_metric_is_refused(metered_frame: pd.DataFrame) -> None:
     with pytest.raises(UserError, match="no metric 'gap/heldot'"):
         savings(metered_frame, "gap/heldot")
+
+
+def test_hours_that_a_busy_machine_saved_are_starred_and_not_on_the_front(
+    metered_frame: pd.DataFrame,
+) -> None:
+    """0->8 takes .29 of dense's hours at .90 of its FLOPs."""
+    frame = metered_frame.drop(columns="energy/joules")
+    hours = {"dense": 2.0, "2->8": 1.5, "0->8": 0.58, "4->8": 1.7, "0->10": 1.1, "5->6": 2.1}
+    work = hours | {"0->8": 1.8}
+    frame["cost/train_seconds"] = 3600 * frame["route"].map(hours)
+    frame["cost/train_flops"] = 1e12 * frame["route"].map(work)
+    found = savings(frame)
+    assert found is not None and found.names == ("2->8", "0->8*", "4->8", "0->10", "5->6")
+    assert not found.front[1] and found.front[0]
+    assert "* The hours were disturbed by other work" in caption(found, [])
+    assert "* The hours" not in caption(savings(frame.drop(columns="cost/train_flops")), [])
+    texts = formatted(ranking(frame), "gap/heldout").set_index("route")["device-hours / dense"]
+    assert texts["0->8"] == "0.29 (disturbed)" and texts["2->8"] == "0.75"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from tests.synthetic import small, write_sweep
-from tread_lab.analysis.report.report import contents, is_disturbed, write_report
+from tread_lab.analysis.report.report import contents, write_report
 
 pytestmark = pytest.mark.slow  # every figure is drawn
 
@@ -36,11 +35,4 @@ def test_every_kind_of_figure_has_its_place(
     text = path.read_text(encoding="utf-8")
     assert title in text
     assert "<dt>selection rate s</dt>" in text and "arxiv.org/abs/2501.04765" in text
-    assert "Ranked by gap/heldout, lower is better; a row is a cell, its seeds averaged" in text
-
-
-def test_a_cell_far_from_its_predicted_speed_up_is_disturbed() -> None:
-    predicted = pd.Series([1.0, 1.44, 1.52, 1.27])
-    measured = pd.Series([1.0, 1.40, 0.72, 1.20])
-    assert is_disturbed(predicted, measured) == [False, False, True, False]
-    assert not any(is_disturbed(predicted, 0.8 * predicted))
+    assert "Ranked by gap/heldout" in text and "a row is a cell" in text
