@@ -135,6 +135,21 @@ def test_the_graphs_of_a_run_go_with_it(tmp_path: Path) -> None:
         gc.enable()
 
 
+class Refused(Tape):
+    """A device that captures nothing."""
+
+    def capture(self, work: Any) -> Results:
+        raise RuntimeError("operation not permitted when stream is capturing\nat 0x7f")
+
+
+def test_a_capture_that_fails_leaves_launched_steps_with_their_bits(tmp_path: Path) -> None:
+    spec = small_run(train=TRAIN)
+    losses, launched = trained(spec, tmp_path / "launched", None)
+    with pytest.warns(UserWarning, match=r"\(operation not permitted when stream is capturing\)"):
+        found, state = trained(spec, tmp_path / "refused", Refused)  # type: ignore[arg-type]
+    assert (found, differing(launched, state)) == (losses, [])
+
+
 def test_steps_that_keep_ever_other_numbers_of_tokens_are_launched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

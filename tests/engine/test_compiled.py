@@ -16,12 +16,15 @@ from tests.backbones.test_attend import FLASH
 from tread_lab.backbones import build_backbone
 from tread_lab.backbones.attend import PREFERRED
 from tread_lab.backbones.parts import rotary_positions, rotate, turned
-from tread_lab.engine.compiled import INDUCTOR, arithmetic, compile_blocks
+from tread_lab.engine.compiled import EAGER, INDUCTOR, arithmetic, compile_blocks, no_compiler
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.engine.precision import autocast
 from tread_lab.records.lab import RunFolder
 from tread_lab.routing import draw_routing
-from tread_lab.specs import RunSpec, decode
+from tread_lab.specs import RunSpec, UserError, decode
+from tread_lab.sweep.plan.devices import DeviceFacts, Devices
+from tread_lab.sweep.plan.preflight import preflight
+from tread_lab.sweep.trial.task import Task
 
 LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True, "init": "official_code"}
 CPU = torch.device("cpu")
@@ -166,3 +169,21 @@ def test_too_many_graphs_are_an_error_and_no_silence(monkeypatch: pytest.MonkeyP
 def test_blocks_are_compiled_on_a_gpu(model: str, asked: str, on_cpu: str, on_cuda: str) -> None:
     run = spec(model, ["1->2 by rows"], execution={"compile": asked})
     assert (arithmetic(run, "cpu"), arithmetic(run, "cuda")) == (on_cpu, on_cuda)
+
+
+def test_where_no_c_compiler_works_auto_is_eager_and_blocks_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = [spec(execution={"compile": asked}) for asked in ("auto", "blocks")]
+    gpu = Devices((DeviceFacts("cuda", "H100", ("bf16",), 80 * 10**9),))
+    assert arithmetic(runs[0], "cuda") == INDUCTOR and preflight([Task(runs[0])], gpu) == []
+    monkeypatch.setenv("CC", "false")
+    no_compiler.cache_clear()
+    try:
+        assert arithmetic(runs[0], "cuda") == EAGER
+        (line,) = preflight([Task(runs[0])], gpu)
+        assert "false compiles nothing" in line and line.endswith("install gcc")
+        with pytest.raises(UserError, match=r"execution.compile: blocks needs a C compiler: false"):
+            preflight([Task(runs[1])], gpu)
+    finally:
+        no_compiler.cache_clear()

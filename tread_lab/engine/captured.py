@@ -5,6 +5,7 @@ Where blocks are small the host needs longer to launch the kernels of a step tha
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.engine.batches import Batch
+from tread_lab.specs.errors import first_line
 from tread_lab.specs.run import RunSpec
 
 WARM = 3  # launched steps before a capture: they compile, allocate, and choose kernels
@@ -92,6 +94,7 @@ class _Kind:
     graph: Graph
     launches: int = 0
     results: Results | None = None
+    refused: bool = False  # a capture failed: its steps are launched, with equal bits
 
 
 class CapturedStep:
@@ -121,14 +124,25 @@ class CapturedStep:
         else:
             kind.batch.copy_(batch)
         held = kind.batch
-        if kind.launches < WARM:
+        if kind.results is None and kind.launches >= WARM and not kind.refused:
+            self._capture(kind)
+        if kind.results is None:
             kind.launches += 1
             return kind.graph.launch(lambda: self._work(held))
-        if kind.results is None:
-            kind.results = kind.graph.capture(lambda: self._work(held))
         kind.graph.replay()
         loss, norm = kind.results
         return loss.clone(), None if norm is None else norm.clone()
+
+    def _capture(self, kind: _Kind) -> None:
+        try:
+            kind.results = kind.graph.capture(lambda: self._work(kind.batch))
+        except RuntimeError as error:
+            kind.refused = True
+            warnings.warn(
+                f"a CUDA graph of the step fails ({first_line(error)}); it is launched kernel by"
+                " kernel, which changes no number",
+                stacklevel=3,
+            )
 
 
 def _shape(batch: Batch) -> Hashable:

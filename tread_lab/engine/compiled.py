@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import nn
 
-from tread_lab.specs.errors import lookup
+from tread_lab.specs.errors import first_line, lookup
 from tread_lab.specs.model import BACKBONES
 from tread_lab.specs.run import RunSpec
 
@@ -23,12 +30,32 @@ Backend = str | Callable[..., object]
 def arithmetic(spec: RunSpec, device_type: str) -> str:
     """Return what computes the blocks of a run: `eager`, or the compiler and its version.
 
-    `auto` compiles on a GPU. Backbones whose blocks do not compile are eager everywhere.
+    `auto` compiles on a GPU beside which a C compiler works. Backbones whose blocks do not compile
+    are eager everywhere.
     """
     asked = spec.execution.compile
-    wanted = asked == "blocks" or (asked == "auto" and device_type == "cuda")
     able = lookup(BACKBONES, spec.model.backbone, "model.backbone").compiles
+    wanted = asked == "blocks" or (asked == "auto" and device_type == "cuda")
+    if asked == "auto" and able and wanted and no_compiler() is not None:
+        return EAGER
     return INDUCTOR if wanted and able else EAGER
+
+
+@functools.cache
+def no_compiler() -> str | None:
+    """Return why no C compiler works here, of which inductor and Triton need one; else `None`."""
+    command = os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), None)
+    if command is None:
+        return "there is no cc, gcc or clang, and CC names none"
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.c")
+        source.write_text("#include <stdlib.h>\nint probe(void) { return abs(-1); }\n")
+        words = [*shlex.split(command), "-shared", "-fPIC", str(source), "-o", f"{folder}/probe.so"]
+        try:
+            subprocess.run(words, check=True, capture_output=True, timeout=60)
+        except (OSError, subprocess.SubprocessError) as error:
+            return f"{command} compiles nothing ({first_line(error)})"
+    return None
 
 
 def compile_blocks(network: nn.Module, *, backend: Backend = "inductor") -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tread_lab.data.deviation import check_decoded, check_deviation
 from tread_lab.data.source import Samples, image_shape, open_data
 from tread_lab.engine.captions import check_captions
+from tread_lab.engine.compiled import no_compiler
 from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.encoder import check_encoder
@@ -63,7 +64,20 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
     for spec in {(spec.init_from, spec.network, spec.process): spec for spec in specs}.values():
         check_start(spec)
     _check_samples(tasks, opened)
-    return warnings
+    return [*_check_compiler(specs, devices.type), *warnings]
+
+
+def _check_compiler(specs: Sequence[RunSpec], device_type: str) -> Iterator[str]:
+    """Refuse blocks that are to be compiled where nothing compiles; yield a line about `auto`.
+
+    Raises:
+        UserError: says why, and what to do.
+    """
+    asked = {spec.execution.compile for spec in specs}
+    if "blocks" in asked and (why := no_compiler()) is not None:
+        raise UserError(f"execution.compile: blocks needs a C compiler: {why}; install gcc")
+    if "auto" in asked and device_type == "cuda" and (why := no_compiler()) is not None:
+        yield f"blocks run eagerly, about half as fast as compiled: {why}; install gcc"
 
 
 def _check_probes(tasks: Sequence[Task], data: DataSpec, heldout: Samples) -> Iterator[str]:
