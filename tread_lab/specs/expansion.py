@@ -22,7 +22,7 @@ from tread_lab.specs.matching import (
     check_axis,
 )
 from tread_lab.specs.sweep import Experiment, SweepSpec
-from tread_lab.specs.trials import Completion, Setting, Trial, Trials
+from tread_lab.specs.trials import Completion, OtherData, Setting, Trial, Trials
 
 _EXAMPLES = 5
 
@@ -166,6 +166,8 @@ def _meets(rule: str, names: CellNames) -> bool:
 def _pair(make: Trials, setting: Setting, seed: int) -> tuple[Trial | None, Trial]:
     try:
         return make.pair(setting, seed)
+    except OtherData:
+        raise
     except UserError as error:
         place = cell_text(setting.cell)
         raise UserError(f"axes at {place}: {error}; leave it out by `where`") from None

@@ -19,6 +19,10 @@ Completion = Callable[[RunSpec], RunSpec]
 _ABSENT = object()
 
 
+class OtherData(UserError):
+    """A run cannot be completed because its data have changed, whatever its cell."""
+
+
 @dataclass(frozen=True)
 class Trial(labels.Trial):
     """A trial with the spec of its run."""

@@ -132,7 +132,10 @@ def test_a_plan_that_is_older_than_digests_keeps_its_names_or_names_both_data(
     assert load_sweep(str(file), path=lab.root).plan.tasks == old.tasks
     write_set(tmp_path / "one", seed=2)
     now = fingerprint(lab, first)
-    expected = f"has the fingerprint {now}, and the runs of this sweep saw {seen}; put the data"
+    expected = (
+        f"^data: the training part in .* has the fingerprint {now}, and the runs of this sweep saw"
+        f" {seen}; put the data back, or give another --name$"
+    )
     with pytest.raises(UserError, match=expected):
         load_sweep(str(file), path=lab.root)
     other = tmp_path / "new.yaml"

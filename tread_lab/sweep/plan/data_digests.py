@@ -13,6 +13,7 @@ from tread_lab.specs.data import DataSpec
 from tread_lab.specs.decode import decode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.trials import OtherData
 from tread_lab.specs.units import counted
 
 
@@ -42,7 +43,7 @@ class DataDigests:
         """Return a run of the plan with the digests of its data and of those of its parents.
 
         Raises:
-            UserError: the runs of the stored plan have no digests, and saw other data.
+            OtherData: the runs of the stored plan have no digests, and saw other data.
         """
         runs = () if spec.data.is_embedded else self._stored_runs.get(_anywhere(spec.data), ())
         if not runs:
@@ -50,7 +51,7 @@ class DataDigests:
         if spec.data not in self._agreed:
             seen = self._seen(runs)
             if self._differs(spec.data, seen):
-                raise UserError(
+                raise OtherData(
                     f"data: the training part in {spec.data.path} has the fingerprint"
                     f" {_fingerprint(spec.data)}, and the runs of this sweep saw"
                     f" {' and '.join(sorted(seen))}; put the data back, or give another --name"
