@@ -45,6 +45,8 @@ def test_a_share_fits_as_often_as_its_scarcest_part() -> None:
 
 def test_runs_share_a_gpu_as_far_as_whole_shares_fit() -> None:
     assert [Share(gpus=gpus).packed(9) for gpus in (0.6, 0.4, 0.28)] == [1, 2, 3]
+    shares = ((0.6, 2), (0.4, 8), (0.1, 1), (2, 5), (1.5, 4), (0.5, 0.5))
+    assert [Share(gpus=gpus).slots(64, has) for gpus, has in shares] == [2, 16, 10, 2, 2, 0]
 
 
 def test_an_executor_is_one_of_a_table() -> None:

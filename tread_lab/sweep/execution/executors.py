@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,8 +43,15 @@ class Share:
         return "cuda" if self.gpus else self.device or "cpu"
 
     def slots(self, cpus: float, gpus: float) -> int:
-        """Return how many runs fit at once on a machine with so many CPUs and GPUs."""
-        return int(min(cpus / self.cpus, gpus / self.gpus if self.gpus else cpus / self.cpus))
+        """Return how many runs fit at once on a machine with so many CPUs and GPUs.
+
+        A share of a GPU lies on one GPU; a run of several has whole ones.
+        """
+        on_cpus = int(cpus // self.cpus)
+        if not self.gpus:
+            return on_cpus
+        on_gpus = int(gpus) // math.ceil(self.gpus) * self.packed(1)
+        return min(on_cpus, on_gpus)
 
     def packed(self, slots: int) -> int:
         """Return how many runs share one device, if `slots` of them go on one machine."""
