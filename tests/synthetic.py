@@ -70,7 +70,7 @@ class Synthetic:
         routes, rates, seeds: one trial for each combination, one baseline for each seed.
         states: trials that did not complete; the key is a route or (route, seed).
         seed_shift: added to the true held-out gap, seed by seed; its mean should be zero.
-        unguided: also an evaluation of samples without guidance, and what an image costs.
+        guided: also an evaluation of samples under guidance, and what an image costs.
         pictures: also the samples themselves, which the route makes darker.
         budgets: training steps that are an axis of their own; `steps` alone where empty.
         stages: steps before the end at which every run was measured, too.
@@ -90,7 +90,7 @@ class Synthetic:
     log_every: int = 20
     history: bool = True
     similarity: bool = True
-    unguided: bool = False
+    guided: bool = False
     pictures: bool = False
     budgets: Sequence[int] = ()
     stages: Sequence[int] = ()
@@ -99,8 +99,8 @@ class Synthetic:
     @property
     def evaluations(self) -> tuple[EvaluationSpec, ...]:
         heldout = HeldoutSpec(images=self.images, levels=self.levels)
-        found: list[EvaluationSpec] = [heldout, self.samples(2.0)]
-        found += [self.samples(1.0)] if self.unguided else []
+        found: list[EvaluationSpec] = [heldout]
+        found += map(self.samples, (2.0, 1.0) if self.guided else (1.0,))
         found += [SimilaritySpec(images=8, levels=2)] if self.similarity else []
         return decode_evaluations(found)
 
@@ -243,14 +243,14 @@ def _write_evaluation(
         metrics = {metric_names.SIMILARITY: float(np.diag(mean, 1).mean())}
     else:
         weight = spec.sampler.guidance.weight
-        base = {1.0: 4.4, 2.0: 1.8}[weight] + 0.2 * seed + late_gap(sweep.steps)
+        base = (4.4 if weight == 1 and sweep.guided else 1.8) + 0.2 * seed + late_gap(sweep.steps)
         metrics = {FD: base + (0.0 if route is None else fd_gap(route))}
         if sweep.pictures:
             images = sample_images(route)
             labels = np.arange(len(images)) % 10
             np.savez(folder.path / "samples.npz", arr_0=images, arr_1=labels)
             Image.fromarray(np.hstack(list(images[..., 0]))).save(folder.path / "grid.png")
-        if sweep.unguided:
+        if sweep.guided:
             costs = {metric_names.SAMPLE_FLOPS: 1e9 * weight * (1.0 if route is None else 0.7)}
     folder.write(spec, metrics, **costs)
 

@@ -53,32 +53,32 @@ class GuidanceCosts:
 
 
 def guidance_costs(frame: pd.DataFrame, metric: str) -> GuidanceCosts:
-    """Return the planned columns `metric w=...` with the cost of an image.
+    """Return the planned columns `metric` and `metric w=...` with the cost of an image.
 
     Args:
         frame: rows of `trials_frame`.
         metric: its name without a setting: `fd[fashion16-v1]@1k`.
     """
     cells = cells_frame(frame)
-    columns = [c for c in frame.attrs.get("planned", ()) if c.startswith(f"{metric} w=")]
+    planned = [c for c in frame.attrs.get("planned", ()) if c.split(" ")[0] == metric]
+    columns = planned if any(" w=" in column for column in planned) else []
     points = [
         _point(row, column, setting, float(row[price]))
         for _, row in cells.iterrows()
         for column in columns
-        for setting in [column.removeprefix(metric).strip()]
-        for price in [f"{SAMPLE_FLOPS} {setting}"]
+        for setting in [column.removeprefix(metric)]
+        for price in [f"{SAMPLE_FLOPS}{setting}"]
         if price in cells and math.isfinite(row[column])
     ]
     return GuidanceCosts(metric, tuple(points))
 
 
 def _point(row: pd.Series, column: str, setting: str, flops: float) -> GuidancePoint:
-    weight, *rest = setting.removeprefix("w=").split(" ")
-    words = [word for word in rest if "=" not in word]
-    method = re.sub(r"\([^)]*\)", "", words[0]) if words else "none" if weight == "1" else "CFG"
-    return GuidancePoint(
-        str(row["cell"]), method, setting, float(weight), flops, float(row[column])
-    )
+    guided = re.search(r" w=(\S+)", setting)
+    words = [word for word in setting.split() if "=" not in word]
+    method = re.sub(r"\([^)]*\)", "", words[0]) if words else "CFG" if guided else "none"
+    text, weight = setting.strip() or "no guidance", float(guided[1]) if guided else 1.0
+    return GuidancePoint(str(row["cell"]), method, text, weight, flops, float(row[column]))
 
 
 def draw_guidance_costs(costs: GuidanceCosts, axes: Sequence[Axes]) -> None:

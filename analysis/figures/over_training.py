@@ -33,7 +33,7 @@ class OverTraining:
 def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
     """Return the panels of one metric: one for each way in which its images were drawn.
 
-    `fd[x]@1k` stands for `fd[x]@1k w=1` and `fd[x]@1k w=2` where both were measured.
+    `fd[x]@1k` stands for `fd[x]@1k` and `fd[x]@1k w=2` where both were measured.
 
     Args:
         frame: rows of `training_frame`.
@@ -44,7 +44,8 @@ def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
     own = [c for c in own_metrics(frame) if c.split(" ")[0] == metric and ":" not in c]
     columns = own or [metric]
     axis = training_axis(frame)
-    panels = [(_title(column, metric), curves(frame, column, axis)) for column in columns]
+    plain = "without guidance" if len(columns) > 1 else ""
+    panels = [(_title(column, metric) or plain, curves(frame, column, axis)) for column in columns]
     return OverTraining(tuple(panels), schedule_warning(frame))
 
 
@@ -83,7 +84,7 @@ def _title(column: str, metric: str) -> str:
     setting = column.removeprefix(metric).strip()
     weight = setting.removeprefix("w=")
     if setting.startswith("w=") and " " not in setting:
-        return "without guidance" if weight == "1" else f"with guidance, $w$ = {weight}"
+        return f"with guidance, $w$ = {weight}"
     return setting
 
 

@@ -63,7 +63,7 @@ def budget_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
         budgets=(100, 200, 400),
         seeds=(0, 1),
         states={((0, 4), 1): "failed"},
-        unguided=True,
+        guided=True,
         history=False,
         similarity=False,
     )

@@ -51,52 +51,33 @@ def columns(root: Path, *guidances: Any, unplanned: Any = ()) -> dict[str, float
 def test_methods_and_weights_name_themselves(tmp_path: Path) -> None:
     settings = (1, 2, SG, {**SG, "weak": {"rate": "0.9->0", "label": "none"}})
     found = columns(tmp_path, *settings)
-    suffixes = ["w=1", "w=2 CFG", "w=1.5 SG(0.5/0.9)", "w=1.5 CFG+SG(0.5/0.9->0)"]
+    suffixes = ["", " w=2", " w=1.5 SG(0.5/0.9)", " w=1.5 CFG+SG(0.5/0.9->0)"]
     assert found == {
-        **{f"{FD} {suffix}": number for number, suffix in enumerate(suffixes)},
-        **{f"cost/sample_flops {s}": 1e9 * (n + 1) for n, s in enumerate(suffixes)},
+        **{f"{FD}{suffix}": number for number, suffix in enumerate(suffixes)},
+        **{f"cost/sample_flops{s}": 1e9 * (n + 1) for n, s in enumerate(suffixes)},
     }
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "suffixes"),
+    ("guidance", "suffix"),
     [
-        (2, 3, ("w=2", "w=3")),
-        (1, 2, ("w=1", "w=2")),
-        (1, {"weight": 1, "strong": {"rate": 0.5}}, ("", "routed(0.5)")),
-        ({"weight": 2, "weak": {"step": 5}}, 2, ("AG(5)", "CFG")),
-        (2, {"weight": 2, "interval": [0.3, 5]}, ("", "interval=[0.3,5.0]")),
-        (2, {"weight": 2, "channels": "first3"}, ("", "channels=first3")),
-        ({**SG, "routes": ["2->8"]}, {**SG, "routes": ["0->4"]}, ("routes=2->8", "routes=0->4")),
+        (1, ""),
+        (3, " w=3"),
+        ({"weight": 1, "strong": {"rate": 0.5}}, " routed(0.5)"),
+        ({"weight": 2, "weak": {"step": 5}}, " w=2 AG(5)"),
+        ({"weight": 2, "interval": [0.3, 5]}, " w=2 interval=[0.3,5.0]"),
+        ({"weight": 2, "channels": "first3"}, " w=2 channels=first3"),
+        ({**SG, "routes": ["2->8"]}, " w=1.5 SG(0.5/0.9) routes=2->8"),
     ],
 )
-def test_what_does_not_differ_is_not_said(
-    one: Any, other: Any, suffixes: tuple[str, str], tmp_path: Path
+def test_a_column_says_its_guidance_whatever_else_was_planned_or_measured(
+    guidance: Any, suffix: str, tmp_path: Path
 ) -> None:
-    found = [name for name in columns(tmp_path, one, other) if name.startswith(FD)]
-    assert found == [f"{FD} {suffix}".rstrip() for suffix in suffixes]
-
-
-def test_what_another_sweep_has_measured_renames_nothing(tmp_path: Path) -> None:
-    other = {"samples": {"metrics": [], "count": 64, "sampler": {"guidance": 2}}}
-    alone, beside = columns(tmp_path / "a", 1, 2), columns(tmp_path / "b", 1, 2, unplanned=[other])
-    assert alone.items() <= beside.items()
-    assert beside[f"{metric_names.SAMPLE_FLOPS} count=64 w=2"] == 3e9
-
-
-def test_a_name_depends_on_the_plan_and_not_on_what_else_was_measured(tmp_path: Path) -> None:
-    at_once = {"metrics": ["fd"], "count": 1000, "sampler": {"guidance": 2}}
-    planned = [{"weight": w, "interval": [0.3, 5]} for w in (1.5, 2)]
-    found = columns(tmp_path, *planned, unplanned=[{"samples": at_once}])
-    assert [name for name in found if name.startswith(FD)] == [
-        f"{FD} w=1.5",
-        f"{FD} w=2",
-        f"{FD} w=2 interval=none",
-    ]
-
-
-def test_a_single_guidance_keeps_the_plain_name(tmp_path: Path) -> None:
-    assert list(columns(tmp_path, SG)) == [FD, metric_names.SAMPLE_FLOPS]
+    other = {"samples": {"metrics": ["fd"], "count": 1000, "sampler": {"guidance": 2}}}
+    alone = columns(tmp_path / "a", guidance)
+    assert list(alone) == [FD + suffix, metric_names.SAMPLE_FLOPS + suffix]
+    assert alone.items() <= columns(tmp_path / "b", guidance, 2).items()
+    assert alone.items() <= columns(tmp_path / "c", guidance, unplanned=[other]).items()
 
 
 def test_what_another_sweep_has_measured_of_few_runs_is_none_of_this_sweeps_metrics(

@@ -66,7 +66,7 @@ def test_the_sweep_that_stopped_a_run_sees_it_stopped_with_its_step(tmp_path: Pa
 
 
 def test_evaluations_of_the_plan_come_first_and_in_its_order(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small(unguided=True))
+    lab = write_sweep(tmp_path, small(guided=True))
     other = HeldoutSpec(images=5)
     lab.run(RUN).evaluation(other).write(other, {"heldout/loss": 1.0})
     record, planned = read(lab), lab.sweep("placement").plan().planned

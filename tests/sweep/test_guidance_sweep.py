@@ -48,8 +48,8 @@ def test_a_guidance_sweep_over_finished_runs_trains_nothing(tmp_path: Path) -> N
     assert {path: path.read_bytes() for path in tmp_path.glob("runs/*/log.jsonl")} == logs
     assert not plan.open_tasks(lab)
     frame = trials_frame(lab, "guide")
-    settings = ["w=1", "w=2 CFG", "w=1.5 SG(0/0.5)"]
-    assert frame.attrs["planned"] == [f"cost/sample_flops {setting}" for setting in settings]
+    settings = ["", " w=2", " w=1.5 SG(0/0.5) routes=1->1"]
+    assert frame.attrs["planned"] == [f"cost/sample_flops{setting}" for setting in settings]
     assert frame[frame.attrs["planned"]].notna().all(axis=None)
 
 

@@ -23,10 +23,10 @@ def stamp(sweeps: Sweeps) -> str:
     return Projection(sweeps.lab, plan).stamp(trial, RunState.COMPLETED)
 
 
-def test_a_trial_is_shown_anew_when_another_plan_names_its_metrics(sweeps: Sweeps) -> None:
+def test_a_trial_is_shown_anew_when_its_plan_asks_for_more(sweeps: Sweeps) -> None:
     sweeps.complete(evaluate=(SAMPLES,))
     alone = stamp(sweeps)
-    sweeps.plan(evaluate=(SAMPLES, GUIDED))  # `fd@1k` becomes `fd@1k w=1`
+    sweeps.plan(evaluate=(SAMPLES, GUIDED))
     assert stamp(sweeps) != alone
 
 

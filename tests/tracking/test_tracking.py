@@ -259,14 +259,18 @@ def test_what_was_deleted_by_hand_comes_back_and_doubles_go(
     assert store.rows("SELECT count(*) FROM runs WHERE lifecycle_stage = 'active'") == [(4,)]
 
 
-def test_two_samplers_keep_two_names(lab: Lab, sweeps: Sweeps, store: Store, sync: Sync) -> None:
-    _, spec, _ = sweeps.complete(evaluate=(HELDOUT, SAMPLES, GUIDED))
+def test_a_guidance_that_is_planned_later_renames_nothing_and_makes_no_run_anew(
+    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
+) -> None:
+    _, spec, _ = sweeps.complete(evaluate=(HELDOUT, SAMPLES))
+    sync()
+    sweeps.plan(evaluate=(HELDOUT, SAMPLES, GUIDED))
     folder = lab.run_of(spec).evaluation(GUIDED)
     folder.path.mkdir(parents=True)
     folder.write(GUIDED, {FD: 1.5}, step=40)
-    sync()
+    assert sync().removed == 0
     latest = store.latest("0->2 s=0.5 seed 0")
-    assert latest["fd:fashion16-v1:1k w:1"] == 5.0
+    assert latest["fd:fashion16-v1:1k"] == 5.0
     assert latest["fd:fashion16-v1:1k w:2"] == 1.5
 
 

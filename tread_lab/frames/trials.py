@@ -177,12 +177,13 @@ class SweepReader:
             self._gaps_of(run, baseline)
 
     def _metrics(self, evaluations: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-        values = {}
+        values: dict[str, float] = {}
         for evaluation, tree in evaluations.items():
             for metric, value in numbers(tree).items():
                 column = self.names.name(metric, evaluation, tree["spec"])
-                values[column] = value
-                self._columns.setdefault(metric, {})[column] = evaluation in self._planned
+                values.setdefault(column, value)  # of equal images, the planned ones come first
+                own = self._columns.setdefault(metric, {})
+                own[column] = own.get(column, False) or evaluation in self._planned
         return values
 
     def _gaps_of(self, run: str, baseline: str | None) -> _Gaps:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from tread_lab.specs.metrics import METRICS, OWN_FEATURES
 from tread_lab.specs.references import HELDOUT
 
 Tree = Mapping[str, Any]
+_SCORE = "inception_score"  # a setting of the metric `is` alone
 
 
 def evaluation_label(tree: Tree, source: str | None = None) -> str:
@@ -51,10 +51,10 @@ def setting_names(specs: Sequence[EvaluationSpec]) -> list[str]:
 class MetricNames:
     """Names of metrics in tables, figures and MLflow: `heldout/loss`, `fd@1k w=1.5 SG(0.5/0.9)`.
 
-    A name depends on the plan and on the evaluation, never on what else was measured. Planned
-    evaluations of one metric are told apart in the fewest words. Any other evaluation is told by
-    all in which it departs from them; from the defaults if the plan has none of this metric.
-    Evaluations at several steps of a run share their names: a name does not say the step.
+    A name belongs to its evaluation, whatever else is planned or measured: guidance is always
+    said, and of the other settings of a sampler those that are not the experiment's. A probe says
+    in what it departs from the first of its kind that was planned. Evaluations at several steps of
+    a run share their names: a name does not say the step.
 
     Args:
         planned: the trees of the plan's evaluations.
@@ -62,8 +62,10 @@ class MetricNames:
     """
 
     def __init__(self, planned: Sequence[Tree], base: Tree | None = None) -> None:
-        self._planned = {end_signature(tree): without_step(tree) for tree in planned}
-        self._base = base or {}
+        base = base or {}
+        sampler = {k: v for k, v in (base.get("sampler") or {}).items() if k != "guidance"}
+        self._usual: dict[str, Any] = {"sampler": sampler, "reference": base.get("reference")}
+        self._probes = {tree["kind"]: without_step(tree) for tree in reversed(planned)}
         self._names: dict[tuple[str, str], str] = {}
 
     def name(self, metric: str, evaluation: str, tree: Tree) -> str:
@@ -72,44 +74,28 @@ class MetricNames:
             evaluation, tree = end_signature(tree), without_step(tree)
         key = evaluation, metric
         if key not in self._names:
-            self._names[key] = metric + self._suffix(metric, evaluation, tree)
+            self._names[key] = metric + self._suffix(metric, tree)
         return self._names[key]
 
-    def _suffix(self, metric: str, evaluation: str, tree: Tree) -> str:
-        rivals = {sig: other for sig, other in self._planned.items() if _has(other, metric, tree)}
-        settings = {sig: _settings(other) for sig, other in rivals.items()}
-        if evaluation in settings:
-            return _suffixes([*settings.values()])[list(settings).index(evaluation)]
-        own = _settings(tree)
-        others = [*settings.values()] or [_settings(self._default(tree))]
-        fields = _differing([*others, own])
+    def _suffix(self, metric: str, tree: Tree) -> str:
+        if tree["kind"] not in KINDS:  # of a later version
+            return ""
+        own, usual = _settings(tree), _settings(self._usual_of(tree))
+        fields = [f for f in _differing([usual, own]) if f != _SCORE or metric.startswith("is@")]
         return "".join(_setting(field, own.get(field), absent="none") for field in fields)
 
-    def _default(self, tree: Tree) -> Tree:
-        if tree["kind"] not in KINDS:  # of a later version
-            return tree
+    def _usual_of(self, tree: Tree) -> Tree:
+        """Return the evaluation that needs no settings in the name of its metrics."""
         if tree["kind"] != "samples":
-            return _encoded(tree["kind"], {})
-        options = {"sampler": self._base.get("sampler") or {}, "count": tree["count"]}
-        reference = self._base.get("reference") if tree.get("reference") else None
-        return _encoded("samples", {**options, "reference": reference})
+            return self._probes.get(tree["kind"]) or _encoded(tree["kind"], {})
+        reference = self._usual["reference"] if tree.get("reference") else None
+        own = {"metrics": tree["metrics"], "count": tree["count"], "reference": reference}
+        return _encoded("samples", {**self._usual, **own})
 
 
 def _encoded(kind: str, options: Tree) -> Tree:
     tree: Tree = encode(decode(KINDS[kind], options))
     return tree
-
-
-def _has(planned: Tree, metric: str, tree: Tree) -> bool:
-    """Whether a planned evaluation has `metric` of the evaluation `tree` under the same name."""
-    if planned["kind"] != tree["kind"] or "@" not in metric:
-        return bool(planned["kind"] == tree["kind"])
-    stem = re.split(r"[\[@]", metric, maxsplit=1)[0]
-    same_count = metric.endswith(f"@{count_label(planned['count'])}")
-    heldout = [each.get("reference") is None for each in (planned, tree)]
-    if stem in METRICS and METRICS[stem].compares and heldout[0] != heldout[1]:
-        return False  # `fid@10k` and `fid[heldout]@10k` differ in their names
-    return same_count and (stem in planned["metrics"] or stem not in tree["metrics"])
 
 
 def _suffixes(settings: Sequence[Tree]) -> list[str]:

@@ -45,9 +45,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     write_sweep(root, small(name="selection_rate", routes=((2, 8),), rates=(0.25, 0.5, 0.75)))
     for name in ("backbones", "placement_rule"):
         write_sweep(root, small(name=name))
-    budgets = {"routes": ((2, 8),), "budgets": (100, 200, 400), "unguided": True}
+    budgets = {"routes": ((2, 8),), "budgets": (100, 200, 400), "guided": True}
     write_sweep(root, small(name="over_training", **budgets))
-    return write_sweep(root, small(name="guidance", routes=((2, 8),), unguided=True))
+    return write_sweep(root, small(name="guidance", routes=((2, 8),), guided=True))
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ def test_states_and_endings_are_told(tmp_path: Path) -> None:
     ("sweep", "title"),
     [
         ({"rates": (0.25, 0.5)}, "All cells of the sweep"),
-        ({"unguided": True}, "Guidance: quality against the cost of an image"),
+        ({"guided": True}, "Guidance: quality against the cost of an image"),
     ],
 )
 def test_every_kind_of_figure_has_its_place(
