@@ -38,6 +38,7 @@ from tread_lab.specs.data import Source
 
 COLUMNS = Selection(unit=lambda side: side, code="our_code:columns")
 ODD = Selection(side=3)
+PAIRS = Selection(code="our_code:columns")
 SHARPNESS = Metric(
     features="any", kind=MetricKind("quality", "higher", label="sharpness"), code="our_code:sharp"
 )
@@ -188,6 +189,66 @@ def test_a_broken_package_is_one_line_that_names_it(
         decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8 by columns"]})
     line = "tread_lab.selections: 'columns' of the package our-tread 1.4 cannot be used: "
     assert str(error.value) == f"{line}{reason}"
+
+
+@pytest.mark.parametrize(
+    ("kept", "wrong"),
+    [
+        ("[[0, 1, 2, 3, 4]], None", "it keeps 5 of 8 tokens; a rate of 0.5 keeps 4"),
+        ("[[0, 1, 1, 3]], None", "places must ascend within a sample, none twice"),
+        ("[[0, 1, 2, 8]], None", r"a place lies outside 0\.\.7"),
+        ("[0, 1, 2, 3], None", r"places are int64 \[1, K\], got torch.int64 \[4\]"),
+        ("[[0, 1, 2]], [[1, 0, 1]]", r"real_BK is bool \[1, 3\], got torch.int64 \[1, 3\]"),
+    ],
+)
+def test_a_selection_that_keeps_other_tokens_than_it_should_is_refused(
+    install: Install, tmp_path: Path, kept: str, wrong: str
+) -> None:
+    import torch
+
+    from tread_lab.routing.select import select
+
+    keep = f"[x if x is None else torch.tensor(x) for x in ({kept})]"
+    code = f"import torch\ndef columns(route, rank_BN):\n    return {keep}\n"
+    (tmp_path / "our_code.py").write_text(code)
+    install("[tread_lab.selections]\ncolumns = our_facts:PAIRS\n")
+    line = f"'columns' of the package our-tread 1.4 cannot be used: {wrong}$"
+    with pytest.raises(UserError, match=line):
+        select(decode(RouteSpec, "2->8 by columns"), torch.rand(1, 8))
+
+
+@pytest.mark.parametrize(
+    ("value", "wrong"),
+    [
+        ("float('nan')", "nan is no finite number"),
+        ("torch.ones(2)", r"tensor\(\[1., 1.\]\) is no finite number"),
+        ("None", "nothing is no finite number"),
+    ],
+)
+def test_a_metric_is_a_finite_number_or_a_line_that_names_its_package(
+    install: Install, tmp_path: Path, value: str, wrong: str
+) -> None:
+    from tread_lab.metrics.features import _number
+
+    code = f"import torch\ndef sharp(compared):\n    return {value}\n"
+    (tmp_path / "our_code.py").write_text(code)
+    install(GROUPS)
+    line = f"'sharpness' of the package our-tread 1.4 cannot be used: {wrong}$"
+    with pytest.raises(UserError, match=line):
+        _number("sharpness", None)  # type: ignore[arg-type]
+    (tmp_path / "our_code.py").write_text(code.replace(value, "torch.ones(1, 1)"))
+    sys.modules.pop("our_code")
+    assert _number("sharpness", None) == 1.0  # type: ignore[arg-type]
+
+
+def test_a_plan_refuses_packages_that_claim_one_name_though_none_is_used(install: Install) -> None:
+    from tread_lab.sweep.plan.preflight import check_extensions
+
+    check_extensions([])
+    install("[tread_lab.solvers]\nmidpoint = a:b\n", "first")
+    install("[tread_lab.solvers]\nmidpoint = a:b\n", "other")
+    with pytest.raises(UserError, match=r"'midpoint' of the package other .* first adds"):
+        check_extensions([])
 
 
 def test_a_name_that_is_built_in_or_added_twice_is_an_error(install: Install) -> None:

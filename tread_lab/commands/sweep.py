@@ -41,7 +41,12 @@ from tread_lab.sweep.plan.forecast import Forecast, TrainSeconds, forecast
 from tread_lab.sweep.plan.open_tasks import begun_tasks, coming_tasks
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.plan_json import plan_with_costs
-from tread_lab.sweep.plan.preflight import check_arithmetic, check_provenance, preflight
+from tread_lab.sweep.plan.preflight import (
+    check_arithmetic,
+    check_extensions,
+    check_provenance,
+    preflight,
+)
 from tread_lab.sweep.plan.storage import load_plan, store_plan
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue
 from tread_lab.sweep.search.queue import ListQueue, TaskQueue
@@ -132,6 +137,7 @@ def run(**options: Unpack[Options]) -> int:
     plan = plan_to_run(lab.sweep(plan.name), plan, extend=options["extend"])
     plan = replace(plan, budget=spec.budget, stop_early=spec.stop_early)  # no part of a stored plan
     check_arithmetic(plan.possible_tasks, devices)
+    check_extensions(plan.possible_tasks)
     if options["retry_failed"] is not None:
         kinds = [kind for kind in options["retry_failed"].split(",") if kind]
         _retry_failed(lab, plan, kinds, dry_run=options["plan"])

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -21,6 +22,7 @@ from tread_lab.metrics.inception_score import SplitSums
 from tread_lab.metrics.moments import Moments
 from tread_lab.metrics.neighbours import precision_recall
 from tread_lab.records.metric_names import sample_metric
+from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.metrics import METRICS
 
 MOST_NEIGHBOURS = 10_000  # references that precision and recall look at, as the ADM evaluator does
@@ -151,7 +153,7 @@ class Scorer:
         compared = Compared(features, self._kept, reference, self.extraction.device)
         extractor, heldout = self.extraction.extractor, reference.reference.heldout
         return {
-            sample_metric(metric, extractor, count, heldout=heldout): MEASURES[metric](compared)
+            sample_metric(metric, extractor, count, heldout=heldout): _number(metric, compared)
             for metric in self.metrics
         }
 
@@ -182,6 +184,24 @@ def score(
     described = scorer.described(reference, tuple(generated.shape[1:]), cache)
     scorer.add(generated)
     return scorer.scores(described, [scorer.take_features()], count)
+
+
+def _number(metric: str, compared: Compared) -> float:
+    """Return a metric as a finite number, which JSON and tables can hold.
+
+    Raises:
+        UserError: it is none; names the metric, and the package that it is from.
+    """
+    value: object = MEASURES[metric](compared)
+    try:
+        if math.isfinite(number := float(value)):  # type: ignore[arg-type]
+            return number
+    except (TypeError, ValueError, RuntimeError):  # of a tensor with several elements
+        pass
+    wrong = f"{shown(value)} is no finite number"
+    if metric not in METRICS.built_in:
+        raise METRICS.extensions[metric].broken(wrong)
+    raise UserError(f"evaluate: {metric}: {wrong}; the features of the images are not finite")
 
 
 def evenly(rows: Tensor, most: int) -> Tensor:

@@ -76,7 +76,33 @@ def select(route: RouteSpec, rank_BN: Tensor) -> Leg:
             ranks at two rates give nested selections.
     """
     keep_BK, real_BK = lookup(SELECTIONS, route.selection, "selection")(route, rank_BN)
+    if route.selection not in routes.SELECTIONS.built_in:
+        _check_kept(route, keep_BK, real_BK, tuple(rank_BN.shape))
     return Leg(route.blocks[0], route.blocks[-1], keep_BK, real_BK)
+
+
+def _check_kept(
+    route: RouteSpec, keep_BK: Tensor, real_BK: Tensor | None, shape: tuple[int, ...]
+) -> None:
+    """Refuse what another package selects where it is not what the plan's FLOPs are counted for.
+
+    Raises:
+        UserError: names the selection and its package.
+    """
+    B, N = shape
+    kept, wrong = N - route.routed(N), ""
+    if keep_BK.dtype != torch.int64 or keep_BK.ndim != 2 or len(keep_BK) != B:
+        wrong = f"places are int64 [{B}, K], got {keep_BK.dtype} {[*keep_BK.shape]}"
+    elif real_BK is None and keep_BK.shape[1] != kept:
+        wrong = f"it keeps {keep_BK.shape[1]} of {N} tokens; a rate of {route.rate:g} keeps {kept}"
+    elif keep_BK.numel() and not (0 <= int(keep_BK.min()) <= int(keep_BK.max()) < N):
+        wrong = f"a place lies outside 0..{N - 1}"
+    elif bool((keep_BK.diff(dim=1) <= 0).any()):
+        wrong = "places must ascend within a sample, none twice"
+    elif real_BK is not None and (real_BK.dtype != torch.bool or real_BK.shape != keep_BK.shape):
+        wrong = f"real_BK is bool {[*keep_BK.shape]}, got {real_BK.dtype} {[*real_BK.shape]}"
+    if wrong:
+        raise routes.SELECTIONS.extensions[route.selection].broken(wrong)
 
 
 def draw_routing(

@@ -23,9 +23,20 @@ from tread_lab.records.provenance import (
     provenance_differences,
     provenances_of,
 )
-from tread_lab.specs.data import DataSpec
+from tread_lab.routing.select import draw_routing
+from tread_lab.specs.data import SOURCES, DataSpec
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec, SimilaritySpec
+from tread_lab.specs.evaluation import (
+    SOLVERS,
+    EvaluationSpec,
+    HeldoutSpec,
+    SamplesSpec,
+    SimilaritySpec,
+)
+from tread_lab.specs.metrics import METRICS
+from tread_lab.specs.model import BACKBONES
+from tread_lab.specs.recipe import SCHEDULES
+from tread_lab.specs.routes import SELECTIONS
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import amount, counted
 from tread_lab.sweep.plan.devices import Devices
@@ -78,6 +89,18 @@ def _check_compiler(specs: Sequence[RunSpec], device_type: str) -> Iterator[str]
         raise UserError(f"execution.compile: blocks needs a C compiler: {why}; install gcc")
     if "auto" in asked and device_type == "cuda" and (why := no_compiler()) is not None:
         yield f"blocks run eagerly, about half as fast as compiled: {why}; install gcc"
+
+
+def check_extensions(tasks: Iterable[Task]) -> None:
+    """Refuse packages that claim one name, and a selection that keeps other tokens than it should.
+
+    Raises:
+        UserError: names the package.
+    """
+    for kind in (BACKBONES, METRICS, SCHEDULES, SELECTIONS, SOLVERS, SOURCES):
+        assert kind.extensions is not None  # looked at, whether its names are used or not
+    for routes, tokens in dict.fromkeys((task.spec.routes, task.spec.tokens) for task in tasks):
+        draw_routing([r for r in routes if r.selection not in SELECTIONS.built_in], (2, tokens), 0)
 
 
 def _check_probes(tasks: Sequence[Task], data: DataSpec, heldout: Samples) -> Iterator[str]:
