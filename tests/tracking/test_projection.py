@@ -106,7 +106,8 @@ def test_a_view_has_all_that_the_records_say_of_a_trial(sweeps: Sweeps) -> None:
     assert found.params == {
         "model": "DiT-6x16/2", "process": "edm", "fp32_block": "off", "route": "0->2",
         "route_start": "0", "route_end": "2", "route_length": "3", "selection_rate": "0.5",
-        "precision": "fp32", "seed": "0",
+        "precision": "fp32", "seed": "0", "train.lr": "0.0001", "train.batch": "8",
+        "train.steps": "40", "selection": "random",
     }  # fmt: skip
     assert found.tags == {
         "cell": "0->2 s=0.5", "role": "trial", "state": "completed", "code": "abc1234-dirty",

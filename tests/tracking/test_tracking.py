@@ -46,6 +46,7 @@ def test_params_tags_and_artifacts_are_what_people_look_for(
     lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
 ) -> None:
     (_, spec, _) = sweeps.complete()
+    lab.run_of(spec).attempts.open(made_with={"code": "abc", "package our-tread": "1.4"})
     figures = lab.sweep("placement").figures
     figures.mkdir()
     (figures / "grid.png").write_bytes(b"PNG")
@@ -61,6 +62,11 @@ def test_params_tags_and_artifacts_are_what_people_look_for(
         "selection_rate": "0.5",
         "precision": "fp32",
         "seed": "0",
+        "train.lr": "0.0001",
+        "train.batch": "8",
+        "train.steps": "40",
+        "selection": "random",
+        "package our-tread": "1.4",
     }
     assert "route_start" not in store.params("dense seed 0")  # a plot would draw it at 0
     tags = store.tags("0->2 s=0.5 seed 0")

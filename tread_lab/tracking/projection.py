@@ -168,7 +168,15 @@ class Projection:
 
     def _params(self, trial: Trial) -> dict[str, str]:
         """Return the parameters and the fields that vary; MLflow would plot an empty one at 0."""
-        params = {**trial.varied, **self._reader.parameters(trial.stored)}
+        spec = trial.stored.spec
+        always = {f"train.{name}": spec["train"][name] for name in ("lr", "batch", "steps")}
+        always["selection"] = " + ".join(
+            dict.fromkeys(route["selection"] for route in spec["routes"])
+        )
+        attempts = self._lab.run(trial.stored.run).attempts.read()
+        made_with = {what: it for attempt in attempts for what, it in attempt.made_with.items()}
+        packages = {what: it for what, it in made_with.items() if what.startswith("package ")}
+        params = {**always, **packages, **trial.varied, **self._reader.parameters(trial.stored)}
         return {name: str(value) for name, value in params.items() if value != ""}
 
     def _tags(
