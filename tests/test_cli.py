@@ -54,6 +54,25 @@ def test_help_and_version_import_nothing_heavy(arguments: list[str]) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_sigterm_ends_any_command_with_one_line_whatever_catches_exceptions() -> None:
+    code = """
+import os, signal, time
+from tread_lab import cli
+from tread_lab.commands import schema
+def run(**options):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    except BaseException:
+        pass
+schema.run = run
+cli.main(["schema", "sweep"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    line = "tread-lab: stopped; run the same command again to continue"
+    assert (done.returncode, done.stdout, done.stderr.split("\n")) == (130, "", ["", line, ""])
+
+
 @pytest.mark.parametrize("name", subcommands())
 def test_every_command_has_an_example_and_options_that_its_module_takes(name: str) -> None:
     epilog = subcommands()[name].epilog

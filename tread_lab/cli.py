@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import select
+import signal
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any, NoReturn
 import tread_lab
 from tread_lab.commands.exit_codes import EXIT_CODES, INTERRUPTED
 from tread_lab.specs.errors import UserError
+from tread_lab.sweep.execution.cluster_heartbeat import leave
 from tread_lab.sweep.execution.executors import EXECUTORS
 
 _Option = tuple[str, dict[str, Any]]  # the arguments of `add_argument`
@@ -60,6 +63,8 @@ class _Version(argparse.Action):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code, one of `EXIT_CODES`."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _stop)
     try:
         options = vars(parse(arguments))
         command = import_module(f"tread_lab.commands.{options.pop('command').replace(' ', '_')}")
@@ -75,6 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _stop(number: int, frame: object) -> None:
+    """End at once: an exception would be lost in code that catches all, imports among it."""
+    leave("stopped; run the same command again to continue", code=INTERRUPTED)
 
 
 def _reader_has_left() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -231,6 +232,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
     context = SimpleNamespace(gcs_address="10.0.0.2:6379", get_node_id=lambda: "here")
     monkeypatch.setattr(ray_cluster.ray, "nodes", lambda: nodes)
     monkeypatch.setattr(ray_cluster.ray, "get_runtime_context", lambda: context)
+    monkeypatch.setattr(ray_cluster, "GcsClient", lambda address: None)
     return ray_cluster
 
 
@@ -306,6 +308,43 @@ def test_a_cluster_that_cannot_be_had_is_one_line(
     with pytest.raises(Unavailable) as lost:
         module._init(address)
     assert str(lost.value).startswith(said)
+
+
+def test_ray_gives_back_sigterm_and_daemons_that_do_not_hear_it_are_killed_at_once(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[Any] = []
+    node = SimpleNamespace(kill_all_processes=lambda **how: killed.append(how))
+
+    def shutdown() -> None:
+        node.kill_all_processes(check_alive=False, allow_graceful=True)
+        ctypes.CDLL(None).signal(signal.SIGTERM, None)  # in C, past Python
+
+    heard: list[int] = []
+    earlier = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+    monkeypatch.setattr(module.ray._private.worker, "_global_node", node)
+    monkeypatch.setattr(module.ray, "shutdown", shutdown)
+    try:
+        module._shut_down()
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
+    assert heard == [signal.SIGTERM]
+    assert killed == [{"check_alive": False, "allow_graceful": False}]
+
+
+def test_what_ray_starts_does_not_hear_sigterm(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def masked() -> bool:
+        return signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    monkeypatch.setattr(module.ray, "init", lambda **options: seen.append(masked()))
+    monkeypatch.setattr(module.ray._private.worker, "print_to_stdstream", print)
+    monkeypatch.setattr(module.ray._private.utils, "set_sigterm_handler", print)
+    seen: list[bool] = []
+    module._init(None)
+    assert [*seen, masked()] == [True, False]
 
 
 def test_a_cluster_in_use_is_neither_started_nor_ended(

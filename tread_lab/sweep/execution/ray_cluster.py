@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -80,13 +81,14 @@ def _joined(address: str, driver: Driver) -> Iterator[None]:
         with monitor_addresses(_addresses(), driver.leave):
             yield
     finally:
-        ray.shutdown()
+        _shut_down()
 
 
 def _refuse_silence(address: str) -> None:
     """Look whether a head answers, and takes our token; `ray.init` would ask it for minutes."""
     try:
-        host, _, port = str(services.canonicalize_bootstrap_address(address)).rpartition(":")
+        named = str(services.canonicalize_bootstrap_address(address))
+        host, _, port = named.rpartition(":")
         head = host.strip("[]"), int(port)
     except Exception:  # what names no host and port is for `ray.init` to judge
         return
@@ -95,13 +97,15 @@ def _refuse_silence(address: str) -> None:
             f"nothing has answered at {address} (RAY_ADDRESS) for {PATIENCE:.0f} s; start the"
             " cluster with `ray start --head`, or unset RAY_ADDRESS to run on this machine"
         )
-    try:
-        GcsClient(address=f"{head[0]}:{head[1]}")  # `ray.init` tries for half a minute
-    except ray.exceptions.AuthenticationError as error:
-        raise Unavailable(
-            f"the Ray cluster at {address} (RAY_ADDRESS) wants a token: export RAY_AUTH_MODE=token,"
-            " with the cluster's ~/.ray/auth_token in your home (`ray get-auth-token` shows it)"
-        ) from error
+    with suppress(ConnectionError, RuntimeError, ValueError):  # which are for `ray.init` to judge
+        try:
+            GcsClient(address=named)  # `ray.init` tries for half a minute
+        except ray.exceptions.AuthenticationError as error:
+            raise Unavailable(
+                f"the Ray cluster at {address} (RAY_ADDRESS) wants a token: export"
+                " RAY_AUTH_MODE=token, with the cluster's ~/.ray/auth_token in your home"
+                " (`ray get-auth-token` shows it)"
+            ) from error
 
 
 @contextmanager
@@ -114,7 +118,7 @@ def _started(driver: Driver) -> Iterator[None]:
             _init(None, include_dashboard=False, _temp_dir=str(scratch))
             yield
     finally:
-        ray.shutdown()
+        _shut_down()
         shutil.rmtree(scratch, ignore_errors=True)
 
 
@@ -125,6 +129,9 @@ def _init(address: str | None, **options: Any) -> None:
         Unavailable: it raised anything, bare `Exception` among it.
     """
     ray._private.worker.print_to_stdstream = _print_but_dumps  # type: ignore[assignment]
+    ray._private.utils.set_sigterm_handler = lambda handler: None  # ours stay
+    # What starts now never sees SIGTERM: Ray ends a driver without a word whose raylet went first.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except Exception as error:
@@ -135,6 +142,19 @@ def _init(address: str | None, **options: Any) -> None:
             if address is None
             else f"cannot join the Ray cluster at {address}: {reason}; is it there?"
         ) from error
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _shut_down() -> None:
+    """Call `ray.shutdown`; what Ray takes from SIGTERM in C comes back."""
+    node: Any = ray._private.worker._global_node
+    if node is not None:  # its daemons do not hear SIGTERM
+        kill = node.kill_all_processes
+        node.kill_all_processes = lambda **_: kill(check_alive=False, allow_graceful=False)
+    ray.shutdown()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
 
 
 _print: Any = ray._private.worker.print_to_stdstream
