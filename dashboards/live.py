@@ -35,12 +35,14 @@ class Snapshot:
             the state `measuring`.
         version: counts the changes of the frame; 0 before the first reading.
         problem: why the last two readings failed, empty otherwise; the rest is of an earlier one.
+        age: seconds since the records were read for it last.
     """
 
     plan: StoredPlan
     frame: pd.DataFrame
     version: int
     problem: str = ""
+    age: float = 0.0
 
 
 class LiveSweep:
@@ -57,6 +59,7 @@ class LiveSweep:
         self._ready = threading.Event()
         self._next = 0.0
         self._stamp = 0
+        self._read_at = time.monotonic()
         self._now = self._unread()
 
     def snapshot(self) -> Snapshot:
@@ -70,7 +73,7 @@ class LiveSweep:
             threading.Thread(target=self._read, daemon=True).start()
         if self._now.version == 0:
             self._ready.wait(FIRST_WAIT)
-        return self._now
+        return replace(self._now, age=time.monotonic() - self._read_at)
 
     def _read(self) -> None:
         """Read plan and records together: every row of the frame is a trial of that plan."""
@@ -83,7 +86,7 @@ class LiveSweep:
                 self._now = Snapshot(plan, frame, next(self._versions))
             elif last.problem:
                 self._now = replace(last, problem="")
-            self._failed = 0
+            self._failed, self._read_at = 0, started
         except Exception as error:
             # One failure is a record that is being written: the next reading sees it whole.
             self._failed += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -33,8 +34,9 @@ from tread_lab.records.metric_names import (
     metric_kind,
 )
 from tread_lab.records.plan import StoredPlan
-from tread_lab.specs.decode import encode
-from tread_lab.specs.labels import ROUTE_AXES, place_label
+from tread_lab.specs.decode import decode, encode
+from tread_lab.specs.labels import ROUTE_AXES, cell_label, place_label
+from tread_lab.specs.sweep import SearchSpec
 
 Tree = dict[str, Any]
 GAPS = {
@@ -70,19 +72,30 @@ FAILURES = 200  # rows of the list of failures
 def overview(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
     """Return what stands beside the cells: question, counts, metrics to choose from, failures."""
     runs = frame.drop_duplicates("run")
-    counts = runs["state"].value_counts()
+    counts = Counter(runs["state"])
+    if coming := to_suggest(plan):
+        counts["pending"] += coming
     shown = choices(frame)
     question = f" (compared {plan.comparison})" if plan.comparison else ""
     return {
         "name": plan.name,
         "question": f"{plan.question or plan.name}{question}",
-        "runs": len(runs),
-        "counts": {state: int(counts[state]) for state in counts.index},
+        "runs": counts.total(),
+        "counts": dict(counts),
         "metrics": shown,
         "metric": shown[0] if shown else None,
         "holes": encode(plan.holes),
         "failures": failures(frame),
     }
+
+
+def to_suggest(plan: StoredPlan) -> int:
+    """Return the runs that a search has yet to suggest, by its sweep file; 0 without a search."""
+    if plan.search is None:
+        return 0
+    search = decode(SearchSpec, (plan.sources.get("sweep") or {}).get("search") or {})
+    cells = {cell_label(trial) for trial in plan.trials if trial.role == "trial"}
+    return max(0, search.trials - len(cells)) * len({trial.seed for trial in plan.trials})
 
 
 def choices(frame: pd.DataFrame) -> list[str]:
@@ -116,7 +129,8 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
     column = known if known is None or shown == "value" else delta_column(known)
     untried = _untried(rows, plan.space if plan else ())
     space = pd.concat([rows, untried], ignore_index=True) if len(untried) else rows
-    space.attrs["axes"] = rows.attrs.get("axes", [])
+    asked = (axis for cell in (plan.space if plan else ()) for axis in cell)
+    space.attrs["axes"] = list(dict.fromkeys([*rows.attrs.get("axes", []), *asked]))
     varied = dimensions(space)
     places = _places(space, varied)
     tree: Tree = {

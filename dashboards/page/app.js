@@ -101,12 +101,15 @@ async function tick() {
     if (state.view?.version === 0) pause = 400;
     if (state.view?.problem) live("off", `the records cannot be read: ${state.view.problem}`);
     else if (lost) live("off", lost);
-    else live("on", `updated ${new Date().toLocaleTimeString()}`);
+    else live("on", `records of ${clock(state.view?.age ?? 0)}`);
   } catch (error) {
     live("off", error.message);
   }
   setTimeout(tick, pause);
 }
+
+// Return the time of day that was so many seconds ago.
+const clock = (age) => new Date(Date.now() - 1000 * age).toLocaleTimeString();
 
 function live(kind, text) {
   at("live").className = kind;

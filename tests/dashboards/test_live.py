@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -140,3 +141,27 @@ def test_records_that_stay_unreadable_are_told(tmp_path: Path) -> None:
         assert time.monotonic() < end
         time.sleep(0.1)
     assert problem.startswith("TypeError: ")
+
+
+def test_a_search_that_has_asked_for_nothing_has_its_budget_and_its_map(searched: Lab) -> None:
+    plan = searched.sweep("placement").plan_path
+    tree = json.loads(plan.read_text())
+    tree["sweep"] = {"sweep": {"search": {"trials": 3}}}
+    write_json(plan, tree)
+    pages = Pages(searched)
+    settled(pages.live.sweep("placement"), 1)
+    tree = answer(pages, "/api/sweeps/placement")
+    assert (tree["runs"], tree["counts"]) == (4, {"completed": 1, "pending": 3})
+    assert [d["values"] for d in tree["cells"]["dimensions"]] == [[0, 2, 5], [4, 8]]
+    assert len(tree["cells"]["search"]["untried"]) == 3
+    ask(searched, 1)
+    settled(pages.live.sweep("placement"), 2)
+    assert answer(pages, "/api/sweeps/placement")["runs"] == 4
+
+
+def test_the_page_is_told_how_old_the_records_are(searched: Lab, monkeypatch: Any) -> None:
+    live = LiveSweep(searched, "placement")
+    settled(live, 1)
+    monkeypatch.setattr(live, "_next", math.inf)  # no reading any more
+    monkeypatch.setattr(live, "_read_at", time.monotonic() - 300)
+    assert live.snapshot().age >= 300
