@@ -97,15 +97,15 @@ def _refuse_silence(address: str) -> None:
             f"nothing has answered at {address} (RAY_ADDRESS) for {PATIENCE:.0f} s; start the"
             " cluster with `ray start --head`, or unset RAY_ADDRESS to run on this machine"
         )
-    with suppress(ConnectionError, RuntimeError, ValueError):  # which are for `ray.init` to judge
-        try:
-            GcsClient(address=named)  # `ray.init` tries for half a minute
-        except ray.exceptions.AuthenticationError as error:
-            raise Unavailable(
-                f"the Ray cluster at {address} (RAY_ADDRESS) wants a token: export"
-                " RAY_AUTH_MODE=token, with the cluster's ~/.ray/auth_token in your home"
-                " (`ray get-auth-token` shows it)"
-            ) from error
+    try:
+        GcsClient(address=named)  # `ray.init` tries for half a minute
+    except ray.exceptions.AuthenticationError as error:
+        raise Unavailable(
+            f"the Ray cluster at {address} (RAY_ADDRESS) wants a token: export RAY_AUTH_MODE=token,"
+            " with the cluster's ~/.ray/auth_token in your home (`ray get-auth-token` shows it)"
+        ) from error
+    except Exception:  # anything else is for `ray.init` to judge
+        return
 
 
 @contextmanager
