@@ -154,14 +154,29 @@ def test_a_run_for_a_gpu_pins_its_batches_and_uses_that_gpu(
 
 
 @pytest.mark.parametrize(
-    ("quota", "cpus"),
-    [("max 100000\n", 8.0), ("250000 100000\n", 2.5), ("1600000 100000\n", 8.0), (None, 8.0)],
+    ("files", "cpus", "memory"),
+    [
+        ({}, 8.0, None),
+        ({"cpu.max": "max 100000\n", "memory.max": "max\n"}, 8.0, None),
+        ({"cpu.max": "250000 100000\n", "memory.max": "1000000\n"}, 2.5, 1000000),
+        ({"cpu.max": "1600000 100000\n", "memory.max": f"{2**62}\n"}, 8.0, None),
+        ({"cpu/cpu.cfs_quota_us": "150000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 1.5, None),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 8.0, None),
+        ({"memory/memory.limit_in_bytes": "2000000\n"}, 8.0, 2000000),
+    ],
 )
-def test_usable_cpus_are_those_of_the_process_less_by_a_quota(
-    quota: str | None, cpus: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_cpus_and_memory_are_those_of_the_process_less_by_the_limits_of_its_container(
+    files: dict[str, str],
+    cpus: float,
+    memory: int | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(8), raising=False)
-    monkeypatch.setattr(devices, "_QUOTA", tmp_path / "cpu.max")
-    if quota is not None:
-        (tmp_path / "cpu.max").write_text(quota)
+    monkeypatch.setattr(devices, "_CGROUP", tmp_path)
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
     assert devices.usable_cpus() == cpus
+    assert devices.memory(CPU) == (memory or machine)

@@ -21,7 +21,7 @@ PEAK_FLOPS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "H800": 989e12}
 MEMORY = {"A100": 79 * 2**30, "H100": 79 * 2**30, "H200": 139 * 2**30, "H800": 79 * 2**30}
 AMPERE = ("fp32", "tf32", "bf16", "fp16")  # precisions of a GPU from that generation on
 CONTEXT = 10**9  # bytes of a GPU for CUDA's context, kernels and library workspaces; an upper guess
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: CPU microseconds in a period, or `max`
+_CGROUP = Path("/sys/fs/cgroup")  # limits of a container, as version 2 and version 1 name them
 
 
 def pick(name: str | None = None) -> torch.device:
@@ -61,11 +61,17 @@ def _current_gpu() -> int:
 def usable_cpus() -> float:
     """Return how many CPUs this process may use: those it is bound to, less by a quota."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    v1 = _limits("cpu/cpu.cfs_quota_us") + _limits("cpu/cpu.cfs_period_us")
+    quotas = [q for q in (_limits("cpu.max"), v1) if len(q) == 2 and q[0] > 0]
+    return min([float(bound or 1), *(quota / period for quota, period in quotas)])
+
+
+def _limits(name: str) -> list[int]:
+    """Return the numbers in a file of the cgroup; none where it is absent or says `max`."""
     try:
-        quota, period = _QUOTA.read_text().split()
-        return min(float(bound or 1), int(quota) / int(period))
-    except (OSError, ValueError):  # no such file, or `max`
-        return float(bound or 1)
+        return [int(word) for word in (_CGROUP / name).read_text().split()]
+    except (OSError, ValueError):
+        return []
 
 
 def use(device: torch.device) -> None:
@@ -229,7 +235,8 @@ def _peak_resident() -> int | None:
 
 
 def memory(device: torch.device) -> int:
-    """Bytes for runs: a GPU's own less what CUDA itself takes, this machine's for the CPU."""
+    """Bytes for runs: a GPU's own less what CUDA itself takes, this machine's or container's."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory) - CONTEXT
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = _limits("memory.max") + _limits("memory/memory.limit_in_bytes")
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *limits])
