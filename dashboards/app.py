@@ -30,7 +30,7 @@ KINDS = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-NAME = r"([A-Za-z0-9][\w.+-]*)"
+NAME = r"([A-Za-z0-9][\w.+-]{0,199})"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -110,7 +110,7 @@ class Pages:
 
     def _cell(self, name: str, number: str, seed: str = "") -> views.Tree:
         now = self.live.sweep(name).snapshot()
-        chosen = int(seed) if seed.isdigit() else None
+        chosen = int(seed) if re.fullmatch("[0-9]{1,19}", seed) else None
         return cell.cell(self.lab, now.plan, now.frame, int(number), chosen)
 
     def _grid(self, run: str, evaluation: str) -> bytes:
@@ -133,7 +133,11 @@ class Handler(BaseHTTPRequestHandler):
         if not self.server.knows(self.headers.get("Host", "")):
             self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"unknown host\n")
             return
-        address = urlsplit(self.path)
+        try:
+            address = urlsplit(self.path)
+        except ValueError:
+            self._send_error(HTTPStatus.BAD_REQUEST, "this is no address")
+            return
         query = {key: values[0] for key, values in parse_qs(address.query).items()}
         try:
             kind, body = self.server.pages.answer(unquote(address.path), query)
@@ -175,6 +179,7 @@ class DashboardServer(ThreadingHTTPServer):
     """The server of one lab; port 0 takes a free one."""
 
     daemon_threads = True
+    request_queue_size = 128  # connections that wait; five by default
 
     def __init__(self, lab: Lab, host: str, port: int) -> None:
         self.pages = Pages(lab)

@@ -29,6 +29,7 @@ from tread_lab.records.metric_names import (
     metric_kind,
 )
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.labels import plain_markdown
 from tread_lab.specs.units import precise
 
 OF_DENSE, BUSY = "cost/of_dense", "cost/disturbed"
@@ -123,7 +124,7 @@ def to_markdown(texts: pd.DataFrame) -> str:
         ["---"] * len(texts.columns),
         *texts.astype(str).to_numpy().tolist(),
     ]
-    escaped = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    escaped = [[plain_markdown(cell).replace("|", "\\|") for cell in row] for row in rows]
     return "\n".join("| " + " | ".join(row) + " |" for row in escaped) + "\n"
 
 

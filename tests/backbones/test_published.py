@@ -186,7 +186,10 @@ def test_files_that_are_no_checkpoint_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.pt").write_text("hello")
     (tmp_path / "text.safetensors").write_text("hello")
     torch.save([1, 2], tmp_path / "list.pt")
-    for name in ("absent.pt", "text.pt", "text.safetensors", "list.pt"):
+    itself: dict[str, Any] = {}
+    itself["ema"] = itself
+    torch.save(itself, tmp_path / "itself.pt")
+    for name in ("itself.pt", "absent.pt", "text.pt", "text.safetensors", "list.pt"):
         with pytest.raises(UserError, match=name.split(".")[0]):
             read_tensors(tmp_path / name)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,19 @@ def test_an_unknown_parameter_is_named(tmp_path: Path) -> None:
             404,
             {"error": "unknown parameter 'verbose'"},
         )
+
+
+def test_addresses_that_are_none_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served(write_sweep(tmp_path, small())) as url:
+        assert get(f"{url}api/sweeps/placement/cells/1?seed=%C2%B2")[0] == 200
+        assert get(f"{url}api/sweeps/{'n' * 300}")[0] == 404
+        host = urllib.parse.urlsplit(url)
+        with socket.create_connection((str(host.hostname), host.port or 0)) as connection:
+            connection.sendall(f"GET http://[ HTTP/1.1\r\nHost: {host.netloc}\r\n\r\n".encode())
+            assert connection.recv(20) == b"HTTP/1.1 400 Bad Req"
+    assert capsys.readouterr().err == "" and DashboardServer.request_queue_size == 128
 
 
 def test_it_starts_before_the_first_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

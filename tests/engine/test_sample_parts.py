@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 import zipfile
@@ -18,7 +19,7 @@ from tests.engine.runs import CPU, small_run, train_until
 from tests.faults.drivers import KILLED, ROOT, Zygote
 from tread_lab.engine import evaluate as evaluations
 from tread_lab.engine.evaluate import evaluate
-from tread_lab.engine.sample_parts import PART, SampleParts, write_npz
+from tread_lab.engine.sample_parts import PART, SampleParts, read_tensors, write_npz
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import SamplesSpec, decode
@@ -147,8 +148,13 @@ def test_parts_made_otherwise_do_not_count(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = interrupted(folder, monkeypatch)
-    facts = SampleParts(path.parent, {"code": "other"})
-    assert facts.resume() == {} and facts.count == 0
+    sums = read_tensors(path / "sums.safetensors")
+    assert sums is not None
+    made_with = json.loads(sums[1]["made_with"])
+    assert made_with["step None"] == "6"
+    for other in ({"code": "other"}, {**made_with, "step None": "5"}):
+        facts = SampleParts(path.parent, other)
+        assert facts.resume() == {} and facts.count == 0
 
 
 class Reader:

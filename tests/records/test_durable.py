@@ -84,9 +84,16 @@ def test_a_full_disk_and_a_full_quota_are_one_kind(number: int) -> None:
     assert isinstance(error, DiskFull) and error.exit_code == 3
 
 
-def test_others_may_read_what_was_written(tmp_path: Path) -> None:
-    write_json(tmp_path / "x.json", 1)
-    assert stat.S_IMODE((tmp_path / "x.json").stat().st_mode) == 0o644
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
+def test_who_may_read_what_was_written_is_for_the_umask(
+    tmp_path: Path, umask: int, mode: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        write_json(tmp_path / "x.json", 1)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x.json").stat().st_mode) == mode
 
 
 def test_a_file_that_is_being_written_is_hidden(tmp_path: Path) -> None:

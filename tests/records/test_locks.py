@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -224,4 +225,7 @@ def test_a_lock_that_a_bystander_holds_for_an_instant_is_tried_five_times(
 def test_nobody_holds_a_lock_that_was_never_made(tmp_path: Path) -> None:
     assert not is_held(tmp_path / "lock") and locks.holder(tmp_path / "lock") == "unknown"
     (tmp_path / "lock").touch()
+    with (tmp_path / "lock").open() as looked_at:  # by another who asks the same
+        fcntl.flock(looked_at, fcntl.LOCK_SH)
+        assert not is_held(tmp_path / "lock")
     assert not is_held(tmp_path / "lock") and locks.holder(tmp_path / "lock") == "unknown"

@@ -24,7 +24,7 @@ def test_a_parent_by_name_keeps_which_weights_are_taken(
 
 
 def test_a_parent_may_be_its_name_alone_and_a_file_gets_its_digest(
-    lab: Lab, tiny: Callable[..., RunSpec], tmp_path: Path
+    lab: Lab, tiny: Callable[..., RunSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = tiny()
     lab.run_of(spec).create(spec)
@@ -40,6 +40,9 @@ def test_a_parent_may_be_its_name_alone_and_a_file_gets_its_digest(
             "digest": hashlib.sha256(b"weights").hexdigest()[:16],
         }
     }
+    monkeypatch.setenv("HOME", str(tmp_path))
+    at_home = with_parents({"init_from": {"file": "~/w.pt"}}, lab)
+    assert at_home["init_from"]["file"] == str(tmp_path / "w.pt")
     with pytest.raises(UserError, match=r"init_from.file: cannot read .*absent: No such file"):
         with_parents({"init_from": {"file": str(tmp_path / "absent")}}, lab)
     with pytest.raises(UserError, match="no run 'ffff' in"):

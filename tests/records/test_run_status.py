@@ -11,7 +11,10 @@ from tread_lab.records.status import RunState
 from tread_lab.records.stopped_early import Stopped
 
 
-def test_a_run_moved_when_any_of_its_records_was_last_written(lab: Lab) -> None:
+def test_a_run_that_is_worked_at_moved_when_its_files_did_and_another_as_its_records_say(
+    lab: Lab,
+) -> None:
+    """A lab that was copied has new files, and nothing has moved."""
     run = lab.run("abc")
     assert run_status(run).moved is None
     run.attempts.close(run.attempts.open(), "completed")
@@ -19,11 +22,16 @@ def test_a_run_moved_when_any_of_its_records_was_last_written(lab: Lab) -> None:
         log(1, loss=0.5)
     run.heartbeat_path.touch()
     run.finish(RunState.COMPLETED, step=1)
-    paths = [run.path / name for name in ("attempts.jsonl", "log.jsonl", ".pulse", "result.json")]
-    for latest in paths:
-        for path in paths:
-            os.utime(path, (1000, 2000 if path == latest else 1000))
-        assert run_status(run).moved == 2000
+    (entry,) = run.entries()
+    later = entry.time + 1000
+    for path in (run.path / name for name in ("log.jsonl", ".pulse", "result.json")):
+        os.utime(path, (later, later))
+        assert run_status(run).moved == entry.time
+        with run.lock():
+            assert run_status(run).moved == later
+        os.utime(path, (1000, 1000))
+    run.log_path.unlink()
+    assert run_status(run).moved == run.attempts.read()[0].time
 
 
 def test_runs_are_counted_by_state_and_those_without_a_folder_are_pending(lab: Lab) -> None:

@@ -166,7 +166,7 @@ def test_a_lost_baseline_and_mixed_code_have_a_line_each(
 
 
 def test_the_places_of_figures_records_and_mlflow_are_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab(tmp_path)
     folder, records = lab.sweep("s"), f"records: {tmp_path / 'runs'}\n"
@@ -180,6 +180,10 @@ def test_the_places_of_figures_records_and_mlflow_are_said(
         f"figures: {folder.figures}\n{records}"
         f"MLflow:  {lab.mlflow_uri} (`tread-lab ui --root {tmp_path}` opens it)\n"
     )
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://me:secret@host/mlflow")
+    show_places(lab, folder, [], mlflow=True)
+    printed = capsys.readouterr().err
+    assert "me:***@host/mlflow" in printed and "secret" not in printed
 
 
 def test_a_sweep_without_a_run_is_said(

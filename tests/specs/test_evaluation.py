@@ -59,6 +59,8 @@ def test_ddpm_has_a_thousand_levels() -> None:
     check_solver(run, SamplerSpec(solver="ddpm", steps=1000))
     with pytest.raises(UserError, match="ddpm has 1,000 levels, got 1,001"):
         check_solver(run, SamplerSpec(solver="ddpm", steps=1001))
+    with pytest.raises(UserError, match="steps: at most 10,000, got 100,000,000"):
+        SamplerSpec(steps=10**8)
 
 
 def test_the_sde_ends_as_sits_unless_told_otherwise_and_no_other_solver_has_a_last_step() -> None:

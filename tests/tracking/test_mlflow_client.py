@@ -17,17 +17,23 @@ from tread_lab.specs import UserError
 Sync = Callable[..., Any]
 
 
-def test_a_moved_lab_says_what_to_do(
+def test_the_store_of_a_moved_lab_moves_with_it_and_keeps_what_people_wrote(
     lab: Lab, sweeps: Sweeps, store: Store, sync: Sync, tmp_path: Path
 ) -> None:
     from tread_lab.tracking.mlflow_tracker import MlflowTracker
 
     sweeps.complete()
     sync()
+    store.rows("UPDATE tags SET value = 'mine' WHERE key = 'mlflow.user'")
+    runs = store.count("runs")
     moved = Lab(tmp_path / "moved")
     lab.root.rename(moved.root)
-    with pytest.raises(UserError, match=r"before it moved; delete mlflow\.db and sync again"):
-        MlflowTracker(moved, moved.mlflow_uri).sync("placement")
+    MlflowTracker(moved, moved.mlflow_uri).sync("placement")
+    here = Store(moved.root / "mlflow.db")
+    places = here.rows("SELECT artifact_uri FROM runs")
+    assert len(places) == runs == here.count("runs")
+    assert all(uri.startswith(f"{moved.root.as_uri()}/mlartifacts/") for (uri,) in places)
+    assert not lab.root.exists()
 
 
 def test_a_deleted_experiment_says_what_to_do(

@@ -97,6 +97,8 @@ def test_a_store_whose_writer_was_killed_passes_and_recovers(lab: Lab, store: St
 
 def test_passwords_are_not_shown() -> None:
     assert shown("http://me:secret@host:1/x") == "http://me:***@host:1/x"
+    assert shown("postgresql://me:se@cr/et@host/x y") == "postgresql://me:***@host/x y"
+    assert shown("mysql://host/x?sslpassword=secret&a=1") == "mysql://host/x?sslpassword=***&a=1"
     assert shown("sqlite:////tmp/a.db") == "sqlite:////tmp/a.db"
     assert "secret" not in str(explained("x://me:secret@host", OSError("to x://me:secret@host")))
 

@@ -27,7 +27,6 @@ def test_the_command_serves_the_labs_store_on_loopback(lab: Lab, store: Store) -
     command = ui_command(lab, port=free_port())
     assert command[:4] == [sys.executable, "-m", "mlflow", "ui"]
     options = dict(zip(command[4::2], command[5::2]))
-    assert options["--backend-store-uri"] == f"sqlite:///{lab.root}/mlflow.db"
     assert options["--host"] == "127.0.0.1"
     assert not any("security" in part for part in command)
 
@@ -42,6 +41,8 @@ def test_the_address_is_printed_before_the_server_takes_over(
     (program, command, environment) = started[0]
     assert program == command[0] == sys.executable
     assert environment["MLFLOW_DISABLE_TELEMETRY"] == "true"
+    assert environment["MLFLOW_BACKEND_STORE_URI"] == lab.mlflow_uri
+    assert lab.mlflow_uri not in command  # which may hold a password
     address = f"http://127.0.0.1:{port}/#/experiments?workflowType=machine_learning"
     assert address in capsys.readouterr().out
 
@@ -101,9 +102,9 @@ def test_the_server_has_these_arguments_and_settings(
     ui(lab, host="0.0.0.0", port=7)
     ui_command(lab)
     assert probed == [("127.0.0.1", 5000), ("0.0.0.0", 7), ("127.0.0.1", 5000)]
-    uri, place = f"sqlite:///{lab.root}/mlflow.db", f"file://{lab.root}/mlartifacts"
+    place = f"file://{lab.root}/mlartifacts"
     assert started[1][1][2:] == [
-        "mlflow", "ui", "--backend-store-uri", uri, "--artifacts-destination", place,
+        "mlflow", "ui", "--artifacts-destination", place,
         "--host", "0.0.0.0", "--port", "7", "--workers", "1",
         "--uvicorn-opts=--log-level=warning",
     ]  # fmt: skip
@@ -113,6 +114,7 @@ def test_the_server_has_these_arguments_and_settings(
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "PYTHONWARNINGS": "ignore",
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            "MLFLOW_BACKEND_STORE_URI": f"sqlite:///{lab.root}/mlflow.db",
         }.items()
         if name not in os.environ
     }

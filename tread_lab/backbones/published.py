@@ -22,6 +22,7 @@ _NESTED = ("ema", "ema_state_dict", "model", "state_dict")
 _WRAPPED = re.compile(r"^(?:(?:module|model|_orig_mod)\.)+|(?<=\.)_orig_mod\.")
 _OWN = ("model/", "ema/")  # prefixes of the names in a checkpoint of this package
 # Buffers that are computed here and stored elsewhere (LightningDiT's rotary tables).
+_DEEPEST = 8  # trees inside one another
 _COMPUTED = ("feat_rope.",)
 _UNREADABLE = (
     *(OSError, EOFError, LookupError, RuntimeError, ValueError),
@@ -49,8 +50,9 @@ def read_tensors(path: Path, weights: str = "ema") -> dict[str, Tensor]:
     except _UNREADABLE as error:
         raise UserError(f"cannot read {path}: {_reason(error)}") from None
     order = (weights, f"{weights}_state_dict", *_NESTED)
-    while isinstance(tree, Mapping) and (nested := next((k for k in order if k in tree), None)):
-        tree = tree[nested]
+    for _ in range(_DEEPEST):  # a tree may hold itself
+        if isinstance(tree, Mapping) and (nested := next((k for k in order if k in tree), None)):
+            tree = tree[nested]
     if not isinstance(tree, Mapping) or not all(isinstance(t, Tensor) for t in tree.values()):
         raise UserError(f"{path} holds no tensors by name, bare or below {', '.join(_NESTED)}")
     named = {_WRAPPED.sub("", str(name)): tensor for name, tensor in tree.items()}

@@ -15,6 +15,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from omegaconf.resolvers.oc import env as read_environment
 from yaml import YAMLError
 
 from tread_lab.config.yaml_limits import check_values, checked_text, not_yaml
@@ -25,7 +26,7 @@ from tread_lab.specs.fields import TOP, leaves
 from tread_lab.specs.references import HELDOUT, ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
-_LET_THROUGH = (AssertionError, AttributeError, KeyError, TypeError, ValueError)
+_LET_THROUGH = (AssertionError, AttributeError, KeyError, OSError, TypeError, ValueError)
 _HERE = Path(__file__).parents[1]
 
 
@@ -184,12 +185,26 @@ def _compose(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
     for override in overrides:
         if "=" not in override and not override.startswith("~"):
             raise UserError(f"{override!r} is not an override; write key=value")
-    with _mistakes(path.name):
+    with _mistakes(path.name), _without_environment():
         config = _with_hydra(path, overrides) if overrides or "defaults" in alone else alone
         tree = OmegaConf.to_container(config, resolve=True)
     assert isinstance(tree, dict)
     check_values(tree, path.name)
     return {str(key): value for key, value in tree.items()}
+
+
+@contextmanager
+def _without_environment() -> Iterator[None]:
+    """Refuse `${oc.env:...}`: plans are shared, and so would be what only this machine may know."""
+
+    def refuse(*_: Any) -> None:
+        raise UserError("${oc.env:...} would write this machine's environment into plans")
+
+    OmegaConf.register_new_resolver("oc.env", refuse, replace=True)
+    try:
+        yield
+    finally:
+        OmegaConf.register_new_resolver("oc.env", read_environment, replace=True)
 
 
 def _with_hydra(path: Path, overrides: Sequence[str]) -> Any:
@@ -229,4 +244,5 @@ def _mistakes(name: str) -> Iterator[None]:
     except RecursionError:
         raise UserError(f"{name}: an interpolation needs its own value") from None
     except (HydraException, OmegaConfBaseException, *_LET_THROUGH) as error:
-        raise UserError(f"{name}: {first_line(error)}") from None
+        cause = error.__cause__ if isinstance(error.__cause__, UserError) else error
+        raise UserError(f"{name}: {first_line(cause)}") from None

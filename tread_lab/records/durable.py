@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,12 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
+        name = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+        name.touch(exist_ok=False)  # with the permissions that the umask leaves
+        temporary = name
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        temporary.chmod(0o644)
         temporary.replace(path)
         _sync_folder(path.parent)
     except Exception as error:

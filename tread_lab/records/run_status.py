@@ -12,8 +12,11 @@ from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import modified
 from tread_lab.records.endings import ENDINGS
 from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lines import read_lines
 from tread_lab.records.status import RunState
 from tread_lab.records.stopped_early import Stopped, state_in_sweep
+
+_TAIL = 4096  # bytes at the end of a log, which hold its last entries
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def run_status(folder: RunFolder, stopped: Mapping[str, Stopped] | None = None) 
         why = stopped[folder.name]
         state, kind, reason, step = RunState.STOPPED, "early", why.reason, why.step
     line = (str(reason).strip().splitlines() or [""])[0]
-    return RunStatus(folder.name, state, kind, line, attempts, step, _moved(folder))
+    return RunStatus(folder.name, state, kind, line, attempts, step, _moved(folder, attempts))
 
 
 def count_states(
@@ -82,11 +85,13 @@ def _is_wrong(kind: str) -> bool:
     return kind not in ENDINGS or ENDINGS[kind].wrong  # a later version may know more kinds
 
 
-def _moved(folder: RunFolder) -> float | None:
-    paths = (
-        folder.heartbeat_path,
-        folder.log_path,
-        folder.attempts.path,
-        folder.path / "result.json",
-    )
-    return max((time for path in paths if (time := modified(path))), default=None)
+def _moved(folder: RunFolder, attempts: Iterable[Attempt]) -> float | None:
+    """Return when a run made progress, by its records: copying a lab makes its files new."""
+    recorded = [attempt.time for attempt in attempts]
+    size = folder.log_path.stat().st_size if folder.log_path.exists() else 0
+    last = read_lines(folder.log_path, max(size - _TAIL, 0))
+    recorded += [float(tree["time"]) for tree in last if "time" in tree]
+    if folder.locked or not recorded:
+        paths = (folder.heartbeat_path, folder.log_path, folder.path / "result.json")
+        recorded += [time for path in paths if (time := modified(path)) is not None]
+    return max(recorded, default=None)

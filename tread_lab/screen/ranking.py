@@ -29,6 +29,7 @@ from tread_lab.records.provenance import mixtures
 from tread_lab.records.status import RunState
 from tread_lab.screen.console import ROWS, answer, answers, fitted, say
 from tread_lab.specs.units import amount, with_interval
+from tread_lab.tracking.store import shown as without_password
 
 _WIDE = 6  # columns of results above which a table of few runs is transposed
 
@@ -159,4 +160,5 @@ def show_places(lab: Lab, folder: SweepFolder, figures: Sequence[Path], *, mlflo
         say(f"figures: {shown}")
     say(f"records: {lab.root / 'runs'}")
     if mlflow:
-        say(f"MLflow:  {lab.mlflow_uri} (`tread-lab ui --root {lab.root}` opens it)")
+        uri = without_password(lab.mlflow_uri)
+        say(f"MLflow:  {uri} (`tread-lab ui --root {lab.root}` opens it)")

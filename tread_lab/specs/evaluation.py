@@ -22,6 +22,7 @@ from tread_lab.specs.run import RunSpec
 SOLVERS = Kind("solver", dict.fromkeys(("heun", "heun_full", "euler", "ddim", "ddpm", "sde")))
 # Solvers of one process -> that process.
 CHAINS = {"ddpm": "ddpm", "ddim": "ddpm", "sde": "flow", "heun_full": "flow"}
+MOST_STEPS = 10_000  # of a sampler; published ones take up to 1,000
 RESPACED = ("ddpm", "ddim")  # solvers that go in even steps of t
 SIT_LAST_STEP = 0.04  # of SiT's published SDE sampler
 
@@ -61,6 +62,8 @@ class SamplerSpec:
 
     def __post_init__(self) -> None:
         check_positive(self, "steps", "rho")
+        if self.steps > MOST_STEPS:
+            raise UserError(f"steps: at most {MOST_STEPS:,}, got {self.steps:,}")
         strided = self.solver in RESPACED and _rounds_by_sum(self.steps)
         object.__setattr__(self, "respacing", "strided" if strided else None)
         last = (self.last_step or SIT_LAST_STEP) if self.solver == "sde" else None

@@ -34,6 +34,13 @@ class Trial:
     baseline: str | None
 
 
+def plain_markdown(text: str) -> str:
+    """Return a text on one line as Markdown shows it unchanged: no tags, links or code in it."""
+    without_tags = re.sub(r"&(?=#|\w+;)", "&amp;", text)
+    without_tags = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", without_tags)
+    return without_tags.replace("](", "]\\(").replace("`", "\\`").replace("\n", " ")
+
+
 AnySpec = TypeVar("AnySpec", bound=Spec)
 AnyTrial = TypeVar("AnyTrial", bound=Trial)
 

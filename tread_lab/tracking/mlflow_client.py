@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,11 +90,25 @@ def open_experiment(client: MlflowClient, name: str, artifacts: str | None) -> E
         raise UserError(f"experiment {name!r} is deleted in this MLflow store; `{command}`")
     place = found.artifact_location
     if artifacts is not None and place.endswith("/mlartifacts") and place != artifacts:
-        raise UserError(
-            f"this MLflow store keeps its artifacts in {place}, where the lab was before it moved;"
-            " delete mlflow.db and sync again, everything in it is in the records"
-        )
+        _follow_lab(client, place, artifacts)
+        found = client.get_experiment(found.experiment_id)
     return found
+
+
+def _follow_lab(client: MlflowClient, old: str, new: str) -> None:
+    """Name the folder of artifacts anew in a SQLite store whose lab was moved or copied.
+
+    MLflow keeps absolute paths and changes none; what people wrote in the store stays.
+    """
+    path = sqlite_path(client.tracking_uri)
+    assert path is not None, client.tracking_uri
+    with contextlib.closing(sqlite3.connect(path, timeout=60)) as database, database:
+        for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+            database.execute(
+                f"UPDATE {table} SET {column} = ? || substr({column}, ?)"
+                f" WHERE {column} = ? OR {column} LIKE ? || '/%'",
+                (new, len(old) + 1, old, old),
+            )
 
 
 @contextlib.contextmanager

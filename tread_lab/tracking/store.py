@@ -23,8 +23,9 @@ DATABASES = ("postgresql", "mysql", "mssql", "databricks")
 
 
 def shown(uri: str) -> str:
-    """`uri` without the password that it may carry."""
-    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", uri)
+    """`uri`, or a text with one, without the passwords that it may carry."""
+    masked = re.sub(r"(://[^/@:\s]*):\S*@", r"\1:***@", uri)
+    return re.sub(r"([?&]\w*(?:password|secret|token)\w*=)[^&\s]*", r"\1***", masked, flags=re.I)
 
 
 def sqlite_path(uri: str) -> Path | None:

@@ -16,6 +16,7 @@ from tread_lab.frames import HIGH, LOW, UNIT, ranked_cells, ranking_caption, ran
 from tread_lab.records.lab import SweepFolder
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
+from tread_lab.specs.labels import plain_markdown
 from tread_lab.specs.units import counted, precise
 from tread_lab.tracking.artifacts import File, preview
 from tread_lab.tracking.projection import FORMAT, file_mark
@@ -63,7 +64,8 @@ class Ranking:
         lines += [f"| | cell | {self.key} | 95% interval | seeds |", "|---|---|---|---|---|"]
         signed = self.key.startswith("gap/")
         for place, row in enumerate(self.rows.head(SHOWN).itertuples(index=False), start=1):
-            cell, value, low, high, unit, seeds = row
+            label, value, low, high, unit, seeds = row
+            cell = str(label).replace("`", "'").replace("|", "\\|")  # in code nothing else counts
             half = (high - low) / 2
             mean, *ends = (precise(x, half, signed=signed) for x in (value, low, high))
             interval = f"{' to '.join(ends)} over {unit}" if unit else ""
@@ -132,10 +134,10 @@ class Parent:
 
     def note(self) -> str:
         """Markdown, shown on top of the run's page."""
-        parts = [f"**{self.plan.question or self.sweep.name}**"]
+        parts = [f"**{plain_markdown(self.plan.question or self.sweep.name)}**"]
         parts.append(f"{self.progress()}. [Compare the cells]({self.link})")
         parts += [
-            f"Not run: {counted(hole.count, 'cell')}, {hole.reason}"
+            f"Not run: {counted(hole.count, 'cell')}, {plain_markdown(hole.reason)}"
             for hole in self.plan.holes[:HOLES_SHOWN]
         ]
         if self.ranking is not None:

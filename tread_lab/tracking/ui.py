@@ -19,11 +19,14 @@ QUIET: Mapping[str, str] = {
     "PYTHONWARNINGS": "ignore",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # workers for features nobody uses here
 }
+STORE = "MLFLOW_BACKEND_STORE_URI"
 QUIET_SERVER = "--uvicorn-opts=--log-level=warning"
 
 
 def ui_command(lab: Lab, *, host: str = "127.0.0.1", port: int = 5000) -> list[str]:
-    """The arguments that serve the lab's store.
+    """The arguments that serve the lab's store, which `STORE` in the environment names.
+
+    Everybody on a machine may read arguments, and a URI may hold a password.
 
     Raises:
         UserError: there is no store yet, it is not MLflow's, or the port is taken.
@@ -34,7 +37,7 @@ def ui_command(lab: Lab, *, host: str = "127.0.0.1", port: int = 5000) -> list[s
     if path is not None and not path.exists():
         raise UserError(f"no MLflow store at {path} yet; run a sweep or `tread-lab sync SWEEP`")
     _check_port(host, port)
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri]
+    command = [sys.executable, "-m", "mlflow", "ui"]
     if path is not None:
         command += ["--artifacts-destination", (path.parent / "mlartifacts").as_uri()]
     return [*command, "--host", host, "--port", str(port), "--workers", "1", QUIET_SERVER]
@@ -51,7 +54,7 @@ def ui(lab: Lab, *, host: str = "127.0.0.1", port: int = 5000) -> None:
     if host not in ("127.0.0.1", "localhost", "::1"):
         print("no login: whoever reaches this machine can read and change them")
     print(f"  http://{host}:{port}/{_runs_page(uri)}", flush=True)
-    os.execve(command[0], command, {**os.environ, **QUIET})
+    os.execve(command[0], command, {**os.environ, **QUIET, STORE: uri})
 
 
 def _runs_page(uri: str) -> str:

@@ -88,6 +88,9 @@ def test_stages_of_one_run_make_the_figures_over_training(stages: pd.DataFrame) 
     at = 100 * 2 ** (1 + 1 / 2) * 12.0  # halfway between 6 and 4, linear in the logarithm
     assert (factor.level, factor.cost) == (5.0, pytest.approx(at * 1e9))
     assert factor.value == pytest.approx(400 * 18.0 / at)
+    scores = stages.assign(**{"is@10k": 20 - stages[FD]}).drop(columns=FD)  # higher is better
+    (mirrored,) = time_to_equal(scores, "is@10k", cost="cost/train_flops").factors
+    assert (mirrored.level, mirrored.cost) == (15.0, pytest.approx(at * 1e9))
 
 
 def test_a_rate_that_falls_to_the_end_is_said(stages: pd.DataFrame) -> None:

@@ -84,6 +84,8 @@ def test_markdown_and_latex_hold_the_same_rows(paper_frame: pd.DataFrame) -> Non
 def test_texts_from_records_cannot_break_a_table() -> None:
     texts = pd.DataFrame({"state": ["failed: a|b\nc", r"50% of \x_1 & more #2"]})
     assert to_markdown(texts).splitlines()[2] == r"| failed: a\|b c |"
+    markup = pd.DataFrame({"cell": ["<b> [a](b) `c` a < b & &lt;"]})
+    assert to_markdown(markup).splitlines()[2] == r"| &lt;b> [a]\(b) \`c\` a < b & &amp;lt; |"
     assert r"50\% of \textbackslash{}x\_1 \& more \#2" in to_latex(texts)
 
 
