@@ -186,6 +186,11 @@ class DashboardServer(ThreadingHTTPServer):
         self.loopback = _is_loopback(host)
         super().__init__((host, port), Handler)
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print what went wrong, unless the reader went away."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
     @property
     def url(self) -> str:
         """Where the page is."""
