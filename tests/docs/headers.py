@@ -29,6 +29,7 @@ from tread_lab.config import load
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, count_label, decode_evaluations
 from tread_lab.specs.guidance import in_short
+from tread_lab.specs.matching import QUESTIONS
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.plan.plan import make_plan
@@ -78,13 +79,14 @@ def stated(text: str) -> list[Stated]:
     return found
 
 
-def tasks_of(line: str) -> tuple[int, list[Task]]:
-    """Return how many runs a command makes, and every run that it may choose from."""
+def tasks_of(line: str) -> tuple[int, list[Task], str]:
+    """Return how many runs a command makes, every run that it may choose from, and what a sweep
+    matches."""
     return _tasks_in(Path.cwd(), line)
 
 
 @functools.cache
-def _tasks_in(folder: Path, line: str) -> tuple[int, list[Task]]:
+def _tasks_in(folder: Path, line: str) -> tuple[int, list[Task], str]:
     """Plan a command in the current folder, whose files must not change."""
     options = parse(shlex.split(line.removeprefix("tread-lab ")))
     if options.command == "train":
@@ -95,7 +97,7 @@ def _tasks_in(folder: Path, line: str) -> tuple[int, list[Task]]:
         train = list(
             with_ancestors([Task(run_spec(experiment, options.route, options.rate), measured)])
         )
-        return len(train), train
+        return len(train), train, ""
     assert options.command == "sweep", line
     name, sweep, experiment = load.load_sweep(options.file, options.overrides)
     device = {"type": "cpu", "precisions": CPU}
@@ -103,21 +105,22 @@ def _tasks_in(folder: Path, line: str) -> tuple[int, list[Task]]:
         device = {"type": "cuda", "precisions": GPU}
     plan = make_plan(name, sweep, experiment, {"device": device})
     tasks = list(plan.possible_tasks)
+    match = f", {QUESTIONS[plan.match]}" if plan.match else ""
     if sweep.search is None:
-        return len(tasks), tasks
-    return len(plan.tasks) + sweep.search.trials * len(sweep.seeds), tasks
+        return len(tasks), tasks, match
+    return len(plan.tasks) + sweep.search.trials * len(sweep.seeds), tasks, match
 
 
 def planned(line: str) -> str:
     """Return the plan of a command in the words of a header."""
-    runs, tasks = tasks_of(line)
+    runs, tasks, match = tasks_of(line)
     specs = [task.spec for task in tasks]
     flops = sum(cost(spec).train_flops for spec in specs) * runs / len(specs)
     of = f" of {len(specs)}" if runs < len(specs) else ""
     parts = [
         f"{runs}{of} run{'s' if runs > 1 else ''}: {_models(specs)}",
         _few([_routing(spec) for spec in specs], "routings"),
-        _lengths(specs),
+        _lengths(specs) + match,
         f"{flops:.1e} FLOPs".replace("e+", "e").replace("e0", "e"),
         _measured([e for task in tasks for e in task.evaluations], {s.data.source for s in specs}),
     ]
@@ -172,9 +175,12 @@ def _few(routings: Sequence[tuple[str, int, float]], what: str) -> str:
 
 
 def _lengths(specs: Sequence[RunSpec]) -> str:
-    """`400K steps of 256, 75K steps of 1024, edm, bf16`."""
-    lengths = dict.fromkeys((spec.train.steps, spec.train.batch) for spec in specs)
+    """`400K steps of 256, 75K steps of 1024, edm, bf16`; many lengths as `400K to 769398 steps`."""
+    lengths = list(dict.fromkeys((spec.train.steps, spec.train.batch) for spec in specs))
     texts = [f"{_thousands(steps)} steps of {batch}" for steps, batch in lengths]
+    if len(lengths) > _FEW:
+        (fewest, _), (most, batch) = min(lengths), max(lengths)
+        texts = [f"{_thousands(fewest)} to {_thousands(most)} steps of {batch}"]
     kinds = dict.fromkeys(spec.process.kind for spec in specs)
     return ", ".join([*texts, *kinds, *dict.fromkeys(spec.precision for spec in specs)])
 

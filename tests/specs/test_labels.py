@@ -101,7 +101,8 @@ def test_a_run_and_its_parent_are_told_apart() -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_no_two_runs_of_a_shipped_sweep_share_a_label(name: str) -> None:
     _, spec, experiment = load_sweep(f"{name}.yaml", [])
-    labels = run_labels(expand(spec, experiment, DEVICE).trials)
+    found = expand(spec, experiment, DEVICE, lambda run: run.train.steps)
+    labels = run_labels(found.trials)
     assert len(set(labels.values())) == len(labels)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode
+from tread_lab.specs.evaluation import decode_evaluations
+from tread_lab.specs.evaluation_steps import at_steps
 from tread_lab.specs.expansion import Expansion, expand
 from tread_lab.specs.matching import matched_steps
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -60,6 +62,9 @@ def test_the_nearest_number_of_steps_is_taken_and_never_none(spent: float, steps
 def test_at_baseline_is_the_step_at_which_the_baseline_ends() -> None:
     found = expansion(fixed=CONSTANT, evaluate=["heldout_loss at baseline, end"])
     assert [spec.step for spec in found.evaluations] == [100, None]
+    unmatched = expansion(match=None, evaluate=["heldout_loss at baseline, end"])
+    assert [spec.step for spec in unmatched.evaluations] == [None]
+    assert [spec.step for spec in at_steps(decode_evaluations(["fd@1k at baseline"]), 7)] == [None]
 
 
 @pytest.mark.parametrize(

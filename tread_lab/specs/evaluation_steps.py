@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Step = int | str | None  # steps, a share of all steps such as `50%`, or the end
 END = "end"
 AT = "at"  # between an evaluation and its steps, and the key of the steps in a mapping
-BASELINE = "baseline"  # the step at which the baselines of a sweep with `match` end
+BASELINE = "baseline"  # the step at which a run's baseline ends: its own end but under `match`
 _STEP = re.compile(r"(\d{1,9})(k?)|(\d{1,2}(?:\.\d+)?|100(?:\.0+)?)%", flags=re.IGNORECASE)
 _EXAMPLE = "steps are written as in `fd@1k at 250, 50%, end`"
 
@@ -101,8 +101,8 @@ def at_steps(evaluations: Iterable[EvaluationSpec], steps: int) -> tuple[Evaluat
 
 def _at(spec: EvaluationSpec, steps: int) -> EvaluationSpec:
     step = spec.step
-    if step == BASELINE:
-        raise UserError(f"evaluate: `{AT} {BASELINE}` is for a sweep with `match: train_flops`")
+    if step == BASELINE:  # of a sweep that matches nothing, and of a run of no sweep
+        step = None
     if isinstance(step, str):
         step = max(1, round(float(step.removesuffix("%")) / 100 * steps))
     if step is not None and step > steps:

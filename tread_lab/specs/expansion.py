@@ -210,9 +210,11 @@ def _at_baseline(
     match: str | None,
     pairs: Sequence[tuple[Trial | None, Trial]],
 ) -> tuple[EvaluationSpec, ...]:
-    """Return the evaluations with the step `baseline` as a number."""
-    if match is None or not any(spec.step == BASELINE for spec in evaluations):
+    """Return the evaluations with the step `baseline` as a number, or as the end where it is."""
+    if not any(spec.step == BASELINE for spec in evaluations):
         return evaluations
-    step = baseline_step((trial.spec, base.spec) for base, trial in pairs if base is not None)
+    step = None
+    if match is not None:
+        step = baseline_step((trial.spec, base.spec) for base, trial in pairs if base is not None)
     at = (replace(spec, step=step) if spec.step == BASELINE else spec for spec in evaluations)
     return tuple(dict.fromkeys(at))

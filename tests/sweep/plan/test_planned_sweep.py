@@ -17,7 +17,7 @@ def test_a_plan_is_neither_stored_nor_run(tmp_path: Path) -> None:
     planned = load_sweep("route_placement.yaml", "train.steps=10", path=tmp_path)
     assert len(planned.trials) == 17 and set(planned.trials["state"]) == {"pending"}
     assert planned.train_flops == planned.trials["train_flops"].sum()
-    assert repr(planned).startswith("route_placement: 17 runs of tiny, ")
+    assert repr(planned).startswith("route_placement: 17 runs of tiny_constant, ")
     assert not any(tmp_path.iterdir())
 
 
@@ -46,10 +46,10 @@ def test_an_axis_is_a_column_and_an_override_an_axis(tmp_path: Path) -> None:
 
 
 def test_each_row_says_what_a_trial_is_and_costs(tmp_path: Path) -> None:
-    planned = load_sweep("route_placement.yaml", "train.steps=10", path=tmp_path)
+    planned = load_sweep("route_placement.yaml", "train.steps=10", "match=null", path=tmp_path)
     rows = planned.trials
     assert rows.columns[:6].tolist() == ["run", "label", "role", "seed", "state", "baseline"]
-    assert {"start", "end", "rate", "speedup", "train_flops"} <= set(rows.columns)
+    assert {"start", "end", "rate", "steps", "speedup", "train_flops"} <= set(rows.columns)
     dense, routed = rows.iloc[0], rows.iloc[1]
     assert (dense["role"], dense["label"], dense["speedup"]) == ("baseline", "dense seed 0", 1.0)
     assert routed["role"] == "trial" and routed["baseline"] == dense["run"]
@@ -67,7 +67,8 @@ def test_cells_left_out_are_counted_by_reason(in_folder: Path) -> None:
 
 
 def test_hours_are_those_of_one_device_with_stated_rates(tmp_path: Path) -> None:
-    planned = load_sweep("route_placement.yaml", "evaluate=[]", path=tmp_path)
+    at_equal_steps = ("experiment=tiny", "match=null", "evaluate=[]")
+    planned = load_sweep("route_placement.yaml", *at_equal_steps, path=tmp_path)
     seconds = planned.train_flops / 7.9e10 + 17 * 0.5  # fp32 on one core
     assert {trial.spec.precision for trial in planned.plan.trials} == {"fp32"}
     assert planned.hours("cpu") == pytest.approx(seconds / 3600)

@@ -32,7 +32,7 @@ class PlannedSweep:
 
     @cached_property
     def trials(self) -> pd.DataFrame:
-        """One row per trial: run, label, role, seed, state, baseline, axes, speed-up, FLOPs.
+        """One row per trial: run, label, role, seed, state, baseline, axes, steps, speed-up, FLOPs.
 
         Under a search these are the baselines that all cells share.
         """
@@ -49,6 +49,7 @@ class PlannedSweep:
                     "state": self.lab.run(trial.run).state(),
                     "baseline": trial.baseline,
                     **{axis: plain(value) for axis, value in trial.cell.items()},
+                    "steps": trial.spec.train.steps,
                     "speedup": price.speedup,
                     "train_flops": float(price.train_flops),
                 }
