@@ -352,6 +352,7 @@ COMMANDS: Mapping[str, _Command] = {
         _ROOT,
         _option("--metric", "metric of the rule (gap/heldout)", default="gap/heldout"),
         _flag("--cheapest", "the fewest FLOPs within the best set"),
+        _flag("--equal-steps", "for a number of steps, though the sweep matches costs"),
         _option("--out", "experiment to write (recommended.yaml beside the plan)"),
         _JSON,
     ),

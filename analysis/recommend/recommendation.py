@@ -23,7 +23,7 @@ from tread_lab.compare.best_set import (
 )
 from tread_lab.compare.gaps import Losses, PairedGap, gap_over_images, gap_over_seeds, losses_paths
 from tread_lab.compare.intervals import pairing_kept
-from tread_lab.frames import trials_frame
+from tread_lab.frames import equal_steps_frame, trials_frame
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
@@ -69,6 +69,7 @@ class Recommendation:
     `dense`: at every depth the placement is worse than dense training, so no route is recommended.
     `established`: three seeds or more, alone in the best set at every depth. `undecided`: others
     cannot be distinguished from it. `insufficient`: fewer than three seeds, so nothing is claimed.
+    `comparison` is the question that it answers, such as `at equal training FLOPs`.
     """
 
     sweep: str
@@ -76,10 +77,16 @@ class Recommendation:
     rule: Rule
     evidence: tuple[Evidence, ...]
     verdict: Verdict
+    comparison: str = ""
 
 
 def recommend(
-    lab: Lab, sweep: str, *, metric: str = metric_names.GAP_HELDOUT, cheapest: bool = False
+    lab: Lab,
+    sweep: str,
+    *,
+    metric: str = metric_names.GAP_HELDOUT,
+    cheapest: bool = False,
+    equal_steps: bool = False,
 ) -> Recommendation:
     """Return the rule that a placement sweep supports.
 
@@ -88,12 +95,21 @@ def recommend(
         cheapest: of the placements that cannot be distinguished from the best, take the one with
             the fewest training FLOPs instead of the one with the best mean, unless it is worse
             than dense.
+        equal_steps: whether the rule is for a number of steps although the sweep matches costs: its
+            runs are taken at the step at which their baseline ends.
 
     Raises:
         UserError: the sweep varies something else, or fewer than two placements are measured.
     """
     folder = lab.known_sweep(sweep)
     frame, plan = trials_frame(lab, folder), folder.plan()
+    if equal_steps and plan.match is not None:
+        stages = equal_steps_frame(lab, folder)
+        if stages is None:
+            raise UserError(
+                "--equal-steps: no run was measured `at baseline` under a constant rate"
+            )
+        frame = stages
     depths = {trial.run: trial.spec["model"]["depth"] for trial in plan.trials}
     tables = tables_of(frame, depths, metric)
     sets = [_best(lab, frame, table, metric) for table in tables]
@@ -105,7 +121,8 @@ def recommend(
         )
         if (verdict := _verdict(evidence)) != "dense":
             break
-    return Recommendation(folder.name, metric, rule, evidence, verdict)
+    comparison = str(frame.attrs.get("comparison", ""))
+    return Recommendation(folder.name, metric, rule, evidence, verdict, comparison)
 
 
 def _best(lab: Lab, frame: pd.DataFrame, table: Table, metric: str) -> tuple[BestSet, Unit]:
@@ -119,8 +136,9 @@ def _best(lab: Lab, frame: pd.DataFrame, table: Table, metric: str) -> tuple[Bes
 def _image_gaps(lab: Lab, frame: pd.DataFrame, runs_K: Sequence[str]) -> Array:
     """Return [K, M], dense losses less the baseline's, image by image, all of one evaluation."""
     baselines = frame.drop_duplicates("run").set_index("run")["baseline"]
+    at_step = frame.attrs.get("at_step", {})
     ours, theirs = (
-        [losses_paths(lab.run(str(run))) for run in runs]
+        [losses_paths(lab.run(str(run)), at_step.get(run)) for run in runs]
         for runs in (runs_K, [baselines[run] for run in runs_K])
     )
     common = set.intersection(*(set(paths) for paths in (*ours, *theirs)))

@@ -22,6 +22,7 @@ def as_lines(found: Recommendation) -> list[str]:
     """Return the recommendation for people, the verdict first."""
     route = f"route {found.rule}"
     lines = [_VERDICTS[found.verdict].format(route)]
+    lines += [f"  asked {found.comparison}"] if found.comparison else []
     for e in found.evidence:
         lines += [f"  depth {e.table.depth}: {text}" for text in _about(e, found.metric)]
     if len(found.evidence) == 1:
@@ -87,6 +88,7 @@ def as_tree(found: Recommendation) -> dict[str, Any]:
     return {
         "sweep": found.sweep,
         "metric": found.metric,
+        "comparison": found.comparison,
         "verdict": found.verdict,
         "rule": None if found.verdict == "dense" else route,
         "best_placement": route,

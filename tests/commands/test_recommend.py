@@ -35,7 +35,14 @@ def test_the_rule_is_said_and_its_experiment_written(
     monkeypatch.setattr(recommend, "wording", wording)
     root = in_folder / "lab"
     root.mkdir()
-    how: Any = {"root": str(root), "name": "n", "metric": "m", "cheapest": True, "out": out}
+    how: Any = {
+        "root": str(root),
+        "name": "n",
+        "metric": "m",
+        "cheapest": True,
+        "equal_steps": False,
+        "out": out,
+    }
     path = root / "sweeps" / "s" / "recommended.yaml" if out is None else in_folder / out
     assert recommend.run(**how, as_json=False) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -43,5 +50,8 @@ def test_the_rule_is_said_and_its_experiment_written(
     ]  # fmt: skip
     assert recommend.run(**how, as_json=True) == 0
     assert json.loads(capsys.readouterr().out) == {"rule": "s", "experiment": str(path)}
-    asked = [(root, "n", {"metric": "m", "cheapest": True}), (root, rule, path)]
+    asked = [
+        (root, "n", {"metric": "m", "cheapest": True, "equal_steps": False}),
+        (root, rule, path),
+    ]
     assert calls == asked * 2

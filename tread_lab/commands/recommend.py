@@ -12,11 +12,18 @@ from tread_lab.records.lab import Lab
 
 
 def run(
-    *, root: str | None, name: str, metric: str, cheapest: bool, out: str | None, as_json: bool
+    *,
+    root: str | None,
+    name: str,
+    metric: str,
+    cheapest: bool,
+    equal_steps: bool,
+    out: str | None,
+    as_json: bool,
 ) -> int:
     """Say the rule and how sure it is, and write the experiment; return the exit code."""
     lab = Lab.existing(root)
-    rule = recommend(lab, name, metric=metric, cheapest=cheapest)
+    rule = recommend(lab, name, metric=metric, cheapest=cheapest, equal_steps=equal_steps)
     path = None
     if rule.verdict != "dense":
         path = Path(out or lab.sweep(rule.sweep).path / "recommended.yaml").absolute()

@@ -19,6 +19,7 @@ from tread_lab.compare.intervals import pairing_kept, t_interval
 from tread_lab.records.lab import EvaluationFolder, Lab, RunFolder
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_ROUTE, GAP_TRAIN
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation_steps import end_signature
 
 Array = NDArray[np.float64]
 SAME_LEVEL = 1e-6  # relative: levels of equal specs differ by rounding between machines at most
@@ -146,9 +147,17 @@ def run_gaps(
         raise UserError(f"runs {trial_run} and {baseline_run} cannot be paired: {error}") from None
 
 
-def losses_paths(run: RunFolder) -> dict[str, Path]:
-    """Evaluation signature -> file of its losses, of every held-out evaluation of a run's end."""
-    paths = {folder.path.name: folder.path / "losses.npz" for folder in run.end_evaluations()}
+def losses_paths(run: RunFolder, step: int | None = None) -> dict[str, Path]:
+    """Evaluation signature -> file of its losses, of every held-out evaluation of a run's end.
+
+    Args:
+        step: another step than the end; signatures are those that the evaluations have at the end.
+    """
+    folders = [folder for folder in run.evaluations() if folder.step == step]
+    paths = {
+        end_signature((f.read() or {})["spec"]): f.path / "losses.npz" for f in folders if step
+    }
+    paths |= {folder.path.name: folder.path / "losses.npz" for folder in folders if not step}
     return {name: path for name, path in paths.items() if path.exists()}
 
 

@@ -57,6 +57,7 @@ def equal_steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame | None
 
     These answer at equal steps what a sweep with `match` asks at equal cost, from the same runs. It
     is `None` for other sweeps, and where no run was measured so or a stage is no shorter run.
+    `frame.attrs["at_step"]` has the step of each run that goes on.
 
     Raises:
         UserError: no such sweep.
@@ -66,9 +67,11 @@ def equal_steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame | None
     if plan.match is None:
         return None
     reader = SweepReader(lab, plan)
-    steps = {trial.run: trial.steps for trial in plan.trials}
-    frame = reader.frame([_row_at(reader, t, steps[t.baseline or t.run]) for t in plan.trials])
-    frame.attrs["comparison"] = QUESTIONS[None]
+    ends = {trial.run: trial.steps for trial in plan.trials}
+    at_step = {trial.run: ends[trial.baseline or trial.run] for trial in plan.trials}
+    frame = reader.frame([_row_at(reader, trial, at_step[trial.run]) for trial in plan.trials])
+    before = {run: step for run, step in at_step.items() if step != ends[run]}
+    frame.attrs |= {"comparison": QUESTIONS[None], "at_step": before}
     trials = frame[frame["role"] == "trial"]
     return frame if GAP_HELDOUT in frame and trials[GAP_HELDOUT].notna().any() else None
 
