@@ -27,11 +27,14 @@ from tread_lab.cli import parse
 from tread_lab.commands.resolve import run_spec
 from tread_lab.config import load
 from tread_lab.engine.cost.training import cost
+from tread_lab.records.lab import Lab
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, count_label, decode_evaluations
 from tread_lab.specs.guidance import in_short
 from tread_lab.specs.matching import QUESTIONS
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
+from tread_lab.sweep.plan.devices import Devices
+from tread_lab.sweep.plan.forecast import TrainSeconds
 from tread_lab.sweep.plan.plan import make_plan
 from tread_lab.sweep.trial.task import Task, with_ancestors
 
@@ -103,7 +106,8 @@ def _tasks_in(folder: Path, line: str) -> tuple[int, list[Task], str]:
     device = {"type": "cpu", "precisions": CPU}
     if "data.path" in line:
         device = {"type": "cuda", "precisions": GPU}
-    plan = make_plan(name, sweep, experiment, {"device": device})
+    seconds = TrainSeconds(Lab(folder), Devices.here("cpu"), "cpu")
+    plan = make_plan(name, sweep, experiment, {"device": device}, seconds)
     tasks = list(plan.possible_tasks)
     match = f", {QUESTIONS[plan.match]}" if plan.match else ""
     if sweep.search is None:
