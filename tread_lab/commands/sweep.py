@@ -138,6 +138,7 @@ def run(**options: Unpack[Options]) -> int:
     plan = replace(plan, budget=spec.budget, stop_early=spec.stop_early)  # no part of a stored plan
     check_arithmetic(plan.possible_tasks, devices)
     check_extensions(plan.possible_tasks)
+    EarlyStopping.of(plan, lab)  # refuses what it cannot judge
     if options["retry_failed"] is not None:
         kinds = [kind for kind in options["retry_failed"].split(",") if kind]
         _retry_failed(lab, plan, kinds, dry_run=options["plan"])

@@ -81,7 +81,8 @@ class StopEarlySpec:
         kind: `asha` (asynchronous successive halving) lets the best 1/reduction of those that
             reached a rung go on; `median` stops a trial whose best gap is worse than the median of
             the others' means.
-        grace: the first step at which a trial is judged; `None` means a ninth of its steps.
+        grace: the first step at which a trial is judged; `None` means a ninth of the steps of the
+            shortest, so that all are judged at equal steps.
         reduction: ASHA's rungs lie at grace x reduction^k, the median rule's at grace x k.
         least: trials that must have come as far before the median rule judges.
     """

@@ -52,6 +52,26 @@ def test_rungs_are_steps() -> None:
         decode(StopEarlySpec, "hyperband", "stop_early")
 
 
+def test_runs_of_several_lengths_are_judged_at_equal_steps(lab: Lab, tiny: Tiny) -> None:
+    axes = {"route": ["0->1"], "train.steps": [90, 270]}
+    early = EarlyStopping.of(planned(tiny, axes=axes, stop_early="asha"), lab)
+    assert early is not None
+    assert {early.rungs(run) for run in early.judged} == {(10, 30), (10, 30, 90)}
+
+
+def test_a_rung_without_a_logged_loss_in_its_second_half_is_refused(lab: Lab, tiny: Tiny) -> None:
+    fixed = {"execution": {"log_every": 25}}
+    line = (
+        r"stop_early: judges at step 20, and execution\.log_every=25 logs no loss in the half"
+        r" before it; log more often, or write \{kind: median, grace: 25\}"
+    )
+    with pytest.raises(UserError, match=line):
+        EarlyStopping.of(
+            planned(tiny, fixed=fixed, stop_early={"kind": "median", "grace": 20}), lab
+        )
+    assert EarlyStopping.of(planned(tiny, fixed=fixed, stop_early={"grace": 25}), lab)
+
+
 def test_a_trial_is_judged_by_its_loss_less_its_baselines(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny)
     baseline, first = plan.trials[0].run, plan.trials[1].run

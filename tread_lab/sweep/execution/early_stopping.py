@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from tread_lab.records import metric_names, stopped_early
 from tread_lab.records.lab import Lab
 from tread_lab.records.stopped_early import Stopped
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.plan.plan import Plan
 
@@ -30,7 +32,13 @@ class EarlyStopping:
 
     @staticmethod
     def of(plan: Plan, lab: Lab) -> EarlyStopping | None:
-        """Return the judge of a plan's trials; `None` if the plan stops none early."""
+        """Return the judge of a plan's trials; `None` if the plan stops none early.
+
+        Runs of several lengths are judged at the same steps, those of the shortest.
+
+        Raises:
+            UserError: a run logs no training loss before a step at which it is judged.
+        """
         if plan.stop_early is None:
             return None
         trials = [trial for trial in plan.possible_trials if trial.role == "trial"]
@@ -40,7 +48,10 @@ class EarlyStopping:
             for trial in trials
             if trial.run not in baselines
         }
-        return EarlyStopping(plan.stop_early, lab, plan.name, judged)
+        shortest = min((steps for steps, _ in judged.values()), default=1)
+        spec = replace(plan.stop_early, grace=plan.stop_early.first_rung(shortest))
+        _check_logged(spec, (trial.spec for trial in trials if trial.run in judged))
+        return EarlyStopping(spec, lab, plan.name, judged)
 
     def rungs(self, run: str) -> tuple[int, ...]:
         """Return the steps at which a run is judged; none for a baseline."""
@@ -81,3 +92,15 @@ class EarlyStopping:
             for entry in self.lab.run(run).entries()
             if entry.key == metric_names.TRAIN_LOSS and rung / 2 < entry.step <= rung
         }
+
+
+def _check_logged(stop: StopEarlySpec, runs: Iterable[RunSpec]) -> None:
+    """Refuse a rung in whose second half nothing is logged, which would judge nobody."""
+    for steps, every in dict.fromkeys((r.train.steps, r.execution.log_every) for r in runs):
+        for rung in stop.rungs(steps):
+            if rung // every * every <= rung / 2:
+                raise UserError(
+                    f"stop_early: judges at step {rung}, and execution.log_every={every} logs no"
+                    f" loss in the half before it; log more often, or write {{kind: {stop.kind},"
+                    f" grace: {every}}}"
+                )
