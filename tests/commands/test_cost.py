@@ -53,6 +53,18 @@ def test_times_stand_behind_the_costs_where_a_device_is_named(
     assert texts["rates of H200"] == RATES["H200"].source
 
 
+def test_costs_say_the_selection_of_a_route_and_for_how_many_tokens_they_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    named: dict[str, Any] = {"model": None, "experiment": "tiny", "device_rates": None}
+    assert cost.run(**{**NONE, **named, "route": ["2->8 by rows"], "overrides": []}) == 0
+    rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[:3]]
+    assert [rows[0], rows[2]] == [
+        ["experiment", "tiny, 64 tokens"],
+        ["routes", "2->8 by rows at rate 0.5"],
+    ]
+
+
 def test_the_costs_for_scripts_are_of_the_routes_that_are_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

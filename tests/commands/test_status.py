@@ -47,5 +47,7 @@ def test_a_run_cannot_be_watched_and_an_absent_lab_is_said(tmp_path: Path) -> No
     write_sweep(tmp_path, small())
     with pytest.raises(UserError, match="no sweep"):
         status.run(root=str(tmp_path), name=RUN, watch=True, as_json=False)
+    with pytest.raises(UserError, match="has no sweep 'placment', did you mean 'placement'"):
+        status.run(root=str(tmp_path), name="placment", watch=False, as_json=False)
     with pytest.raises(UserError, match="does not exist"):
         status.run(root=str(tmp_path / "absent"), name=None, watch=False, as_json=False)

@@ -388,3 +388,13 @@ def test_a_folder_of_exported_weights_has_its_own_references(lab: Lab) -> None:
     assert run.recorded_sampler() == {}
     write_json(run.path / "config.json", {"sampler": {"steps": 9}})
     assert run.recorded_sampler() == {"steps": 9}
+
+
+def test_a_run_whose_package_is_gone_says_which_it_was(tmp_path: Path) -> None:
+    run = Lab(tmp_path).run("abc")
+    route = "{start: 2, end: 8, selection: columns}"
+    write_text(run.path / "spec.yaml", f"model: DiT-S/2\nroutes: [{route}]\n")
+    run.attempts.open(made_with={"code": "1", "package our-tread": "0.1.0"})
+    line = r"spec.yaml: .*unknown 'columns'.*; the run was made with our-tread 0\.1\.0$"
+    with pytest.raises(UserError, match=line):
+        run.spec()

@@ -87,6 +87,8 @@ def test_a_plan_shows_its_question_its_runs_and_their_cost(lab: Lab) -> None:
         (RemainingTime(60.0, 1, "from 3 earlier runs"),
          "; 1 run open, 2 at once: about 60 s, from 3 earlier runs"),
         (RemainingTime(7200.0, 2), "; 2 runs open, 2 at once: about 2.0 h"),
+        (RemainingTime(7200.0, 2, "", 1),
+         "; 2 runs open (1 trained, to be measured), 2 at once: about 2.0 h"),
     ],
 )  # fmt: skip
 def test_the_time_left_stands_behind_the_flops(

@@ -161,7 +161,8 @@ def test_what_a_selection_asks_of_the_grid_is_checked(install: Install) -> None:
         ({"backbone": "pool", "depth": 2, "width": 8}, "missing key 'heads'"),
         ({"backbone": "pool", "depth": 2, "width": 8, "heads": 2, "rope": True}, "option of dit"),
         ({"backbone": "pool", "depth": 2, "width": 8, "heads": 2, "state": 4}, "option of mamba"),
-        ("pol-S/2", "unknown model"),
+        ("pol-S/2", "unknown model 'pol-S/2', did you mean 'pool-S/2'"),
+        ("pool-4x16/2", "heads, too, as in pool-4x16x2/2"),
     ],
 )
 def test_a_backbone_has_the_options_that_it_says(

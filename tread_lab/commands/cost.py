@@ -44,7 +44,7 @@ def run(
         print(json.dumps(report(spec), indent=1))
         return DONE
     times = _times(spec, loaded, device_rates) if device_rates else []
-    show_pairs([*table(spec), *times])
+    show_pairs([("experiment", f"{name}, {spec.tokens} tokens"), *table(spec), *times])
     return DONE
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from tread_lab.commands.exit_codes import DONE
-from tread_lab.records.lab import Lab
+from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.screen.status import show_lab, show_run, show_sweep, watch_sweep
+from tread_lab.specs.errors import UserError, suggest
 
 
 def run(*, root: str | None, name: str | None, watch: bool, as_json: bool) -> int:
@@ -17,5 +20,16 @@ def run(*, root: str | None, name: str | None, watch: bool, as_json: bool) -> in
     elif name in lab.sweeps():
         show_sweep(lab, name, as_json=as_json)
     else:
-        show_run(lab.known_run(name), as_json=as_json)
+        show_run(_run_named(lab, name), as_json=as_json)
     return DONE
+
+
+def _run_named(lab: Lab, name: str) -> RunFolder:
+    """Return a run by its name; what cannot begin one is taken for the name of a sweep.
+
+    Raises:
+        UserError: there is no such run, or no such sweep.
+    """
+    if re.fullmatch("[0-9a-f]+", name):
+        return lab.known_run(name)
+    raise UserError(f"{lab.root} has no sweep {name!r}{suggest(name, lab.sweeps())}")

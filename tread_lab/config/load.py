@@ -12,6 +12,7 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -185,6 +186,16 @@ def _compose(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
     for override in overrides:
         if "=" not in override and not override.startswith("~"):
             raise UserError(f"{override!r} is not an override; write key=value")
+    for override in overrides:
+        try:
+            OverridesParser.create().parse_override(override)
+        except Exception:  # of Hydra and of its grammar, whose words name neither key nor remedy
+            key, _, value = override.partition("=")
+            quoted = f"""'{key}="{value}"'"""
+            raise UserError(
+                f"{override!r}: the value of {key} cannot be read; put it in quotes, {quoted}, and"
+                " write -> for an arrow"
+            ) from None
     with _mistakes(path.name), _without_environment():
         config = _with_hydra(path, overrides) if overrides or "defaults" in alone else alone
         tree = OmegaConf.to_container(config, resolve=True)
@@ -245,4 +256,7 @@ def _mistakes(name: str) -> Iterator[None]:
         raise UserError(f"{name}: an interpolation needs its own value") from None
     except (HydraException, OmegaConfBaseException, *_LET_THROUGH) as error:
         cause = error.__cause__ if isinstance(error.__cause__, UserError) else error
-        raise UserError(f"{name}: {first_line(cause)}") from None
+        line = first_line(cause)
+        if match := re.fullmatch(r"Error merging override \+*(([^=]+)=.*)", line):
+            line = f"{match[1]}: the file holds another kind of value; remove it first: ~{match[2]}"
+        raise UserError(f"{name}: {line}") from None

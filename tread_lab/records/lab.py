@@ -203,7 +203,15 @@ class RunFolder:
         try:
             return decode(RunSpec, with_old_meaning(tree))
         except UserError as error:
-            raise error.at(str(self.path / "spec.yaml")) from None
+            made = ", ".join(f"{name} {version}" for name, version in self.packages().items())
+            note = f"; the run was made with {made}" if made else ""
+            raise UserError(f"{self.path / 'spec.yaml'}: {error}{note}") from None
+
+    def packages(self) -> dict[str, str]:
+        """Return the versions of the packages beside tread-lab whose entries the run names."""
+        made_with = {k: v for attempt in self.attempts.read() for k, v in attempt.made_with.items()}
+        prefix = "package "
+        return {k.removeprefix(prefix): v for k, v in made_with.items() if k.startswith(prefix)}
 
     def readable_spec(self) -> RunSpec | None:
         """Return the spec of the run, `None` if it is lost or cannot be decoded here."""

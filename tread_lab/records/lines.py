@@ -53,11 +53,17 @@ def open_lines(path: Path) -> IO[str]:
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        torn = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
+        torn = path.exists() and _last_byte(path) not in (b"", b"\n")
         file = path.open("a", encoding="utf-8")
         if torn:
             file.write("\n")
     return file
+
+
+def _last_byte(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 1))
+        return file.read(1)
 
 
 def append_line(path: Path, tree: Mapping[str, Any]) -> None:

@@ -154,7 +154,8 @@ def _cost(plan: Plan, remaining: RemainingTime, slots: int) -> str:
     if remaining.open_runs == 0:
         done = "everything is done" if plan.search is None else "no run is open"
         return f"{flops}; {done}"
-    runs = f"{flops}; {counted(remaining.open_runs, 'run')} open, {slots} at once"
+    trained = f" ({remaining.trained} trained, to be measured)" if remaining.trained else ""
+    runs = f"{flops}; {counted(remaining.open_runs, 'run')} open{trained}, {slots} at once"
     if remaining.seconds is None:
         return f"{runs}; no time is predicted (a trial step would take long on this device)"
     source = f", {remaining.source}" if remaining.source else ""

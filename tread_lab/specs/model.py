@@ -158,6 +158,9 @@ class ModelSpec:
         match = re.fullmatch(r"(\w+)-(\w+)/(\d{1,9})", name)
         backbone = _backbone(match[1]) if match else None
         shape = _shape(backbone, match[1], match[2]) if match and backbone else None
+        if match and backbone and shape is None and re.fullmatch(r"\d+x\d+", match[2]):
+            sized = f"{match[1]}-{match[2]}x2/{match[3]}"
+            raise UserError(f"unknown model {value!r}: say the attention heads, too, as in {sized}")
         if match is None or shape is None:
             raise UserError(f"unknown model {value!r}{_hint(value)}")
         options = dict(BLOCKS.get(match[1], {}))
@@ -241,7 +244,8 @@ def _size(model: ModelSpec, family: str) -> str:
 
 
 def _hint(value: Any) -> str:
-    names = [f"{family}-{size}/{p}" for family in FAMILIES for size in SIZES for p in (1, 2, 4, 8)]
+    families = (*FAMILIES, *BACKBONES.extensions)
+    names = [f"{family}-{size}/{p}" for family in families for size in SIZES for p in (1, 2, 4, 8)]
     names += [f"{name}/2" for name in COUNTED]
     same = [name for name in names if name.lower() == str(value).lower()]
     near = suggest(str(value), same or names)

@@ -69,7 +69,8 @@ class RouteSpec:
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate < 1:
-            raise UserError(f"rate: {self.rate} is outside [0, 1): at 1 no token would be left")
+            why = ": at 1 no token would be left" if self.rate >= 1 else ""
+            raise UserError(f"rate: {self.rate} is outside [0, 1){why}")
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:

@@ -173,10 +173,9 @@ class Projection:
         always["selection"] = " + ".join(
             dict.fromkeys(route["selection"] for route in spec["routes"])
         )
-        attempts = self._lab.run(trial.stored.run).attempts.read()
-        made_with = {what: it for attempt in attempts for what, it in attempt.made_with.items()}
-        packages = {what: it for what, it in made_with.items() if what.startswith("package ")}
-        params = {**always, **packages, **trial.varied, **self._reader.parameters(trial.stored)}
+        packages = self._lab.run(trial.stored.run).packages()
+        always |= {f"package {name}": version for name, version in packages.items()}
+        params = {**always, **trial.varied, **self._reader.parameters(trial.stored)}
         return {name: str(value) for name, value in params.items() if value != ""}
 
     def _tags(

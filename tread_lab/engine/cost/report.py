@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from tread_lab.engine.cost.training import Cost, cost
+from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import amount
 
@@ -21,7 +22,7 @@ def report(spec: RunSpec) -> dict[str, Any]:
     this, dit = cost(spec), cost(spec, learn_sigma=True)
     return {
         "model": spec.model.name,
-        "routes": [f"{route} at {route.rate:g}" for route in spec.routes],
+        "routes": [f"{_route(route)} at {route.rate:g}" for route in spec.routes],
         "tokens": spec.tokens,
         "tokens_per_block": list(this.tokens),
         **_sizes(this),
@@ -41,7 +42,8 @@ def report(spec: RunSpec) -> dict[str, Any]:
 def table(spec: RunSpec) -> list[tuple[str, str]]:
     """Return the same for people: (what, value with unit) in reading order."""
     this = cost(spec)
-    routes = ", ".join(f"{route} at rate {route.rate:g}" for route in spec.routes) or "none (dense)"
+    named = [f"{_route(route)} at rate {route.rate:g}" for route in spec.routes]
+    routes = ", ".join(named) or "none (dense)"
     rows = [
         ("model", spec.model.name),
         ("routes", routes),
@@ -85,6 +87,11 @@ def _at_scale(spec: RunSpec, scale: int) -> dict[str, Any]:
     tokens = spec.tokens * scale * scale
     macs = {"dense_macs": run_cost.dense_macs, "routed_macs": run_cost.routed_macs}
     return {"tokens": tokens, **macs, "speedup": run_cost.speedup}
+
+
+def _route(route: RouteSpec) -> str:
+    """Return `2->8 by rows`; without a selection where it is the usual one."""
+    return f"{route}{'' if route.selection == 'random' else f' by {route.selection}'}"
 
 
 def _runs(tokens: tuple[int, ...]) -> str:

@@ -31,11 +31,13 @@ class RemainingTime:
 
     Attributes:
         source: what the prediction rests on: `from 3 earlier runs on H100`.
+        trained: of the open runs, those that are only measured.
     """
 
     seconds: float | None
     open_runs: int
     source: str = ""
+    trained: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,9 @@ class Forecast:
         if not self.speeds and self.rates is None:
             return RemainingTime(None, len(todo))
         seconds = makespan([self._left(task) for task in todo], self.slots) + self.start
-        return RemainingTime(seconds + self._all_references(todo), len(todo), self._source(todo))
+        seconds += self._all_references(todo)
+        trained = sum(done_share(self.lab, task) == 1.0 for task in todo)
+        return RemainingTime(seconds, len(todo), self._source(todo), trained)
 
     def _source(self, todo: Sequence[Task]) -> str:
         """Return what the times of these tasks rest on; with their counts where that differs."""
