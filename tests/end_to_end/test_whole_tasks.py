@@ -68,7 +68,7 @@ LOSSES: dict[str, Any] = {
     "repa": {"repa": {"encoder": "fashion16-v1", "block": 1, "hidden": 8}},
 }
 EXECUTIONS: dict[str, Any] = {
-    "launched": {},
+    "launched": {"deterministic": True},
     "micro-batches": {"micro_batch": 3},
     "captured": {"cuda_graph": True},
     "compiled": {"compile": "blocks", "micro_batch": 4},

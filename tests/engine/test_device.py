@@ -138,19 +138,38 @@ def test_a_run_on_the_cpu_never_initialises_cuda(
 def test_a_run_for_a_gpu_pins_its_batches_and_uses_that_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    used: list[torch.device] = []
+    used: list[Any] = []
     pinned: list[torch.Tensor] = []
 
     def pin(tensor: torch.Tensor) -> torch.Tensor:
         pinned.append(tensor)
         return tensor
 
-    monkeypatch.setattr(live_run, "use", used.append)
+    monkeypatch.setattr(live_run, "use", lambda device, **how: used.append((device, how)))
     monkeypatch.setattr(live_run, "pins", lambda device: True)
     monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
     train_until(small_run(), tmp_path)
-    assert used == [CPU]
+    assert used == [(CPU, {"deterministic": False})]
     assert len(pinned) == 6 * 5  # steps x (samples, labels, noise, levels, one leg)
+
+
+def test_a_run_that_asks_for_it_refuses_kernels_that_add_in_any_order(tmp_path: Path) -> None:
+    seen: list[bool] = []
+    for asked in (True, False):
+        spec = small_run(execution={"deterministic": asked})
+        for _ in train(spec, RunFolder(tmp_path / str(asked)), CPU):
+            seen.append(torch.are_deterministic_algorithms_enabled())
+    assert seen == [True] * 6 + [False] * 6
+
+
+def test_runs_that_share_a_gpu_have_a_part_of_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[Any] = []
+    monkeypatch.setattr(
+        torch.cuda, "set_per_process_memory_fraction", lambda *what: limits.append(what)
+    )
+    limit_share(torch.device("cuda", 1), 4)
+    limit_share(CPU, 4)
+    assert limits == [(0.25, torch.device("cuda", 1))]
 
 
 @pytest.mark.parametrize(

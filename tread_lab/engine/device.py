@@ -74,8 +74,15 @@ def _limits(name: str) -> list[int]:
         return []
 
 
-def use(device: torch.device) -> None:
-    """Make a GPU the process's current one: kernels and libraries that name none go there."""
+def use(device: torch.device, *, deterministic: bool = False) -> None:
+    """Make a GPU the process's current one: kernels and libraries that name none go there.
+
+    Args:
+        deterministic: refuse kernels that add in any order.
+    """
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS may vary
+    torch.use_deterministic_algorithms(deterministic)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     else:
@@ -111,6 +118,12 @@ def _freeze_libraries() -> None:
     """Take what lives now out of the garbage collector's sight, until the process ends."""
     gc.freeze()
     atexit.register(gc.unfreeze)  # else libraries complain at the end of what was not collected
+
+
+def limit_share(device: torch.device, runs: int) -> None:
+    """Let this process have its part of a GPU's memory where so many runs share it."""
+    if device.type == "cuda":
+        torch.cuda.set_per_process_memory_fraction(1 / runs, device)
 
 
 def release(device: torch.device) -> None:

@@ -65,7 +65,7 @@ class LiveRun:
     ) -> None:
         check_precision(spec.precision, device)
         self.spec, self.folder, self.device, self._meter = spec, folder, device, meter
-        use(device)
+        use(device, deterministic=spec.execution.deterministic)
         self.accelerator = _accelerator(device)
         self.network = fresh_network(spec).to(device)
         compile_for(spec, self.network, device)

@@ -53,6 +53,8 @@ def made_with(spec: RunSpec, device_type: str) -> dict[str, str]:
     found["attention backend"] = spec.execution.attention
     if (form := step_form(spec, device_type)) is not None:
         found["training step"] = form
+    if device_type == "cuda":
+        found["order of sums"] = "fixed" if spec.execution.deterministic else "any"
     if (products := bf16_products(spec.precision, device_type)) is not None:
         found["products in bf16"] = products
     folder = weights_folder(spec.repa) if spec.repa is not None else None

@@ -1,4 +1,4 @@
-"""The training loop, readable top to bottom; stopped anywhere, it resumes bitwise."""
+"""The training loop, readable top to bottom; stopped anywhere, it resumes with the same draws."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def train(
     """Train from the newest checkpoint to the end, yielding after every optimizer step.
 
     Closing the iterator saves a checkpoint first; asking again continues from it. Everything random
-    is a function of (seed, step), so the two halves equal one uninterrupted run.
+    is a function of (seed, step), so the two halves equal one uninterrupted run: bitwise on a CPU,
+    and on a GPU with `execution.deterministic`.
 
     Raises:
         Diverged: the logged loss is not finite.

@@ -101,6 +101,8 @@ class ExecutionSpec:
             so the provenance of a run says this, too. A CPU has no graphs and goes on without.
         attention: `measured` attends over each number of tokens by the backend that is fastest on
             this model of device, measured once for a lab; `torch` leaves the choice to torch.
+        deterministic: whether equal runs have equal bits on a GPU, too, where kernels such as the
+            backward pass of flash attention above 256 tokens else add in any order; slower.
     """
 
     micro_batch: int | None = None
@@ -112,6 +114,7 @@ class ExecutionSpec:
     compile: Literal["auto", "blocks", "none"] = added("auto")
     cuda_graph: bool = added(False)
     attention: Literal["torch", "measured"] = added("torch")
+    deterministic: bool = added(False)
 
     def __post_init__(self) -> None:
         check_positive(self, "micro_batch", "log_every", "checkpoint_every", "keep_checkpoints")
@@ -119,6 +122,6 @@ class ExecutionSpec:
             raise UserError(f"keep_steps: {list(self.keep_steps)} must be positive steps")
 
     @property
-    def kernels(self) -> tuple[str, bool, str]:
+    def kernels(self) -> tuple[str, bool, str, bool]:
         """What decides which kernels compute a step, and with them its last bits and its time."""
-        return self.compile, self.cuda_graph, self.attention
+        return self.compile, self.cuda_graph, self.attention, self.deterministic

@@ -16,7 +16,7 @@ from tests.made_data import SCALE, write_autoencoder
 from tread_lab.cli import main
 from tread_lab.engine import precision, provenance
 from tread_lab.engine.cost.training import cost
-from tread_lab.engine.device import memory
+from tread_lab.engine.device import CONTEXT, memory
 from tread_lab.engine.provenance import DECIDES, code_digest, made_with, meaning, measured_with
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import provenance_differences, provenances_of
@@ -77,7 +77,8 @@ def _image_bytes() -> float:
 def test_a_gpu_given_in_parts(tiny: Callable[..., RunSpec]) -> None:
     task = Task(tiny())
     need = cost(task.spec).memory_bytes
-    large, small = (DeviceFacts("cuda", "x", ("fp32",), size * need) for size in (9, 2))
+    sizes = (9 * need + 8 * CONTEXT, 2 * need + CONTEXT)  # each process has a context of its own
+    large, small = (DeviceFacts("cuda", "x", ("fp32",), size) for size in sizes)
     for packed in (1, 2):
         check_room([task], Devices((large, small), packed=packed))
     with pytest.raises(UserError, match=r"3 runs at once .* room for 2 runs"):
@@ -88,7 +89,7 @@ def test_the_largest_run_decides_how_many_share_a_device(tiny: Tiny) -> None:
     small, large = Task(tiny()), Task(tiny(train={"batch": 256}))
     need = cost(large.spec).memory_bytes
     assert 3 * cost(small.spec).memory_bytes < 2 * need
-    shared = Devices((DeviceFacts("cuda", "x", ("fp32",), 2 * need),), packed=3)
+    shared = Devices((DeviceFacts("cuda", "x", ("fp32",), 2 * need + CONTEXT),), packed=3)
     for tasks in ([small, large], [large, small]):
         with pytest.raises(UserError, match=r"3 runs at once .* room for 2 runs"):
             check_room(tasks, shared)
@@ -246,9 +247,9 @@ def test_a_run_alone_on_the_device_of_a_worker_is_left_to_it(tiny: Tiny) -> None
     small = DeviceFacts("cuda", "x", ("fp32",), 1)
     check_room([Task(tiny())], Devices((small,), packed=1))
     check_room([], Devices((small,), packed=1))
-    check_room([], Devices((replace(small, memory=2**30),), packed=2))
+    check_room([], Devices((replace(small, memory=2 * CONTEXT),), packed=2))
     need = cost(tiny().dense()).memory_bytes
-    shared = Devices((replace(small, memory=2 * need),), packed=3)
+    shared = Devices((replace(small, memory=2 * need + CONTEXT),), packed=3)
     with pytest.raises(UserError, match=r"room for 2 runs; give each"):
         check_room([Task(tiny())], shared)
 

@@ -11,6 +11,7 @@ from tread_lab.engine.captions import check_captions
 from tread_lab.engine.compiled import no_compiler
 from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
+from tread_lab.engine.device import CONTEXT
 from tread_lab.engine.encoder import check_encoder
 from tread_lab.engine.probes import PICKS
 from tread_lab.engine.provenance import decisive, made_with, measured_with
@@ -180,11 +181,13 @@ def check_room(tasks: Sequence[Task], devices: Devices) -> None:
             memory.check_room(spec, devices.local)
     need = max((cost(task.spec).memory_bytes for task in tasks), default=0)
     capacity, packed = devices.memory, devices.packed
-    if packed > 1 and packed * need > capacity:
-        fit = counted(max(1, capacity // need), "run")
+    context = CONTEXT if devices.type == "cuda" else 0  # each process has one, which runs do not
+    fits = (capacity + context) // (need + context) if need + context else packed
+    if packed > 1 and packed > fits:
         raise UserError(
             f"{packed} runs at once on one {devices.type} device need about"
-            f" {amount(packed * need)}, and it has {amount(capacity)}: room for {fit};"
+            f" {amount(packed * need + (packed - 1) * context)}, and it has {amount(capacity)}:"
+            f" room for {counted(max(1, fits), 'run')};"
             " give each run a larger share by --gpus, or fewer runs by --concurrent"
         )
 

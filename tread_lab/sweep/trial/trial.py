@@ -15,7 +15,7 @@ from tread_lab.engine.assemble import has_lost_its_end
 from tread_lab.engine.checkpoint import DamagedCheckpoint, list_checkpoints, load_latest
 from tread_lab.engine.cost.memory import check_room
 from tread_lab.engine.cost.training import cost
-from tread_lab.engine.device import PeakMemory, peak_flops, release
+from tread_lab.engine.device import limit_share, peak_flops, PeakMemory, release
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.power import open_meter
 from tread_lab.engine.provenance import origin
@@ -138,6 +138,7 @@ def _train_and_evaluate(
         UserError: an evaluation lacks something; every other evaluation is done.
     """
     folder = lab.run(task.run)
+    limit_share(device, under_way.packed)
     while True:
         release(device)  # of the run before, or of the attempt that this one repeats
         if folder.result() is None:
