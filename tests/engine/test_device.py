@@ -15,8 +15,9 @@ from tests.engine.runs import CPU, small_run, train_until
 from tread_lab.cli import main
 from tread_lab.engine import device as devices
 from tread_lab.engine import live_run
-from tread_lab.engine.device import PeakMemory, pick, release, use
-from tread_lab.records.lab import Lab
+from tread_lab.engine.device import PeakMemory, limit_share, pick, release, use
+from tread_lab.engine.train import train
+from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.specs import RunSpec, UserError
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import run_trial

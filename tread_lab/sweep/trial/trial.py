@@ -15,7 +15,7 @@ from tread_lab.engine.assemble import has_lost_its_end
 from tread_lab.engine.checkpoint import DamagedCheckpoint, list_checkpoints, load_latest
 from tread_lab.engine.cost.memory import check_room
 from tread_lab.engine.cost.training import cost
-from tread_lab.engine.device import limit_share, peak_flops, PeakMemory, release
+from tread_lab.engine.device import PeakMemory, limit_share, peak_flops, release
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.power import open_meter
 from tread_lab.engine.provenance import origin
