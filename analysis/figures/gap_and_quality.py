@@ -1,4 +1,4 @@
-"""Does the training-loss gap predict the quality of samples? One point a route (Fig. S10)."""
+"""Does the training-loss gap predict the quality of samples? One point per route (Fig. S10)."""
 
 from __future__ import annotations
 

@@ -91,7 +91,9 @@ def draw_guidance_costs(costs: GuidanceCosts, axes: Sequence[Axes]) -> None:
     values, prices = ([getattr(p, name) for p in costs.points] for name in ("value", "flops"))
     for ax, cell in zip(axes, costs.cells):
         labelled: list[tuple[float, float]] = []
-        for point in (point for point in costs.points if point.cell == cell):
+        of_cell = (point for point in costs.points if point.cell == cell)
+        sign = metric_kind(costs.metric).sign or 1
+        for point in sorted(of_cell, key=lambda point: sign * point.value):  # the best has a name
             x, y = point.flops / 1e9, point.value
             ax.plot(x, y, "o", color=colours[point.method])
             place = (point.flops / max(prices), point.value / _span(values))

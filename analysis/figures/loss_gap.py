@@ -42,7 +42,7 @@ class GapByLength:
 
 @dataclass(frozen=True)
 class GapOverSteps:
-    """Smoothed paired differences of the training loss, one curve a cell, shortest route first.
+    """Smoothed paired differences of the training loss, one curve per cell, shortest route first.
 
     Attributes:
         names: cells, by curve.
@@ -152,29 +152,25 @@ def _families(gaps: GapByLength) -> list[tuple[NDArray[np.bool_], str]]:
 
 
 def draw_gap_over_steps(gaps: GapOverSteps, ax: style.Axes, *, named: bool = False) -> None:
-    """Draw one line a cell; zero is the baseline.
+    """Draw one line per cell; zero is the baseline.
 
-    Lines are darker for shorter routes; `named` ones have their own colour and, past the colours,
-    dashes.
+    Lines are darker for shorter routes, each its own shade; `named` ones have a colour of the cycle
+    and, past the colours, dashes.
     """
     power = style.power_of_ten(np.concatenate([np.zeros(1), *gaps.gaps]))
-    norm = style.Normalize(min(gaps.length, default=0), max(gaps.length, default=1))
     ax.axhline(0, color=style.BLACK, linewidth=0.7)
-    for k, (name, length) in enumerate(zip(gaps.names, gaps.length)):
-        colour = (
-            style.CYCLE[k % len(style.CYCLE)] if named else style.SEQUENTIAL(0.92 * norm(length))
-        )
+    last = max(1, len(gaps.names) - 1)
+    for k, name in enumerate(gaps.names):
+        colour = style.CYCLE[k % len(style.CYCLE)] if named else style.SEQUENTIAL(0.92 * k / last)
         dashes = ("-", "--", ":", "-.")[k // len(style.CYCLE) % 4] if named else "-"
-        text = style.arrow(name) if named else str(length)
+        text = style.arrow(name)
         values = gaps.gaps[k] / 10.0**power
         ax.plot(gaps.steps[k], values, dashes, color=colour, linewidth=0.9, label=text)
     handles, texts = ax.get_legend_handles_labels()
-    entries = dict(zip(texts, handles))  # one for lines of equal length
-    if entries:
+    if handles:
         ax.legend(
-            entries.values(),
-            entries.keys(),
-            title=None if named else "blocks\nskipped",
+            handles,
+            texts,
             loc="center left",
             bbox_to_anchor=(1.0, 0.5),
             labelspacing=0.25,
@@ -220,7 +216,7 @@ def _by_length(records: SweepRecords) -> Iterator[Drawn]:
 def _over_steps(records: SweepRecords) -> Iterator[Drawn]:
     gaps = gap_over_steps(records.frame, records.history)
     if gaps.names:
-        fig, (ax,) = style.figure(height=2.2)
+        fig, (ax,) = style.figure(height=max(2.2, 0.5 + 0.13 * len(gaps.names)))
         draw_gap_over_steps(gaps, ax)
         yield Drawn("gap_over_steps", steps_caption(gaps), fig)
 

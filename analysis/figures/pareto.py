@@ -22,7 +22,7 @@ NAMED = 8  # points of the front that are labelled
 
 @dataclass(frozen=True)
 class Pareto:
-    """One point a cell.
+    """One point per cell.
 
     Attributes:
         metric: the quality; for a gap the baseline is 0.

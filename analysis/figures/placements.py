@@ -1,4 +1,4 @@
-"""Every placed route of a sweep with its difference to the dense baseline, one row a cell."""
+"""Every placed route of a sweep with its difference to the dense baseline, one row per cell."""
 
 # K placements
 

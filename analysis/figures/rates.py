@@ -67,7 +67,7 @@ def best_rate(found: Curves) -> tuple[Curve, int] | None:
 
 
 def draw_rates(found: Curves, ax: Axes) -> None:
-    """Draw one line a route; cells without a number are lettered on the axis."""
+    """Draw one line per route; cells without a number are lettered on the axis."""
     ax.axhline(0, color=BLACK, linewidth=0.7)
     missing = any(state != "completed" for curve in found.curves for state in curve.states)
     draw_curves(found, ax, legend=missing or len(found.curves) > 1)

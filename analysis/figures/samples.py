@@ -1,4 +1,4 @@
-"""Generated images side by side: a row a run, a column a seed, so that only the network differs."""
+"""Images side by side: a row per run, a column per seed, so that only the network differs."""
 
 # R rows, K columns, H height, W width, C channels
 
@@ -108,7 +108,7 @@ def draw_samples(rows: SampleRows, ax: Axes) -> None:
 
 
 def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a cell: baselines, completed trials from best to worst, then the others."""
+    """Return one row per cell: baselines, completed trials from best to worst, then the others."""
     cells = cells_frame(frame)
     first = frame.drop_duplicates(["role", "cell"])
     cells = cells.merge(first[["role", "cell", "run"]], on=["role", "cell"], how="left")

@@ -43,7 +43,7 @@ _NAMED = 30  # points at most that have their name beside them
 
 @dataclass(frozen=True)
 class Savings:
-    """One point a cell; the baseline of each is at 0 and 0.
+    """One point per cell; the baseline of each is at 0 and 0.
 
     Attributes:
         metric: the difference to the baseline.

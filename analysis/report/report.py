@@ -1,4 +1,4 @@
-"""One file to send to a colleague: a sweep's question, answer, figures, cost, holes and recipe."""
+"""One file to send to a colleague: a sweep's question, answer, figures, cost and recipe."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
 
 
 def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
-    """Return speed-ups predicted from FLOPs beside measured ones, one row a cell.
+    """Return speed-ups predicted from FLOPs beside measured ones, one row per cell.
 
     Both compare a step of a trial with one of its own baseline. The measured one is the ratio of
     the median seconds; `disturbed` cells are marked, because something else ran beside them.

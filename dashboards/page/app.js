@@ -42,6 +42,7 @@ const unopened = () => ({
   fresh: new Set(),
 });
 const state = { sweep: null, requests: 0, ...unopened() };
+let picked = false; // whether somebody chose the metric, which then stands in the address
 
 // Return the server's JSON. An error in the answer is thrown with its own text; a request that gets
 // no answer at all means that the server is gone.
@@ -63,6 +64,8 @@ async function start() {
   at("metric").addEventListener("change", (e) => {
     state.metric = e.target.value;
     state.version = 0;
+    picked = true;
+    writeHash();
     refresh();
   });
   at("search").addEventListener("input", () => state.view && drawRanking());
@@ -80,9 +83,10 @@ async function start() {
     (e) => e.shiftKey && e.target.closest?.("[data-cell]") && e.preventDefault(),
   ); // else the click selects text
   window.addEventListener("hashchange", () => {
-    const address = `${state.sweep} ${state.chosen}`;
+    const address = () => `${state.sweep} ${state.metric} ${state.chosen}`;
+    const earlier = address();
     readHash();
-    if (`${state.sweep} ${state.chosen}` !== address) {
+    if (address() !== earlier) {
       state.version = 0;
       refresh();
       drawPanel();
@@ -132,6 +136,7 @@ async function listSweeps() {
 
 function open(name) {
   Object.assign(state, { sweep: name, ...unopened() });
+  picked = false;
   writeHash();
   refresh();
   drawPanel();
@@ -562,6 +567,8 @@ async function drawPanel() {
 function readHash() {
   const hash = new URLSearchParams(location.hash.slice(1));
   state.sweep = hash.get("sweep") ?? state.sweep;
+  picked = hash.has("metric");
+  state.metric = hash.get("metric") ?? state.metric;
   state.chosen = (hash.get("cells") ?? "")
     .split(",")
     .filter((k) => /^\d+$/.test(k))
@@ -571,6 +578,7 @@ function readHash() {
 
 function writeHash() {
   const hash = new URLSearchParams({ sweep: state.sweep });
+  if (picked) hash.set("metric", state.metric);
   if (state.chosen.length) hash.set("cells", state.chosen.join(","));
   history.replaceState(null, "", `#${hash}`);
 }

@@ -181,7 +181,10 @@ export function heatmap(view, choose) {
       : "";
     const result = known ? amount(value) + interval + busy : STATES[state][1];
     const reason = cells.reason[cell] ? `, ${cells.reason[cell]}` : "";
-    const description = `${arrows(cells.name[cell])}: ${result}${reason}${trial}`;
+    const shown = texts || !known ? letters : "";
+    const description = [arrows(cells.name[cell]), shown, result + reason + trial]
+      .filter(Boolean)
+      .join(", ");
     const ink = known ? inkOn(colour) : "#1b1f24";
     const text =
       texts || !known

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.synthetic import tiny_spec
 from tread_lab.frames.history import history_frame
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
-from tread_lab.specs import decode, encode
+from tread_lab.specs import UserError, decode, encode
 from tread_lab.specs.expansion import expand
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
@@ -33,6 +35,8 @@ def test_a_run_that_two_trials_share_is_read_once(tmp_path: Path) -> None:
     ]
     assert len(history_frame(lab, "s")) == len(history_frame(lab, lab.sweep("s"))) == 4
     assert len(history_frame(lab, "s", [])) == 0
+    with pytest.raises(UserError, match=r"no key 'train/los' .*did you mean 'train/loss'\?"):
+        history_frame(lab, "s", ["train/los"])
 
 
 def test_runs_stand_in_the_order_of_the_plan(tmp_path: Path) -> None:

@@ -252,6 +252,14 @@ def test_numbers_on_the_map_have_a_contrast_of_4_5(placed: Lab, page: Page) -> N
         for metric in ("gap/heldout", "gap/train", "heldout/loss_routed", "cost/train_flops"):
             choose(page, metric)
             assert page.js(CONTRAST) >= 4.5
+            assert page.js(
+                "[...document.querySelectorAll('#grid g.cell')].every((g) =>"
+                " g.ariaLabel.includes(g.querySelector('text')?.textContent ?? ''))"
+            )
+        page.open(f"{url}?again#sweep=route_placement&metric=gap%2Ftrain")
+        page.wait("document.querySelector('#grid-title').innerText.startsWith('gap/train')")
+        choose(page, "heldout/loss")
+        assert "metric=heldout%2Floss" in page.js("location.hash")
 
 
 def test_the_page_claims_no_more_than_the_metric_says(placed: Lab, page: Page) -> None:

@@ -1,4 +1,4 @@
-"""A sweep's records as data frames: one row a trial, one row a cell, one row a logged value."""
+"""A sweep's records as data frames: one row per trial, per cell or per logged value."""
 
 from tread_lab.frames.cells import STATES, cells_frame, disturbed, of_baseline, with_delta
 from tread_lab.frames.columns import (

@@ -1,4 +1,4 @@
-"""One row a cell: its seeds brought together, each metric with its interval."""
+"""One row per cell: its seeds brought together, each metric with its interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One row a trial and step: what was measured during training, and what it had cost by then."""
+"""One row per trial and step: what was measured during training, and what it had cost by then."""
 
 from __future__ import annotations
 

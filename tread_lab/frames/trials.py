@@ -1,4 +1,4 @@
-"""One row a trial: its state, its settings, what was measured, its gaps to the baseline."""
+"""One row per trial: its state, its settings, what was measured, its gaps to the baseline."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.synthetic import FD, tiny_spec
@@ -63,7 +65,19 @@ def test_the_points_are_drawn_where_they_are(lab: Lab) -> None:
     assert [ax.get_title("left") for ax in axes] == ["dense", r"2$\to$8 s=0.5"]
     for ax, cell in zip(axes, costs.cells):
         drawn = {(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in ax.lines}
-        assert drawn == {(p.flops / 1e9, p.value) for p in costs.points if p.cell == cell}
+        points = [p for p in costs.points if p.cell == cell]
+        assert drawn == {(p.flops / 1e9, p.value) for p in points}
+        best = min(points, key=lambda p: p.value)
+        assert (best.flops / 1e9, best.value) in [text.xy for text in ax.texts]
+
+
+def test_the_best_has_its_weight_where_points_crowd(lab: Lab) -> None:
+    costs = guidance_costs(trials_frame(lab, "g"), FD)
+    values = (0.52, 0.51, 0.5, 10.0)
+    crowd = [replace(p, flops=1e9, value=v) for p, v in zip(costs.points[:4], values)]
+    _, axes = figure(columns=2)
+    draw_guidance_costs(replace(costs, points=(*crowd, *costs.points[4:])), axes)
+    assert (1.0, 0.5) in [text.xy for text in axes[0].texts]
 
 
 def test_the_figure_is_written_for_a_guidance_sweep_alone(
