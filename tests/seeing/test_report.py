@@ -40,3 +40,15 @@ def test_endings_stand_in_it_with_their_reasons(tmp_path: Path, page: Page) -> N
     text = page.js("document.body.innerText")
     for state in ("failed", "diverged", "stopped"):
         assert f"{state} on purpose" in text
+
+
+def test_the_first_printed_page_holds_the_first_figures(
+    placed: Lab, tmp_path: Path, page: Page
+) -> None:
+    """Of A4 with its margins, 176 x 261 mm, the first row of figures is a part."""
+    page.resize(665, 986)
+    page.call("Emulation.setEmulatedMedia", media="print")
+    page.open(write_report(placed, "route_placement", tmp_path / "report.html").as_uri())
+    page.wait("[...document.images].every((image) => image.naturalWidth > 0)")
+    bottom = "document.querySelectorAll('section.figure')[1].getBoundingClientRect().bottom"
+    assert page.js(bottom) < 986
