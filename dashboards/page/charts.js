@@ -232,12 +232,17 @@ export function heatmap(view, choose) {
       : null,
   );
   const across = columns.values.length * width;
-  const middle = top + (rows.values.length * height) / 2;
+  // The name of an axis that is longer than its map begins at the edge, and the picture holds it.
+  const wide = 6.2 * columns.label.length;
+  const high = 6.2 * rows.label.length;
+  const centre = Math.max(left + across / 2, wide / 2);
+  const middle = Math.max(top + (rows.values.length * height) / 2, high / 2);
+  const size = [Math.max(left + across, centre + wide / 2) + 4, Math.max(tall + 36, high + 4)];
   const svg = s(
     "svg",
     {
-      viewBox: `0 0 ${left + across + 4} ${tall + 36}`,
-      width: left + across + 4,
+      viewBox: `0 0 ${size.join(" ")}`,
+      width: size[0],
       role: "group",
       "aria-label": "cells of the sweep",
     },
@@ -245,7 +250,7 @@ export function heatmap(view, choose) {
     drawn,
     ticks,
     names,
-    label(left + across / 2, tall + 31, columns.label, { class: "soft" }),
+    label(centre, tall + 31, columns.label, { class: "soft" }),
     label(11, middle, rows.label, { class: "soft", transform: `rotate(-90 11 ${middle})` }),
   );
   return { svg, scale };
