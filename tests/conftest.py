@@ -38,6 +38,7 @@ LONGEST = (
     "end_to_end/test_whole_tasks.py",
     "end_to_end/test_sweep.py",
     "docs/test_recipes.py",
+    "end_to_end/test_lab_machine.py",
     "faults/test_ray_runs.py",
     "sweep/execution/test_ray_cluster.py",
     "seeing/test_dashboard.py",

@@ -142,24 +142,6 @@ def test_no_weights_go_where_those_that_stay_are_damaged(lab: Lab, finished: Run
     assert clear(lab, removable) == 0 and steps(finished) == [20, 15, 10, 5]
 
 
-@pytest.mark.filterwarnings("ignore:.*the one before it is used")
-def test_weights_that_are_lost_after_a_collection_are_trained_again_to_the_same_bits(
-    lab: Lab, finished: RunFolder
-) -> None:
-    """The kept step has lost its optimizer's state: training starts before it."""
-    trained_once = load_latest(finished.checkpoints)
-    clear(lab, find(lab))
-    list_checkpoints(finished.checkpoints)[0].unlink()
-    assert steps(finished) == [5]
-    finished.reopen()
-    run(lab, Task(finished.spec()))
-    again = load_latest(finished.checkpoints)
-    assert trained_once is not None and again is not None and again.step == 20
-    for part in ("model", "ema"):
-        tensors = trained_once.part(part)
-        assert all(torch.equal(again.part(part)[name], tensors[name]) for name in tensors)
-
-
 def test_a_run_with_a_damaged_file_keeps_every_checkpoint(lab: Lab, finished: RunFolder) -> None:
     assert len(find(lab)) == 4
     finished.log_path.write_text("")

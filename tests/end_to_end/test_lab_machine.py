@@ -1,0 +1,244 @@
+"""A lab as a state machine: whatever happens to it, its commands give the numbers of an undisturbed
+lab or say the loss in one line, and nothing outside it changes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from tread_lab.cli import main
+from tread_lab.sweep import gc
+
+pytestmark = pytest.mark.slow
+RUN = """
+model: {depth: 3, width: 8, heads: 1}
+data: {source: latents, path: DATA, channels: 4, size: 8, classes: 3, scale: 1}
+train: {steps: 6, batch: 4, lr: 3e-3, warmup: 2, ema: {halflife: 0.1}}
+execution: {log_every: 2, checkpoint_every: 2, keep_checkpoints: 9, keep_steps: [2]}
+precision: fp32
+evaluate: [{heldout_loss: {images: 4, levels: 2}}]
+"""
+SWEEP = """
+experiment: FOLDER/run.yaml
+axes: {route: [1->1, 0->1]}
+evaluate: [{heldout_loss: {images: 4, levels: 2}}]
+"""
+SEARCH = SWEEP + "baseline: null\nsearch: {sampler: random, trials: 2}\n"
+COMMANDS = {
+    "train": "train FOLDER/run.yaml --device cpu",
+    "sweep": "sweep FOLDER/grid.yaml --device cpu --no-mlflow --executor inline",
+    "search": "sweep FOLDER/search.yaml --device cpu --no-mlflow --executor inline",
+}
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "cut": lambda content: content[: len(content) // 2],
+    "flip": lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
+}
+FILES = ("**/*", "runs/*/checkpoints/*", "runs/*/result.json", "runs/*/evaluations/*/metrics.json")
+
+
+class Killed(BaseException):
+    """The process would have ended here."""
+
+
+def say(folder: Path, command: str, root: Path) -> tuple[int, str]:
+    """Run a command in this process; return its exit code and all that it prints."""
+    words = [*command.replace("FOLDER", str(folder)).split(), "--root", str(root)]
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            code = main(words)
+    return code, out.getvalue()
+
+
+@contextlib.contextmanager
+def killed_at(write: int) -> Iterator[None]:
+    """End what runs at the n-th time that it waits for the disk; 0 for never."""
+    fsync, count = os.fsync, iter(range(1, 10**6))
+
+    def counted(number: int) -> None:
+        if next(count) == write:
+            raise Killed
+        fsync(number)
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Killed):
+        patch.setattr(os, "fsync", counted)
+        yield
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def write_data(folder: Path, seed: int) -> None:
+    folder.mkdir(exist_ok=True)
+    rng = np.random.default_rng(seed)
+    for part, count in (("", 12), ("heldout_", 4)):
+        np.save(folder / f"{part}latents.npy", rng.normal(size=(count, 4, 8, 8)).astype("f2"))
+        np.save(folder / f"{part}labels.npy", np.arange(count) % 3)
+
+
+def write_files(folder: Path, data: int) -> Path:
+    """Write the data and the files of settings; return the folder."""
+    write_data(folder / "data", data)
+    (folder / "run.yaml").write_text(RUN.replace("DATA", str(folder / "data")))
+    for name, text in (("grid", SWEEP), ("search", SEARCH)):
+        (folder / f"{name}.yaml").write_text(text.replace("FOLDER", str(folder)))
+    return folder
+
+
+def numbers(lab: Path, command: str, printed: str) -> str:
+    """Return what a command has measured: what `train` prints, and the table of a sweep."""
+    if command == "train":
+        lines = (line.split() for line in printed.splitlines())
+        return str([words for words in lines if words[:1] in (["heldout/loss"], ["step"])])
+    from tread_lab import open_lab
+
+    name = {"sweep": "grid"}.get(command, command)
+    trials = open_lab(lab).sweep(name).trials
+    columns = [c for c in ("cell", "state", "heldout/loss", "gap/heldout") if c in trials]
+    return str(trials[columns].sort_values("cell").to_csv(index=False))
+
+
+@functools.cache
+def undisturbed(command: str, data: int) -> str:
+    """Return the numbers of a command in a fresh lab."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = write_files(Path(folder), data)
+        code, printed = say(place, COMMANDS[command], place / "lab")
+        assert code == 0, printed
+        return numbers(place / "lab", command, printed)
+
+
+class LabMachine(RuleBasedStateMachine):
+    """A lab, its data, and a folder beside them that is nobody's business."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = contextlib.ExitStack()
+        self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
+        patch = self.stack.enter_context(pytest.MonkeyPatch.context())
+        self.temporary = self.folder / "tmp"
+        clone = self.temporary / "tread-lab-dev" / "src"
+        clone.mkdir(parents=True)
+        (clone / "code.py").write_text("mine")
+        os.utime(clone.parent, (0, 0))
+        patch.setattr(tempfile, "tempdir", str(self.temporary))
+        if isinstance(gc.SCRATCH, Path):
+            patch.setattr(gc, "SCRATCH", self.temporary)
+        patch.setattr("tread_lab.sweep.plan.timing.trial_batch", lambda *_: 0)
+        patch.setattr("tread_lab.analysis.figures.catalogue.write_figures", lambda *_, **__: [])
+        self.beside = contents(self.temporary)
+        self.data, self.moves, self.lab = 0, 0, self.folder / "lab"
+        write_files(self.folder, 0)
+
+    @rule(command=st.sampled_from([*COMMANDS]), kill=st.integers(0, 40))
+    def run(self, command: str, kill: int = 0) -> None:
+        """Run a command, and end it at one of its writes."""
+        with killed_at(kill):
+            say(self.folder, COMMANDS[command], self.lab)
+
+    @rule(yes=st.booleans())
+    def collect(self, yes: bool = True) -> None:
+        if self.lab.exists():
+            before = contents(self.lab)
+            say(self.folder, "gc --yes" if yes else "gc", self.lab)
+            assert yes or contents(self.lab) == before
+
+    @rule(files=st.sampled_from(FILES), how=st.sampled_from([*DAMAGE]), n=st.integers(0, 60))
+    def damage(self, files: str, how: str, n: int = -1) -> None:
+        """Damage one file of the lab; of the last checkpoints the newest."""
+        found = sorted(p for p in self.lab.glob(files) if p.is_file() and p.stat().st_size > 9)
+        if found:
+            path = found[n % len(found)]
+            path.write_bytes(DAMAGE[how](path.read_bytes()))
+
+    @rule()
+    def move(self) -> None:
+        if self.lab.exists():
+            self.moves += 1
+            self.lab = self.lab.rename(self.folder / f"lab-{self.moves}")
+
+    @rule()
+    def other_data(self) -> None:
+        """Lay other data at the path of the first."""
+        self.data = 1 - self.data
+        write_data(self.folder / "data", self.data)
+
+    def teardown(self) -> None:
+        """Bring everything to its end: the numbers are those of a fresh lab, or a line says why."""
+        try:
+            assert contents(self.temporary) == self.beside
+            for command in COMMANDS:
+                code, printed = say(self.folder, COMMANDS[command], self.lab)
+                last = printed.strip().splitlines()[-1]
+                assert "Traceback" not in printed, printed
+                if code == 0:
+                    found = numbers(self.lab, command, printed)
+                    assert found == undisturbed(command, self.data), (command, printed)
+                else:
+                    assert code in (1, 2) and last, printed
+            assert contents(self.temporary) == self.beside
+        finally:
+            self.stack.close()
+
+
+CASES: dict[str, Callable[[LabMachine], None]] = {
+    "untouched": lambda lab: None,
+    "weights that stay are damaged": lambda lab: (
+        lab.run("train"),
+        lab.damage("runs/*/checkpoints/*", "cut"),
+        lab.collect(),
+        lab.damage("runs/*/evaluations/*/metrics.json", "empty"),
+    )[0],
+    "weights are lost after a collection": lambda lab: (
+        lab.run("train"),
+        lab.collect(),
+        lab.damage("runs/*/checkpoints/*", "cut"),
+        lab.damage("runs/*/evaluations/*/metrics.json", "empty"),
+    )[0],
+    "a search finds its runs made": lambda lab: (lab.run("sweep"), lab.move(), lab.collect())[0],
+    "other data at the same path": lambda lab: (lab.run("train"), lab.other_data())[0],
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_lab_gives_the_numbers_of_a_fresh_one_or_says_what_is_lost(case: str) -> None:
+    machine = LabMachine()
+    CASES[case](machine)
+    machine.teardown()
+
+
+@pytest.mark.fault(
+    11,
+    done="any order of commands that are killed at any write, files of the lab emptied, cut or"
+    " changed, `gc`, a moved lab, and other data at the same path",
+    survived="the numbers are those of an undisturbed lab, or one line says what is lost; nothing"
+    " beside the lab changes",
+)
+def test_nothing_that_happens_to_a_lab_changes_a_number_in_silence() -> None:
+    examples, steps = (20, 10) if "TREAD_LAB_LONG" in os.environ else (4, 6)
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        LabMachine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            derandomize="TREAD_LAB_LONG" not in os.environ,
+            deadline=None,
+            database=None,
+            suppress_health_check=[*HealthCheck],
+        ),
+    )
