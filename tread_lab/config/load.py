@@ -191,10 +191,11 @@ def _compose(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
             OverridesParser.create().parse_override(override)
         except Exception:  # of Hydra and of its grammar, whose words name neither key nor remedy
             key, _, value = override.partition("=")
-            quoted = f"""'{key}="{value}"'"""
+            text = value if value.startswith(("[", "{")) else f'"{value}"'
+            quoted = f"'{key}={text}'"
             raise UserError(
-                f"{override!r}: the value of {key} cannot be read; put it in quotes, {quoted}, and"
-                " write -> for an arrow"
+                f"{override!r}: the value of {key} cannot be read; quote it as in {quoted}, and a"
+                " text in a list, too; write -> for an arrow"
             ) from None
     with _mistakes(path.name), _without_environment():
         config = _with_hydra(path, overrides) if overrides or "defaults" in alone else alone

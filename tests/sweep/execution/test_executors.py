@@ -108,6 +108,14 @@ def test_more_than_this_machine_has_is_refused(machine: list[str], share: Share,
         EXECUTORS["ray"].devices(share)
 
 
+def test_a_gpu_that_is_named_and_not_there_is_said_by_the_option_that_was_typed(
+    machine: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(UserError, match=r"^--device cuda:0: this machine has no GPU that torch"):
+        EXECUTORS["ray"].devices(Share("cuda:0", gpus=1))
+
+
 def test_in_this_process_runs_go_one_by_one_on_the_named_device(machine: list[str]) -> None:
     devices = EXECUTORS["inline"].devices(Share("cpu", cpus=4))
     assert (devices.slots, devices.packed, machine) == (1, 1, ["cpu"])

@@ -109,6 +109,8 @@ def _ray_devices(share: Share) -> Devices:
     from tread_lab.sweep.plan.devices import Devices
 
     cpus, gpus = os.cpu_count() or 1, torch.cuda.device_count() if share.gpus else 0
+    if share.gpus and share.device and not gpus:
+        raise UserError(f"--device {share.device}: this machine has no GPU that torch can use")
     for what, wanted, present in (("cpus", share.cpus, cpus), ("gpus", share.gpus, gpus)):
         if wanted > present:
             raise UserError(f"--{what}: {wanted:g} for a run, and this machine has {present}")
