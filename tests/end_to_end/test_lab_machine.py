@@ -222,6 +222,7 @@ def test_a_lab_gives_the_numbers_of_a_fresh_one_or_says_what_is_lost(case: str) 
     machine.teardown()
 
 
+@pytest.mark.timeout(1800)  # of the long seeds
 @pytest.mark.fault(
     11,
     done="any order of commands that are killed at any write, files of the lab emptied, cut or"
