@@ -106,7 +106,7 @@ def test_a_narrow_ranking_keeps_cell_key_and_state(
         show_ranking(lab, "s", as_json=False)
     rows = [" ".join(line.split()) for line in capture.get().splitlines()]
     assert any(row.startswith("5->8 s=0.5 ") and " failed" in row for row in rows)
-    assert any("-0.0015 ± 0.0006" in row for row in rows)
+    assert any("-0.00150 ± 0.00058" in row for row in rows)
     assert ("failed on purpose" in capture.get()) == (not hidden)
     assert not hidden or f"not shown: seeds, {hidden}" in rows
 
