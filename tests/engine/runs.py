@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +49,13 @@ def lab_with_a_run(root: Path) -> Lab:
     train_until(small_run(), run.path)
     run.finish(RunState.COMPLETED, step=6)
     return lab
+
+
+def batches(work: Callable[..., Any]) -> Callable[..., Iterator[None]]:
+    """An evaluation in one batch: what it does, as the trial carries it out."""
+
+    def measuring(*what: Any, **how: Any) -> Iterator[None]:
+        work(*what, **how)
+        yield from ()
+
+    return measuring

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tests.engine.runs import CPU, small_run, train_until
 from tests.faults.drivers import KILLED, ROOT, Zygote
 from tread_lab.engine import evaluate as evaluations
-from tread_lab.engine.evaluate import evaluate
+from tread_lab.engine.evaluate import evaluate, measuring
 from tread_lab.engine.sample_parts import PART, SampleParts, read_tensors, write_npz
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
@@ -99,6 +99,21 @@ def test_a_killed_evaluation_goes_on_with_equal_results(
     assert (place / "samples.npz").read_bytes() == whole[1]
     assert starts == [PART]
     assert not sums.parent.exists()
+
+
+def test_an_evaluation_that_is_closed_keeps_its_images_and_goes_on_with_equal_results(
+    folder: RunFolder, whole: tuple[dict[str, float], bytes], starts: list[int]
+) -> None:
+    """So it yields within seconds to whoever stops a run, however many images it makes."""
+    shutil.rmtree(place := folder.evaluation(SPEC).path)
+    batches = measuring(folder, SPEC, CPU, cache=folder.cache)
+    next(batches)
+    next(batches)
+    batches.close()
+    assert not (place / "metrics.json").exists()
+    assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
+    assert (place / "samples.npz").read_bytes() == whole[1]
+    assert starts == [0, 128]
 
 
 def interrupted(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Path:

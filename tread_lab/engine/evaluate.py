@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -57,11 +57,29 @@ from tread_lab.specs.evaluation_steps import Step
 from tread_lab.specs.guidance import routes_taken
 from tread_lab.specs.run import RunSpec
 
+T = TypeVar("T")
+Measuring = Generator[None, None, T]  # yields between two batches, where it may be closed
+
 
 def evaluate(
     folder: RunFolder, spec: EvaluationSpec, device: torch.device, *, cache: Path | None = None
 ) -> dict[str, float]:
+    """Return what `measuring` returns, without a break."""
+    steps = measuring(folder, spec, device, cache=cache)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            metrics: dict[str, float] = end.value
+            return metrics
+
+
+def measuring(
+    folder: RunFolder, spec: EvaluationSpec, device: torch.device, *, cache: Path | None = None
+) -> Measuring[dict[str, float]]:
     """Return metrics of a run's EMA weights; they are read from the record if it is whole.
+
+    Closed between two batches it keeps the images that it has made, and goes on from them.
 
     The weights are those of `spec.step`, or the last ones. Images, noises and levels are the same
     at each step.
@@ -83,7 +101,7 @@ def evaluate(
     made_with = measured_with(run, spec)
     prefer_attention(run, device, cache or folder.cache)
     if isinstance(spec, SamplesSpec):
-        metrics, facts = _samples(folder, spec, device, place, cache)
+        metrics, facts = yield from _samples(folder, spec, device, place, cache)
     else:
         model = trained(folder, device, step=_whole(spec.step))
         captions = _heldout_captions(model.spec, folder, device)
@@ -195,7 +213,7 @@ def _samples(
     device: torch.device,
     place: EvaluationFolder,
     cache: Path | None,
-) -> tuple[dict[str, float], dict[str, Any]]:
+) -> Measuring[tuple[dict[str, float], dict[str, Any]]]:
     """Return metrics of generated images, the step of the weights, and FLOPs of an image.
 
     An evaluation that was killed goes on after its last part of images.
@@ -224,7 +242,9 @@ def _samples(
         scores.prepare(against, (C, H, W), cache)
 
     generated = _generated(models, model, spec, captions, start=parts.count)
-    _score(((pixels(data, x_BCHW), y_B) for x_BCHW, y_B in generated), scores, parts, prepare)
+    yield from _score(
+        ((pixels(data, x_BCHW), y_B) for x_BCHW, y_B in generated), scores, parts, prepare
+    )
     _write_samples(place.path / "samples.npz", parts)
     if captions is not None:
         _write_prompts(place.path / CAPTIONS, parts, captions)
@@ -279,8 +299,10 @@ def _score(
     scores: SampleScores,
     parts: SampleParts,
     prepare: Callable[[int, int, int], None],
-) -> None:
+) -> Iterator[None]:
     """Score images batch by batch and keep them, a part on the disk for every 1,024.
+
+    Closed after a batch it writes a part of those that are in none.
 
     Args:
         prepare: called once, with C, H and W of the images.
@@ -294,6 +316,12 @@ def _score(
         parts.add(images_BCHW.cpu(), labels_B.cpu(), features)
         if parts.full:
             parts.write(scores.state())
+        try:
+            yield
+        except GeneratorExit:
+            if parts.open:
+                parts.write(scores.state())
+            raise
 
 
 def _whole(step: Step) -> int | None:

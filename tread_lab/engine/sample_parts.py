@@ -64,6 +64,11 @@ class SampleParts:
         self.count += len(images_BCHW)
 
     @property
+    def open(self) -> bool:
+        """Whether there are batches since the last part."""
+        return bool(self._open)
+
+    @property
     def full(self) -> bool:
         """Whether the batches since the last part are worth a part of their own."""
         return sum(len(batch[IMAGES]) for batch in self._open) >= PART

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.engine.runs import batches
 from tests.faults.drivers import Zygote
 from tread_lab.engine import live_run
 from tread_lab.engine.provenance import made_with, of_nodes
@@ -211,7 +212,7 @@ def test_what_fails_while_measuring_leaves_the_training_result(
 ) -> None:
     task = Task(tiny(steps=6), (decode(HeldoutSpec, {"images": 8, "levels": 2}),))
     with monkeypatch.context() as patch:
-        patch.setattr(trial, "evaluate", lambda *a, **k: 1 / 0)
+        patch.setattr(trial, "measuring", batches(lambda *a, **k: 1 / 0))
         last = run(lab, task)[-1]
     folder = lab.run(task.run)
     assert (last.phase, folder.state()) == ("completed", "completed")
@@ -284,7 +285,7 @@ def test_of_two_evaluations_that_lack_something_the_first_is_said(
     def lacking(folder: RunFolder, spec: HeldoutSpec, *rest: Any, **more: Any) -> None:
         raise UserError(f"no {spec.images} images")
 
-    monkeypatch.setattr(trial, "evaluate", lacking)
+    monkeypatch.setattr(trial, "measuring", batches(lacking))
     asked = tuple(decode(HeldoutSpec, {"images": images, "levels": 2}) for images in (8, 16))
     with pytest.raises(UserError, match=r"^no 8 images"):
         run(lab, Task(tiny(steps=2), asked))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.engine.runs import batches
 from tread_lab.engine.checkpoint import DamagedCheckpoint
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.train import Diverged, Progress
@@ -167,7 +168,7 @@ def evaluating(
         if (error := left.pop(0)) is not None:
             raise error
 
-    monkeypatch.setattr(trial, "evaluate", evaluate)
+    monkeypatch.setattr(trial, "measuring", batches(evaluate))
     specs = tuple(HeldoutSpec(images=images) for images in (8, 16, 32))
     reports = run_trial(lab, Task(tiny(), specs), CPU)
     try:
@@ -244,7 +245,7 @@ def test_a_damaged_last_checkpoint_is_trained_again_and_then_evaluated(
             raise DamagedCheckpoint("cut")
         evaluated.append(spec.images)
 
-    monkeypatch.setattr(trial, "evaluate", evaluate)
+    monkeypatch.setattr(trial, "measuring", batches(evaluate))
     monkeypatch.setattr(trial, "release", released.append)
     task = Task(tiny(), (HeldoutSpec(images=8), HeldoutSpec(images=16)))
     phases = [report.phase for report in run_trial(lab, task, CPU)]
@@ -282,7 +283,9 @@ def test_every_step_and_every_forward_pass_of_an_evaluation_is_progress(
         self.progress = lambda: heard.append("progress")
 
     monkeypatch.setattr(OpenAttempt, "__init__", noted)
-    monkeypatch.setattr(trial, "evaluate", lambda *a, **k: torch.nn.Linear(1, 1)(torch.ones(1, 1)))
+    monkeypatch.setattr(
+        trial, "measuring", batches(lambda *a, **k: torch.nn.Linear(1, 1)(torch.ones(1, 1)))
+    )
     list(run_trial(lab, Task(tiny(), (HeldoutSpec(images=8),)), CPU))
     assert heard == ["progress", "progress", "evaluating", "progress"]
 
@@ -329,7 +332,7 @@ def test_a_run_keeps_the_checkpoints_that_its_evaluations_need(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training(monkeypatch, step(20))
-    monkeypatch.setattr(trial, "evaluate", lambda *a, **k: None)
+    monkeypatch.setattr(trial, "measuring", batches(lambda *a, **k: None))
     task = Task(tiny(), (HeldoutSpec(images=8, step=5), HeldoutSpec(images=8)))
     list(run_trial(lab, task, CPU))
     assert lab.run(task.run).kept_steps() == {5} and lab.run(task.run).spec() == task.spec
@@ -383,7 +386,7 @@ def test_a_trained_child_is_evaluated_without_its_parent_and_not_trained_again(
 ) -> None:
     trained: list[int] = []
     monkeypatch.setattr(trial, "train", lambda spec, *_: trained.append(spec.seed) or iter(()))  # type: ignore[func-returns-value]
-    monkeypatch.setattr(trial, "evaluate", lambda *a, **k: None)
+    monkeypatch.setattr(trial, "measuring", batches(lambda *a, **k: None))
     child = tiny(seed=1, init_from={"run": encode(tiny())})
     lab.run_of(child).create(child)
     lab.run_of(child).finish(RunState.COMPLETED, step=20)

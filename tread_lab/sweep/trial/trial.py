@@ -16,7 +16,7 @@ from tread_lab.engine.checkpoint import DamagedCheckpoint, list_checkpoints, loa
 from tread_lab.engine.cost.memory import check_room
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import PeakMemory, limit_share, peak_flops, release
-from tread_lab.engine.evaluate import evaluate
+from tread_lab.engine.evaluate import measuring
 from tread_lab.engine.power import open_meter
 from tread_lab.engine.provenance import origin
 from tread_lab.engine.train import Diverged, Progress, train
@@ -165,7 +165,11 @@ def _evaluate(
         yield replace(report, phase="evaluate", step=report.steps)
         try:
             with every_forward_pass(under_way.progress):
-                evaluate(lab.run(task.run), spec, device, cache=lab.root / "cache")
+                with closing(
+                    measuring(lab.run(task.run), spec, device, cache=lab.root / "cache")
+                ) as batches:
+                    for _ in batches:
+                        yield replace(report, phase="evaluate", step=report.steps)
         except (Unavailable, DamagedCheckpoint):
             raise
         except UserError as error:  # the other evaluations may lack nothing
