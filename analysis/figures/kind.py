@@ -50,14 +50,17 @@ class SweepRecords:
     def title(self, measured_as: str = "") -> str:
         """Return the title of a drawing of this sweep, for example beside a published one."""
         model, question = str(self.frame["model"].iloc[0]), self.frame.attrs.get("comparison", "")
-        return f"{model} {question} ({measured_as or 'this sweep'})".replace("  ", " ")
+        said = f"({measured_as or 'this sweep'})"
+        return f"{model} {question}\n{said}" if question else f"{model} {said}"
 
     def compared_parts(self, metric: str) -> Iterator[SweepRecords]:
         """Give the records of each question that the runs answer for a metric, the sweep's own
         first."""
         yield self
         other = self.equal_steps
-        if other is not None and metric in other and other[metric].notna().any():
+        if other is None or metric not in other:
+            return
+        if other.loc[other["role"] == "trial", metric].notna().any():
             yield replace(self, frame=other, equal_steps=None)
 
 

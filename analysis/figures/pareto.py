@@ -204,8 +204,10 @@ def caption(points: Pareto) -> str:
 
 
 def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+    flops = records.frame.get(TRAIN_FLOPS, pd.Series(dtype=float)).dropna()
+    varied = len(flops) > 0 and flops.max() > 1.01 * flops.min()  # not where they are matched
     for metric in quality_metrics(records.frame)[:2]:
-        points = pareto(records.frame, metric) if TRAIN_FLOPS in records.frame else None
+        points = pareto(records.frame, metric) if varied else None
         if points is not None and len(points.value) > 2:
             fig, (ax,) = style.figure(height=2.5)
             draw_pareto(points, ax)

@@ -150,21 +150,19 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
         width = style.COLUMN if len(places.routes) <= 18 else style.PAGE
         parts = list(records.compared_parts(metric))
         fig, (*ours, theirs) = style.figure(
-            width=width, height=1.85 * (len(parts) + 1), rows=len(parts) + 1
+            width=width, height=1.95 * (len(parts) + 1), rows=len(parts) + 1
         )
         captions = []
         for part, ax in zip(parts, ours):
             bars = route_bars(part.frame, metric)
             draw_route_bars(bars, ax)
             ax.set_title(part.title(bars.places.measured_as))
-            question = part.frame.attrs.get("comparison", "").capitalize()
+            question = part.frame.attrs.get("comparison", "")
             said = f"{best_route(bars.places)} {agreement_text(bars.places)}"
-            captions.append(f"{question}: {said}" if question else said)
+            captions.append(f"{question[0].upper()}{question[1:]}: {said}" if question else said)
         draw_route_bars(published_bars(), theirs)
         theirs.set_title(published.FIG8_TITLE)
         yield Drawn(named("route_bars", metric), " ".join(captions), fig, metric)
 
 
-ROUTE_BARS = FigureKind(
-    "Placement from short to long routes", _drawn, each_panel=True, compares=True
-)
+ROUTE_BARS = FigureKind("Placement from short to long routes", _drawn, each_panel=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +12,7 @@ import pytest
 
 import tread_lab.analysis.figures.catalogue
 from tests.synthetic import PAPER_PLACEMENTS, Synthetic, small, write_sweep
-from tread_lab.analysis.figures.catalogue import write_figures
+from tread_lab.analysis.figures.catalogue import all_figures, sweep_records, write_figures
 from tread_lab.analysis.figures.style import figure, power_of_ten, save, signed, times
 from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError
@@ -119,3 +120,22 @@ def test_reading_results_imports_no_torch_and_asks_no_network() -> None:
     out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     loaded, asked = out.stdout.strip().split("|")
     assert loaded == "[]" and asked == "[]"
+
+
+def test_bars_of_both_questions_stand_in_one_figure_and_never_in_one_panel(paper_lab: Lab) -> None:
+    records = sweep_records(paper_lab, paper_lab.sweep("placement"))
+    gaps = [f"gap/heldout{end}" for end in ("", ":low", ":high")]
+    shorter = 1e-3 * (records.frame["route_end"].astype(float) - 9)
+    steps = records.frame.assign(**{gap: records.frame[gap] + shorter for gap in gaps})
+    steps.attrs |= {**records.frame.attrs, "comparison": "at equal steps"}
+    records.frame.attrs["comparison"] = "at equal training FLOPs"
+    drawn = {d.name: d for _, d in all_figures(replace(records, equal_steps=steps))}
+    caption, figure = drawn["route_bars"].caption, drawn["route_bars"].figure
+    questions = [ax.get_title(loc="left").splitlines()[0] for ax in figure.axes]
+    assert [question.partition(" at ")[2] for question in questions] == [
+        "equal training FLOPs", "equal steps", ""
+    ]  # fmt: skip
+    first, second = caption.split(" At equal steps: ")
+    assert first.startswith("At equal training FLOPs: Best is 2→8") and "p = " in first
+    assert "−0.00250" in second and "−0.00250" not in first and "Rank correlation" in second
+    assert drawn["route_grid"].caption.endswith("Compared at equal training FLOPs.")
