@@ -137,5 +137,5 @@ def test_bars_of_both_questions_stand_in_one_figure_and_never_in_one_panel(paper
     ]  # fmt: skip
     first, second = caption.split(" At equal steps: ")
     assert first.startswith("At equal training FLOPs: Best is 2→8") and "p = " in first
-    assert "−0.00250" in second and "−0.00250" not in first and "Rank correlation" in second
+    assert "0.00250" in second and "0.00250" not in first and "Rank correlation" in second
     assert drawn["route_grid"].caption.endswith("Compared at equal training FLOPs.")
