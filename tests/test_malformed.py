@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tread_lab.config import load as config
+from tread_lab.engine.cost.training import cost
 from tread_lab.specs import UserError, axes, encode
 from tread_lab.specs.expansion import expand
 from tread_lab.specs.expression import evaluate
@@ -137,7 +138,7 @@ def is_a_plan_or_one_line(raw: bytes) -> bool:
     path.write_bytes(raw)
     try:
         _, sweep, experiment = config.load_sweep("s.yaml")
-        found = expand(sweep, experiment, FACTS)
+        found = expand(sweep, experiment, FACTS, lambda spec: float(cost(spec).train_flops))
     except UserError as error:
         line = str(error)
         assert line.strip() and line.isprintable() and len(line) < 1100

@@ -99,7 +99,7 @@ def test_every_cell_of_a_running_search_opens(tmp_path: Path, page: Page, zygote
                     f" g.ariaLabel.endsWith('trial {trial} of the search'))"
                 )
                 page.click(cell(cell=page.wait(f"{opened}.dataset.cell")))
-                name = page.wait(f"{opened}.ariaLabel.split(':')[0]")
+                name = page.wait(f"{opened}.ariaLabel.split(', ')[0]")
                 page.wait(f"document.querySelector('{head}')?.innerText === {json.dumps(name)}")
                 page.wait(f"{live}.className === 'on'")
             page.wait("document.querySelector('#space').innerText.includes('5 of 10 cells')")

@@ -16,7 +16,7 @@ from tests.seeing.conftest import Shoot, needs_chromium
 from tests.tracking.test_ui import free_port
 from tread_lab.records.lab import Lab
 from tread_lab.tracking.store import EXPERIMENT
-from tread_lab.tracking.ui import QUIET, ui_command
+from tread_lab.tracking.ui import QUIET, STORE, ui_command
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
@@ -33,7 +33,7 @@ def store(placed: Lab) -> Iterator[str]:
     port = free_port()
     process = subprocess.Popen(
         ui_command(placed, port=port),
-        env={**os.environ, **QUIET},
+        env={**os.environ, **QUIET, STORE: placed.mlflow_uri},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -82,7 +82,8 @@ def use(device: torch.device, *, deterministic: bool = False) -> None:
     """
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS may vary
-    torch.use_deterministic_algorithms(deterministic)
+    if deterministic != torch.are_deterministic_algorithms_enabled():  # which imports the compiler
+        torch.use_deterministic_algorithms(deterministic)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     else:

@@ -63,9 +63,10 @@ def extractor_digests(spec: SamplesSpec, source: str) -> dict[str, str]:
 
 def _weights_of(extractor: str) -> Path:
     """Return the file of an extractor's weights, which is there."""
-    path = {INCEPTION: inception_weights, DINOV2: dinov2_weights}.get(
-        extractor, lambda: weights_path(extractor)
-    )()
+    published = {INCEPTION: inception_weights, DINOV2: dinov2_weights}
+    if extractor in published:
+        return published[extractor]()
+    path = weights_path(extractor)
     if not path.is_file():
         raise UserError(f"metrics: the weights of {extractor!r} are not at {path}")
     return path

@@ -224,7 +224,7 @@ class RunFolder:
         """Return the tree of the spec, `None` if its file is absent or damaged."""
         try:
             text = (self.path / "spec.yaml").read_text(encoding="utf-8")
-            tree = yaml.load(yaml_body(text), Loader=_YAML)
+            tree = _YAML(yaml_body(text)).get_single_data()
         except (OSError, ValueError, yaml.YAMLError):
             return None
         if not isinstance(tree, dict):
