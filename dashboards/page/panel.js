@@ -117,9 +117,7 @@ function numbers(details, names) {
         h(
           "td",
           { class: "n" },
-          m.low === null
-            ? ""
-            : `${number(m.low, precision)} to ${number(m.high, precision)}`,
+          m.low === null ? "" : `${number(m.low, precision)} to ${number(m.high, precision)}`,
         ),
       );
     }
