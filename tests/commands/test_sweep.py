@@ -13,6 +13,7 @@ import pytest
 from tread_lab.cli import main
 from tread_lab.commands import sweep
 from tread_lab.commands.sweep import check_price
+from tread_lab.records import lab as records
 from tread_lab.records import suggestions
 from tread_lab.records.lab import LOCK, Lab
 from tread_lab.records.locks import is_held
@@ -79,6 +80,20 @@ def test_figures_are_drawn_again_when_an_extension_adds_finished_runs(
     assert drawn == ["s", "s"]
 
 
+def test_the_files_of_each_run_are_checked_once(
+    in_folder: Path, drawn: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab, checked, changed = ended(state=RunState.COMPLETED), list[str](), records.changed_files
+
+    def counted(folder: Path, stored: Any) -> list[str]:
+        checked.append(folder.name)
+        return changed(folder, stored)
+
+    monkeypatch.setattr(records, "changed_files", counted)
+    assert main(["sweep", "s.yaml", "evaluate=[]", *OPTIONS]) == 0
+    assert sorted(checked) == [folder.name for folder in lab.runs()]
+
+
 def test_a_plan_reopens_no_failed_run(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lab = ended(state=RunState.FAILED)
     command = ["sweep", "s.yaml", "evaluate=[]", *OPTIONS, "--plan", "--retry-failed"]
@@ -137,8 +152,9 @@ def launch(lab: Any, **more: Any) -> Any:
     plan = SimpleNamespace(name="s", stop_early=None, budget=None)
     kind = SimpleNamespace(side_by_side=True)
     devices = SimpleNamespace(type="cpu", slots=3)
-    made = {"options": options, "lab": lab, "plan": plan, "open_tasks": ("task",), "kind": kind,
-            "share": "share", "devices": devices, "forecast": SimpleNamespace()}  # fmt: skip
+    made = {"options": options, "lab": lab, "plan": plan, "begun": ("begun",),
+            "open_tasks": ("task",), "kind": kind, "share": "share", "devices": devices,
+            "forecast": SimpleNamespace(), "whole": {"w"}}  # fmt: skip
     return SimpleNamespace(**{**made, **more})
 
 
@@ -184,7 +200,7 @@ def test_a_sweep_is_concluded_in_figures_mlflow_and_ranking(
         *([] if no_mlflow else [("sync", "s", {})]),
         ("ranking", "s", {"as_json": True}),
         ("places", lab.sweep("s"), ["drawn"] if drawn else [], {"mlflow": not no_mlflow}),
-        ("unfinished", "s", {}),
+        ("unfinished", "s", {"whole": {"w"}}),
     ]
     said = "the budget of s is used up: 2 runs left\n" if full else ""
     assert capsys.readouterr() == ("", said)
@@ -208,7 +224,6 @@ def driven(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Any:
         return 1
 
     monkeypatch.setattr(sweep, "preflight", lambda *what: made.calls.append(what) or [])
-    monkeypatch.setattr(sweep, "begun_tasks", lambda plan, lab: ("begun", plan.name))
     monkeypatch.setattr(sweep, "check_provenance", lambda lab, *what: made.calls.append(what))
     monkeypatch.setattr(sweep, "store_plan", lambda *what: made.calls.append("stored"))
     monkeypatch.setattr(sweep, "_show", lambda what: made.calls.append("shown"))
@@ -223,7 +238,7 @@ def test_open_runs_are_checked_stored_and_executed_in_this_order(driven: Any) ->
     assert sweep._drive(ready, redraw=False) == 1
     checked = (("task",), ready.devices)
     assert driven.calls == [
-        checked, (("begun", "s"), ("task",), "cpu"),
+        checked, (("begun",), ("task",), "cpu"),
         "stored", "shown", "executed", ("concluded", True),
     ]  # fmt: skip
     ready.options["allow_mixed"] = True
@@ -397,7 +412,7 @@ def test_tasks_come_from_a_list_or_a_search_within_the_budget(
     if searched:
         plan = sweep.replace(plan, search=SimpleNamespace(trials={}), budget=BudgetSpec(hours=2.0))  # type: ignore[arg-type]
     times = SimpleNamespace(seconds=lambda task: 3600.0, longest_first=list)
-    queue = sweep._queue(lab, plan, times)  # type: ignore[arg-type]
+    queue = sweep._queue(lab, plan, plan.open_tasks(lab), times)  # type: ignore[arg-type]
     assert queue.budget.spec == (BudgetSpec(hours=2.0) if searched else BudgetSpec())
     assert queue.watch is not None and type(queue.queue).__name__ == (
         "NoneType" if searched else "ListQueue"
@@ -423,7 +438,8 @@ def test_the_longest_run_is_first_where_the_order_decides_nothing_else(
     Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axis, "baseline": None}))
     planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
     plan = sweep.replace(planned.plan, **setting)
-    queue = sweep._queue(planned.lab, plan, sweep.Forecast(planned.lab))
+    open_tasks = plan.open_tasks(planned.lab)
+    queue = sweep._queue(planned.lab, plan, open_tasks, sweep.Forecast(planned.lab))
     tasks = [queue.next() for _ in range(3)]
     steps = [task.spec.train.steps for task in tasks if task is not None]
     assert steps == ([30, 20, 10] if longest_first else [10, 30, 20])
@@ -435,9 +451,8 @@ def test_baselines_come_before_longer_runs(setting: dict[str, Any], in_folder: P
     axes = {"route": ["2->8"], "train.steps": [10, 30]}
     Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axes, "seeds": [0, 1]}))
     planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
-    queue = sweep._queue(
-        planned.lab, sweep.replace(planned.plan, **setting), sweep.Forecast(planned.lab)
-    )
+    plan, times = sweep.replace(planned.plan, **setting), sweep.Forecast(planned.lab)
+    queue = sweep._queue(planned.lab, plan, plan.open_tasks(planned.lab), times)
     tasks = [task for _ in range(8) if (task := queue.next()) is not None]
     assert [bool(task.spec.routes) for task in tasks] == [False] * 4 + [True] * 4
 

@@ -85,11 +85,16 @@ class Options(TypedDict):
 
 @dataclass(frozen=True)
 class _Launch:
-    """A sweep that is ready to run: its plan, and what carries it out."""
+    """A sweep that is ready to run: its plan, and what carries it out.
+
+    Attributes:
+        begun, open_tasks: the tasks so far, and those with something left to do.
+    """
 
     options: Options
     lab: Lab
     plan: Plan
+    begun: Sequence[Task]
     open_tasks: Sequence[Task]
     kind: ExecutorKind
     share: Share
@@ -100,6 +105,11 @@ class _Launch:
         """How long it takes; the first look may time a few steps."""
         start, rates = self.kind.start_seconds, self.options["device_rates"]
         return forecast(self.lab, self.open_tasks, self.devices, start=start, rates=rates)
+
+    @property
+    def whole(self) -> set[str]:
+        """The runs that were complete, with every file as it was written."""
+        return {task.run for task in self.begun} - {task.run for task in self.open_tasks}
 
 
 def run(**options: Unpack[Options]) -> int:
@@ -144,7 +154,8 @@ def run(**options: Unpack[Options]) -> int:
         _retry_failed(lab, plan, kinds, dry_run=options["plan"])
     grows = options["extend"] and _say_extension(lab, plan)
     open_tasks = tuple(coming_tasks(plan, lab))
-    launch = _Launch(options, lab, plan, open_tasks, kind, share, devices)
+    begun = begun_tasks(plan, lab)
+    launch = _Launch(options, lab, plan, begun, open_tasks, kind, share, devices)
     if not options["plan"]:
         return _drive(launch, redraw=grows)
     _show(launch)
@@ -220,11 +231,11 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
     folder, open_tasks = lab.sweep(plan.name), launch.open_tasks
     show_lines(notices, preflight(open_tasks, launch.devices))
     if not options["allow_mixed"]:
-        check_provenance(lab, begun_tasks(plan, lab), open_tasks, launch.devices.type)
+        check_provenance(lab, launch.begun, open_tasks, launch.devices.type)
     with folder.lock():
         store_plan(folder, plan)
         _show(launch)
-        queue = _queue(lab, plan, launch.forecast)
+        queue = _queue(lab, plan, open_tasks, launch.forecast)
         mistake = None
         try:
             if not (idle := queue.finished):  # a search may have work where no forecast saw any
@@ -259,7 +270,7 @@ def _execute(launch: _Launch, queue: BudgetedQueue) -> None:
         executor.run(lab, queue, DiskWatch(lab, open_tasks, watch))
 
 
-def _queue(lab: Lab, plan: Plan, times: Forecast) -> BudgetedQueue:
+def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task], times: Forecast) -> BudgetedQueue:
     """Return what hands out tasks within the budget: the open ones, or those of a search.
 
     Baselines come first, so that whatever ends has something to be compared with; then the longest,
@@ -271,7 +282,6 @@ def _queue(lab: Lab, plan: Plan, times: Forecast) -> BudgetedQueue:
     stopwatch = Stopwatch(lab.sweep(plan.name).spent_path)
     queue: TaskQueue
     if plan.search is None:
-        tasks = plan.open_tasks(lab)
         baselines = {trial.baseline for trial in plan.trials}
         longest_first = tasks if order_decides else times.longest_first(tasks)
         ordered = sorted(longest_first, key=lambda task: task.run not in baselines)
@@ -299,4 +309,4 @@ def _conclude(launch: _Launch, queue: BudgetedQueue, *, redraw: bool) -> int:
     show_places(lab, folder, figures, mlflow=not options["no_mlflow"])
     if queue.full:
         say(f"the budget of {name} is used up: {queue.left}")
-    return UNFINISHED if show_unfinished(lab, name) else DONE
+    return UNFINISHED if show_unfinished(lab, name, whole=launch.whole) else DONE

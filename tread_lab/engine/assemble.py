@@ -118,7 +118,7 @@ def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
     if step is not None:
         return load_step(folder.checkpoints, step)
     newest, ended = load_latest(folder.checkpoints), int((folder.result() or {}).get("step", 0))
-    if has_lost_its_end(folder, newest):
+    if has_lost_its_end(folder, newest.step if newest else 0):
         remedy = "`tread-lab sweep` or `tread-lab train` makes it again"
         raise DamagedCheckpoint(
             f"no usable checkpoint of step {ended} in {folder.checkpoints}: damaged; {remedy}"
@@ -128,11 +128,11 @@ def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
     return newest
 
 
-def has_lost_its_end(folder: RunFolder, last: Checkpoint | None) -> bool:
+def has_lost_its_end(folder: RunFolder, last: int) -> bool:
     """Return whether the last weights of a finished run are damaged, so that it must train again.
 
     Args:
-        last: its newest undamaged checkpoint.
+        last: the step of its newest undamaged checkpoint, 0 without any.
     """
     ended = int((folder.result() or {}).get("step", 0))
-    return bool(list_checkpoints(folder.checkpoints)) and (last.step if last else 0) < ended
+    return bool(list_checkpoints(folder.checkpoints)) and last < ended

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation_steps import in_words
 
 _NAME = re.compile(r"step-(\d{8})-([0-9a-f]{16})\.safetensors")
+_SETTLED = 2 * 10**9  # ns after which a change of a file is sure to change its time
+_found_whole: set[tuple[Path, tuple[int, ...]]] = set()  # files by this process, and their stamps
 
 
 class DamagedCheckpoint(UserError):
@@ -86,9 +89,29 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(paths, key=lambda path: path.name, reverse=True)
 
 
+def newest_whole_step(folder: Path) -> int:
+    """Return the step of the newest undamaged checkpoint, 0 without any."""
+    return next((step_of(path) for path in list_checkpoints(folder) if is_whole(path)), 0)
+
+
 def is_whole(path: Path) -> bool:
-    """Return whether the bytes of a checkpoint are those that were written."""
-    return _read(path) is not None
+    """Return whether the bytes of a checkpoint are those that were written.
+
+    What this process has found whole it does not read again while size and times of the file stay.
+    """
+    match = _NAME.fullmatch(path.name)
+    assert match is not None
+    try:
+        facts = path.stat()
+        stamp = facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+        if (path, stamp) in _found_whole:
+            return True
+        whole = _digest(path) == match[2]
+    except OSError:
+        return False
+    if whole and facts.st_mtime_ns < time.time_ns() - _SETTLED:
+        _found_whole.add((path, stamp))
+    return whole
 
 
 def load_latest(folder: Path, *, until: int = 0) -> Checkpoint | None:
@@ -143,17 +166,15 @@ def load_weights(path: Path) -> Checkpoint:
 
 
 def _read(path: Path) -> Checkpoint | None:
-    match = _NAME.fullmatch(path.name)
-    assert match is not None
+    if not is_whole(path):
+        return None
     try:
-        if _digest(path) != match[2]:
-            return None
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             facts = file.metadata() or {}
     except (OSError, SafetensorError):
         return None
-    return Checkpoint(int(match[1]), tensors, facts)
+    return Checkpoint(step_of(path), tensors, facts)
 
 
 def step_of(path: Path) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -160,14 +160,19 @@ def _row(status: RunStatus, label: str, steps: int) -> list[str]:
     return [status.run, label, status.state, step, attempts, progress, why[:90]]
 
 
-def show_unfinished(lab: Lab, name: str) -> bool:
-    """Say how many runs failed or lack measurements, and what to do; return whether any does."""
+def show_unfinished(lab: Lab, name: str, *, whole: Collection[str] = ()) -> bool:
+    """Say how many runs failed or lack measurements, and what to do; return whether any does.
+
+    Args:
+        whole: runs that are known to lack nothing.
+    """
     from tread_lab.sweep.plan.storage import load_plan
     from tread_lab.sweep.trial.task import is_complete
 
     tasks = load_plan(lab.sweep(name)).tasks
     failed = [s for t in tasks if (s := run_status(lab.run(t.run))).state is RunState.FAILED]
-    ended = [task for task in tasks if lab.run(task.run).result() is not None]
+    checked = [task for task in tasks if task.run not in whole]
+    ended = [task for task in checked if lab.run(task.run).result() is not None]
     lacking = [lab.run(task.run) for task in ended if not is_complete(lab, task)]
     if failed:
         kinds = counts_text(Counter(status.kind for status in failed))

@@ -55,10 +55,13 @@ class Task:
 def is_complete(lab: Lab, task: Task) -> bool:
     """Return whether the run has ended and, if it can be evaluated, has every evaluation."""
     folder = lab.run(task.run)
-    result = folder.result()
-    if result is None or is_repairable(folder):
-        return False
-    return not result["state"].measurable or all(
+    return folder.result() is not None and not is_repairable(folder) and is_measured(lab, task)
+
+
+def is_measured(lab: Lab, task: Task) -> bool:
+    """Return whether the run, which has ended, has every evaluation that it can have."""
+    folder = lab.run(task.run)
+    return not folder.state().measurable or all(
         folder.evaluation(spec).done for spec in task.measurable(folder)
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from tread_lab.engine.assemble import has_lost_its_end
-from tread_lab.engine.checkpoint import DamagedCheckpoint, list_checkpoints, load_latest
+from tread_lab.engine.checkpoint import DamagedCheckpoint, list_checkpoints, newest_whole_step
 from tread_lab.engine.cost.memory import check_room
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import PeakMemory, limit_share, peak_flops, release
@@ -30,7 +30,7 @@ from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.trial.attempt import OpenAttempt, WorkerInfo, attempt, counted_attempts
 from tread_lab.sweep.trial.retry import PARENT, decide
-from tread_lab.sweep.trial.task import Task, is_complete, is_repairable
+from tread_lab.sweep.trial.task import Task, is_measured, is_repairable
 from tread_lab.sweep.trial.watchdog import every_forward_pass
 
 _POLL_SECONDS = 1.0  # between two tries to lock a run that another process works on
@@ -115,7 +115,7 @@ def _attempt(
         if (yield from _train_parent(lab, task, parent, device, worker, report)):
             return deferred
         _fail_without_parent(folder, lab.run(parent.run))
-    if is_complete(lab, task):
+    if folder.result() is not None and is_measured(lab, task):
         return report
     decision = decide(counted_attempts(folder, worker))
     if decision.whole_device and not worker.whole:
@@ -197,7 +197,8 @@ def _train_parent(
     """
     folder = lab.run(parent.run)
     has_started = bool(list_checkpoints(lab.run(task.run).checkpoints))
-    if not has_started and has_lost_its_end(folder, load_latest(folder.checkpoints)):
+    newest = 0 if has_started or folder.result() is None else newest_whole_step(folder.checkpoints)
+    if not has_started and has_lost_its_end(folder, newest):
         with contextlib.suppress(Busy), folder.lock():
             folder.reopen()
     if folder.result() is None:
