@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
 
 from tests.backbones.published_dit import published_shapes
+from tests.data.test_folder import names, write_folder
 from tests.engine.runs import CPU, small_run, train_until
+from tests.made_data import SCALE, write_autoencoder, write_captioned, write_text_encoder
 from tread_lab.backbones.published import read_tensors
 from tread_lab.cli import main
+from tread_lab.data.statistics import Statistics, write_statistics
 from tread_lab.engine.assemble import trained
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.export import export, load_exported
@@ -22,6 +28,7 @@ from tread_lab.specs import HeldoutSpec, UserError, signature
 
 RUN = small_run(execution={"keep_steps": [2], "log_every": 2})
 HELDOUT = HeldoutSpec(images=8, levels=2)
+DRAWN = {"samples": {"sampler": {"steps": 2}}}
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +83,59 @@ def test_loaded_by_path_it_is_the_same_run_and_measures_the_same(
     assert main(["evaluate", signature(RUN), named, *here]) == 0
     (other,) = json.loads(capsys.readouterr().out)
     assert {**row, "run": other["run"]} == other
+
+
+@pytest.mark.parametrize("kind", ["statistics", "captions", "images"])
+def test_an_export_draws_the_same_images_without_its_data(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = {"path": str(tmp_path / "data"), "channels": 4, "size": 8, "classes": 1}
+    changes: dict[str, Any] = {"model": {"depth": 2, "width": 16, "heads": 2, "patch": 4}}
+    if kind == "images":
+        labels = np.arange(70) % 2
+        pixels = np.random.default_rng(0).integers(0, 256, (70, 3, 16, 16), np.uint8)
+        write_folder(tmp_path / "data", names("img", ".png", 70), pixels, labels)
+        data |= {"source": "images", "channels": 3, "size": 16, "classes": 2}
+    else:
+        pytest.importorskip("diffusers")
+        write_captioned(tmp_path / "data", 70)
+        (tmp_path / "data/classes.json").write_text('["all"]')
+        write_autoencoder(tmp_path / "vae")
+        monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(tmp_path / "vae"))
+        data |= {"source": "latents", "scale": 1.0, "decoder_scale": SCALE, "decoder_range": "unit"}
+    if kind == "statistics":
+        data |= {"normalise": True}
+        statistics = Statistics(np.full(4, 0.1), np.full(4, 1.1))
+        write_statistics(tmp_path / "data/statistics.json", statistics)
+    if kind == "captions":
+        write_text_encoder(tmp_path / "clip")
+        changes |= {
+            "captions": {"encoder": "clip-base", "tokens": 4, "path": str(tmp_path / "clip")}
+        }
+        monkeypatch.setenv("TREAD_LAB_TEXT_ENCODER", str(tmp_path / "clip"))
+    tree = {"train": {"steps": 2, "batch": 4}, **changes, "data": data, "evaluate": [DRAWN]}
+    (tmp_path / "run.yaml").write_text(json.dumps(tree))
+    first, other = Lab.at(tmp_path / "first"), Lab.at(tmp_path / "other")
+    assert main(["train", str(tmp_path / "run.yaml"), "--root", str(first.root)]) == 0
+    (run,) = first.runs()
+    export(run, tmp_path / "out")
+    for folder in (tmp_path / "data", first.root / "cache"):
+        shutil.rmtree(folder)
+    (tmp_path / "out").rename(tmp_path / "copied")
+    monkeypatch.chdir(tmp_path)
+    command = ["evaluate", "copied", "samples", "--root", str(other.root)]
+    assert main(command) == 0, capsys.readouterr().err
+    (before, after) = (
+        np.load(next(folder.glob("evaluations/*/samples.npz")))["arr_0"]
+        for folder in (run.path, tmp_path / "copied")
+    )
+    assert np.array_equal(before, after)
+    if kind != "images":
+        assert (tmp_path / "copied/classes.json").read_text() == '["all"]'
+    capsys.readouterr()
+    assert main([*command[:2], "heldout_loss", *command[3:]]) == 2
+    said = capsys.readouterr().err
+    assert "copied holds exported weights and no samples; write the folder of the" in said
 
 
 def test_a_kept_step_is_exported_and_an_absent_one_is_named(lab: Lab, tmp_path: Path) -> None:

@@ -21,14 +21,25 @@ def read_captions(folder: Path, count: int, name: str = CAPTIONS) -> list[Captio
         UserError: a sample has no caption, or a line is something else; names the line.
     """
     path = folder / name
+    captions = read_all_captions(path)
+    if captions is not None and len(captions) != count:
+        found = f"{len(captions)} lines, and there are {count} samples"
+        raise UserError(f"data.path: {path} has {found}")
+    return captions
+
+
+def read_all_captions(path: Path) -> list[Captions] | None:
+    """Return the captions of a file, however many; `None` without the file.
+
+    Raises:
+        UserError: as `read_captions`.
+    """
     try:
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise UserError(f"data.path: {path} cannot be read ({error})") from None
-    if len(lines) != count:
-        raise UserError(f"data.path: {path} has {len(lines)} lines, and there are {count} samples")
     return [_captions(path, number, line) for number, line in enumerate(lines, start=1)]
 
 

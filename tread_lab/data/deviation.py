@@ -39,6 +39,8 @@ def check_decoded(data: DataSpec, heldout: Samples) -> None:
         UserError: says what was found, and the range that they seem to have.
     """
     decoded: Callable[[Tensor], Tensor | None] | None = getattr(heldout, "decoded", None)
+    if not len(heldout):  # of an export, which holds none
+        return
     ids = torch.linspace(0, len(heldout) - 1, min(DECODED, len(heldout))).long()
     image_BCHW = None if decoded is None else decoded(heldout.take(ids)[0])
     if image_BCHW is None:

@@ -191,6 +191,8 @@ class ScaledLatents:
 
 def check_labels(labels_N: NDArray[np.int64], spec: DataSpec) -> None:
     """Refuse labels outside 0..classes-1."""
+    if not len(labels_N):
+        return
     lowest, highest = int(labels_N.min()), int(labels_N.max())
     if lowest < 0 or highest >= spec.classes:
         found = f"the labels in {spec.path} run from {lowest} to {highest}"

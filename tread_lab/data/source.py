@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tread_lab.data.autoencoder import open_autoencoder
 from tread_lab.data.embedded import open_fashion16
+from tread_lab.data.exported import ExportedImages, ExportedStore, is_export, refuse_samples
 from tread_lab.data.folder import FolderImages, FolderLatents
 from tread_lab.data.latents import PackedArrays
 from tread_lab.data.lightning import SafetensorsFiles
@@ -75,7 +76,12 @@ def open_data(spec: DataSpec, split: Split, *, autoencoder: str | None = None) -
     Raises:
         UserError: the data are absent, damaged, or not what `spec` says.
     """
-    samples = lookup(OPENERS, spec.source, "data.source")(spec, split, autoencoder)
+    openers = OPENERS
+    if is_export(spec):
+        openers = {**OPENERS, **EXPORTED}
+        if split != "heldout":
+            refuse_samples(spec)
+    samples = lookup(openers, spec.source, "data.source")(spec, split, autoencoder)
     channels, *sides = samples.shape
     _agree("channels", spec.channels, channels)
     for side in sides:
@@ -129,6 +135,12 @@ OPENERS: Mapping[str, Opener] = SOURCES.code(
         **{source: _latents_of(store) for source, store in STORES.items()},
     }
 )
+
+# What opens the folder of an export in the place of each source.
+EXPORTED: Mapping[str, Opener] = {
+    "images": lambda spec, split, _: ExportedImages(spec),
+    **{source: _latents_of(lambda spec, _: ExportedStore(spec)) for source in STORES},
+}
 
 
 def open_store(source: str, path: Path, split: Split = "all") -> Store:

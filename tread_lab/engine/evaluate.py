@@ -18,6 +18,7 @@ from torch import Tensor
 from tread_lab.data.captions import CAPTIONS, write_captions
 from tread_lab.data.content import check_content
 from tread_lab.data.deviation import check_decoded
+from tread_lab.data.exported import is_export, refuse_samples
 from tread_lab.data.source import image_shape, open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.attention import prefer_attention
@@ -55,6 +56,7 @@ from tread_lab.specs.evaluation import (
 )
 from tread_lab.specs.evaluation_steps import Step
 from tread_lab.specs.guidance import routes_taken
+from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
 
 T = TypeVar("T")
@@ -131,9 +133,12 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
     Raises:
         UserError: a solver of another process, no decoder, no torch-fidelity, weights that are
             absent or not the published, a reference that is absent or wrong, held-out samples that
-            are no images when they are decoded.
+            are no images when they are decoded or that an export does not have.
     """
     asked = [*asked]
+    for run, spec in asked:
+        if is_export(run.data) and _sees_heldout(spec):
+            refuse_samples(run.data)
     for run in {(run.data, run.captions): run for run, _ in asked if run.captions}.values():
         assert run.captions is not None
         check_captions(run.captions, open_data(run.data, "heldout"))
@@ -149,6 +154,13 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
         check_requirements(spec, data.source, preview=samples.preview, shape=shape)
     for data in dict.fromkeys(data for data, *_ in distinct):
         check_decoded(data, open_data(data, "heldout"))
+
+
+def _sees_heldout(spec: EvaluationSpec) -> bool:
+    """Return whether an evaluation needs the held-out samples."""
+    if not isinstance(spec, SamplesSpec):
+        return True
+    return spec.reference is None and any(METRICS[name].compares for name in spec.metrics)
 
 
 def _heldout(model: Trained, spec: HeldoutSpec, place: EvaluationFolder) -> dict[str, float]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.captions import CAPTIONS, Captions, write_captions
+from tread_lab.data.exported import CLASSES
 from tread_lab.data.latents import HELDOUT, heldout_arrays
 from tread_lab.data.manifest import read_manifest, write_manifest
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
@@ -18,7 +19,7 @@ from tread_lab.prepare.build import DAMAGED, TO_COME, Build, clear, difference, 
 from tread_lab.prepare.moments import ChannelMoments
 from tread_lab.specs.errors import UserError
 
-CLASSES, DAMAGED_NAMES = "classes.json", "damaged.txt"
+DAMAGED_NAMES = "damaged.txt"
 _MEASURED = 256  # samples that are measured at once
 
 

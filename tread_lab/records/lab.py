@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -34,6 +34,7 @@ T = TypeVar("T")
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, where libyaml was there to build it
 LOCK = ".claim"  # in the folder of a run or a sweep
 EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written
+CONFIG = "config.json"  # beside them: the network, the sampler, the held-out data that it saw
 _ENDED: dict[Any, RunState] = {state.value: state for state in RunState if state.ended}
 
 
@@ -149,7 +150,7 @@ class RunFolder:
     @property
     def cache(self) -> Path:
         """The folder of what the runs of this lab share and can compute again."""
-        return self.path.parent.parent / "cache"
+        return (self.path if self.exported else self.path.parent.parent) / "cache"
 
     @property
     def references(self) -> Path:
@@ -191,7 +192,7 @@ class RunFolder:
             write_json(self.path / "data.json", {"path": spec.data.path})
 
     def spec(self) -> RunSpec:
-        """Return the spec of the run.
+        """Return the spec of the run; a folder of exported weights stands in for data without path.
 
         Raises:
             UserError: its file is absent, damaged, or holds no spec of a run; names the file.
@@ -201,7 +202,10 @@ class RunFolder:
             lost = "the command that made the run writes it again"
             raise UserError(f"run {self.name} has no readable spec.yaml in {self.path}; {lost}")
         try:
-            return decode(RunSpec, with_old_meaning(tree))
+            spec = decode(RunSpec, with_old_meaning(tree))
+            if self.exported and spec.data.path is None and not spec.data.is_embedded:
+                return replace(spec, data=replace(spec.data, path=str(self.path)))
+            return spec
         except UserError as error:
             made = ", ".join(f"{name} {version}" for name, version in self.packages().items())
             note = f"; the run was made with {made}" if made else ""
@@ -322,7 +326,7 @@ class RunFolder:
     def recorded_sampler(self) -> dict[str, Any]:
         """Return the tree of the sampler that a run was measured with, empty for the default."""
         if self.exported:
-            config = read_json(self.path / "config.json") or {}
+            config = read_json(self.path / CONFIG) or {}
             return dict(config.get("sampler") or {})
         samplers = (tree.get("sampler") for tree in self._measured())
         return next(filter(None, samplers), {})
