@@ -1,6 +1,7 @@
-"""Everything to know about a GPU in twenty minutes, most important first.
+"""Everything to know about a GPU in three calls of nine minutes, most important first.
 
-    python benchmarks/gpu.py --out OUT [--minutes 20] [--only ceilings step_B]
+    python benchmarks/gpu.py --out OUT --call 1        (then 2 and 3, into the same OUT)
+    python benchmarks/gpu.py --out OUT --only paths scaling
     python benchmarks/gpu.py --out OUT --device cpu --small        (to try the script itself)
     python benchmarks/performance.py OUT/results.jsonl docs/performance.md (tables of it)
 
@@ -24,7 +25,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
-from gpu_phases import ceilings, paths, sampling, scaling, steps
+from gpu_phases import ceilings, packed, paths, sampling, scaling, steps
 from gpu_phases.shared import Bench
 
 
@@ -37,27 +38,33 @@ class Phase:
 
 
 PHASES = {
-    "ceilings": Phase(90, ceilings.measure),
-    "paths": Phase(180, paths.every_path),
+    "whole": Phase(120, paths.whole_task),
     "step_B": Phase(240, lambda bench: steps.measure(bench, "B")),
-    "waits": Phase(90, paths.waits),
     "repeats": Phase(90, paths.repeats),
+    "ceilings": Phase(90, ceilings.measure),
     "step_S": Phase(150, lambda bench: steps.measure(bench, "S")),
     "step_XL": Phase(240, lambda bench: steps.measure(bench, "XL")),
     "captured": Phase(120, steps.captured),
-    "profile": Phase(90, steps.profile),
     "sampling": Phase(150, sampling.measure),
+    "packed": Phase(150, packed.measure),
+    "profile": Phase(90, steps.profile),
+    "waits": Phase(90, paths.waits),
     "host": Phase(60, steps.host),
+    "paths": Phase(180, paths.every_path),
     "scaling": Phase(240, scaling.measure),
+}
+CALLS = {  # the limits of a call's phases add up to nine minutes at most
+    1: ("whole", "step_B", "repeats", "ceilings"),
+    2: ("step_S", "step_XL", "captured"),
+    3: ("sampling", "packed", "profile", "waits", "host"),
 }
 
 
 def drive(options: argparse.Namespace) -> dict[str, str]:
     """Run the phases in their order until the time is up; return how each one ended."""
     ends, started = {}, time.monotonic()
-    for name, phase in PHASES.items():
-        if options.only and name not in options.only:
-            continue
+    for name in options.only or CALLS[options.call]:
+        phase = PHASES[name]
         left = 60 * options.minutes - (time.monotonic() - started)
         if left < 20:
             ends[name] = "no time left"
@@ -92,7 +99,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--minutes", type=float, default=9)
+    parser.add_argument("--call", type=int, choices=CALLS, default=1)
     parser.add_argument("--only", nargs="+", choices=PHASES)
     parser.add_argument("--small", action="store_true", help="tiny sizes, to try the script itself")
     parser.add_argument("--phase", choices=PHASES, help=argparse.SUPPRESS)

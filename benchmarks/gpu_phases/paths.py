@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from gpu_phases.shared import INNER, TINY, Bench
 from tread_lab.engine.device import precisions
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec
+from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplerSpec, SamplesSpec, SimilaritySpec
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import run_trial
@@ -60,8 +61,6 @@ def every_path(bench: Bench) -> None:
                     got = _losses(bench, spec, bench.device)
                     worst = max(abs(a - b) / abs(b) for a, b in zip(got, expected))
                     bench.say("path", **said, relative_error=worst)
-    with bench.guarded("path", case="a whole task"):
-        _whole_task(bench)
 
 
 def _copy(fields: dict[str, Any]) -> dict[str, Any]:
@@ -114,19 +113,28 @@ def _watch(bench: Bench, mode: str) -> None:
         torch.cuda.set_sync_debug_mode(mode)
 
 
-def _whole_task(bench: Bench) -> None:
-    """A trial with its evaluations; what it holds of the device's memory afterwards."""
-    spec = bench.spec(TINY, INNER, 16, train={"steps": 4})
-    sampler = SamplerSpec(steps=3, precision=bench.half)
-    evaluations = (
-        HeldoutSpec(images=8, levels=2),
-        SimilaritySpec(images=4, levels=2),
-        SamplesSpec(count=8, sampler=sampler),
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        *_, report = run_trial(Lab(Path(folder)), Task(spec, evaluations), bench.device)
-    held = torch.cuda.memory_allocated() / 1e6 if bench.cuda else 0.0
-    bench.say("path", case="a whole task", ended=report.phase, MB_held_afterwards=held)
+def whole_task(bench: Bench) -> None:
+    """A trial as a sweep runs it, with an image metric, and what it holds of memory afterwards."""
+    data = {"source": "fashion16", "channels": 1, "size": 16, "classes": 10}
+    train, count = {"batch": 16, "steps": 12}, 256 if bench.small else 1000
+    for name, routes in (("dense", []), ("routed", list(INNER))):
+        with bench.guarded("whole", run=name):
+            tree = {"model": TINY, "data": data, "routes": routes, "train": train}
+            spec = decode(RunSpec, tree | {"precision": bench.half})
+            sampler = SamplerSpec(steps=3, precision=bench.half)
+            evaluations = (
+                HeldoutSpec(images=8, levels=2),
+                SimilaritySpec(images=4, levels=2),
+                SamplesSpec(metrics=("fd",), count=count, sampler=sampler),
+            )
+            started = time.perf_counter()
+            with tempfile.TemporaryDirectory() as folder:
+                *_, report = run_trial(Lab(Path(folder)), Task(spec, evaluations), bench.device)
+            seconds = time.perf_counter() - started
+            held = torch.cuda.memory_allocated() / 1e6 if bench.cuda else 0.0
+            metrics = {k: v for k, v in report.metrics.items() if k.startswith("fd")}
+            said = {"run": name, "ended": report.phase, "s": seconds, **metrics}
+            bench.say("whole", **said, MB_held_afterwards=held)
 
 
 def repeats(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import itertools
 import json
@@ -11,16 +12,20 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
+from tread_lab.engine import live_run
 from tread_lab.engine.device import peak_flops
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs import RunSpec, decode
+from tread_lab.specs.recipe import ExecutionSpec
 
 TINY = {"depth": 4, "width": 32, "heads": 2, "patch": 2}
 ROUTE = ({"start": 2, "end": "B-4", "rate": 0.5},)  # the paper's placement
@@ -41,7 +46,9 @@ class Bench:
         self.device = torch.device(device)
         self.peak = peak_flops(self.device) if self.cuda else None
         self._data = Path(tempfile.mkdtemp())
+        self._noise: dict[tuple[torch.Size, ...], list[torch.Tensor]] = {}
         torch.set_num_threads(1)
+        live_run.fresh_network = _drawn_once(live_run.fresh_network)
 
     @property
     def cuda(self) -> bool:
@@ -95,13 +102,15 @@ class Bench:
     def live(self, spec: RunSpec, folder: Path | None = None) -> LiveRun:
         """Return a run away from adaLN-zero, of which most gradients would be zero."""
         where = folder or Path(tempfile.mkdtemp()) / "runs" / "one"  # as a lab has them
-        run, generator = LiveRun(spec, RunFolder(where), self.device), torch.Generator()
-        generator.manual_seed(7)
+        run = LiveRun(spec, RunFolder(where), self.device)
+        weights = [p for p in run.network.parameters() if p.requires_grad]
+        shapes = tuple(p.shape for p in weights)
+        if shapes not in self._noise:  # that of XL is drawn once for all variants
+            generator = torch.Generator().manual_seed(7)
+            self._noise = {shapes: [torch.randn(s, generator=generator) for s in shapes]}
         with torch.no_grad():
-            for parameter in run.network.parameters():
-                if parameter.requires_grad:
-                    noise = torch.randn(parameter.shape, generator=generator)
-                    parameter.add_(0.02 * noise.to(parameter.device))
+            for parameter, noise in zip(weights, self._noise[shapes]):
+                parameter.add_(0.02 * noise.to(parameter.device))
         return run
 
     def milliseconds(
@@ -124,6 +133,20 @@ class Bench:
         """Wait for the device."""
         if self.cuda:
             torch.cuda.synchronize()
+
+
+def _drawn_once(draw: Callable[[RunSpec], nn.Module]) -> Callable[[RunSpec], nn.Module]:
+    """Keep the last network, and copy it for runs that differ in how they are executed alone."""
+    last: dict[RunSpec, nn.Module] = {}
+
+    def network(spec: RunSpec) -> nn.Module:
+        key = replace(spec, execution=ExecutionSpec())
+        if key not in last:
+            last.clear()
+            last[key] = draw(spec)
+        return copy.deepcopy(last[key])
+
+    return network
 
 
 def _timed(action: Callable[[], object]) -> float:
