@@ -1,32 +1,39 @@
 """Everything to know about a GPU in three calls of nine minutes, most important first.
 
-    python benchmarks/gpu.py --out OUT --call 1        (then 2 and 3, into the same OUT)
+    python benchmarks/gpu.py --out OUT --call 1        (then 2 and 3)
     python benchmarks/gpu.py --out OUT --only paths scaling
     python benchmarks/gpu.py --out OUT --device cpu --small        (to try the script itself)
-    python benchmarks/performance.py OUT/results.jsonl docs/performance.md (tables of it)
+    python benchmarks/performance.py OUT/results.jsonl ... docs/performance.md (tables of them)
 
 Every phase is a process of its own with a time limit: what crashes, hangs or runs out of memory
-costs that phase alone. Results go to OUT/results.jsonl, a line each, as they are found; what a
-phase prints goes to OUT/PHASE.log. Needs torch, accelerate, safetensors, numpy and Pillow alone.
+costs that phase alone. Results go to OUT/results.jsonl, a line each, as they are found, and after
+each phase to OUT/tables.md; what a phase prints goes to OUT/PHASE.log. Needs torch, accelerate,
+safetensors, numpy and Pillow alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 from gpu_phases import ceilings, packed, paths, sampling, scaling, steps
 from gpu_phases.shared import Bench
+from performance import page, read
 
 
 @dataclass(frozen=True)
@@ -45,8 +52,8 @@ PHASES = {
     "step_S": Phase(150, lambda bench: steps.measure(bench, "S")),
     "step_XL": Phase(240, lambda bench: steps.measure(bench, "XL")),
     "captured": Phase(120, steps.captured),
-    "sampling": Phase(150, sampling.measure),
-    "packed": Phase(150, packed.measure),
+    "parts": Phase(200, sampling.measure),
+    "packed": Phase(170, packed.measure),
     "profile": Phase(90, steps.profile),
     "waits": Phase(90, paths.waits),
     "host": Phase(60, steps.host),
@@ -56,8 +63,9 @@ PHASES = {
 CALLS = {  # the limits of a call's phases add up to nine minutes at most
     1: ("whole", "step_B", "repeats", "ceilings"),
     2: ("step_S", "step_XL", "captured"),
-    3: ("sampling", "packed", "profile", "waits", "host"),
+    3: ("parts", "packed", "profile", "host"),
 }
+LEAST = 20  # seconds; a phase is not begun with less
 
 
 def drive(options: argparse.Namespace) -> dict[str, str]:
@@ -66,24 +74,41 @@ def drive(options: argparse.Namespace) -> dict[str, str]:
     for name in options.only or CALLS[options.call]:
         phase = PHASES[name]
         left = 60 * options.minutes - (time.monotonic() - started)
-        if left < 20:
+        if left < LEAST:
             ends[name] = "no time left"
+            print(f"{name}: no time left", flush=True)
             continue
         command = [sys.executable, __file__, "--phase", name, "--out", str(options.out)]
         command += ["--device", options.device, *(["--small"] if options.small else [])]
         begun, log = time.monotonic(), options.out / f"{name}.log"
         with log.open("w") as file:
-            try:
-                limit = min(phase.seconds, left)
-                done = subprocess.run(command, stdout=file, stderr=file, timeout=limit, check=False)
-                ended = "done" if done.returncode == 0 else f"failed, exit code {done.returncode}"
-            except subprocess.TimeoutExpired:
-                ended = "out of time"
+            ended = _run(command, file, min(phase.seconds, left))
         ends[name] = f"{ended}, {time.monotonic() - begun:.0f} s"
         print(f"{name}: {ends[name]}", flush=True)
         if ended != "done":
             print("\n".join(log.read_text(errors="replace").splitlines()[-12:]), flush=True)
+        _write_tables(options.out)
     return ends
+
+
+def _run(command: list[str], log: IO[str], seconds: float) -> str:
+    """Run a phase, and end it with all processes that it has started when its time is up."""
+    with subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True) as process:
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return "out of time"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return "done" if code == 0 else f"failed, exit code {code}"
+
+
+def _write_tables(out: Path) -> None:
+    """Write the tables of what is measured so far: a call that is cut off leaves them."""
+    results = out / "results.jsonl"
+    if results.exists():
+        (out / "tables.md").write_text(page(read([results]), datetime.now(UTC)))
 
 
 def show(path: Path) -> None:
@@ -107,7 +132,11 @@ def main() -> int:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     if options.phase:
-        PHASES[options.phase].run(Bench(options.phase, options.out, options.device, options.small))
+        with tempfile.TemporaryDirectory() as folder:  # what a phase makes goes with it
+            os.environ["TMPDIR"] = tempfile.tempdir = folder
+            bench = Bench(options.phase, options.out, options.device, options.small)
+            bench.say_device()
+            PHASES[options.phase].run(bench)
         return 0
     ends = drive(options)
     show(options.out / "results.jsonl")

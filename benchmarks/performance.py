@@ -1,6 +1,6 @@
 """The results of `gpu.py` or `cpu.py` as a page: a table for each phase, and on what device.
 
-python benchmarks/performance.py OUT/results.jsonl PAGE.md
+python benchmarks/performance.py OUT/results.jsonl ... PAGE.md
 
 A page that has the line `<!-- measured -->` keeps what stands above it.
 """
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 MEASURED = "<!-- measured -->"
 TITLES = {
+    "whole": "A trial as a sweep runs it, with its evaluations",
     "copy": "Copies on the device",
     "product": "Matrix products of a block",
     "attention": "Attention, forward and backward pass, by backend",
@@ -28,7 +30,9 @@ TITLES = {
     "rate": "The rate of a step, of executed FLOPs",
     "profile": "Where the time of a step goes",
     "split": "Where the time of a step goes, by torch's profiler",
+    "packed": "Four runs on one device beside one alone, with and without MPS",
     "sampling": "A call of the network, and 10,000 images by Heun's 40 steps",
+    "part": "What else 10,000 images cost: decoding, features, writing",
     "host": "What the host does in a step",
     "scaling": "A step and its forecast against tokens, depth, rate and batch",
 }
@@ -36,11 +40,12 @@ TITLES = {
 
 def page(rows: list[dict[str, Any]], measured: datetime) -> str:
     """Return the page of these results."""
-    (device,) = (row for row in rows if row["what"] == "device")
+    device = next(row for row in rows if row["what"] == "device")
+    names = " and ".join(dict.fromkeys(row["name"] for row in rows if row["what"] == "device"))
     versions = f"torch {device['torch']}" + (f", CUDA {device['cuda']}" if "cuda" in device else "")
     script = "gpu.py" if "cuda" in device else "cpu.py"
     lines = [
-        f"Measured on {device['name']}, {versions}, {measured:%d %B %Y}, by `benchmarks/{script}`.",
+        f"Measured on {names}, {versions}, {measured:%d %B %Y}, by `benchmarks/{script}`.",
         "Columns that say *predicted* are arithmetic; all others are medians of measured times.",
         "Brackets hold the median in 95% of repetitions; below six rounds they are the extremes.",
     ]
@@ -49,6 +54,11 @@ def page(rows: list[dict[str, Any]], measured: datetime) -> str:
         if found:
             lines += ["", f"## {title}", "", *table(found)]
     return "\n".join(lines) + "\n"
+
+
+def read(results: Iterable[Path]) -> list[dict[str, Any]]:
+    """Return the rows of several files in their order."""
+    return [json.loads(line) for path in results for line in path.read_text().splitlines()]
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
@@ -71,11 +81,10 @@ def _cell(value: Any) -> str:
 
 def main() -> None:
     """Write the page, below what stands in it by hand."""
-    results, target = Path(sys.argv[1]), Path(sys.argv[2])
-    rows = [json.loads(line) for line in results.read_text().splitlines()]
+    *results, target = map(Path, sys.argv[1:])
     above = target.read_text().partition(MEASURED)[0] if target.exists() else "# Performance\n\n"
-    measured = datetime.fromtimestamp(results.stat().st_mtime, UTC)
-    target.write_text(f"{above}{MEASURED}\n\n{page(rows, measured)}")
+    measured = datetime.fromtimestamp(max(path.stat().st_mtime for path in results), UTC)
+    target.write_text(f"{above}{MEASURED}\n\n{page(read(results), measured)}")
     print(f"wrote {target}")
 
 

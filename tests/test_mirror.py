@@ -11,6 +11,7 @@ WHOLE = ("conformance", "docs", "end_to_end", "faults", "seeing")
 
 # Tests of what several modules do together.
 SPANNING = {
+    "test_benchmarks.py",
     "analysis/notebooks/test_stored_notebooks.py",
     "backbones/test_layout.py",
     "backbones/test_names.py",

@@ -19,12 +19,8 @@ IMAGES = 256
 
 def measure(bench: Bench) -> None:
     """Measure the ceilings that a step is compared with."""
-    device = bench.device
-    name = torch.cuda.get_device_name() if bench.cuda else "cpu"
-    versions = {"torch": torch.__version__, "cuda": torch.version.cuda}
-    bench.say("device", name=name, **versions, peak_TFLOPs=(bench.peak or 0.0) / 1e12)
     size = 1 << (20 if bench.small else 30)
-    source = torch.randint(0, 255, (size,), dtype=torch.uint8, device=device)
+    source = torch.randint(0, 255, (size,), dtype=torch.uint8, device=bench.device)
     copy = torch.empty_like(source)
     bench.say("copy", TB_s=2 * size / bench.milliseconds(lambda: copy.copy_(source)) / 1e9)
     _products(bench)

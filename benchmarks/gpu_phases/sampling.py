@@ -1,30 +1,48 @@
-"""Sampling: the time of a network call in each precision, and what fid@10k costs by it."""
+"""What an image metric costs by its parts: the sampler's calls, decoding, features, writing."""
 
 from __future__ import annotations
 
-import torch
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
 
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gpu_phases.image_networks import Features, decoder, drawn
 from gpu_phases.shared import TINY, Bench
+from tread_lab.data.autoencoder import levels
 from tread_lab.engine.compiled import compile_blocks
 from tread_lab.engine.precision import autocast, matrix_products
+from tread_lab.engine.sample_parts import SampleParts, write_npz
 
 CALLS = 79  # Heun, 40 steps
 IMAGES = 10_000
 
 
 def measure(bench: Bench) -> None:
-    """Time a call of the dense network for batches of images, eager and compiled."""
+    """Time all parts, those of an image first."""
+    _decoding(bench)
+    _features(bench)
+    _writing(bench)
+    _calls(bench)
+
+
+def _calls(bench: Bench) -> None:
+    """Time a call of the dense network, eager and compiled."""
+    batch = 4 if bench.small else 256
     for size in ("S", "B"):
-        for precision in ("fp32", "tf32", "bf16") if bench.cuda else ("fp32",):
-            for compiled in (False, True) if bench.cuda else (False,):
-                for batch in (128, 256, 512) if not bench.small else (4,):
-                    said = {"model": size, "precision": precision, "compiled": compiled}
-                    with bench.guarded("sampling", **said, batch=batch):
-                        ms = _call(bench, size, precision, compiled, batch)
-                        total = IMAGES / batch * CALLS * ms / 1e3
-                        bench.say(
-                            "sampling", **said, batch=batch, ms_a_call=ms, fid10k_sampling_s=total
-                        )
+        for precision in ("bf16", "tf32", "fp32") if bench.cuda else ("fp32",):
+            for compiled in (True, False) if bench.cuda else (False,):
+                said = {"model": size, "precision": precision, "compiled": compiled}
+                with bench.guarded("sampling", **said, batch=batch):
+                    ms = _call(bench, size, precision, compiled, batch)
+                    total = IMAGES / batch * CALLS * ms / 1e3
+                    bench.say(
+                        "sampling", **said, batch=batch, ms_a_call=ms, fid10k_sampling_s=total
+                    )
 
 
 def _call(bench: Bench, size: str, precision: str, compiled: bool, batch: int) -> float:
@@ -38,3 +56,55 @@ def _call(bench: Bench, size: str, precision: str, compiled: bool, batch: int) -
     t, y = torch.rand(batch, device=bench.device), torch.zeros(batch, device=bench.device).long()
     with torch.no_grad(), matrix_products(precision), autocast(precision, bench.device):
         return bench.milliseconds(lambda: network(x, t, y, None), count=8)
+
+
+def _decoding(bench: Bench) -> None:
+    """Time SD's decoder by arithmetic and layout; by how many levels do pixels move from fp32?"""
+    torch.manual_seed(0)
+    network = drawn(decoder(), bench.device)
+    batch, side = (1, 4) if bench.small else (32, 32)
+    z_BCHW = torch.randn(batch, 4, side, side, device=bench.device)
+    exact_BCHW = _decoded(network, z_BCHW, "fp32", bench.device)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        network, z_BCHW = network.to(memory_format=layout), z_BCHW.to(memory_format=layout)
+        for precision in ("tf32", "bf16", "fp32") if bench.cuda else ("fp32",):
+            said = {"part": "decoding", "precision": precision, "layout": str(layout)[6:]}
+            with bench.guarded("part", **said):
+                decode = partial(_decoded, network, z_BCHW, precision, bench.device)
+                moved = (decode().int() - exact_BCHW.int()).abs().max()
+                ms = bench.milliseconds(decode, warm=1, count=5)
+                _say_part(bench, ms, batch, levels_moved=int(moved), **said)
+
+
+@torch.inference_mode()
+def _decoded(network: nn.Module, z_BCHW: Tensor, precision: str, device: torch.device) -> Tensor:
+    with matrix_products(precision), autocast(precision, device):
+        return levels(network(z_BCHW).float())
+
+
+def _features(bench: Bench) -> None:
+    """Time features of Inception-v3's size, in exact fp32 as the metric has them."""
+    network, batch = drawn(Features(), bench.device), 2 if bench.small else 100
+    images_BCHW = torch.zeros(batch, 3, 256, 256, dtype=torch.uint8, device=bench.device)
+    with bench.guarded("part", part="features"), torch.inference_mode(), matrix_products("fp32"):
+        ms = bench.milliseconds(lambda: network(images_BCHW), warm=1, count=5)
+        _say_part(bench, ms, batch, part="features", precision="fp32")
+
+
+def _writing(bench: Bench) -> None:
+    """Time the files of images: parts as they come, and the archive at the end."""
+    count, side = (16, 32) if bench.small else (1024, 256)
+    images_BCHW = torch.randint(0, 256, (count, 3, side, side), dtype=torch.uint8)
+    with bench.guarded("part", part="writing"), tempfile.TemporaryDirectory() as folder:
+        parts, started = SampleParts(Path(folder), {}), time.perf_counter()
+        parts.add(images_BCHW, torch.zeros(count, dtype=torch.long), {})
+        parts.write({"sum": torch.zeros(1)})
+        pieces = (part["images"].permute(0, 2, 3, 1).numpy() for part in parts.all())
+        shape = (count, side, side, 3)
+        write_npz(Path(folder) / "samples.npz", {"arr_0": (shape, np.uint8, pieces)})
+        _say_part(bench, 1e3 * (time.perf_counter() - started), count, part="writing")
+
+
+def _say_part(bench: Bench, ms: float, images: int, **said: object) -> None:
+    total = IMAGES / images * ms / 1e3
+    bench.say("part", **said, images=images, ms_an_image=ms / images, fid10k_s=total)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import gc
 import itertools
 import json
@@ -12,7 +11,6 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +18,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from tread_lab.backbones import build_backbone
 from tread_lab.engine import live_run
+from tread_lab.engine.blank import WithoutInit
 from tread_lab.engine.device import peak_flops
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs import RunSpec, decode
-from tread_lab.specs.recipe import ExecutionSpec
 
 TINY = {"depth": 4, "width": 32, "heads": 2, "patch": 2}
 ROUTE = ({"start": 2, "end": "B-4", "rate": 0.5},)  # the paper's placement
@@ -48,7 +47,7 @@ class Bench:
         self._data = Path(tempfile.mkdtemp())
         self._noise: dict[tuple[torch.Size, ...], list[torch.Tensor]] = {}
         torch.set_num_threads(1)
-        live_run.fresh_network = _drawn_once(live_run.fresh_network)
+        live_run.fresh_network = _Drawn(live_run.fresh_network)
 
     @property
     def cuda(self) -> bool:
@@ -129,24 +128,36 @@ class Bench:
         torch.cuda.synchronize()
         return statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(marks))
 
+    def say_device(self) -> None:
+        """Write what is measured, once a folder."""
+        results = self.out / "results.jsonl"
+        if not (results.exists() and '"what": "device"' in results.read_text()):
+            name = torch.cuda.get_device_name() if self.cuda else "cpu"
+            versions = {"torch": torch.__version__, "cuda": torch.version.cuda}
+            self.say("device", name=name, **versions, peak_TFLOPs=(self.peak or 0.0) / 1e12)
+
     def wait(self) -> None:
         """Wait for the device."""
         if self.cuda:
             torch.cuda.synchronize()
 
 
-def _drawn_once(draw: Callable[[RunSpec], nn.Module]) -> Callable[[RunSpec], nn.Module]:
-    """Keep the last network, and copy it for runs that differ in how they are executed alone."""
-    last: dict[RunSpec, nn.Module] = {}
+class _Drawn:
+    """Draws the weights of equal networks once: those of XL take 12 s on one thread."""
 
-    def network(spec: RunSpec) -> nn.Module:
-        key = replace(spec, execution=ExecutionSpec())
-        if key not in last:
-            last.clear()
-            last[key] = draw(spec)
-        return copy.deepcopy(last[key])
+    def __init__(self, draw: Callable[[RunSpec], nn.Module]) -> None:
+        self._draw = draw
+        self._last: tuple[object, dict[str, torch.Tensor]] = (None, {})
 
-    return network
+    def __call__(self, spec: RunSpec) -> nn.Module:
+        shape, spans = (spec.data.channels, spec.data.size, spec.data.classes), spec.routes
+        key = spec.model, shape, spec.seed, spec.process, str(spec.bypass) != "route" and spans
+        if key != self._last[0]:
+            self._last = key, self._draw(spec).state_dict()
+        with WithoutInit():
+            network = build_backbone(spec)
+        network.load_state_dict(self._last[1])
+        return network
 
 
 def _timed(action: Callable[[], object]) -> float:

@@ -42,25 +42,31 @@ KINDS = {
 def measure(bench: Bench, size: str) -> None:
     """Time the steps of one published size and compare them with what is predicted."""
     model: Any = TINY if bench.small else f"DiT-{size}/2"
-    batch = _batch(bench, size)
+    batch, inner = _batch(bench, size), INNER if bench.small else ROUTE
     seconds: dict[str, float] = {}
     for name, routed, block, how in VARIANTS:
         with bench.guarded("step", model=size, variant=name):
-            route = (INNER if bench.small else ROUTE) if routed else ()
             execution = how if bench.cuda else how | EAGER
+            route = inner if routed else ()
             spec = bench.spec(model, route, batch, fp32_block=block, execution=execution)
             seconds[name] = _step(bench, size, name, spec)
+            _say_speedup(bench, size, name, seconds, spec)
     for name, routed in (("plain dense", False), ("plain routed", True)):
         with bench.guarded("step", model=size, variant=name):
-            spec = bench.spec(model, (INNER if bench.small else ROUTE) if routed else (), batch)
+            spec = bench.spec(model, inner if routed else (), batch)
             seconds[name] = _plain(bench, size, name, spec)
-    for name in [n for n in seconds if "routed" in n]:
-        dense = name.replace("routed", "dense").replace(", no fp32 block", "")
-        if dense in seconds:
-            predicted = cost(bench.spec(model, INNER if bench.small else ROUTE, batch)).speedup
-            ratio = seconds[dense] / seconds[name]
-            said = {"model": size, "variant": name, "measured": ratio, "predicted": predicted}
-            bench.say("speed-up", **said, reached=ratio / predicted)
+            _say_speedup(bench, size, name, seconds, spec)
+
+
+def _say_speedup(
+    bench: Bench, size: str, name: str, seconds: dict[str, float], spec: RunSpec
+) -> None:
+    """Write how much faster a routed step is than the dense one of its kind."""
+    dense = name.replace("routed", "dense").replace(", no fp32 block", "")
+    if spec.routes and dense in seconds:
+        predicted, ratio = cost(spec).speedup, seconds[dense] / seconds[name]
+        said = {"model": size, "variant": name, "measured": ratio, "predicted": predicted}
+        bench.say("speed-up", **said, reached=ratio / predicted)
 
 
 def _batch(bench: Bench, size: str) -> int:

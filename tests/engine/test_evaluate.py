@@ -188,7 +188,7 @@ def check(metric: str, source: str, *, preview: bool) -> None:
 def test_a_machine_without_torch_fidelity_says_so_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install torch-fidelity"):
-        check("fd", "fashion16", preview=False)
+        check("kid", "fashion16", preview=False)
 
 
 def test_latents_without_a_decoder_have_no_image_metric() -> None:

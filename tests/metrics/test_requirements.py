@@ -45,9 +45,10 @@ def check(*metrics: str, source: str = "fashion16", preview: bool = False, **mor
     ("metrics", "source", "looked_for"),
     [
         ((), "latents", []),
-        (("fd",), "fashion16", ["torch_fidelity"]),
+        (("fd", "precision"), "fashion16", []),
+        (("kid",), "fashion16", ["torch_fidelity"]),
         (("fid",), "fashion16", ["torch_fidelity", "inception"]),
-        (("fd_dinov2",), "latents", ["torch_fidelity", "dinov2"]),
+        (("fd_dinov2",), "latents", ["dinov2"]),
         (("fd", "fd_dinov2", "is"), "fashion16", ["torch_fidelity", "dinov2", "inception"]),
         (("kid",), "latents", ["torch_fidelity", "inception"]),
     ],
@@ -70,12 +71,14 @@ def test_metrics_need_images_and_sheets_of_latents_do_not(asked: list[Any]) -> N
     )
 
 
-def test_torch_fidelity_is_asked_for_by_the_first_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_fidelity_is_asked_for_by_the_first_metric_that_needs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(requirements.importlib.util, "find_spec", lambda name: None)
     check()
     lacks = "needs the package torch-fidelity: `pip install torch-fidelity`"
     with pytest.raises(UserError) as caught:
-        check("kid", "fd")
+        check("fd", "kid", "fid")
     assert str(caught.value) == f"metrics: kid {lacks}"
     with pytest.raises(UserError) as caught:
         check_torch_fidelity("this command")

@@ -39,7 +39,7 @@ class SampleScores:
         self._spaces = by_extractor(spec.metrics, source)
         self._scorers = {}
         if self._spaces:
-            from tread_lab.metrics.features import Scorer  # needs torch-fidelity
+            from tread_lab.metrics.features import Scorer
 
             for extractor, metrics in self._spaces.items():
                 scorer = Scorer(metrics, extractor, count=spec.count, device=device)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-VERSION = version("torch-fidelity")
+# The shipped features do without it.
+VERSION = version("torch-fidelity") if find_spec("torch_fidelity") else "absent"
 SPATIAL_CHANNELS = 7  # of 192, at 17 x 17 places: 2,023 features
 LAYERS = {"pool": "2048", "logits": "logits_unbiased"}
 

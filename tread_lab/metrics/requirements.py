@@ -7,12 +7,14 @@ from pathlib import Path
 
 from tread_lab.metrics.dinov2 import dinov2_weights
 from tread_lab.metrics.extractor import weights_path
-from tread_lab.metrics.feature_space import DINOV2, INCEPTION, by_extractor
+from tread_lab.metrics.feature_space import DINOV2, INCEPTION, by_extractor, extractor_for
 from tread_lab.metrics.inception import inception_weights, sha256
 from tread_lab.metrics.reference_file import needs, open_reference
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.metrics import METRICS, OWN_FEATURES
+
+OF_FIDELITY = ("kid",)  # metrics that torch-fidelity computes from features of any kind
 
 
 def check_requirements(
@@ -36,8 +38,10 @@ def check_requirements(
             f"metrics: {metrics[0]} needs images, and these latents have no decoder; name the SD"
             " autoencoder's folder in TREAD_LAB_AUTOENCODER, or leave the metric out"
         )
-    if metrics:
-        check_torch_fidelity(f"metrics: {metrics[0]}")
+    for metric in metrics:
+        if metric in OF_FIDELITY or extractor_for(metric, source) == INCEPTION:
+            check_torch_fidelity(f"metrics: {metric}")
+            break
     for name in spaces:
         _weights_of(name)
         own = name in OWN_FEATURES.values() and [m for m in spaces[name] if METRICS[m].compares]
