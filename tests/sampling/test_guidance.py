@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tread_lab.backbones import build_backbone
 from tread_lab.diffusion import build_process
@@ -261,3 +262,40 @@ def test_a_learned_variance_is_the_strong_branchs(channels: str) -> None:
     for c in range(2 * CHANNELS):
         expected = x[:, c % CHANNELS] + (guided_shift if c < free else y)[:, None, None]
         torch.testing.assert_close(found[:, c], expected, atol=1e-4, rtol=1e-4)
+
+
+class Copies(TorchDispatchMode):
+    """Counts the numbers that the host makes for the device `meta`, which stands for a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        tensors = [t for t in args if isinstance(t, Tensor)]
+        hosts = [t for t in tensors if t.device.type == "cpu"]
+        copied = bool(hosts) and len(hosts) == len(tensors)
+        copied |= func is torch.ops.aten.lift_fresh.default  # `torch.tensor` of a list
+        self.count += copied and str(getattr(out, "device", "")) == "meta"
+        return out
+
+
+@pytest.mark.parametrize("channels", ["first3", "all"])
+def test_the_host_copies_no_number_to_the_device_for_every_call(channels: str) -> None:
+    spec = decode(GuidanceSpec, {**SG, "channels": channels})
+    z_BCHW = torch.empty(2, CHANNELS, SIDE, SIDE, device="meta", dtype=torch.float64)
+    labels_B = torch.empty(2, device="meta", dtype=torch.long)
+    prediction = guided(
+        build_process(EDMSpec()),
+        lambda level: [
+            Branch(t.weight, lambda x, t, y, routing: x, labels_B, None, t.rest, t.variance)
+            for t in acting(spec, level, 0.5)
+        ],
+    )
+    levels = torch.tensor([3.0, 2.0, 1.0], dtype=torch.float64)
+    prediction(z_BCHW, levels[0])
+    with Copies() as copies:
+        for level in levels[1:]:
+            prediction(z_BCHW, level)
+    assert copies.count == 0

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -69,30 +70,38 @@ def acting(spec: GuidanceSpec, level: float, progress: float) -> list[Term]:
 
 
 def guided(process: Process, branches_at: Callable[[float], Sequence[Branch]]) -> Prediction:
-    """(z, level) -> the weighted sum of what `branches_at(level)` predict."""
+    """(z, level) -> the weighted sum of what `branches_at(level)` predict.
+
+    Levels and weights are made on the device: a copy from the host would wait for it at each call.
+    """
+    weight = functools.cache(_weight)
 
     def prediction(z_BCHW: Tensor, level: Tensor) -> Tensor:
         branches = branches_at(float(level))
-        level_B = level.to(z_BCHW.device).expand(len(z_BCHW))
+        level_B = z_BCHW.new_full((len(z_BCHW),), float(level), dtype=level.dtype)
         outs = predictions(process, branches, z_BCHW, level_B)
         total = torch.zeros_like(outs[0])
         for branch, out in zip(branches, outs):
-            total = total + _weight(branch, z_BCHW.shape[1], out) * out
+            weights = _weights(branch, z_BCHW.shape[1], out.shape[1])
+            total = total + weight(weights, out.dtype, out.device) * out
         return total
 
     return prediction
 
 
-def _weight(branch: Branch, C: int, out_BCHW: Tensor) -> Tensor | float:
-    """Return a number, or one per channel [C, 1, 1] where only some are guided: the first three, or
-    those of the sample and not of its variance."""
+def _weights(branch: Branch, C: int, channels: int) -> tuple[float, ...]:
+    """Return the weight of each channel: the first three are guided, or those of the sample and not
+    of its variance."""
     rest = branch.weight if branch.rest is None else branch.rest
     variance = rest if branch.variance is None else branch.variance
-    more = out_BCHW.shape[1] - C
-    weight_C = [branch.weight] * min(C, 3) + [rest] * (C - 3) + [variance] * more
-    if len(set(weight_C)) == 1:
-        return branch.weight
-    return out_BCHW.new_tensor(weight_C)[:, None, None]
+    return (branch.weight,) * min(C, 3) + (rest,) * (C - 3) + (variance,) * (channels - C)
+
+
+def _weight(weights: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor | float:
+    """Return a number, or one per channel [C, 1, 1] where only some are guided."""
+    if len(set(weights)) == 1:
+        return weights[0]
+    return torch.tensor(weights, dtype=dtype, device=device)[:, None, None]
 
 
 def predictions(
