@@ -6,6 +6,7 @@ import gzip
 import os
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,28 @@ def test_one_sample_is_too_few_to_split(
     write_tar(tmp_path / "one" / "a.tar", members[:2])
     with pytest.raises(UserError, match="holds 1 samples, too few to split"):
         _open(tmp_path / "one")
+
+
+def test_a_tar_is_opened_once_and_few_stay_open(
+    shards: Path, packed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    open_file = os.open
+
+    def watched(path: Any, *flags: Any, **how: Any) -> int:
+        opened.append(Path(path).name)
+        return open_file(path, *flags, **how)
+
+    monkeypatch.setattr(module.os, "open", watched)
+    tars, ids = _open(shards), torch.arange(38)
+    for _ in range(3):
+        found = list(ThreadPoolExecutor(4).map(lambda k: tars.take(ids[k : k + 5])[0], range(34)))
+    expected_NCHW, _ = _open(packed, source="latents").take(ids)
+    assert all(torch.equal(x, expected_NCHW[k : k + 5]) for k, x in enumerate(found))
+    assert sorted(set(opened)) == sorted(path.name for path in shards.glob("*.tar"))
+    assert len(opened) <= 4 * len(set(opened))  # threads may meet at a tar's first sample
+    opened.clear()
+    monkeypatch.setattr(module, "OPEN", 1)
+    few, files = _open(shards), len(os.listdir("/proc/self/fd"))
+    few.take(torch.arange(38))
+    assert len(os.listdir("/proc/self/fd")) <= files + 1

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +21,7 @@ from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 
 LATENT, LABEL = "latent.npy", "cls"
+OPEN = 256  # tars of a split that stay open, of the 1,024 files that a process usually may
 
 
 class Place(NamedTuple):
@@ -28,6 +31,20 @@ class Place(NamedTuple):
     offset: int
     size: int
     label: int
+
+
+class _OpenTar:
+    """A tar that all threads read from at once; closed with the last that holds it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDONLY)
+
+    def read(self, offset: int, size: int) -> bytes:
+        return os.pread(self._file, size, offset)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            os.close(self._file)
 
 
 class TarShards:
@@ -44,6 +61,7 @@ class TarShards:
 
     def __init__(self, spec: DataSpec, split: Split) -> None:
         self._tars, self._array = _tars(spec.path), NpyReader()
+        self._opened = functools.lru_cache(OPEN)(_OpenTar)
         parts = [_numbered(number, _indexed(tar)) for number, tar in enumerate(self._tars)]
         table = np.concatenate(parts)
         if len(table) < 2:
@@ -79,9 +97,8 @@ class TarShards:
 
     def _latent(self, place: Place) -> NDArray[np.floating]:
         try:
-            with self._tars[place.tar].open("rb", buffering=0) as file:
-                file.seek(place.offset)
-                latent: NDArray[np.floating] = self._array(file.read(place.size))
+            tar = self._opened(self._tars[place.tar])
+            latent: NDArray[np.floating] = self._array(tar.read(place.offset, place.size))
         except (OSError, ValueError, EOFError) as error:
             raise self._damaged(place, f"cannot be read ({error})") from None
         if latent.dtype.kind != "f":
