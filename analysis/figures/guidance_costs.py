@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, slug
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
 from tread_lab.analysis.figures.sentences import metric_text, number, quantity, routed
 from tread_lab.analysis.figures.style import BLACK, CYCLE, Axes, Line2D, arrow, figure, label
 from tread_lab.frames import cells_frame
@@ -145,7 +145,7 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
         if len(costs.points) > 2 and panels < 5:
             fig, axes = figure(width=1.2 + 1.9 * panels, height=2.4, columns=panels)
             draw_guidance_costs(costs, axes)
-            yield Drawn(f"guidance-{slug(metric)}", caption(costs), fig, metric)
+            yield Drawn(named("guidance", metric), caption(costs), fig, metric)
 
 
 GUIDANCE = FigureKind("Guidance: quality against the cost of an image", _drawn)

@@ -113,8 +113,8 @@ def quality_metrics(frame: pd.DataFrame) -> list[str]:
 
 
 def named(name: str, metric: str) -> str:
-    """Return the name of a metric's files; that of the loss gap needs no suffix."""
-    return name if metric == GAP_HELDOUT else f"{name}-{slug(metric)}"
+    """Return the name of a metric's files: `pareto-gap-heldout`."""
+    return f"{name}-{slug(metric)}"
 
 
 def slug(text: str) -> str:

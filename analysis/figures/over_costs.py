@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.curves import Curves, curves, draw_curves
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, quality_metrics, slug
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, quality_metrics
 from tread_lab.analysis.figures.over_training import schedule_warning
 from tread_lab.analysis.figures.sentences import joined, number, quantity, routed
 from tread_lab.analysis.figures.style import PAGE, Axes, figure
@@ -101,7 +101,7 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
         busy = records.frame[disturbed(records.frame, TRAIN_SECONDS)]["cell"].unique()
         note = f" Other work on the machine disturbed the hours of {joined(busy)}."
         text = caption(found) + note * bool(len(busy))
-        yield Drawn(f"over_costs-{slug(metric)}", text, fig, metric)
+        yield Drawn(named("over_costs", metric), text, fig, metric)
 
 
 OVER_COSTS = FigureKind("Over steps, images and device-hours", _drawn)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.curves import Curves, curves, draw_curves
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, quality_metrics, slug
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, quality_metrics
 from tread_lab.analysis.figures.sentences import number, routed
 from tread_lab.analysis.figures.style import COLUMN, PAGE, Axes, figure
 from tread_lab.frames import STEP, own_metrics
@@ -110,7 +110,7 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
         fig, axes = figure(width=width, height=2.3, columns=len(found.panels))
         for k, ((title, panel), ax) in enumerate(zip(found.panels, axes)):
             draw_over_training(panel, ax, title=title, legend=k == 0)
-        yield Drawn(f"over_training-{slug(metric)}", caption(found), fig, metric)
+        yield Drawn(named("over_training", metric), caption(found), fig, metric)
 
 
 OVER_TRAINING = FigureKind("Quality over training", _drawn)

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, quality_metrics, slug
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, quality_metrics
 from tread_lab.analysis.figures.placements import Array, endings_of, measured_as
 from tread_lab.analysis.figures.sentences import listed, quantity, routed
 from tread_lab.frames import HIGH, LOW, cells_frame, require_metric
@@ -211,7 +211,7 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
         if points is not None and len(points.value) > 2:
             fig, (ax,) = style.figure(height=2.5)
             draw_pareto(points, ax)
-            yield Drawn(f"pareto-{slug(metric)}", caption(points), fig, metric)
+            yield Drawn(named("pareto", metric), caption(points), fig, metric)
 
 
 PARETO = FigureKind("Quality against training FLOPs", _drawn)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.curves import Curve, Curves, bare_curve, curves, draw_curves
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, slug
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
 from tread_lab.analysis.figures.sentences import metric_text, routed, span
 from tread_lab.analysis.figures.style import BLACK, PAGE, Axes, figure
 from tread_lab.analysis.tables import published
@@ -97,7 +97,7 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
             ours.set_title(records.title(found.measured_as))
             draw_rates(published_rates(), theirs)
             theirs.set_title(published.TABLE5_TITLE)
-            yield Drawn(f"selection_rate-{slug(metric)}", caption(found), fig, metric)
+            yield Drawn(named("selection_rate", metric), caption(found), fig, metric)
 
 
 SELECTION_RATE = FigureKind("How many tokens are routed", _drawn, compares=True)

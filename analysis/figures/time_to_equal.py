@@ -10,7 +10,7 @@ import pandas as pd
 
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.curves import Curve, bare_curve, curves
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, slug
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
 from tread_lab.analysis.figures.over_training import (
     budget_metrics,
     over_training,
@@ -201,7 +201,7 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
             left.set_title(records.title(stages))
             draw_time_to_equal(published_time_to_equal(), right)
             right.set_title("DiT-XL/2, ImageNet-256 (published)")
-            yield Drawn(f"time_to_equal-{slug(metric)}", caption(ours), fig, metric)
+            yield Drawn(named("time_to_equal", metric), caption(ours), fig, metric)
 
 
 TIME_TO_EQUAL = FigureKind("Time to equal quality", _drawn)

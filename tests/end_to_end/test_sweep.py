@@ -75,7 +75,8 @@ def test_it_leaves_records_figures_and_a_ranking(swept: Path) -> None:
     assert (gaps["gap/heldout:low"] < gaps["gap/heldout"]).all()
     assert not any(name.startswith("fid") for name in frame.columns)
     figures = {path.name for path in lab.sweep("small").figures.iterdir()}
-    assert {"route_grid.png", "route_grid.pdf", "similarity.png", "gap_over_steps.png"} <= figures
+    grids = {"route_grid-gap-heldout.png", "route_grid-gap-heldout.pdf"}
+    assert {*grids, "similarity.png", "gap_over_steps.png"} <= figures
     assert not list((lab.root / "ray").iterdir())
 
 

@@ -101,6 +101,15 @@ def test_measured_values_are_a_tree_for_scripts(capsys: pytest.CaptureFixture[st
     }
 
 
+def test_what_no_number_can_say_is_null_in_the_tree(capsys: pytest.CaptureFixture[str]) -> None:
+    damaged = replace(MEASURED, mean_C=np.array([0.5, np.nan]), deviation=np.nan, lowest=-np.inf)
+    show_measured(damaged, as_json=True)
+    out = capsys.readouterr().out
+    tree = json.loads(out, parse_constant=pytest.fail)
+    assert (tree["mean_C"], tree["deviation"], tree["lowest"]) == ([0.5, None], None, None)
+    assert tree["scale"] == {"edm": None, "flow": None}
+
+
 def test_counts_and_channels_stand_in_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     show_measured(MEASURED, as_json=False)
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]

@@ -16,21 +16,23 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", [*NAMES, "RWKV-12x32/2", "Mamba-3x64/1"])
+CUSTOM = ["RWKV-12x32/2", "Mamba-3x64/1", "Mamba-3x64x4/1", "DiT-12x32/2", "DiT-12x32x4/2"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, *CUSTOM])
 def test_a_name_is_the_name_of_what_it_means(name: str) -> None:
     model = decode(ModelSpec, name)
     assert model.name == name
     assert decode(ModelSpec, encode(model)) == model
 
 
-def test_a_custom_size_names_its_heads_where_there_is_attention() -> None:
+def test_a_custom_size_that_names_no_heads_has_the_usual_ones() -> None:
     model = decode(ModelSpec, "DiT-12x32x2/2")
     assert (model.depth, model.width, model.heads, model.patch) == (12, 32, 2, 2)
-    assert model.name == "DiT-12x32/2"
+    assert model.name == "DiT-12x32/2" and decode(ModelSpec, "DiT-12x32/2") == model
+    assert decode(ModelSpec, "DiT-3x320/2").heads == 5
     with pytest.raises(UserError, match="unknown model"):
         decode(ModelSpec, "RWKV-12x32x2/2")
-    with pytest.raises(UserError, match=r"say the attention heads, too, as in DiT-12x32x2/2$"):
-        decode(ModelSpec, "DiT-12x32/2")
 
 
 def test_a_custom_mamba_may_name_its_state() -> None:
@@ -140,7 +142,7 @@ def test_a_name_without_a_size_has_no_depth() -> None:
 
 def test_a_published_size_with_other_heads_has_no_published_name() -> None:
     names = [ModelSpec(depth=12, width=384, heads=heads).name for heads in (6, 12)]
-    assert names == ["DiT-S/2", "DiT-12x384/2"]
+    assert names == ["DiT-S/2", "DiT-12x384x12/2"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -101,9 +102,9 @@ def data_settings(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
 def show_measured(measured: Measured, *, as_json: bool) -> None:
     """Print what a data set holds, unscaled, and the scales for EDM and for flow matching."""
     if as_json:
-        tree = {name: _plain(value) for name, value in vars(measured).items()}
         scales = {"edm": measured.scale_for(EDM_DEVIATION), "flow": measured.scale_for(1.0)}
-        print(json.dumps({**tree, "scale": scales}, indent=1))
+        tree = _plain({**vars(measured), "scale": scales})
+        print(json.dumps(tree, indent=1, allow_nan=False))
         return
     counts = sorted(count for count in measured.counts if count)
     empty = len(measured.counts) - len(counts)
@@ -130,4 +131,10 @@ def show_measured(measured: Measured, *, as_json: bool) -> None:
 
 
 def _plain(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else value
+    """Return arrays as lists; what is not finite is `null`, for which JSON has no number."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    plain = value.tolist() if hasattr(value, "tolist") else value
+    return [*map(_plain, plain)] if isinstance(plain, list | tuple) else plain

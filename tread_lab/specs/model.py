@@ -148,8 +148,8 @@ class ModelSpec:
     def from_shorthand(value: Any) -> dict[str, Any]:
         """Return `DiT-XL/2`, `RWKV-210M/2` or `LightningDiT-B/1+qk_norm` as fields.
 
-        A custom size is depth x width, then x heads where there is attention (`DiT-12x32x2/2`); a
-        Mamba may say x state. `/2` is the patch; options of the modern block may follow.
+        A custom size is depth x width; heads of attention other than `usual_heads` follow
+        (`DiT-12x32x4/2`), of a Mamba the state. `/2` is the patch; options of a block may follow.
 
         Raises:
             UserError: no such family or size; a near miss is suggested.
@@ -158,9 +158,6 @@ class ModelSpec:
         match = re.fullmatch(r"(\w+)-(\w+)/(\d{1,9})", name)
         backbone = _backbone(match[1]) if match else None
         shape = _shape(backbone, match[1], match[2]) if match and backbone else None
-        if match and backbone and shape is None and re.fullmatch(r"\d+x\d+", match[2]):
-            sized = f"{match[1]}-{match[2]}x2/{match[3]}"
-            raise UserError(f"unknown model {value!r}: say the attention heads, too, as in {sized}")
         if match is None or shape is None:
             raise UserError(f"unknown model {value!r}{_hint(value)}")
         options = dict(BLOCKS.get(match[1], {}))
@@ -169,7 +166,8 @@ class ModelSpec:
 
     @property
     def name(self) -> str:
-        """`DiT-S/2` for a published size, else `DiT-12x32/2` (depth x width / patch).
+        """`DiT-S/2` for a published size, else `DiT-12x32/2` (depth x width / patch); heads that
+        are not the usual ones, and another state, are said as in `DiT-12x32x4/2`.
 
         Options of the modern block are appended (`DiT-S/2+rope`); RMSNorm, SwiGLU and rotary
         positions together make a LightningDiT, a relative bias and trained positions an MDT.
@@ -207,7 +205,7 @@ def depth_of(name: str) -> int:
         UserError: no such size.
     """
     size = name.partition("-")[2].partition("/")[0]
-    custom = re.fullmatch(r"(\d+)x\d+", size)
+    custom = re.fullmatch(r"(\d+)x\d+(?:x\d+)?", size)
     depths = {key.rpartition("-")[2]: shape[0] for key, shape in {**SIZES, **COUNTED}.items()}
     return int(custom[1]) if custom else lookup(depths, size, "model")
 
@@ -227,9 +225,15 @@ def _shape(backbone: str, family: str, size: str) -> dict[str, int] | None:
         return dict(zip(names, COUNTED[f"{family}-{size}"]))
     match = re.fullmatch(r"(\d{1,9})x(\d{1,9})(?:x(\d{1,9}))?", size)
     numbers = [int(number) for number in match.groups() if number] if match else []
-    if not 2 <= len(numbers) <= len(names) or ("heads" in names and len(numbers) == 2):
+    if not 2 <= len(numbers) <= len(names):
         return None
-    return dict(zip(names, numbers))
+    shape = dict(zip(names, numbers))
+    return {"heads": usual_heads(shape["width"]), **shape} if "heads" in names else shape
+
+
+def usual_heads(width: int) -> int:
+    """Return the heads that a custom size has where it does not say them: 64 wide, at least two."""
+    return max(2, width // 64)
 
 
 def _size(model: ModelSpec, family: str) -> str:
@@ -240,7 +244,10 @@ def _size(model: ModelSpec, family: str) -> str:
     for name, counted in COUNTED.items():
         if name.startswith(f"{family}-") and counted == shape:
             return name.removeprefix(f"{family}-")
-    return f"{model.depth}x{model.width}"
+    usual = {"heads": usual_heads(model.width), "state": STATE}
+    own = (name for name in BACKBONES[model.backbone].options if name in usual)
+    extra = [n for name in own if (n := getattr(model, name)) != usual[name]]
+    return "x".join(map(str, [*shape, *extra]))
 
 
 def _hint(value: Any) -> str:

@@ -18,9 +18,9 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError
 
 EVERYTHING = {
-    "route_grid",
-    "route_spans",
-    "route_bars",
+    "route_grid-gap-heldout",
+    "route_spans-gap-heldout",
+    "route_bars-gap-heldout",
     "route_grid-fd-fashion16-v1-1k",
     "route_spans-fd-fashion16-v1-1k",
     "route_bars-fd-fashion16-v1-1k",
@@ -30,7 +30,7 @@ EVERYTHING = {
     "similarity_all",
     "pareto-gap-heldout",
     "pareto-fd-fashion16-v1-1k",
-    "savings",
+    "savings-gap-heldout",
     "savings-fd-fashion16-v1-1k",
     "gap_and_quality-fd-fashion16-v1-1k",
     "samples",
@@ -67,7 +67,8 @@ def test_a_sweep_that_has_not_begun_draws_nothing(tmp_path: Path) -> None:
 def test_another_axis_has_a_set_of_figures_for_each_value(tmp_path: Path, undrawn: None) -> None:
     lab = write_sweep(tmp_path, small(rates=(0.5, 0.75)))
     names = {path.name for path in write_figures(lab, "placement")}
-    assert {"route_grid-rate=0.5.png", "route_grid-rate=0.75.pdf", "ranking.md"} <= names
+    grids = {"route_grid-gap-heldout-rate=0.5.png", "route_grid-gap-heldout-rate=0.75.pdf"}
+    assert {*grids, "ranking.md"} <= names
 
 
 def test_a_sweep_over_budgets_draws_quality_over_training_and_time_to_equal(
@@ -130,7 +131,8 @@ def test_bars_of_both_questions_stand_in_one_figure_and_never_in_one_panel(paper
     steps.attrs |= {**records.frame.attrs, "comparison": "at equal steps"}
     records.frame.attrs["comparison"] = "at equal training FLOPs"
     drawn = {d.name: d for _, d in all_figures(replace(records, equal_steps=steps))}
-    caption, figure = drawn["route_bars"].caption, drawn["route_bars"].figure
+    bars = drawn["route_bars-gap-heldout"]
+    caption, figure = bars.caption, bars.figure
     questions = [ax.get_title(loc="left").splitlines()[0] for ax in figure.axes]
     assert [question.partition(" at ")[2] for question in questions] == [
         "equal training FLOPs", "equal steps", ""
@@ -138,4 +140,4 @@ def test_bars_of_both_questions_stand_in_one_figure_and_never_in_one_panel(paper
     first, second = caption.split(" At equal steps: ")
     assert first.startswith("At equal training FLOPs: Best is 2→8") and "p = " in first
     assert "0.00250" in second and "0.00250" not in first and "Rank correlation" in second
-    assert drawn["route_grid"].caption.endswith("Compared at equal training FLOPs.")
+    assert drawn["route_grid-gap-heldout"].caption.endswith("Compared at equal training FLOPs.")
