@@ -90,6 +90,7 @@ def test_a_spec_may_name_the_entries_of_a_package_and_says_which_it_is(install: 
     install(GROUPS)
     spec = decode(RunSpec, RUN)
     assert spec.model.name == "pool-12x32/2" and spec.model.heads == 2
+    assert decode(ModelSpec, spec.model.name) == spec.model
     assert [route.routed(64) for route in spec.routes] == [32]
     assert extensions_of(spec) == (
         ("tread_lab.backbones", "pool", "our-tread", "1.4"),
@@ -162,7 +163,6 @@ def test_what_a_selection_asks_of_the_grid_is_checked(install: Install) -> None:
         ({"backbone": "pool", "depth": 2, "width": 8, "heads": 2, "rope": True}, "option of dit"),
         ({"backbone": "pool", "depth": 2, "width": 8, "heads": 2, "state": 4}, "option of mamba"),
         ("pol-S/2", "unknown model 'pol-S/2', did you mean 'pool-S/2'"),
-        ("pool-4x16/2", "heads, too, as in pool-4x16x2/2"),
     ],
 )
 def test_a_backbone_has_the_options_that_it_says(
