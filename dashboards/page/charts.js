@@ -7,7 +7,7 @@ const ORANGE = [213, 94, 0];
 const PURPLE = [118, 42, 131];
 const GREEN = [27, 120, 55];
 // Of dense and of the chosen cells; blue and orange mean better and worse.
-export const COLOURS = ["#000000", "#009E73", "#CC79A7", "#332288", "#999933"];
+export const COLOURS = ["var(--ink)", "#009E73", "#CC79A7", "var(--indigo)", "#999933"];
 const HATCH = {
   failed: "M0 6L6 0",
   diverged: "M0 6L6 0M0 0L6 6",
@@ -28,7 +28,7 @@ const label = (x, y, content, { anchor = "middle", size = 11, ...look } = {}) =>
 
 const mix = (a, b, t) => a.map((v, k) => Math.round(v + t * (b[k] - v)));
 const css = (rgb) => `rgb(${rgb.join(",")})`;
-const FRAME = { stroke: "#c4cad0", "stroke-width": 0.8 }; // of a cell without a number
+const FRAME = { stroke: "var(--frame)", "stroke-width": 0.8 }; // of a cell without a number
 const VIRIDIS = [
   [68, 1, 84],
   [59, 82, 139],
@@ -99,7 +99,7 @@ export const holdsZero = (cells, k) =>
   has(cells.low?.[k]) &&
   cells.low[k] <= 0 &&
   cells.high[k] >= 0;
-export const zeroDot = (x, y, fill = "#000") =>
+export const zeroDot = (x, y, fill = "var(--ink)") =>
   s("circle", { cx: x, cy: y, r: 1.8, fill, class: "zero", "pointer-events": "none" });
 
 function hatches() {
@@ -122,7 +122,7 @@ function hatches() {
 
 export function stateBox(state, x, y, width, height) {
   const place = { x, y, width, height, rx: 2 };
-  const box = s("rect", { ...place, fill: "#fff", ...FRAME });
+  const box = s("rect", { ...place, fill: "var(--paper)", ...FRAME });
   if (!HATCH[state]) return [box];
   const hatch = { fill: `url(#hatch-${state})`, "pointer-events": "none" };
   return [box, s("rect", { ...place, ...hatch })];
@@ -185,7 +185,7 @@ export function heatmap(view, choose) {
     const description = [arrows(cells.name[cell]), shown, result + reason + trial]
       .filter(Boolean)
       .join(", ");
-    const ink = known ? inkOn(colour) : "#1b1f24";
+    const ink = known ? inkOn(colour) : "var(--ink)";
     const text =
       texts || !known
         ? label(x + width / 2 - 1 + (trial && texts ? 4 : 0), y + height / 2 + 2.6, letters, {
@@ -289,7 +289,7 @@ function axes({ x, y, width, height, box, log = false, xLabel, yLabel, xUnit = "
   const py = (v) => height - bottom - ((v - y0) / (y1 - y0 || 1)) * (height - top - bottom);
   const xs = log ? logTicks(x0, x1) : ticks(x0, x1, 5);
   const ys = ticks(y0, y1, 5);
-  const line = (a, b, c, d) => s("line", { x1: a, y1: b, x2: c, y2: d, stroke: "#e8ebee" });
+  const line = (a, b, c, d) => s("line", { x1: a, y1: b, x2: c, y2: d, stroke: "var(--line)" });
   const frame = [
     ys.map((v) => [
       line(left, py(v), width - right, py(v)),
@@ -369,7 +369,7 @@ export function scatter(points, { name, role, metric, chosen, choose }) {
     const dense = role[cell] === "baseline";
     const cx = px(cost);
     const cy = py(points.value[k]);
-    const fill = dense ? "#000" : points.front[k] ? "#009E73" : "#9aa2aa";
+    const fill = dense ? "var(--ink)" : points.front[k] ? "#009E73" : "#9aa2aa";
     const picked = chosen.includes(cell);
     const bar =
       points.low[k] === null
@@ -384,7 +384,7 @@ export function scatter(points, { name, role, metric, chosen, choose }) {
           });
     const shape = dense
       ? s("path", { d: `M${cx} ${cy - 5}l5 5l-5 5l-5 -5z`, fill })
-      : s("circle", { cx, cy, r: picked ? 5.5 : 3.6, fill, stroke: picked ? "#000" : "none" });
+      : s("circle", { cx, cy, r: picked ? 5.5 : 3.6, fill, stroke: picked ? "var(--ink)" : "none" });
     const price = points.relative ? `${number(cost)} of dense` : quantity(cost, "FLOP");
     const half = halfWidth(points.low[k], points.high[k]);
     const description = `${arrows(name[cell])}: ${number(points.value[k], { half })} at ${price}`;
@@ -473,7 +473,7 @@ export function lines(curves, { metric, zero = false, over = "training step", ma
         x2: width - box.right,
         y1: py(0),
         y2: py(0),
-        stroke: "#000",
+        stroke: "var(--ink)",
         "stroke-width": 0.8,
       })
     : null;

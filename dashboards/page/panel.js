@@ -106,7 +106,7 @@ function numbers(details, names) {
         { class: "n", "data-good": good },
         quantity(m.delta, m.unit, precision),
       );
-      if (good) change.style.color = good === "better" ? "var(--blue)" : "var(--orange)";
+      if (good) change.style.color = good === "better" ? "var(--blue)" : "var(--worse)";
       return h(
         "tr",
         {},
