@@ -12,8 +12,8 @@ import yaml
 
 from tread_lab.analysis.figures.samples import how_drawn
 from tread_lab.analysis.figures.similarity import read_similarity
-from tread_lab.dashboards.views import Tree, cells_of, choices, numbers
-from tread_lab.frames import HIGH, LOW, STEP, plan_steps_frame
+from tread_lab.dashboards.views import Tree, cells_of, choices, numbers, settled
+from tread_lab.frames import HIGH, LOW, STEP, disturbed, plan_steps_frame
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.metric_names import DEVICE_HOURS, TRAIN_IMAGES, TRAIN_LOSS, metric_kind
 from tread_lab.records.plan import StoredPlan
@@ -142,8 +142,11 @@ def _metrics(frame: pd.DataFrame, trial: pd.Series[Any]) -> list[Tree]:
         own = (float(trial.get(metric + end, np.nan)) for end in (LOW, HIGH))
         names = ("value", "dense", "delta", "low", "high")
         row = dict(zip(names, numbers([value, dense, delta, *own])))
-        facts = {"nature": kind.nature, "sign": kind.sign, "unit": kind.unit}
-        rows.append({"metric": metric, "compared": kind.compared, **facts, **row})
+        meaning = {"nature": kind.nature, "sign": kind.sign, "unit": kind.unit}
+        meaning["disturbed"] = bool(
+            disturbed(settled(frame), metric)[frame.index == trial.name].any()
+        )
+        rows.append({"metric": metric, "compared": kind.compared, **meaning, **row})
     return rows
 
 

@@ -121,9 +121,7 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
     """
     known = metric if metric in frame else None
     if known:
-        timed = metric_kind(known).unit in ("s", "h", "images/s")
-        busy = disturbed(settled(frame), known) if timed else pd.Series(False, frame.index)
-        frame = frame.assign(**{BUSY: busy.astype(float)})
+        frame = frame.assign(**{BUSY: disturbed(settled(frame), known).astype(float)})
     rows = cells_of(with_delta(frame, known) if known else frame)
     shown = shows(frame, known) if known else ""
     column = known if known is None or shown == "value" else delta_column(known)

@@ -319,6 +319,7 @@ COMMANDS: Mapping[str, _Command] = {
         _ROOT,
         _DEVICE,
         _THREADS,
+        _flag("--plan", "print what would be measured, and stop"),
         _flag("--allow-mixed", "measure although decoder or weights differ from earlier ones"),
         _JSON,
     ),

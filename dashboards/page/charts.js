@@ -384,7 +384,13 @@ export function scatter(points, { name, role, metric, chosen, choose }) {
           });
     const shape = dense
       ? s("path", { d: `M${cx} ${cy - 5}l5 5l-5 5l-5 -5z`, fill })
-      : s("circle", { cx, cy, r: picked ? 5.5 : 3.6, fill, stroke: picked ? "var(--ink)" : "none" });
+      : s("circle", {
+          cx,
+          cy,
+          r: picked ? 5.5 : 3.6,
+          fill,
+          stroke: picked ? "var(--ink)" : "none",
+        });
     const price = points.relative ? `${number(cost)} of dense` : quantity(cost, "FLOP");
     const half = halfWidth(points.low[k], points.high[k]);
     const description = `${arrows(name[cell])}: ${number(points.value[k], { half })} at ${price}`;

@@ -77,6 +77,9 @@ const swatch = (colour) => {
   return dot;
 };
 
+// Other work on the machine decided this number.
+const busy = (measured) => (measured.disturbed ? " (disturbed)" : "");
+
 function numbers(details, names) {
   const metrics = [...new Set(details.flatMap((d) => d.metrics.map((m) => m.metric)))];
   if (!metrics.length) return null;
@@ -112,7 +115,7 @@ function numbers(details, names) {
         {},
         h("td", {}, metric),
         dense,
-        h("td", { class: "n" }, gap ? "" : quantity(m.value, m.unit, { digits: 4 })),
+        h("td", { class: "n" }, gap ? "" : quantity(m.value, m.unit, { digits: 4 }) + busy(m)),
         change,
         h(
           "td",
@@ -127,7 +130,11 @@ function numbers(details, names) {
       h("td", {}, metric),
       dense,
       all.map((m) =>
-        h("td", { class: "n" }, m ? quantity(m.value, m.unit, { digits: 4, ...own }) : ""),
+        h(
+          "td",
+          { class: "n" },
+          m ? quantity(m.value, m.unit, { digits: 4, ...own }) + busy(m) : "",
+        ),
       ),
     );
   });

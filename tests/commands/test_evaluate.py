@@ -13,10 +13,12 @@ import torch
 from tests.sweep.search.test_budget import planned
 from tread_lab.commands import evaluate
 from tread_lab.commands.evaluate import _decoded, _of_exported, _of_sweep, _ready, _to_measure
+from tread_lab.engine.cost.rates import RATES
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec, decode_evaluations
+from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.storage import store_plan
 
 
@@ -105,7 +107,8 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
 ) -> None:
     run = completed(lab, tiny)
     how: dict[str, Any] = {"root": str(lab.root), "name": run[:6], "reference": None,
-                           "device": "cpu", "threads": 3, "allow_mixed": True}  # fmt: skip
+                           "device": "cpu", "threads": 3, "allow_mixed": True,
+                           "plan": False}  # fmt: skip
     named = ["heldout_loss", "heldout_loss at 50%"]
     assert evaluate.run(**how, evaluations=named, as_json=False) == 0
     cache = lab.root / "cache"
@@ -124,6 +127,34 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
         evaluate.run(**how, evaluations=[], as_json=False)
 
 
+def test_a_plan_says_what_would_be_measured_and_measures_nothing(
+    lab: Lab,
+    tiny: Callable[..., RunSpec],
+    measured: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = completed(lab, tiny)
+    rates = Forecast(lab, rates=RATES["H200"])
+    monkeypatch.setattr(evaluate, "forecast", lambda *_, **how: rates)
+    (done,) = decode_evaluations(["heldout_loss"], {})
+    lab.run(run).evaluation(done).write(done, {"heldout/loss": 0.5})
+    how: dict[str, Any] = {"root": str(lab.root), "name": run, "reference": None, "plan": True,
+                           "device": "cpu", "threads": 3, "allow_mixed": False}  # fmt: skip
+    named = ["heldout_loss", "fd@2k"]
+    assert evaluate.run(**how, evaluations=named, as_json=False) == 0
+    assert measured == [3]
+    first, second, total = capsys.readouterr().out.splitlines()
+    assert first == "heldout_loss of 1 run, 512 images each, 1 measured already"
+    assert second == "fd@2k of 1 run, 2,000 images each"
+    assert total.startswith("1 evaluation to measure: about ")
+    evaluate.run(**how, evaluations=named, as_json=True)
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["evaluation"], row["done"]) for row in rows] == [
+        ("heldout_loss", True), ("fd@2k", False)
+    ]  # fmt: skip
+
+
 def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
     lab: Lab, tiny: Callable[..., RunSpec], measured: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +169,7 @@ def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
     with pytest.raises(UserError, match=r"^no such step"):
         evaluate.run(root=str(lab.root), name=run, reference=None, device="cpu", threads=1,
                      as_json=True, evaluations=["heldout_loss at 10", "heldout_loss"],
-                     allow_mixed=False)  # fmt: skip
+                     allow_mixed=False, plan=False)  # fmt: skip
     assert [call[2] for call in measured[1:]] == [None]
 
 
@@ -215,7 +246,7 @@ def test_exported_weights_are_measured_in_their_folder_and_need_no_lab(
     run = completed(lab, tiny)
     how: dict[str, Any] = {"root": "absent", "reference": None, "device": "cpu",
                            "threads": 1, "as_json": True, "evaluations": ["fid@1k"],
-                           "allow_mixed": False}  # fmt: skip
+                           "allow_mixed": False, "plan": False}  # fmt: skip
     with pytest.raises(UserError, match=r"absent.* does not exist"):
         evaluate.run(**how, name=run)
     with pytest.raises(UserError, match=r"run|sweep"):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.synthetic import FD, small, write_sweep
-from tread_lab.dashboards.cell import POINTS, curve, differences, stages
+from tread_lab.dashboards.cell import POINTS, cell, curve, differences, stages
+from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 
 
@@ -60,3 +61,11 @@ def test_a_run_that_was_measured_at_its_end_has_no_stages(tmp_path: Path) -> Non
     lab = write_sweep(tmp_path, small(similarity=False))
     plan = lab.sweep("placement").plan()
     assert stages(lab, plan, [trial.run for trial in plan.trials]) == {}
+
+
+def test_a_time_that_other_work_on_the_machine_decided_is_marked(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(similarity=False))
+    plan, frame = lab.sweep("placement").plan(), trials_frame(lab, "placement")
+    frame.loc[1, ["throughput/step_seconds", "heldout/loss"]] /= 10
+    marked = [m["metric"] for m in cell(lab, plan, frame, 1)["metrics"] if m["disturbed"]]
+    assert marked == ["throughput/step_seconds"]

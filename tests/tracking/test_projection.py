@@ -210,3 +210,11 @@ def test_the_marks_of_a_record_are_of_its_five_kinds_of_files(sweeps: Sweeps) ->
     assert [mark[0] for mark in marks] == sorted([*names, *own])
     result = (run.path / "result.json").stat()
     assert [f"{run.name}/result.json", result.st_size, result.st_mtime_ns] in marks
+
+
+def test_a_tag_names_the_times_that_other_work_on_the_machine_decided(sweeps: Sweeps) -> None:
+    dense, routed, fair = sweeps.plan()
+    for spec, flops, seconds in ((dense, 1e9, 1.0), (routed, 8e8, 0.4), (fair, 8e8, 0.8)):
+        sweeps.finish(spec, metrics={"cost/train_flops": flops, "throughput/step_seconds": seconds})
+    tags = [view(sweeps, spec).tags.get("disturbed") for spec in (dense, routed, fair)]
+    assert tags == [None, "throughput/step_seconds", None]

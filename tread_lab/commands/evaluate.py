@@ -18,14 +18,19 @@ from tread_lab.engine.evaluate import check_measurable, evaluate, open_evaluatio
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.screen.console import answer, metrics_line
+from tread_lab.screen.plan import Measurement, show_measurements
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
+from tread_lab.specs.evaluation_labels import evaluation_label
 from tread_lab.specs.evaluation_steps import AT, at_steps
 from tread_lab.sweep.execution.executor import UserErrors
+from tread_lab.sweep.plan.devices import Devices
+from tread_lab.sweep.plan.forecast import forecast
 from tread_lab.sweep.plan.open_tasks import begun_tasks
 from tread_lab.sweep.plan.preflight import check_measured
 from tread_lab.sweep.plan.storage import load_plan
+from tread_lab.sweep.trial.task import Task
 
 UNDER_WAY = (RunState.RUNNING, RunState.INTERRUPTED)
 Tree = Mapping[str, Any]
@@ -40,10 +45,15 @@ def run(
     reference: str | None,
     device: str | None,
     threads: int,
+    plan: bool,
     allow_mixed: bool,
     as_json: bool,
 ) -> int:
-    """Measure the runs of a sweep, or one run; return the exit code."""
+    """Measure the runs of a sweep, or one run; return the exit code.
+
+    Args:
+        plan: print what would be measured and stop.
+    """
     check_one_device()
     device_name = visible_device(device)
     lab = Lab.at(root) if RunFolder(Path(name)).exported else Lab.existing(root)
@@ -51,6 +61,9 @@ def run(
     picked = pick(device_name)
     rows, user_errors = [], UserErrors()
     measurements = _to_measure(lab, name, evaluations, reference)
+    if plan:
+        show_measurements(_forecast(lab, measurements, device_name, threads), as_json=as_json)
+        return DONE
     check_measurable(open_evaluations(measurements))
     if not allow_mixed:
         beside = (folder for folder, _ in measurements) if name in lab.sweeps() else lab.runs()
@@ -68,6 +81,29 @@ def run(
         print(json.dumps(rows))
     user_errors.raise_first()
     return DONE
+
+
+def _forecast(
+    lab: Lab, measurements: Measurements, device: str | None, threads: int
+) -> list[Measurement]:
+    """Return the evaluations of runs whose spec can be read, with the seconds that each takes."""
+    read = [
+        (folder, run, specs) for folder, specs in measurements if (run := folder.readable_spec())
+    ]
+    devices = Devices.here(device, threads=threads)
+    times = forecast(lab, [Task(run, specs) for _, run, specs in read], devices, start=0.0)
+    known = bool(times.speeds or times.rates)
+    return [
+        Measurement(
+            folder.name,
+            evaluation_label(encode(spec), run.data.source),
+            spec.count if isinstance(spec, SamplesSpec) else spec.images,
+            folder.evaluation(spec).done,
+            sum(times.parts(run, spec).values()) if known else None,
+        )
+        for folder, run, specs in read
+        for spec in specs
+    ]
 
 
 def _to_measure(lab: Lab, name: str, named: Sequence[str], reference: str | None) -> Measurements:

@@ -22,6 +22,7 @@ from tread_lab.records.metric_names import IMAGES_PER_S, STEP_SECONDS, TRAIN_FLO
 from tread_lab.records.status import RunState
 
 BEYOND, DISTURBED = 1.1, 1.2  # factors of a measured speed-up over what is expected
+TIMES = ("s", "h", "images/s")  # units of what other work on a machine disturbs
 
 # From the least to the most remarkable: a cell has the last state in which one of its seeds is.
 STATES = ("completed", "pending", "interrupted", "running", "stopped", "diverged", "failed")
@@ -75,10 +76,10 @@ def disturbed(trials: pd.DataFrame, column: str) -> pd.Series[bool]:
     FLOPs say, so less is compared with the median trial: more than a fifth away is disturbed too.
 
     Args:
-        column: of a time, or of a speed: seconds a step and images per second are held against the
-            FLOPs of a step, others against those of the training.
+        column: of a time or of a speed, else no trial is: seconds a step and images per second are
+            held against the FLOPs of a step, others against those of the training.
     """
-    if not {TRAIN_FLOPS, column} <= set(trials):
+    if metric_kind(column).unit not in TIMES or not {TRAIN_FLOPS, column} <= set(trials):
         return pd.Series(False, index=trials.index)
     by_step = column in (STEP_SECONDS, IMAGES_PER_S)
     steps = trials["steps_done"].astype(float) if by_step and "steps_done" in trials else 1.0

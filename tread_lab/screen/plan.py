@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +15,7 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab
 from tread_lab.records.stopped_early import state_in_sweep
-from tread_lab.screen.console import ROWS, fitted, show_lines
+from tread_lab.screen.console import ROWS, answer, fitted, show_lines
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
@@ -30,6 +31,23 @@ from tread_lab.sweep.plan.open_tasks import search_forecast
 from tread_lab.sweep.plan.plan import Plan, Searched
 from tread_lab.sweep.search.budget import Budget
 from tread_lab.sweep.trial.task import Task
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """An evaluation of a run that `tread-lab evaluate` would carry out, or that is done.
+
+    Attributes:
+        images: generated ones, or held-out ones that it reads.
+        seconds: that it takes; `None` where no time is predicted.
+    """
+
+    run: str
+    evaluation: str
+    images: int
+    done: bool
+    seconds: float | None
+
 
 _NAMED = 5  # runs that do not fit the budget; the others are counted
 
@@ -291,3 +309,19 @@ def budget_lines(
         yield f"not started, in the order of the plan: {names}{more}"
     elif left:
         yield f"the search ends about {counted(len(left), 'run')} early"
+
+
+def show_measurements(found: Sequence[Measurement], *, as_json: bool) -> None:
+    """Print what would be measured of how many runs and images, and the time that it takes."""
+    if as_json:
+        print(json.dumps([vars(one) for one in found]))
+        return
+    for label in dict.fromkeys(one.evaluation for one in found):
+        own = [one for one in found if one.evaluation == label]
+        done = sum(one.done for one in own)
+        measured = f", {done} measured already" if done else ""
+        answer(f"{label} of {counted(len(own), 'run')}, {own[0].images:,} images each{measured}")
+    todo = [one for one in found if not one.done]
+    seconds = [one.seconds for one in todo if one.seconds is not None]
+    time = f": about {duration(sum(seconds))}" if seconds else ""
+    answer(f"{counted(len(todo), 'evaluation')} to measure{time if todo else ''}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.frames import Memory, SweepReader, is_metric
+from tread_lab.frames import Memory, SweepReader, disturbed, is_metric
 from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.log import Entry, read_entries
@@ -32,7 +32,7 @@ from tread_lab.tracking.artifacts import (
 from tread_lab.tracking.mlflow_names import to_mlflow
 from tread_lab.tracking.trial_names import Trial
 
-FORMAT = 3  # of what is shown; another number sends everything once more
+FORMAT = 4  # of what is shown; another number sends everything once more
 STATUS = {
     RunState.RUNNING: "RUNNING",
     RunState.INTERRUPTED: "KILLED",
@@ -153,7 +153,8 @@ class Projection:
             started=_milliseconds(started),
             ended=None if state is RunState.RUNNING else _milliseconds(_end(run, last)),
             params=self._params(trial),
-            tags=self._tags(trial, run, state=state, problem=problem, files=files),
+            tags=self._tags(trial, run, state=state, problem=problem, files=files)
+            | self._disturbed(trial, row),
             born=_milliseconds(times[0]) if times else 0,
             logged={entry.n: _number(entry) for entry in logged},
             measured={number.key: number for number in numbers},
@@ -177,6 +178,15 @@ class Projection:
         always |= {f"package {name}": version for name, version in packages.items()}
         params = {**always, **trial.varied, **self._reader.parameters(trial.stored)}
         return {name: str(value) for name, value in params.items() if value != ""}
+
+    def _disturbed(self, trial: Trial, row: Mapping[str, Any]) -> dict[str, str]:
+        """Return the tag that names the times and speeds that other work on the machine decided."""
+        dense = next((t for t in self._plan.trials if t.run == trial.stored.baseline), None)
+        if dense is None:
+            return {}
+        frame = self._reader.frame([row, self._reader.row(dense)])
+        names = [str(name) for name in frame if disturbed(frame, str(name)).iloc[0]]
+        return {"disturbed": ", ".join(map(to_mlflow, names))} if names else {}
 
     def _tags(
         self, trial: Trial, run: RunFolder, *, state: RunState, problem: str, files: Iterable[str]
