@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tests.engine.runs import CPU, small_run
 from tread_lab.diffusion import build_process
+from tread_lab.engine import probes
 from tread_lab.engine.assemble import Trained, fresh_network
 from tread_lab.engine.probes import BATCH, heldout_losses, layer_similarity
 
@@ -73,3 +74,21 @@ def test_ddpm_meets_every_quarter_of_its_thousand_levels() -> None:
     edges = np.array([0, 0.9555, 3.43, 17.31, 157.5])
     assert (found.level_ML > edges[:-1]).all() and (found.level_ML < edges[1:]).all()
     assert (found.dense_ML > 0).all()
+
+
+def test_similarity_holds_the_streams_of_a_few_images_and_is_that_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = small_run()
+    model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
+    with torch.no_grad():
+        for parameter in model.network.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape))  # the blocks differ
+    samples: Any = Noise()
+    whole, _ = layer_similarity(model, samples, images=11, levels=2)
+    seen: list[int] = []
+    model.network.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
+    monkeypatch.setattr(probes, "STREAMS", 4 * 4 * spec.tokens * 16 * 3)  # fp32, 4 blocks of 16
+    parts, _ = layer_similarity(model, samples, images=11, levels=2)
+    assert seen == [3, 3, 3, 2] * 2
+    assert np.ptp(whole) > 1e-3 and np.abs(parts - whole).max() < 1e-5

@@ -16,8 +16,10 @@ from tread_lab import draws
 from tread_lab.data.source import Samples
 from tread_lab.engine.assemble import Trained
 from tread_lab.routing.select import Routing, draw_routing
+from tread_lab.specs.run import RunSpec
 
 BATCH = 128  # images of one pass
+STREAMS = 2**30  # bytes of residual streams that are compared at once, in fp32
 
 # M of all samples, ascending; a set that is sorted by class has the first classes in front.
 PICKS: Mapping[str, Callable[[int, Samples], Tensor]] = {
@@ -99,7 +101,7 @@ def layer_similarity(
     """S_ab = mean over images and tokens of cos(h_a, h_b), h_l the residual stream after block l.
 
     Dense forward at `levels` stratified noise levels (mid-quantiles), fixed noise, fp32 sums
-    (TREAD, Fig. 4; the set of levels is ours).
+    (TREAD, Fig. 4; the set of levels is ours). Memory does not grow with the number of images.
 
     Returns:
         similarity per level [L, B, B] and the levels [L]; B is the depth here.
@@ -110,9 +112,22 @@ def layer_similarity(
     matrices = []
     for k, level in enumerate(level_L):
         noise_BCHW = draws.normal(tuple(x_BCHW.shape), "similarity", k)
-        streams = _streams(model, x_BCHW, noise_BCHW, level.expand(images), y_B)
-        matrices.append(torch.einsum("amd,bmd->ab", streams, streams) / streams.shape[1])
+        draw = (x_BCHW, noise_BCHW, level.expand(images), y_B)
+        parts = zip(*(tensor.split(_images_at_once(model.spec)) for tensor in draw))
+        sums = [_cosines(_streams(model, *part)) for part in parts]
+        matrices.append(sum(sums[1:], sums[0]) / (images * model.spec.tokens))
     return torch.stack(matrices).cpu().numpy(), level_L.numpy()
+
+
+def _images_at_once(spec: RunSpec) -> int:
+    """Return how many images have residual streams of `STREAMS` bytes; of XL 32."""
+    each = 4 * spec.model.depth * spec.tokens * spec.model.width
+    return max(STREAMS // each, 1)
+
+
+def _cosines(streams: Tensor) -> Tensor:
+    """Sums over tokens of the products of unit vectors of all pairs of blocks."""
+    return torch.einsum("amd,bmd->ab", streams, streams)
 
 
 def _streams(model: Trained, x: Tensor, noise: Tensor, level_B: Tensor, y_B: Tensor) -> Tensor:
