@@ -16,10 +16,13 @@ def test_everything_the_image_copies_is_here() -> None:
     assert copied and all((ROOT / name).exists() for name in copied)
 
 
-def test_the_image_has_a_c_compiler_for_triton_wget_for_probes_and_a_user_with_a_number() -> None:
+def test_the_image_has_a_c_compiler_for_triton_wget_for_probes_nvml_and_a_user_with_a_number() -> (
+    None
+):
     lines = (ROOT / "docker/Dockerfile").read_text().replace("\\\n", " ").splitlines()
     installs = [line.split() for line in lines if "apt-get install" in line]
     assert any({"gcc", "libc6-dev", "wget"} <= set(words) for words in installs)
+    assert any("pip install" in line and ".[gpu,latents]" in line for line in lines)  # NVML
     assert "USER 1000" in lines and any("useradd --uid 1000 " in line for line in lines)
 
 
