@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tests.engine.runs import CPU, small_run
 from tests.engine.tape import Tape
-from tread_lab.engine.captured import CapturedStep, Results
+from tread_lab.engine.captured import CapturedStep, CudaGraph, ReplayQueue, Results
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.engine.optimizer import make_capturable
 from tread_lab.engine.provenance import made_with
@@ -200,3 +200,39 @@ def test_provenance_says_how_a_gpu_is_given_its_steps(
 ) -> None:
     spec = small_run(execution={"cuda_graph": cuda_graph})
     assert made_with(spec, device).get("training step") == form
+
+
+def test_the_host_is_two_replays_ahead_of_a_gpu_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    happened: list[str] = []
+
+    class Event:
+        def __init__(self, blocking: bool) -> None:
+            assert blocking
+            self.of = f"step {sum('replay' in what for what in happened)}"
+
+        def record(self) -> None:
+            happened.append(f"{self.of} is marked")
+
+        def synchronize(self) -> None:
+            happened.append(f"wait for {self.of}")
+
+    class Graph:
+        def replay(self) -> None:
+            happened.append("replay")
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    queue: Any = ReplayQueue()
+    dense, routed = (CudaGraph(None, None, queue) for _ in range(2))  # type: ignore[arg-type]
+    for graph in (dense, routed, dense, dense):
+        graph.replay()
+    assert [what for what in happened if "marked" not in what] == [
+        "replay",
+        "replay",
+        "replay",
+        "wait for step 1",
+        "replay",
+        "wait for step 2",
+    ]

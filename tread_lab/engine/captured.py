@@ -6,6 +6,7 @@ Where blocks are small the host needs longer to launch the kernels of a step tha
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from tread_lab.specs.errors import first_line
 from tread_lab.specs.run import RunSpec
 
 WARM = 3  # launched steps before a capture: they compile, allocate, and choose kernels
+AHEAD = 2  # replays that the host queues before it waits: each holds a batch on the device
 KINDS = 4  # kinds of batch that have a graph: dense and routed steps, and spare ones
 
 LAUNCHED, CAPTURED = "launched kernel by kernel", "one CUDA graph"
@@ -52,9 +54,26 @@ class CudaGraphs:
     def __init__(self, device: torch.device) -> None:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
+        self._queue = ReplayQueue()
 
     def __call__(self) -> CudaGraph:
-        return CudaGraph(self._stream, self._pool)
+        return CudaGraph(self._stream, self._pool, self._queue)
+
+
+class ReplayQueue:
+    """Replays that a GPU has not ended: launching costs the host nothing, so that it would queue
+    all steps up to the next entry of the log, each with its batch."""
+
+    def __init__(self) -> None:
+        self._ends: deque[torch.cuda.Event] = deque()
+
+    def join(self) -> None:
+        """Take the replay that was just launched; wait until at most `AHEAD` are under way."""
+        end = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+        end.record()
+        self._ends.append(end)
+        if len(self._ends) > AHEAD:
+            self._ends.popleft().synchronize()
 
 
 class CudaGraph:
@@ -62,10 +81,11 @@ class CudaGraph:
 
     Args:
         pool: the memory of graphs that never run at the same time.
+        queue: of all their replays.
     """
 
-    def __init__(self, stream: torch.cuda.Stream, pool: Any) -> None:
-        self._stream, self._pool = stream, pool
+    def __init__(self, stream: torch.cuda.Stream, pool: Any, queue: ReplayQueue) -> None:
+        self._stream, self._pool, self._queue = stream, pool, queue
         self._graph = torch.cuda.CUDAGraph()
 
     def launch(self, work: Work) -> Results:
@@ -84,6 +104,7 @@ class CudaGraph:
 
     def replay(self) -> None:
         self._graph.replay()
+        self._queue.join()
 
 
 @dataclass
