@@ -91,11 +91,12 @@ def test_a_solver_is_watched_not_described() -> None:
 
 
 def test_a_last_call_that_is_not_full_is_a_call() -> None:
-    def calls(count: int) -> int:
+    def calls(count: int, *images: int) -> int:
         spec = decode(SamplesSpec, {"count": count, "sampler": {"solver": "euler", "steps": 5}})
-        return passes(XL, spec)[0]
+        return passes(XL, spec, *images)[0]
 
     assert [calls(count) for count in (64, 65, 128)] == [5, 10, 10]
+    assert [calls(count, 256) for count in (65, 256, 257)] == [5, 5, 10]
 
 
 def test_dropping_the_path_skips_the_blocks_of_the_route() -> None:

@@ -31,6 +31,10 @@ def test_seconds_are_a_part_for_each_call_and_one_for_each_flop(
     flops = 200 * 3 * 2 * price.dense_macs
     assert speed.evaluate_seconds(spec, losses) == 6 * 5.0 + 7.0 * flops
     assert FLOPS.train_seconds(spec) == price.train_flops
+    steps = [(1e9, 0.4), (2e9, 0.6)]  # 0.2 s of each step are no FLOPs': a third of them a call's
+    four = decode(SamplesSpec, {"count": 256, "sampler": {"solver": "euler", "steps": 1}})
+    seconds = [Speed.of_steps(steps, on).evaluate_seconds(spec, four) for on in ("cpu", "cuda")]
+    assert seconds[0] - seconds[1] == pytest.approx(3 * 0.2 / 3)  # 4 calls of 64, 1 of 256
     assert FLOPS.evaluate_seconds(spec, losses) == flops
 
 

@@ -20,6 +20,7 @@ from tread_lab.engine.cost.training import FLOPS_PER_MAC, cost
 from tread_lab.engine.device import usable_cpus
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.records.lab import RunFolder
+from tread_lab.sampling.generate import images_a_call
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.run import RunSpec
@@ -133,7 +134,7 @@ def measure(spec: RunSpec, device: torch.device) -> Speed:
     overhead, per_flop = fitted_step([(step_flops(dense), slow), (step_flops(routed), fast)])
     per_image = max(many - few, 0.2 * many) / (large - small)
     call, load = max(few - small * per_image, 0.0), sum(walls) / sum(own)
-    return Speed(overhead, per_flop, call, per_image / image, load)
+    return Speed(overhead, per_flop, call, per_image / image, load, images_a_call(device.type))
 
 
 def _step(run: LiveRun, device: torch.device) -> Callable[[], None]:

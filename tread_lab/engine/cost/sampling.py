@@ -85,11 +85,13 @@ class _Watched:
         return torch.zeros(())
 
 
-def passes(spec: RunSpec, evaluation: EvaluationSpec) -> tuple[int, int]:
+def passes(
+    spec: RunSpec, evaluation: EvaluationSpec, images_a_call: float = IMAGES_A_CALL["cpu"]
+) -> tuple[int, int]:
     """Return the network calls of an evaluation, and the FLOPs of all of them."""
     if isinstance(evaluation, SamplesSpec):
         macs, branches = call_macs(spec, evaluation.sampler), evaluation.sampler.guidance.branches
-        calls = math.ceil(evaluation.count / IMAGES_A_CALL["cpu"]) * len(macs) * len(branches)
+        calls = math.ceil(evaluation.count / images_a_call) * len(macs) * len(branches)
         return calls, evaluation.count * FLOPS_PER_MAC * sum(macs)
     run_cost, both = cost(spec), isinstance(evaluation, HeldoutSpec) and bool(spec.routes)
     macs_each = run_cost.dense_macs + (run_cost.routed_macs if both else 0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tread_lab.engine.cost.sampling import passes
 from tread_lab.engine.cost.training import cost
+from tread_lab.sampling.generate import IMAGES_A_CALL, images_a_call
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.run import RunSpec
 
@@ -23,6 +24,7 @@ class Speed:
     Attributes:
         overhead, per_flop: seconds of a training step.
         call, per_call_flop: seconds of a forward pass without gradients.
+        images_a_call: images of one call of a sampler on this device.
         load: how many times as long as these seconds it took by the wall clock, since other
             processes had the CPU.
     """
@@ -32,16 +34,19 @@ class Speed:
     call: float
     per_call_flop: float
     load: float = 1.0
+    images_a_call: float = IMAGES_A_CALL["cpu"]
 
     @staticmethod
-    def of_steps(measured: Sequence[tuple[float, float]]) -> Speed:
+    def of_steps(measured: Sequence[tuple[float, float]], device_type: str = "cpu") -> Speed:
         """Return the speed that steps alone tell: a pass is taken to be a third of a step."""
         overhead, per_flop = fitted_step(measured)
-        return Speed(overhead, per_flop, overhead / 3, per_flop)
+        images = images_a_call(device_type)
+        return Speed(overhead, per_flop, overhead / 3, per_flop, images_a_call=images)
 
     def in_turns(self, turns: float) -> Speed:
         """Return the speed of a slot that has its CPUs for one part in `turns` of the time."""
-        return Speed(
+        return replace(
+            self,
             overhead=turns * self.overhead,
             per_flop=turns * self.per_flop,
             call=turns * self.call,
@@ -55,7 +60,7 @@ class Speed:
 
     def evaluate_seconds(self, spec: RunSpec, evaluation: EvaluationSpec) -> float:
         """Return the predicted seconds of an evaluation."""
-        calls, flops = passes(spec, evaluation)
+        calls, flops = passes(spec, evaluation, self.images_a_call)
         features = 0.0
         if isinstance(evaluation, SamplesSpec) and evaluation.metrics:
             features = evaluation.count * FEATURE_SECONDS

@@ -68,7 +68,7 @@ def _at_once(todo: Sequence[Task], devices: Devices) -> int:
 def _recorded(lab: Lab, todo: Sequence[Task], devices: Devices, rates: Rates | None) -> Timings:
     found, where = Timings(), _short(devices)
     for kind, runs in earlier_runs(lab, todo, devices).items():
-        speed, precision = Speed.of_steps(runs.steps), str(kind[2])
+        speed, precision = Speed.of_steps(runs.steps, devices.type), str(kind[2])
         if rates is not None and devices.type != "cpu":
             ratio = rates.training[precision] / rates.sampling[PROBE]
             speed = replace(speed, per_call_flop=speed.per_call_flop * ratio)
