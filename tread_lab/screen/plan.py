@@ -11,6 +11,7 @@ from rich.table import Table
 
 from tread_lab.engine.cost.memory import fitting_micro_batch
 from tread_lab.engine.cost.rates import Rates
+from tread_lab.engine.cost.report import on_gpu
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab
@@ -62,7 +63,7 @@ def show_plan(out: Console, plan: Plan, lab: Lab, remaining: RemainingTime, slot
     out.print(_runs_table(plan, lab, out.width))
     if len(plan.tasks) > ROWS:
         show_lines(out, [f"... and {len(plan.tasks) - ROWS} more"])
-    show_lines(out, _left_out(plan))
+    show_lines(out, [*_fp32_block(plan), *_left_out(plan)])
     samples = [replace(e, step=None) for e in plan.evaluations if isinstance(e, SamplesSpec)]
     samplings = list(dict.fromkeys(setting_names(samples)))
     if len(samplings) > 2:
@@ -106,6 +107,13 @@ def _runs_table(plan: Plan, lab: Lab, width: int) -> Table:
         rows.append([task.run, labels[task.run], *steps, *prices, state])
     heads = ("run", "trial", *(["steps"] if plan.match else []), "speed-up", "train FLOPs", "state")
     return fitted(heads, rows, drop=("run", "train FLOPs", "speed-up"), width=width)
+
+
+def _fp32_block(plan: Plan) -> Iterator[str]:
+    """Yield what their fp32 block costs runs on a GPU, by the one that is to gain most."""
+    specs = [task.spec for task in plan.tasks or plan.possible_tasks if task.spec.fp32_blocks]
+    if specs:
+        yield f"with its fp32 block: {on_gpu(max(specs, key=lambda spec: cost(spec).speedup))}"
 
 
 def _left_out(plan: Plan) -> Iterator[str]:

@@ -177,6 +177,7 @@ def test_the_price_of_each_run_stands_in_the_json(tiny: Tiny) -> None:
         "parameters": cost(spec).parameters,
         "train_flops": cost(spec).train_flops,
         "speedup": round(cost(spec).speedup, 4),
+        "speedup_on_gpu": round(cost(spec).speedup, 4),
         "checkpoint_bytes": cost(spec).checkpoint_bytes,
     }
     assert tree["runs"][plan.trials[0].run]["speedup"] == 1.0

@@ -28,6 +28,7 @@ def report(spec: RunSpec) -> dict[str, Any]:
         **_sizes(this),
         "learn_sigma": _sizes(dit),
         "speedup": this.speedup,
+        "speedup_on_gpu": this.speedup_on_gpu,
         "resolutions": [_at_scale(spec, scale) for scale in (1, 2, 4)],
         "train_flops_per_image": this.train_flops_per_image,
         "train_flops_per_image_dense": cost(spec.dense()).train_flops_per_image,
@@ -63,11 +64,21 @@ def table(spec: RunSpec) -> list[tuple[str, str]]:
         rows.append((f"speed-up at {at['tokens']:,} tokens", f"{at['speedup']:.3f}x at most"))
     return [
         *rows,
+        *([("with its fp32 block", on_gpu(spec))] if this.exact_macs else []),
         ("training", f"{this.train_flops_per_image / 1e12:.4g} TFLOP/image"),
         ("training, all", f"{this.images:,} images, {this.train_flops:.3e} FLOP"),
         ("checkpoint", amount(this.checkpoint_bytes)),
         ("device memory", f"about {amount(this.memory_bytes)} at {this.micro_batch} images a pass"),
     ]
+
+
+def on_gpu(spec: RunSpec) -> str:
+    """Return what the speed-up of a GPU is with the fp32 block of a run, and without it."""
+    price = cost(spec)
+    return (
+        f"{price.speedup_on_gpu:.2f}x at most on a GPU, its products in tf32 at half the rate;"
+        f" {price.speedup:.2f}x with fp32_block=off"
+    )
 
 
 def _sizes(run_cost: Cost) -> dict[str, int]:

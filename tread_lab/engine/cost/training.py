@@ -15,6 +15,7 @@ from tread_lab.specs.run import RunSpec
 FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
 FLOPS_PER_MAC = 2
 TRAIN_PER_FORWARD = 3  # the backward pass costs two forward passes
+TF32 = 2  # times that a GPU takes for a product in tf32 of what it takes in bf16
 HALF = 2  # bytes of bf16 and fp16; weights, EMA and moments stay fp32 in every precision
 
 
@@ -34,6 +35,7 @@ class Cost:
         plain_macs: forward pass of the network without routes and without what a bypass adds.
         dense_macs, routed_macs: forward pass without routes, and under the run's routes.
         again_macs: a second forward and backward pass of every routed step (`loss: both`).
+        exact_macs: of them, all passes of a routed step through the blocks that stay in fp32.
         helper_macs: what projector and head add to a dense and to a routed training pass; the
             frozen encoder's own forward pass is not counted.
         teacher_macs: forward pass of a teacher in a dense and in a routed step.
@@ -57,6 +59,7 @@ class Cost:
     dense_macs: int
     routed_macs: int
     again_macs: int
+    exact_macs: int
     helper_macs: tuple[int, int]
     teacher_macs: tuple[int, int]
     images: int
@@ -70,8 +73,18 @@ class Cost:
     def speedup(self) -> float:
         """Plain MACs over those of a routed step, all its passes of the network and its teacher's
         forward pass: an upper bound, reached when arithmetic decides the step time."""
+        return self.plain_macs / self._routed_work
+
+    @property
+    def speedup_on_gpu(self) -> float:
+        """The same where the products of the fp32 block are tf32's, which take twice the time of
+        bf16's by every datasheet: an upper bound, as the block's elementwise work is left out."""
+        return self.plain_macs / (self._routed_work + (TF32 - 1) * self.exact_macs)
+
+    @property
+    def _routed_work(self) -> float:
         taught = self.teacher_macs[1] / TRAIN_PER_FORWARD
-        return self.plain_macs / (self.routed_macs + self.again_macs + taught)
+        return self.routed_macs + self.again_macs + taught
 
     @property
     def train_flops_per_image(self) -> int:
@@ -147,6 +160,11 @@ def _cost(spec: RunSpec, c_out: int) -> Cost:
     dense_macs = plain_macs + added.macs(spec.tokens)
     twice, taught = isinstance(spec.loss, BothLoss), isinstance(spec.loss, DiscriminationLoss)
     encoder_macs = plain_macs - _final_macs(spec, c_out)
+    exact_macs = sum(
+        block_cost(spec.model).macs(spec.model, n + spec.text_tokens)
+        for block in spec.fp32_blocks
+        for n in (tokens[block], *([spec.tokens] if twice else []))
+    )
     again_bytes = _kept_by_network(spec, whole, low) if twice else 0
     return Cost(
         parameters=parameters,
@@ -159,6 +177,7 @@ def _cost(spec: RunSpec, c_out: int) -> Cost:
         dense_macs=dense_macs,
         routed_macs=_forward_macs(spec, tokens, c_out) + added.macs(min(tokens)),
         again_macs=dense_macs if twice else 0,
+        exact_macs=exact_macs,
         helper_macs=(
             projector.macs(spec.tokens) + head.macs(spec.tokens),
             projector.macs(_aligned(spec, tokens)) + head.macs(seen),

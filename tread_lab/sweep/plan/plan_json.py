@@ -35,5 +35,6 @@ def _price(spec: RunSpec) -> dict[str, float]:
         "parameters": price.parameters,
         "train_flops": price.train_flops,
         "speedup": round(price.speedup, 4),
+        "speedup_on_gpu": round(price.speedup_on_gpu, 4),
         "checkpoint_bytes": price.checkpoint_bytes,
     }
