@@ -17,6 +17,7 @@ from tread_lab.data import autoencoder
 from tread_lab.data.embedded import Fashion16
 from tread_lab.engine import evaluate as evaluations
 from tread_lab.engine.evaluate import evaluate
+from tread_lab.engine.provenance import decoded_with
 from tread_lab.engine.sample_scores import all_images, pixels
 from tread_lab.metrics import requirements
 from tread_lab.metrics.extractor import Extractor
@@ -109,6 +110,16 @@ def test_full_size_decoding_stays_within_the_memory_of_the_device() -> None:
 class FakeTensor:
     def __init__(self, shape: tuple[int, ...], device: str) -> None:
         self.shape, self.device = shape, torch.device(device)
+
+
+def test_a_record_says_in_which_arithmetic_latents_were_decoded() -> None:
+    """So tables mark runs whose images were decoded on a CPU and on a GPU."""
+    latents = {"source": "latents", "channels": 4, "size": 16}
+    run, shown = small_run(data=latents), SamplesSpec(count=100)
+    spec, gpu = SamplesSpec(metrics=("fid",), count=100), torch.device("cuda")
+    assert decoded_with(run, spec, CPU) == {"decoding of latents": "fp32"}
+    assert decoded_with(run, spec, gpu) == {"decoding of latents": "tf32, channels last"}
+    assert decoded_with(run, shown, gpu) == decoded_with(small_run(), spec, gpu) == {}
 
 
 def test_references_are_streamed_and_equal_those_of_one_pass() -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tests.engine.runs import CPU, small_run, train_until
 from tests.faults.drivers import KILLED, ROOT, Zygote
 from tread_lab.engine import evaluate as evaluations
+from tread_lab.engine import sample_parts
 from tread_lab.engine.evaluate import evaluate, measuring
 from tread_lab.engine.sample_parts import PART, SampleParts, read_tensors, write_npz
 from tread_lab.records.lab import Lab, RunFolder
@@ -114,6 +115,30 @@ def test_an_evaluation_that_is_closed_keeps_its_images_and_goes_on_with_equal_re
     assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
     assert (place / "samples.npz").read_bytes() == whole[1]
     assert starts == [0, 128]
+
+
+def test_a_part_is_written_beside_the_next_batch_with_the_sums_of_its_own_images(
+    folder: RunFolder, whole: tuple[dict[str, float], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[Any] = []
+    pixels, write = evaluations.pixels, sample_parts.write_tensors
+
+    def shown(*of: Any) -> torch.Tensor:
+        happened.append("decoded")
+        return pixels(*of)
+
+    def written(path: Path, tensors: dict[str, torch.Tensor], *facts: Any) -> None:
+        happened.append({name: int(x) for name, x in tensors.items() if name.endswith("count")})
+        write(path, tensors, *facts)
+
+    shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluations, "pixels", shown)
+        patch.setattr(sample_parts, "write_tensors", written)
+        assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
+    first = happened.index({})  # the file of the images, then that of the sums
+    assert happened[:first] == ["decoded"] * (PART // 64 + 1)
+    assert set(happened[first + 1].values()) == {PART}
 
 
 def interrupted(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -216,7 +241,8 @@ def test_images_come_back_in_order(tmp_path: Path) -> None:
     for images in batches:
         parts.add(images, torch.zeros(600, dtype=torch.long), {"x/pool": images[:, 0, 0].float()})
         if parts.full:
-            parts.write({"x/count": torch.tensor(parts.count)})
+            parts.close({"x/count": torch.tensor(parts.count)})
+            parts.write()
     joined = {key: torch.cat([part[key] for part in parts.all()]) for key in ("images", "x/pool")}
     assert torch.equal(joined["images"], torch.cat(batches))
     assert torch.equal(joined["x/pool"], torch.cat(batches)[:, 0, 0].float())

@@ -25,10 +25,10 @@ from tread_lab.engine.attention import prefer_attention
 from tread_lab.engine.captions import CaptionTokens, caption_tokens, check_captions
 from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.cost.sampling import sample_flops
-from tread_lab.engine.device import check_precision
+from tread_lab.engine.device import check_precision, finish, to_host
 from tread_lab.engine.precision import autocast, matrix_products
 from tread_lab.engine.probes import heldout_losses, layer_similarity
-from tread_lab.engine.provenance import code_digest, measured_with, packages_of
+from tread_lab.engine.provenance import code_digest, decoded_with, measured_with, packages_of
 from tread_lab.engine.sample_parts import SampleParts, write_npz
 from tread_lab.engine.sample_scores import (
     SampleScores,
@@ -100,7 +100,7 @@ def measuring(
     started = time.perf_counter()
     run = folder.spec()
     check_content(run.data, cache or folder.cache)
-    made_with = measured_with(run, spec)
+    made_with = measured_with(run, spec) | decoded_with(run, spec, device)
     prefer_attention(run, device, cache or folder.cache)
     if isinstance(spec, SamplesSpec):
         metrics, facts = yield from _samples(folder, spec, device, place, cache)
@@ -255,7 +255,7 @@ def _samples(
 
     generated = _generated(models, model, spec, captions, start=parts.count)
     yield from _score(
-        ((pixels(data, x_BCHW), y_B) for x_BCHW, y_B in generated), scores, parts, prepare
+        ((pixels(data, x_BCHW), y_B) for x_BCHW, y_B in generated), scores, parts, prepare, device
     )
     _write_samples(place.path / "samples.npz", parts)
     if captions is not None:
@@ -311,9 +311,12 @@ def _score(
     scores: SampleScores,
     parts: SampleParts,
     prepare: Callable[[int, int, int], None],
+    device: torch.device,
 ) -> Iterator[None]:
     """Score images batch by batch and keep them, a part on the disk for every 1,024.
 
+    Between two parts the host waits for nothing, so that a GPU always has work: while it decodes
+    and describes one batch the noise of the next is drawn, and a part is written beside the next.
     Closed after a batch it writes a part of those that are in none.
 
     Args:
@@ -325,15 +328,20 @@ def _score(
         if not parts.count:
             prepare(*images_BCHW.shape[1:])
         features = scores.add(images_BCHW)
-        parts.add(images_BCHW.cpu(), labels_B.cpu(), features)
+        parts.write()  # of the batches before, while the device works on this one
+        parts.add(to_host(images_BCHW), to_host(labels_B), features)
         if parts.full:
-            parts.write(scores.state())
+            finish(device)
+            parts.close(scores.state())
         try:
             yield
         except GeneratorExit:
+            finish(device)
             if parts.open:
-                parts.write(scores.state())
+                parts.close(scores.state())
+            parts.write()
             raise
+    finish(device)
 
 
 def _whole(step: Step) -> int | None:

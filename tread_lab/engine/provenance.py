@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 import tread_lab
+from tread_lab.data.autoencoder import DECODING
 from tread_lab.data.captions import captions_of
 from tread_lab.data.source import Samples, both_parts, open_data
 from tread_lab.engine.captions import captions_digest
@@ -105,6 +106,13 @@ def measured_with(
         file = open_reference(spec.reference, **needs(spec.metrics))
         found[f"reference {file.name}"] = file.digest
     return found
+
+
+def decoded_with(run: RunSpec, spec: EvaluationSpec, device: torch.device) -> dict[str, str]:
+    """Return the arithmetic of the decoder, which is the device's, where latents become images."""
+    if not isinstance(spec, SamplesSpec) or not spec.metrics or not run.data.holds.latents:
+        return {}
+    return {f"decoding of {named(run.data)}": DECODING.get(device.type, "fp32")}
 
 
 def named(data: DataSpec) -> str:

@@ -40,6 +40,7 @@ class SampleParts:
         self.folder, self._made_with = folder / FOLDER, json.dumps(made_with, sort_keys=True)
         self._written = 0  # parts on the disk that count
         self._open: list[dict[str, Tensor]] = []  # batches that are in no part yet
+        self._closed: tuple[list[dict[str, Tensor]], Mapping[str, Tensor]] | None = None
         self.count = 0
 
     def resume(self) -> dict[str, Tensor]:
@@ -73,19 +74,33 @@ class SampleParts:
         """Whether the batches since the last part are worth a part of their own."""
         return sum(len(batch[IMAGES]) for batch in self._open) >= PART
 
-    def write(self, sums: Mapping[str, Tensor]) -> None:
-        """Write a part, then the sums of all images so far.
+    def close(self, sums: Mapping[str, Tensor]) -> None:
+        """Let the open batches be a part, to be written.
+
+        Args:
+            sums: of all images so far; copied, because the next batch may change them.
+        """
+        self.write()
+        self._closed = self._open, {name: x.clone() for name, x in sums.items()}
+        self._open = []
+
+    def write(self) -> None:
+        """Write the part that was closed, if there is one, then the sums of all images up to it.
 
         Raises:
             UserError: the disk is full; what was written before counts.
         """
-        write_tensors(self._path(self._written), _joined(self._open))
+        if self._closed is None:
+            return
+        batches, sums = self._closed
+        write_tensors(self._path(self._written), _joined(batches))
         facts = {"parts": str(self._written + 1), "made_with": self._made_with}
         write_tensors(self.folder / "sums.safetensors", sums, facts)
-        self._written, self._open = self._written + 1, []
+        self._written, self._closed = self._written + 1, None
 
     def all(self) -> Iterator[dict[str, Tensor]]:
         """Yield images, labels and features of all parts in order, then of the batches since."""
+        self.write()
         for k in range(self._written):
             part = read_tensors(self._path(k))
             assert part is not None, f"{self._path(k)} has changed since it was written"

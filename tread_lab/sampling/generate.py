@@ -26,6 +26,11 @@ from tread_lab.specs.routes import RouteSpec
 IMAGES_A_CALL = {"cpu": 64, "cuda": 256}
 
 
+def images_a_call(device_type: str) -> int:
+    """Return how many images a sampler draws at once on a type of device."""
+    return IMAGES_A_CALL.get(device_type, IMAGES_A_CALL["cpu"])
+
+
 def generate(
     networks: Mapping[int | None, Denoiser],
     process: Process,
@@ -55,25 +60,30 @@ def generate(
         routes, tokens: routes of the branches that have a selection rate or no deep path, and N.
         condition: what a network sees of labels, the null class included: text tokens of captions.
     """
-    batch = batch or IMAGES_A_CALL.get(device.type, IMAGES_A_CALL["cpu"])
+    batch = batch or images_a_call(device.type)
     label = lookup(LABELS, sampler.labels, "sampler.labels")
     for first in range(start, count, batch):
         seeds = range(sampler.seed + first, sampler.seed + min(first + batch, count))
         labels = [label(sampler.seed, seed, classes) for seed in seeds]
-        labels_B = torch.tensor(labels, device=device)
+        labels_B = _sent(torch.tensor(labels), device)
         noise_BCHW = torch.stack([draws.normal(shape, "image", seed) for seed in seeds])
         null_B = torch.full_like(labels_B, classes)
         seen = {"class": condition(labels_B), "none": condition(null_B)}
         bind = _Binder(networks, seen, ImageRoutes(routes, tokens, seeds, device))
         noise = functools.partial(_step_noise, shape, seeds, device)
-        yield _sample(process, sampler, bind, noise_BCHW.to(device), noise), labels_B
+        yield _sample(process, sampler, bind, _sent(noise_BCHW, device), noise), labels_B
 
 
 def _step_noise(
     shape: tuple[int, int, int], seeds: Sequence[int], device: torch.device, step: int
 ) -> Tensor:
     parts = [draws.normal(shape, "image", seed, "step", step) for seed in seeds]
-    return torch.stack(parts).to(device).double()
+    return _sent(torch.stack(parts), device).double()
+
+
+def _sent(x: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor on a device; a copy to a GPU waits for no work that it has."""
+    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
 
 
 @dataclass(frozen=True)
