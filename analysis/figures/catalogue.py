@@ -75,9 +75,12 @@ def write_figures(lab: Lab, sweep: str) -> list[Path]:
     folder = lab.known_sweep(sweep)
     records = sweep_records(lab, folder)
     paths: list[Path] = []
+    folder.drawn_path.unlink(missing_ok=True)
     for _, drawn in all_figures(records):
         paths += save(drawn.figure, folder.figures, drawn.name)
-    return [*paths, *_write_tables(records, folder.figures)]
+    paths += _write_tables(records, folder.figures)
+    write_text(folder.drawn_path, "")
+    return paths
 
 
 def sweep_records(lab: Lab, folder: SweepFolder) -> SweepRecords:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tread_lab.analysis.figures import catalogue
 from tread_lab.cli import main
 from tread_lab.commands import sweep
 from tread_lab.commands.sweep import check_price
@@ -47,6 +48,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def write_figures(lab: Lab, name: str) -> list[Path]:
         lab.sweep(name).figures.mkdir(exist_ok=True)
+        lab.sweep(name).drawn_path.touch()
         names.append(name)
         return []
 
@@ -66,6 +68,30 @@ def test_figures_are_drawn_again_after_runs_that_were_open(
     monkeypatch.setattr("tread_lab.commands.sweep._execute", finish)
     assert main(command) == 0
     assert drawn == ["s", "s"]
+
+
+def test_figures_that_were_half_drawn_are_drawn_again(
+    in_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = ended(state=RunState.COMPLETED)
+    command, names = ["sweep", "s.yaml", "evaluate=[]", *OPTIONS], list[str]()
+
+    def interrupted(figure: object, folder: Path, name: str) -> list[Path]:
+        folder.mkdir(exist_ok=True)
+        names.append(name)
+        raise KeyboardInterrupt
+
+    def saved(figure: object, folder: Path, name: str) -> list[Path]:
+        names.append(name)
+        return []
+
+    one = [("", SimpleNamespace(figure=None, name="a"))]
+    monkeypatch.setattr(catalogue, "all_figures", lambda records: one)
+    for ended_by, drawing in ((130, interrupted), (0, saved)):
+        monkeypatch.setattr(catalogue, "save", drawing)
+        assert main(command) == ended_by
+        assert lab.sweep("s").drawn is (ended_by == 0)
+    assert names == ["a", "a"] and main(command) == 0 and names == ["a", "a"]
 
 
 def test_figures_are_drawn_again_when_an_extension_adds_finished_runs(
@@ -184,6 +210,7 @@ def test_a_sweep_is_concluded_in_figures_mlflow_and_ranking(
 
     if stored:
         lab.sweep("s").figures.mkdir(parents=True)
+        lab.sweep("s").drawn_path.touch()
     catalogue, ranking = "tread_lab.analysis.figures.catalogue", "tread_lab.screen.ranking"
     monkeypatch.setattr(f"{catalogue}.write_figures", noted("figures", ["drawn"]))
     monkeypatch.setattr(f"{ranking}.show_ranking", noted("ranking"))

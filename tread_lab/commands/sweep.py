@@ -302,7 +302,7 @@ def _conclude(launch: _Launch, queue: BudgetedQueue, *, redraw: bool) -> int:
 
     options, lab, name = launch.options, launch.lab, launch.plan.name
     folder = lab.sweep(name)
-    figures = write_figures(lab, name) if redraw or not folder.figures.exists() else []
+    figures = write_figures(lab, name) if redraw or not folder.drawn else []
     if not options["no_mlflow"]:
         sync_if_possible(lab, name)
     show_ranking(lab, name, as_json=options["as_json"])

@@ -394,6 +394,16 @@ class SweepFolder:
         return self.path / "figures"
 
     @property
+    def drawn_path(self) -> Path:
+        """The file that is there while all figures are, and not while they are drawn."""
+        return self.path / "drawn"
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the figures were drawn to the end."""
+        return self.figures.exists() and self.drawn_path.exists()
+
+    @property
     def suggestions_path(self) -> Path:
         return self.path / "asked.jsonl"
 
