@@ -16,6 +16,7 @@ import pytest
 from tread_lab.sweep.execution import cluster_heartbeat
 from tread_lab.sweep.execution.cluster_heartbeat import (
     answers,
+    command_line,
     monitor_addresses,
     monitor_daemons,
 )
@@ -67,13 +68,17 @@ def test_a_killed_daemon_of_a_local_cluster_is_noticed_at_once() -> None:
     assert "its process raylet has ended" in lost[0] and len(lost) == 1
 
 
-def test_leaving_is_one_line_and_a_code_of_its_own() -> None:
+def test_leaving_is_one_line_and_a_code_of_its_own_and_ends_what_was_started() -> None:
     code = (
-        "import tread_lab.sweep.execution.cluster_heartbeat as l\n"
-        "l.leave('gone'); print('not reached')"
+        "import subprocess, tread_lab.sweep.execution.cluster_heartbeat as l\n"
+        "shell = subprocess.Popen(['sh', '-c', 'sleep 600; true'], stdout=subprocess.DEVNULL)\n"
+        "while len(started := l.descendants(shell.pid)) < 1: pass\n"
+        "print(shell.pid, *started, flush=True); l.leave('gone'); print('not reached')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr.strip()) == (3, "", "tread-lab: gone")
+    done = subprocess.run([sys.executable, "-c", code], stdout=-1, stderr=-1, text=True)
+    shell, sleep = map(int, done.stdout.split())
+    assert (done.returncode, done.stderr.strip()) == (3, "tread-lab: gone")
+    assert command_line(shell) == command_line(sleep) == b""
 
 
 @pytest.mark.parametrize(("patience", "looks"), [(5.0, 3), (30.0, 15)])
@@ -146,13 +151,15 @@ def test_leaving_shows_the_cursor_and_does_the_last_thing_before_the_code(
     fake = SimpleNamespace(
         write=lambda fd, text: done.append((fd, text)), open=lambda path, how: 9,
         devnull="/dev/null", O_WRONLY=1, dup2=lambda a, b: done.append((a, b)),
-        _exit=done.append,
+        _exit=done.append, getpid=lambda: 7,
     )  # fmt: skip
     monkeypatch.setattr(cluster_heartbeat, "os", fake)
+    monkeypatch.setattr(cluster_heartbeat, "descendants", lambda pid: {pid + 1})
+    monkeypatch.setattr(cluster_heartbeat, "kill", lambda pid: done.append(("killed", pid)))
     monkeypatch.setattr(cluster_heartbeat.sys.stderr, "isatty", lambda: True)
     cluster_heartbeat.leave("gone", lambda: done.append(1 / 0), code=130)
     shown = b"\x1b[?25h\ntread-lab: gone\n"
-    assert done == [(2, shown), (9, 1), (9, 2), 130]
+    assert done == [(2, shown), (9, 1), (9, 2), ("killed", 8), 130]
 
 
 def test_an_address_is_asked_four_times_in_the_time_of_an_answer(
@@ -197,9 +204,10 @@ def test_leaving_writes_nothing_else_where_nobody_looks(monkeypatch: pytest.Monk
 
     fake = SimpleNamespace(
         write=lambda fd, text: done.append((fd, text)), open=opened, devnull="/dev/null",
-        O_WRONLY=1, dup2=lambda a, b: done.append((a, b)), _exit=done.append,
+        O_WRONLY=1, dup2=lambda a, b: done.append((a, b)), _exit=done.append, getpid=lambda: 7,
     )  # fmt: skip
     monkeypatch.setattr(cluster_heartbeat, "os", fake)
+    monkeypatch.setattr(cluster_heartbeat, "descendants", lambda pid: ())
     monkeypatch.setattr(cluster_heartbeat.sys.stderr, "isatty", lambda: False)
     cluster_heartbeat.leave("gone", lambda: done.append("last"))
     assert done == [(2, b"\ntread-lab: gone\n"), (9, 1), (9, 2), "last", 3]

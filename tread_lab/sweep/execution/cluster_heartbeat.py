@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 from tread_lab.specs.errors import Unavailable
 
@@ -96,7 +98,8 @@ def leave(
     *,
     code: int = Unavailable.exit_code,
 ) -> None:
-    """End this process at once with one line; what is on record is whole.
+    """End this process and those that it has started at once with one line; what is on record is
+    whole.
 
     Args:
         last: called before the end; nothing that Ray prints meanwhile is seen.
@@ -107,9 +110,45 @@ def leave(
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)
+    started = descendants(os.getpid())
     with contextlib.suppress(Exception):
         last()
+    for pid in started:
+        kill(pid)
     os._exit(code)
+
+
+def descendants(pid: int, named: bytes = b"") -> set[int]:
+    """Return the processes that `pid` has started, those that these have, and so on.
+
+    Args:
+        named: part of their command lines, in lower case.
+    """
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(path.name))
+    found, unseen = set[int](), [pid]
+    while unseen:
+        started = children.get(unseen.pop(), [])
+        unseen += started
+        found.update(child for child in started if named in command_line(child).lower())
+    return found
+
+
+def command_line(pid: int) -> bytes:
+    """Return the command line of a process, empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def kill(pid: int) -> None:
+    """Kill a process, unless it has ended."""
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def answers(address: Address, *, within: float = 0) -> bool:

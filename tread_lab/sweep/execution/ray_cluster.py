@@ -9,9 +9,8 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -26,6 +25,9 @@ from tread_lab.sweep.execution.cluster_heartbeat import (
     PATIENCE,
     Address,
     answers,
+    command_line,
+    descendants,
+    kill,
     leave,
     monitor_addresses,
     monitor_daemons,
@@ -147,12 +149,19 @@ def _init(address: str | None, **options: Any) -> None:
 
 
 def _shut_down() -> None:
-    """Call `ray.shutdown`; what Ray takes from SIGTERM in C comes back."""
+    """Call `ray.shutdown`; what Ray takes from SIGTERM in C comes back.
+
+    A daemon's agents would look for half a minute whether it comes back.
+    """
+    agents = descendants(os.getpid(), b"agent")
     node: Any = ray._private.worker._global_node
     if node is not None:  # its daemons do not hear SIGTERM
         kill = node.kill_all_processes
         node.kill_all_processes = lambda **_: kill(check_alive=False, allow_graceful=False)
     ray.shutdown()
+    for pid in agents:
+        if b"agent" in command_line(pid).lower():
+            kill(pid)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
 
@@ -203,9 +212,8 @@ def end_attempt(attempt: Attempt) -> None:
 
 def _kill(pid: int) -> None:
     """Kill a worker of Ray, but no other process that has its number now."""
-    with suppress(OSError):
-        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::"):
-            os.kill(pid, signal.SIGKILL)
+    if command_line(pid).startswith(b"ray::"):
+        kill(pid)
 
 
 def alive_nodes() -> frozenset[str]:
