@@ -1,5 +1,5 @@
 """A lab as a state machine: whatever happens to it, its commands give the numbers of an undisturbed
-lab or say the loss in one line, and nothing outside it changes."""
+lab or say in one line what is at fault, and nothing outside it changes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -41,6 +42,7 @@ COMMANDS = {
     "sweep": "sweep FOLDER/grid.yaml --device cpu --no-mlflow --executor inline",
     "search": "sweep FOLDER/search.yaml --device cpu --no-mlflow --executor inline",
 }
+MEASURE = {"grid": "evaluate grid --device cpu", "search": "evaluate search --device cpu"}
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda content: b"",
     "cut": lambda content: content[: len(content) // 2],
@@ -53,15 +55,23 @@ class Killed(BaseException):
     """The process would have ended here."""
 
 
-def say(folder: Path, command: str, root: Path) -> tuple[int, str]:
-    """Run a command in this process; return its exit code and all that it prints."""
+class Said(NamedTuple):
+    """The exit code of a command and what it prints."""
+
+    code: int
+    out: str
+    error: str
+
+
+def say(folder: Path, command: str, root: Path) -> Said:
+    """Run a command in this process."""
     words = [*command.replace("FOLDER", str(folder)).split(), "--root", str(root)]
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+    out, error = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             code = main(words)
-    return code, out.getvalue()
+    return Said(code, out.getvalue(), error.getvalue())
 
 
 @contextlib.contextmanager
@@ -91,10 +101,10 @@ def write_data(folder: Path, seed: int) -> None:
         np.save(folder / f"{part}labels.npy", np.arange(count) % 3)
 
 
-def write_files(folder: Path, data: int) -> Path:
+def write_files(folder: Path, data: int, place: str = "data") -> Path:
     """Write the data and the files of settings; return the folder."""
-    write_data(folder / "data", data)
-    (folder / "run.yaml").write_text(RUN.replace("DATA", str(folder / "data")))
+    write_data(folder / place, data)
+    (folder / "run.yaml").write_text(RUN.replace("DATA", str(folder / place)))
     for name, text in (("grid", SWEEP), ("search", SEARCH)):
         (folder / f"{name}.yaml").write_text(text.replace("FOLDER", str(folder)))
     return folder
@@ -118,9 +128,9 @@ def undisturbed(command: str, data: int) -> str:
     """Return the numbers of a command in a fresh lab."""
     with tempfile.TemporaryDirectory() as folder:
         place = write_files(Path(folder), data)
-        code, printed = say(place, COMMANDS[command], place / "lab")
-        assert code == 0, printed
-        return numbers(place / "lab", command, printed)
+        said = say(place, COMMANDS[command], place / "lab")
+        assert said.code == 0, said
+        return numbers(place / "lab", command, said.out)
 
 
 class LabMachine(RuleBasedStateMachine):
@@ -142,20 +152,38 @@ class LabMachine(RuleBasedStateMachine):
         patch.setattr("tread_lab.sweep.plan.timing.trial_batch", lambda *_: 0)
         patch.setattr("tread_lab.analysis.figures.catalogue.write_figures", lambda *_, **__: [])
         self.beside = contents(self.temporary)
-        self.data, self.moves, self.lab = 0, 0, self.folder / "lab"
+        self.data, self.place, self.moves, self.lab = 0, "data", 0, self.folder / "lab"
+        self.at_fault: set[str] = set()  # what a line may name; without any, everything goes well
         write_files(self.folder, 0)
+
+    def say(self, command: str, *names: str) -> Said:
+        """Run a command; where it fails, a line names what is at fault, or one of `names`."""
+        said = say(self.folder, command, self.lab)
+        assert "Traceback" not in said.out + said.error, said
+        if said.code:
+            line = "".join(said.error.split()).rpartition("tread-lab:")[2]
+            known = {*self.at_fault, *names}
+            assert said.code in (1, 2) and any(name in line for name in known), (said, known)
+        return said
 
     @rule(command=st.sampled_from([*COMMANDS]), kill=st.integers(0, 40))
     def run(self, command: str, kill: int = 0) -> None:
         """Run a command, and end it at one of its writes."""
         with killed_at(kill):
-            say(self.folder, COMMANDS[command], self.lab)
+            self.say(COMMANDS[command])
+
+    @rule(sweep=st.sampled_from([*MEASURE]), kill=st.integers(0, 20))
+    def evaluate(self, sweep: str, kill: int = 0) -> None:
+        """Measure the runs of a sweep that is there, and end it at one of its writes."""
+        if (self.lab / "sweeps" / sweep / "plan.json").exists():
+            with killed_at(kill):
+                self.say(MEASURE[sweep], f"{sweep}:norunhasfinished")
 
     @rule(yes=st.booleans())
     def collect(self, yes: bool = True) -> None:
         if self.lab.exists():
             before = contents(self.lab)
-            say(self.folder, "gc --yes" if yes else "gc", self.lab)
+            self.say("gc --yes" if yes else "gc")
             assert yes or contents(self.lab) == before
 
     @rule(files=st.sampled_from(FILES), how=st.sampled_from([*DAMAGE]), n=st.integers(0, 60))
@@ -165,6 +193,7 @@ class LabMachine(RuleBasedStateMachine):
         if found:
             path = found[n % len(found)]
             path.write_bytes(DAMAGE[how](path.read_bytes()))
+            self.at_fault |= {path.name, *path.relative_to(self.lab).parts[1:2]}
 
     @rule()
     def move(self) -> None:
@@ -176,21 +205,26 @@ class LabMachine(RuleBasedStateMachine):
     def other_data(self) -> None:
         """Lay other data at the path of the first."""
         self.data = 1 - self.data
-        write_data(self.folder / "data", self.data)
+        write_data(self.folder / self.place, self.data)
+        self.at_fault |= {"data"}
+
+    @rule(data=st.integers(0, 1))
+    def other_path(self, data: int = 1) -> None:
+        """Name another path in the settings, where equal or other data lie."""
+        self.place = "other" if self.place == "data" else "data"
+        self.at_fault |= {"data"} if data != self.data else set()
+        self.data = data
+        write_files(self.folder, data, self.place)
 
     def teardown(self) -> None:
         """Bring everything to its end: the numbers are those of a fresh lab, or a line says why."""
         try:
             assert contents(self.temporary) == self.beside
             for command in COMMANDS:
-                code, printed = say(self.folder, COMMANDS[command], self.lab)
-                last = printed.strip().splitlines()[-1]
-                assert "Traceback" not in printed, printed
-                if code == 0:
-                    found = numbers(self.lab, command, printed)
-                    assert found == undisturbed(command, self.data), (command, printed)
-                else:
-                    assert code in (1, 2) and last, printed
+                said = self.say(COMMANDS[command])
+                if said.code == 0:
+                    found = numbers(self.lab, command, said.out)
+                    assert found == undisturbed(command, self.data), (command, said)
             assert contents(self.temporary) == self.beside
         finally:
             self.stack.close()
@@ -212,6 +246,13 @@ CASES: dict[str, Callable[[LabMachine], None]] = {
     )[0],
     "a search finds its runs made": lambda lab: (lab.run("sweep"), lab.move(), lab.collect())[0],
     "other data at the same path": lambda lab: (lab.run("train"), lab.other_data())[0],
+    "other data at another path": lambda lab: (lab.run("sweep"), lab.other_path())[0],
+    "equal data at another path": lambda lab: (lab.run("sweep"), lab.other_path(0))[0],
+    "other data under a search that was killed": lambda lab: (
+        lab.run("search", 6),
+        lab.other_data(),
+    )[0],
+    "an evaluation is killed": lambda lab: (lab.run("sweep", 9), lab.evaluate("grid", 2))[0],
 }
 
 
@@ -226,12 +267,12 @@ def test_a_lab_gives_the_numbers_of_a_fresh_one_or_says_what_is_lost(case: str) 
 @pytest.mark.fault(
     11,
     done="any order of commands that are killed at any write, files of the lab emptied, cut or"
-    " changed, `gc`, a moved lab, and other data at the same path",
-    survived="the numbers are those of an undisturbed lab, or one line says what is lost; nothing"
-    " beside the lab changes",
+    " changed, evaluations, `gc`, a moved lab, and other data at the same or another path",
+    survived="the numbers are those of an undisturbed lab, or a line names the file, run, sweep or"
+    " data at fault; without any damage there is no such line; nothing beside the lab changes",
 )
 def test_nothing_that_happens_to_a_lab_changes_a_number_in_silence() -> None:
-    examples, steps = (20, 10) if "TREAD_LAB_LONG" in os.environ else (4, 6)
+    examples, steps = (60, 20) if "TREAD_LAB_LONG" in os.environ else (4, 6)
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         LabMachine,
         settings=settings(

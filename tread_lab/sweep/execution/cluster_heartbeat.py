@@ -118,12 +118,8 @@ def leave(
     os._exit(code)
 
 
-def descendants(pid: int, named: bytes = b"") -> set[int]:
-    """Return the processes that `pid` has started, those that these have, and so on.
-
-    Args:
-        named: part of their command lines, in lower case.
-    """
+def descendants(pid: int) -> set[int]:
+    """Return the processes that `pid` has started, those that these have, and so on."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -133,7 +129,7 @@ def descendants(pid: int, named: bytes = b"") -> set[int]:
     while unseen:
         started = children.get(unseen.pop(), [])
         unseen += started
-        found.update(child for child in started if named in command_line(child).lower())
+        found.update(started)
     return found
 
 

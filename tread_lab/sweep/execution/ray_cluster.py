@@ -151,19 +151,25 @@ def _init(address: str | None, **options: Any) -> None:
 def _shut_down() -> None:
     """Call `ray.shutdown`; what Ray takes from SIGTERM in C comes back.
 
-    A daemon's agents would look for half a minute whether it comes back.
+    A daemon's agents would look for half a minute whether it comes back, and workers that are
+    still starting would find out later.
     """
-    agents = descendants(os.getpid(), b"agent")
+    started = [pid for pid in descendants(os.getpid()) if _is_of_ray(pid)]
     node: Any = ray._private.worker._global_node
     if node is not None:  # its daemons do not hear SIGTERM
         kill = node.kill_all_processes
         node.kill_all_processes = lambda **_: kill(check_alive=False, allow_graceful=False)
     ray.shutdown()
-    for pid in agents:
-        if b"agent" in command_line(pid).lower():
-            kill(pid)
+    for pid in filter(_is_of_ray, started):
+        kill(pid)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+
+
+def _is_of_ray(pid: int) -> bool:
+    """Return whether a process is a daemon of Ray's, an agent of one, or a worker."""
+    line = command_line(pid)
+    return line.startswith(b"ray::") or b"/ray/" in line
 
 
 _print: Any = ray._private.worker.print_to_stdstream

@@ -38,6 +38,7 @@ def other_data(earlier: StoredPlan, later: StoredPlan) -> Iterator[str]:
             for trial in plan.trials
             if "digest" in (data := trial.spec.get("data", {}))
         }
+        | plan.sources.get("data", {})
         for plan in (earlier, later)
     )
     if was and now and not was.keys() & now.keys():
@@ -72,7 +73,8 @@ def _fields(earlier: Tree, later: Tree) -> Iterator[str]:
     names = [
         name
         for name in dict.fromkeys([*old, *new])
-        if old.get(name) != new.get(name) and not name.startswith(("sweep.question", "earlier"))
+        if old.get(name) != new.get(name)
+        and not name.startswith(("sweep.question", "earlier", "data."))
     ]
     for name in names[:_FIELDS]:
         was, now = (shown(values.get(name), longest=40) for values in (old, new))

@@ -152,6 +152,9 @@ def make_plan(
     expansion = expand(sweep, experiment, facts, _price(sweep.match, seconds), whole)
     timed = {"speeds": seconds.stored} if seconds is not None and seconds.stored else {}
     searched = None if sweep.search is None else _searched(sweep, sweep.search, expansion)
+    specs = [] if searched is None else [t.spec for own in searched.trials.values() for t in own]
+    held = {spec.data.digest: spec.data.path for spec in specs if spec.data.digest}
+    data = {"data": held} if held else {}
     return Plan(
         name=name,
         question=sweep.question,
@@ -163,7 +166,7 @@ def make_plan(
         holes=expansion.holes,
         duplicates=expansion.duplicates,
         evaluations=expansion.evaluations,
-        sources={"sweep": encode(sweep), "experiment": encode(experiment), **timed},
+        sources={"sweep": encode(sweep), "experiment": encode(experiment), **timed, **data},
     )
 
 

@@ -57,7 +57,10 @@ def check_plan(folder: SweepFolder, plan: Plan) -> None:
 
 def is_stored(stored: StoredPlan, plan: Plan) -> bool:
     """Return whether both plan the same runs, compared and measured in the same way."""
-    return bool(_identity(stored) == _identity_of(plan))
+    evaluations, search, runs = _identity_of(plan)
+    if stored.search is not None and search is not None and "runs" not in stored.search["space"]:
+        del search["space"]["runs"]  # of an earlier version
+    return bool(_identity(stored) == (evaluations, search, runs))
 
 
 def version_of(plan: Plan) -> str:
@@ -133,8 +136,11 @@ def _search_tree(searched: Searched) -> dict[str, Any]:
     """Return how a search chooses and from what, without the number of trials, which may change."""
     settings = {k: v for k, v in encode(searched.spec).items() if k != "trials"}
     cells = "\n".join(searched.trials)
-    space = {"cells": len(searched.cells), "checksum": f"{zlib.crc32(cells.encode()):08x}"}
-    return {**settings, "objectives": list(searched.objectives), "space": space}
+    runs = "\n".join(sorted({trial.run for own in searched.trials.values() for trial in own}))
+    checksums = {"checksum": cells, "runs": runs}
+    space = {name: f"{zlib.crc32(text.encode()):08x}" for name, text in checksums.items()}
+    whole = {"cells": len(searched.cells), **space}
+    return {**settings, "objectives": list(searched.objectives), "space": whole}
 
 
 def _identity(stored: StoredPlan) -> Any:
