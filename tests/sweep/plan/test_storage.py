@@ -148,7 +148,12 @@ def test_the_space_of_a_search_is_stored_and_checked(tiny: Tiny) -> None:
     stored = to_stored(searched("0->1", "0->2"))
     assert stored.space == ({"route": "0->1"}, {"route": "0->2"}) and stored.search is not None
     assert stored.search["objectives"] == ["heldout/loss"] and "trials" not in stored.search
-    assert stored.search["space"] == {"cells": 2, "checksum": "327af7ee"}  # of every release
+    earlier = {k: v for k, v in stored.search["space"].items() if k != "runs"}
+    assert earlier == {"cells": 2, "checksum": "327af7ee"}  # of every release
+    of_release = dataclasses.replace(stored, search={**stored.search, "space": earlier})
+    assert is_stored(of_release, searched("0->1", "0->2"))
+    other_runs = {**stored.search, "space": {**earlier, "runs": "00000000"}}
+    assert not is_stored(dataclasses.replace(stored, search=other_runs), searched("0->1", "0->2"))
     assert not is_stored(stored, searched("0->1", "0->3"))
     assert not is_stored(stored, searched("0->1"))
     assert not is_stored(stored, searched("0->2", "0->1"))  # cells are numbered in their order
