@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+import tread_lab
 from tests.faults.compare import outcome
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError
@@ -22,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def cluster(monkeypatch: pytest.MonkeyPatch, in_folder: Path) -> Iterator[Any]:
     """A head that runs nothing, and one node with a core and a GPU that is only pretended."""
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
@@ -30,6 +33,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     # Ray gives a silent node half a minute before it counts as gone.
     monkeypatch.setenv("RAY_health_check_initial_delay_ms", "1000")
     monkeypatch.setenv("RAY_health_check_period_ms", "500")
+    # Workers search the current folder for code before those of their own environment.
     found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     found.add_node(num_cpus=1, num_gpus=1)
     ray.init(address=found.address, log_to_driver=False)
@@ -68,6 +72,52 @@ def test_nodes_are_asked_and_a_run_moves_from_a_lost_one_to_another(
     calm = Lab(tmp_path / "calm")
     InlineExecutor(device="cpu").run(calm, [Task(spec)], lambda report: None)
     assert outcome(calm) == outcome(lab)
+
+
+class Busy:
+    """An actor that has a core."""
+
+    def is_there(self) -> bool:
+        return True
+
+
+def test_a_node_with_other_code_is_passed_over_and_costs_no_run_a_try(
+    lab: Lab, tiny: Callable[..., RunSpec], cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    from tread_lab.sweep.execution.ray_executor import RayExecutor
+
+    other, here = Path("other").absolute(), os.environ.get("PYTHONPATH", "")
+    shutil.copytree(Path(tread_lab.__file__).parent, other / "tread_lab")
+    with (other / "tread_lab" / "draws.py").open("a") as file:
+        file.write("OTHER = 1\n")
+    (equal,) = cluster.worker_nodes
+    busy = ray.remote(num_cpus=1)(Busy).remote()  # has the core of the equal node at first
+    ray.get(busy.is_there.remote())
+    monkeypatch.setenv("PYTHONPATH", str(other))
+    different = cluster.add_node(num_cpus=1)
+    monkeypatch.setenv("PYTHONPATH", here)
+    tasks = [Task(tiny(steps=20, seed=seed)) for seed in range(3)]
+    reports: list[Report] = []
+
+    def watch(report: Report) -> None:
+        reports.append(report)
+        if report.phase == "queued":
+            ray.kill(busy)
+
+    RayExecutor().run(lab, tasks, watch)
+    attempts = [lab.run(task.run).attempts.read() for task in tasks]
+    assert [[(a.ended, a.node) for a in made] for made in attempts] == [
+        [("completed", equal.node_id)]
+    ] * 3
+    (line,) = (report.note for report in reports if report.phase == "queued")
+    assert line.startswith(f"node {different.node_id[:12]} ")
+    assert line.endswith("it gets no more runs of this sweep")
+    cluster.remove_node(equal, allow_graceful=False)
+    with pytest.raises(Unavailable, match=rf"^no node can .* node {different.node_id[:12]} "):
+        RayExecutor().run(lab, [Task(tiny(seed=9))], print)
+    assert not lab.run_of(tiny(seed=9)).path.exists()
 
 
 def asked_for_its_devices(cluster: Any, spec: RunSpec) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from tread_lab.cli import _parser
 from tread_lab.records.durable import DiskFull
-from tread_lab.records.endings import ENDINGS, FAILURES, NodeMismatch, kind_of
+from tread_lab.records.endings import ENDINGS, FAILURES, kind_of
 from tread_lab.specs.errors import UserError
 
 
@@ -47,7 +47,6 @@ def test_every_kind_says_all_that_follows_from_it() -> None:
         (OSError(errno.EDQUOT, "x"), "disk"),
         (DiskFull("x"), "disk"),
         (UserError("out of memory"), "mistake"),
-        (NodeMismatch("x"), "mismatch"),
         (MemoryError(), "oom"),
         (type("Short", (MemoryError,), {})(), "oom"),
         (RuntimeError("CUDA error: Out of memory"), "oom"),

@@ -33,10 +33,6 @@ class Ending:
     recognises: Callable[[BaseException], bool] | None = None
 
 
-class NodeMismatch(UserError):
-    """A node would train something else than its driver has planned."""
-
-
 def _disk_is_full(error: BaseException) -> bool:
     return isinstance(error, DiskFull) or getattr(error, "errno", None) in FULL
 
@@ -53,9 +49,9 @@ ENDINGS: Mapping[str, Ending] = {
     "completed": Ending(sentence="reached its result", wrong=False),
     "diverged": Ending(sentence="its loss was not finite any more, which is a result"),
     "disk": Ending(sentence="the disk was full", recognises=_disk_is_full),
+    # Of earlier versions; a node that differs now refuses before an attempt opens.
     "mismatch": Ending(
         sentence="its node has other code, packages, data or weights than the driver",
-        recognises=lambda error: isinstance(error, NodeMismatch),
     ),
     "mistake": Ending(
         sentence="something is missing that only the user can provide",

@@ -19,7 +19,7 @@ from tread_lab.sweep.execution.executor import ReportHandler
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.trial.task import Task, done_share
-from tread_lab.sweep.trial.trial import UNDER_WAY, Report
+from tread_lab.sweep.trial.trial import QUEUED, UNDER_WAY, Report
 
 _PRIOR_SECONDS = 30.0  # the forecast weighs as much as so many seconds of observed work
 _MIN_SECONDS, _MIN_SHARE = 5.0, 0.005  # without a forecast, no time left is shown before these
@@ -53,6 +53,9 @@ def _shown(work: WorkDone) -> Iterator[ReportHandler]:
     with _bars(work) if notices.is_terminal else _lines(work) as refresh:
 
         def watch(report: Report) -> None:
+            if report.phase == QUEUED:
+                say(f"{work.label(report.run)}: {report.note}")
+                return
             work.record(report)
             refresh(report)
 

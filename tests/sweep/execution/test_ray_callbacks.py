@@ -19,19 +19,28 @@ from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 
+SHARE = {"cpu": 1, "gpu": 0.0}
+
 
 def test_what_lives_in_the_driver_is_left_out_of_what_ray_writes(lab: Lab) -> None:
     pytest.importorskip("ray")
     from ray import cloudpickle
 
-    from tread_lab.sweep.execution.ray_callbacks import QueueSearcher, StopFlag, TrialWatcher
+    from tread_lab.sweep.execution.ray_callbacks import (
+        QueueSearcher,
+        Refusals,
+        StopFlag,
+        TrialWatcher,
+    )
 
     lock = threading.Lock()  # a live display holds such, and nobody can pickle them
     with pytest.raises(TypeError, match="pickle"):
         cloudpickle.dumps(lambda report: lock)
     monitor = HeartbeatMonitor(lab, lambda attempt: None)
-    watcher = TrialWatcher(lab, lambda report: None, lock.locked, monitor, UserErrors())
-    searcher = QueueSearcher(ListQueue([]), watcher.errors)
+    watcher = TrialWatcher(
+        lab, lambda report: None, lock.locked, monitor, UserErrors(), Refusals(), SHARE
+    )
+    searcher = QueueSearcher(ListQueue([]), watcher.errors, watcher.refusals, SHARE)
     searcher.lock = lock  # type: ignore[attr-defined]
     for part in (watcher, searcher, StopFlag(lock.locked)):
         assert isinstance(cloudpickle.loads(cloudpickle.dumps(part)), type(part))
@@ -43,16 +52,18 @@ def test_an_error_of_the_queue_ends_the_search_for_tasks_and_is_raised_afterward
     pytest.importorskip("ray")
     from ray.tune.search import Searcher
 
-    from tread_lab.sweep.execution.ray_callbacks import QueueSearcher, TrialWatcher
+    from tread_lab.sweep.execution.ray_callbacks import QueueSearcher, Refusals, TrialWatcher
 
     class Broken(ListQueue):
         def ended(self, task: Task) -> None:
             raise UserError("the study cannot be written")
 
     monitor = HeartbeatMonitor(lab, lambda attempt: None)
-    watcher = TrialWatcher(lab, lambda report: None, lambda: False, monitor, UserErrors())
+    watcher = TrialWatcher(
+        lab, lambda report: None, lambda: False, monitor, UserErrors(), Refusals(), SHARE
+    )
     tasks = [Task(tiny()), Task(tiny(seed=1))]
-    searcher = QueueSearcher(Broken(tasks), watcher.errors)
+    searcher = QueueSearcher(Broken(tasks), watcher.errors, watcher.refusals, SHARE)
     assert isinstance(searcher.suggest("one"), dict) and not watcher.stopping()
     searcher.on_trial_complete("one")
     assert watcher.stopping() and searcher.suggest("two") is not None
@@ -65,11 +76,13 @@ def test_starts_that_train_a_parent_are_no_fruitless_starts(
     lab: Lab, tiny: Callable[..., RunSpec]
 ) -> None:
     pytest.importorskip("ray")
-    from tread_lab.sweep.execution.ray_callbacks import TrialWatcher
+    from tread_lab.sweep.execution.ray_callbacks import Refusals, TrialWatcher
     from tread_lab.sweep.execution.ray_worker import SentTask
 
     monitor = HeartbeatMonitor(lab, lambda attempt: None)
-    watcher = TrialWatcher(lab, lambda report: None, lambda: False, monitor, UserErrors())
+    watcher = TrialWatcher(
+        lab, lambda report: None, lambda: False, monitor, UserErrors(), Refusals(), SHARE
+    )
     child = Task(tiny(init_from={"run": encode(tiny())}))
     trial = SimpleNamespace(
         config={"task": SentTask(child)}, get_pickled_error=lambda: RuntimeError("no memory\nx")
@@ -89,11 +102,13 @@ def test_a_start_that_makes_an_attempt_is_a_new_beginning(
     lab: Lab, tiny: Callable[..., RunSpec]
 ) -> None:
     pytest.importorskip("ray")
-    from tread_lab.sweep.execution.ray_callbacks import TrialWatcher
+    from tread_lab.sweep.execution.ray_callbacks import Refusals, TrialWatcher
     from tread_lab.sweep.execution.ray_worker import SentTask
 
     monitor = HeartbeatMonitor(lab, lambda attempt: None)
-    watcher = TrialWatcher(lab, lambda report: None, lambda: False, monitor, UserErrors())
+    watcher = TrialWatcher(
+        lab, lambda report: None, lambda: False, monitor, UserErrors(), Refusals(), SHARE
+    )
     config = {"task": SentTask(Task(tiny()))}
     trial = SimpleNamespace(config=config, get_pickled_error=lambda: RuntimeError("no memory"))
     attempts = lab.run_of(tiny()).attempts
@@ -128,12 +143,12 @@ class Watched:
 
     def __init__(self, lab: Lab, task: Task, error: Exception | None = None) -> None:
         pytest.importorskip("ray")
-        from tread_lab.sweep.execution.ray_callbacks import TrialWatcher
+        from tread_lab.sweep.execution.ray_callbacks import Refusals, TrialWatcher
         from tread_lab.sweep.execution.ray_worker import SentTask
 
         self.task, self.monitor, self.stop = task, Monitor(), False
         self.reports: list[Report] = []
-        self.mistakes = UserErrors()
+        self.mistakes, self.refusals = UserErrors(), Refusals()
         config = {"task": SentTask(task)}
         self.trial = SimpleNamespace(config=config, get_pickled_error=lambda: error)
         self.watcher = TrialWatcher(
@@ -142,7 +157,13 @@ class Watched:
             lambda: self.stop,
             self.monitor,
             self.mistakes,  # type: ignore[arg-type]
+            self.refusals,
+            SHARE,
         )
+
+    def refuses(self, node: str, why: str) -> None:
+        report = Report(self.task.run, "refused", 0, 20, 0.5, note=why)
+        self.watcher.on_trial_result(0, [], self.trial, {**vars(report), "node": node})
 
     def reports_phase(self, phase: str, note: str = "") -> None:
         report = Report(self.task.run, phase, 3, 20, 0.5, 2, note)
@@ -255,7 +276,10 @@ def test_a_searcher_hands_out_its_queue_and_hears_of_each_end_once(
             ended.append(task.run)
             super().ended(task)
 
-    searcher = ray_callbacks.QueueSearcher(Queue([parent, child]), ray_callbacks.CallbackErrors())
+    refusals = ray_callbacks.Refusals()
+    searcher = ray_callbacks.QueueSearcher(
+        Queue([parent, child]), ray_callbacks.CallbackErrors(), refusals, SHARE
+    )
     sent = searcher.suggest("one")["task"]
     assert sent.task == parent and str(sent) == parent.run
     assert sent.expected == of_nodes(made_with(parent.spec, "cpu"))
@@ -263,8 +287,11 @@ def test_a_searcher_hands_out_its_queue_and_hears_of_each_end_once(
     for _ in range(2):
         searcher.on_trial_complete("one")
     assert ended == [parent.run] and searcher.suggest("two")["task"].task == child
+    searcher.on_trial_result("two", {})
     assert searcher.suggest("three") == Searcher.FINISHED
-    full = ray_callbacks.QueueSearcher(Queue([parent, *tasks]), ray_callbacks.CallbackErrors())
+    full = ray_callbacks.QueueSearcher(
+        Queue([parent, *tasks]), ray_callbacks.CallbackErrors(), refusals, SHARE
+    )
     names = [full.suggest(str(k)) for k in range(4)]
     assert [isinstance(name, dict) for name in names] == [True, True, True, False]
     assert names[3] == Searcher.FINISHED and not full.queue.finished
@@ -286,7 +313,7 @@ def test_a_queue_that_fails_ends_the_search_and_an_unknown_trial_is_nothing() ->
     pytest.importorskip("ray")
     from ray.tune.search import Searcher
 
-    from tread_lab.sweep.execution.ray_callbacks import CallbackErrors, QueueSearcher
+    from tread_lab.sweep.execution.ray_callbacks import CallbackErrors, QueueSearcher, Refusals
 
     class Broken(ListQueue):
         finished = False  # type: ignore[assignment]
@@ -294,7 +321,7 @@ def test_a_queue_that_fails_ends_the_search_and_an_unknown_trial_is_nothing() ->
         def next(self) -> Task | None:
             raise ZeroDivisionError
 
-    searcher = QueueSearcher(Broken([]), CallbackErrors())
+    searcher = QueueSearcher(Broken([]), CallbackErrors(), Refusals(), SHARE)
     searcher.on_trial_complete("of an earlier experiment")
     assert searcher.errors.first is None
     assert searcher.suggest("one") == Searcher.FINISHED
@@ -321,3 +348,40 @@ def test_an_error_while_a_worker_is_started_again_is_of_the_driver(
     seen.trial.get_pickled_error = lambda: 1 / 0
     seen.watcher.on_trial_recover(0, [], seen.trial)
     assert isinstance(seen.watcher.errors.first, ZeroDivisionError)
+
+
+def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_that_refused(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Watched(lab, Task(tiny()))
+    from ray.tune.search import Searcher
+
+    from tread_lab.sweep.execution import ray_callbacks
+
+    nodes = {"bad", "good"}
+    monkeypatch.setattr(ray_callbacks, "fitting_nodes", lambda share: nodes)
+    queue = ListQueue([seen.task])
+    searcher = ray_callbacks.QueueSearcher(queue, seen.watcher.errors, seen.refusals, SHARE)
+    place = searcher.suggest("one")["task"].place
+    assert place._bound.arguments == {"bundles": [{"CPU": 1.0}], "strategy": "PACK"}
+    assert searcher.suggest("two") is None  # the first may come back
+    for _ in range(2):  # two workers of one node
+        seen.refuses("bad", "node bad has code is 1")
+    assert [(report.phase, report.note) for report in seen.reports] == [
+        ("queued", "node bad has code is 1; it gets no more runs of this sweep")
+    ]
+    searcher.on_trial_complete("one")
+    assert not queue.over and not seen.watcher.stopping()
+    sent = searcher.suggest("two")["task"]
+    assert sent.task == seen.task
+    assert sent.place._bound.kwargs["bundle_label_selector"] == [{"ray.io/node-id": "!in(bad)"}]
+    seen.refusals.tasks.clear()
+    searcher.on_trial_result("two", {})
+    assert searcher.suggest("three") == Searcher.FINISHED
+    searcher.on_trial_complete("two")
+    assert queue.over
+    seen.refuses("good", "node good has code is 2")
+    with pytest.raises(
+        Unavailable, match=r"^no node can carry out a run: node good has code is 2$"
+    ):
+        seen.watcher.raise_if_stopped()

@@ -128,15 +128,15 @@ def test_ray_tune_keeps_nothing_and_gives_up_nothing(
             (lab.root / "ray" / given[0][1]["run_config"].name / "x").mkdir(parents=True)
 
     monkeypatch.setattr(module.tune, "Tuner", Tuner)
-    monkeypatch.setattr(module.tune, "with_resources", lambda made, parts: (made, parts))
     monkeypatch.setattr(module.tune, "with_parameters", lambda made, **more: (made, more))
     judge = EarlyStopping(StopEarlySpec(), lab, "s", {}) if early else None
     executor = module.RayExecutor(Share("cpu", cpus=3, concurrent=2), early=judge)
-    watcher = SimpleNamespace(errors=SimpleNamespace(raise_first=lambda: None), stopping=bool)
+    errors, refusals = SimpleNamespace(raise_first=lambda: None), module.Refusals()
+    watcher = SimpleNamespace(errors=errors, stopping=bool, refusals=refusals)
     queue = ListQueue([])
     executor._tune(lab, queue, watcher, {"cpu": 3}, "worker")
-    (((made, parameters), resources), options) = given[0]
-    assert (made.__name__, resources) == ("Worker", {"cpu": 3})
+    ((made, parameters), options) = given[0]
+    assert made.__name__ == "Worker"
     assert parameters == {
         "lab": lab, "device": "cpu", "threads": 3, "worker": "worker", "early": judge
     }  # fmt: skip
@@ -146,6 +146,7 @@ def test_ray_tune_keeps_nothing_and_gives_up_nothing(
     if early:
         assert (tuned.scheduler.early, tuned.scheduler.errors) == (judge, watcher.errors)
     assert (tuned.search_alg.queue, tuned.search_alg.errors) == (queue, watcher.errors)
+    assert (tuned.search_alg.share, tuned.search_alg.refusals) == ({"cpu": 3}, refusals)
     assert run.stop.stopping is watcher.stopping
     assert run.failure_config.max_failures == -1 and run.callbacks == [watcher]
     assert run.checkpoint_config.checkpoint_at_end is False and run.verbose == 0
@@ -165,9 +166,8 @@ def test_an_error_of_our_own_comes_before_that_of_ray_tune(
             raise module.tune.TuneError("of Ray")
 
     monkeypatch.setattr(module.tune, "Tuner", Tuner)
-    monkeypatch.setattr(module.tune, "with_resources", lambda made, parts: made)
     errors = CallbackErrors()
-    watcher = SimpleNamespace(errors=errors, stopping=bool)
+    watcher = SimpleNamespace(errors=errors, stopping=bool, refusals=module.Refusals())
     arguments = (lab, ListQueue([]), watcher, {}, None)
     with pytest.raises(module.tune.TuneError, match="of Ray"):
         module.RayExecutor()._tune(*arguments)
@@ -256,9 +256,8 @@ def test_an_error_of_our_own_is_raised_after_an_experiment_that_went_well(
 
     tuner = SimpleNamespace(fit=lambda: None)
     monkeypatch.setattr(module.tune, "Tuner", lambda *_, **options: tuner)
-    monkeypatch.setattr(module.tune, "with_resources", lambda made, parts: made)
     errors = CallbackErrors()
     errors.first = ZeroDivisionError("ours")
-    watcher = SimpleNamespace(errors=errors, stopping=bool)
+    watcher = SimpleNamespace(errors=errors, stopping=bool, refusals=module.Refusals())
     with pytest.raises(ZeroDivisionError, match="ours"):
         module.RayExecutor()._tune(lab, ListQueue([]), watcher, {}, None)

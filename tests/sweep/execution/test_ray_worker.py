@@ -17,7 +17,7 @@ from tread_lab.specs import RunSpec, UserError
 from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
-from tread_lab.sweep.trial.attempt import WorkerInfo
+from tread_lab.sweep.trial.attempt import NodeMismatch, WorkerInfo
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 
@@ -144,6 +144,14 @@ def test_what_no_attempt_can_mend_is_the_last_report(
     first, last = started.worker.reports()
     assert (first.phase, last.phase, last.note) == ("train", phase, str(error))
     assert (last.run, last.step, last.steps) == (started.task.run, 0, 20)
+
+
+def test_a_refusal_names_the_node(started: Any) -> None:
+    started.error = NodeMismatch("node n1 has other code")
+    next(started.worker._reports)
+    result = started.worker.step()
+    assert (result["phase"], result["node"], result["done"]) == ("refused", "n1", True)
+    assert result["note"] == "node n1 has other code"
 
 
 def test_what_another_attempt_may_mend_ends_the_process(started: Any) -> None:

@@ -19,7 +19,6 @@ from tread_lab.engine import live_run
 from tread_lab.engine.provenance import made_with, of_nodes
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import DiskFull
-from tread_lab.records.endings import NodeMismatch
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode
@@ -27,7 +26,7 @@ from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.trial import attempt as attempts
 from tread_lab.sweep.trial import trial
-from tread_lab.sweep.trial.attempt import WorkerInfo, counted_attempts
+from tread_lab.sweep.trial.attempt import NodeMismatch, WorkerInfo, counted_attempts
 from tread_lab.sweep.trial.retry import decide
 from tread_lab.sweep.trial.task import Task, is_complete
 from tread_lab.sweep.trial.trial import Report, run_trial
@@ -470,9 +469,7 @@ def test_a_node_that_differs_from_its_driver_trains_nothing_and_says_so_in_one_l
     line = str(caught.value)
     assert f"{what} is {expected.get(what, 'absent')}, and another where the driver runs" in line
     assert line.startswith(f"node n1 ({os.uname().nodename}) has code in {ROOT / 'tread_lab'}: ")
-    (attempt,) = folder.attempts.read()
-    assert (attempt.ended, attempt.reason, attempt.made_with) == ("mismatch", line, {})
-    assert decide(counted_attempts(folder, node)).last is None  # it is no fault of the run
+    assert not folder.path.exists()  # no attempt, no lock, no folder
     monkeypatch.undo()
     assert list(run_trial(lab, task, CPU, WorkerInfo(expected=expected)))[-1].phase == "completed"
 

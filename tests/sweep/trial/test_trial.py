@@ -458,7 +458,7 @@ def test_a_child_waits_while_its_parent_waits_for_a_whole_device(
     (report,) = run_trial(lab, Task(child), CPU, WorkerInfo(whole=False))
     assert (report.run, report.phase) == (Task(child).run, "deferred")
     assert lab.run_of(child).result() is None and lab.run_of(child).attempts.read() == []
-    assert (trial.UNDER_WAY, trial.DEFERRED) == (("train", "evaluate"), "deferred")
+    assert (trial.UNDER_WAY, trial.DEFERRED) == (("train", "evaluate", "queued"), "deferred")
 
 
 def test_the_power_of_a_run_is_its_energy_over_the_seconds_of_all_steps(

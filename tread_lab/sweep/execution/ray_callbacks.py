@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import ray
@@ -17,10 +17,17 @@ from tread_lab.specs.errors import Unavailable, first_line
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executor import Interrupted, ReportHandler, UserErrors
 from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
-from tread_lab.sweep.execution.ray_worker import MISTAKE, UNAVAILABLE, SentTask
+from tread_lab.sweep.execution.ray_cluster import fitting_nodes
+from tread_lab.sweep.execution.ray_worker import (
+    MISTAKE,
+    REFUSED,
+    UNAVAILABLE,
+    SentTask,
+    place,
+)
 from tread_lab.sweep.search.queue import TaskQueue
 from tread_lab.sweep.trial.task import Task
-from tread_lab.sweep.trial.trial import DEFERRED, Report
+from tread_lab.sweep.trial.trial import DEFERRED, QUEUED, Report
 
 _PER_EXPERIMENT = 200  # tasks; Ray Tune keeps an object for each until the experiment ends
 _FRUITLESS_STARTS = 5  # of a worker, after which the cluster is at fault
@@ -49,6 +56,19 @@ class CallbackErrors:
             raise self.first
 
 
+@dataclass
+class Refusals:
+    """Nodes that have refused a task since they differ from the driver; the tasks they gave back.
+
+    Attributes:
+        nodes: id -> why; they get no more tasks.
+        tasks: which another node may carry out.
+    """
+
+    nodes: dict[str, str] = field(default_factory=dict)
+    tasks: list[Task] = field(default_factory=list)
+
+
 class _InDriver:
     """State of the driver that Ray need not write to disk, and often could not pickle."""
 
@@ -57,27 +77,41 @@ class _InDriver:
 
 
 class QueueSearcher(_InDriver, Searcher):
-    """Ray Tune's searcher: every suggestion is the next task of a queue."""
+    """Ray Tune's searcher: every suggestion is the next task of a queue, or one that came back."""
 
-    def __init__(self, queue: TaskQueue, errors: CallbackErrors) -> None:
+    def __init__(
+        self,
+        queue: TaskQueue,
+        errors: CallbackErrors,
+        refusals: Refusals,
+        share: Mapping[str, float],
+    ) -> None:
         super().__init__()
-        self.queue, self.errors, self.count = queue, errors, 0
+        self.queue, self.errors, self.refusals, self.share = queue, errors, refusals, share
+        self.count = 0
         self.running: dict[str, Task] = {}
+        self._may_come_back: set[str] = set()  # trials of which nothing was heard yet
         self._found: dict[Any, dict[str, str]] = {}
 
     def suggest(self, trial_id: str) -> Any:
         task = None
         with self.errors.collect():
-            task = self.queue.next() if self.count < _PER_EXPERIMENT else None
+            task = self._next() if self.count < _PER_EXPERIMENT else None
         if task is None:
-            over = self.queue.finished or self.count >= _PER_EXPERIMENT or self.errors.first
+            all_out = self.queue.finished and not self._may_come_back
+            over = all_out or self.count >= _PER_EXPERIMENT or self.errors.first
             return Searcher.FINISHED if over else None
         self.count += 1
         self.running[trial_id] = task
+        self._may_come_back.add(trial_id)
         expected = {}
         with self.errors.collect():
             expected = self._expected(task.spec)
-        return {"task": SentTask(task, expected)}
+        return {"task": SentTask(task, expected, place(self.share, self.refusals.nodes))}
+
+    def _next(self) -> Task | None:
+        returned = self.refusals.tasks
+        return returned.pop(0) if returned else self.queue.next()
 
     def _expected(self, spec: RunSpec) -> dict[str, str]:
         """Return what every node must have for a run as this one has it."""
@@ -86,11 +120,15 @@ class QueueSearcher(_InDriver, Searcher):
             self._found[key] = of_nodes(made_with(spec, "cpu"))
         return self._found[key]
 
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        self._may_come_back.discard(trial_id)
+
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
+        self._may_come_back.discard(trial_id)
         task = self.running.pop(trial_id, None)
-        if task is not None:
+        if task is not None and task not in self.refusals.tasks:
             with self.errors.collect():
                 self.queue.ended(task)
 
@@ -127,8 +165,11 @@ class TrialWatcher(_InDriver, tune.Callback):
         asked_to_stop: Callable[[], bool],
         monitor: HeartbeatMonitor,
         user_errors: UserErrors,
+        refusals: Refusals,
+        share: Mapping[str, float],
     ) -> None:
         self.lab, self.on_report, self.user_errors = lab, on_report, user_errors
+        self.refusals, self.share = refusals, share
         self._asked_to_stop, self._monitor = asked_to_stop, monitor
         self.deferred: list[Task] = []
         self.unavailable = ""
@@ -154,7 +195,9 @@ class TrialWatcher(_InDriver, tune.Callback):
         if "phase" not in result:
             return
         report = Report(**{f.name: result[f.name] for f in fields(Report)})
-        if report.phase == DEFERRED:
+        if report.phase == REFUSED:
+            self._take_back(_task(trial), result["node"], report)
+        elif report.phase == DEFERRED:
             self.deferred.append(_task(trial))
         elif report.phase == MISTAKE:
             self.user_errors.add(report.note)
@@ -163,6 +206,19 @@ class TrialWatcher(_InDriver, tune.Callback):
         else:
             with self.errors.collect():
                 self.on_report(report)
+
+    def _take_back(self, task: Task, node: str, report: Report) -> None:
+        """Let another node carry out the task; say once why this one gets no more."""
+        self.refusals.tasks.append(task)
+        if node in self.refusals.nodes:
+            return
+        self.refusals.nodes[node] = report.note
+        if not fitting_nodes(self.share) - self.refusals.nodes.keys():
+            self.unavailable = f"no node can carry out a run: {report.note}"
+            return
+        note = f"{report.note}; it gets no more runs of this sweep"
+        with self.errors.collect():
+            self.on_report(replace(report, phase=QUEUED, note=note))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Note why a worker has died; Ray starts the task again."""

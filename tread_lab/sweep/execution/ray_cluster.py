@@ -227,6 +227,12 @@ def alive_nodes() -> frozenset[str]:
     return frozenset(node["NodeID"] for node in nodes())
 
 
+def fitting_nodes(share: Mapping[str, float]) -> frozenset[str]:
+    """Return the ids of the nodes that have such a share for a run."""
+    fits = (n for n in nodes() if has(n, "CPU") >= share["cpu"] and has(n, "GPU") >= share["gpu"])
+    return frozenset(node["NodeID"] for node in fits)
+
+
 def whole_device(share: dict[str, float]) -> dict[str, float]:
     """Return resources that leave no room for another run: whole GPUs, or all cores of a node."""
     if share["gpu"]:

@@ -16,7 +16,12 @@ from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.execution.executor import ReportHandler, UserErrors, stop_signals
 from tread_lab.sweep.execution.executors import Share
 from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
-from tread_lab.sweep.execution.ray_callbacks import QueueSearcher, StopFlag, TrialWatcher
+from tread_lab.sweep.execution.ray_callbacks import (
+    QueueSearcher,
+    Refusals,
+    StopFlag,
+    TrialWatcher,
+)
 from tread_lab.sweep.execution.ray_cluster import cluster, end_attempt, packed_runs, whole_device
 from tread_lab.sweep.execution.ray_early_stopping import Judge
 from tread_lab.sweep.execution.ray_worker import Worker
@@ -55,7 +60,8 @@ class RayExecutor:
 
     def run(self, lab: Lab, work: Sequence[Task] | TaskQueue, on_report: ReportHandler) -> None:
         os.environ.update({k: v for k, v in _ENVIRONMENT.items() if k not in os.environ})
-        user_errors, part = UserErrors(), {"cpu": self.share.cpus, "gpu": self.share.gpus}
+        user_errors, refusals = UserErrors(), Refusals()
+        part = {"cpu": self.share.cpus, "gpu": self.share.gpus}
         with cluster() as driver, stop_signals() as stopping:
             driver.stopping = stopping
             queue = all_work = as_queue(work)
@@ -67,10 +73,12 @@ class RayExecutor:
                     lambda: stopping() or all_work.stop,
                     HeartbeatMonitor(lab, end_attempt),
                     user_errors,
+                    refusals,
+                    resources,
                 )
                 packed = 1 if whole else packed_runs(self.share)
                 worker = WorkerInfo(whole=whole, packed=packed, hang_timeout=self.hang_timeout)
-                while not queue.finished:
+                while not queue.finished or refusals.tasks:
                     self._tune(lab, queue, watcher, resources, worker)
                     watcher.raise_if_stopped()
                     gc.collect()  # an experiment's objects refer to each other
@@ -90,9 +98,9 @@ class RayExecutor:
         """Carry out the tasks of the queue, or as many as one experiment of Ray Tune may hold."""
         scratch = lab.root / "ray" / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
         tuner = tune.Tuner(
-            tune.with_resources(self._trainable(lab, worker), resources),
+            self._trainable(lab, worker),
             tune_config=tune.TuneConfig(
-                search_alg=QueueSearcher(queue, watcher.errors),
+                search_alg=QueueSearcher(queue, watcher.errors, watcher.refusals, resources),
                 scheduler=None if self.early is None else Judge(self.early, watcher.errors),
                 num_samples=-1,
                 reuse_actors=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,12 +16,13 @@ from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
 from tread_lab.sweep.execution.ray_cluster import alive_nodes
 from tread_lab.sweep.execution.ray_probe import take
-from tread_lab.sweep.trial.attempt import WorkerInfo
+from tread_lab.sweep.trial.attempt import NodeMismatch, WorkerInfo
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import UNDER_WAY, Report, run_trial
 from tread_lab.sweep.trial.watchdog import watched
 
 MISTAKE, UNAVAILABLE = "mistake", "unavailable"  # phases of tasks that no attempt can mend
+REFUSED = "refused"  # phase of a task that another node may carry out
 _REPORT_SECONDS = 1.0  # how long a worker trains between two reports
 
 
@@ -31,19 +32,35 @@ class SentTask:
 
     Attributes:
         expected: what the worker's node must have as the driver has it, see `WorkerInfo`.
+        place: what the worker gets, and on which nodes.
     """
 
     task: Task
     expected: Mapping[str, str] = field(default_factory=dict)
+    place: tune.PlacementGroupFactory | None = None
 
     def __str__(self) -> str:
         return self.task.run
+
+
+def place(share: Mapping[str, float], refusing: Collection[str]) -> tune.PlacementGroupFactory:
+    """Return the place of a worker with such a share of any node but the refusing ones."""
+    bundles = [{"CPU": share["cpu"], "GPU": share["gpu"]}]
+    if not refusing:
+        return tune.PlacementGroupFactory(bundles)
+    others = {"ray.io/node-id": f"!in({','.join(sorted(refusing))})"}
+    return tune.PlacementGroupFactory(bundles, bundle_label_selector=[others])
 
 
 class Worker(tune.Trainable):
     """A process that takes one task after another; each step is a second or so of `run_trial`."""
 
     _reports: Iterator[Report] | None = None
+
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory | None:
+        sent: SentTask = config["task"]
+        return sent.place
 
     def setup(  # type: ignore[override]
         self,
@@ -73,6 +90,8 @@ class Worker(tune.Trainable):
         try:
             worker = replace(self.worker, alive=alive_nodes())
             yield from run_trial(self.lab, self.task, take(self.device), worker)
+        except NodeMismatch as error:
+            yield replace(report, phase=REFUSED, note=str(error))
         except Unavailable as error:
             yield replace(report, phase=UNAVAILABLE, note=str(error))
         except UserError as error:
@@ -93,6 +112,8 @@ class Worker(tune.Trainable):
         if last is None:
             return {"done": True}
         result = {"done": last.phase not in UNDER_WAY, **vars(last)}
+        if last.phase == REFUSED:
+            result["node"] = self.worker.node
         if self.early is not None and self._is_judged(last):
             gap = self.early.gap(last.run, last.step)
             result |= {} if gap is None else {RUNG: last.step, GAP: gap}

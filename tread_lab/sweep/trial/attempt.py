@@ -18,7 +18,7 @@ from tread_lab.data.content import check_content
 from tread_lab.engine.provenance import made_with, of_nodes
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import disk_error
-from tread_lab.records.endings import NodeMismatch, kind_of
+from tread_lab.records.endings import kind_of
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
@@ -56,6 +56,10 @@ class WorkerInfo:
     expected: Mapping[str, str] = field(default_factory=dict)
 
 
+class NodeMismatch(UserError):
+    """A node would train something else than its driver has planned."""
+
+
 class OpenAttempt:
     """An attempt under way: its phase, its ending, and the watchdog that hears of its progress."""
 
@@ -76,18 +80,13 @@ def attempt(
     """Record the block as an attempt, with the exception that ended it.
 
     Raises:
-        NodeMismatch: this node would train something else than the driver has planned.
+        UserError: the data are not those of the spec, or cannot be read.
         DiskFull: any write found the disk full.
     """
     where = {name: getattr(worker, name) for name in ("driver", "node", "whole", "packed")}
     process = {"host": os.uname().nodename, "pid": os.getpid()}
-    try:
-        provenance = _provenance(folder, spec, device, worker)
-    except NodeMismatch as error:
-        refused = folder.attempts.open(**where, **process)
-        folder.attempts.close(refused, kind_of(error), phase="train", reason=str(error))
-        raise
-    opened = folder.attempts.open(**where, **process, made_with=provenance)
+    check_content(spec.data, folder.cache)
+    opened = folder.attempts.open(**where, **process, made_with=made_with(spec, device.type))
     watchdog = Watchdog(folder.stack_dump(opened.n), folder.heartbeat_path, worker.hang_timeout)
     under_way = OpenAttempt(watchdog, packed=worker.packed)
     try:
@@ -104,19 +103,20 @@ def attempt(
     folder.attempts.close(opened, under_way.ended, phase=under_way.phase)
 
 
-def _provenance(
-    folder: RunFolder, spec: RunSpec, device: torch.device, worker: WorkerInfo
-) -> dict[str, str]:
-    """Return what an attempt here is made with, which is what the driver expects."""
+def check_node(folder: RunFolder, spec: RunSpec, device: torch.device, worker: WorkerInfo) -> None:
+    """Refuse a run on a node that differs from its driver; nothing is written into its folder.
+
+    Raises:
+        NodeMismatch: this node would train something else than the driver has planned.
+    """
+    if not worker.expected:
+        return
     node = f"node {worker.node[:12]} ({os.uname().nodename})"
     try:
         check_content(spec.data, folder.cache)
-        provenance = made_with(spec, device.type)
+        found, expected = of_nodes(made_with(spec, device.type)), worker.expected
     except UserError as error:
-        if worker.expected:
-            raise NodeMismatch(f"{node}: {error}") from None
-        raise
-    found, expected = of_nodes(provenance), worker.expected
+        raise NodeMismatch(f"{node}: {error}") from None
     different = [
         f"{what} is {found.get(what, 'absent')}, and {expected[what]} where the driver runs"
         for what in expected
@@ -128,7 +128,6 @@ def _provenance(
             f"{node} has code in {Path(tread_lab.__file__).parent}{data}: {'; '.join(different)};"
             " make it equal, or take it out of the cluster"
         )
-    return provenance
 
 
 def counted_attempts(folder: RunFolder, worker: WorkerInfo) -> list[Attempt]:

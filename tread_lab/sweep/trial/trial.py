@@ -28,13 +28,20 @@ from tread_lab.records.log import Entry
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.specs.run import RunSpec
-from tread_lab.sweep.trial.attempt import OpenAttempt, WorkerInfo, attempt, counted_attempts
+from tread_lab.sweep.trial.attempt import (
+    OpenAttempt,
+    WorkerInfo,
+    attempt,
+    check_node,
+    counted_attempts,
+)
 from tread_lab.sweep.trial.retry import PARENT, decide
 from tread_lab.sweep.trial.task import Task, is_measured, is_repairable
 from tread_lab.sweep.trial.watchdog import every_forward_pass
 
 _POLL_SECONDS = 1.0  # between two tries to lock a run that another process works on
-UNDER_WAY = ("train", "evaluate")  # phases of a task that has not ended
+QUEUED = "queued"  # phase of a task that waits for another worker
+UNDER_WAY = ("train", "evaluate", QUEUED)  # phases of a task that has not ended
 DEFERRED = "deferred"  # phase of a task that waits for a whole device
 
 
@@ -43,7 +50,7 @@ class Report:
     """The progress of a task, as its worker reports it.
 
     Attributes:
-        phase: `train`, `evaluate`, a terminal state of the run, or `DEFERRED`.
+        phase: `train`, `evaluate`, a terminal state of the run, `QUEUED` or `DEFERRED`.
         overflows: steps that were skipped because fp16 overflowed.
         note: a remark for the user, such as the reason of a failure.
     """
@@ -73,9 +80,11 @@ def run_trial(
     ends the run as `failed`. While another process holds the run's lock, this one waits.
 
     Raises:
+        NodeMismatch: this node differs from its driver; it has left nothing of the run behind.
         DiskFull: the disk has no room to go on; nothing that was saved is lost.
     """
     folder, worker = lab.run(task.run), worker or WorkerInfo()
+    check_node(folder, task.spec, device, worker)
     report = Report(task.run, "train", 0, task.spec.train.steps, float("nan"))
     with ExitStack() as locks:
         yield from _wait_for_lock(folder, locks, report)
