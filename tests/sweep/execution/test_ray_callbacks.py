@@ -22,6 +22,26 @@ from tread_lab.sweep.trial.trial import Report
 SHARE = {"cpu": 1, "gpu": 0.0}
 
 
+@pytest.fixture(autouse=True)
+def _nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster of the node `here`."""
+    pytest.importorskip("ray")
+    from tread_lab.sweep.execution import ray_callbacks
+
+    monkeypatch.setattr(ray_callbacks, "alive_nodes", lambda: frozenset({"here"}))
+
+
+def error_file(lab: Lab, error: Exception | None) -> str:
+    """The file in which Ray Tune keeps why a trial's worker has died."""
+    from ray import cloudpickle
+
+    lab.root.mkdir(exist_ok=True)
+    path = lab.root / "error.pkl"
+    if error is not None:
+        path.write_bytes(cloudpickle.dumps(error))
+    return str(path)
+
+
 def test_what_lives_in_the_driver_is_left_out_of_what_ray_writes(lab: Lab) -> None:
     pytest.importorskip("ray")
     from ray import cloudpickle
@@ -85,7 +105,8 @@ def test_starts_that_train_a_parent_are_no_fruitless_starts(
     )
     child = Task(tiny(init_from={"run": encode(tiny())}))
     trial = SimpleNamespace(
-        config={"task": SentTask(child)}, get_pickled_error=lambda: RuntimeError("no memory\nx")
+        config={"task": SentTask(child)},
+        pickled_error_file=error_file(lab, RuntimeError("no memory\nx")),
     )
     parent = lab.run_of(tiny()).attempts
     for _ in range(8):
@@ -110,7 +131,9 @@ def test_a_start_that_makes_an_attempt_is_a_new_beginning(
         lab, lambda report: None, lambda: False, monitor, UserErrors(), Refusals(), SHARE
     )
     config = {"task": SentTask(Task(tiny()))}
-    trial = SimpleNamespace(config=config, get_pickled_error=lambda: RuntimeError("no memory"))
+    trial = SimpleNamespace(
+        config=config, pickled_error_file=error_file(lab, RuntimeError("no memory"))
+    )
     attempts = lab.run_of(tiny()).attempts
     for _ in range(3):
         attempts.close(attempts.open(), "died")
@@ -150,7 +173,7 @@ class Watched:
         self.reports: list[Report] = []
         self.mistakes, self.refusals = UserErrors(), Refusals()
         config = {"task": SentTask(task)}
-        self.trial = SimpleNamespace(config=config, get_pickled_error=lambda: error)
+        self.trial = SimpleNamespace(config=config, pickled_error_file=error_file(lab, error))
         self.watcher = TrialWatcher(
             lab,
             self.reports.append,
@@ -345,7 +368,7 @@ def test_an_error_while_a_worker_is_started_again_is_of_the_driver(
     lab: Lab, tiny: Callable[..., RunSpec]
 ) -> None:
     seen = Watched(lab, Task(tiny()))
-    seen.trial.get_pickled_error = lambda: 1 / 0
+    seen.watcher.on_report = lambda report: 1 / 0
     seen.watcher.on_trial_recover(0, [], seen.trial)
     assert isinstance(seen.watcher.errors.first, ZeroDivisionError)
 
@@ -385,3 +408,28 @@ def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_tha
         Unavailable, match=r"^no node can carry out a run: node good has code is 2$"
     ):
         seen.watcher.raise_if_stopped()
+
+
+def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    ray = pytest.importorskip("ray")
+    seen, attempts = Watched(lab, Task(tiny())), lab.run_of(tiny()).attempts
+    where = {"driver": "me", "host": "h", "pid": 7}
+    seen.watcher.on_trial_recover(0, [], seen.trial)
+    for node in ("here", "gone"):
+        attempts.open(**where, node=node)
+        seen.watcher.on_trial_recover(0, [], seen.trial)
+        attempts.close(attempts.read()[-1], "died")
+    attempts.open(**where, node="here")
+    error_file(lab, ray.exceptions.ActorUnavailableError("reset by peer", b"a" * 16))
+    seen.watcher.on_trial_recover(0, [], seen.trial)
+    assert [one.ended for one in attempts.read()] == ["died", "died", "lost"]
+    assert {report.phase for report in seen.reports} == {"queued"}
+    assert [report.note for report in seen.reports[:3]] == [
+        "its worker did not start: the worker died",
+        "process 7 on h was killed; the run goes back to the queue, with 2 more of 3 tries",
+        "node gone of process 7 on h has left the cluster; the run goes back to the queue, with"
+        " all its tries",
+    ]
+    assert seen.reports[3].note.endswith("; the run goes back to the queue, with all its tries")

@@ -126,6 +126,23 @@ def test_a_lost_cluster_ends_the_driver_and_a_fresh_one_takes_its_run_up(
     assert outcome(lab) == outcome(calm)
 
 
+@pytest.mark.slow
+def test_a_killed_worker_is_one_line_on_the_whole_screen_of_its_driver(
+    tmp_path: Path, zygote: Zygote
+) -> None:
+    with driving(zygote, tmp_path, steps=300) as driver:
+        (path,) = (tmp_path / "lab" / "runs").iterdir()
+        attempts = Lab(tmp_path / "lab").run(path.name).attempts
+        sigkill(attempts.read()[-1].pid)
+        assert driver.wait(200) == DONE, printed(tmp_path)
+    screen = printed(tmp_path) + driver.said()
+    killed = [line for line in screen.splitlines() if "was killed" in line]
+    assert len(killed) == 1, screen
+    assert killed[0].endswith("was killed; the run goes back to the queue, with 2 more of 3 tries")
+    assert "Traceback" not in screen and "ray." not in screen, screen
+    assert [one.ended for one in attempts.read()] == ["died", "completed"]
+
+
 # name -> what is killed, once this is there in the lab
 MOMENTS = {
     "the raylet as it starts": (b"raylet/raylet", "sweeps/*"),
@@ -434,6 +451,7 @@ def test_what_ray_prints_is_shown_except_the_dump_of_a_killed_raylet(
     monkeypatch.setattr(module, "_print", lambda batch, **more: shown.append(batch["lines"]))
     module._print_but_dumps({"lines": ["a", "b"]}, flush=True)
     module._print_but_dumps({"lines": ["a", "Raylet is terminated. Termination"]})
+    module._print_but_dumps({"lines": ["The node with node id: 1 has been marked dead"]})
     assert shown == [["a", "b"]]
 
 

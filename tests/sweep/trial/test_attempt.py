@@ -474,6 +474,17 @@ def test_a_node_that_differs_from_its_driver_trains_nothing_and_says_so_in_one_l
     assert list(run_trial(lab, task, CPU, WorkerInfo(expected=expected)))[-1].phase == "completed"
 
 
+def test_a_process_that_died_of_a_cut_which_took_its_node_a_moment_later_is_lost(lab: Lab) -> None:
+    attempts = lab.run("abc").attempts
+    for driver, node in (("me", "cut"), ("me", "cut"), ("other", "cut"), ("me", "here")):
+        attempts.close(attempts.open(driver=driver, node=node, pid=7, host="h"), "died")
+    worker = WorkerInfo(driver="me", alive=frozenset({"here"}))
+    counted = counted_attempts(lab.run("abc"), worker)
+    assert [one.ended for one in counted] == ["lost", "lost", "died", "died"]
+    assert counted[0].reason == "node cut of process 7 on h has left the cluster"
+    assert attempts.read() == counted and decide(counted).last is None
+
+
 def test_a_node_without_the_data_is_named(lab: Lab, tiny: Tiny, tmp_path: Path) -> None:
     data = {"source": "latents", "path": str(tmp_path), "channels": 4, "size": 8}
     task = Task(tiny(data={**data, "digest": "0" * 16}))

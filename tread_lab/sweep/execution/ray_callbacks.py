@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 import ray
-from ray import tune
+from ray import cloudpickle, tune
 from ray.tune.search import Searcher
 
 from tread_lab.engine.provenance import decisive, made_with, of_nodes
@@ -17,7 +19,7 @@ from tread_lab.specs.errors import Unavailable, first_line
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executor import Interrupted, ReportHandler, UserErrors
 from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
-from tread_lab.sweep.execution.ray_cluster import fitting_nodes
+from tread_lab.sweep.execution.ray_cluster import alive_nodes, fitting_nodes
 from tread_lab.sweep.execution.ray_worker import (
     MISTAKE,
     REFUSED,
@@ -26,10 +28,13 @@ from tread_lab.sweep.execution.ray_worker import (
     place,
 )
 from tread_lab.sweep.search.queue import TaskQueue
+from tread_lab.sweep.trial.attempt import WorkerInfo, why_open
+from tread_lab.sweep.trial.retry import consequence
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import DEFERRED, QUEUED, Report
 
 _PER_EXPERIMENT = 200  # tasks; Ray Tune keeps an object for each until the experiment ends
+_ENDED = {ray.exceptions.OutOfMemoryError: "oom", ray.exceptions.ActorUnavailableError: "lost"}
 _FRUITLESS_STARTS = 5  # of a worker, after which the cluster is at fault
 
 
@@ -223,18 +228,39 @@ class TrialWatcher(_InDriver, tune.Callback):
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Note why a worker has died; Ray starts the task again."""
         with self.errors.collect():
-            task = _task(trial)
-            error = trial.get_pickled_error() or RuntimeError("the worker died")
+            task, error = _task(trial), _error(trial)
             self._monitor.forget(task.run)
-            self._close_out_of_memory(task, error)
+            self._close_attempt(task, error)
+            self._say_lost(task, error)
             self._count_start(task, error)
 
-    def _close_out_of_memory(self, task: Task, error: Exception) -> None:
-        """Record what only the driver knows: Ray killed the worker for its memory."""
+    def _close_attempt(self, task: Task, error: Exception) -> None:
+        """Record what only the driver knows: Ray killed the worker for its memory, or cannot reach
+        it, as when the network is cut."""
         attempts = self.lab.run(task.run).attempts
         last = next(reversed(attempts.read()), None)
-        if last and not last.ended and isinstance(error, ray.exceptions.OutOfMemoryError):
-            attempts.close(last, "oom", reason=first_line(error))
+        ended = next(
+            (kind for error_type, kind in _ENDED.items() if isinstance(error, error_type)), ""
+        )
+        if last and not last.ended and ended:
+            attempts.close(last, ended, reason=first_line(error))
+
+    def _say_lost(self, task: Task, error: Exception) -> None:
+        """Say in one line what was lost, and what follows."""
+        family = [self.lab.run_of(spec) for spec in (*task.spec.ancestors, task.spec)]
+        folder = next((run for run in family if run.result() is None), family[-1])
+        attempts = folder.attempts.read()
+        if not attempts:
+            note = f"its worker did not start: {first_line(error)}"
+        else:
+            left = attempts[-1]
+            if not left.ended:
+                worker = WorkerInfo(driver=left.driver, alive=alive_nodes())
+                ended, reason = why_open(folder, left, worker)
+                attempts[-1] = replace(left, ended=ended, reason=reason)
+            note = f"{attempts[-1].reason}; {consequence(attempts)}"
+        step, steps = folder.step(), task.spec.train.steps
+        self.on_report(Report(task.run, QUEUED, step, steps, math.nan, note=note))
 
     def _count_start(self, task: Task, error: Exception) -> None:
         """Give up on the cluster if starts of a worker keep making no attempt."""
@@ -257,6 +283,15 @@ class TrialWatcher(_InDriver, tune.Callback):
             raise Unavailable(self.unavailable)
         if self._asked_to_stop():
             raise Interrupted
+
+
+def _error(trial: Any) -> Exception:
+    """Return why a worker has died; Ray's own method looks where its file is not yet."""
+    path = trial.pickled_error_file
+    if path is None or not Path(path).exists():
+        return RuntimeError("the worker died")
+    error: Exception = cloudpickle.loads(Path(path).read_bytes())
+    return error
 
 
 def _task(trial: Any) -> Task:

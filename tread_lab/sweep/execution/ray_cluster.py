@@ -175,9 +175,13 @@ def _is_of_ray(pid: int) -> bool:
 _print: Any = ray._private.worker.print_to_stdstream
 
 
+# A raylet that was killed (60 lines); a node or worker that is lost, which `TrialWatcher` says.
+_DUMPS = ("Raylet is terminated", "The node with node id", "A worker died or was killed")
+
+
 def _print_but_dumps(batch: Mapping[str, Any], *arguments: Any, **options: Any) -> None:
-    """Print what Ray says, except the 60 lines of a raylet that was killed."""
-    if not any(line.startswith("Raylet is terminated") for line in batch["lines"]):
+    """Print what Ray says, except its dumps."""
+    if not any(line.startswith(_DUMPS) for line in batch["lines"]):
         _print(batch, *arguments, **options)
 
 

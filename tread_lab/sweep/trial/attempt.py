@@ -138,20 +138,34 @@ def counted_attempts(folder: RunFolder, worker: WorkerInfo) -> list[Attempt]:
     """
     attempts = folder.attempts.read()
     if attempts and not attempts[-1].ended:
-        ended, reason = _why_open(folder, attempts[-1], worker)
+        ended, reason = why_open(folder, attempts[-1], worker)
         attempts[-1] = folder.attempts.close(attempts[-1], ended, reason=reason)
+    attempts = [_lost_later(folder, one, worker) for one in attempts]
     trained = folder.result() is not None
     return [a for a in attempts if a.driver == worker.driver or not trained]
 
 
-def _why_open(folder: RunFolder, left: Attempt, worker: WorkerInfo) -> tuple[str, str]:
+def _lost_later(folder: RunFolder, left: Attempt, worker: WorkerInfo) -> Attempt:
+    """Return an attempt as lost whose process died of a cut that took its node a moment later."""
+    is_ours = left.ended == "died" and left.driver == worker.driver
+    if not is_ours or worker.alive is None or left.node in worker.alive:
+        return left
+    return folder.attempts.close(left, "lost", reason=_has_left(left))
+
+
+def _has_left(left: Attempt) -> str:
+    where = f"process {left.pid} on {left.host}"
+    return f"node {left.node[:12]} of {where} has left the cluster"
+
+
+def why_open(folder: RunFolder, left: Attempt, worker: WorkerInfo) -> tuple[str, str]:
     """Return the kind and the reason of an ending that the process itself could not record."""
     where, dump = f"process {left.pid} on {left.host}", folder.stack_dump(left.n)
     if dump.exists() and dump.stat().st_size:
         return "hung", f"{where} made no progress; where it stood is in {dump}"
     dump.unlink(missing_ok=True)
     if worker.alive is not None and left.node not in worker.alive:
-        return "lost", f"node {left.node[:12]} of {where} has left the cluster"
+        return "lost", _has_left(left)
     if left.driver != worker.driver:
         return "orphaned", f"the driver of {where} ended first"
     return "died", f"{where} was killed"

@@ -46,6 +46,17 @@ def decide(attempts: Sequence[Attempt]) -> Decision:
     return Decision(whole_device=any(ending.whole_device for ending in endings.values()))
 
 
+def consequence(attempts: Sequence[Attempt]) -> str:
+    """Return what follows from the end of the last attempt, for people."""
+    kind, tries = attempts[-1].ended, ENDINGS[attempts[-1].ended].tries
+    if tries is None:
+        return "the run goes back to the queue, with all its tries"
+    left = tries - sum(one.ended == kind and not one.forgiven for one in attempts)
+    if left < 1:
+        return "its tries are used up"
+    return f"the run goes back to the queue, with {left} more of {tries} tries"
+
+
 def failed_kind(folder: RunFolder) -> str | None:
     """Return the kind of a run's failure, or `None` if the run has not failed."""
     result = folder.result() or {}
