@@ -98,7 +98,8 @@ def _writing(bench: Bench) -> None:
     with bench.guarded("part", part="writing"), tempfile.TemporaryDirectory() as folder:
         parts, started = SampleParts(Path(folder), {}), time.perf_counter()
         parts.add(images_BCHW, torch.zeros(count, dtype=torch.long), {})
-        parts.write({"sum": torch.zeros(1)})
+        parts.close({"sum": torch.zeros(1)})
+        parts.write()
         pieces = (part["images"].permute(0, 2, 3, 1).numpy() for part in parts.all())
         shape = (count, side, side, 3)
         write_npz(Path(folder) / "samples.npz", {"arr_0": (shape, np.uint8, pieces)})
