@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from pathlib import Path
 
 import pytest
@@ -42,13 +44,15 @@ def test_endings_stand_in_it_with_their_reasons(tmp_path: Path, page: Page) -> N
         assert f"{state} on purpose" in text
 
 
-def test_the_first_printed_page_holds_the_first_figures(
+def test_the_first_of_five_printed_pages_holds_maps_and_fronts(
     placed: Lab, tmp_path: Path, page: Page
 ) -> None:
-    """Of A4 with its margins, 176 x 261 mm, the first row of figures is a part."""
+    """Of A4 with its margins, 176 x 261 mm, the first two rows of figures are a part."""
     page.resize(665, 986)
     page.call("Emulation.setEmulatedMedia", media="print")
     page.open(write_report(placed, "route_placement", tmp_path / "report.html").as_uri())
     page.wait("[...document.images].every((image) => image.naturalWidth > 0)")
-    bottom = "document.querySelectorAll('section.figure')[1].getBoundingClientRect().bottom"
-    assert page.js(bottom) < 986
+    for figure in ("route_grid-gap-heldout", "pareto-gap-heldout"):
+        assert page.js(f"document.getElementById('{figure}').getBoundingClientRect().bottom") < 986
+    printed = page.call("Page.printToPDF", preferCSSPageSize=True)["data"]
+    assert len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed))) <= 5
