@@ -148,6 +148,7 @@ def test_a_plan_says_what_would_be_measured_and_measures_nothing(
     assert first == "heldout_loss of 1 run, 512 images each, 1 measured already"
     assert second == "fd@2k of 1 run, 2,000 images each"
     assert total.startswith("1 evaluation to measure: about ")
+    assert total.endswith(", from stated rates of H200")
     evaluate.run(**how, evaluations=named, as_json=True)
     rows = json.loads(capsys.readouterr().out)
     assert [(row["evaluation"], row["done"]) for row in rows] == [

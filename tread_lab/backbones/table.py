@@ -1,4 +1,4 @@
-"""The network of a run: one table of backbones by name, one of re-entries by kind of bypass."""
+"""The network of a run: one table of backbones by name, one of bypasses by kind."""
 
 from __future__ import annotations
 

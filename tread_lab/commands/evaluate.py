@@ -62,7 +62,8 @@ def run(
     rows, user_errors = [], UserErrors()
     measurements = _to_measure(lab, name, evaluations, reference)
     if plan:
-        show_measurements(_forecast(lab, measurements, device_name, threads), as_json=as_json)
+        found, source = _forecast(lab, measurements, device_name, threads)
+        show_measurements(found, source, as_json=as_json)
         return DONE
     check_measurable(open_evaluations(measurements))
     if not allow_mixed:
@@ -85,15 +86,16 @@ def run(
 
 def _forecast(
     lab: Lab, measurements: Measurements, device: str | None, threads: int
-) -> list[Measurement]:
-    """Return the evaluations of runs whose spec can be read, with the seconds that each takes."""
+) -> tuple[list[Measurement], str]:
+    """Return the evaluations with the seconds that each takes, and what the times rest on."""
     read = [
         (folder, run, specs) for folder, specs in measurements if (run := folder.readable_spec())
     ]
     devices = Devices.here(device, threads=threads)
-    times = forecast(lab, [Task(run, specs) for _, run, specs in read], devices, start=0.0)
+    tasks = [Task(run, specs) for _, run, specs in read]
+    times = forecast(lab, tasks, devices, start=0.0)
     known = bool(times.speeds or times.rates)
-    return [
+    found = [
         Measurement(
             folder.name,
             evaluation_label(encode(spec), run.data.source),
@@ -104,6 +106,7 @@ def _forecast(
         for folder, run, specs in read
         for spec in specs
     ]
+    return found, times.total(tasks).source
 
 
 def _to_measure(lab: Lab, name: str, named: Sequence[str], reference: str | None) -> Measurements:

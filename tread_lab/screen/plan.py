@@ -319,8 +319,12 @@ def budget_lines(
         yield f"the search ends about {counted(len(left), 'run')} early"
 
 
-def show_measurements(found: Sequence[Measurement], *, as_json: bool) -> None:
-    """Print what would be measured of how many runs and images, and the time that it takes."""
+def show_measurements(found: Sequence[Measurement], source: str, *, as_json: bool) -> None:
+    """Print what would be measured of how many runs and images, and the time that it takes.
+
+    Args:
+        source: what the times rest on.
+    """
     if as_json:
         print(json.dumps([vars(one) for one in found]))
         return
@@ -331,5 +335,5 @@ def show_measurements(found: Sequence[Measurement], *, as_json: bool) -> None:
         answer(f"{label} of {counted(len(own), 'run')}, {own[0].images:,} images each{measured}")
     todo = [one for one in found if not one.done]
     seconds = [one.seconds for one in todo if one.seconds is not None]
-    time = f": about {duration(sum(seconds))}" if seconds else ""
+    time = f": about {duration(sum(seconds))}, {source}" if seconds else ""
     answer(f"{counted(len(todo), 'evaluation')} to measure{time if todo else ''}")
