@@ -63,6 +63,7 @@ def test_axes_and_parameters_stand_in_the_row(mixed: Lab) -> None:
     assert (found["route_start"], found["route_end"], found["route_length"]) == (2, 8, 7)
     assert (found["selection_rate"], found["precision"]) == (0.5, "fp32")
     assert found["model"] == "DiT-12x32/2"
+    assert (found["train.lr"], found["train.batch"], found["train.steps"]) == (1e-4, 16, 400)
     assert found["cell"] == "2->8 s=0.5"
 
 

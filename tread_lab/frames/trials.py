@@ -22,6 +22,7 @@ from tread_lab.specs.matching import follows_length
 
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
 WHOLE = ("route_start", "route_end", "steps_done")
+RECIPE = ("lr", "batch", "steps")  # of `train`, in every frame, swept or not
 NO_RESULT = {  # state of a baseline that ended -> what it means for its trials
     state: f"its baseline {state.lacks_result}: there is nothing to compare with"
     for state in RunState
@@ -41,11 +42,11 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     """One row per trial of the plan, in plan order.
 
     Columns: run, role, seed, state, reason, baseline (the run it is compared with), cell (its
-    label), the axis values, the parameters of `names.parameters`, steps_done, metrics of
-    the evaluations, gaps (`gap/heldout`, with `:low` and `:high`, `:n` images
-    and `:kept`, the share of variance that pairing left)
-    and costs. Metric columns are those with `/` or `@` in their name. **Only completed runs have
-    numbers**: any other trial is a row with its state and NaN.
+    label), the axis values, `train.lr`, `train.batch` and `train.steps`, the parameters of
+    `names.parameters`, steps_done, metrics of the evaluations, gaps (`gap/heldout`, with `:low`
+    and `:high`, `:n` images and `:kept`, the share of variance that pairing left) and costs. Metric
+    columns are those with `/` or `@` in their name. **Only completed runs have numbers**: any other
+    trial is a row with its state and NaN.
 
     A completed trial whose baseline ended without a result has that as its reason.
 
@@ -105,6 +106,7 @@ class SweepReader:
             "reason": gaps.problem or self._uncompared(trial) or record.reason,
             "baseline": trial.baseline,
             "cell": cell_label(trial),
+            **{f"train.{name}": trial.spec["train"].get(name) for name in RECIPE},
             **{axis: plain(value) for axis, value in trial.cell.items()},
             **{
                 name: None if value == "" else value

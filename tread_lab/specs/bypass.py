@@ -42,7 +42,7 @@ class ReEntrySpec:
     def from_shorthand(value: Any) -> dict[str, Any]:
         """`identity`, `v1_sum` or `v1_code`."""
         if value not in RE_ENTRIES:
-            raise UserError(f"unknown bypass {value!r}{suggest(str(value), RE_ENTRIES)}")
+            raise UserError(f"unknown re-entry {value!r}{suggest(str(value), RE_ENTRIES)}")
         return dict(RE_ENTRIES[value])
 
     def __str__(self) -> str:

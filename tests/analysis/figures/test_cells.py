@@ -66,6 +66,6 @@ def test_training_losses_are_compared_only_if_they_are_the_same_loss(tmp_path: P
 def test_a_sweep_over_more_than_routes_has_the_figure(tmp_path: Path, undrawn: None) -> None:
     lab = write_sweep(tmp_path, small(rates=(0.25, 0.5)))
     names = {path.name for path in write_figures(lab, "placement")}
-    assert {"cells.png", "cells.pdf"} <= names
+    assert {"cells-gap-heldout.png", "cells-gap-heldout.pdf"} <= names
     one = write_sweep(tmp_path / "one", small())
-    assert "cells.png" not in {path.name for path in write_figures(one, "placement")}
+    assert "cells-gap-heldout.png" not in {path.name for path in write_figures(one, "placement")}
