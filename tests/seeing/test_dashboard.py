@@ -296,3 +296,15 @@ def choose(page: Page, metric: str) -> None:
     choice = "document.querySelector('#metric')"
     page.js(f"{choice}.value = {metric!r}; {choice}.dispatchEvent(new Event('change'))")
     page.wait(f"document.querySelector('#grid-title').innerText.startsWith({metric!r})")
+
+
+def test_the_page_is_dark_where_the_reader_prefers_that(placed: Lab, page: Page) -> None:
+    paper = "getComputedStyle(document.querySelector('.card')).backgroundColor"
+    ink = "getComputedStyle(document.querySelector('#grid text')).fill"
+    with served(placed) as url:
+        for scheme, background in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(27, 31, 36)")):
+            preference = {"name": "prefers-color-scheme", "value": scheme}
+            page.call("Emulation.setEmulatedMedia", features=[preference])
+            page.open(url)
+            page.wait("document.querySelectorAll('#grid g.cell').length")
+            assert page.js(paper) == background != page.js(ink)
