@@ -25,6 +25,7 @@ SPANNING = {
     "specs/test_sampler_axes.py",
     "sweep/search/test_search_on_grid.py",
     "sweep/test_guidance_sweep.py",
+    "systems/test_bypasses.py",
     "test_contributing.py",
     "test_docker.py",
     "test_malformed.py",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tread_lab.backbones import build_backbone
 from tread_lab.backbones.dit import DiT
-from tread_lab.engine.assemble import fresh_network
+from tread_lab.engine.assemble import build_network, fresh_network
 from tread_lab.routing import Leg, draw_routing
 from tread_lab.specs import ModelSpec, RunSpec, decode
 
@@ -86,7 +85,7 @@ def test_equal_seeds_give_equal_weights_and_leave_the_global_stream_alone() -> N
 
 def test_a_route_changes_the_output_and_every_sample_walks_alone() -> None:
     spec = tiny(routes=["1->2"])
-    network = woken(build_backbone(spec)).eval()
+    network = woken(build_network(spec)).eval()
     x, t, y = batch(spec)
     routing = draw_routing(spec.routes, (3, 64), 0)
     out = network(x, t, y, routing)
@@ -98,7 +97,7 @@ def test_a_route_changes_the_output_and_every_sample_walks_alone() -> None:
 
 
 def test_labels_and_levels_matter() -> None:
-    network = woken(build_backbone(tiny()))
+    network = woken(build_network(tiny()))
     x, t, y = batch(tiny())
     out = network(x, t, y)
     assert not torch.allclose(out, network(x, t, (y + 1) % 11), atol=1e-4)
@@ -106,7 +105,7 @@ def test_labels_and_levels_matter() -> None:
 
 
 def test_patches_keep_their_places() -> None:
-    network = build_backbone(tiny())
+    network = build_network(tiny())
     x = torch.arange(256.0).view(1, 1, 16, 16)
     tokens = torch.nn.functional.unfold(x, 2, stride=2).transpose(1, 2)
     assert torch.equal(network._unpatchify(tokens), x)
@@ -115,7 +114,7 @@ def test_patches_keep_their_places() -> None:
 def test_the_fp32_block_runs_in_fp32_under_bf16() -> None:
     spec = tiny(routes=["1->2"], precision="bf16", fp32_block="j+1")
     assert spec.fp32_blocks == {3} and not tiny(routes=["1->2"]).fp32_blocks
-    network, seen = woken(build_backbone(spec)), {}
+    network, seen = woken(build_network(spec)), {}
     for l, block in enumerate(network.blocks):
         hook = lambda module, args, out, l=l: seen.__setitem__(l, out.dtype)  # noqa: E731
         block.attn.qkv.register_forward_hook(hook)

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tread_lab.backbones import build_backbone
 from tread_lab.backbones.dit import PatchEmbedder
 from tread_lab.backbones.parts import Attention
+from tread_lab.engine.assemble import build_network
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.records.lab import RunFolder
 from tread_lab.routing import draw_routing
@@ -33,7 +33,7 @@ def test_every_block_reads_and_writes_a_contiguous_stream(
     model: str, routes: tuple[str, ...]
 ) -> None:
     spec, layouts = run(model, *routes), []
-    network = build_backbone(spec)
+    network = build_network(spec)
     for block in network.blocks:
         block.register_forward_hook(
             lambda _, args, out: layouts.append((args[0].is_contiguous(), out.is_contiguous()))

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from tread_lab.backbones import BACKBONES, build_backbone
 from tread_lab.backbones.dit import ZEROED
-from tread_lab.backbones.masked import ADAPTERS
 from tread_lab.backbones.parts import MLPS, NORMS
-from tread_lab.backbones.table import RE_ENTRIES
 from tread_lab.engine.cost.blocks import BLOCK_COSTS, block_cost
-from tread_lab.engine.cost.bypasses import BYPASS_COSTS, bypass_cost
 from tread_lab.specs import ModelSpec, RunSpec, UserError, decode
 from tread_lab.specs.bypass import MaskBypass
 from tread_lab.specs.model import BACKBONES as FACTS
 from tread_lab.specs.model import FAMILIES
+from tread_lab.systems.maskdit.decoder import ADAPTERS
 
 
 def spec(**model: Any) -> RunSpec:
@@ -43,15 +40,11 @@ def test_a_backbone_without_code_is_refused_with_a_near_miss() -> None:
             make(spec(backbone="mambo"))
 
 
-def test_a_bypass_and_an_fp32_block_without_code_are_refused() -> None:
+def test_an_fp32_block_without_code_is_refused() -> None:
     run = spec()
     object.__setattr__(run, "fp32_block", "j-1")
     with pytest.raises(UserError, match="fp32_block: unknown 'j-1'"):
         run.fp32_blocks  # noqa: B018
-    object.__setattr__(run, "bypass", dataclasses.replace(run.bypass, kind="routes"))
-    for make in (build_backbone, lambda run: bypass_cost(run, 4)):
-        with pytest.raises(UserError, match="unknown"):
-            make(run)
 
 
 def test_the_names_of_the_spec_are_the_keys_of_the_tables() -> None:
@@ -61,6 +54,4 @@ def test_the_names_of_the_spec_are_the_keys_of_the_tables() -> None:
     assert [{*table} for table in tables] == [backbones] * 3
     assert {*FAMILIES.values()} == backbones
     assert names["norm"] == {*NORMS} and names["mlp"] == {*MLPS} and names["init"] == {*ZEROED}
-    bypasses = {"route", "mask", "mdt", "sprint"}
-    assert {*RE_ENTRIES} == {*BYPASS_COSTS} == bypasses
     assert {*ADAPTERS} == {*get_args(get_type_hints(MaskBypass)["adapter"])}

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from tread_lab import draws
-from tread_lab.backbones import build_backbone
 from tread_lab.backbones.dit import DiT
-from tread_lab.engine.assemble import fresh_network
+from tread_lab.engine.assemble import build_network, fresh_network
 from tread_lab.engine.cost.training import cost
 from tread_lab.routing import Leg, draw_routing
 from tread_lab.specs import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
@@ -160,7 +159,7 @@ class TestBackbone:
         assert cost(spec).parameters == trained
 
     def test_state_dicts_interchange(self, spec: RunSpec, network: DiT, leg: Leg) -> None:
-        dense = build_backbone(spec.dense())
+        dense = build_network(spec.dense())
         dense.load_state_dict(network.state_dict())
         assert torch.equal(dense(*inputs()), network(*inputs()))
         assert torch.equal(dense(*inputs(), (leg,)), network(*inputs(), (leg,)))

@@ -22,10 +22,10 @@ from typing import Any
 import torch
 
 from tests.docs.pages import ROOT
-from tread_lab.backbones import build_backbone
 from tread_lab.cli import parse
 from tread_lab.commands.resolve import run_spec
 from tread_lab.config import load
+from tread_lab.engine.assemble import build_network
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, count_label, decode_evaluations
@@ -134,7 +134,7 @@ def planned(line: str) -> str:
 def parameters_when_built(spec: RunSpec) -> int:
     """Return the trainable parameters of the real network, built without memory."""
     with torch.device("meta"):
-        network = build_backbone(spec)
+        network = build_network(spec)
     return sum(p.numel() for p in network.parameters() if p.requires_grad)
 
 

@@ -154,18 +154,16 @@ def test_paths_are_dropped_by_one_share_under_routes_and_another_without() -> No
         assert routing[0].keep_BK.shape == (64, kept)
 
 
-def test_targets_and_captions_are_those_of_the_samples_of_the_step() -> None:
+def test_targets_and_conditions_are_those_of_the_samples_of_the_step() -> None:
     spec = small_run(seed=5, train={"steps": 6, "batch": 4, "label_drop": 0.5})
     batches = Batches(spec, Few())  # type: ignore[arg-type]
     asked: list[Any] = []
 
-    class Captions:
-        def drawn(self, ids: Tensor, dropped: Tensor, *key: int | str) -> Tensor:
-            asked.append((ids.tolist(), dropped.tolist(), key))
-            return ids + 100
+    def condition(ids: Tensor, dropped: Tensor, *key: int | str) -> Tensor:
+        asked.append((ids.tolist(), dropped.tolist(), key))
+        return ids + 100
 
-    batches.features = lambda ids: ids + 1000
-    batches.captions = Captions()  # type: ignore[assignment]
+    batches.targets, batches.condition = lambda ids: ids + 1000, condition
     batch = batches.at(1)
     ids = [int(k) for epoch in (0, 1) for k in draws.permutation(5, 5, "order", epoch)][4:8]
     dropped = (draws.uniform((4,), 5, "drop", 1) < 0.5).tolist()

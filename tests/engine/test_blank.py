@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from tests.engine.runs import small_run, train_until
-from tread_lab.backbones import build_backbone
-from tread_lab.engine.assemble import trained
+from tread_lab.engine.assemble import build_network, trained
 from tread_lab.engine.blank import WithoutInit
 from tread_lab.engine.checkpoint import load_latest
 from tread_lab.records.lab import RunFolder
@@ -45,7 +44,7 @@ def test_a_trained_network_equals_one_that_was_initialised_first(
     train_until(spec, tmp_path)
     found = load_latest(folder.checkpoints)
     assert found is not None
-    expected = build_backbone(spec)
+    expected = build_network(spec)
     expected.load_state_dict({**found.part("model"), **found.part("ema")})
     network = trained(folder, CPU).network
     states = dict(expected.named_parameters()) | dict(expected.named_buffers())

@@ -13,9 +13,9 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn.attention import SDPBackend
 
 from tests.backbones.test_attend import FLASH
-from tread_lab.backbones import build_backbone
 from tread_lab.backbones.attend import PREFERRED
 from tread_lab.backbones.parts import rotary_positions, rotate, turned
+from tread_lab.engine.assemble import build_network
 from tread_lab.engine.compiled import EAGER, INDUCTOR, arithmetic, compile_blocks, no_compiler
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.engine.precision import autocast
@@ -69,7 +69,7 @@ def test_compiled_blocks_attend_by_the_preferred_backend(monkeypatch: pytest.Mon
         graphs.append(str(graph.graph))
         return graph
 
-    network = build_backbone(spec(routes=[]))
+    network = build_network(spec(routes=[]))
     compile_blocks(network, backend=aot_autograd(fw_compiler=note))
     inputs = torch.randn(4, 1, 16, 16), torch.rand(4), torch.arange(4), None
     monkeypatch.setitem(PREFERRED, (64, 16, torch.float32), SDPBackend.MATH)
@@ -97,7 +97,7 @@ def test_every_backbone_compiles_without_a_break(
 ) -> None:
     routes = {"route": ["1->2 by rows"], "mask": ["0->B-1"], "sprint": ["1->2"]}[bypass]
     run = spec(model, routes, precision=precision, bypass={"kind": bypass})
-    network, counter = build_backbone(run), CompileCounterWithBackend("eager")
+    network, counter = build_network(run), CompileCounterWithBackend("eager")
     compile_blocks(network, backend=counter)
     routing = draw_routing(run.routes, (4, run.tokens), 0, 0)
     with autocast(precision, CPU):
@@ -110,7 +110,7 @@ def test_selections_of_other_lengths_compile_too() -> None:
     counter = CompileCounterWithBackend("eager")
     for routes in (["1->2 by bernoulli"], ["0->0", "2->2"], ["1->2 by structured"]):
         run = spec(routes=routes, precision="fp32")
-        network = build_backbone(run)
+        network = build_network(run)
         compile_blocks(network, backend=counter)
         routing = draw_routing(run.routes, (4, run.tokens), 0, 0)
         network(torch.randn(4, 1, 16, 16), torch.rand(4), torch.arange(4), routing)
@@ -122,7 +122,7 @@ def test_selections_of_other_lengths_compile_too() -> None:
 def test_inductor_computes_what_eager_blocks_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch._inductor.config.compile_threads", 1)
     run = spec({"depth": 2, "width": 16, "heads": 2, **LIGHTNING}, [], precision="fp32")
-    eager, compiled = build_backbone(run), build_backbone(run)
+    eager, compiled = build_network(run), build_network(run)
     compiled.load_state_dict(eager.state_dict())
     compile_blocks(compiled)
     x, t, y = torch.randn(2, 1, 16, 16), torch.rand(2), torch.arange(2)
@@ -142,14 +142,14 @@ def test_rotation_is_the_same_bitwise_without_complex_numbers() -> None:
 
 
 def test_parameters_keep_their_names() -> None:
-    network = build_backbone(spec())
+    network = build_network(spec())
     names = list(network.state_dict())
     compile_blocks(network, backend="eager")
     assert list(network.state_dict()) == names
 
 
 def test_too_many_graphs_are_an_error_and_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    network = build_backbone(spec(routes=[], precision="fp32"))
+    network = build_network(spec(routes=[], precision="fp32"))
     compile_blocks(network, backend="eager")
     monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)
     with pytest.raises(Exception, match="fullgraph"), torch.no_grad():

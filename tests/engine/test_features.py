@@ -17,13 +17,15 @@ from torch import Tensor
 from tests.engine.runs import CPU
 from tread_lab.data import open_data
 from tread_lab.engine import checkpoint, features, live_run
-from tread_lab.engine.features import FeatureCache, feature_cache
+from tread_lab.engine.features import FeatureCache
 from tread_lab.engine.power import Meter, Reading
 from tread_lab.engine.train import train
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs import RepaSpec, RunSpec, UserError, decode
 from tread_lab.specs.data import DataSpec
+from tread_lab.systems.repa import targets
+from tread_lab.systems.repa.targets import feature_cache
 
 N, T, E = 150, 4, 3  # three chunks of 64, 64, 22
 
@@ -42,23 +44,23 @@ def counted(calls: list[list[int]]) -> Any:
 
 def test_features_are_computed_once_in_fixed_chunks_and_read_by_number(tmp_path: Path) -> None:
     calls: list[list[int]] = []
-    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"})
+    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
     assert [*cache.fill(counted(calls))] == [64, 128, 150]
     assert calls == [[0, 63], [64, 127], [128, 149]]
     ids = torch.tensor([149, 0, 64, 64])
     assert torch.equal(cache.take(ids), encode(ids).half())
     assert cache.disk_bytes == 2 * 150 * 4 * 3 == (cache.path / "features.f16").stat().st_size
-    again = FeatureCache(tmp_path, (N, T, E), {"data": "a"})
+    again = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
     assert again.complete and [*again.fill(counted(calls))] == [] and len(calls) == 3
 
 
 def test_damaged_features_are_refused_where_they_are_read(tmp_path: Path) -> None:
-    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"})
+    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
     assert len([*cache.fill(encode)]) == 3
     with (cache.path / "features.f16").open("r+b") as file:
         file.seek(2 * T * E * 70)
         file.write(b"\x01")
-    again = FeatureCache(tmp_path, (N, T, E), {"data": "a"})
+    again = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
     others = torch.tensor([69, 71])
     assert torch.equal(again.take(others), encode(others).half())
     with pytest.raises(UserError, match=r"sample 70 in .*features.f16 are damaged.*remove"):
@@ -68,8 +70,8 @@ def test_damaged_features_are_refused_where_they_are_read(tmp_path: Path) -> Non
 def test_threads_that_read_at_once_open_the_cache_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert len([*FeatureCache(tmp_path, (N, T, E), {"data": "a"}).fill(encode)]) == 3
-    cache, memmap, opened = FeatureCache(tmp_path, (N, T, E), {"data": "a"}), np.memmap, []
+    assert len([*FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa").fill(encode)]) == 3
+    cache, memmap, opened = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa"), np.memmap, []
 
     def slow(*args: Any, **options: Any) -> Any:
         opened.append(args)
@@ -84,11 +86,11 @@ def test_threads_that_read_at_once_open_the_cache_once(
 
 
 def test_caches_of_earlier_versions_have_no_checksums_and_are_read(tmp_path: Path) -> None:
-    first = FeatureCache(tmp_path, (N, T, E), {"data": "a"})
+    first = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
     assert len([*first.fill(encode)]) == 3
     (first.path / "crc.u32").unlink()
     (first.path / "whole.u8").write_bytes(b"\1\1\0")  # its third chunk is missing
-    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"})
+    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
     assert not cache.complete and [*cache.fill(encode)] == [150]
     assert torch.equal(cache.take(torch.arange(N)), encode(torch.arange(N)).half())
     assert (cache.path / "whole.u8").read_bytes() == b"\1\1\2"
@@ -96,10 +98,10 @@ def test_caches_of_earlier_versions_have_no_checksums_and_are_read(tmp_path: Pat
 
 def test_a_stopped_cache_goes_on_with_what_is_missing(tmp_path: Path) -> None:
     calls: list[list[int]] = []
-    first = FeatureCache(tmp_path, (N, T, E), {"data": "a"}).fill(counted(calls))
+    first = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa").fill(counted(calls))
     next(first)
     first.close()  # type: ignore[attr-defined]
-    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"})
+    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
     assert not cache.complete
     assert [*cache.fill(counted(calls))] == [128, 150]
     assert calls == [[0, 63], [64, 127], [128, 149]]
@@ -142,7 +144,7 @@ def test_too_little_room_is_said_before_anything_is_computed(
 ) -> None:
     usage = features.shutil.disk_usage(tmp_path)._replace(free=10**9)
     monkeypatch.setattr(features.shutil, "disk_usage", lambda path: usage)
-    cache = FeatureCache(tmp_path, (1_281_167, 256, 768), {})
+    cache = FeatureCache(tmp_path, (1_281_167, 256, 768), {}, "repa")
     with pytest.raises(DiskFull, match=r"1,281,167 samples need 504 GB more in"):
         next(cache.fill(encode))
     assert not (cache.path / "features.f16").exists()
@@ -182,14 +184,14 @@ def test_training_on_latents_encodes_each_image_once_and_resumes_bitwise(
     latents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
-    opener = live_run.open_feature_encoder
+    opener = targets.open_feature_encoder
 
     def counting(*args: Any, **more: Any) -> Any:
         encoder = opener(*args, **more)
         return lambda ids: (seen.append(len(ids)), encoder(ids))[1]
 
-    monkeypatch.setattr(live_run, "open_feature_encoder", counting)
-    monkeypatch.setattr(live_run, "open_encoder", None)  # nothing is encoded in a step
+    monkeypatch.setattr(targets, "open_feature_encoder", counting)
+    monkeypatch.setattr(targets, "open_encoder", None)  # nothing is encoded in a step
     spec = spec_of(latents)
     whole = RunFolder(tmp_path / "one/runs/whole")
     for _ in train(spec, whole, CPU):
@@ -215,7 +217,7 @@ def test_a_cache_that_a_run_fills_costs_it_no_time_and_no_energy(
         return clock[0]
 
     monkeypatch.setattr(live_run, "time", SimpleNamespace(perf_counter=tick))
-    opener = live_run.open_feature_encoder
+    opener = targets.open_feature_encoder
 
     def slow(*args: Any, **more: Any) -> Any:
         encoder = opener(*args, **more)
@@ -225,7 +227,7 @@ def test_a_cache_that_a_run_fills_costs_it_no_time_and_no_energy(
         def read(self) -> Reading:
             return Reading(100.0, 1.0, 100.0 * clock[0])
 
-    monkeypatch.setattr(live_run, "open_feature_encoder", slow)
+    monkeypatch.setattr(targets, "open_feature_encoder", slow)
     meter, folder = Meter(Reader(), every=0), RunFolder(tmp_path / "lab/runs/run")
     seconds = [progress.seconds for progress in train(spec_of(latents), folder, CPU, meter)]
     assert clock[0] > 4600 and 0 < max(seconds) < 10
@@ -244,7 +246,7 @@ def test_the_targets_are_features_of_the_stored_images(latents: Path, tmp_path: 
         ids = run.batches._ids(0)
     images = samples.images(ids)
     assert images is not None and batch.target_BNE is not None
-    encoder = live_run.open_feature_encoder(spec.repa, samples, CPU, side=4)
+    encoder = targets.open_feature_encoder(spec.repa, samples, CPU, side=4)
     torch.testing.assert_close(batch.target_BNE.float(), encoder(ids), rtol=1e-3, atol=1e-3)
     assert torch.equal(batch.rows(slice(2, 4)).target_BNE, batch.target_BNE[2:4])
 
@@ -271,6 +273,6 @@ def test_the_mark_of_a_chunk_is_written_after_its_features_are_on_the_disk(
     synced: list[str] = []
     name_of = lambda file: Path(f"/proc/self/fd/{file}").readlink().name  # noqa: E731
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(name_of(file)))
-    [*FeatureCache(tmp_path, (N, T, E), {"data": "a"}).fill(encode)]
+    [*FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa").fill(encode)]
     names = [name for name in synced if name in ("features.f16", "whole.u8")]
     assert names == ["features.f16", "whole.u8"] * 3

@@ -14,11 +14,10 @@ from tests.backbones.published_dit import loaded, published_shapes
 from tests.backbones.test_published_sit import sit_forward, sit_state
 from tests.engine.runs import CPU, train_until
 from tread_lab import draws
-from tread_lab.backbones import build_backbone
 from tread_lab.backbones.parts import sincos_positions
 from tread_lab.data.source import open_data
 from tread_lab.diffusion import build_process
-from tread_lab.engine.assemble import trained
+from tread_lab.engine.assemble import build_network, trained
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.export import export, load_exported
 from tread_lab.engine.start import check_start
@@ -69,7 +68,7 @@ def test_a_published_checkpoint_is_a_run_of_no_steps_that_samples(
     (asked,) = decode_evaluations([{"samples": {"count": 3, "sampler": SAMPLER}}])
     evaluate(folder, asked, CPU)
     found = np.load(folder.evaluation(asked).path / "samples.npz")
-    network = loaded(file, build_backbone(spec)).eval().requires_grad_(False)
+    network = loaded(file, build_network(spec)).eval().requires_grad_(False)
     parts = generate(
         {None: lambda x, t, y, routing: network(x, t, y)},
         build_process(spec.process),

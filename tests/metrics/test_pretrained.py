@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.made_data import write_text_encoder
-from tread_lab.metrics.pretrained import load_pretrained
+from tread_lab.metrics.pretrained import load_pretrained, weights_digest
 from tread_lab.specs import UserError
 
 
@@ -45,3 +45,27 @@ def test_weights_that_a_file_lacks_are_never_drawn_at_random(clip: Path) -> None
     rewrite(clip, **{name: None for name in names if "fc2" in name})
     with pytest.raises(UserError, match=r"fc1.bias is missing, and 2 more$"):
         load_pretrained("CLIPTextModel", clip, "captions")
+
+
+MIDDLE = bytes(3 * 2**20)  # longer than both ends together
+
+
+def digest(folder: Path, name: str, content: bytes) -> str:
+    folder.mkdir()
+    (folder / name).write_bytes(content)
+    (folder / "config.json").write_text(folder.name)  # no weights
+    return weights_digest(folder)
+
+
+def test_another_end_size_or_name_is_another_digest(tmp_path: Path) -> None:
+    name, other = "model.safetensors", "model-1.safetensors"
+    first = digest(tmp_path / "first", name, b"a" + MIDDLE + b"z")
+    assert len(first) == 16
+    assert digest(tmp_path / "same", name, b"a" + MIDDLE + b"z") == first
+    changed = [
+        digest(tmp_path / "begin", name, b"b" + MIDDLE + b"z"),
+        digest(tmp_path / "end", name, b"a" + MIDDLE + b"y"),
+        digest(tmp_path / "size", name, b"a" + MIDDLE + b"\0z"),
+        digest(tmp_path / "name", other, b"a" + MIDDLE + b"z"),
+    ]
+    assert len({first, *changed}) == 5

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tread_lab.backbones import build_backbone
 from tread_lab.diffusion import build_process
+from tread_lab.engine.assemble import build_network
 from tread_lab.routing.select import Routing
 from tread_lab.sampling.generate import generate
 from tread_lab.sampling.guidance import Branch, Denoiser, acting, guided, predictions
@@ -41,7 +41,7 @@ PROCESSES = pytest.mark.parametrize("process", [EDMSpec(), FlowSpec()], ids=["ed
 
 def network(seed: int = 0) -> Denoiser:
     torch.manual_seed(seed)
-    built = build_backbone(RUN).requires_grad_(False)
+    built = build_network(RUN).requires_grad_(False)
     return lambda x, t, y, routing: built(x, t, y, routing)
 
 

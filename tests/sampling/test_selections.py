@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tread_lab.backbones import build_backbone
 from tread_lab.diffusion import build_process
+from tread_lab.engine.assemble import build_network
 from tread_lab.engine.cost.sampling import sample_flops
 from tread_lab.sampling.guidance import Branch, predictions
 from tread_lab.sampling.image_routes import ImageRoutes
@@ -31,7 +31,7 @@ def test_branches_together_are_branches_alone(
     model: str, selection: str, rates: tuple[float, float]
 ) -> None:
     spec = run(model, selection)
-    network = build_backbone(spec).requires_grad_(False)
+    network = build_network(spec).requires_grad_(False)
     process, images = (
         build_process(spec.process),
         ImageRoutes(spec.routes, spec.tokens, range(3), torch.device("cpu")),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -10,11 +11,8 @@ from torch import Tensor, nn
 
 from tread_lab import draws
 from tread_lab.backbones import build_backbone
-from tread_lab.backbones.dit import DiT
 from tread_lab.diffusion import Process, build_process
-from tread_lab.engine.alignment import Projector
 from tread_lab.engine.blank import WithoutInit
-from tread_lab.engine.captions import CaptionTokens
 from tread_lab.engine.checkpoint import (
     Checkpoint,
     DamagedCheckpoint,
@@ -24,10 +22,9 @@ from tread_lab.engine.checkpoint import (
     load_weights,
 )
 from tread_lab.engine.device import use
-from tread_lab.engine.discrimination import Head, Teacher
+from tread_lab.engine.system import Condition, network_arguments
 from tread_lab.records.lab import EXPORTED, RunFolder
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.objective import DiscriminationLoss
 from tread_lab.specs.run import RunSpec
 
 
@@ -36,7 +33,7 @@ class Trained:
     """A trained network in evaluation mode and what belongs to it.
 
     Attributes:
-        captions: text tokens of the held-out samples, for a network that sees captions.
+        condition: what the network sees of the held-out samples in place of classes.
     """
 
     spec: RunSpec
@@ -44,41 +41,32 @@ class Trained:
     network: nn.Module
     process: Process
     device: torch.device
-    captions: CaptionTokens | None = None
+    condition: Condition | None = None
+
+
+@contextmanager
+def initialised(seed: int, part: str) -> Iterator[None]:
+    """Let what is made within draw its weights from a seed and the name of a part."""
+    with torch.random.fork_rng(devices=[]):
+        torch.random.set_rng_state(draws.generator(seed, part).get_state())
+        yield
+
+
+def build_network(spec: RunSpec) -> nn.Module:
+    """Return the network of a run with what its systems add to it, freshly initialised.
+
+    What stands at the end of a route leaves the generator as it was, so that the rest of the
+    network starts equal whatever the bypass.
+    """
+    with torch.random.fork_rng(devices=[]):
+        added = network_arguments(spec)
+    return build_backbone(spec, **added)
 
 
 def fresh_network(spec: RunSpec) -> nn.Module:
     """Return a network initialised from the run's seed; equal shapes and seeds, equal weights."""
-    with torch.random.fork_rng(devices=[]):
-        torch.random.set_rng_state(draws.generator(spec.seed, "init").get_state())
-        return build_backbone(spec)
-
-
-def fresh_projector(spec: RunSpec) -> nn.Module:
-    """Return REPA's projector initialised from the run's seed; without REPA an identity."""
-    if spec.repa is None:
-        return nn.Identity()
-    with torch.random.fork_rng(devices=[]):
-        torch.random.set_rng_state(draws.generator(spec.seed, "projector").get_state())
-        return Projector(spec.model.width, spec.repa.hidden, spec.repa.features)
-
-
-def fresh_head(spec: RunSpec) -> nn.Module:
-    """Return SD-DiT's head initialised from the run's seed; without its loss an identity."""
-    if not isinstance(spec.loss, DiscriminationLoss):
-        return nn.Identity()
-    with torch.random.fork_rng(devices=[]):
-        torch.random.set_rng_state(draws.generator(spec.seed, "head").get_state())
-        return Head(spec.model.width, spec.loss)
-
-
-def blank_teacher(spec: RunSpec) -> Teacher:
-    """Return a teacher without weights yet: a network of the run's kind without its bypass."""
-    assert isinstance(spec.loss, DiscriminationLoss)
-    with WithoutInit():
-        encoder = build_backbone(dataclasses.replace(spec, routes=(), init_from=None))
-        assert isinstance(encoder, DiT)
-        return Teacher(encoder, Head(spec.model.width, spec.loss))
+    with initialised(spec.seed, "init"):
+        return build_network(spec)
 
 
 def trained(
@@ -91,7 +79,7 @@ def trained(
     """
     spec, checkpoint = folder.spec(), _checkpoint(folder, step)
     with WithoutInit():
-        network = build_backbone(spec)
+        network = build_network(spec)
     try:
         network.load_state_dict({**checkpoint.part("model"), **checkpoint.part(weights)})
     except RuntimeError as error:

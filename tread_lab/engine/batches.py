@@ -13,9 +13,7 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.data.source import Samples, redrawn
-from tread_lab.engine.captions import CaptionTokens
 from tread_lab.routing.select import Routing, dense_routing, draw_routing
-from tread_lab.specs.bypass import SprintBypass
 from tread_lab.specs.run import RunSpec
 
 THREADS = 2  # that draw and pin the batches of a GPU; one core draws a batch of 256 in 6 to 11 ms
@@ -23,9 +21,8 @@ THREADS = 2  # that draw and pin the batches of a GPU; one core draws a batch of
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples, labels (some dropped to the null class) or text tokens [B, T, E] of captions, noise,
-    uniform levels and the routing; with REPA also the features of the samples, where a cache has
-    them."""
+    """Samples, labels (some dropped to the null class) or rows [B, T, E] in place of them, noise,
+    uniform levels and the routing; also targets of the samples, where a system has them ready."""
 
     x_BCHW: Tensor
     y_B: Tensor
@@ -99,14 +96,15 @@ class Batches:
         pin: put batches into page-locked memory, from which a GPU copies without waiting.
 
     Attributes:
-        features: gives REPA's targets of samples by number, where a cache holds them.
-        captions: text tokens of the samples, where the run sees captions instead of labels.
+        targets: gives features of samples by number, where a cache holds them.
+        condition: draws what the network sees in place of labels, called as
+            condition(ids_B, dropped_B, *names of the draw).
     """
 
     def __init__(self, spec: RunSpec, samples: Samples, *, pin: bool = False) -> None:
         self.spec, self.samples, self.pin = spec, samples, pin
-        self.features: Callable[[Tensor], Tensor] | None = None
-        self.captions: CaptionTokens | None = None
+        self.targets: Callable[[Tensor], Tensor] | None = None
+        self.condition: Callable[..., Tensor] | None = None
         generation = len(spec.ancestors)
         self._name = (spec.seed, *(("stage", generation) if generation else ()))
         self._last_order = -1, torch.empty(0, dtype=torch.long)
@@ -118,27 +116,24 @@ class Batches:
         x_BCHW, y_B = redrawn(self.samples, ids_B, *self._name, "sample", step)
         dropped_B = draws.uniform((B,), *self._name, "drop", step) < spec.train.label_drop
         y_B = torch.where(dropped_B, self.samples.classes, y_B)
-        if self.captions is not None:
-            y_B = self.captions.drawn(ids_B, dropped_B, *self._name, step)
+        if self.condition is not None:
+            y_B = self.condition(ids_B, dropped_B, *self._name, step)
         batch = Batch(
             x_BCHW=x_BCHW,
             y_B=y_B,
             noise_BCHW=draws.normal(tuple(x_BCHW.shape), *self._name, "noise", step),
             u_B=draws.uniform((B,), *self._name, "level", step),
             routing=self._routing(step),
-            target_BNE=None if self.features is None else self.features(ids_B),
+            target_BNE=None if self.targets is None else self.targets(ids_B),
         )
         return batch.pinned() if self.pin else batch
 
     def _routing(self, step: int) -> Routing | None:
-        """Return the routes of a step while they are on; after them SPRINT's path-drop alone."""
-        spec, drop, dense_drop = self.spec, 0.0, 0.0
-        shape = (spec.train.batch, spec.tokens)
-        if isinstance(spec.bypass, SprintBypass):
-            drop, dense_drop = spec.bypass.path_drop, spec.bypass.dense_path_drop or 0.0
-        if step in spec.routed_steps:
-            return draw_routing(spec.routes, shape, *self._name, step, path_drop=drop)
-        return dense_routing(spec.routes, shape, *self._name, step, path_drop=dense_drop)
+        """Return the routes of a step while they are on, else what the bypass drops then."""
+        spec, routed = self.spec, step in self.spec.routed_steps
+        shape, drop = (spec.train.batch, spec.tokens), spec.bypass.dropped(routed=routed)
+        routing = draw_routing if routed else dense_routing
+        return routing(spec.routes, shape, *self._name, step, path_drop=drop)
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield batches of the steps start..stop-1, read ahead by `execution.workers` threads.

@@ -15,14 +15,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from tread_lab.data.captions import CAPTIONS, write_captions
 from tread_lab.data.content import check_content
 from tread_lab.data.deviation import check_decoded
 from tread_lab.data.exported import is_export, refuse_samples
 from tread_lab.data.source import image_shape, open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.attention import prefer_attention
-from tread_lab.engine.captions import CaptionTokens, caption_tokens, check_captions
 from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.cost.sampling import sample_flops
 from tread_lab.engine.device import check_precision, finish, to_host
@@ -36,7 +34,7 @@ from tread_lab.engine.sample_scores import (
     heldout_reference,
     pixels,
 )
-from tread_lab.engine.text_encoder import VARIABLE, encoder_folder
+from tread_lab.engine.system import Condition, condition_of, files_read
 from tread_lab.metrics.reference_file import ReferenceFile, needs, open_reference
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records import metric_names
@@ -46,7 +44,6 @@ from tread_lab.records.references import check_same_reference
 from tread_lab.routing.select import Routing
 from tread_lab.sampling.generate import generate
 from tread_lab.sampling.guidance import Denoiser
-from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import (
     EvaluationSpec,
     HeldoutSpec,
@@ -106,8 +103,8 @@ def measuring(
         metrics, facts = yield from _samples(folder, spec, device, place, cache)
     else:
         model = trained(folder, device, step=_whole(spec.step))
-        captions = _heldout_captions(model.spec, folder, device)
-        model = dataclasses.replace(model, captions=captions)
+        condition = condition_of(model.spec, folder, device)
+        model = dataclasses.replace(model, condition=condition)
         with matrix_products("fp32"):
             metrics = PROBES[type(spec)](model, spec, place)
         facts = {"step": model.step}
@@ -139,9 +136,8 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
     for run, spec in asked:
         if is_export(run.data) and _sees_heldout(spec):
             refuse_samples(run.data)
-    for run in {(run.data, run.captions): run for run, _ in asked if run.captions}.values():
-        assert run.captions is not None
-        check_captions(run.captions, open_data(run.data, "heldout"))
+    for system, run in files_read(run for run, _ in asked):
+        system.check(run, None, open_data(run.data, "heldout"))
     sampled = [(run, spec) for run, spec in asked if isinstance(spec, SamplesSpec)]
     for run, spec in sampled:
         check_solver(run, spec.sampler)
@@ -193,32 +189,6 @@ PROBES: dict[type, Callable[[Trained, Any, EvaluationFolder], dict[str, float]]]
 }
 
 
-def _heldout_captions(
-    spec: RunSpec, folder: RunFolder, device: torch.device
-) -> CaptionTokens | None:
-    """Return the text tokens of the held-out captions; `None` for a run that sees classes.
-
-    Raises:
-        UserError: they would be of another encoder than those that the run was trained with.
-    """
-    if spec.captions is None:
-        return None
-    captions = caption_tokens(spec.captions, open_data(spec.data, "heldout"), folder.cache)
-    weights = f"weights {spec.captions.encoder}"
-    trained_with = {
-        made[weights] for a in folder.attempts.read() if weights in (made := a.made_with)
-    }
-    if trained_with and captions.encoder not in trained_with:
-        raise UserError(
-            f"captions: run {folder.name} was trained with another {spec.captions.encoder} than the"
-            f" one in {encoder_folder(spec.captions)}; put that of the run there, or name its"
-            f" folder in {VARIABLE}"
-        )
-    for _ in captions.fill(device):
-        pass
-    return captions
-
-
 def _samples(
     folder: RunFolder,
     spec: SamplesSpec,
@@ -235,14 +205,14 @@ def _samples(
     check_requirements(spec, run.data.source, preview=data.preview)
     models = _networks(folder, spec, device)
     model = models[spec.sampler.guidance.branches[0].step]
-    captions = _heldout_captions(run, folder, device)
+    condition = condition_of(run, folder, device)
     file = _reference_file(spec, folder)
     against = heldout_reference(data, device) if file is None else file_reference(file)
     scores = SampleScores(spec, run.data.source, device)
-    facts = _facts(model, spec, file, scores, captions)
+    facts = _facts(model, spec, file, scores, condition)
     made_with = {"code": code_digest(), "device": device.type, "decoder": data.decoder}
-    if captions is not None:
-        made_with |= {"captions": captions.digest, "text encoder": captions.encoder}
+    if condition is not None:
+        made_with |= condition.made_with
     made_with |= {f"step {step}": str(network.step) for step, network in models.items()}
     parts = SampleParts(place.path, {**made_with, **scores.made_with})
     if sums := parts.resume():
@@ -253,13 +223,13 @@ def _samples(
             file.check_size((C, H, W))
         scores.prepare(against, (C, H, W), cache)
 
-    generated = _generated(models, model, spec, captions, start=parts.count)
+    generated = _generated(models, model, spec, condition, start=parts.count)
     yield from _score(
         ((pixels(data, x_BCHW), y_B) for x_BCHW, y_B in generated), scores, parts, prepare, device
     )
     _write_samples(place.path / "samples.npz", parts)
-    if captions is not None:
-        _write_prompts(place.path / CAPTIONS, parts, captions)
+    if condition is not None:
+        condition.write(place.path, [n for part in parts.all() for n in part["labels"].tolist()])
     _write_grid(place.path / "grid.png", next(parts.all())["images"][:64])
     return scores.scores(parts.all(), spec.count), facts
 
@@ -269,7 +239,7 @@ def _facts(
     spec: SamplesSpec,
     file: ReferenceFile | None,
     scores: SampleScores,
-    captions: CaptionTokens | None,
+    condition: Condition | None,
 ) -> dict[str, Any]:
     """Return what the record of an evaluation says beside its metrics."""
     flops = sample_flops(model.spec, spec.sampler)
@@ -278,10 +248,7 @@ def _facts(
         facts["reference"] = {"name": file.name, "file": str(file.path), "sha256": file.digest}
     if scores.made_with:
         facts["extractors"] = scores.made_with
-    if captions is not None:
-        digests = {"sha256": captions.digest, "encoder": captions.encoder}
-        facts["captions"] = {"heldout": len(captions), **digests}
-    return facts
+    return facts if condition is None else {**facts, **condition.record()}
 
 
 def _networks(
@@ -360,26 +327,20 @@ def _write_samples(path: Path, parts: SampleParts) -> None:
     write_npz(path, members)
 
 
-def _write_prompts(path: Path, parts: SampleParts, captions: CaptionTokens) -> None:
-    """Write the caption that each image was drawn from, in the order of the images."""
-    drawn_N = [label for part in parts.all() for label in part["labels"].tolist()]
-    write_captions(path, ([captions.captions[label][0]] for label in drawn_N))
-
-
 def _generated(
     models: Mapping[int | None, Trained],
     model: Trained,
     spec: SamplesSpec,
-    captions: CaptionTokens | None,
+    condition: Condition | None,
     *,
     start: int,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """(samples, labels) from image `start` on, batch by batch; the label of an image from a caption
-    is the number of the held-out sample whose first caption it is."""
+    """(samples, labels) from image `start` on, batch by batch; the label of an image that is drawn
+    from a condition is the number of the held-out sample whose condition it is."""
     data, sampler = model.spec.data, spec.sampler
     options: dict[str, Any] = {"classes": data.classes}
-    if captions is not None:
-        options = {"classes": len(captions), "condition": captions.prompts}
+    if condition is not None:
+        options = {"classes": len(condition), "condition": condition.of}
     return generate(
         {step: _denoiser(network, sampler.precision) for step, network in models.items()},
         model.process,

@@ -18,6 +18,7 @@ from tread_lab.data.source import open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.model_card import model_card
 from tread_lab.engine.provenance import named
+from tread_lab.engine.system import systems_of
 from tread_lab.records.durable import replacing, write_text
 from tread_lab.records.lab import CONFIG, EXPORTED, RunFolder
 from tread_lab.specs.decode import encode
@@ -82,10 +83,10 @@ def without_folders(spec: RunSpec) -> RunSpec:
     start = spec.init_from
     if start is not None and start.file is not None:
         start = replace(start, file=Path(start.file).name)
-    repa = None if spec.repa is None else replace(spec.repa, path=None)
-    captions = None if spec.captions is None else replace(spec.captions, path=None)
-    data = replace(spec.data, path=None)
-    return replace(spec, data=data, repa=repa, captions=captions, init_from=start)
+    spec = replace(spec, data=replace(spec.data, path=None), init_from=start)
+    for system in systems_of(spec):
+        spec = system.without_folders(spec)
+    return spec
 
 
 def _heldout_captions(spec: RunSpec) -> list[Captions] | None:

@@ -1,4 +1,4 @@
-"""Caches of frozen encoders: REPA's features of images, tokens of captions; made once, on disk."""
+"""Caches of what frozen encoders make of samples, in a lab: made once, chunk by chunk, on disk."""
 
 # B batch, N samples of the split, T tokens of a sample, E width of the features
 
@@ -14,24 +14,22 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tread_lab.data.source import Samples
 from tread_lab.records.durable import DiskFull, disk_error, write_json
 from tread_lab.records.locks import Busy, exclusive, is_held
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.objective import PREPROCESSING, RepaSpec
 from tread_lab.specs.units import amount
 
 CHUNK = (
     64  # samples that are encoded together, whoever asks, so that a feature depends on its sample
 )
-KINDS = ("repa", "captions")  # folders of caches within a lab's
+_FEATURES = "features.f16"
 _WHOLE, _SUMMED = 1, 2  # marks of a chunk; earlier versions wrote no checksums
 _AGAIN = 1.0  # seconds until a cache is looked at again that another process fills
 
@@ -50,7 +48,7 @@ class FeatureCache:
         folder: where the caches of a lab lie.
         shape: (N, T, E).
         made_with: everything that decides the features, by name; its digest names the cache.
-        kind: the field of a run that wants them.
+        kind: the field of a run that wants them; a folder within that of the caches.
     """
 
     def __init__(
@@ -58,13 +56,13 @@ class FeatureCache:
         folder: Path,
         shape: tuple[int, int, int],
         made_with: dict[str, object],
-        kind: Literal["repa", "captions"] = "repa",
+        kind: str,
     ) -> None:
         self.shape, self.kind = shape, kind
         self.made_with = {**made_with, "shape": list(shape), "chunk": CHUNK}
         key = hashlib.sha256(json.dumps(self.made_with, sort_keys=True).encode()).hexdigest()[:16]
         self.path = folder / kind / key
-        self._features_path, self._marks_path = self.path / "features.f16", self.path / "whole.u8"
+        self._features_path, self._marks_path = self.path / _FEATURES, self.path / "whole.u8"
         self._sums_path = self.path / "crc.u32"
         self._map_NTE: NDArray[np.float16] | None = None
         self._sums_N: NDArray[np.uint32] = np.empty(0, np.uint32)
@@ -193,38 +191,9 @@ def removable_caches(folder: Path) -> Iterator[tuple[Path, int]]:
     Args:
         folder: where the caches of a lab lie.
     """
-    for path in sorted(path for kind in KINDS for path in (folder / kind).glob("*")):
-        if path.is_dir() and not is_held(path / ".lock"):
+    for path in sorted(features.parent for features in folder.glob(f"*/*/{_FEATURES}")):
+        if not is_held(path / ".lock"):
             yield path, sum(file.stat().st_size for file in path.iterdir() if file.is_file())
-
-
-def feature_cache(
-    folder: Path, spec: RepaSpec, samples: Samples, *, side: int, encoder: str
-) -> FeatureCache:
-    """Return the cache of a run's features, filled or not.
-
-    Args:
-        folder: where the caches of a lab lie.
-        side: tokens along one side of a sample.
-        encoder: digest of the encoder's weights.
-    """
-    made_with: dict[str, object] = {
-        "data": samples.fingerprint,
-        "target": spec.target,
-        "images": _images(spec, samples),
-        "encoder": [spec.encoder, encoder],
-        "preprocessing": PREPROCESSING,
-    }
-    return FeatureCache(folder, (len(samples), side * side, spec.features), made_with)
-
-
-def _images(spec: RepaSpec, samples: Samples) -> str:
-    """Return what the images are: the decoder's digest, or that of some of the stored ones."""
-    if spec.target == "decoded":
-        return samples.decoder
-    sampled = samples.images(torch.linspace(0, len(samples) - 1, min(64, len(samples))).long())
-    assert sampled is not None  # check_encoder has refused
-    return hashlib.sha256(sampled.contiguous().numpy().tobytes()).hexdigest()[:16]
 
 
 def _sized(path: Path, size: int) -> BinaryIO:

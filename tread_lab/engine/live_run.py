@@ -10,7 +10,6 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
-from functools import cache
 from types import TracebackType
 
 import torch
@@ -20,34 +19,24 @@ from accelerate.utils import patch_environment
 from torch import Tensor
 
 from tread_lab.data.source import open_data
-from tread_lab.diffusion import build_process
+from tread_lab.diffusion import Process, build_process
 from tread_lab.engine import checkpoint
-from tread_lab.engine.alignment import Alignment, Encoder
-from tread_lab.engine.assemble import blank_teacher, fresh_head, fresh_network, fresh_projector
+from tread_lab.engine.assemble import fresh_network
 from tread_lab.engine.attention import prefer_attention
 from tread_lab.engine.batches import Batch, Batches
-from tread_lab.engine.captions import caption_tokens
 from tread_lab.engine.captured import CAPTURED, CapturedStep, CudaGraphs, Graph, step_form
 from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.device import check_precision, pins, use
-from tread_lab.engine.discrimination import Discrimination
 from tread_lab.engine.ema import Ema
-from tread_lab.engine.encoder import (
-    check_encoder,
-    encoder_digest,
-    open_encoder,
-    open_feature_encoder,
-)
-from tread_lab.engine.features import feature_cache
 from tread_lab.engine.objective import Objective
 from tread_lab.engine.optimizer import adamw, make_capturable, set_learning_rate
 from tread_lab.engine.power import Meter
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
 from tread_lab.engine.start import starting_weights
+from tread_lab.engine.system import Joining, Part, systems_of
 from tread_lab.engine.transfer import Transfer
 from tread_lab.records import metric_names
 from tread_lab.records.lab import RunFolder
-from tread_lab.specs.objective import DiscriminationLoss, RepaSpec
 from tread_lab.specs.run import RunSpec
 
 
@@ -72,21 +61,21 @@ class LiveRun:
         prefer_attention(spec, device, folder.cache)
         self.batches = Batches(spec, open_data(spec.data, "train"), pin=pins(device))
         self._on_device = Transfer(device)
-        self.projector = fresh_projector(spec).to(device)
-        self.head = fresh_head(spec).to(device)
-        parts = {"": self.network, "projector.": self.projector, "head.": self.head}
-        named = ((k + n, p) for k, part in parts.items() for n, p in part.named_parameters())
-        self.trainable = {name: p for name, p in named if p.requires_grad}
+        process = build_process(spec.process)
+        self.parts = self._joined(process)
+        trained = {name: module for part in self.parts for name, module in part.trained.items()}
+        named = dict(self.network.named_parameters())
+        for name, module in trained.items():
+            named |= {f"{name}.{n}": p for n, p in module.named_parameters()}
+        self.trainable = {name: p for name, p in named.items() if p.requires_grad}
         self.optimizer = adamw(spec.train, self.trainable.values())
         self.scaler = LossScaler(spec.precision, device)
         self.ema = Ema(self.network, spec.train.ema.at(spec.train.steps))
         # Said here, because to find it out accelerate imports sympy, which takes seconds.
         self.model = self.accelerator.prepare_model(self.network, device_placement=False)
-        self._stored = {"model": self.network, "projector": self.projector, "head": self.head}
-        self.discrimination = self._discrimination()
-        if self.discrimination is not None:
-            self._stored["teacher"] = self.discrimination.teacher
-        self.objective = self._objective()
+        self._stored = {"model": self.network, **trained}
+        self._stored |= {name: m for part in self.parts for name, m in part.averaged.items()}
+        self.objective = Objective(spec, process, self.parts)
         self.keep_steps = {*spec.execution.keep_steps, *folder.kept_steps()}
         self.step, self.loss, self.overflows, self._lr = 0, math.nan, 0, math.nan
         self._joules: str | None = "0"  # of earlier attempts, `None` if it is not known
@@ -121,8 +110,7 @@ class LiveRun:
         return self.step
 
     def prepare(self) -> Iterator[None]:
-        """Fill the cache of REPA's features where latents are aligned, and those of captions' text
-        tokens, with signs of life; then start to measure.
+        """Fill the caches that the run's systems read, with signs of life; then start to measure.
 
         Whoever comes first fills a cache for all runs, so its time and energy are no run's.
 
@@ -130,7 +118,7 @@ class LiveRun:
             UserError: an encoder cannot be opened, or there is no room for its features.
         """
         seconds = self.seconds
-        for _ in itertools.chain(self._prepare_captions(), self._prepare_features()):
+        for _ in itertools.chain.from_iterable(part.prepare() for part in self.parts):
             self._restart_clock(seconds)
             yield
         self._restart_clock(seconds)
@@ -141,29 +129,6 @@ class LiveRun:
         """Let `seconds` be the training time up to now."""
         self._last_logged = time.perf_counter()
         self._started = self._last_logged - seconds
-
-    def _prepare_features(self) -> Iterator[int]:
-        """Encode the images of latents; embedded images are encoded as they come, which costs less
-        than reading features."""
-        spec, samples = self.spec, self.batches.samples
-        if spec.repa is None or not spec.data.holds.latents:
-            return
-        check_encoder(spec.repa, samples)
-        side, digest = spec.data.size // spec.model.patch, encoder_digest(spec.repa)
-        cache = feature_cache(self.folder.cache, spec.repa, samples, side=side, encoder=digest)
-        if not cache.complete:
-            encode = open_feature_encoder(spec.repa, samples, self.device, side=side)
-            yield from cache.fill(encode)
-        self.batches.features = cache.take
-
-    def _prepare_captions(self) -> Iterator[int]:
-        """Encode the captions; held-out ones too, for the evaluations that come after."""
-        if self.spec.captions is None:
-            return
-        for samples in (open_data(self.spec.data, "heldout"), self.batches.samples):
-            tokens = caption_tokens(self.spec.captions, samples, self.folder.cache)
-            yield from tokens.fill(self.device)
-        self.batches.captions = tokens
 
     def _restore_log(self, history: str) -> None:
         """Write again what the log had when the checkpoint was made and has lost since."""
@@ -194,7 +159,7 @@ class LiveRun:
         self.step += 1
 
     def _update(self, batch: Batch, wants_norm: bool = True) -> tuple[Tensor, Tensor | None]:
-        """Change weights, EMA and teacher; return the mean loss and the gradient's norm.
+        """Change weights and EMA; return the mean loss and the gradient's norm.
 
         The norm is there where it is wanted, and where clipping needs it.
         """
@@ -207,8 +172,8 @@ class LiveRun:
         skipped = self.scaler.step(self.optimizer)
         self.optimizer.zero_grad(set_to_none=True)
         self.ema.update(skipped)
-        if self.discrimination is not None:
-            self.discrimination.update(skipped)
+        for part in self.parts:
+            part.after_step(skipped)
         return total, norm
 
     def _backward(self, batch: Batch) -> Tensor:
@@ -302,27 +267,19 @@ class LiveRun:
         if self._writer is not None:
             self._writer.__exit__(kind, error, tb)
 
-    def _objective(self) -> Objective:
-        """What is minimised; with REPA the projector is shared among devices like the network."""
-        spec, alignment = self.spec, None
-        if spec.repa is not None:
-            projector = self.accelerator.prepare(self.projector)
-            alignment = Alignment(spec.repa, self._encoder(spec.repa), projector)
-        return Objective(spec, build_process(spec.process), alignment, self.discrimination)
-
-    def _discrimination(self) -> Discrimination | None:
-        """Return the teacher of SD-DiT and its loss, equal to the student at first."""
-        spec = self.spec
-        if not isinstance(spec.loss, DiscriminationLoss):
-            return None
-        teacher, student = blank_teacher(spec).to(self.device), (self.network, self.head)
-        return Discrimination(spec.loss, build_process(spec.process), student, teacher)
-
-    def _encoder(self, repa: RepaSpec) -> Encoder:
-        """Return the encoder, opened with its first use: a cache of features needs none."""
-        samples, side = self.batches.samples, self.spec.data.size // self.spec.model.patch
-        opened = cache(lambda: open_encoder(repa, samples, self.device, side=side))
-        return lambda x_BCHW: opened()(x_BCHW)
+    def _joined(self, process: Process) -> list[Part]:
+        """Return what the systems of this run add to its training."""
+        run = Joining(
+            spec=self.spec,
+            folder=self.folder,
+            device=self.device,
+            network=self.network,
+            process=process,
+            batches=self.batches,
+            share=self.accelerator.prepare,
+        )
+        parts = (system.part(run) for system in systems_of(self.spec))
+        return [part for part in parts if part is not None]
 
     def _start_from_elsewhere(self) -> None:
         """Load the weights that this run goes on from, into network and EMA."""
@@ -330,8 +287,8 @@ class LiveRun:
         if weights is not None:
             self.network.load_state_dict({**self.network.state_dict(), **weights})
             self.ema.load({n: p.detach() for n, p in self.network.named_parameters()})
-            if self.discrimination is not None:
-                self.discrimination.start()
+            for part in self.parts:
+                part.start()
 
 
 def _accelerator(device: torch.device) -> Accelerator:

@@ -4,48 +4,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from tread_lab.diffusion import Outcome, Process
-from tread_lab.engine.alignment import Alignment
 from tread_lab.engine.batches import Batch
-from tread_lab.engine.discrimination import Discrimination
+from tread_lab.engine.system import ForwardPass, Part
 from tread_lab.routing.select import Leg, Routing
 from tread_lab.routing.walk import Observer
-from tread_lab.specs.objective import BothLoss, EnsembleLoss, LossSpec
+from tread_lab.specs.objective import EnsembleLoss, LossSpec
 from tread_lab.specs.run import RunSpec
 
 
 class Objective:
-    """The loss of every sample of a batch, and what is trained beside the network for its sake."""
+    """The loss of every sample of a batch, with the share of each system that joins the run."""
 
-    def __init__(
-        self,
-        spec: RunSpec,
-        process: Process,
-        alignment: Alignment | None,
-        discrimination: Discrimination | None = None,
-    ) -> None:
-        self.spec, self.process, self.alignment = spec, process, alignment
-        self.discrimination = discrimination
+    def __init__(self, spec: RunSpec, process: Process, parts: Sequence[Part] = ()) -> None:
+        self.spec, self.process, self.parts = spec, process, parts
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """loss_B of the forward passes of `model`, called as model(x, t, y, routing, observe)."""
         streams: dict[int, Tensor] = {}
-        aligned = self.alignment is not None or self.discrimination is not None
-        observe = streams.__setitem__ if aligned else None
+        observe = streams.__setitem__ if any(part.observes for part in self.parts) else None
         outcome = self._outcome(model, batch, batch.routing, observe)
         loss_B = token_loss(self.spec.loss, outcome, batch.routing, patch=self.spec.model.patch)
-        if isinstance(self.spec.loss, BothLoss) and batch.routing is not None:
-            full = self._outcome(model, batch, None, None)
-            loss_B = full.loss() + self.spec.loss.weight * loss_B
-        if self.discrimination is not None:
-            last = self.spec.model.depth - 1
-            loss_B = loss_B + self.discrimination.loss(streams[last], batch)
-        if self.alignment is None:
-            return loss_B
-        return loss_B + self.alignment.loss(streams, batch.x_BCHW, batch.routing, batch.target_BNE)
+        done = ForwardPass(batch, streams, lambda other: self._outcome(model, batch, other, None))
+        for part in self.parts:
+            loss_B = part.loss(loss_B, done)
+        return loss_B
 
     def _outcome(
         self, model: nn.Module, batch: Batch, routing: Routing | None, observe: Observer | None

@@ -75,9 +75,9 @@ def _heldout(
 
 
 def _taken(model: Trained, samples: Samples, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Return samples and their labels, or the text tokens of their first captions."""
+    """Return samples and their labels, or what the network sees in place of them."""
     x_BCHW, y_B = samples.take(ids)
-    return x_BCHW, y_B if model.captions is None else model.captions.prompts(ids)
+    return x_BCHW, y_B if model.condition is None else model.condition.of(ids)
 
 
 @torch.no_grad()

@@ -16,15 +16,12 @@ import torch
 
 import tread_lab
 from tread_lab.data.autoencoder import DECODING
-from tread_lab.data.captions import captions_of
 from tread_lab.data.source import Samples, both_parts, open_data
-from tread_lab.engine.captions import captions_digest
 from tread_lab.engine.captured import step_form
 from tread_lab.engine.compiled import arithmetic
 from tread_lab.engine.device import model, name
-from tread_lab.engine.encoder import weights_digest, weights_folder
 from tread_lab.engine.precision import bf16_products
-from tread_lab.engine.text_encoder import text_encoder_digest
+from tread_lab.engine.system import systems_of
 from tread_lab.metrics.reference_file import needs, open_reference
 from tread_lab.metrics.requirements import extractor_digests
 from tread_lab.specs.data import DataSpec
@@ -34,7 +31,7 @@ from tread_lab.specs.run import RunSpec
 
 # The modules that decide results; screens, tables, figures and executors do not.
 _BELOW = ("specs", "draws.py", "routing", "diffusion", "backbones", "data", "sampling", "metrics")
-DECIDES = (*_BELOW, "engine")
+DECIDES = (*_BELOW, "engine", "systems")
 _PACKAGES = ("torch", "numpy", "accelerate", "torch-fidelity", "diffusers", "transformers")
 
 
@@ -58,20 +55,16 @@ def made_with(spec: RunSpec, device_type: str) -> dict[str, str]:
         found["order of sums"] = "fixed" if spec.execution.deterministic else "any"
     if (products := bf16_products(spec.precision, device_type)) is not None:
         found["products in bf16"] = products
-    folder = weights_folder(spec.repa) if spec.repa is not None else None
-    if spec.repa is not None and folder is not None:
-        found[f"weights {spec.repa.encoder}"] = weights_digest(folder)
-    if spec.captions is not None:
-        found[f"weights {spec.captions.encoder}"] = text_encoder_digest(spec.captions)
-        captions = [texts for part in (train, heldout) for texts in captions_of(part) or ()]
-        found[f"captions {data}"] = captions_digest(captions)
+    for system in systems_of(spec):
+        found |= system.provenance(spec, data, train, heldout)
     return found | {f"package {name}": version for name, version in packages_of(spec).items()}
 
 
 def decisive(spec: RunSpec) -> tuple[Hashable, ...]:
     """Return the parts of a spec that its provenance is made from."""
     blocks = spec.model.backbone, spec.execution.kernels, spec.precision
-    return spec.data, spec.repa, spec.captions, *blocks, extensions_of(spec)
+    files = tuple(system.files(spec) for system in systems_of(spec))
+    return spec.data, files, *blocks, extensions_of(spec)
 
 
 def of_nodes(made: Mapping[str, str]) -> dict[str, str]:
@@ -95,8 +88,8 @@ def measured_with(
     """
     data, heldout = named(run.data), heldout or open_data(run.data, "heldout")
     found = {f"held-out data {data}": heldout.fingerprint}
-    if run.captions is not None:
-        found[f"weights {run.captions.encoder}"] = text_encoder_digest(run.captions)
+    for system in systems_of(run):
+        found |= system.measured_with(run)
     if not isinstance(spec, SamplesSpec) or not spec.metrics:
         return found
     found[f"decoder of {data}"] = heldout.decoder

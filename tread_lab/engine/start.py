@@ -7,10 +7,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tread_lab.backbones import build_backbone
 from tread_lab.backbones.published import check_fit, read_tensors
 from tread_lab.backbones.published_sit import from_sit
-from tread_lab.engine.assemble import weights_of
+from tread_lab.engine.assemble import build_network, weights_of
 from tread_lab.engine.blank import WithoutInit
 from tread_lab.records.lab import RunFolder
 from tread_lab.records.parents import digest_of
@@ -62,7 +61,7 @@ def _of_file(spec: RunSpec, start: InitSpec) -> dict[str, Tensor]:
             f" {spec.process.kind}; say process=flow"
         )
     with torch.device("meta"), WithoutInit():
-        network = build_backbone(spec)
+        network = build_network(spec)
     try:
         if start.published_as is not None:
             state = from_sit(state)

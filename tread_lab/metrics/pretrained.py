@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 
 from tread_lab.specs.errors import UserError
+
+_ENDS = 1 << 20  # bytes at both ends of a file of weights that go into its digest
 
 
 def load_pretrained(kind: str, where: str | Path, field: str, **options: Any) -> Any:
@@ -40,3 +43,16 @@ def load_pretrained(kind: str, where: str | Path, field: str, **options: Any) ->
         what = f"{missing[0]} is missing" + (f", and {len(missing) - 1} more" * (len(missing) > 1))
         raise UserError(f"{field}: {str(where)!r} cannot be loaded: {what}")
     return network.float()
+
+
+def weights_digest(folder: Path) -> str:
+    """Return a digest of names, sizes and both ends of the files of weights in a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.safetensors")):
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
+            digest.update(file.read(_ENDS))
+            file.seek(max(size - _ENDS, 0))
+            digest.update(file.read(_ENDS))
+    return digest.hexdigest()[:16]

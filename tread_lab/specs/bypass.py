@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError, check_positive, suggest
@@ -57,7 +57,26 @@ RE_ENTRIES: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class RouteBypass:
+class Bypass:
+    """What every bypass says of itself.
+
+    Attributes:
+        two_paths: whether a network has a shallow path that samples without the routed blocks.
+    """
+
+    two_paths: ClassVar[bool] = False
+
+    def dropped(self, *, routed: bool) -> float:
+        """Return the share of samples whose routed blocks give nothing in a step.
+
+        Args:
+            routed: whether the routes are on in the step.
+        """
+        return 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteBypass(Bypass):
     """TREAD: routed tokens come back as they were; no parameter, no decoder."""
 
     kind: Literal["route"] = "route"
@@ -68,7 +87,7 @@ class RouteBypass:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MaskBypass:
+class MaskBypass(Bypass):
     """MaskDiT (Zheng et al. 2024): all blocks see the kept tokens, a light decoder all places.
 
     The route is the whole network, 0->B-1; its tokens are masked. The decoder is part of the
@@ -102,7 +121,7 @@ class MaskBypass:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MdtBypass:
+class MdtBypass(Bypass):
     """MDT (Gao et al. 2023): masked latent modelling with a side-interpolater.
 
     The route begins at block 0 and ends before the decoder blocks: 0->B-3 leaves the two of the
@@ -119,7 +138,7 @@ class MdtBypass:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SprintBypass:
+class SprintBypass(Bypass):
     """SPRINT (Park et al. 2025): mask tokens stand in for routed ones, then both paths are fused.
 
     x = W [deep; shallow] + b at the end of the one route, in dense passes too, where `shallow` is
@@ -134,6 +153,8 @@ class SprintBypass:
             random start.
     """
 
+    two_paths: ClassVar[bool] = True
+
     kind: Literal["sprint"] = "sprint"
     path_drop: float = 0.1
     mask_token: Literal["learned", "frozen"] = "learned"
@@ -144,6 +165,9 @@ class SprintBypass:
             share = getattr(self, name)
             if share is not None and not 0 <= share < 1:
                 raise UserError(f"{name}: {share} is outside [0, 1)")
+
+    def dropped(self, *, routed: bool) -> float:
+        return self.path_drop if routed else self.dense_path_drop or 0.0
 
     def resolved(self, *, dense_steps: bool) -> SprintBypass:
         """Return the bypass with `dense_path_drop` written out where it has an effect.

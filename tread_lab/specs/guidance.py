@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tread_lab.specs.bypass import SprintBypass
 from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes
@@ -172,7 +171,7 @@ def routes_taken(run: RunSpec, guidance: GuidanceSpec) -> tuple[RouteSpec, ...]:
             path to drop in a network that has only one.
     """
     if any(branch.path == "dropped" for branch in guidance.branches):
-        if not isinstance(run.bypass, SprintBypass):
+        if not run.bypass.two_paths:
             raise UserError(
                 "guidance: path: dropped needs a network of two paths; this run has no"
                 " `bypass: sprint`"

@@ -194,6 +194,11 @@ class RunSpec:
         return frozenset(block for block in blocks if block < self.model.depth)
 
     @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """First and last block of every route."""
+        return tuple((route.blocks[0], route.blocks[-1]) for route in self.routes)
+
+    @property
     def routed_steps(self) -> range:
         """The steps in which the routes are on."""
         steps = self.train.steps

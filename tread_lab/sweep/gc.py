@@ -16,6 +16,7 @@ from pathlib import Path
 from tread_lab.engine.checkpoint import is_whole, list_checkpoints, slim, step_of
 from tread_lab.engine.features import removable_caches
 from tread_lab.engine.sample_parts import FOLDER as PARTS
+from tread_lab.engine.system import systems_of
 from tread_lab.records.lab import LOCK, Lab, RunFolder
 from tread_lab.records.locks import Busy, is_held
 from tread_lab.records.status import RunState
@@ -138,7 +139,7 @@ def _features(lab: Lab, tasks: Iterable[Task]) -> Iterator[Removable]:
 
 def _reads_caches(spec: RunSpec | None) -> bool:
     """Return whether a run reads the lab's caches; one without a readable spec may."""
-    return spec is None or spec.repa is not None or spec.captions is not None
+    return spec is None or any(system.files(spec) is not None for system in systems_of(spec))
 
 
 def _planned(tasks: Iterable[Task]) -> dict[str, set[str]]:

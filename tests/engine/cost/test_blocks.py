@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tread_lab import draws
-from tread_lab.backbones import build_backbone
+from tread_lab.engine.assemble import build_network
 from tread_lab.engine.cost.blocks import block_cost
 from tread_lab.engine.cost.training import cost
 from tread_lab.routing import draw_routing
@@ -35,7 +35,7 @@ def trainable(network: nn.Module) -> int:
 @pytest.mark.parametrize("model", TINY)
 def test_counted_parameters_are_those_of_the_built_network(model: str) -> None:
     spec = run(model)
-    network = build_backbone(spec)
+    network = build_network(spec)
     assert cost(spec).parameters == trainable(network)
     assert cost(spec).positions == network.get_parameter("pos_embed").numel()
     counted = block_cost(spec.model).parameters(spec.model)
@@ -48,13 +48,13 @@ def test_counted_parameters_are_those_of_the_built_network(model: str) -> None:
 )
 def test_each_option_of_the_block_is_counted(options: dict[str, object]) -> None:
     spec = run({"depth": 2, "width": 32, "heads": 2, **options})
-    assert cost(spec).parameters == trainable(build_backbone(spec))
+    assert cost(spec).parameters == trainable(build_network(spec))
 
 
 @pytest.mark.parametrize("options", [{"state": 4}, {"width": 36}])
 def test_each_option_of_mamba_is_counted(options: dict[str, object]) -> None:
     spec = run({"backbone": "mamba", "depth": 2, "width": 32, **options})
-    assert cost(spec).parameters == trainable(build_backbone(spec))
+    assert cost(spec).parameters == trainable(build_network(spec))
 
 
 @pytest.mark.parametrize("model", REAL)
@@ -62,7 +62,7 @@ def test_published_sizes_are_counted_as_built(model: str) -> None:
     """Built on the meta device: shapes without memory."""
     spec = run(model, side=32, classes=1000)
     with torch.device("meta"):
-        assert cost(spec).parameters == trainable(build_backbone(spec))
+        assert cost(spec).parameters == trainable(build_network(spec))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ class Tokens:
 def test_executed_tokens_are_the_counted_ones(model: str, selection: str, rate: float) -> None:
     route = decode(RouteSpec, {"start": 1, "end": 1, "rate": rate, "selection": selection})
     spec = run(model, route)
-    network = build_backbone(spec)
+    network = build_network(spec)
     tokens = Tokens(network)
     routing = draw_routing(spec.routes, (2, spec.tokens), 0)
     x = draws.normal((2, 4, 16, 16), 0)
@@ -113,7 +113,7 @@ def test_macs_are_the_products_of_the_matrices_that_ran() -> None:
     """What is not attention or a scan, against the linear maps as hooks see them."""
     for model in TINY:
         spec = run(model)
-        network, n = build_backbone(spec).get_submodule("blocks.0"), spec.tokens
+        network, n = build_network(spec).get_submodule("blocks.0"), spec.tokens
         seen = 0
 
         def count(module: nn.Module, inputs: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:

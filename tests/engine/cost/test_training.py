@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tread_lab.backbones import build_backbone
+from tread_lab.engine.assemble import build_network
 from tread_lab.engine.cost.blocks import block_cost
 from tread_lab.engine.cost.report import report, table
 from tread_lab.engine.cost.training import cost
@@ -289,7 +289,7 @@ def test_counting_needs_neither_torch_nor_numpy() -> None:
 def test_the_counted_parameters_are_those_of_the_network(size: str) -> None:
     spec = imagenet(size, RECOMMENDED[size])
     with torch.device("meta"):
-        network = build_backbone(spec)
+        network = build_network(spec)
     trained = sum(p.numel() for p in network.parameters() if p.requires_grad)
     stored = sum(values.numel() for values in network.state_dict().values())
     assert trained == cost(spec).parameters

@@ -19,7 +19,7 @@ from tread_lab.screen.disk import DiskWatch
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode
 from tread_lab.specs.evaluation import SamplesSpec, decode_evaluations
 from tread_lab.sweep.plan import disk
-from tread_lab.sweep.plan.disk import DiskNeed, caption_bytes, disk_need, image_bytes, room
+from tread_lab.sweep.plan.disk import DiskNeed, disk_need, image_bytes, room
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 
@@ -207,52 +207,47 @@ MODEL = {"depth": 4, "width": 16, "heads": 2}
 def test_one_cache_of_targets_serves_runs_of_the_same_data_tokens_and_encoder(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk, "target_bytes", lambda spec: 1)
-    monkeypatch.setattr(disk, "caption_bytes", lambda spec: 0)
+    monkeypatch.setattr("tread_lab.data.source.open_data", lambda data, split: range(1))
+    small = {"encoder": "dinov2-small", "block": 1}
     changes: list[dict[str, Any]] = [
         {"repa": {"block": 1}},
         {"repa": {"block": 2}},
-        {"repa": {"block": 1, "encoder": "dinov2-small"}},
-        {"repa": {"block": 1, "target": "decoded"}},
-        {"repa": {"block": 1}, "model": {**MODEL, "patch": 4}},
-        {"repa": {"block": 1}, "data": LATENTS},
+        {"repa": small},
+        {"repa": {**small, "target": "decoded"}},
+        {"repa": small, "model": {**MODEL, "patch": 4}},
+        {"repa": small, "data": {**LATENTS, "path": "y"}},
     ]
-    needs = [disk_need([Task(tiny(**change)) for change in changes[:n]]) for n in range(1, 7)]
-    assert [need.targets for need in needs] == [1, 1, 2, 3, 4, 5]
-
-
-def test_one_cache_of_texts_serves_runs_of_the_same_data_and_encoder(
-    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(disk, "target_bytes", lambda spec: 0)
-    monkeypatch.setattr(disk, "caption_bytes", lambda spec: 10)
-    changes: list[dict[str, Any]] = [
-        {"data": LATENTS, "captions": "clip-base"},
-        {"data": LATENTS, "captions": "clip-base", "seed": 1},
-        {"data": LATENTS, "captions": "clip-large"},
-        {"data": {**LATENTS, "path": "y"}, "captions": "clip-base"},
+    tasks = [Task(tiny(**{"data": LATENTS, **change})) for change in changes]
+    needs = [disk_need(tasks[:n]).targets for n in range(1, 7)]
+    base, one = 16 * 768 * 2, 16 * 384 * 2  # 16 tokens, or 4 of patches of 4
+    assert needs == [
+        base,
+        base,
+        *(base + n * one for n in (1, 2)),
+        *(base + 2 * one + one // 4 + n * one for n in (0, 1)),
     ]
-    needs = [disk_need([Task(tiny(**change)) for change in changes[:n]]) for n in range(1, 5)]
-    assert [need.targets for need in needs] == [10, 10, 20, 30]
 
 
-def test_each_caption_of_both_splits_and_the_empty_text_have_tokens(
+def test_each_caption_of_both_splits_and_the_empty_text_have_tokens_in_one_cache(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts: dict[str, Any] = {"train": [("a", "b"), ("c",)], "heldout": [("d",)]}
-    monkeypatch.setattr(disk, "open_data", lambda data, split: split)
-    monkeypatch.setattr(disk, "captions_of", texts.get)
-    spec = tiny(data=LATENTS, captions={"encoder": "clip-base", "tokens": 8})
-    assert caption_bytes(spec) == (3 + 1 + 1 + 1) * 8 * 512 * 2
+    monkeypatch.setattr("tread_lab.data.source.open_data", lambda data, split: split)
+    monkeypatch.setattr("tread_lab.data.captions.captions_of", texts.get)
+    captions, other = {"encoder": "clip-base", "tokens": 8}, {**LATENTS, "path": "y"}
+    runs = [tiny(data=LATENTS, captions=captions, seed=seed) for seed in (0, 1)]
+    runs += [tiny(data=LATENTS), tiny(data=other, captions=captions)]
+    needs = [disk_need([Task(run) for run in runs[:n]]).targets for n in range(1, 5)]
+    one = (3 + 1 + 1 + 1) * 8 * 512 * 2
+    assert needs == [one, one, one, 2 * one]
     texts.clear()
-    assert caption_bytes(spec) == 2 * 8 * 512 * 2
-    assert caption_bytes(tiny(data=LATENTS)) == 0
+    assert disk_need([Task(runs[0])]).targets == 2 * 8 * 512 * 2
 
     def absent(data: DataSpec, split: str) -> None:
         raise UserError(f"{data.path}: not there")
 
-    monkeypatch.setattr(disk, "open_data", absent)
-    assert caption_bytes(spec) == 0
+    monkeypatch.setattr("tread_lab.data.source.open_data", absent)
+    assert disk_need([Task(runs[0])]).targets == 0
 
 
 @pytest.mark.parametrize(

@@ -132,12 +132,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         "check_deviation",
         lambda spec, s: calls.append((spec.process.kind, s.size, s.split)),
     )
-    monkeypatch.setattr(
-        module, "check_encoder", lambda repa, s: calls.append((repa.encoder, s.size, s.split))
-    )
-    monkeypatch.setattr(
-        module, "check_captions", lambda texts, s: calls.append((texts.encoder, s.size, s.split))
-    )
+
+    def files(spec: Any, samples: Any) -> None:
+        calls.append((spec.encoder, samples.size, samples.split))
+
+    monkeypatch.setattr("tread_lab.systems.repa.encoder.check_encoder", files)
+    monkeypatch.setattr("tread_lab.systems.text_to_image.captions.check_captions", files)
     monkeypatch.setattr(module, "check_start", lambda spec: calls.append(("start", spec.seed)))
     monkeypatch.setattr(module, "check_requirements", requirements)
     return calls
@@ -362,7 +362,7 @@ def test_the_digest_covers_what_decides_and_not_what_shows() -> None:
     assert all((ROOT / name).exists() for name in DECIDES)
     assert {*DECIDES} == {
         *("specs", "draws.py", "routing", "diffusion", "backbones", "data", "sampling"),
-        *("metrics", "engine"),
+        *("metrics", "engine", "systems"),
     }
     assert code_digest() == code_digest() and len(code_digest()) == 16
 

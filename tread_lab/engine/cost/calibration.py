@@ -19,6 +19,7 @@ from tread_lab.engine.cost.speed import Speed, fitted_step, step_flops
 from tread_lab.engine.cost.training import FLOPS_PER_MAC, cost
 from tread_lab.engine.device import usable_cpus
 from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.system import systems_of
 from tread_lab.records.lab import RunFolder
 from tread_lab.sampling.generate import images_a_call
 from tread_lab.specs.decode import decode, encode
@@ -117,7 +118,9 @@ def slot() -> None:
 def measure(spec: RunSpec, device: torch.device) -> Speed:
     """Time steps dense and with half of the tokens routed, and passes of few and many images."""
     half = (RouteSpec(start=0, end=spec.model.depth - 1, rate=0.5, selection="rows"),)
-    dense = dataclasses.replace(spec.dense(), init_from=None, captions=None)
+    dense = spec.dense()
+    for system in systems_of(dense):
+        dense = system.timed_as(dense)
     routed = dataclasses.replace(dense, routes=half)
     image = FLOPS_PER_MAC * cost(dense).dense_macs
     large = _LARGE if device.type == "cuda" else min(_LARGE, max(8, int(AFFORDABLE_FLOPS / image)))

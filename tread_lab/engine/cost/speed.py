@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tread_lab.engine.cost.sampling import passes
 from tread_lab.engine.cost.training import cost
+from tread_lab.engine.system import systems_of
 from tread_lab.sampling.generate import IMAGES_A_CALL, images_a_call
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.run import RunSpec
@@ -72,9 +73,10 @@ FLOPS = Speed(overhead=0, per_flop=1, call=0, per_call_flop=1)  # for want of se
 
 def kind_of(spec: RunSpec) -> Kind:
     """Return what decides how long a FLOP takes on one device; placements and rates do not."""
-    shape, repa = (spec.data.channels, spec.data.size), spec.repa and spec.repa.encoder
+    shape = (spec.data.channels, spec.data.size)
+    joined = tuple(system.step_kind(spec) for system in systems_of(spec))
     execution = (spec.execution.micro_batch, *spec.execution.kernels)
-    return spec.model, shape, spec.precision, spec.train.batch, type(spec.loss), repa, *execution
+    return spec.model, shape, spec.precision, spec.train.batch, type(spec.loss), joined, *execution
 
 
 def step_flops(spec: RunSpec) -> float:

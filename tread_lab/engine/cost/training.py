@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tread_lab.engine.cost.added import Added
 from tread_lab.engine.cost.blocks import FP32, block_cost
-from tread_lab.engine.cost.bypasses import bypass_cost, head_cost, projector_cost
-from tread_lab.specs.objective import BothLoss, DiscriminationLoss, outputs
+from tread_lab.engine.system import systems_of
+from tread_lab.specs.objective import outputs
 from tread_lab.specs.run import RunSpec
 
 FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
@@ -149,56 +151,58 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False) -> Cost:
 
 
 def _cost(spec: RunSpec, c_out: int) -> Cost:
-    tokens = tokens_per_block(spec)
+    tokens, whole = tokens_per_block(spec), (spec.tokens,) * spec.model.depth
     low = HALF if spec.precision in ("bf16", "fp16") else FP32
-    added, projector, head = bypass_cost(spec, c_out), projector_cost(spec), head_cost(spec)
-    helpers, seen = projector.parameters + head.parameters, min(tokens)
-    parameters = _parameters(spec, c_out) + added.parameters
-    whole = (spec.tokens,) * spec.model.depth
+    systems = systems_of(spec)
+    within = [system.added(spec, c_out) for system in systems]
+    beside = [system.beside(spec) for system in systems]
+    helpers = [part.helper for part in beside]
+    parameters = _parameters(spec, c_out) + sum(part.parameters for part in within)
+    trained_beside = sum(part.parameters for part in helpers)
     plain_macs = _forward_macs(spec, whole, c_out)
     most_tokens = tokens if len(spec.routed_steps) == spec.train.steps else whole
-    dense_macs = plain_macs + added.macs(spec.tokens)
-    twice, taught = isinstance(spec.loss, BothLoss), isinstance(spec.loss, DiscriminationLoss)
-    encoder_macs = plain_macs - _final_macs(spec, c_out)
+    dense_macs = plain_macs + _macs(within, whole)
+    again = any(system.passes_again(spec) for system in systems)
+    again_bytes = _kept_by_network(spec, whole, low) if again else 0
+    averages = [part for part in beside if part.averages_network]
+    averaged = [part.averaged for part in averages]
+    encoder = len(averages) * (plain_macs - _final_macs(spec, c_out))
+    taught = [encoder + _macs(averaged, seen) for seen in (whole, tokens)]
+    averaged_values = _averaged_network(spec) if averages else 0
+    averaged_values += sum(part.buffers for part in averages)
     exact_macs = sum(
         block_cost(spec.model).macs(spec.model, n + spec.text_tokens)
         for block in spec.fp32_blocks
-        for n in (tokens[block], *([spec.tokens] if twice else []))
+        for n in (tokens[block], *([spec.tokens] if again else []))
     )
-    again_bytes = _kept_by_network(spec, whole, low) if twice else 0
     return Cost(
         parameters=parameters,
-        unsampled=added.unsampled,
-        helpers=helpers,
-        teacher=_teacher(spec) + head.parameters if taught else 0,
-        positions=_positions(spec)[0] + added.positions,
+        unsampled=sum(part.unsampled for part in within),
+        helpers=trained_beside,
+        teacher=averaged_values + sum(part.parameters for part in averaged),
+        positions=_positions(spec)[0] + sum(part.positions for part in within),
         tokens=tokens,
         plain_macs=plain_macs,
         dense_macs=dense_macs,
-        routed_macs=_forward_macs(spec, tokens, c_out) + added.macs(min(tokens)),
-        again_macs=dense_macs if twice else 0,
+        routed_macs=_forward_macs(spec, tokens, c_out) + _macs(within, tokens),
+        again_macs=dense_macs if again else 0,
         exact_macs=exact_macs,
-        helper_macs=(
-            projector.macs(spec.tokens) + head.macs(spec.tokens),
-            projector.macs(_aligned(spec, tokens)) + head.macs(seen),
-        ),
-        teacher_macs=(
-            (encoder_macs + head.macs(spec.tokens), encoder_macs + head.macs(seen))
-            if taught
-            else (0, 0)
-        ),
+        helper_macs=(_macs(helpers, whole), _macs(helpers, tokens)),
+        teacher_macs=(taught[0], taught[1]),
         images=spec.train.steps * spec.train.batch,
         dense_images=(spec.train.steps - len(spec.routed_steps)) * spec.train.batch,
         activation_bytes=_kept_by_network(spec, most_tokens, low)
         + again_bytes
-        + added.activation_bytes(low)
-        + projector.activation_bytes(low)
-        + head.activation_bytes(low),
+        + sum(part.activation_bytes(low) for part in (*within, *helpers)),
         working_bytes=(spec.tokens + spec.text_tokens)
         * (4 * spec.model.width * FP32 + 2 * spec.model.hidden * low),
-        cast_bytes=0 if low == FP32 else low * (parameters + helpers),
+        cast_bytes=0 if low == FP32 else low * (parameters + trained_beside),
         micro_batch=min(spec.execution.micro_batch or spec.train.batch, spec.train.batch),
     )
+
+
+def _macs(parts: Iterable[Added], tokens: tuple[int, ...]) -> int:
+    return sum(part.macs(tokens) for part in parts)
 
 
 def tokens_per_block(spec: RunSpec) -> tuple[int, ...]:
@@ -224,17 +228,10 @@ def _kept_by_network(spec: RunSpec, tokens: tuple[int, ...], low: int) -> int:
     return sum(kept) + ends + 3 * FP32 * spec.data.channels * spec.data.size**2
 
 
-def _teacher(spec: RunSpec) -> int:
-    """Parameters of SD-DiT's encoder, without the final layer, and K values of the centre."""
-    assert isinstance(spec.loss, DiscriminationLoss)
+def _averaged_network(spec: RunSpec) -> int:
+    """Values of an average of the network without its last layer, fixed positions included."""
     c = spec.data.channels
-    encoder = _parameters(spec, c) - _final_parameters(spec, c)
-    return encoder + _positions(spec)[0] + spec.loss.prototypes
-
-
-def _aligned(spec: RunSpec, tokens: tuple[int, ...]) -> int:
-    """Tokens that REPA aligns under the routes."""
-    return 0 if spec.repa is None else tokens[spec.repa.block_of(spec.model.depth)]
+    return _parameters(spec, c) - _final_parameters(spec, c) + _positions(spec)[0]
 
 
 def _parameters(spec: RunSpec, c_out: int) -> int:

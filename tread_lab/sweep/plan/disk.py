@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tread_lab.data.captions import captions_of
-from tread_lab.data.source import open_data
 from tread_lab.engine.cost.images import reference_images
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.sample_parts import PART
+from tread_lab.engine.system import files_read
 from tread_lab.records.lab import Lab
 from tread_lab.specs.data import DataSpec
-from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.metrics import METRICS, OWN_FEATURES
-from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.trial.task import Task
 
 INCEPTION_BYTES = 2048 * 4  # features of one image
 DINOV2_BYTES = 1024 * 4
-IMAGENET = 1_281_167  # training images
 OWN_BYTES = 128 * 8  # of the embedded images' classifier
 
 
@@ -34,7 +29,7 @@ class DiskNeed:
     Attributes:
         parts: images and features of evaluations under way, which lie beside the samples until
             these are whole.
-        targets: the features that REPA aligns with, and captions' tokens, where a cache keeps them.
+        targets: what the runs' systems keep in the lab's caches.
         largest: the largest single file.
     """
 
@@ -70,16 +65,15 @@ def disk_need(tasks: Sequence[Task], at_once: int = 1) -> DiskNeed:
         largest = max(largest, one, *sizes)
         data = task.spec.data
         compared |= {(data, e.reference, e.metrics): (data, e) for e in sets}
-    kinds = {(t.spec.data, t.spec.tokens, repa_images(t.spec)): t.spec for t in tasks}
-    targets = sum(target_bytes(spec) for spec in kinds.values())
-    captioned = {(t.spec.data, t.spec.captions): t.spec for t in tasks}
-    targets += sum(caption_bytes(spec) for spec in captioned.values())
+    caches: dict[Hashable, int] = {}
+    for system, spec in files_read(task.spec for task in tasks):
+        caches |= system.cache_bytes(spec)
     return DiskNeed(
         checkpoints=checkpoints,
         samples=samples,
         parts=sum(sorted(parts)[-at_once:]),
         references=_reference_bytes(list(compared.values())),
-        targets=targets,
+        targets=sum(caches.values()),
         largest=largest,
     )
 
@@ -92,36 +86,6 @@ def _reference_bytes(compared: Sequence[tuple[DataSpec, SamplesSpec]]) -> int:
         size, images = reference_images(data, spec) * one, (data, spec.reference)
         sizes[images] = max(size, sizes.get(images, 0))
     return sum(sizes.values())
-
-
-def repa_images(spec: RunSpec) -> tuple[str, str] | None:
-    """Return what decides the features of REPA beside the data: encoder and target."""
-    return None if spec.repa is None else (spec.repa.encoder, spec.repa.target)
-
-
-def target_bytes(spec: RunSpec) -> int:
-    """Return the size of a run's cache of REPA's features: fp16, N T E of them.
-
-    Data that cannot be read yet are taken for ImageNet where they have its classes, else for none.
-    """
-    if spec.repa is None or not spec.data.holds.latents:
-        return 0
-    images = IMAGENET if spec.data.classes == 1000 else 0
-    with contextlib.suppress(UserError):
-        images = len(open_data(spec.data, "train"))
-    return 2 * images * spec.tokens * spec.repa.features
-
-
-def caption_bytes(spec: RunSpec) -> int:
-    """Return the size of the caches of a run's text tokens: fp16, T E of each caption, of both
-    splits and of the empty text."""
-    if spec.captions is None:
-        return 0
-    texts, each = 0, 2 * spec.captions.tokens * spec.captions.width
-    with contextlib.suppress(UserError):
-        for samples in (open_data(spec.data, "train"), open_data(spec.data, "heldout")):
-            texts += sum(map(len, captions_of(samples) or [])) + 1
-    return texts * each
 
 
 def image_bytes(data: DataSpec) -> int:

@@ -7,15 +7,14 @@ from dataclasses import replace
 
 from tread_lab.data.deviation import check_decoded, check_deviation
 from tread_lab.data.source import Samples, image_shape, open_data
-from tread_lab.engine.captions import check_captions
 from tread_lab.engine.compiled import no_compiler
 from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT
-from tread_lab.engine.encoder import check_encoder
 from tread_lab.engine.probes import PICKS
 from tread_lab.engine.provenance import decisive, made_with, measured_with
 from tread_lab.engine.start import check_start
+from tread_lab.engine.system import files_read
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.provenance import (
@@ -65,13 +64,8 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
     }
     for spec in {(spec.data, spec.process): spec for spec in specs}.values():
         check_deviation(spec, opened[spec.data][0])
-    for repa, data in {spec.repa: spec.data for spec in specs}.items():
-        if repa is not None:
-            check_encoder(repa, opened[data][0])
-    for captions, data in dict.fromkeys((spec.captions, spec.data) for spec in specs):
-        if captions is not None:
-            for split in opened[data]:
-                check_captions(captions, split)
+    for system, spec in files_read(specs):
+        system.check(spec, *opened[spec.data])
     warnings = [line for data in opened for line in _check_probes(tasks, data, opened[data][1])]
     for spec in {(spec.init_from, spec.network, spec.process): spec for spec in specs}.values():
         check_start(spec)
@@ -245,5 +239,5 @@ def _measured_now(
     asked: Iterable[tuple[RunSpec, EvaluationSpec]],
 ) -> list[Mapping[str, str]]:
     """Return what distinct evaluations would be made with."""
-    distinct = {(run.data, run.captions, replace(e, step=None)): run for run, e in asked}
-    return [measured_with(run, spec) for (*_, spec), run in distinct.items()]
+    distinct = {(decisive(run), replace(e, step=None)): run for run, e in asked}
+    return [measured_with(run, spec) for (_, spec), run in distinct.items()]

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from tread_lab.backbones import build_backbone
-from tread_lab.engine.assemble import fresh_projector
+from tread_lab.engine.assemble import build_network
 from tread_lab.engine.cost.report import table
 from tread_lab.engine.cost.sampling import call_macs
 from tread_lab.engine.cost.training import cost
 from tread_lab.routing import Routing, draw_routing
 from tread_lab.specs import RunSpec, SamplerSpec, decode
+from tread_lab.systems.repa.targets import fresh_projector
 
 MODEL = {"depth": 6, "width": 32, "heads": 2}
 KINDS: dict[str, dict[str, Any]] = {
@@ -41,7 +41,7 @@ def xl(**fields: Any) -> RunSpec:
 
 def counted(spec: RunSpec, routing: Routing | None) -> int:
     """MACs of one image's forward pass as torch counts them while it runs."""
-    network = build_backbone(spec).eval()
+    network = build_network(spec).eval()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         network(torch.randn(1, 1, 16, 16), torch.rand(1), torch.zeros(1).long(), routing)
     return counter.get_total_flops() // 2

@@ -6,19 +6,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.data.captions import Captions, captions_of
-from tread_lab.data.source import Samples
+from tread_lab.data.captions import CAPTIONS, Captions, captions_of, write_captions
+from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.features import FeatureCache
-from tread_lab.engine.text_encoder import encoder_folder, open_text_encoder, text_encoder_digest
+from tread_lab.engine.system import Joining, Part
+from tread_lab.records.lab import RunFolder
 from tread_lab.specs.captions import CaptionSpec
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.run import RunSpec
+from tread_lab.systems.text_to_image.text_encoder import (
+    VARIABLE,
+    encoder_folder,
+    open_text_encoder,
+    text_encoder_digest,
+)
 
 
 class CaptionTokens:
@@ -69,16 +78,75 @@ class CaptionTokens:
         rows_B = self._first_N[ids_B] + (u_B * self._counts_N[ids_B]).long()
         return self._cache.take(torch.where(dropped_B, self._empty, rows_B))
 
-    def prompts(self, ids_B: Tensor) -> Tensor:
+    def of(self, ids_B: Tensor) -> Tensor:
         """Return tokens [B, T, E] in fp16 of the first caption of each sample; number N, which no
         sample has, stands for the empty text."""
         first_N = torch.cat([self._first_N, torch.tensor([self._empty])])
         return self._cache.take(first_N[ids_B.cpu()]).to(ids_B.device)
 
     @property
+    def made_with(self) -> Mapping[str, str]:
+        """Return the digests of captions and encoder."""
+        return {"captions": self.digest, "text encoder": self.encoder}
+
+    def record(self) -> Mapping[str, Any]:
+        """Return what the record of an evaluation says of its captions."""
+        digests = {"sha256": self.digest, "encoder": self.encoder}
+        return {"captions": {"heldout": len(self), **digests}}
+
+    def write(self, folder: Path, ids_N: Sequence[int]) -> None:
+        """Write the caption that each image was drawn from, in the order of the images."""
+        write_captions(folder / CAPTIONS, ([self.captions[sample][0]] for sample in ids_N))
+
+    @property
     def _empty(self) -> int:
         """The row of the empty text, the last one."""
         return len(self._texts) - 1
+
+
+class Captioned(Part):
+    """Text to image in the training of one run: batches bring captions in place of classes."""
+
+    def __init__(self, run: Joining) -> None:
+        super().__init__()
+        self.run = run
+
+    def prepare(self) -> Iterator[int]:
+        """Encode the captions; held-out ones too, for the evaluations that come after."""
+        run, spec = self.run, captions_spec(self.run.spec)
+        for samples in (open_data(run.spec.data, "heldout"), run.batches.samples):
+            tokens = caption_tokens(spec, samples, run.folder.cache)
+            yield from tokens.fill(run.device)
+        run.batches.condition = tokens.drawn
+
+
+def heldout_captions(spec: RunSpec, folder: RunFolder, device: torch.device) -> CaptionTokens:
+    """Return the text tokens of the held-out captions, all computed.
+
+    Raises:
+        UserError: they would be of another encoder than those that the run was trained with.
+    """
+    encoded = captions_spec(spec)
+    captions = caption_tokens(encoded, open_data(spec.data, "heldout"), folder.cache)
+    weights = f"weights {encoded.encoder}"
+    trained_with = {
+        made[weights] for a in folder.attempts.read() if weights in (made := a.made_with)
+    }
+    if trained_with and captions.encoder not in trained_with:
+        raise UserError(
+            f"captions: run {folder.name} was trained with another {encoded.encoder} than the one"
+            f" in {encoder_folder(encoded)}; put that of the run there, or name its folder in"
+            f" {VARIABLE}"
+        )
+    for _ in captions.fill(device):
+        pass
+    return captions
+
+
+def captions_spec(spec: RunSpec) -> CaptionSpec:
+    """Return how a run that draws from captions sees them."""
+    assert spec.captions is not None
+    return spec.captions
 
 
 def caption_tokens(spec: CaptionSpec, samples: Samples, folder: Path) -> CaptionTokens:

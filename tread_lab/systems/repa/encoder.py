@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import math
 import os
@@ -17,15 +16,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tread_lab.data.source import Samples
-from tread_lab.engine.alignment import Encoder
 from tread_lab.engine.precision import matrix_products
 from tread_lab.metrics.dinov2 import DEVIATION, MEAN
 from tread_lab.metrics.extractor import load_extractor
-from tread_lab.metrics.pretrained import load_pretrained
+from tread_lab.metrics.pretrained import load_pretrained, weights_digest
 from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.objective import RepaSpec
+from tread_lab.systems.repa.alignment import Encoder
 
-_ENDS = 1 << 20  # bytes at both ends of a file of weights that go into its digest
 VARIABLE = "TREAD_LAB_ENCODER"
 
 
@@ -126,19 +124,6 @@ def encoder_digest(spec: RepaSpec) -> str:
     if folder is not None:
         return weights_digest(folder)
     return spec.encoder if spec.encoder in SHIPPED else _where(spec)
-
-
-def weights_digest(folder: Path) -> str:
-    """Return a digest of names, sizes and both ends of the files of weights in a folder."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.safetensors")):
-        size = path.stat().st_size
-        digest.update(f"{path.name} {size}\n".encode())
-        with path.open("rb") as file:
-            digest.update(file.read(_ENDS))
-            file.seek(max(size - _ENDS, 0))
-            digest.update(file.read(_ENDS))
-    return digest.hexdigest()[:16]
 
 
 def _where(spec: RepaSpec) -> str:

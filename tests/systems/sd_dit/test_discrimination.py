@@ -26,17 +26,16 @@ from tests.backbones.float64 import (
     softmax,
 )
 from tests.engine.runs import CPU, small_run, train_until
-from tread_lab.backbones import build_backbone
-from tread_lab.engine.assemble import trained
+from tread_lab.engine.assemble import build_network, trained
 from tread_lab.engine.batches import Batch
 from tread_lab.engine.checkpoint import load_latest
 from tread_lab.engine.cost.report import table
 from tread_lab.engine.cost.training import cost
-from tread_lab.engine.discrimination import Head
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.objective import DiscriminationLoss
+from tread_lab.systems.sd_dit.discrimination import Discrimination, Head
 
 SIDE, DEPTH, HEADS = 4, 4, 2
 END = ("pos_embed", "re_enter", "final_layer")
@@ -97,12 +96,19 @@ def head(w: Weights, x: np.ndarray) -> np.ndarray:
     return x @ (rows / np.linalg.norm(rows, axis=1, keepdims=True)).T
 
 
+def part_of(live: LiveRun) -> Discrimination:
+    (part,) = live.parts
+    assert isinstance(part, Discrimination)
+    return part
+
+
 def reference(live: LiveRun, batch: Batch) -> tuple[list[float], np.ndarray]:
     """L_G + L_D / 2 of every sample, and the mean of what the teacher says of seen tokens."""
-    assert live.discrimination is not None and batch.routing is not None
-    student, teacher = exact(live.network), exact(live.discrimination.teacher.encoder)
-    heads = exact(live.head), exact(live.discrimination.teacher.head)
-    center = live.discrimination.teacher.center_K.double().numpy()
+    part = part_of(live)
+    assert batch.routing is not None
+    student, teacher = exact(live.network), exact(part.teacher.encoder)
+    heads = exact(part.head), exact(part.teacher.head)
+    center = part.teacher.center_K.double().numpy()
     losses, logits = [], []
     for b in range(len(batch)):
         x, n = (t[b].double().numpy() for t in (batch.x_BCHW, batch.noise_BCHW))
@@ -125,29 +131,28 @@ def reference(live: LiveRun, batch: Batch) -> tuple[list[float], np.ndarray]:
 
 def test_both_losses_and_the_centre_agree_with_a_reference(tmp_path: Path) -> None:
     with LiveRun(sd_dit(), RunFolder(tmp_path), CPU) as live:
-        assert live.discrimination is not None
-        parts = (live.network, live.head, live.discrimination.teacher)
-        for seed, part in enumerate(parts):
-            wake(part, seed)
-        live.discrimination.teacher.center_K.copy_(0.1 * torch.arange(6))
+        part = part_of(live)
+        for seed, module in enumerate((live.network, part.head, part.teacher)):
+            wake(module, seed)
+        part.teacher.center_K.copy_(0.1 * torch.arange(6))
         batch = live.batches.at(0)
         assert batch.routing is not None and batch.routing[0].keep_BK.shape == (8, 13)
         found = live.objective(live.model, batch)
         losses, mean = reference(live, batch)
         assert found.tolist() == pytest.approx(losses, rel=2e-5)
-        before = live.discrimination.teacher.center_K.double().numpy()
-        live.discrimination.update()
-        after = live.discrimination.teacher.center_K.double().numpy()
+        before = part.teacher.center_K.double().numpy()
+        part.after_step()
+        after = part.teacher.center_K.double().numpy()
         assert after == pytest.approx(0.9 * before + 0.1 * mean, abs=1e-6)
 
 
 def test_the_teacher_starts_as_the_student_and_follows_it_at_its_momentum(tmp_path: Path) -> None:
     with LiveRun(sd_dit(), RunFolder(tmp_path), CPU) as live:
-        assert live.discrimination is not None
-        own = dict(live.discrimination.teacher.named_parameters())
+        part = part_of(live)
+        own = dict(part.teacher.named_parameters())
 
         def student() -> dict[str, torch.Tensor]:
-            parts = {"encoder": live.network, "head": live.head}
+            parts = {"encoder": live.network, "head": part.head}
             named = ((f"{k}.{n}", p) for k, m in parts.items() for n, p in m.named_parameters())
             return {name: p.detach().clone() for name, p in named if name in own}
 
@@ -194,8 +199,8 @@ def test_a_run_may_go_on_from_one_and_its_teacher_starts_there(tmp_path: Path) -
     train_until(parent, lab.run_of(parent).path)
     child = sd_dit(init_from={"run": encode(parent)}, seed=1)
     with LiveRun(child, lab.run_of(child), CPU) as live:
-        assert live.resume() == 0 and live.discrimination is not None
-        own = live.discrimination.teacher.encoder.state_dict()
+        assert live.resume() == 0
+        own = part_of(live).teacher.encoder.state_dict()
         assert all(torch.equal(t, live.network.state_dict()[name]) for name, t in own.items())
 
 
@@ -206,7 +211,7 @@ def test_sd_dit_xl_has_the_published_parameters() -> None:
     tree = {"model": "DiT-XL/2", "data": data, "routes": routes, "bypass": PUBLISHED}
     spec = decode(RunSpec, {**tree, "loss": "discrimination"})
     with torch.device("meta"):
-        network, top = build_backbone(spec), Head(1152, decode(DiscriminationLoss, {}))
+        network, top = build_network(spec), Head(1152, decode(DiscriminationLoss, {}))
     price = cost(spec)
     sampled = sum(p.numel() for p in network.parameters() if p.requires_grad)
     d, e, h, b, K = 1152, 512, 2048, 256, 8192

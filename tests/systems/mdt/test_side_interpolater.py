@@ -13,13 +13,14 @@ import torch
 from torch import nn
 
 from tests.backbones.float64 import Weights, block, embedded, error, exact, image, sigma
-from tread_lab.backbones import build_backbone
 from tread_lab.diffusion import build_process
+from tread_lab.engine.assemble import build_network
 from tread_lab.engine.batches import Batch
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.objective import Objective
 from tread_lab.routing import Routing, draw_routing
 from tread_lab.specs import RunSpec, UserError, decode
+from tread_lab.systems.mdt import BothPasses
 
 SIDE, DEPTH, WIDTH, HEADS, DECODER = 4, 5, 16, 2, 2
 
@@ -37,7 +38,7 @@ def mdt(**changes: Any) -> RunSpec:
 
 def woken(spec: RunSpec) -> nn.Module:
     """A network with random weights everywhere, so that no zero hides a mistake."""
-    network = build_backbone(spec).eval()
+    network = build_network(spec).eval()
     torch.manual_seed(0)
     for parameter in network.parameters():
         nn.init.normal_(parameter, std=0.2)
@@ -92,7 +93,7 @@ def test_the_loss_is_that_of_both_latents_at_one_noise() -> None:
     """L = L_full + L_masked under EDM, the process of this run; the paper trains DDPM."""
     spec = mdt()
     network, (seen, (leg,)) = woken(spec), batch(spec)
-    found = Objective(spec, build_process(spec.process), None)(network, seen)
+    found = Objective(spec, build_process(spec.process), [BothPasses(1)])(network, seen)
     w = exact(network)
     for b in range(3):
         x, n = (t[b].double().numpy() for t in (seen.x_BCHW, seen.noise_BCHW))
@@ -110,8 +111,8 @@ def test_steps_without_routes_train_the_full_latent_alone() -> None:
     network, (seen, _) = woken(spec), batch(spec)
     dense = Batch(seen.x_BCHW, seen.y_B, seen.noise_BCHW, seen.u_B, None)
     both, plain = (
-        Objective(s, build_process(s.process), None)(network, dense)
-        for s in (spec, mdt(loss="plain"))
+        Objective(spec, build_process(spec.process), parts)(network, dense)
+        for parts in ([BothPasses(1)], [])
     )
     assert torch.equal(both, plain)
 
@@ -137,7 +138,7 @@ def test_mdt_xl_has_the_published_parameters() -> None:
     data = {"source": "latents", "channels": 4, "size": 32, "classes": 1000}
     spec = mdt(model="MDT-XL/2", data=data)
     with torch.device("meta"):
-        network = build_backbone(spec)
+        network = build_network(spec)
     d, B, N, H = 1152, 28, 256, 16
     bias = H * 31 * 31
     one = 18 * d * d + 15 * d + bias

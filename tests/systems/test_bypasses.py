@@ -9,13 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tread_lab.backbones import build_backbone
-from tread_lab.backbones.fusion import Fusion
-from tread_lab.backbones.masked import MaskDecoder
-from tread_lab.engine.assemble import fresh_network
+from tread_lab.engine.assemble import build_network, fresh_network
 from tread_lab.engine.cost.training import cost
 from tread_lab.routing import Leg, Routing, draw_routing
 from tread_lab.specs import RunSpec, decode, encode, signature
+from tread_lab.systems.maskdit.decoder import MaskDecoder
+from tread_lab.systems.sprint.fusion import Fusion
 
 MODEL = {"depth": 6, "width": 32, "heads": 2}
 MODERN = {"norm": "rms", "mlp": "swiglu", "rope": True, "qk_norm": True}
@@ -45,7 +44,7 @@ def spec_of(kind: str, **changes: Any) -> RunSpec:
 
 def woken(spec: RunSpec) -> nn.Module:
     """A network with random weights everywhere, so that no zero hides a mistake."""
-    network = build_backbone(spec).eval()
+    network = build_network(spec).eval()
     torch.manual_seed(0)
     for parameter in network.parameters():
         if parameter.requires_grad:
@@ -82,14 +81,14 @@ def test_a_plan_that_keeps_every_token_is_the_dense_pass(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_parameters_are_counted_exactly_and_routing_adds_none(kind: str) -> None:
     spec = spec_of(kind)
-    network, price = build_backbone(spec), cost(spec)
+    network, price = build_network(spec), cost(spec)
     assert price.parameters == sum(p.numel() for p in network.parameters() if p.requires_grad)
     fixed = sum(p.numel() for p in network.parameters() if not p.requires_grad)
     assert price.positions == fixed
     extra = price.parameters - cost(spec.dense()).parameters
     assert (extra > 0) == (spec.bypass.kind != "route")
     if not extra:
-        dense = build_backbone(spec.dense())
+        dense = build_network(spec.dense())
         assert network.state_dict().keys() == dense.state_dict().keys()
 
 

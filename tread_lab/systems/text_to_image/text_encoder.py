@@ -15,9 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tread_lab.engine.encoder import weights_digest
 from tread_lab.engine.precision import matrix_products
-from tread_lab.metrics.pretrained import load_pretrained
+from tread_lab.metrics.pretrained import load_pretrained, weights_digest
 from tread_lab.specs.captions import LONGEST, CaptionSpec
 from tread_lab.specs.errors import UserError
 

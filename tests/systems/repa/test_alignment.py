@@ -14,10 +14,8 @@ from torch import Tensor
 
 from tread_lab.data import open_data
 from tread_lab.engine import checkpoint
-from tread_lab.engine.alignment import Alignment, Projector
-from tread_lab.engine.assemble import fresh_network, fresh_projector, trained
+from tread_lab.engine.assemble import fresh_network, trained
 from tread_lab.engine.cost.training import cost
-from tread_lab.engine.encoder import OPENERS, normalised, open_encoder, resampled_positions
 from tread_lab.engine.train import train
 from tread_lab.records.lab import RunFolder
 from tread_lab.routing import draw_routing, walk
@@ -32,6 +30,9 @@ from tread_lab.specs import (
     signature,
 )
 from tread_lab.specs.objective import ENCODERS
+from tread_lab.systems.repa.alignment import Alignment, Projector
+from tread_lab.systems.repa.encoder import OPENERS, normalised, open_encoder, resampled_positions
+from tread_lab.systems.repa.targets import fresh_projector
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunSpec]

@@ -18,15 +18,15 @@ from tread_lab.data import open_data
 from tread_lab.engine import checkpoint, evaluate
 from tread_lab.engine.assemble import fresh_network
 from tread_lab.engine.batches import Batches
-from tread_lab.engine.captions import CaptionTokens, caption_tokens, check_captions
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.provenance import made_with
-from tread_lab.engine.text_encoder import text_encoder_digest
 from tread_lab.records.lab import RunFolder
 from tread_lab.routing import draw_routing
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode, signature
 from tread_lab.specs.captions import CaptionSpec
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
+from tread_lab.systems.text_to_image.captions import CaptionTokens, caption_tokens, check_captions
+from tread_lab.systems.text_to_image.text_encoder import text_encoder_digest
 
 N, T, E = 16, 8, 512  # tokens of an image and of a text, width of CLIP-base's
 TEXTS = [("a dog", "a wet dog"), ("two cats",), ("an owl at night", "an owl", "a bird")]
@@ -93,7 +93,7 @@ def test_tokens_are_the_encoders_of_a_drawn_caption_or_of_none(clip: Path, tmp_p
     for b, sample in enumerate(ids_B.tolist()):
         row = [0, 2, 3][sample] + int(u_B[b] * len(TEXTS[sample]))
         np.testing.assert_allclose(drawn[b], expected[6 if dropped_B[b] else row], atol=2e-3)
-    first = tokens.prompts(torch.tensor([2, 0, 3]))  # 3: no sample has this number
+    first = tokens.of(torch.tensor([2, 0, 3]))  # 3: no sample has this number
     np.testing.assert_allclose(first, expected[[3, 0, 6]], atol=2e-3)
 
 
@@ -146,7 +146,7 @@ def test_a_run_on_captions_resumes_bitwise_and_draws_what_a_run_on_classes_draws
 
     samples = open_data(spec.data, "train")
     batches = Batches(spec, samples)
-    batches.captions = caption_tokens(spec.captions, samples, tmp_path / "cache")  # type: ignore[arg-type]
+    batches.condition = caption_tokens(spec.captions, samples, tmp_path / "cache").drawn  # type: ignore[arg-type]
     seen, plain = batches.at(3), Batches(run_of(data, clip, captions=None), samples).at(3)
     assert seen.y_B.shape == (4, T, E) and plain.y_B.shape == (4,)
     assert torch.equal(seen.x_BCHW, plain.x_BCHW) and torch.equal(seen.noise_BCHW, plain.noise_BCHW)

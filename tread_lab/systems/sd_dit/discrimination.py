@@ -4,16 +4,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tread_lab.backbones import build_backbone
 from tread_lab.backbones.dit import DiT
-from tread_lab.diffusion import Process
+from tread_lab.engine.assemble import initialised
 from tread_lab.engine.batches import Batch
+from tread_lab.engine.blank import WithoutInit
 from tread_lab.engine.ema import follow
+from tread_lab.engine.system import ForwardPass, Joining, Part
 from tread_lab.routing.transport import send
 from tread_lab.specs.objective import DiscriminationLoss
+from tread_lab.specs.run import RunSpec
 
 
 class Head(nn.Module):
@@ -55,18 +61,28 @@ class Teacher(nn.Module):
         self.requires_grad_(False)
 
 
-class Discrimination:
+def blank_teacher(spec: RunSpec, loss: DiscriminationLoss) -> Teacher:
+    """Return a teacher without weights yet: a network of the run's kind without its bypass."""
+    with WithoutInit():
+        encoder = build_backbone(dataclasses.replace(spec, routes=(), init_from=None))
+        assert isinstance(encoder, DiT)
+        return Teacher(encoder, Head(spec.model.width, loss))
+
+
+class Discrimination(Part):
     """L_D of a batch, and the teacher that follows the student after every step."""
 
-    def __init__(
-        self,
-        spec: DiscriminationLoss,
-        process: Process,
-        student: tuple[nn.Module, nn.Module],
-        teacher: Teacher,
-    ) -> None:
-        self.spec, self.process, self.teacher = spec, process, teacher
-        self.network, self.head = student
+    observes = True
+
+    def __init__(self, run: Joining) -> None:
+        loss = run.spec.loss
+        assert isinstance(loss, DiscriminationLoss)
+        self.spec, self.process, self.network = loss, run.process, run.network
+        self.last_block = run.spec.model.depth - 1
+        with initialised(run.spec.seed, "head"):
+            self.head = Head(run.spec.model.width, loss).to(run.device)
+        self.teacher = blank_teacher(run.spec, loss).to(run.device)
+        super().__init__({"head": self.head}, {"teacher": self.teacher})
         self.start()
 
     def start(self) -> None:
@@ -76,8 +92,12 @@ class Discrimination:
         self._sum_K = torch.zeros_like(self.teacher.center_K)
         self._tokens = torch.zeros((), device=self._sum_K.device)
 
-    def loss(self, stream_BnD: Tensor, batch: Batch) -> Tensor:
-        """loss_B = weight * mean over seen tokens of - sum_k p_teacher log p_student.
+    def loss(self, loss_B: Tensor, done: ForwardPass) -> Tensor:
+        """loss_B + weight * mean over seen tokens of - sum_k p_teacher log p_student."""
+        return loss_B + self.discrimination(done.streams[self.last_block], done.batch)
+
+    def discrimination(self, stream_BnD: Tensor, batch: Batch) -> Tensor:
+        """Return weight * L_D of every sample.
 
         Args:
             stream_BnD: the student's tokens after the encoder.
@@ -99,7 +119,7 @@ class Discrimination:
         entropy_Bn = -(p_BnK * said_BnK.log_softmax(dim=2)).sum(dim=2)
         return spec.weight * (real_Bn * entropy_Bn).sum(dim=1) / real_Bn.sum(dim=1)
 
-    def update(self, skipped: Tensor | None = None) -> None:
+    def after_step(self, skipped: Tensor | None = None) -> None:
         """Let teacher and centre follow one optimizer step, or neither if it was `skipped`."""
         averages, values = self._pairs()
         follow(averages, values, self.spec.momentum, skipped)
