@@ -15,8 +15,8 @@ from tread_lab.data import open_data
 from tread_lab.data.scaled import ScaledLatents, fingerprint
 from tread_lab.engine.batches import Batches
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode
-from tread_lab.specs.objective import RepaSpec
 from tread_lab.systems.repa.encoder import check_encoder
+from tread_lab.systems.repa.spec import RepaSpec
 
 
 def _spec(path: Path, **changes: Any) -> DataSpec:

@@ -22,9 +22,10 @@ from tread_lab.engine.power import Meter, Reading
 from tread_lab.engine.train import train
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.lab import RunFolder
-from tread_lab.specs import RepaSpec, RunSpec, UserError, decode
+from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.data import DataSpec
 from tread_lab.systems.repa import targets
+from tread_lab.systems.repa.spec import RepaSpec
 from tread_lab.systems.repa.targets import feature_cache
 
 N, T, E = 150, 4, 3  # three chunks of 64, 64, 22

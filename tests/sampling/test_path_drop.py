@@ -10,7 +10,7 @@ import torch
 import yaml
 from torch import Tensor
 
-from tests.backbones.test_table import MODEL, woken
+from tests.systems.test_bypasses import MODEL, woken
 from tread_lab import draws
 from tread_lab.data import open_data
 from tread_lab.diffusion import EDM

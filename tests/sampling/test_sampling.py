@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.backbones.test_table import woken
+from tests.systems.test_bypasses import woken
 from tread_lab import draws
 from tread_lab.diffusion import EDM
 from tread_lab.sampling.generate import IMAGES_A_CALL, _step_noise, generate, place, progress

@@ -7,16 +7,12 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
-from tread_lab.specs.bypass import (
-    MaskBypass,
-    MdtBypass,
-    ReEntrySpec,
-    RouteBypass,
-    SprintBypass,
-    bypass_weights,
-    with_old_meaning,
-)
+from tread_lab.specs.bypass import ReEntrySpec, RouteBypass
 from tread_lab.specs.routes import RouteSpec
+from tread_lab.specs.run import with_old_meaning
+from tread_lab.systems.maskdit.spec import MaskBypass
+from tread_lab.systems.mdt.spec import MdtBypass
+from tread_lab.systems.sprint.spec import SprintBypass
 
 MODEL = {"depth": 12, "width": 32, "heads": 2}
 MASK = {"kind": "mask", "depth": 2, "width": 16, "heads": 2}
@@ -110,14 +106,14 @@ def test_only_two_terms_can_coincide() -> None:
 def test_weights_are_handed_on_between_bypasses_of_equal_parts() -> None:
     one, two = [RouteSpec(start=0, end=3)], [RouteSpec(start=0, end=4)]
     mask, mdt, sprint = MaskBypass(), MdtBypass(), SprintBypass()
-    assert bypass_weights(RouteBypass(), one) == bypass_weights(RouteBypass(), two)
-    assert bypass_weights(mask, one) == bypass_weights(MaskBypass(adapter="xavier"), one)
-    assert bypass_weights(mask, one) != bypass_weights(MaskBypass(depth=2), one)
+    assert RouteBypass().weights(one) == RouteBypass().weights(two)
+    assert mask.weights(one) == MaskBypass(adapter="xavier").weights(one)
+    assert mask.weights(one) != MaskBypass(depth=2).weights(one)
     for bypass in (mdt, sprint):
-        assert bypass_weights(bypass, one) == bypass_weights(bypass, list(one))
-        assert bypass_weights(bypass, one) != bypass_weights(bypass, two)
-    assert bypass_weights(mdt, one) != bypass_weights(sprint, one)
-    assert bypass_weights(SprintBypass(path_drop=0.5), one) == bypass_weights(sprint, one)
+        assert bypass.weights(one) == bypass.weights(list(one))
+        assert bypass.weights(one) != bypass.weights(two)
+    assert mdt.weights(one) != sprint.weights(one)
+    assert SprintBypass(path_drop=0.5).weights(one) == sprint.weights(one)
 
 
 @pytest.mark.parametrize(

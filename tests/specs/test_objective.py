@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import UserError
-from tread_lab.specs.objective import DiscriminationLoss, EDMSpec, RepaSpec
+from tread_lab.specs.objective import EDMSpec
+from tread_lab.systems.repa.spec import RepaSpec
+from tread_lab.systems.sd_dit.spec import DiscriminationLoss
 
 
 @pytest.mark.parametrize(("depth", "block"), [(3, 2), (12, 3), (13, 7), (24, 7), (28, 7)])

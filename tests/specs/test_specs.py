@@ -22,28 +22,24 @@ from tread_lab.specs import (
     encode,
     signature,
 )
-from tread_lab.specs.bypass import MaskBypass, MdtBypass, ReEntrySpec, RouteBypass, SprintBypass
+from tread_lab.specs.bypass import ReEntrySpec, RouteBypass
 from tread_lab.specs.data import SD_DEVIATION, SD_SCALE, SOURCES
 from tread_lab.specs.evaluation import SimilaritySpec, count_label
 from tread_lab.specs.guidance import BranchSpec, RateSpec
 from tread_lab.specs.guidance import in_short as in_few_words
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.model import BACKBONES, COUNTED, SIZES
-from tread_lab.specs.objective import (
-    DDPM_LEVELS,
-    ENCODERS,
-    BothLoss,
-    DiscriminationLoss,
-    EnsembleLoss,
-    PlainLoss,
-    RepaSpec,
-    outputs,
-)
+from tread_lab.specs.objective import DDPM_LEVELS, EnsembleLoss, PlainLoss, outputs
 from tread_lab.specs.recipe import EmaSpec, ExecutionSpec
 from tread_lab.specs.references import PUBLISHED, ReferenceSpec
 from tread_lab.specs.routes import SELECTIONS
 from tread_lab.specs.run import InitSpec
 from tread_lab.specs.sweep import BudgetSpec, SearchSpec, StopEarlySpec, SweepSpec
+from tread_lab.systems.maskdit.spec import MaskBypass
+from tread_lab.systems.mdt.spec import BothLoss, MdtBypass
+from tread_lab.systems.repa.spec import ENCODERS, RepaSpec
+from tread_lab.systems.sd_dit.spec import DiscriminationLoss
+from tread_lab.systems.sprint.spec import SprintBypass
 
 BRANCH = {"rate": {"first": 0.0, "last": 0.0}, "step": None}
 
@@ -270,17 +266,6 @@ def test_only_ddpm_with_learned_variance_has_twice_the_outputs() -> None:
 )
 def test_a_rate_falls_by_a_cosine(progress: float, rate: float) -> None:
     assert RateSpec(first=0.6, last=0.2).at(progress) == pytest.approx(rate)
-
-
-def test_dense_path_drop_is_written_where_it_has_an_effect() -> None:
-    def written(dense_steps: bool, **fields: Any) -> float | None:
-        return SprintBypass(**fields).resolved(dense_steps=dense_steps).dense_path_drop
-
-    assert written(True) == 0.1 and written(False) is None
-    assert written(True, dense_path_drop=0.0) == 0.0
-    assert written(True, path_drop=0.0) is None
-    assert written(True, path_drop=0.0, dense_path_drop=0.2) == 0.2
-    assert written(False, dense_path_drop=0.2) is None
 
 
 @pytest.mark.parametrize(

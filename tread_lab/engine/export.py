@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import yaml
@@ -18,7 +19,6 @@ from tread_lab.data.source import open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.model_card import model_card
 from tread_lab.engine.provenance import named
-from tread_lab.engine.system import systems_of
 from tread_lab.records.durable import replacing, write_text
 from tread_lab.records.lab import CONFIG, EXPORTED, RunFolder
 from tread_lab.specs.decode import encode
@@ -83,15 +83,13 @@ def without_folders(spec: RunSpec) -> RunSpec:
     start = spec.init_from
     if start is not None and start.file is not None:
         start = replace(start, file=Path(start.file).name)
-    spec = replace(spec, data=replace(spec.data, path=None), init_from=start)
-    for system in systems_of(spec):
-        spec = system.without_folders(spec)
-    return spec
+    parts: dict[str, Any] = {name: p.without_folders() for name, p in spec.systems.items()}
+    return replace(spec, data=replace(spec.data, path=None), init_from=start, **parts)
 
 
 def _heldout_captions(spec: RunSpec) -> list[Captions] | None:
     """Return the held-out captions that images are drawn from, as far as the data are here."""
-    if spec.captions is None:
+    if spec.condition is None:
         return None
     with contextlib.suppress(UserError):
         return captions_of(open_data(spec.data, "heldout"))

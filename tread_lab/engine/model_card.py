@@ -71,7 +71,7 @@ def _what(spec: RunSpec, step: int) -> str:
     price, data = cost(spec), spec.data
     routes = " + ".join(map(str, spec.routes)) or "no route"
     rate = f" at a selection rate of {spec.routes[0].rate:g}" if spec.routes else ""
-    seen = f"{data.classes} classes" if spec.captions is None else str(spec.captions)
+    seen = f"{data.classes} classes" if spec.condition is None else str(spec.condition)
     start, steps = spec.init_from, spec.train.steps
     made = f"EMA weights after {step} of {steps} training steps of {spec.train.batch} on"
     if not steps:
@@ -108,7 +108,7 @@ def _results(measured: list[Measured], spec: RunSpec) -> list[dict[str, Any]]:
     """Return the measures of quality as the hub's `model-index` lists them."""
     seen, size = spec.data, f"{spec.data.channels}x{spec.data.size}x{spec.data.size}"
     drawn_from = "class" if seen.classes > 1 else "nothing"
-    task = {"type": TASKS["text" if spec.captions else drawn_from]}
+    task = {"type": TASKS["text" if spec.condition else drawn_from]}
     task["name"] = task["type"].replace("-", " ")
     data = {"type": seen.source, "name": f"{seen.source}, {size}, {seen.classes} classes"}
     metrics = [

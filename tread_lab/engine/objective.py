@@ -14,7 +14,7 @@ from tread_lab.engine.batches import Batch
 from tread_lab.engine.system import ForwardPass, Part
 from tread_lab.routing.select import Leg, Routing
 from tread_lab.routing.walk import Observer
-from tread_lab.specs.objective import EnsembleLoss, LossSpec
+from tread_lab.specs.objective import EnsembleLoss, Loss
 from tread_lab.specs.run import RunSpec
 
 
@@ -47,7 +47,7 @@ class Objective:
         return self.process.outcome(network, batch.x_BCHW, batch.noise_BCHW, level_B)
 
 
-def token_loss(spec: LossSpec, outcome: Outcome, routing: Routing | None, *, patch: int) -> Tensor:
+def token_loss(spec: Loss, outcome: Outcome, routing: Routing | None, *, patch: int) -> Tensor:
     """Return loss_B of `outcome`: plain over all tokens, or the ensemble over `routing`.
 
     A pass without routes has the plain loss.

@@ -1,4 +1,4 @@
-"""The protocol between a run and the published systems that join it, and the table of these."""
+"""The protocol between a run and the published systems that join it."""
 
 # B batch, N tokens, D width, E width of what a network sees in place of classes
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tread_lab.engine.cost.added import NOTHING, Added, Beside
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.systems import SYSTEMS
 
 if TYPE_CHECKING:
     import torch
@@ -24,21 +25,13 @@ if TYPE_CHECKING:
     from tread_lab.records.lab import RunFolder
     from tread_lab.routing.select import Routing
 
-# The systems beside TREAD in the order in which they join a step: each is a module of
-# `tread_lab.systems` whose `SYSTEM` is a `System`.
-SYSTEMS = ("maskdit", "mdt", "sprint", "sd_dit", "text_to_image", "repa")
-
 
 class System:
     """A published system: what it adds to the runs that ask for it. By default nothing.
 
-    The methods that make networks or read data import what they need, so that a plan and its costs
-    are known without torch.
+    Each is the `SYSTEM` of a module `tread_lab.systems.<name>.system`. Methods that make networks
+    or read data import what they need, so that a plan and its costs are known without torch.
     """
-
-    def joins(self, spec: RunSpec) -> bool:
-        """Return whether a run asks for this system."""
-        raise NotImplementedError
 
     def network(self, spec: RunSpec) -> Mapping[str, Any]:
         """Return arguments of the network: what stands at the end of a route (`re_enter`), or the
@@ -104,10 +97,6 @@ class System:
     def cache_bytes(self, spec: RunSpec) -> Mapping[Hashable, int]:
         """Return the size of each cache that a run reads; equal keys are one cache of a lab."""
         return {}
-
-    def without_folders(self, spec: RunSpec) -> RunSpec:
-        """Return the spec without the folders that this system names."""
-        return spec
 
 
 @dataclass(frozen=True)
@@ -199,15 +188,16 @@ class Condition(Protocol):
         ...
 
 
-@functools.cache
-def _system(name: str) -> System:
-    module = importlib.import_module(f"tread_lab.systems.{name}")
-    return cast(System, module.SYSTEM)
-
-
 def systems_of(spec: RunSpec) -> tuple[System, ...]:
     """Return the systems that a run asks for, in the order in which they join its steps."""
-    return tuple(system for system in map(_system, SYSTEMS) if system.joins(spec))
+    asked = {part.system for part in spec.systems.values()}
+    return tuple(_system(name) for name in SYSTEMS if name in asked)
+
+
+@functools.cache
+def _system(name: str) -> System:
+    module = importlib.import_module(f"tread_lab.systems.{name}.system")
+    return cast(System, module.SYSTEM)
 
 
 def network_arguments(spec: RunSpec) -> dict[str, Any]:

@@ -22,11 +22,10 @@ from tread_lab.records.log import Entry, LogWriter, latest, read_entries
 from tread_lab.records.metric_names import heldout_named
 from tread_lab.records.plan import StoredPlan, read_plan
 from tread_lab.records.status import RunState
-from tread_lab.specs.bypass import with_old_meaning
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.evaluation import EvaluationSpec
-from tread_lab.specs.run import RunSpec
+from tread_lab.specs.run import RunSpec, with_old_meaning
 from tread_lab.specs.signature import signature
 
 T = TypeVar("T")

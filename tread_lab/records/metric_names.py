@@ -144,7 +144,8 @@ def parameters(spec: RunSpec) -> dict[str, str | int | float]:
 def _loss(spec: RunSpec) -> str:
     """What is minimised, where it is more than the plain loss."""
     parts = [] if spec.loss == PlainLoss() else [str(spec.loss)]
-    return " + ".join([*parts, *([str(spec.repa)] if spec.repa else [])])
+    beside = (part for name, part in spec.systems.items() if name not in ("bypass", "loss"))
+    return " + ".join([*parts, *(str(part) for part in beside if part.in_label)])
 
 
 def _starts_from(spec: RunSpec) -> str:

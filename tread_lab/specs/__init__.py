@@ -19,7 +19,6 @@ from tread_lab.specs.objective import (
     EnsembleLoss,
     FlowSpec,
     PlainLoss,
-    RepaSpec,
 )
 from tread_lab.specs.recipe import TrainSpec
 from tread_lab.specs.routes import RouteSpec
@@ -38,7 +37,6 @@ __all__ = [
     "ModelSpec",
     "PlainLoss",
     "ReEntrySpec",
-    "RepaSpec",
     "RouteSpec",
     "RunSpec",
     "SamplerSpec",

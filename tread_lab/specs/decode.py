@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from tread_lab.specs.errors import UserError, shown, suggest
+from tread_lab.specs.systems import Variants
 
 T = TypeVar("T")
 
@@ -75,6 +76,11 @@ def added(default: Any) -> Any:
     return dataclasses.field(default=default, metadata={"added": True})
 
 
+def unhashed(default: Any) -> Any:
+    """Declare a field of this machine alone, such as a folder: signatures leave it out."""
+    return dataclasses.field(default=default, metadata={"unhashed": True})
+
+
 @functools.cache
 def defaults_of_added(cls: Any) -> dict[str, Any]:
     """Return the default of every field of `cls` that was declared by `added`."""
@@ -121,13 +127,23 @@ def _literal(choices: tuple[Any, ...], value: Any, path: str) -> Any:
     return value
 
 
-def _named(hint_and_kind: tuple[Any, ...], value: Any, path: str) -> str:
-    """Decode a name of a kind, built in or of another package."""
+def _annotated(hint_and_kind: tuple[Any, ...], value: Any, path: str) -> Any:
+    """Decode one of several classes, or a name of a kind, built in or of another package."""
     hint, kind = hint_and_kind
+    if isinstance(kind, Variants):
+        return None if value is None else _variant(kind, value, path)
     name: str = _scalar(hint, value, path)
     if name not in kind:
         raise UserError(f"unknown {name!r}{suggest(name, kind)}").at(path)
     return name
+
+
+def _variant(variants: Variants, value: Any, path: str) -> Any:
+    if not variants.classes:
+        raise UserError(f"no system that joins a run by {variants.field!r} is here").at(path)
+    if len(variants.classes) > 1:
+        return _tagged(variants.classes, value, path)
+    return _value(variants.classes[0], value, path)
 
 
 def _mapping(_: tuple[Any, ...], value: Any, path: str) -> dict[str, Any]:
@@ -182,7 +198,7 @@ def _tagged(options: tuple[Any, ...], value: Any, path: str) -> Any:
 
 
 _FORMS: dict[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
-    Annotated: _named,
+    Annotated: _annotated,
     Any: lambda _, value, path: value,
     Literal: _literal,
     Mapping: _mapping,

@@ -7,15 +7,15 @@ import dataclasses
 import difflib
 import functools
 import re
-import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-from tread_lab.specs.decode import decode, decode_field, encode
+from tread_lab.specs.decode import decode, decode_field, encode, fields_of
 from tread_lab.specs.errors import UserError, shown, suggest
 from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.run import InitSpec, RunSpec
+from tread_lab.specs.systems import Variants
 
 TOP = tuple(field.name for field in dataclasses.fields(RunSpec))
 SHORT = ("route", "rate")  # the first route, and the selection rate of all routes
@@ -54,7 +54,7 @@ def all_fields() -> tuple[str, ...]:
 
 
 def _walk(cls: Any, prefix: str) -> Iterator[str]:
-    for name, hint in typing.get_type_hints(cls).items():
+    for name, (hint, _) in fields_of(cls).items():
         yield prefix + name
         below = "route." if name == "routes" else f"{prefix}{name}."
         for part in _classes(hint) if cls is not InitSpec else ():
@@ -65,6 +65,8 @@ def _classes(hint: Any) -> tuple[Any, ...]:
     """Return the dataclasses in a type hint."""
     if dataclasses.is_dataclass(hint):
         return (hint,)
+    if variants := [said for said in get_args(hint) if isinstance(said, Variants)]:
+        return variants[0].classes
     return tuple(cls for part in get_args(hint) for cls in _classes(part))
 
 

@@ -81,7 +81,8 @@ def run_label(spec: RunSpec) -> str:
     parts = [_lineage(spec)]
     parts += [] if spec.bypass == RouteBypass() else [str(spec.bypass)]
     parts += [] if spec.loss == PlainLoss() else [f"loss {spec.loss}"]
-    parts += [str(spec.repa)] if spec.repa else []
+    beside = (part for name, part in spec.systems.items() if name not in ("bypass", "loss"))
+    parts += [str(part) for part in beside if part.in_label]
     return " ".join([*parts, f"seed {spec.seed}"])
 
 

@@ -134,6 +134,11 @@ def block_index(position: Position, depth: int) -> int:
     return depth - int(match[1])
 
 
+def spans_of(routes: Sequence[RouteSpec]) -> tuple[tuple[int, int], ...]:
+    """Return first and last block of every resolved route."""
+    return tuple((route.blocks[0], route.blocks[-1]) for route in routes)
+
+
 def resolve_routes(routes: Sequence[RouteSpec], depth: int) -> tuple[RouteSpec, ...]:
     """Return routes with block numbers, in order and disjoint, without those of rate 0.
 

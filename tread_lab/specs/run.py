@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from tread_lab.specs.bypass import (
-    BypassSpec,
-    MaskBypass,
-    RouteBypass,
-    SprintBypass,
-    bypass_weights,
-    check_bypass,
-)
-from tread_lab.specs.captions import CaptionSpec
+from tread_lab.specs.bypass import BYPASSES, Bypass, RouteBypass
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.model import ModelSpec
-from tread_lab.specs.objective import (
-    DiscriminationLoss,
-    EDMSpec,
-    LossSpec,
-    PlainLoss,
-    ProcessSpec,
-    RepaSpec,
-    outputs,
-)
+from tread_lab.specs.objective import LOSSES, EDMSpec, Loss, PlainLoss, ProcessSpec, outputs
 from tread_lab.specs.recipe import ExecutionSpec, TrainSpec
-from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes
+from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes, spans_of
+from tread_lab.specs.systems import ConditionSpec, SystemSpec, Variants
 
 _EXACT = ("fp32", "tf32")  # precisions in which no block has to be kept in fp32
 _FP32_AFTER = {"off": (), "j": (0,), "j+1": (1,)}  # blocks kept in fp32, counted from the end j
@@ -91,18 +77,18 @@ class RunSpec:
     data: DataSpec = field(default_factory=DataSpec)
     process: ProcessSpec = field(default_factory=EDMSpec)
     routes: tuple[RouteSpec, ...] = ()
-    bypass: BypassSpec = field(default_factory=RouteBypass)
+    bypass: Annotated[Bypass, BYPASSES] = field(default_factory=RouteBypass)
     routes_from: int | float = 0
     routes_until: int | float | None = None
-    loss: LossSpec = field(default_factory=PlainLoss)
-    repa: RepaSpec | None = None
+    loss: Annotated[Loss, LOSSES] = field(default_factory=PlainLoss)
+    repa: Annotated[SystemSpec | None, Variants("repa")] = None
     init_from: InitSpec | None = None
     train: TrainSpec = field(default_factory=TrainSpec)
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = "bf16"
     fp32_block: Literal["off", "j", "j+1"] = "j+1"
     seed: int = 0
     execution: ExecutionSpec = field(default_factory=ExecutionSpec)
-    captions: CaptionSpec | None = added(None)  # noqa: RUF009
+    captions: Annotated[ConditionSpec | None, Variants("captions")] = added(None)  # noqa: RUF009
 
     def __post_init__(self) -> None:
         if self.data.size % self.model.patch:
@@ -111,13 +97,8 @@ class RunSpec:
             )
         if self.seed < 0:
             raise UserError(f"seed: must not be negative, got {self.seed}")
-        self._check_captions()
-        resolved = self._resolved()
-        if self.repa is not None:
-            block = self.repa.block_of(self.model.depth)
-            resolved["repa"] = dataclasses.replace(self.repa, block=block)
-        for name, value in resolved.items():
-            object.__setattr__(self, name, value)
+        self._set(**self._resolved())
+        self._set(**{name: part.resolved(self) for name, part in self.systems.items()})
         if self.parent is not None and self.parent.network != self.network:
             raise UserError(
                 "init_from.run: trains another network (model, data, learned variance or bypass);"
@@ -138,34 +119,21 @@ class RunSpec:
         if not routes:
             resolved = {"routes": (), "routes_from": 0, "routes_until": None, "fp32_block": "off"}
             return {**resolved, "bypass": RouteBypass(), "loss": PlainLoss()}
-        check_bypass(self.bypass, routes, self.model)
-        if isinstance(self.loss, DiscriminationLoss) and not isinstance(self.bypass, MaskBypass):
-            raise UserError(
-                "loss: discrimination compares the tokens that an encoder sees with a teacher's;"
-                " say `bypass: mask` and routes: [0->B-1]"
-            )
         resolved = {"routes": routes, "routes_from": first, "routes_until": last}
-        if isinstance(self.bypass, SprintBypass):
-            dense_steps = bool(first) or last is not None
-            resolved["bypass"] = self.bypass.resolved(dense_steps=dense_steps)
         if self.precision in _EXACT:
             resolved["fp32_block"] = "off"
         return resolved
 
-    def _check_captions(self) -> None:
-        """Refuse networks that no text tokens can stand in."""
-        if self.captions is None:
-            return
-        if not self.model.takes_text:
-            raise UserError(
-                f"captions: text tokens have no place in a scan, a rotary or a relative position,"
-                f" and {self.model.name} has one of them; choose a model such as DiT-B/2"
-            )
-        if self.routes and not isinstance(self.bypass, RouteBypass):
-            raise UserError(
-                f"captions: bypass {self.bypass} makes image tokens at the end of a route and knows"
-                " no text; leave it out"
-            )
+    def _set(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def systems(self) -> dict[str, SystemSpec]:
+        """What the run says of its bypass and its loss, and of each system that it asks for."""
+        said = {"bypass": self.bypass, "loss": self.loss}
+        more = {"repa": self.repa, "captions": self.captions}
+        return said | {name: part for name, part in more.items() if part is not None}
 
     def _step(self, name: str) -> int | None:
         """Return a step as written; a fraction of all steps is rounded to the nearest step."""
@@ -182,9 +150,14 @@ class RunSpec:
         return (self.data.size // self.model.patch) ** 2
 
     @property
+    def condition(self) -> ConditionSpec | None:
+        """What the network sees in place of classes; `None` for a run that sees classes."""
+        return self.captions
+
+    @property
     def text_tokens(self) -> int:
-        """T, the text tokens that stand beside them in every block; 0 without captions."""
-        return 0 if self.captions is None else self.captions.tokens
+        """T, the tokens of the condition that stand beside them in every block."""
+        return 0 if self.condition is None else self.condition.tokens
 
     @property
     def fp32_blocks(self) -> frozenset[int]:
@@ -196,7 +169,7 @@ class RunSpec:
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
         """First and last block of every route."""
-        return tuple((route.blocks[0], route.blocks[-1]) for route in self.routes)
+        return spans_of(self.routes)
 
     @property
     def routed_steps(self) -> range:
@@ -220,9 +193,25 @@ class RunSpec:
         """What decides which weights there are; equal for runs that can hand them on."""
         shape = (self.data.channels, self.data.size, self.data.classes)
         model = dataclasses.replace(self.model, init="adaln_zero")
-        seen = None if self.captions is None else self.captions.width
-        return model, shape, seen, outputs(self.process), bypass_weights(self.bypass, self.routes)
+        seen = None if self.condition is None else self.condition.width
+        bypass = self.bypass.weights(self.routes)
+        return model, shape, seen, outputs(self.process), bypass
 
     def dense(self) -> RunSpec:
         """Return a run of the same size and length without routes and without a parent."""
         return dataclasses.replace(self, routes=(), init_from=None)
+
+
+def with_old_meaning(tree: Any) -> Any:
+    """Return the recorded tree of a run with what an earlier version left unsaid."""
+    if not isinstance(tree, Mapping):
+        return tree
+    tree, start = dict(tree), tree.get("init_from")
+    for variants in (BYPASSES, LOSSES):
+        part = tree.get(variants.field)
+        cls = variants.of_kind(part.get("kind")) if isinstance(part, Mapping) else None
+        if cls is not None:
+            tree[variants.field] = cls.with_old_meaning(part)
+    if isinstance(start, Mapping) and start.get("run"):
+        tree["init_from"] = {**start, "run": with_old_meaning(start["run"])}
+    return tree

@@ -15,6 +15,7 @@ from tread_lab.specs.decode import fields_of
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.specs.systems import Variants
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -89,6 +90,9 @@ class _Parts:
             return {"anyOf": [self.of(option) for option in inside]}
         if origin is Literal:
             return {"enum": [*inside, *([False] if "off" in inside else [])]}
+        if origin is Annotated and isinstance(inside[1], Variants):
+            none = (type(None),) if type(None) in get_args(inside[0]) else ()
+            return {"anyOf": [self.of(option) for option in (*inside[1].classes, *none)]}
         if origin is Annotated:
             return {"enum": list(inside[1].built_in)}
         if origin is tuple:

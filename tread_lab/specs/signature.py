@@ -6,16 +6,16 @@ import dataclasses
 import functools
 import hashlib
 import json
-from typing import Any, cast
+from typing import Any, cast, get_args
 
-from tread_lab.specs.decode import defaults_of_added, encode
+from tread_lab.specs.decode import defaults_of_added, encode, fields_of
+from tread_lab.specs.run import RunSpec
+from tread_lab.specs.systems import Variants
 
 # Dotted paths left out of every signature: they change where and how a run is executed, never what
-# is learned. The device count belongs to the executor and is in no spec at all.
-NOT_SCIENCE = (
-    *("execution", "data.path", "data.deviation"),
-    *("repa.path", "captions.path", "reference.path"),
-)
+# is learned. Fields that are declared by `unhashed` are left out, too. The device count belongs to
+# the executor and is in no spec at all.
+UNHASHED = ("execution", "data.path", "data.deviation", "reference.path")
 
 _MEMO = "_canonical"  # beside the fields of a frozen spec, which cannot change under it
 
@@ -26,14 +26,29 @@ def signature(*specs: Any) -> str:
     return hashlib.sha256(f"[{text}]".encode()).hexdigest()[:16]
 
 
+@functools.cache
+def unhashed() -> tuple[str, ...]:
+    """Return the dotted paths that no signature has."""
+    more = (
+        f"{name}.{field.name}"
+        for name, (hint, _) in fields_of(RunSpec).items()
+        for variants in get_args(hint)[1:]
+        if isinstance(variants, Variants)
+        for cls in variants.classes
+        for field in dataclasses.fields(cast(Any, cls))
+        if field.metadata.get("unhashed")
+    )
+    return (*UNHASHED, *more)
+
+
 def _spec_text(spec: Any) -> str:
     """Return the canonical JSON of a spec or of its plain tree, without what is not science."""
     if dataclasses.is_dataclass(spec) and not isinstance(spec, type):
-        return _text(spec, NOT_SCIENCE)
+        return _text(spec, unhashed())
     if not isinstance(spec, dict):
         return _json(encode(spec))
     tree = dict(spec)
-    for dotted in NOT_SCIENCE:
+    for dotted in unhashed():
         head, _, leaf = dotted.partition(".")
         if not leaf:
             tree.pop(head, None)

@@ -11,8 +11,8 @@ from tread_lab.diffusion import build_process
 from tread_lab.engine.cost.sampling import call_macs, called_at, passes, sample_flops
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs import DDPMSpec, FlowSpec, HeldoutSpec, SamplerSpec, decode
-from tread_lab.specs.bypass import SprintBypass
 from tread_lab.specs.evaluation import SamplesSpec, SimilaritySpec
+from tread_lab.systems.sprint.spec import SprintBypass
 
 # Sparse guidance, table 2: SiT-XL/2 with r(2->24), GMAC of one step under every guidance.
 XL = imagenet("XL", "2->24", process=FlowSpec())

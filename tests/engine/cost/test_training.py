@@ -15,9 +15,10 @@ from tread_lab.engine.cost.blocks import block_cost
 from tread_lab.engine.cost.report import report, table
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs import DataSpec, DDPMSpec, ModelSpec, RouteSpec, RunSpec, TrainSpec, decode
-from tread_lab.specs.bypass import MaskBypass
-from tread_lab.specs.objective import BothLoss, DiscriminationLoss
 from tread_lab.specs.recipe import ExecutionSpec
+from tread_lab.systems.maskdit.spec import MaskBypass
+from tread_lab.systems.mdt.spec import BothLoss
+from tread_lab.systems.sd_dit.spec import DiscriminationLoss
 
 FIXED = DDPMSpec(learned_variance=False)
 RECOMMENDED = {"S": "2->8", "B": "2->8", "L": "2->20", "XL": "2->24"}  # i = 2, j = B - 4

@@ -20,7 +20,7 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.engine.objective import Objective
 from tread_lab.routing import Routing, draw_routing
 from tread_lab.specs import RunSpec, UserError, decode
-from tread_lab.systems.mdt import BothPasses
+from tread_lab.systems.mdt.system import BothPasses
 
 SIDE, DEPTH, WIDTH, HEADS, DECODER = 4, 5, 16, 2, 2
 

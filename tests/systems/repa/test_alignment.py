@@ -19,19 +19,10 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.engine.train import train
 from tread_lab.records.lab import RunFolder
 from tread_lab.routing import draw_routing, walk
-from tread_lab.specs import (
-    DataSpec,
-    RepaSpec,
-    RouteSpec,
-    RunSpec,
-    UserError,
-    decode,
-    encode,
-    signature,
-)
-from tread_lab.specs.objective import ENCODERS
+from tread_lab.specs import DataSpec, RouteSpec, RunSpec, UserError, decode, encode, signature
 from tread_lab.systems.repa.alignment import Alignment, Projector
 from tread_lab.systems.repa.encoder import OPENERS, normalised, open_encoder, resampled_positions
+from tread_lab.systems.repa.spec import ENCODERS, RepaSpec
 from tread_lab.systems.repa.targets import fresh_projector
 
 CPU = torch.device("cpu")

@@ -34,8 +34,8 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.engine.live_run import LiveRun
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.specs import RunSpec, UserError, decode, encode
-from tread_lab.specs.objective import DiscriminationLoss
 from tread_lab.systems.sd_dit.discrimination import Discrimination, Head
+from tread_lab.systems.sd_dit.spec import DiscriminationLoss
 
 SIDE, DEPTH, HEADS = 4, 4, 2
 END = ("pos_embed", "re_enter", "final_layer")

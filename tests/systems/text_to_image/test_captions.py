@@ -23,9 +23,9 @@ from tread_lab.engine.provenance import made_with
 from tread_lab.records.lab import RunFolder
 from tread_lab.routing import draw_routing
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode, signature
-from tread_lab.specs.captions import CaptionSpec
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.systems.text_to_image.captions import CaptionTokens, caption_tokens, check_captions
+from tread_lab.systems.text_to_image.spec import CaptionSpec
 from tread_lab.systems.text_to_image.text_encoder import text_encoder_digest
 
 N, T, E = 16, 8, 512  # tokens of an image and of a text, width of CLIP-base's
@@ -215,7 +215,10 @@ def test_the_folder_is_no_part_of_the_name_and_the_encoder_is(clip: Path, data: 
     [
         ({"captions": {"encoder": "clip-lage"}}, "did you mean 'clip-large'"),
         ({"captions": {"tokens": 78}}, "captions: tokens: a CLIP takes 2 to 77 of a text, got 78"),
-        ({"model": "RWKV-4x16/2"}, "captions: text tokens have no place.*RWKV-4x16/2"),
+        (
+            {"model": "RWKV-4x16/2", "routes": []},
+            "captions: text tokens have no place.*RWKV-4x16/2",
+        ),
         ({"model": "LightningDiT-4x16x2/2"}, "captions: text tokens have no place"),
         ({"model": "MDT-4x16x2/2"}, "captions: text tokens have no place"),
         ({"bypass": "sprint"}, "captions: bypass sprint makes image tokens"),

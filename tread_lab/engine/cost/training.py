@@ -141,7 +141,7 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False) -> Cost:
     """
     per_channel = 2 if learn_sigma else outputs(spec.process)
     key = (
-        *(spec.model, spec.data, spec.routes, spec.bypass, spec.loss, spec.repa, spec.captions),
+        *(spec.model, spec.data, spec.routes, *spec.systems.items()),
         *(spec.train.steps, spec.train.batch, spec.routed_steps, spec.precision, spec.fp32_block),
         *(spec.execution.micro_batch, per_channel),
     )
@@ -238,7 +238,7 @@ def _parameters(spec: RunSpec, c_out: int) -> int:
     d, p, c = spec.model.width, spec.model.patch, spec.data.channels
     patches = (p * p * c + 1) * d
     timestep = (FREQUENCIES * d + d) + (d * d + d)
-    rows = spec.data.classes + 1 if spec.captions is None else spec.captions.width + 1
+    rows = spec.data.classes + 1 if spec.condition is None else spec.condition.width + 1
     block, side = block_cost(spec.model), spec.data.size // p
     in_block = block.parameters(spec.model) + block.place_parameters(spec.model, side)
     ends = patches + timestep + rows * d + _final_parameters(spec, c_out) + _positions(spec)[1]
@@ -260,8 +260,8 @@ def _positions(spec: RunSpec) -> tuple[int, int]:
 def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int) -> int:
     N, d, p, c = spec.tokens, spec.model.width, spec.model.patch, spec.data.channels
     embeddings = N * p * p * c * d + FREQUENCIES * d + d * d
-    if spec.captions is not None:
-        embeddings += spec.text_tokens * spec.captions.width * d
+    if spec.condition is not None:
+        embeddings += spec.text_tokens * spec.condition.width * d
     block, T = block_cost(spec.model), spec.text_tokens
     in_blocks = sum(k * block.macs(spec.model, n + T) for n, k in Counter(tokens).items())
     return embeddings + in_blocks + _final_macs(spec, c_out)

@@ -16,9 +16,9 @@ from tread_lab.routing.re_entry import Span
 from tread_lab.routing.select import Leg
 from tread_lab.routing.transport import merge
 from tread_lab.routing.walk import walk
-from tread_lab.specs.bypass import MaskBypass
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.model import ModelSpec
+from tread_lab.systems.maskdit.spec import MaskBypass
 
 # What the map from D to E starts as, after the Xavier pass over the decoder.
 ADAPTERS: dict[str, Callable[[nn.Linear], object]] = {

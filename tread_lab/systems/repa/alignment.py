@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tread_lab.routing.select import Routing
 from tread_lab.routing.transport import send
-from tread_lab.specs.objective import RepaSpec
+from tread_lab.systems.repa.spec import RepaSpec
 
 # encoder(x_BCHW) -> features of clean samples on the grid of their tokens, [B, N, E]
 Encoder = Callable[[Tensor], Tensor]

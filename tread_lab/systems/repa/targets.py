@@ -16,7 +16,6 @@ from tread_lab.data.source import Samples
 from tread_lab.engine.assemble import initialised
 from tread_lab.engine.features import FeatureCache
 from tread_lab.engine.system import ForwardPass, Joining, Part
-from tread_lab.specs.objective import PREPROCESSING, RepaSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.systems.repa.alignment import Alignment, Projector
 from tread_lab.systems.repa.encoder import (
@@ -25,6 +24,7 @@ from tread_lab.systems.repa.encoder import (
     open_encoder,
     open_feature_encoder,
 )
+from tread_lab.systems.repa.spec import PREPROCESSING, RepaSpec
 
 
 class Aligned(Part):
@@ -33,7 +33,7 @@ class Aligned(Part):
     observes = True
 
     def __init__(self, run: Joining) -> None:
-        self.run, self.spec = run, repa_of(run.spec)
+        self.run, self.spec = run, RepaSpec.of(run.spec)
         self.samples, self.side = run.batches.samples, run.spec.data.size // run.spec.model.patch
         self.projector = fresh_projector(run.spec).to(run.device)
         super().__init__({"projector": self.projector})
@@ -62,15 +62,9 @@ class Aligned(Part):
         )
 
 
-def repa_of(spec: RunSpec) -> RepaSpec:
-    """Return the alignment of a run that has one."""
-    assert spec.repa is not None
-    return spec.repa
-
-
 def fresh_projector(spec: RunSpec) -> Projector:
     """Return the projector of a run, initialised from the run's seed."""
-    repa = repa_of(spec)
+    repa = RepaSpec.of(spec)
     with initialised(spec.seed, "projector"):
         return Projector(spec.model.width, repa.hidden, repa.features)
 

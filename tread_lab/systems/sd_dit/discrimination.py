@@ -18,8 +18,8 @@ from tread_lab.engine.blank import WithoutInit
 from tread_lab.engine.ema import follow
 from tread_lab.engine.system import ForwardPass, Joining, Part
 from tread_lab.routing.transport import send
-from tread_lab.specs.objective import DiscriminationLoss
 from tread_lab.specs.run import RunSpec
+from tread_lab.systems.sd_dit.spec import DiscriminationLoss
 
 
 class Head(nn.Module):
@@ -75,8 +75,7 @@ class Discrimination(Part):
     observes = True
 
     def __init__(self, run: Joining) -> None:
-        loss = run.spec.loss
-        assert isinstance(loss, DiscriminationLoss)
+        loss = DiscriminationLoss.of(run.spec)
         self.spec, self.process, self.network = loss, run.process, run.network
         self.last_block = run.spec.model.depth - 1
         with initialised(run.spec.seed, "head"):

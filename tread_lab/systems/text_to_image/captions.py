@@ -19,9 +19,9 @@ from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.features import FeatureCache
 from tread_lab.engine.system import Joining, Part
 from tread_lab.records.lab import RunFolder
-from tread_lab.specs.captions import CaptionSpec
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
+from tread_lab.systems.text_to_image.spec import CaptionSpec
 from tread_lab.systems.text_to_image.text_encoder import (
     VARIABLE,
     encoder_folder,
@@ -113,7 +113,7 @@ class Captioned(Part):
 
     def prepare(self) -> Iterator[int]:
         """Encode the captions; held-out ones too, for the evaluations that come after."""
-        run, spec = self.run, captions_spec(self.run.spec)
+        run, spec = self.run, CaptionSpec.of(self.run.spec)
         for samples in (open_data(run.spec.data, "heldout"), run.batches.samples):
             tokens = caption_tokens(spec, samples, run.folder.cache)
             yield from tokens.fill(run.device)
@@ -126,7 +126,7 @@ def heldout_captions(spec: RunSpec, folder: RunFolder, device: torch.device) -> 
     Raises:
         UserError: they would be of another encoder than those that the run was trained with.
     """
-    encoded = captions_spec(spec)
+    encoded = CaptionSpec.of(spec)
     captions = caption_tokens(encoded, open_data(spec.data, "heldout"), folder.cache)
     weights = f"weights {encoded.encoder}"
     trained_with = {
@@ -141,12 +141,6 @@ def heldout_captions(spec: RunSpec, folder: RunFolder, device: torch.device) -> 
     for _ in captions.fill(device):
         pass
     return captions
-
-
-def captions_spec(spec: RunSpec) -> CaptionSpec:
-    """Return how a run that draws from captions sees them."""
-    assert spec.captions is not None
-    return spec.captions
 
 
 def caption_tokens(spec: CaptionSpec, samples: Samples, folder: Path) -> CaptionTokens:

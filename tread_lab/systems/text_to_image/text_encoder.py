@@ -17,8 +17,8 @@ from torch import Tensor
 
 from tread_lab.engine.precision import matrix_products
 from tread_lab.metrics.pretrained import load_pretrained, weights_digest
-from tread_lab.specs.captions import LONGEST, CaptionSpec
 from tread_lab.specs.errors import UserError
+from tread_lab.systems.text_to_image.spec import LONGEST, CaptionSpec
 
 VARIABLE = "TREAD_LAB_TEXT_ENCODER"
 CLIPS = ("clip", "clip_text_model")  # `model_type` of a whole CLIP and of its text half

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
-from tread_lab.specs.captions import LONGEST, TEXT_ENCODERS, CaptionSpec
+from tread_lab.systems.text_to_image.spec import LONGEST, TEXT_ENCODERS, CaptionSpec
 
 
 def test_the_encoders_have_the_widths_of_their_papers_and_the_large_one_is_usual() -> None:

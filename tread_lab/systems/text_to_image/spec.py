@@ -1,10 +1,15 @@
-"""What a network that draws from captions sees of them: a frozen text encoder, and its tokens."""
+"""Text to image in a run's spec: a frozen text encoder of captions, and its tokens."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from tread_lab.specs.bypass import RouteBypass
+from tread_lab.specs.decode import unhashed
 from tread_lab.specs.errors import UserError, lookup
+from tread_lab.specs.run import RunSpec
+from tread_lab.specs.systems import ConditionSpec
 
 LONGEST = 77  # tokens of a text that a CLIP takes, its begin and end included
 # text encoder -> E, the width of its tokens; those of CLIP ViT-B, ViT-L and OpenCLIP's ViT-H
@@ -12,7 +17,7 @@ TEXT_ENCODERS = {"clip-base": 512, "clip-large": 768, "clip-huge": 1024}
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptionSpec:
+class CaptionSpec(ConditionSpec):
     """Text to image: the network sees the tokens of a caption instead of a class.
 
     TREAD gives MS-COCO numbers of a model of 130M parameters and not how it reads a caption. Here
@@ -28,9 +33,12 @@ class CaptionSpec:
             TREAD_LAB_TEXT_ENCODER; not part of the signature.
     """
 
+    system: ClassVar[str] = "text_to_image"
+    in_label: ClassVar[bool] = False  # the data say it
+
     encoder: str = "clip-large"
     tokens: int = LONGEST
-    path: str | None = None
+    path: str | None = unhashed(None)
 
     def __post_init__(self) -> None:
         lookup(TEXT_ENCODERS, self.encoder, "encoder")
@@ -49,3 +57,17 @@ class CaptionSpec:
     def width(self) -> int:
         """E, the width of the encoder's tokens."""
         return TEXT_ENCODERS[self.encoder]
+
+    def resolved(self, run: RunSpec) -> CaptionSpec:
+        """Refuse networks that no text tokens can stand in."""
+        if not run.model.takes_text:
+            raise UserError(
+                f"captions: text tokens have no place in a scan, a rotary or a relative position,"
+                f" and {run.model.name} has one of them; choose a model such as DiT-B/2"
+            )
+        if run.routes and not isinstance(run.bypass, RouteBypass):
+            raise UserError(
+                f"captions: bypass {run.bypass} makes image tokens at the end of a route and knows"
+                " no text; leave it out"
+            )
+        return self

@@ -1,0 +1,83 @@
+"""REPA as it joins a run: what it adds, costs and reads."""
+
+# N tokens of an image, d width, h hidden width, e width of the features
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING
+
+from tread_lab.engine.cost.added import Added, Beside, Tokens
+from tread_lab.engine.system import Joining, Part, System
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.run import RunSpec
+from tread_lab.systems.repa.spec import RepaSpec
+
+if TYPE_CHECKING:
+    from tread_lab.data.source import Samples
+
+IMAGENET = 1_281_167  # training images
+
+
+class Repa(System):
+    """The field `repa` of a run."""
+
+    def part(self, run: Joining) -> Part:
+        from tread_lab.systems.repa.targets import Aligned
+
+        return Aligned(run)
+
+    def beside(self, spec: RunSpec) -> Beside:
+        """The projector: d h + h h + h e for each aligned token."""
+        repa, block = RepaSpec.of(spec), RepaSpec.of(spec).block_of(spec.model.depth)
+        d, h, e = spec.model.width, repa.hidden, repa.features
+        products = d * h + h * h + h * e
+        kept = (spec.tokens * (d + 3 * e), spec.tokens * (d + 4 * h))
+
+        def macs(tokens: Tokens) -> int:
+            return tokens[block] * products
+
+        return Beside(Added(products + h + h + e, macs=macs, activations=kept))
+
+    def step_kind(self, spec: RunSpec) -> Hashable:
+        return RepaSpec.of(spec).encoder
+
+    def files(self, spec: RunSpec) -> Hashable:
+        return spec.repa
+
+    def check(self, spec: RunSpec, train: Samples | None, heldout: Samples) -> None:
+        from tread_lab.systems.repa.encoder import check_encoder
+
+        if train is not None:
+            check_encoder(RepaSpec.of(spec), train)
+
+    def provenance(
+        self, spec: RunSpec, data: str, train: Samples, heldout: Samples
+    ) -> Mapping[str, str]:
+        from tread_lab.metrics.pretrained import weights_digest
+        from tread_lab.systems.repa.encoder import weights_folder
+
+        repa = RepaSpec.of(spec)
+        folder = weights_folder(repa)
+        return {} if folder is None else {f"weights {repa.encoder}": weights_digest(folder)}
+
+    def cache_bytes(self, spec: RunSpec) -> Mapping[Hashable, int]:
+        """Return the size of the features of latents: fp16, N T E of them.
+
+        Data that cannot be read yet are taken for ImageNet where they have its classes, else for
+        none.
+        """
+        repa = RepaSpec.of(spec)
+        if not spec.data.holds.latents:
+            return {}
+        from tread_lab.data.source import open_data
+
+        images = IMAGENET if spec.data.classes == 1000 else 0
+        with contextlib.suppress(UserError):
+            images = len(open_data(spec.data, "train"))
+        key = ("repa", spec.data, spec.tokens, repa.encoder, repa.target)
+        return {key: 2 * images * spec.tokens * repa.features}
+
+
+SYSTEM = Repa()

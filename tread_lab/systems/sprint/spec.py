@@ -1,0 +1,69 @@
+"""SPRINT in a run's spec: the bypass `sprint`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from tread_lab.specs.bypass import Bypass
+from tread_lab.specs.decode import added
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.routes import RouteSpec, spans_of
+from tread_lab.specs.run import RunSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class SprintBypass(Bypass):
+    """SPRINT (Park et al. 2025): mask tokens stand in for routed ones, then both paths are fused.
+
+    x = W [deep; shallow] + b at the end of the one route, in dense passes too, where `shallow` is
+    what entered the route. The published network routes 2->B-3: dense 2 / sparse / dense 2.
+
+    Attributes:
+        path_drop: share of training samples whose deep path is all mask tokens (path-drop
+            guidance needs it).
+        dense_path_drop: the same in steps without routes, as in the dense finetune; by default
+            `path_drop`, as in the published code. It is `None` in a run without such steps.
+        mask_token: `learned` as the paper says; the published code leaves it `frozen` at its
+            random start.
+    """
+
+    system: ClassVar[str] = "sprint"
+    two_paths: ClassVar[bool] = True
+
+    kind: Literal["sprint"] = "sprint"
+    path_drop: float = 0.1
+    mask_token: Literal["learned", "frozen"] = "learned"
+    dense_path_drop: float | None = added(None)
+
+    def __post_init__(self) -> None:
+        for name in ("path_drop", "dense_path_drop"):
+            share = getattr(self, name)
+            if share is not None and not 0 <= share < 1:
+                raise UserError(f"{name}: {share} is outside [0, 1)")
+
+    def dropped(self, *, routed: bool) -> float:
+        return self.path_drop if routed else self.dense_path_drop or 0.0
+
+    def weights(self, routes: Sequence[RouteSpec]) -> object:
+        return spans_of(routes)
+
+    def resolved(self, run: RunSpec) -> SprintBypass:
+        """Return the bypass with `dense_path_drop` written out where it has an effect: in a run
+        with steps without routes."""
+        self.one_route(run.routes)
+        share = self.path_drop if self.dense_path_drop is None else self.dense_path_drop
+        dense_steps = len(run.routed_steps) < run.train.steps
+        written = dense_steps and (share > 0 or self.path_drop > 0)
+        return dataclasses.replace(self, dense_path_drop=share if written else None)
+
+    @staticmethod
+    def with_old_meaning(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Runs recorded without `dense_path_drop` dropped no deep path in dense steps; where a run
+        has no such steps, decoding leaves the field out again."""
+        return {"dense_path_drop": 0.0, **tree}
+
+    def __str__(self) -> str:
+        return "sprint"

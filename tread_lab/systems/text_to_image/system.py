@@ -1,0 +1,80 @@
+"""Text to image as it joins a run: what it adds, costs and reads."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tread_lab.engine.system import Condition, Joining, Part, System
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.run import RunSpec
+from tread_lab.systems.text_to_image.spec import CaptionSpec
+
+if TYPE_CHECKING:
+    import torch
+
+    from tread_lab.data.source import Samples
+    from tread_lab.records.lab import RunFolder
+
+
+class TextToImage(System):
+    """The field `captions` of a run."""
+
+    def network(self, spec: RunSpec) -> Mapping[str, Any]:
+        return {"text_width": CaptionSpec.of(spec).width}
+
+    def part(self, run: Joining) -> Part:
+        from tread_lab.systems.text_to_image.captions import Captioned
+
+        return Captioned(run)
+
+    def condition(self, spec: RunSpec, folder: RunFolder, device: torch.device) -> Condition:
+        from tread_lab.systems.text_to_image.captions import heldout_captions
+
+        return heldout_captions(spec, folder, device)
+
+    def timed_as(self, spec: RunSpec) -> RunSpec:
+        return dataclasses.replace(spec, captions=None)
+
+    def files(self, spec: RunSpec) -> Hashable:
+        return spec.captions
+
+    def check(self, spec: RunSpec, train: Samples | None, heldout: Samples) -> None:
+        from tread_lab.systems.text_to_image.captions import check_captions
+
+        for samples in (train, heldout):
+            if samples is not None:
+                check_captions(CaptionSpec.of(spec), samples)
+
+    def provenance(
+        self, spec: RunSpec, data: str, train: Samples, heldout: Samples
+    ) -> Mapping[str, str]:
+        from tread_lab.data.captions import captions_of
+        from tread_lab.systems.text_to_image.captions import captions_digest
+
+        captions = [texts for part in (train, heldout) for texts in captions_of(part) or ()]
+        return {**self.measured_with(spec), f"captions {data}": captions_digest(captions)}
+
+    def measured_with(self, spec: RunSpec) -> Mapping[str, str]:
+        from tread_lab.systems.text_to_image.text_encoder import text_encoder_digest
+
+        captions = CaptionSpec.of(spec)
+        return {f"weights {captions.encoder}": text_encoder_digest(captions)}
+
+    def cache_bytes(self, spec: RunSpec) -> Mapping[Hashable, int]:
+        """Return the size of the text tokens: fp16, T E of each caption, of both splits and of the
+        empty text."""
+        from tread_lab.data.captions import captions_of
+        from tread_lab.data.source import open_data
+
+        captions = CaptionSpec.of(spec)
+        texts, each = 0, 2 * captions.tokens * captions.width
+        with contextlib.suppress(UserError):
+            for samples in (open_data(spec.data, "train"), open_data(spec.data, "heldout")):
+                texts += sum(map(len, captions_of(samples) or [])) + 1
+        return {("captions", spec.data, captions): texts * each}
+
+
+SYSTEM = TextToImage()
