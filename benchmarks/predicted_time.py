@@ -82,7 +82,7 @@ def load(plan: Plan, slots: int) -> float:
     """Return how many times as long as they compute steps take now by the wall clock."""
     with tempfile.TemporaryDirectory() as folder:
         now = forecast(Lab(Path(folder)), plan.tasks, Devices.here("cpu", slots=slots), start=0)
-    return max(speed.load for speed in now.speeds.values())
+    return max(timing.speed.load for timing in now.timings.values())
 
 
 def shapes(options: argparse.Namespace, slots: int) -> dict[str, dict[str, Any]]:

@@ -9,9 +9,7 @@ import pytest
 
 from tread_lab.cli import main
 from tread_lab.commands import cost
-from tread_lab.engine.cost.rates import RATES
-from tread_lab.specs import RunSpec, UserError
-from tread_lab.specs.evaluation import SamplesSpec
+from tread_lab.engine.cost.speed import RATES
 
 NONE: dict[str, Any] = {"route": None, "rate": None, "overrides": [], "as_json": False}
 
@@ -76,42 +74,22 @@ def test_the_costs_for_scripts_are_of_the_routes_that_are_named(
     assert len(set(found)) == 3 and all(json.loads(text) for text in found)
 
 
-class Rates:
-    """Rates of a device at which each pass takes 3 s for every step of the sampler."""
-
-    source = "measured"
-
-    def train_seconds(self, spec: RunSpec) -> float:
-        assert isinstance(spec, RunSpec)
-        return 7200.0
-
-    def pass_seconds(self, spec: RunSpec, evaluation: Any) -> float:
-        assert isinstance(spec, RunSpec)
-        return 3.0 * evaluation.sampler.steps if isinstance(evaluation, SamplesSpec) else 0.0
-
-    def image_seconds(self, spec: RunSpec, evaluation: Any) -> dict[str, float]:
-        assert isinstance(spec, RunSpec)
-        return {"decoder": 20.0} if evaluation.kind == "samples" else {}
-
-    def reference_seconds(self, spec: RunSpec, evaluation: Any) -> dict[str, float]:
-        assert isinstance(spec, RunSpec)
-        named = getattr(evaluation, "reference", None)
-        return {"Inception": 40.0} if named and named.name == "imagenet512" else {}
-
-
-def test_each_evaluation_has_its_times_by_kind_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "RATES", {"X": Rates()})
-    words = ["evaluate=[heldout_loss, fid@1k]", "sampler.steps=7", "reference=imagenet512"]
-    loaded = cost.load_experiment("tiny", words)
-    spec = cost.run_spec(loaded, None, None)
-    assert cost._times(spec, loaded, "X") == [
-        ("training time", "2.0 h"),
-        ("heldout loss", "network 0 s"),
-        ("samples", "network 21 s, decoder 20 s, Inception of references 40 s"),
-        ("rates of X", "measured"),
+def test_each_evaluation_has_its_times_by_kind_of_work(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["cost", "--experiment", "s2_imagenet256", "--device-rates"]
+    assert main([*command, "A100", "reference=heldout"]) == 0
+    (*_, training, loss, similarity, samples, rates) = capsys.readouterr().out.splitlines()
+    assert [" ".join(line.split()) for line in (training, loss, similarity, samples)] == [
+        "training time 13.2 h",
+        "heldout loss network 8 s",
+        "layer similarity network 1 s",
+        "samples network 2 min, decoding 2 min, features 19 s, decoding of references 2 min,"
+        " features of references 19 s",
     ]
-    with pytest.raises(UserError, match=r"^--device-rates: unknown 'Y'"):
-        cost._times(spec, loaded, "Y")
+    assert rates.startswith("rates of A100 ") and rates.endswith(RATES["A100"].source)
+    assert main([*command, "A10"]) == 2
+    assert "--device-rates: unknown 'A10', did you mean 'A100'" in capsys.readouterr().err
 
 
 def test_a_lightning_dit_is_counted_on_the_latents_of_its_own_autoencoder(

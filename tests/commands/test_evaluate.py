@@ -13,7 +13,7 @@ import torch
 from tests.sweep.search.test_budget import planned
 from tread_lab.commands import evaluate
 from tread_lab.commands.evaluate import _decoded, _of_exported, _of_sweep, _ready, _to_measure
-from tread_lab.engine.cost.rates import RATES
+from tread_lab.engine.cost.speed import RATES
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError

@@ -20,6 +20,7 @@ from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.forecast import Forecast
+from tread_lab.sweep.plan.timing import Timing
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report, run_trial
 
@@ -42,7 +43,7 @@ def report(task: Task, phase: str, step: int) -> Report:
 def seconds_per_step(lab: Lab, *tasks: Task) -> Forecast:
     """Every step is predicted to take a second, in one slot."""
     speed = Speed(overhead=1.0, per_flop=0, call=0, per_call_flop=0)
-    return Forecast(lab, {kind_of(task.spec): speed for task in tasks})
+    return Forecast(lab, {kind_of(task.spec): Timing(speed) for task in tasks})
 
 
 def test_training_and_measuring_count_as_much_as_they_take(lab: Lab, tiny: Tiny) -> None:
@@ -105,8 +106,8 @@ def test_the_longest_run_under_way_is_waited_for(
 ) -> None:
     Clock(monkeypatch)
     long, short = Task(tiny(steps=1000)), Task(tiny(steps=10))
-    speeds = seconds_per_step(lab, long, short).speeds
-    work = WorkDone([long, short], [long, short], Forecast(lab, speeds, slots=2))
+    timings = seconds_per_step(lab, long, short).timings
+    work = WorkDone([long, short], [long, short], Forecast(lab, timings, slots=2))
     work.record(report(long, "train", 0))
     work.record(report(short, "completed", 10))
     assert work.time_left() == live_progress.duration(1000 * 30 / 35)
@@ -118,7 +119,7 @@ def test_the_speed_is_that_of_all_slots_together(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, tasks = Clock(monkeypatch), [Task(tiny(steps=1000, seed=seed)) for seed in range(4)]
-    forecast = Forecast(lab, seconds_per_step(lab, *tasks).speeds, slots=2)
+    forecast = Forecast(lab, seconds_per_step(lab, *tasks).timings, slots=2)
     work = WorkDone(tasks, tasks, forecast)
     for task in tasks[:2]:
         work.record(report(task, "train", 0))

@@ -12,8 +12,7 @@ from rich.console import Console
 
 from tests.sweep.search.test_budget import planned
 from tests.synthetic import small, tiny_spec, write_sweep
-from tread_lab.engine.cost.rates import RATES
-from tread_lab.engine.cost.speed import Speed, kind_of
+from tread_lab.engine.cost.speed import RATES, Speed, kind_of
 from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab
 from tread_lab.records.stopped_early import Stopped
@@ -28,6 +27,7 @@ from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.timing import Timing
 from tread_lab.sweep.search.budget import Budget
 
 NO_TIME = "no time is predicted (a trial step would take long on this device)"
@@ -184,7 +184,7 @@ def timed(lab: Lab, plan: Plan, hours: float, *, device: str | None = None) -> F
     """Every run takes so many hours; its evaluations take no time."""
     speed = Speed(overhead=hours * 3600 / 400, per_flop=0, call=0, per_call_flop=0)
     rates = None if device is None else RATES[device]
-    return Forecast(lab, {kind_of(task.spec): speed for task in plan.tasks}, rates=rates)
+    return Forecast(lab, {kind_of(task.spec): Timing(speed) for task in plan.tasks}, rates=rates)
 
 
 def test_a_price_is_that_of_training_and_evaluations(lab: Lab) -> None:
@@ -198,7 +198,7 @@ def test_a_price_is_that_of_training_and_evaluations(lab: Lab) -> None:
         parameters, "12 device-hours: training 12, evaluations 0"
     ]  # fmt: skip
     stated: Any = SimpleNamespace(
-        device_seconds=lambda tasks: (7200.0 * len(tasks), 1800.0), rates=RATES["H200"], speeds={}
+        device_seconds=lambda tasks: (7200.0 * len(tasks), 1800.0), rates=RATES["H200"], timed=False
     )
     hours = "6.5 device-hours of H200: training 6, evaluations 0.5; at 2 an hour 13.00"
     assert list(price_lines(plan, stated, plan.tasks, 2.0)) == [parameters, hours]

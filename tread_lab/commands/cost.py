@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from tread_lab.commands.exit_codes import DONE
 from tread_lab.commands.resolve import run_spec, with_whole_parents
 from tread_lab.config.load import load_experiment
-from tread_lab.engine.cost.rates import RATES
 from tread_lab.engine.cost.report import report, table
+from tread_lab.engine.cost.speed import RATES
 from tread_lab.records.lab import Lab
 from tread_lab.screen.console import show_pairs
 from tread_lab.specs.errors import lookup
@@ -17,6 +17,7 @@ from tread_lab.specs.evaluation import decode_evaluations
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment
 from tread_lab.specs.units import duration
+from tread_lab.sweep.plan.forecast import Forecast
 
 
 def run(
@@ -51,14 +52,14 @@ def run(
 def _times(spec: RunSpec, experiment: Experiment, device: str) -> list[tuple[str, str]]:
     """Return rows with the times of training and of every evaluation by the device's rates."""
     rates = lookup(RATES, device, "--device-rates")
-    rows = [("training time", duration(rates.train_seconds(spec)))]
+    times = Forecast(Lab.at(), rates=rates)
+    rows = [("training time", duration(times.training(spec)))]
     for evaluation in decode_evaluations(
         experiment.evaluate, experiment.sampler, reference=experiment.reference
     ):
-        seconds = {"network": rates.pass_seconds(spec, evaluation)}
-        seconds |= rates.image_seconds(spec, evaluation)
-        references = rates.reference_seconds(spec, evaluation).items()
-        seconds |= {f"{name} of references": s for name, s in references}
+        parts, references = times.parts(spec, evaluation), times.references(spec, evaluation)
+        seconds = {"network": parts.pop("sampling"), **parts}
+        seconds |= {f"{name} of references": s for name, s in references.items()}
         text = ", ".join(f"{name} {duration(s)}" for name, s in seconds.items())
         rows.append((evaluation.kind.replace("_", " "), text))
     return [*rows, (f"rates of {device}", rates.source)]

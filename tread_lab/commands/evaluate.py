@@ -94,14 +94,13 @@ def _forecast(
     devices = Devices.here(device, threads=threads)
     tasks = [Task(run, specs) for _, run, specs in read]
     times = forecast(lab, tasks, devices, start=0.0)
-    known = bool(times.speeds or times.rates)
     found = [
         Measurement(
             folder.name,
             evaluation_label(encode(spec), run.data.source),
             spec.count if isinstance(spec, SamplesSpec) else spec.images,
             folder.evaluation(spec).done,
-            sum(times.parts(run, spec).values()) if known else None,
+            sum(times.parts(run, spec).values()) if times.known else None,
         )
         for folder, run, specs in read
         for spec in specs

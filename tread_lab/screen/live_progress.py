@@ -115,7 +115,7 @@ class WorkDone:
         """Return the time left: at first as forecast, later at the observed speed."""
         elapsed = time.monotonic() - (self._started or time.monotonic())
         done = (self._progress() - self._untimed) / self._forecast.slots
-        prior = _PRIOR_SECONDS if self._forecast.speeds else 0.0
+        prior = _PRIOR_SECONDS if self._forecast.timed else 0.0
         if not prior and (elapsed < _MIN_SECONDS or self.fraction() < _MIN_SHARE or done <= 0):
             return "..."
         return duration(self._left_in_slot() * (elapsed + prior) / (done + prior))

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tread_lab.engine.cost.memory import fitting_micro_batch
-from tread_lab.engine.cost.rates import Rates
 from tread_lab.engine.cost.report import on_gpu
+from tread_lab.engine.cost.speed import Rates
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab
@@ -227,7 +227,7 @@ def price_lines(
             raise UserError("--price-per-hour: no time is predicted here; add --device-rates H200")
         return
     train, measuring = (part / 3600 for part in seconds)
-    rates = f" of {forecast.rates.device}" if forecast.rates and not forecast.speeds else ""
+    rates = f" of {forecast.rates.device}" if forecast.rates and not forecast.timed else ""
     hours = f"{train + measuring:,.3g} device-hours{rates}"
     bill = f"; at {price:g} an hour {(train + measuring) * price:,.2f}" if price is not None else ""
     yield f"{hours}: training {train:,.3g}, evaluations {measuring:,.3g}{bill}"

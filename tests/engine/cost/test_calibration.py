@@ -7,7 +7,6 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,79 +67,64 @@ def test_one_slot_of_a_cpu_is_timed_in_this_process(
     assert timed == [(0, "cpu"), (1, "cpu")]
 
 
-@dataclass
-class Started:
-    """Pretended processes of a calibration: their commands, environments and ends."""
-
-    commands: list[list[str]] = field(default_factory=list)
-    waits: list[str] = field(default_factory=list)
-    sent: list[list[str]] = field(default_factory=list)
-    closed: list[str] = field(default_factory=list)
-
-
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> Started:
-    """Slots on four CPUs that answer `ready`, then numbers for each of two runs."""
-    noted = Started()
-    closed, slots = noted.closed, noted.sent
+def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Slots on four CPUs that answer `ready`, then numbers for each of two runs.
+
+    Returns:
+        the threads and the device of each, how its threads wait, what it is sent, its end.
+    """
+    slots: list[list[str]] = []
 
     class Slot:
         def __init__(self, command: list[str], **options: Any) -> None:
-            noted.commands.append(command)
-            noted.waits.append(options["env"]["OMP_WAIT_POLICY"])
-            self.number, self.sent = len(slots), list[str]()
-            slots.append(self.sent)
-            self.stdin = SimpleNamespace(write=self.sent.append, flush=bool)
+            self.number = len(slots)
+            self.noted = [*command[-2:], options["env"]["OMP_WAIT_POLICY"]]
+            slots.append(self.noted)
+            self.stdin = SimpleNamespace(write=lambda line: self.noted.append(line[:2]), flush=bool)
             self.stdout = SimpleNamespace(readline=self.answer)
-            self.kill = lambda: closed.append("kill")
-            self.communicate = lambda: closed.append("end")
+            self.kill = lambda: self.noted.append("kill")
+            self.communicate = lambda: self.noted.append("end")
 
         def answer(self) -> str:
             n = self.number
-            return "1\n" if len(self.sent) == 1 else f"[[{n}, 1, 2, 3, 8], [10, {n}, {n}, 8, 8]]\n"
+            return "1\n" if len(self.noted) == 4 else f"[[{n}, 1, 2, 3, 8], [10, {n}, {n}, 8, 8]]\n"
 
     monkeypatch.setattr(calibration, "usable_cpus", lambda: 4.0)
     monkeypatch.setattr(calibration.torch, "set_num_threads", lambda threads: None)
     monkeypatch.setattr(calibration.subprocess, "Popen", Slot)
-    return noted
+    monkeypatch.setattr(calibration, "measure", None)  # nothing is timed in this process
+    return slots
 
 
-def test_of_several_slots_the_mean_is_taken(tiny: Callable[..., RunSpec], started: Started) -> None:
-    found = calibrate([tiny(), tiny(seed=1)], torch.device("cpu"), slots=4)
-    assert found == [Speed(1.5, 1, 2, 3, load=8), Speed(10, 1.5, 1.5, 8, load=8)]
-    assert [sent[1] for sent in started.sent] == ["go\n"] * 4
-    assert started.closed == ["kill", "end"] * 4
-
-
-def test_a_gpu_is_timed_by_a_process_that_ends(
-    tiny: Callable[..., RunSpec], started: Started, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("device", "slots", "threads", "processes", "expected"),
+    [
+        ("cpu", 4, 1, 4, [Speed(1.5, 1, 2, 3, load=8), Speed(10, 1.5, 1.5, 8, load=8)]),
+        ("cpu", 4, 2, 4, [Speed(3, 2, 4, 6, load=4), Speed(20, 3, 3, 16, load=4)]),  # in turns
+        ("cpu", 1, 2, 1, [Speed(0, 1, 2, 3, load=8), Speed(10, 0, 0, 8, load=8)]),
+        # What a driver had cached on a GPU stayed beside its runs: 91 GB for XL/2.
+        ("cuda:1", 4, 1, 1, [Speed(0, 1, 2, 3, load=8), Speed(10, 0, 0, 8, load=8)]),
+    ],
+)
+def test_processes_time_together_and_end_and_their_mean_is_taken(
+    tiny: Callable[..., RunSpec],
+    started: list[list[str]],
+    device: str,
+    slots: int,
+    threads: int,
+    processes: int,
+    expected: list[Speed],
 ) -> None:
-    """What a driver had cached on a GPU stayed beside its runs: 91 GB for XL/2."""
-    monkeypatch.setattr(calibration, "measure", None)
-    found = calibrate([tiny(), tiny(seed=1)], torch.device("cuda", 1), slots=4)
-    assert [speed.overhead for speed in found] == [0, 10]
-    assert [command[-2:] for command in started.commands] == [["1", "cuda:1"]]
-    assert started.closed == ["kill", "end"]
+    specs = [tiny(), tiny(seed=1)]
+    assert calibrate(specs, torch.device(device), slots=slots, threads=threads) == expected
+    noted = [str(threads), device, "PASSIVE", "[{", "go", "kill", "end"]
+    assert started == [noted] * processes
 
 
 def test_a_gpu_that_cannot_be_timed_is_not_timed_here(tiny: Callable[..., RunSpec]) -> None:
     with pytest.raises(RuntimeError, match="cuda:7 cannot be timed"):
         calibrate([tiny()], torch.device("cuda", 7))
-
-
-def test_slots_that_are_more_than_the_cpus_take_turns(
-    tiny: Callable[..., RunSpec], started: Started
-) -> None:
-    found = calibrate([tiny(), tiny(seed=1)], torch.device("cpu"), slots=4, threads=2)
-    assert found == [Speed(3, 2, 4, 6, load=4), Speed(20, 3, 3, 16, load=4)]
-
-
-def test_threads_of_a_step_are_timed_where_they_sleep_while_they_wait(
-    tiny: Callable[..., RunSpec], started: Started
-) -> None:
-    (speed, _) = calibrate([tiny(), tiny(seed=1)], torch.device("cpu"), threads=2)
-    assert (started.waits, started.commands[0][-2]) == (["PASSIVE"], "2")
-    assert speed == Speed(0, 1, 2, 3, load=8)
 
 
 @pytest.fixture
@@ -201,46 +185,23 @@ def test_times_that_scatter_give_no_negative_part(
     faster = timed(tiny(), 1.0, -9.0, 1.0, 113.0)
     assert faster.per_flop == pytest.approx(1 / dense)
     assert (faster.overhead, faster.call) == (pytest.approx(0.0), 0.0)
+    assert faster.load == pytest.approx(3.0)  # what others took is no time of a step
 
 
-def test_others_on_the_machine_are_its_load_and_no_time_of_a_step(
-    tiny: Callable[..., RunSpec], timed: Callable[..., Speed]
+@pytest.mark.parametrize(
+    ("device", "share", "own"),
+    [("cpu", 0.1, 3), ("cuda", 0.1, 30), ("cpu", 0.0, 30)],  # a coarse clock sees no time pass
+)
+def test_a_time_is_the_median_after_two_to_warm_up(
+    device: str, share: float, own: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert timed(tiny(), 1.0, 1.0, 26.0, 138.0).load == pytest.approx(3.0)
-
-
-@pytest.fixture
-def clocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Both clocks: of each of six calls the CPU seconds, and by the wall clock ten times those.
-
-    Returns:
-        the calls, which are counted.
-    """
+    """Of a CPU it is this thread's own, a tenth of the time; of a GPU the wall clock's."""
     calls: list[int] = []
-    seconds = [100, 90, 5, 1, 3, 2]
 
     def elapsed() -> int:
-        return sum(seconds[: len(calls)])
+        return sum([1000, 900, 50, 10, 30, 20][: len(calls)])
 
-    monkeypatch.setattr(calibration.time, "thread_time", elapsed)
-    monkeypatch.setattr(calibration.time, "perf_counter", lambda: 10 * elapsed())
-    return calls
-
-
-def test_a_time_is_the_median_after_two_to_warm_up(clocks: list[int]) -> None:
-    seconds, wall = calibration._median(lambda: clocks.append(1), 4, torch.device("cpu"))
-    assert (seconds, wall) == (3, 30)
-    assert len(clocks) == 6
-
-
-def test_a_gpu_is_timed_by_the_wall_clock(clocks: list[int]) -> None:
-    own, wall = calibration._median(lambda: clocks.append(1), 4, torch.device("cuda"))
-    assert own == wall == 30
-
-
-def test_a_clock_that_saw_no_cpu_time_gives_way_to_the_wall(
-    clocks: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(calibration.time, "thread_time", lambda: 0.0)
-    own, wall = calibration._median(lambda: clocks.append(1), 4, torch.device("cpu"))
-    assert own == wall == 30
+    monkeypatch.setattr(calibration.time, "thread_time", lambda: share * elapsed())
+    monkeypatch.setattr(calibration.time, "perf_counter", elapsed)
+    times = calibration._median(lambda: calls.append(1), 4, torch.device(device))
+    assert times == pytest.approx((own, 30)) and len(calls) == 6

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from tread_lab.engine.cost.speed import FLOPS, Speed, fitted_step, kind_of, step_flops
+from tests.engine.cost.test_training import imagenet
+from tread_lab.engine.cost.images import ImageWork
+from tread_lab.engine.cost.sampling import passes
+from tread_lab.engine.cost.speed import (
+    FLOPS,
+    RATES,
+    Speed,
+    fitted_step,
+    kind_of,
+    rates_of,
+    step_flops,
+)
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
@@ -66,6 +78,52 @@ def test_steps_alone_take_a_pass_to_be_a_third() -> None:
 
 
 def test_placements_are_one_kind_of_different_flops(tiny: Callable[..., RunSpec]) -> None:
-    routed = tiny(routes=["0->3"])
-    assert kind_of(routed) == kind_of(tiny()) and step_flops(routed) < step_flops(tiny())
-    assert kind_of(tiny(execution={"micro_batch": 4})) != kind_of(tiny())
+    routed, small = tiny(routes=["0->3"]), {"depth": 3, "width": 16, "heads": 2}
+    assert kind_of(routed) == kind_of(tiny(seed=1)) and step_flops(routed) < step_flops(tiny())
+    other: tuple[dict[str, object], ...] = (
+        {"execution": {"micro_batch": 4}}, {"precision": "bf16"}, {"train": {"batch": 16}},
+        {"model": small},
+    )  # fmt: skip
+    assert all(kind_of(tiny(**more)) != kind_of(tiny()) for more in other)
+
+
+def test_the_stated_rates_are_these() -> None:
+    cpu, a100, h200 = (RATES[name] for name in ("cpu", "A100", "H200"))
+    assert cpu.training == {"fp32": 7.9e10, "bf16": 1.4e10, "fp16": 1.4e10, "tf32": 7.9e10}
+    assert cpu.sampling == {"fp32": 8.6e10, "bf16": 1.9e10, "fp16": 1.9e10, "tf32": 8.6e10}
+    assert cpu.seconds(ImageWork(2.3e11, 5.2e10)) == {"decoding": 2.0, "features": 1.0}
+    assert cpu.seconds(ImageWork()) == {}
+    peaks = {"bf16": 312e12, "fp16": 312e12, "tf32": 156e12, "fp32": 19.5e12}
+    assert a100.training == {name: 0.25 * peak for name, peak in peaks.items()}
+    assert a100.sampling == {name: 0.3 * peak for name, peak in peaks.items()}
+    assert (a100.decoding, a100.features) == (0.3 * 156e12, 0.3 * 19.5e12)
+    assert h200.training["fp32"] == 0.25 * 67e12 and h200.training["tf32"] == 0.25 * 494.5e12
+    assert [rates.device for rates in RATES.values()] == list(RATES)
+    assert {name: rates.source.split()[0] for name, rates in RATES.items()} == {
+        "cpu": "measured", "A100": "stated:", "H100": "stated:", "H200": "stated:",
+        "H800": "stated:",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("precision", "training", "sampling"),
+    [("bf16", 78e12, 93.6e12), ("tf32", 39e12, 46.8e12), ("fp32", 4.875e12, 5.85e12)],
+)
+def test_stated_rates_pay_each_kind_of_work_in_its_precision(
+    precision: str, training: float, sampling: float
+) -> None:
+    """Steps in the run's, images in the sampler's, losses in fp32; features are paid elsewhere."""
+    spec = replace(imagenet("S", "2->8"), precision=precision)
+    tree = {"metrics": ["fid"], "count": 100, "sampler": {"precision": precision}}
+    samples, losses = decode(SamplesSpec, tree), HeldoutSpec()
+    speed = RATES["A100"].speed(precision)
+    assert speed.train_seconds(spec) == pytest.approx(cost(spec).train_flops / training)
+    flops = [passes(spec, evaluation)[1] for evaluation in (samples, losses)]
+    assert speed.evaluate_seconds(spec, samples) == pytest.approx(flops[0] / sampling)
+    assert speed.evaluate_seconds(spec, losses) == pytest.approx(flops[1] / 5.85e12)
+
+
+def test_rates_are_found_in_the_name_of_a_device() -> None:
+    assert rates_of("cpu", "x86_64 x1 threads") is RATES["cpu"]
+    assert rates_of("cuda", "NVIDIA H200") is RATES["H200"]
+    assert rates_of("cuda", "NVIDIA GeForce") is None

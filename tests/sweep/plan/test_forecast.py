@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +12,24 @@ import pytest
 import torch
 
 from tests.engine.cost.test_training import imagenet
-from tread_lab.engine.cost.rates import RATES, Rates
+from tread_lab import cli
 from tread_lab.engine.cost.sampling import passes
-from tread_lab.engine.cost.speed import Speed, kind_of
+from tread_lab.engine.cost.speed import RATES, Speed, kind_of
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
-from tread_lab.sweep.plan import devices as module
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
-from tread_lab.sweep.plan.earlier_runs import setting
 from tread_lab.sweep.plan.forecast import (
     Forecast,
     RemainingTime,
+    TrainSeconds,
     forecast,
     makespan,
     starts,
 )
+from tread_lab.sweep.plan.timing import Timing, setting
 from tread_lab.sweep.trial.task import Task
 
 Tiny = Callable[..., RunSpec]
@@ -58,49 +58,11 @@ def test_of_a_begun_run_only_what_is_left_takes_time(
 ) -> None:
     begun, fresh = Task(tiny(steps=20)), Task(tiny(steps=20, seed=1))
     speed = Speed(overhead=1.0, per_flop=0, call=0, per_call_flop=0)
-    timed = Forecast(lab, {kind_of(begun.spec): speed}, start=3.0)
+    timed = Forecast(lab, {kind_of(begun.spec): Timing(speed)}, start=3.0)
     with lab.run(begun.run).log() as log:
         log(15, **{"train/loss": 1.0})
     assert timed.total([begun]).seconds == 3 + 5 + 0.5
     assert timed.total([begun, fresh]).seconds == 3 + 5 + 20 + 2 * 0.5
-
-
-def test_references_are_described_once_for_all_runs_of_a_data_set(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
-    fid = decode(SamplesSpec, {"metrics": ["fid"], "count": 100})
-    tasks = [Task(tiny(seed=seed), (fid,)) for seed in (0, 1, 2)]
-    stated = Forecast(lab, rates=RATES["cpu"])
-    references = sum(stated.references(tasks[0].spec, fid).values())
-    assert references > 0
-    each = sum(stated.work(task) + 0.5 for task in tasks)
-    assert stated.total(tasks).seconds == pytest.approx(each + references)
-
-
-def test_each_file_of_references_and_the_held_out_images_are_described_once(
-    lab: Lab, tiny: Tiny, tmp_path: Path
-) -> None:
-    """Inception takes 11.4e9 FLOPs an image; a CPU is stated to do 5.2e10 a second."""
-    paths = {images: str(tmp_path / f"r{images}.npz") for images in (100, 300)}
-    for images, path in paths.items():
-        np.savez(path, arr_0=np.zeros((images, 8, 8, 3), np.uint8))
-    evaluations = [
-        decode(SamplesSpec, {"metrics": [metric], "count": 100, "reference": path})
-        for path in (paths[100], paths[300], None)
-        for metric in ("fid", "recall")
-    ]
-    tasks = [Task(tiny(seed=seed), tuple(evaluations)) for seed in (0, 1)]
-    stated = Forecast(lab, rates=RATES["cpu"])
-    _, measuring = stated.device_seconds(tasks) or (0, 0)
-    each = sum(stated.measuring(task) for task in tasks)
-    assert measuring - each == pytest.approx((100 + 300 + 10_000) * 11.4e9 / 5.2e10)
-
-
-def test_runs_of_another_precision_or_batch_are_another_kind(tiny: Callable[..., RunSpec]) -> None:
-    assert kind_of(tiny()) != kind_of(tiny(precision="bf16"))
-    assert kind_of(tiny()) != kind_of(tiny(train={"batch": 16}))
-    assert kind_of(tiny()) != kind_of(tiny(model={"depth": 3, "width": 16, "heads": 2}))
-    assert kind_of(tiny()) == kind_of(tiny(seed=1)) == kind_of(tiny(routes=["0->2"]))
 
 
 def evaluated(tiny: Tiny, **more: Any) -> Task:
@@ -110,7 +72,7 @@ def evaluated(tiny: Tiny, **more: Any) -> Task:
 def test_of_evaluations_only_those_not_done_take_time(lab: Lab, tiny: Tiny) -> None:
     task = evaluated(tiny, steps=20)
     speed = Speed(overhead=1.0, per_flop=0, call=10.0, per_call_flop=0)
-    timed = Forecast(lab, {kind_of(task.spec): speed})
+    timed = Forecast(lab, {kind_of(task.spec): Timing(speed)})
     calls = [timed.parts(task.spec, spec)["sampling"] for spec in task.evaluations]
     assert calls == [speed.evaluate_seconds(task.spec, spec) for spec in task.evaluations]
     assert timed.work(task) == 20 + sum(calls)
@@ -125,170 +87,145 @@ def test_of_evaluations_only_those_not_done_take_time(lab: Lab, tiny: Tiny) -> N
     assert Forecast(lab).seconds(task) is None
 
 
-def test_without_speeds_rates_count_and_with_speeds_only_their_images(lab: Lab, tiny: Tiny) -> None:
+def test_parts_are_by_speed_where_timed_and_images_by_stated_rates(lab: Lab, tiny: Tiny) -> None:
+    """A CPU is stated to do 5.2e10 FLOP/s of Inception, and 8.6e10 of passes in fp32."""
     fid = decode(SamplesSpec, {"metrics": ["fid"], "count": 100})
-    spec, rates = tiny(steps=20), RATES["cpu"]
-    speed = Speed(overhead=1.0, per_flop=0, call=1.0, per_call_flop=0)
-    stated = Forecast(lab, rates=rates)
-    both = Forecast(lab, {kind_of(spec): speed}, rates=rates)
-    flops = Forecast(lab)
-    assert stated.training(spec) == rates.train_seconds(spec)
-    assert (both.training(spec), flops.training(spec)) == (20.0, cost(spec).train_flops)
-    images = rates.image_seconds(spec, fid)["features"]
+    spec, (calls, flops) = tiny(steps=20), passes(tiny(), fid)
+    timed = {kind_of(spec): Timing(Speed(overhead=1.0, per_flop=0, call=1.0, per_call_flop=0))}
+    stated, both = (Forecast(lab, known, rates=RATES["cpu"]) for known in ({}, timed))
+    unknown, features = Forecast(lab), pytest.approx(100 * 11.4e9 / 5.2e10)
+    assert (both.training(spec), unknown.training(spec)) == (20.0, cost(spec).train_flops)
+    assert stated.training(spec) == pytest.approx(cost(spec).train_flops / 7.9e10)
     assert stated.parts(spec, fid) == {
-        "sampling": rates.pass_seconds(spec, fid), "features": images
+        "sampling": pytest.approx(flops / 8.6e10), "features": features
     }  # fmt: skip
-    sampled = speed.evaluate_seconds(spec, fid)
-    assert both.parts(spec, fid) == {"sampling": sampled, "features": images}
-    assert list(flops.parts(spec, fid)) == ["sampling"]
-    once = rates.reference_seconds(spec, fid)["features"]
-    assert stated.references(spec, fid) == both.references(spec, fid) == {"features": once}
-    assert flops.references(spec, fid) == {} and once > 0
+    assert both.parts(spec, fid) == {"sampling": calls + 0.15, "features": features}
+    assert unknown.parts(spec, fid) == {"sampling": pytest.approx(flops)}
+    assert stated.measuring(Task(spec, (fid,))) == sum(stated.parts(spec, fid).values())
+    once = {"features": pytest.approx(10_000 * 11.4e9 / 5.2e10)}
+    assert stated.references(spec, fid) == both.references(spec, fid) == once
+    assert unknown.references(spec, fid) == stated.references(spec, HeldoutSpec()) == {}
+
+
+def test_references_of_each_data_set_and_file_are_described_once_for_all_runs(
+    lab: Lab, tiny: Tiny, tmp_path: Path
+) -> None:
+    paths = {images: str(tmp_path / f"r{images}.npz") for images in (100, 300)}
+    for images, path in paths.items():
+        np.savez(path, arr_0=np.zeros((images, 8, 8, 3), np.uint8))
+    evaluations = [
+        decode(SamplesSpec, {"metrics": [metric], "count": 100, "reference": path})
+        for path in (paths[100], paths[300], None)
+        for metric in ("fid", "recall")
+    ]
+    tasks = [Task(tiny(seed=seed), (*evaluations, HeldoutSpec())) for seed in (0, 1)]
+    large = {"depth": 2, "width": 16, "heads": 2}
+    tasks.append(Task(tiny(data={"size": 32}, model=large), tuple(evaluations[-2:])))
+    stated = Forecast(lab, rates=RATES["cpu"])
+    described = (100 + 300 + 10_000 + 10_000) * 11.4e9 / 5.2e10
+    each = sum(stated.measuring(task) for task in tasks)
+    _, measuring = stated.device_seconds(tasks) or (0, 0)
+    assert measuring - each == pytest.approx(described)
+    each += sum(stated.training(task.spec) + 0.5 for task in tasks)
+    assert stated.total(tasks).seconds == pytest.approx(each + described)
+    assert stated.seconds(tasks[0]) is None  # stated rates bind no budget
 
 
 def test_what_is_left_on_so_many_devices_and_where_it_comes_from(lab: Lab, tiny: Tiny) -> None:
     tasks = [Task(tiny(steps=20, seed=seed)) for seed in (0, 1, 2)]
     speed = Speed(overhead=1.0, per_flop=0, call=0, per_call_flop=0)
-    timed = Forecast(lab, {kind_of(tasks[0].spec): speed}, 2, 3.0, RATES["cpu"])
-    assert timed.total(tasks) == RemainingTime(3 + 2 * 20.5, 3)
+    known = {kind_of(tasks[0].spec): Timing(speed, "from here")}
+    timed = Forecast(lab, known, 2, 3.0, RATES["cpu"])
+    assert timed.total(tasks) == RemainingTime(3 + 2 * 20.5, 3, "from here")
     assert timed.device_seconds(tasks) == (60.0, 0.0)
+    with lab.run(tasks[0].run).log() as log:
+        log(15, **{"train/loss": 1.0})
+    assert timed.device_seconds(tasks) == (45.0, 0.0)
     assert timed.total([]) == RemainingTime(0.0, 0)
     assert Forecast(lab).total(tasks) == RemainingTime(None, 3)
     assert Forecast(lab).device_seconds(tasks) is None
     assert Forecast(lab, rates=RATES["H100"]).total(tasks).source == "from stated rates of H100"
 
 
-def test_devices_train_what_is_left_and_describe_references_once(lab: Lab, tiny: Tiny) -> None:
-    fid = decode(SamplesSpec, {"metrics": ["fid"], "count": 100})
-    tasks = [Task(tiny(seed=seed), (fid,)) for seed in (0, 1)]
-    stated = Forecast(lab, rates=RATES["cpu"])
-    with lab.run(tasks[0].run).log() as log:
-        log(15, **{"train/loss": 1.0})
-    train, measuring = stated.device_seconds(tasks) or (0, 0)
-    assert train == pytest.approx(1.25 * stated.training(tasks[0].spec))
-    once = sum(stated.references(tasks[0].spec, fid).values())
-    assert measuring == pytest.approx(2 * stated.measuring(tasks[0]) + once)
-
-
-def test_a_kind_that_was_not_timed_is_like_the_first(lab: Lab, tiny: Tiny) -> None:
-    first, second = (Speed(s, 0, 0, 0) for s in (1.0, 2.0))
-    timed = Forecast(lab, {kind_of(tiny()): first, kind_of(tiny(train={"batch": 16})): second})
-    assert timed.training(tiny(train={"batch": 16})) == 40.0
-    assert timed.training(tiny(train={"batch": 32})) == 20.0
-
-
-CPU_FACTS = DeviceFacts("cpu", "x", ("fp32",), 2**30)
-
-
-@pytest.fixture
-def calibrated(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], int]]:
-    """Which batches were timed, on how many slots at once."""
-    calls: list[tuple[list[int], int]] = []
-
-    def calibrate(specs: list[RunSpec], device: object, *, slots: int, threads: int) -> list[Speed]:
-        calls.append(([spec.train.batch for spec in specs], slots))
-        return [Speed(float(spec.train.batch), 0, 0, 0) for spec in specs]
-
-    monkeypatch.setattr(module, "calibrate", calibrate)
-    return calls
-
-
-def test_the_first_run_of_six_kinds_at_most_is_timed(
-    lab: Lab, tiny: Tiny, calibrated: list[Any]
+def test_a_kind_that_nothing_is_known_of_is_like_the_first_that_was_timed(
+    lab: Lab, tiny: Tiny
 ) -> None:
-    batches = (8, 8, 9, 10, 11, 12, 13, 14)
-    tasks = [Task(tiny(steps=2, train={"batch": b}, seed=k)) for k, b in enumerate(batches)]
-    here = Devices((CPU_FACTS,), slots=4, local=torch.device("cpu"))
-    timed = forecast(lab, tasks, here, start=7.0)
-    assert calibrated == [([8, 9, 10, 11, 12, 13], 1)]
-    assert (timed.slots, timed.start, timed.rates) == (4, 7.0, RATES["cpu"])
-    assert timed.training(tasks[2].spec) == 18.0
-    forecast(lab, tasks[:2], here, start=0.0)
-    assert calibrated[1] == ([8], 1)
+    """All but its evaluations on record, which take their seconds for a FLOP."""
+    spec, other, stated = (tiny(train={"batch": batch}) for batch in (8, 16, 32))
+    asked, unasked = HeldoutSpec(images=8), HeldoutSpec(images=16)
+    first = Timing(Speed(1.0, 0, 1.0, 0), "from 6 steps", {setting(asked): 2.0})
+    rates = Timing.of_rates(RATES["cpu"], stated)
+    timed = Forecast(lab, {kind_of(stated): rates, kind_of(spec): first}, rates=RATES["cpu"])
+    assert timed.training(other) == timed.training(spec) == 20.0 != timed.training(stated)
+    assert timed.parts(spec, asked) == {"all": 2 * passes(spec, asked)[1]}
+    assert list(timed.parts(spec, unasked)) == list(timed.parts(other, asked)) == ["sampling"]
+    tasks = [Task(spec), Task(other), Task(stated)]
+    assert [timed.seconds(task) for task in tasks] == [20.5, 20.5, None]
+    said = "2 runs from 6 steps, 1 run from stated rates of cpu"
+    assert (timed.total(tasks).source, timed.timed, timed.known) == (said, True, True)
 
 
 def test_nothing_is_timed_for_other_machines_or_dear_runs_or_stated_rates(
-    lab: Lab, tiny: Tiny, calibrated: list[Any]
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here, away = Devices((CPU_FACTS,), local=torch.device("cpu")), Devices((CPU_FACTS,), slots=3)
-    dear = Task(imagenet("XL"))
-    assert forecast(lab, [dear], here, start=0.0).speeds == {}
-    assert forecast(lab, [Task(tiny())], away, start=0.0).speeds == {}
-    stated = forecast(lab, [Task(tiny())], Devices((CPU_FACTS,), 3), start=2.0, rates="A100")
-    assert (stated.speeds, stated.slots, stated.start) == ({}, 3, 2.0)
-    assert stated.rates is RATES["A100"] and calibrated == []
+    monkeypatch.setattr("tread_lab.sweep.plan.devices.calibrate", None)
+    kinds = (DeviceFacts("cpu", "x", ("fp32",), 2**30),)
+    here, away = Devices(kinds, local=torch.device("cpu")), Devices(kinds, slots=3)
+    dear, cheap = Task(imagenet("XL")), Task(tiny())
+    for task, devices in ((dear, here), (cheap, away)):
+        found = forecast(lab, [task], devices, start=7.0)
+        assert (found.timed, found.rates, found.slots) == (False, RATES["cpu"], devices.slots)
+    stated = forecast(lab, [cheap], away, start=2.0, rates="A100")
+    assert (stated.timed, stated.slots, stated.start) == (False, 3, 2.0)
+    assert stated.rates is RATES["A100"]
     with pytest.raises(UserError, match="--device-rates: unknown 'H10', did you mean 'H100'"):
         forecast(lab, [], away, start=0.0, rates="H10")
 
 
-def test_a_gpu_samples_in_a_precision_of_its_own_and_a_cpu_does_not(lab: Lab, tiny: Tiny) -> None:
-    spec, speed = tiny(), Speed(overhead=0, per_flop=0, call=0, per_call_flop=3.0)
-    for device in ("H100", "cpu"):
-        rates = RATES[device]
-        timed = Forecast(lab, {kind_of(spec): speed}, rates=rates)
-        for precision in ("fp32", "bf16"):
-            sampler = {"precision": precision}
-            samples = decode(SamplesSpec, {"metrics": [], "count": 100, "sampler": sampler})
-            ratio = rates.sampling["fp32"] / rates.sampling[precision] if device != "cpu" else 1.0
-            seconds = timed.parts(spec, samples)["sampling"]
-            assert seconds == pytest.approx(3 * passes(spec, samples)[1] * ratio)
-        losses = HeldoutSpec(images=8)
-        assert timed.parts(spec, losses) == {"sampling": 3 * passes(spec, losses)[1]}
-    assert RATES["H100"].sampling["bf16"] > 2 * RATES["H100"].sampling["fp32"]
+def test_seconds_to_match_are_by_stored_speeds_else_by_those_of_now(lab: Lab, tiny: Tiny) -> None:
+    devices = Devices((DeviceFacts("cuda", "unheard of", ("fp32",), 2**30),))
+    stated = TrainSeconds(lab, devices, "cpu")
+    seconds = cost(tiny()).train_flops / 7.9e10
+    assert stated(tiny()) == pytest.approx(seconds)
+    (kind,) = stated.stored
+    assert stated.stored == {kind: [0.0, pytest.approx(1 / 7.9e10)]}
+    assert TrainSeconds(lab, devices, "cpu", {kind: [2.0, 0.0]})(tiny(steps=20)) == 40.0
+    with pytest.raises(UserError, match=r"^match: train_seconds: no time is predicted here; add"):
+        TrainSeconds(lab, devices)(tiny())
 
 
-def test_the_rates_of_sampling_and_not_of_training_turn_passes(lab: Lab, tiny: Tiny) -> None:
-    spec, speed = tiny(), Speed(overhead=0, per_flop=0, call=0, per_call_flop=1.0)
-    rates = Rates(
-        device="x", training={"fp32": 1.0, "bf16": 7.0}, sampling={"fp32": 1.0, "bf16": 4.0},
-        decoding=1e30, features=1e30, source="stated",
-    )  # fmt: skip
-    samples = decode(SamplesSpec, {"metrics": [], "count": 8, "sampler": {"precision": "bf16"}})
-    timed = Forecast(lab, {kind_of(spec): speed}, rates=rates)
-    assert timed.parts(spec, samples)["sampling"] == pytest.approx(passes(spec, samples)[1] / 4)
+def test_the_plan_of_imagenet_prints_the_parts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["sweep", "selection_rate", "experiment=s2_imagenet256", "--root", str(tmp_path)]
+    command.append("reference=heldout")
+    assert cli.main([*command, "--plan", "--device-rates", "H200"]) == 0
+    captured = capsys.readouterr()
+    said = " ".join((captured.out + captured.err).split())
+    assert "fid[heldout]@10k of one run: sampling 32 s, decoding 42 s, features 6 s" in said
+    assert "references once for the lab: decoding 42 s, features 6 s" in said
+    assert "from stated rates of H200" in said
+    assert "exact fp32" not in said
+    exact = ["sampler.precision=fp32", "--plan", "--device-rates", "H200"]
+    assert cli.main([*command, *exact]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "sampled in exact fp32 on a GPU: fid" in said
+    assert "15 times faster by stated rates of H200" in said
+    assert cli.main([*command, "--device-rates", "H200"]) == 2
+    assert "add --plan" in capsys.readouterr().err
 
 
-def test_an_evaluation_on_record_takes_its_seconds_a_flop(lab: Lab, tiny: Tiny) -> None:
-    spec, known, other = tiny(), HeldoutSpec(images=8), HeldoutSpec(images=16)
-    wide = tiny(train={"batch": 16})
-    recorded = {(kind_of(spec), setting(known)): 2.0}
-    timed = Forecast(lab, rates=RATES["cpu"], evaluations=recorded)
-    assert timed.parts(spec, known) == {"all": 2 * passes(spec, known)[1]}
-    assert list(timed.parts(spec, other)) == list(timed.parts(wide, known)) == ["sampling"]
-
-
-def test_a_kind_that_is_not_timed_beside_others_has_stated_rates(lab: Lab, tiny: Tiny) -> None:
-    timed, stated = tiny(steps=20), tiny(steps=20, train={"batch": 16})
-    speed, rates = Speed(1.0, 0, 0, 0), RATES["cpu"]
-    found = Forecast(
-        lab,
-        {kind_of(timed): speed},
-        rates=rates,
-        sources={kind_of(timed): "from 6 steps on CPU"},
-        untimed=frozenset({kind_of(stated)}),
-    )
-    assert (found.training(timed), found.training(stated)) == (20, rates.train_seconds(stated))
-    assert (found.seconds(Task(timed)), found.seconds(Task(stated))) == (20.5, None)
-    assert found.total([Task(timed), Task(stated)]).source == (
-        "1 run from 6 steps on CPU, 1 run from stated rates of cpu"
-    )
-    assert found.total([Task(timed)]).source == "from 6 steps on CPU"
-
-
-def test_an_evaluation_takes_the_time_of_all_its_parts(lab: Lab, tiny: Tiny) -> None:
-    fid, rates = decode(SamplesSpec, {"metrics": ["fid"], "count": 100}), RATES["cpu"]
-    spec = tiny()
-    features = rates.image_seconds(spec, fid)["features"]
-    sampled = rates.pass_seconds(spec, fid)
-    assert features > 0 and sampled > 0
-    assert Forecast(lab, rates=rates).measuring(Task(spec, (fid,))) == sampled + features
-
-
-def test_references_of_each_data_set_count_and_losses_have_none(lab: Lab, tiny: Tiny) -> None:
-    """Inception takes 11.4e9 FLOPs an image; 10,000 of them here take a ninth of a second."""
-    fid = decode(SamplesSpec, {"metrics": ["fid"], "count": 100})
-    large = tiny(data={"size": 32}, model={"depth": 2, "width": 16, "heads": 2})
-    tasks = [Task(tiny(), (fid, HeldoutSpec(images=8))), Task(large, (fid,))]
-    stated = Forecast(lab, rates=replace(RATES["cpu"], features=1e15))
-    assert stated._all_references(tasks) == pytest.approx(0.228)
-    assert stated._all_references(tasks[:1]) == pytest.approx(0.114)
+def test_a_plan_says_parameters_device_hours_and_their_price(
+    in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An image costs 3 x 2 x 6.056 GMAC; an H200 trains at a quarter of 989 TFLOP/s."""
+    Path("s.yaml").write_text("experiment: s2_imagenet256\nbaseline: null\nevaluate: []\n")
+    command = ["sweep", "s.yaml", "data.path=LATENTS", "--plan", "--device-rates", "H200"]
+    assert cli.main([*command, "--price-per-hour", "3"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    hours = 400_000 * 256 * 6 * 6.056e9 / (0.25 * 989e12) / 3600
+    assert "parameters: DiT-S/2 32,858,896" in out
+    said = f"{hours:,.3g} device-hours of H200: training {hours:,.3g}, evaluations 0"
+    assert said in out
+    bill = re.search(r"at 3 an hour ([\d.]+)", out)
+    assert bill and float(bill[1]) == pytest.approx(3 * hours, rel=1e-3)

@@ -1,27 +1,239 @@
-"""Speeds of runs to come: who times them, how many side by side, and what is said of it."""
+"""Speeds of runs to come: from earlier runs of real devices, else from steps, and what is said."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tread_lab.engine.cost.rates import PROBE, Rates
-from tread_lab.engine.cost.speed import Speed, kind_of
+from tests.engine.cost.test_training import imagenet
+from tread_lab.engine.cost.speed import Rates, Speed, kind_of, step_flops
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec, UserError
+from tread_lab.records.metric_names import STEP_SECONDS
+from tread_lab.records.status import RunState
+from tread_lab.specs import HeldoutSpec, RunSpec, UserError, decode
 from tread_lab.sweep.plan import timing
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
-from tread_lab.sweep.plan.earlier_runs import EarlierRuns
-from tread_lab.sweep.plan.timing import timings
+from tread_lab.sweep.plan.forecast import TRIAL_SECONDS, forecast
+from tread_lab.sweep.plan.timing import earlier_runs, timings
 from tread_lab.sweep.trial.task import Task
 
 Tiny = Callable[..., RunSpec]
-CPU = Devices((DeviceFacts("cpu", "x", ("fp32",), 2**30),), slots=4, local=torch.device("cpu"))
+HERE = Devices((DeviceFacts("cpu", "x", ("fp32",), 2**30),), slots=4, local=torch.device("cpu"))
+RECORD = json.loads((Path(__file__).parent / "recorded_cpu.json").read_text())
+CPU = Devices((DeviceFacts("cpu", "x86_64 x1 threads", ("fp32",), 2**34, RECORD["device"]),))
+BF16 = ("fp32", "tf32", "bf16", "fp16")
+H100 = Devices((DeviceFacts("cuda", "NVIDIA H100 80GB HBM3", BF16, 80, "NVIDIA H100 80GB HBM3"),))
+
+
+def record(
+    lab: Lab, spec: RunSpec, seconds: float, *, model: str = RECORD["device"], **differs: Any
+) -> Task:
+    """Write what a completed run leaves behind: its device, its attempt and its step time."""
+    task = Task(spec, (HeldoutSpec(),))
+    folder = lab.run(task.run)
+    folder.create(spec)
+    origin = {"device": model, "model": model, "threads": 1}
+    folder.write_origin(origin | {k: v for k, v in differs.items() if k in origin})
+    made_with = {"blocks of dit": differs.get("compiler", "eager")}
+    folder.attempts.open(made_with=made_with, packed=differs.get("packed", 1))
+    folder.finish(RunState.COMPLETED, step=spec.train.steps, metrics={STEP_SECONDS: seconds})
+    return task
+
+
+def ours(width: int, route: Sequence[Any] | None) -> RunSpec:
+    """A run of the recorded kind; two batches of log entries, so that its median is warm."""
+    routes = [] if route is None else [dict(zip(("start", "end", "rate"), route))]
+    model = {"depth": 12, "width": width, "heads": 2, "patch": 2}
+    train = {"steps": 100, "batch": RECORD["batch"]}
+    tree = {"model": model, "train": train, "routes": routes, "precision": "fp32"}
+    return decode(RunSpec, {**tree, "execution": {"log_every": 10}})
+
+
+@pytest.mark.parametrize("width", [32, 96, 192])
+def test_two_runs_of_a_real_cpu_predict_the_others_within_an_eighth(lab: Lab, width: int) -> None:
+    rows = [row for row in RECORD["runs"] if row["width"] == width]
+    seconds = {tuple(row["route"] or ()): row["step_seconds"] for row in rows}
+    runs = [ours(width, route or None) for route in seconds]
+    first = [record(lab, spec, seconds[key]) for spec, key in zip(runs, seconds) if key in FIRST]
+    assert len(first) == 2
+    others = {key: Task(spec) for spec, key in zip(runs, seconds) if key not in FIRST}
+    times = forecast(lab, list(others.values()), CPU, start=0.0)
+    for key, task in others.items():
+        assert times.training(task.spec) == pytest.approx(100 * seconds[key], rel=0.125)
+    remaining = times.total(list(others.values()))
+    assert remaining.source == "from 2 earlier runs on CPU"
+    measured = sum(100 * seconds[key] + TRIAL_SECONDS for key in others)
+    assert remaining.seconds == pytest.approx(measured, rel=0.08)
+
+
+FIRST = ((), (2, 8, 0.5))
+
+
+def roofline(spec: RunSpec) -> float:
+    """Seconds of a step on an H100 of a roofline: products at .6 of 989 TFLOP/s, attention at .35,
+    elementwise work and optimizer at .85 of 3.35 TB/s; written from counted FLOPs and bytes."""
+    N, D, L, B = 256, spec.model.width, spec.model.depth, spec.train.batch
+    kept = [N] * L
+    for route in spec.routes:
+        for block in range(int(route.start), int(route.end) + 1):
+            kept[block] = N - round(route.rate * N)
+    products = sum(6 * B * n * 12 * D * D for n in kept) / (0.6 * 989e12)
+    attention = sum(6 * B * 2 * n * n * D for n in kept) / (0.35 * 989e12)
+    elementwise = sum(B * n * D * 2 * 60 for n in kept)  # bf16, 60 times read or written a block
+    parameters = L * 18 * D * D * 4 * 12  # weights, gradients, moments, EMA
+    return products + attention + (elementwise + parameters) / (0.85 * 3.35e12)
+
+
+@pytest.mark.parametrize(("size", "worst"), [("S", 0.04), ("B", 0.03), ("XL", 0.02)])
+def test_dense_and_the_paper_s_route_predict_placements_of_a_roofline(
+    size: str, worst: float
+) -> None:
+    dense, paper = imagenet(size), imagenet(size, "2->8")
+    speed = Speed.of_steps([(step_flops(spec), roofline(spec)) for spec in (dense, paper)])
+    for route, rate in (("0->3", 0.5), ("2->8", 0.75), ("1->10", 0.5), ("4->6", 0.25)):
+        spec = imagenet(size, route, rate=rate)
+        predicted = speed.overhead + speed.per_flop * step_flops(spec)
+        assert predicted == pytest.approx(roofline(spec), rel=worst)
+
+
+def test_an_evaluation_takes_what_it_took_before(lab: Lab) -> None:
+    spec, asked = ours(32, None), HeldoutSpec(images=64)
+    record(lab, spec, 0.1)
+    lab.run_of(spec).evaluation(asked).write(asked, {"heldout/loss": 1.0}, seconds=7.0)
+    task = Task(replace(spec, seed=1), (HeldoutSpec(images=64, step=50), HeldoutSpec(images=32)))
+    found = forecast(lab, [task], CPU, start=0.0)
+    first, second = (sum(found.parts(task.spec, e).values()) for e in task.evaluations)
+    assert first == pytest.approx(7.0)
+    assert second != pytest.approx(3.5, rel=0.01)  # another one, by the speed of the steps
+
+
+@pytest.mark.parametrize("lack", ["metrics", "time", "spec", "origin", "attempt", "completion"])
+def test_a_run_that_lacks_a_record_is_passed_over_for_older_ones(lab: Lab, lack: str) -> None:
+    spec = ours(32, None)
+    older = lab.run(record(lab, replace(spec, seed=1), 0.5).run)
+    os.utime(older.path / "result.json", (1, 1))
+    folder = lab.run(record(lab, spec, 9.0).run)
+    facts: dict[str, Any] = {"metrics": {STEP_SECONDS: 9.0}}
+    if lack in ("metrics", "time"):
+        facts = {} if lack == "metrics" else {"metrics": {"cost/train_flops": 1.0}}
+    files = {"spec": "spec.yaml", "origin": "origin.json", "attempt": "attempts.jsonl"}
+    if lack in files:
+        (folder.path / files[lack]).unlink()
+    folder.reopen()
+    state = RunState.STOPPED if lack == "completion" else RunState.COMPLETED
+    folder.finish(state, step=100, **facts)
+    assert times(lab, spec) == [0.5]
+
+
+def times(lab: Lab, spec: RunSpec, devices: Devices = CPU) -> list[float]:
+    """The step times of earlier runs of this kind that count."""
+    found = earlier_runs(lab, [Task(spec)], devices)
+    return [seconds for runs in found.values() for _, _, seconds in runs]
+
+
+def test_a_gpu_size_run_is_predicted_from_earlier_ones_on_its_gpu(lab: Lab) -> None:
+    """Passes are in fp32, though its steps were in bf16; threads count on a CPU alone."""
+    spec = replace(imagenet("B"), precision="bf16")
+    compiled = f"inductor {torch.__version__}"
+    record(lab, spec, 0.1, model=H100.kinds[0].model, compiler=compiled, threads=4)
+    routed = Task(replace(imagenet("B", "2->8", seed=5), precision="bf16"))
+    found = forecast(lab, [routed], H100, start=0.0)
+    share = step_flops(routed.spec) / step_flops(spec)
+    assert found.training(routed.spec) == pytest.approx(0.1 * share * spec.train.steps)
+    assert found.total([routed]).source == "from 1 earlier run on H100"
+    assert found.seconds(routed) is not None  # it binds a budget
+    ratio = 0.25 * 989 / (0.3 * 67)
+    speed = found.timing(routed.spec).speed
+    assert speed.per_call_flop == pytest.approx(0.1 / step_flops(spec) * ratio)
+    assert speed.faster["bf16"] == pytest.approx(989 / 67)
+
+
+@pytest.mark.parametrize(
+    "differs",
+    [
+        {"model": "another processor"},
+        {"model": ""},
+        {"threads": 2},
+        {"packed": 2},
+        {"compiler": "inductor 2.0"},
+    ],
+)
+def test_a_run_that_ran_otherwise_predicts_nothing(lab: Lab, differs: dict[str, Any]) -> None:
+    spec = ours(32, None)
+    record(lab, spec, 0.1, **differs)
+    model = differs.get("model") or RECORD["device"]
+    here = replace(CPU.kinds[0], model="" if model != RECORD["device"] else model)
+    assert times(lab, spec) == times(lab, spec, replace(CPU, kinds=(here,))) == []
+
+
+def test_runs_of_another_kind_or_without_warm_steps_all_alike_predict_nothing(lab: Lab) -> None:
+    spec, routed = ours(32, None), ours(32, (2, 8, 0.5))
+    record(lab, ours(96, None), 0.1)
+    record(lab, replace(spec, train=replace(spec.train, steps=10)), 0.1)
+    one_image = replace(routed, train=replace(routed.train, batch=1), routes_until=99)
+    assert cost(one_image).dense_images == 1  # which makes two kinds of steps of it
+    record(lab, one_image, 0.1)
+    record(lab, replace(routed, routes_until=0.5), 0.1)
+    lab.run(Task(replace(spec, seed=1)).run).finish(RunState.FAILED, step=3)  # and has no spec
+    assert times(lab, spec) == times(lab, one_image) == []
+    record(lab, replace(spec, seed=2), 0.1)
+    assert times(lab, spec) == [0.1]
+
+
+def test_the_last_device_by_its_model_and_the_last_attempt_of_a_run_count(lab: Lab) -> None:
+    spec, own = ours(32, None), RECORD["device"]
+    folder = lab.run(record(lab, spec, 0.1, model="another processor").run)
+    for origin, counts in (
+        ({"device": own, "threads": 1}, True),  # it names no model yet
+        ({"device": own, "model": "another one", "threads": 1}, False),
+        ({"device": "a name", "model": own, "threads": 1}, True),
+    ):
+        folder.write_origin(origin)
+        assert bool(times(lab, spec)) is counts
+    for attempt, counts in (
+        ({"packed": 2}, False),
+        ({"made_with": {"blocks of dit": "eager"}}, True),
+        ({"made_with": {"blocks of dit": "inductor 2.0"}}, False),
+    ):
+        folder.attempts.open(**attempt)
+        assert bool(times(lab, spec)) is counts
+
+
+def test_of_a_kind_the_newest_eight_count_among_the_newest_hundred_of_the_lab(lab: Lab) -> None:
+    spec = ours(32, None)
+    for number in range(10):
+        task = record(lab, replace(spec, seed=number), 0.5 + number)
+        os.utime(lab.run(task.run).path / "result.json", (number, number))
+    assert times(lab, spec) == [9.5, 8.5, 7.5, 6.5, 5.5, 4.5, 3.5, 2.5]
+    for number in range(97):
+        result = lab.root / "runs" / f"{number:03}" / "result.json"
+        result.parent.mkdir(parents=True)
+        result.write_text('{"state": "completed"}')
+    assert times(lab, spec) == [9.5, 8.5, 7.5]
+
+
+def test_settings_compare_whatever_their_order_and_what_is_unreadable_is_none(lab: Lab) -> None:
+    spec, asked = ours(32, None), HeldoutSpec(images=64)
+    record(lab, spec, 0.1)
+    path = lab.run_of(spec).evaluation(asked).path / "metrics.json"
+    lab.run_of(spec).evaluation(asked).write(asked, {"heldout/loss": 1.0}, seconds=7.0)
+    tree, task = json.loads(path.read_text()), Task(replace(spec, seed=1), (asked,))
+    reversed_spec = dict(reversed(tree["spec"].items()))
+    for text, found in (
+        (json.dumps({**tree, "spec": reversed_spec}), ["all"]),
+        (json.dumps({**tree, "spec": None}), ["sampling"]),
+        ("{", ["sampling"]),
+    ):
+        path.write_text(text)
+        assert list(forecast(lab, [task], CPU, start=0.0).parts(task.spec, asked)) == found
 
 
 @pytest.fixture
@@ -49,73 +261,19 @@ def test_a_short_sweep_is_timed_in_one_process_and_a_long_one_on_all_slots(
     half = steps_of(0.49e12, tiny())
     for steps in (half, half + half // 10):  # two of them: .98 and 1.08 TFLOP
         tasks = [Task(tiny(steps=steps, seed=seed)) for seed in (0, 1)]
-        timings(lab, tasks, CPU, None)
+        timings(lab, tasks, HERE, None)
     assert timed == [(1, 1), (1, 2)]
-    timings(lab, [Task(tiny(steps=half, seed=seed)) for seed in range(9)], CPU, None)
+    timings(lab, [Task(tiny(steps=half, seed=seed)) for seed in range(9)], HERE, None)
     assert timed[-1] == (1, 4)  # no more than slots
-
-
-def test_what_others_take_of_the_cpu_is_said_from_twice_the_time_on(
-    lab: Lab, tiny: Tiny, timed: list[Any]
-) -> None:
-    idle, busy = Task(tiny()), Task(tiny(train={"batch": 4}))
-    found = timings(lab, [idle, busy], CPU, None).sources
-    assert found[kind_of(idle.spec)] == "from 6 steps on this CPU"
-    assert found[kind_of(busy.spec)] == "from 6 steps on this busy CPU as if it were idle"
-
-
-def test_a_node_elsewhere_is_not_this_one(lab: Lab, tiny: Tiny, timed: list[Any]) -> None:
-    idle, busy = Task(tiny()), Task(tiny(train={"batch": 4}))
-    found = timings(lab, [idle, busy], replace(CPU, local=None), None).sources
-    assert found[kind_of(idle.spec)] == "from 6 steps on CPU"
-    assert found[kind_of(busy.spec)] == "from 6 steps on a busy CPU as if it were idle"
-
-
-@pytest.mark.parametrize(("device", "expected"), [("cuda", 6.0), ("cpu", 2.0)])
-def test_passes_of_earlier_runs_on_a_gpu_are_turned_into_those_of_fp32(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, device: str, expected: float
-) -> None:
-    """Their steps ran at the rate of bf16, three times that of the passes that are timed."""
-    spec = tiny(precision="bf16")
-    runs = EarlierRuns(steps=[(10.0, 20.0)])
-    monkeypatch.setattr(timing, "earlier_runs", lambda *_: {kind_of(spec): runs})
-    devices = Devices((DeviceFacts(device, "x", ("bf16",), 2**30),))
-    own, passes = {"bf16": 30.0}, {PROBE: 10.0}
-    rates = Rates(
-        device=device, training=own, sampling=passes, decoding=1.0, features=1.0, source="stated"
-    )
-    (speed,) = timings(lab, [Task(spec)], devices, rates).speeds.values()
-    assert (speed.per_flop, speed.per_call_flop) == (2.0, expected)
-
-
-def test_without_stated_rates_passes_are_as_fast_as_steps(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = tiny()
-    runs = EarlierRuns(steps=[(10.0, 20.0)])
-    monkeypatch.setattr(timing, "earlier_runs", lambda *_: {kind_of(spec): runs})
-    devices = Devices((DeviceFacts("cuda", "x", ("fp32",), 2**30),))
-    (speed,) = timings(lab, [Task(spec)], devices, None).speeds.values()
-    assert (speed.per_flop, speed.per_call_flop) == (2.0, 2.0)
-
-
-def test_a_teraflop_is_still_a_short_sweep(
-    lab: Lab, tiny: Tiny, timed: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(timing, "step_flops", lambda spec: 2.5e10)
-    tasks = [Task(tiny(steps=20, seed=seed)) for seed in (0, 1)]
-    timings(lab, tasks, CPU, None)
-    timings(lab, [*tasks, Task(tiny(steps=1))], CPU, None)
-    assert timed == [(1, 1), (1, 3)]
 
 
 def test_kinds_beyond_six_have_the_speed_and_the_source_of_the_first(
     lab: Lab, tiny: Tiny, timed: list[Any]
 ) -> None:
     specs = [tiny(train={"batch": batch}) for batch in range(8, 16)]
-    found = timings(lab, [Task(spec) for spec in specs], CPU, None)
-    assert [found.speeds[kind_of(spec)].overhead for spec in specs] == [1, 2, 3, 4, 5, 6, 1, 1]
-    assert [found.sources[kind_of(spec)] for spec in specs[5:]] == [
+    found = timings(lab, [Task(spec) for spec in specs], HERE, None)
+    assert [found[kind_of(spec)].speed.overhead for spec in specs] == [1, 2, 3, 4, 5, 6, 1, 1]
+    assert [found[kind_of(spec)].source for spec in specs[5:]] == [
         "from 6 steps on this busy CPU as if it were idle",
         "from 6 steps on this CPU",
         "from 6 steps on this CPU",
@@ -137,9 +295,9 @@ def test_steps_of_fewer_images_are_timed_and_said(
     monkeypatch.setattr(Devices, "time", time)
     monkeypatch.setattr(timing, "trial_batch", lambda *_: images)
     spec = tiny()
-    found = timings(lab, [Task(spec)], CPU, None)
+    found = timings(lab, [Task(spec)], HERE, None)
     assert given == [replace(spec, train=replace(spec.train, batch=images))]
-    assert found.sources == {kind_of(spec): f"from 6 steps{said} on this CPU"}
+    assert found[kind_of(spec)].source == f"from 6 steps{said} on this CPU"
 
 
 def test_a_step_is_as_large_as_the_rate_of_a_gpu_allows(
@@ -148,8 +306,8 @@ def test_a_step_is_as_large_as_the_rate_of_a_gpu_allows(
     asked: list[Any] = []
     monkeypatch.setattr(timing, "trial_batch", lambda spec, rate: asked.append(rate) or 0)  # type: ignore[func-returns-value]
     rates = Rates(
-        device="x", training={"bf16": 30.0}, sampling={"bf16": 10.0}, decoding=1.0, features=1.0,
-        source="stated",
+        device="x", training={"bf16": 30.0}, sampling={"fp32": 5.0, "bf16": 10.0},
+        decoding=1.0, features=1.0, source="stated",
     )  # fmt: skip
     for device in ("cuda", "cpu"):
         devices = Devices((DeviceFacts(device, "x", ("bf16",), 2**30),))
@@ -177,6 +335,38 @@ def test_what_fails_in_steps_of_fewer_images_is_left_to_stated_rates(
     tasks = [Task(tiny(train={"batch": batch})) for batch in (8, 9)]
     if raised:
         with pytest.raises(type(error), match=str(error)):
-            timings(lab, tasks, CPU, None)
+            timings(lab, tasks, HERE, None)
     else:
-        assert timings(lab, tasks, CPU, None).speeds == {}
+        assert timings(lab, tasks, HERE, None) == {}
+
+
+@pytest.mark.parametrize(
+    ("local", "idle", "busy"),
+    [
+        (torch.device("cpu"), "this CPU", "this busy CPU"),
+        (None, "CPU", "a busy CPU"),  # a node elsewhere
+    ],
+)
+def test_what_others_take_of_the_cpu_is_said_from_twice_the_time_on(
+    lab: Lab, tiny: Tiny, timed: list[Any], local: Any, idle: str, busy: str
+) -> None:
+    specs = [tiny(), tiny(train={"batch": 4})]
+    found = timings(lab, [Task(spec) for spec in specs], replace(HERE, local=local), None)
+    assert [found[kind_of(spec)].source for spec in specs] == [
+        f"from 6 steps on {idle}", f"from 6 steps on {busy} as if it were idle"
+    ]  # fmt: skip
+
+
+def test_a_kind_that_cannot_be_timed_has_stated_rates_beside_others(
+    lab: Lab, tiny: Tiny, timed: list[Any]
+) -> None:
+    record(lab, ours(32, None), 0.1)
+    small, known = Task(tiny()), Task(ours(32, [2, 8, 0.5]))
+    wide = Task(replace(imagenet("XL"), precision="fp32"))
+    found = forecast(lab, [small, known, wide], CPU, start=0.0)
+    assert found.total([small, known, wide]).source == (
+        "1 run from 6 steps on CPU, 1 run from 1 earlier run on CPU, 1 run from stated rates of cpu"
+    )
+    assert found.total([small]).source == "from 6 steps on CPU"
+    assert found.training(wide.spec) == pytest.approx(cost(wide.spec).train_flops / 7.9e10)
+    assert found.seconds(wide) is None and found.seconds(small) is not None

@@ -63,18 +63,25 @@ def calibrate(
         RuntimeError: a GPU could not be timed.
     """
     torch.set_num_threads(threads)
-    if device.type != "cpu":
-        return _measured(specs, device, 1, threads)
-    turns = max(slots * threads / usable_cpus(), 1.0)
-    return [speed.in_turns(turns) for speed in _measured(specs, device, slots, threads)]
+    on_cpu = device.type == "cpu"
+    slots = slots if on_cpu else 1
+    if on_cpu and slots == threads == 1:
+        speeds = [measure(spec, device) for spec in specs]
+    else:
+        try:
+            speeds = _in_processes(specs, device, slots, threads)
+        except (OSError, ValueError) as error:  # a slot did not answer
+            if not on_cpu:
+                raise RuntimeError(f"{device} cannot be timed") from error
+            speeds = [measure(spec, device) for spec in specs]
+    turns = max(slots * threads / usable_cpus(), 1.0) if on_cpu else 1.0
+    return [speed.in_turns(turns) for speed in speeds]
 
 
-def _measured(
+def _in_processes(
     specs: Sequence[RunSpec], device: torch.device, slots: int, threads: int
 ) -> list[Speed]:
-    """Return the speed of each run, the mean of those of all slots."""
-    if slots == threads == 1 and device.type == "cpu":
-        return [measure(spec, device) for spec in specs]
+    """Return the mean speeds of so many processes; all begin once all have their imports."""
     command = [sys.executable, "-c", "from tread_lab.engine.cost.calibration import slot; slot()"]
     command += [str(threads), str(device)]
     pipe = subprocess.PIPE
@@ -82,37 +89,27 @@ def _measured(
     streams["env"] = {**os.environ, **_PASSIVE}
     started = [subprocess.Popen(command, text=True, **streams) for _ in range(slots)]
     try:
-        by_slot = _together(started, json.dumps([encode(spec) for spec in specs]))
-    except (OSError, ValueError) as error:  # a slot did not answer
-        if device.type != "cpu":
-            raise RuntimeError(f"{device} cannot be timed") from error
-        return [measure(spec, device) for spec in specs]
+        pipes = [(p.stdin, p.stdout) for p in started if p.stdin and p.stdout]
+        for line in (json.dumps([encode(spec) for spec in specs]), "go"):
+            for stdin, _ in pipes:
+                stdin.write(line + "\n")
+                stdin.flush()
+            answers = [json.loads(stdout.readline()) for _, stdout in pipes]
     finally:
         for process in started:
             process.kill()
             process.communicate()  # waits, and closes its pipes whatever is in them
-    return [Speed(*(sum(column) / slots for column in zip(*seen))) for seen in zip(*by_slot)]
-
-
-def _together(processes: Sequence[subprocess.Popen[str]], specs: str) -> list[list[list[float]]]:
-    """Return the numbers of every process for every spec; all begin once all have their imports."""
-    for line in (specs, "go"):
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write(line + "\n")
-            process.stdin.flush()
-        answers = [process.stdout.readline() for process in processes if process.stdout is not None]
-    return [json.loads(answer) for answer in answers]
+    return [Speed(*(sum(column) / slots for column in zip(*seen))) for seen in zip(*answers)]
 
 
 def slot() -> None:
-    """One slot of `calibrate`: specs on stdin, `ready`; a line on stdin, the numbers."""
+    """One slot of `calibrate`: specs on stdin, their number; a line on stdin, their times."""
     torch.set_num_threads(int(sys.argv[1]))
     specs = [decode(RunSpec, tree) for tree in json.loads(sys.stdin.readline())]
-    print("ready", flush=True)
+    print(len(specs), flush=True)
     sys.stdin.readline()
     speeds = [dataclasses.astuple(measure(spec, torch.device(sys.argv[2]))) for spec in specs]
-    print(json.dumps(speeds), flush=True)
+    print(json.dumps([times[:6] for times in speeds]), flush=True)
 
 
 def measure(spec: RunSpec, device: torch.device) -> Speed:

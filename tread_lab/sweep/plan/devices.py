@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from tread_lab.engine.cost.calibration import calibrate
-from tread_lab.engine.cost.rates import RATES
-from tread_lab.engine.cost.speed import Speed
+from tread_lab.engine.cost.speed import RATES, Speed
 from tread_lab.engine.device import (
     AMPERE,
     CONTEXT,

@@ -6,20 +6,19 @@ import heapq
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from tread_lab.engine.cost.rates import PROBE, RATES, Rates, rates_of
+from tread_lab.engine.cost.images import image_work, reference_work
 from tread_lab.engine.cost.sampling import passes
-from tread_lab.engine.cost.speed import FLOPS, Kind, Speed, kind_of
+from tread_lab.engine.cost.speed import FLOPS, RATES, Kind, Rates, kind_of, rates_of
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError, lookup
-from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
+from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.earlier_runs import setting
-from tread_lab.sweep.plan.timing import timings
+from tread_lab.sweep.plan.timing import Timing, setting, timings
 from tread_lab.sweep.trial.task import Task, done_share
 
 TRIAL_SECONDS = 0.5  # starting a trial in a reused worker, writing its record
@@ -42,33 +41,44 @@ class RemainingTime:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Predicts how long tasks take: in seconds, or in FLOPs where it has no speeds and no rates.
+    """Predicts how long tasks take: in seconds, or in FLOPs where it has no timings and no rates.
 
     Attributes:
-        speeds: by kind of run, as measured; a kind that has none is taken to be like the first.
+        timings: by kind of run; a kind that has none is taken to be like the first that was timed.
         start: seconds until the first run starts.
         rates: of the device, as stated; used where nothing was measured, and for decoding and
             features of an evaluation that no earlier run had.
-        sources: by kind of run, where its speed is from.
-        evaluations: by kind of run and setting, seconds for a FLOP of the passes, all included.
-        untimed: kinds that are predicted from the rates although others are timed.
     """
 
     lab: Lab
-    speeds: Mapping[Kind, Speed] = field(default_factory=dict)
+    timings: Mapping[Kind, Timing] = field(default_factory=dict)
     slots: int = 1
     start: float = 0.0
     rates: Rates | None = None
-    sources: Mapping[Kind, str] = field(default_factory=dict)
-    evaluations: Mapping[tuple[Kind, str], float] = field(default_factory=dict)
-    untimed: frozenset[Kind] = frozenset()
+
+    @property
+    def timed(self) -> bool:
+        """Whether anything was timed, else there are rates at most."""
+        return any(not timing.stated for timing in self.timings.values())
+
+    @property
+    def known(self) -> bool:
+        """Whether seconds are predicted, else FLOPs stand for them."""
+        return self.timed or self.rates is not None
+
+    def timing(self, spec: RunSpec) -> Timing:
+        """Return how fast runs of this kind are; where nothing is known FLOPs stand for seconds."""
+        if own := self.timings.get(kind_of(spec)):
+            return own
+        for first in self.timings.values():
+            if not first.stated:
+                return Timing(first.speed, first.source)
+        untimed = Timing(FLOPS, stated=True)
+        return untimed if self.rates is None else Timing.of_rates(self.rates, spec)
 
     def training(self, spec: RunSpec) -> float:
         """Return the seconds of all training steps, or their FLOPs."""
-        speed = self._speed(spec)
-        if speed is None and self.rates is not None:
-            return self.rates.train_seconds(spec)
-        return (speed or FLOPS).train_seconds(spec)
+        return self.timing(spec).speed.train_seconds(spec)
 
     def work(self, task: Task) -> float:
         """Return the seconds of a whole run and its evaluations, or their FLOPs."""
@@ -89,36 +99,29 @@ class Forecast:
 
         `references` has those of the images that it compares with.
         """
-        per_flop = self.evaluations.get((kind_of(spec), setting(evaluation)))
-        if per_flop is not None:
+        timing = self.timing(spec)
+        if (per_flop := timing.evaluations.get(setting(evaluation))) is not None:
             return {"all": per_flop * passes(spec, evaluation)[1]}
-        speed = self._speed(spec)
-        if self.rates is None:
-            return {"sampling": (speed or FLOPS).evaluate_seconds(spec, evaluation)}
-        images = self.rates.image_seconds(spec, evaluation)
-        if speed is None:
-            return {"sampling": self.rates.pass_seconds(spec, evaluation), **images}
-        timed = _in_precision(speed, evaluation, self.rates)
-        return {"sampling": timed.evaluate_seconds(spec, evaluation), **images}
+        images = self.rates.seconds(image_work(spec, evaluation)) if self.rates else {}
+        return {"sampling": timing.speed.evaluate_seconds(spec, evaluation), **images}
 
     def references(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
         """Return the seconds of decoding and describing its references, once for a lab."""
-        return {} if self.rates is None else self.rates.reference_seconds(spec, evaluation)
+        return self.rates.seconds(reference_work(spec, evaluation)) if self.rates else {}
 
     def _all_references(self, todo: Sequence[Task]) -> float:
         """Return the seconds of the references of all tasks: each set of images counts once."""
         wanted = {(t.spec.data, e): t.spec for t in todo for e in t.evaluations}
         once: dict[object, float] = {}
         for (data, evaluation), spec in wanted.items():
-            if isinstance(evaluation, SamplesSpec):
-                seconds = sum(self.references(spec, evaluation).values())
-                images = (data, evaluation.reference)
-                once[images] = max(seconds, once.get(images, 0.0))
+            images = (data, getattr(evaluation, "reference", None))
+            seconds = sum(self.references(spec, evaluation).values())
+            once[images] = max(seconds, once.get(images, 0.0))
         return sum(once.values())
 
     def seconds(self, task: Task) -> float | None:
         """Return the seconds left of a task in its slot; `None` if nothing was timed here."""
-        return None if self._speed(task.spec) is None else self._left(task)
+        return None if self.timing(task.spec).stated else self._left(task)
 
     def _left(self, task: Task) -> float:
         left = 1 - done_share(self.lab, task)
@@ -129,7 +132,7 @@ class Forecast:
         """Return the wall time until the last task has ended."""
         if not todo:
             return RemainingTime(0.0, 0)
-        if not self.speeds and self.rates is None:
+        if not self.known:
             return RemainingTime(None, len(todo))
         seconds = makespan([self._left(task) for task in todo], self.slots) + self.start
         seconds += self._all_references(todo)
@@ -138,10 +141,7 @@ class Forecast:
 
     def _source(self, todo: Sequence[Task]) -> str:
         """Return what the times of these tasks rest on; with their counts where that differs."""
-        rates = "" if self.rates is None else f"from stated rates of {self.rates.device}"
-        timed = next(iter(self.sources.values()), "")
-        kinds = [(kind_of(task.spec), self._speed(task.spec) is None) for task in todo]
-        by = Counter(rates if stated else self.sources.get(kind, timed) for kind, stated in kinds)
+        by = Counter(self.timing(task.spec).source for task in todo)
         if len(by) == 1:
             return next(iter(by))
         return ", ".join(f"{counted(count, 'run')} {source}" for source, count in by.items())
@@ -151,26 +151,11 @@ class Forecast:
 
         Each run has a device to itself; `None` where neither times nor rates are known.
         """
-        if not self.speeds and self.rates is None:
+        if not self.known:
             return None
         train = sum((1 - done_share(self.lab, t)) * self.training(t.spec) for t in todo)
         measuring = sum(self.measuring(task, still=True) for task in todo)
         return train, measuring + self._all_references(todo)
-
-    def _speed(self, spec: RunSpec) -> Speed | None:
-        """Return the speed of a run's kind, `None` where stated rates or FLOPs stand for it."""
-        kind = kind_of(spec)
-        if kind in self.untimed:
-            return None
-        return self.speeds.get(kind) or next(iter(self.speeds.values()), None)
-
-
-def _in_precision(speed: Speed, evaluation: EvaluationSpec, rates: Rates) -> Speed:
-    """Return the speed of passes, timed in fp32, in the precision that a GPU samples in."""
-    if rates.device == "cpu" or not isinstance(evaluation, SamplesSpec):
-        return speed
-    ratio = rates.sampling[PROBE] / rates.sampling[evaluation.sampler.precision]
-    return replace(speed, per_call_flop=speed.per_call_flop * ratio)
 
 
 def forecast(
@@ -188,10 +173,7 @@ def forecast(
     if rates is not None:
         return Forecast(lab, {}, devices.slots, start, lookup(RATES, rates, "--device-rates"))
     stated = rates_of(devices.type, devices.kinds[0].name)
-    found = timings(lab, todo, devices, stated)
-    kinds = frozenset(kind_of(task.spec) for task in todo) - found.speeds.keys()
-    timed = (found.sources, found.evaluations, frozenset() if stated is None else kinds)
-    return Forecast(lab, found.speeds, devices.slots, start, stated, *timed)
+    return Forecast(lab, timings(lab, todo, devices, stated), devices.slots, start, stated)
 
 
 class TrainSeconds:
@@ -221,15 +203,13 @@ class TrainSeconds:
     def _speed(self, spec: RunSpec) -> list[float]:
         """Return the seconds of a step that do not depend on its FLOPs, and those of a FLOP."""
         times = forecast(self._lab, [Task(spec)], self._devices, start=0.0, rates=self._rates)
-        if times.speeds:
-            speed = next(iter(times.speeds.values()))
-            return [speed.overhead, speed.per_flop]
-        if times.rates is None:
+        if not times.known:
             raise UserError(
                 "match: train_seconds: no time is predicted here; add --device-rates H200, or say"
                 " `match: train_flops`"
             )
-        return [0.0, times.rates.train_seconds(spec) / cost(spec).train_flops]
+        speed = times.timing(spec).speed
+        return [speed.overhead, speed.per_flop]
 
 
 def train_seconds(speeds: Mapping[str, Sequence[float]], spec: RunSpec) -> float:

@@ -2,44 +2,64 @@
 
 from __future__ import annotations
 
+import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
 
+from tread_lab.engine.compiled import EAGER, arithmetic
 from tread_lab.engine.cost.calibration import STEPS, trial_batch
-from tread_lab.engine.cost.rates import PROBE, Rates
-from tread_lab.engine.cost.speed import Kind, Speed, kind_of, step_flops
+from tread_lab.engine.cost.sampling import passes
+from tread_lab.engine.cost.speed import PROBE, Kind, Rates, Speed, kind_of, step_flops
+from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import PEAK_FLOPS
-from tread_lab.records.lab import Lab
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.metric_names import STEP_SECONDS
+from tread_lab.records.status import RunState
+from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.earlier_runs import earlier_runs
 from tread_lab.sweep.trial.task import Task
 
+_NEWEST = 100  # runs of a lab that are looked at
+_ENOUGH = 8  # runs of a kind
 _SHORT_FLOPS = 1e12  # of a sweep that a CPU core trains in a minute
 _BUSY = 2.0  # times as long by the wall clock as steps compute: others had the CPU
 _MOST_KINDS = 6  # kinds of runs that are timed; the others are taken to be like the first of them
+_Run = tuple[RunFolder, RunSpec, float]  # with the seconds of a step
 
 
-@dataclass
-class Timings:
-    """What is known of the kinds of some runs; a kind without speed is predicted by stated rates.
+@dataclass(frozen=True)
+class Timing:
+    """How fast runs of one kind are, and where that is from.
 
     Attributes:
-        speeds: seconds of steps and passes; of passes in fp32.
-        sources: a phrase for each kind, such as `from 3 earlier runs on H100`.
-        evaluations: by kind and setting, seconds for a FLOP of the passes, all else included.
+        source: a phrase such as `from 3 earlier runs on H100`.
+        evaluations: by setting, seconds for a FLOP of the passes, all else included.
+        stated: nothing was timed.
     """
 
-    speeds: dict[Kind, Speed] = field(default_factory=dict)
-    sources: dict[Kind, str] = field(default_factory=dict)
-    evaluations: dict[tuple[Kind, str], float] = field(default_factory=dict)
+    speed: Speed
+    source: str = ""
+    evaluations: Mapping[str, float] = field(default_factory=dict)
+    stated: bool = False
+
+    @staticmethod
+    def of_rates(rates: Rates, spec: RunSpec) -> Timing:
+        """Return what stated rates say of a run."""
+        source = f"from stated rates of {rates.device}"
+        return Timing(rates.speed(spec.precision), source, stated=True)
 
 
-def timings(lab: Lab, todo: Sequence[Task], devices: Devices, rates: Rates | None) -> Timings:
-    """Return the speeds of earlier runs, and of a few steps for kinds that have none.
+def timings(
+    lab: Lab, todo: Sequence[Task], devices: Devices, rates: Rates | None
+) -> dict[Kind, Timing]:
+    """Return the speeds of earlier runs, of a few steps for kinds that have none, else the rates.
 
     Args:
         rates: those that are stated for the devices.
@@ -47,13 +67,15 @@ def timings(lab: Lab, todo: Sequence[Task], devices: Devices, rates: Rates | Non
     Raises:
         UserError: a run whose steps cost next to nothing lacks something, such as its data.
     """
-    found = _recorded(lab, todo, devices, rates)
-    specs: dict[Kind, RunSpec] = {}
+    gpu = None if devices.type == "cpu" else rates
+    found = _recorded(lab, todo, devices, gpu)
+    untimed: dict[Kind, RunSpec] = {}
     for task in todo:
-        specs.setdefault(kind_of(task.spec), task.spec)
-    untimed = {kind: spec for kind, spec in specs.items() if kind not in found.speeds}
-    _time(found, untimed, devices, rates, at_once=_at_once(todo, devices))
-    return found
+        if (kind := kind_of(task.spec)) not in found:
+            untimed.setdefault(kind, task.spec)
+    found |= _measured(untimed, devices, gpu, _at_once(todo, devices))
+    stated = {} if rates is None else {k: Timing.of_rates(rates, s) for k, s in untimed.items()}
+    return found | {kind: timing for kind, timing in stated.items() if kind not in found}
 
 
 def _at_once(todo: Sequence[Task], devices: Devices) -> int:
@@ -65,57 +87,124 @@ def _at_once(todo: Sequence[Task], devices: Devices) -> int:
     return min(devices.slots, len(todo)) if work > _SHORT_FLOPS else 1
 
 
-def _recorded(lab: Lab, todo: Sequence[Task], devices: Devices, rates: Rates | None) -> Timings:
-    found, where = Timings(), _short(devices)
+def _recorded(
+    lab: Lab, todo: Sequence[Task], devices: Devices, gpu: Rates | None
+) -> dict[Kind, Timing]:
+    """Return the speeds of earlier runs; passes of a GPU are turned into those of fp32."""
+    asked = {setting(spec): spec for task in todo for spec in task.evaluations}
+    found = {}
     for kind, runs in earlier_runs(lab, todo, devices).items():
-        speed, precision = Speed.of_steps(runs.steps, devices.type), str(kind[2])
-        if rates is not None and devices.type != "cpu":
-            ratio = rates.training[precision] / rates.sampling[PROBE]
-            speed = replace(speed, per_call_flop=speed.per_call_flop * ratio)
-        found.speeds[kind] = speed
-        found.sources[kind] = f"from {counted(len(runs.steps), 'earlier run')} on {where}"
-        for name, values in runs.evaluations.items():
-            found.evaluations[kind, name] = statistics.median(values)
+        steps = [(step_flops(spec), seconds) for _, spec, seconds in runs]
+        speed = Speed.of_steps(steps, devices.type)
+        if gpu is not None:
+            ratio = gpu.training[runs[0][1].precision] / gpu.sampling[PROBE]
+            speed = replace(speed, per_call_flop=speed.per_call_flop * ratio, faster=gpu.faster)
+        source = f"from {counted(len(runs), 'earlier run')} on {_short(devices)}"
+        found[kind] = Timing(speed, source, _evaluations(runs, asked))
     return found
 
 
-def _time(
-    found: Timings,
-    untimed: Mapping[Kind, RunSpec],
-    devices: Devices,
-    rates: Rates | None,
-    *,
-    at_once: int,
-) -> None:
-    """Add the speeds of a few steps, of fewer images where a step of all would take long."""
-    batches = {kind: _images(spec, devices, rates) for kind, spec in untimed.items()}
-    timed = [kind for kind, images in batches.items() if images][:_MOST_KINDS]
-    specs = [
-        replace(untimed[kind], train=replace(untimed[kind].train, batch=batches[kind]))
-        for kind in timed
+def earlier_runs(lab: Lab, todo: Sequence[Task], devices: Devices) -> dict[Kind, list[_Run]]:
+    """Return completed runs of the tasks' kinds on devices like these, with their step times.
+
+    A run counts if it had the same model of device, as many neighbours and threads, and the same
+    compiler. Of a kind the newest eight count, among the newest hundred of the lab.
+    """
+    kinds = {kind_of(task.spec) for task in todo}
+    found: dict[Kind, list[_Run]] = {}
+    for folder in _newest(lab):
+        seconds = ((folder.result() or {}).get("metrics") or {}).get(STEP_SECONDS)
+        if seconds is None or not _ran_there(folder, devices):
+            continue
+        spec = folder.readable_spec()
+        if spec is None or kind_of(spec) not in kinds or not _is_timed(folder, spec, devices):
+            continue
+        runs = found.setdefault(kind_of(spec), [])
+        if len(runs) < _ENOUGH:
+            runs.append((folder, spec, seconds))
+    return found
+
+
+def setting(evaluation: EvaluationSpec) -> str:
+    """Return what an evaluation is, whatever step of a run it measures."""
+    return _text(encode(evaluation))
+
+
+def _text(tree: Mapping[str, Any]) -> str:
+    return json.dumps({k: v for k, v in tree.items() if k != "step"}, sort_keys=True)
+
+
+def _newest(lab: Lab) -> list[RunFolder]:
+    results = [(path.stat().st_mtime, path) for path in lab.root.glob("runs/*/result.json")]
+    newest = sorted(results, reverse=True)[:_NEWEST]
+    folders = (RunFolder(path.parent) for _, path in newest)
+    return [f for f in folders if f.state() is RunState.COMPLETED]
+
+
+def _ran_there(folder: RunFolder, devices: Devices) -> bool:
+    """Return whether a run's last attempt had a device of this kind, and as much of it."""
+    origins, attempts = folder.origin(), folder.attempts.read()
+    if not origins or not attempts:
+        return False
+    last = origins[-1]
+    models = {kind.model for kind in devices.kinds if kind.model}
+    if devices.type == "cpu" and last.get("threads") != devices.threads:
+        return False
+    model = last.get("model", last.get("device"))
+    return model in models and attempts[-1].packed == devices.packed
+
+
+def _is_timed(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:
+    """Return whether its median is of steps after the warm-up, all alike, compiled as now."""
+    made = folder.attempts.read()[-1].made_with
+    computed = made.get(f"blocks of {spec.model.backbone}", EAGER)
+    mixed = bool(spec.routes) and cost(spec).dense_images > 0
+    warm = spec.train.steps > spec.execution.log_every
+    return warm and not mixed and computed == arithmetic(spec, devices.type)
+
+
+def _evaluations(runs: Iterable[_Run], asked: Mapping[str, EvaluationSpec]) -> dict[str, float]:
+    """Return the median seconds for a FLOP of passes, by those settings that are asked for."""
+    found: dict[str, list[float]] = {}
+    for folder, spec, _ in runs:
+        for evaluation in folder.evaluations():
+            tree = evaluation.read() or {}
+            name, seconds = _text(tree.get("spec") or {}), tree.get("seconds")
+            if seconds is not None and name in asked and (flops := passes(spec, asked[name])[1]):
+                found.setdefault(name, []).append(seconds / flops)
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def _measured(
+    specs: Mapping[Kind, RunSpec], devices: Devices, gpu: Rates | None, at_once: int
+) -> dict[Kind, Timing]:
+    """Return the speeds of a few steps, of fewer images where a step of all would take long."""
+    rates: Mapping[str, float] = {} if gpu is None else gpu.training
+    batches = {kind: trial_batch(spec, rates.get(spec.precision)) for kind, spec in specs.items()}
+    cheap = [kind for kind, images in batches.items() if images]
+    trials = [
+        replace(specs[kind], train=replace(specs[kind].train, batch=batches[kind]))
+        for kind in islice(cheap, _MOST_KINDS)
     ]
     try:
-        speeds = devices.time(specs, at_once=at_once) if specs else None
+        speeds = devices.time(trials, at_once=at_once) if trials else None
     except (UserError, RuntimeError):
-        if all(batches[kind] == untimed[kind].train.batch for kind in timed):
+        if all(batches[kind] == specs[kind].train.batch for kind in cheap[:_MOST_KINDS]):
             raise
         speeds = None
-    for kind, speed in zip(timed, speeds or ()):
-        found.speeds[kind] = speed
-        busy = speed.load >= _BUSY
-        found.sources[kind] = _steps(untimed[kind], batches[kind], devices, busy=busy)
-    for kind, images in batches.items():
-        if speeds and images and kind not in found.speeds:
-            found.speeds[kind], found.sources[kind] = speeds[0], found.sources[timed[0]]
+    if not speeds:
+        return {}
+    faster = {} if gpu is None else gpu.faster
+    timed = [
+        Timing(replace(speed, faster=faster), _steps(specs[kind], batches[kind], devices, speed))
+        for kind, speed in zip(cheap, speeds)
+    ]
+    return dict.fromkeys(cheap, timed[0]) | dict(zip(cheap, timed))
 
 
-def _images(spec: RunSpec, devices: Devices, rates: Rates | None) -> int:
-    rate = None if rates is None or devices.type == "cpu" else rates.training[spec.precision]
-    return trial_batch(spec, rate)
-
-
-def _steps(spec: RunSpec, images: int, devices: Devices, *, busy: bool) -> str:
+def _steps(spec: RunSpec, images: int, devices: Devices, speed: Speed) -> str:
     """Return `from 6 steps on this CPU`; of a busy one what the seconds leave out, too."""
+    busy = speed.load >= _BUSY
     part = f" of {counted(images, 'image')}" if images < spec.train.batch else ""
     words = ["this"] if devices.local is not None else ["a"] if busy else []
     words += ["busy"] if busy else []
