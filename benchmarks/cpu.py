@@ -27,7 +27,7 @@ import step
 import torch
 import torch.nn.functional as F
 
-from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import RunFolder
 
 CPU = torch.device("cpu")
@@ -76,7 +76,7 @@ def split(model: str, precision: str, rate: float) -> dict[str, Any]:
     """Return the shares of a step's time by kind of operation, and the calls of operations."""
     run = step.spec(model, step.MODELS[model][1], precision, rate)
     with tempfile.TemporaryDirectory() as folder:
-        live = LiveRun(run, RunFolder(Path(folder)), CPU)
+        live = Trainer(run, RunFolder(Path(folder)), CPU)
         ours = step.our_step(live)
         for _ in range(3):
             ours()

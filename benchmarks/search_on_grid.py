@@ -56,7 +56,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LossTerms:
     """How one search ended.
 
     Attributes:
@@ -72,7 +72,7 @@ class Outcome:
     tried: int
 
 
-def search(grid: Grid, spec: SearchSpec, best: BestSet, space: Space) -> Outcome:
+def search(grid: Grid, spec: SearchSpec, best: BestSet, space: Space) -> LossTerms:
     """One search until a third of the FLOPs is spent; the answer is the best mean it has seen."""
     seeds, means = len(grid.gaps_SK), grid.gaps_SK.mean(axis=0)
     spent, known, first = seeds * grid.baseline_flops, [], math.nan
@@ -93,7 +93,7 @@ def search(grid: Grid, spec: SearchSpec, best: BestSet, space: Space) -> Outcome
             (first if not math.isnan(first) else spent / grid.total_flops) if inside else math.nan
         )
     rank = int((means < means[top]).sum()) + 1
-    return Outcome(bool(best.members_K[top]), first, rank, len(known))
+    return LossTerms(bool(best.members_K[top]), first, rank, len(known))
 
 
 def compare(grid: Grid, samplers: list[str], studies: int, **settings: Any) -> dict[str, Any]:

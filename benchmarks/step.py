@@ -30,7 +30,7 @@ from plain_dit import PlainDiT, PlainRun
 
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import peak_flops, pick
-from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs import RunSpec, decode
 
@@ -56,11 +56,11 @@ def spec(model: str, batch: int, precision: str, rate: float) -> RunSpec:
     return decode(RunSpec, tree)
 
 
-def our_step(run: LiveRun) -> Step:
+def our_step(run: Trainer) -> Step:
     """Return the step of a training run of tread-lab, as `engine.train` makes it."""
 
     def step() -> None:
-        run.optimise(run.batches.at(run.step), lr=1e-4)
+        run.train_step(run.batches.at(run.step), lr=1e-4)
 
     return step
 
@@ -116,7 +116,7 @@ def measure(
     steps: dict[str, Step] = {}
     with tempfile.TemporaryDirectory() as folder:
         for kind, run in specs.items():
-            steps[kind] = our_step(LiveRun(run, RunFolder(Path(folder) / kind), device))
+            steps[kind] = our_step(Trainer(run, RunFolder(Path(folder) / kind), device))
             steps[f"plain {kind}"] = plain_step(run, device)
         times = step_seconds(steps, rounds, device)
     took = {kind: statistics.median(seconds) for kind, seconds in times.items()}

@@ -55,7 +55,7 @@ LONGEST = (
     "faults/test_drivers.py",
     "faults/test_trials.py",
     "faults/test_crash.py",
-    "engine/test_live_run.py",
+    "engine/test_trainer.py",
     "end_to_end/test_data.py",
     "metrics/test_inception.py",
     "seeing/test_report.py",

@@ -63,7 +63,7 @@ def _steps(out: Path, device: str, small: bool) -> float:
     bench = Bench("packed", out, device, small)
     model, routes = (TINY, INNER) if small else ("DiT-S/2", ROUTE)
     with bench.live(bench.spec(model, routes, 4 if small else 64)) as run:
-        step = partial(run.optimise, run.batches.at(0), lr=1e-4)
+        step = partial(run.train_step, run.batches.at(0), lr=1e-4)
         bench.milliseconds(step, warm=2, count=1)
         _barrier.wait()
         return bench.milliseconds(step, warm=0, count=5 if small else 30)

@@ -13,7 +13,7 @@ import torch
 
 from gpu_phases.shared import INNER, TINY, Bench
 from tread_lab.engine.device import precisions
-from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.trainer import Trainer
 from tread_lab.metrics.inception import inception_weights
 from tread_lab.metrics.requirements import check_torch_fidelity
 from tread_lab.records.lab import Lab, RunFolder
@@ -79,15 +79,15 @@ def _losses(bench: Bench, spec: RunSpec, device: torch.device) -> list[float]:
             run = bench.live(spec, Path(folder))
             losses = [_loss(run, step) for step in range(STEPS - 1)]
             run.save()
-            resumed = LiveRun(spec, run.folder, device)
+            resumed = Trainer(spec, run.folder, device)
             assert resumed.resume() == STEPS - 1
             return [*losses, _loss(resumed, STEPS - 1)]
     finally:
         bench.device = here
 
 
-def _loss(run: LiveRun, step: int) -> float:
-    run.optimise(run.batches.at(step), lr=1e-3)
+def _loss(run: Trainer, step: int) -> float:
+    run.train_step(run.batches.at(step), lr=1e-3)
     return float(run._window[-1])
 
 
@@ -100,12 +100,12 @@ def waits(bench: Bench) -> None:
                     bench.spec(model, routes, 16, precision=precision, **_copy(fields))
                 )
                 first, *rest = run.batches.stream(0, STEPS + 1)
-                run.optimise(first, lr=1e-3)
+                run.train_step(first, lr=1e-3)
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")
                     _watch(bench, "warn")
                     for batch in rest:
-                        run.optimise(batch, lr=1e-3)
+                        run.train_step(batch, lr=1e-3)
                     _watch(bench, "default")
                 found = [str(w.message) for w in caught if "synchroniz" in str(w.message)]
                 where = "; ".join(sorted({text[:120] for text in found}))
@@ -183,13 +183,13 @@ def _weights(bench: Bench, spec: RunSpec, cut: int) -> list[torch.Tensor]:
     with tempfile.TemporaryDirectory() as folder:
         run = bench.live(spec, Path(folder))
         for step in range(cut):
-            run.optimise(run.batches.at(step), lr=1e-3)
+            run.train_step(run.batches.at(step), lr=1e-3)
         if cut < 8:
             run.save()
-            run = LiveRun(spec, run.folder, bench.device)
+            run = Trainer(spec, run.folder, bench.device)
             run.resume()
         for step in range(cut, 8):
-            run.optimise(run.batches.at(step), lr=1e-3)
+            run.train_step(run.batches.at(step), lr=1e-3)
         return [parameter.detach().clone() for parameter in run.network.parameters()]
 
 

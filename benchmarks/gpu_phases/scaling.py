@@ -97,7 +97,7 @@ def milliseconds(
     times = {}
     for kind, spec in runs.items():
         with bench.live(spec) as run:
-            step = partial(run.optimise, run.batches.at(0), lr=1e-4)
+            step = partial(run.train_step, run.batches.at(0), lr=1e-4)
             bench.milliseconds(step, warm=1, count=1)
             ready()
             times[kind] = bench.milliseconds(step, warm=0, count=6)

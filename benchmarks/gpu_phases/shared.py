@@ -19,10 +19,10 @@ import torch
 from torch import nn
 
 from tread_lab.backbones import build_backbone
-from tread_lab.engine import live_run
+from tread_lab.engine import trainer
 from tread_lab.engine.blank import WithoutInit
 from tread_lab.engine.device import peak_flops
-from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs import RunSpec, decode
 
@@ -47,7 +47,7 @@ class Bench:
         self._data = Path(tempfile.mkdtemp())
         self._noise: dict[tuple[torch.Size, ...], list[torch.Tensor]] = {}
         torch.set_num_threads(1)
-        live_run.fresh_network = _Drawn(live_run.fresh_network)
+        trainer.fresh_network = _Drawn(trainer.fresh_network)
 
     @property
     def cuda(self) -> bool:
@@ -98,10 +98,10 @@ class Bench:
             _make_latents(folder, 300 if self.small else COUNT * 32 // max(side, 32), side)
         return folder
 
-    def live(self, spec: RunSpec, folder: Path | None = None) -> LiveRun:
+    def live(self, spec: RunSpec, folder: Path | None = None) -> Trainer:
         """Return a run away from adaLN-zero, of which most gradients would be zero."""
         where = folder or Path(tempfile.mkdtemp()) / "runs" / "one"  # as a lab has them
-        run = LiveRun(spec, RunFolder(where), self.device)
+        run = Trainer(spec, RunFolder(where), self.device)
         weights = [p for p in run.network.parameters() if p.requires_grad]
         shapes = tuple(p.shape for p in weights)
         if shapes not in self._noise:  # that of XL is drawn once for all variants

@@ -80,10 +80,10 @@ def _step(bench: Bench, size: str, name: str, spec: RunSpec) -> float:
     """Time one variant and write it; return its seconds."""
     run = bench.live(spec)
     batch, started = run.batches.at(0), time.perf_counter()
-    run.optimise(batch, lr=1e-4)
+    run.train_step(batch, lr=1e-4)
     bench.wait()
     first = time.perf_counter() - started
-    seconds = bench.milliseconds(partial(run.optimise, batch, lr=1e-4)) / 1e3
+    seconds = bench.milliseconds(partial(run.train_step, batch, lr=1e-4)) / 1e3
     _say_step(bench, size, name, spec, seconds, first_step_s=first)
     return seconds
 
@@ -137,7 +137,7 @@ def captured(bench: Bench) -> None:
                 execution = {"compile": "blocks" if bench.cuda else "none", "cuda_graph": graph}
                 run = bench.live(bench.spec(model, routes, batch, execution=execution))
                 one = run.batches.at(0)
-                ms[form] = bench.milliseconds(partial(run.optimise, one, lr=1e-4), warm=6)
+                ms[form] = bench.milliseconds(partial(run.train_step, one, lr=1e-4), warm=6)
                 run.log_window()
                 assert math.isfinite(run.loss), f"the {form} loss is not finite"
             bench.say("captured", case=name, **{f"{form} ms": t for form, t in ms.items()})
@@ -154,9 +154,9 @@ def profile(bench: Bench) -> None:
                 spec = bench.spec(model, routes, 4 if bench.small else 256, execution=execution)
                 run = bench.live(spec)
                 batch = run.batches.at(0)
-                ms = bench.milliseconds(partial(run.optimise, batch, lr=1e-4))
+                ms = bench.milliseconds(partial(run.train_step, batch, lr=1e-4))
                 with torch.profiler.profile(activities=activities) as seen:
-                    run.optimise(batch, lr=1e-4)
+                    run.train_step(batch, lr=1e-4)
                     bench.wait()
                 key = "self_cuda_time_total" if bench.cuda else "self_cpu_time_total"
                 table = seen.key_averages().table(sort_by=key, row_limit=60)
@@ -185,10 +185,10 @@ def host(bench: Bench) -> None:
             run = bench.live(bench.spec(model, routes, 4 if bench.small else 256))
             draws = bench.milliseconds(partial(run.batches.at, 0))
             batch = run.batches.at(0)
-            all_ms = bench.milliseconds(partial(run.optimise, batch, lr=1e-4))
+            all_ms = bench.milliseconds(partial(run.train_step, batch, lr=1e-4))
             bench.wait()
             started = time.perf_counter()
-            run.optimise(batch, lr=1e-4)
+            run.train_step(batch, lr=1e-4)
             queued = 1e3 * (time.perf_counter() - started)
             bench.wait()
             bench.say("host", run=kind, draws_ms=draws, queued_ms=queued, step_ms=all_ms)

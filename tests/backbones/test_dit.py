@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tread_lab.backbones.dit import DiT
 from tread_lab.engine.assemble import build_network, fresh_network
-from tread_lab.routing import Leg, draw_routing
+from tread_lab.routing import BatchRoute, draw_routing
 from tread_lab.specs import ModelSpec, RunSpec, decode
 
 PUBLISHED = {
@@ -91,7 +91,7 @@ def test_a_route_changes_the_output_and_every_sample_walks_alone() -> None:
     out = network(x, t, y, routing)
     assert not torch.allclose(out, network(x, t, y), atol=1e-4)
     assert routing is not None
-    alone = tuple(Leg(leg.start, leg.end, leg.keep_BK[:1]) for leg in routing)
+    alone = tuple(BatchRoute(route.start, route.end, route.keep_BK[:1]) for route in routing)
     first = network(x[:1], t[:1], y[:1], alone)
     assert torch.allclose(out[:1], first, atol=1e-5)
 

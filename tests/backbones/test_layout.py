@@ -13,7 +13,7 @@ from torch import Tensor
 from tread_lab.backbones.dit import PatchEmbedder
 from tread_lab.backbones.parts import Attention
 from tread_lab.engine.assemble import build_network
-from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import RunFolder
 from tread_lab.routing import draw_routing
 from tread_lab.specs import RunSpec, decode
@@ -64,9 +64,9 @@ def permuted_attention(
 
 
 def weights_after_24_steps(spec: RunSpec, folder: Path) -> dict[str, Tensor]:
-    with LiveRun(spec, RunFolder(folder), torch.device("cpu")) as live:
+    with Trainer(spec, RunFolder(folder), torch.device("cpu")) as live:
         for step in range(24):
-            live.optimise(live.batches.at(step), lr=3e-3)
+            live.train_step(live.batches.at(step), lr=3e-3)
     return live.network.state_dict()
 
 

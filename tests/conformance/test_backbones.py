@@ -18,7 +18,7 @@ from tread_lab import draws
 from tread_lab.backbones.dit import DiT
 from tread_lab.engine.assemble import build_network, fresh_network
 from tread_lab.engine.cost.training import cost
-from tread_lab.routing import Leg, draw_routing
+from tread_lab.routing import BatchRoute, draw_routing
 from tread_lab.specs import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
 
 B, SIDE, CLASSES = 3, 8, 5
@@ -81,7 +81,7 @@ class Watch:
         self.left.append(out)
 
 
-def kept(leg: Leg) -> Iterator[tuple[int, Tensor]]:
+def kept(leg: BatchRoute) -> Iterator[tuple[int, Tensor]]:
     """(sample, places of its kept tokens)."""
     for b in range(len(leg.keep_BK)):
         yield b, leg.keep_BK[b] if leg.real_BK is None else leg.keep_BK[b][leg.real_BK[b]]
@@ -96,7 +96,7 @@ class TestBackbone:
         return run(model, route(selection))
 
     @pytest.fixture
-    def leg(self, spec: RunSpec) -> Leg:
+    def leg(self, spec: RunSpec) -> BatchRoute:
         routing = draw_routing(spec.routes, (B, spec.tokens), "plan")
         assert routing is not None
         return routing[0]
@@ -108,12 +108,12 @@ class TestBackbone:
     def test_rate_zero_is_dense(self, model: str, selection: str) -> None:
         spec = run(model, route(selection, rate=0))
         assert spec == run(model)
-        whole = Leg(START, END, torch.arange(SIDE * SIDE).expand(B, -1))
+        whole = BatchRoute(START, END, torch.arange(SIDE * SIDE).expand(B, -1))
         network = perturbed(spec)
         found = network(*inputs(), (whole,))
         torch.testing.assert_close(found, network(*inputs()), rtol=1e-5, atol=1e-6)
 
-    def test_routed_tokens_pass_bitwise(self, network: DiT, leg: Leg) -> None:
+    def test_routed_tokens_pass_bitwise(self, network: DiT, leg: BatchRoute) -> None:
         watch = Watch(network)
         network(*inputs(), (leg,))
         before, after = watch.left[START - 1], watch.entered[END + 1][0]
@@ -123,7 +123,7 @@ class TestBackbone:
             assert torch.equal(after[b, routed], before[b, routed])
             assert not torch.equal(after[b, places], before[b, places])
 
-    def test_kept_tokens_run_as_the_subset_alone(self, network: DiT, leg: Leg) -> None:
+    def test_kept_tokens_run_as_the_subset_alone(self, network: DiT, leg: BatchRoute) -> None:
         watch = Watch(network)
         network(*inputs(), (leg,))
         before, after = watch.left[START - 1], watch.entered[END + 1][0]
@@ -136,7 +136,7 @@ class TestBackbone:
                 x = block(x, c_BD[b : b + 1], here)
             torch.testing.assert_close(after[b : b + 1, places], x, rtol=1e-5, atol=1e-5)
 
-    def test_positions_follow_their_tokens(self, network: DiT, leg: Leg) -> None:
+    def test_positions_follow_their_tokens(self, network: DiT, leg: BatchRoute) -> None:
         watch = Watch(network)
         network(*inputs(), (leg,))
         positions = [entered[2] for entered in watch.entered]
@@ -158,16 +158,16 @@ class TestBackbone:
         trained = sum(p.numel() for p in network.parameters() if p.requires_grad)
         assert cost(spec).parameters == trained
 
-    def test_state_dicts_interchange(self, spec: RunSpec, network: DiT, leg: Leg) -> None:
+    def test_state_dicts_interchange(self, spec: RunSpec, network: DiT, leg: BatchRoute) -> None:
         dense = build_network(spec.dense())
         dense.load_state_dict(network.state_dict())
         assert torch.equal(dense(*inputs()), network(*inputs()))
         assert torch.equal(dense(*inputs(), (leg,)), network(*inputs(), (leg,)))
 
-    def test_a_route_changes_the_output(self, network: DiT, leg: Leg) -> None:
+    def test_a_route_changes_the_output(self, network: DiT, leg: BatchRoute) -> None:
         assert not torch.equal(network(*inputs(), (leg,)), network(*inputs()))
 
-    def test_gradients_reach_every_parameter(self, network: DiT, leg: Leg) -> None:
+    def test_gradients_reach_every_parameter(self, network: DiT, leg: BatchRoute) -> None:
         network(*inputs(), (leg,)).square().mean().backward()
         for name, parameter in network.named_parameters():
             if parameter.requires_grad:
@@ -175,7 +175,7 @@ class TestBackbone:
                 assert torch.isfinite(parameter.grad).all(), name
                 assert parameter.grad.abs().max() > 0, name
 
-    def test_samples_do_not_see_each_other(self, network: DiT, leg: Leg) -> None:
+    def test_samples_do_not_see_each_other(self, network: DiT, leg: BatchRoute) -> None:
         x, t, y = inputs()
         together = network(x, t, y, (leg,))
         for b in range(B):
@@ -183,7 +183,7 @@ class TestBackbone:
             alone = network(x_1, t_1, y_1, (leg_1,))
             torch.testing.assert_close(together[[b]], alone, rtol=1e-4, atol=1e-5)
 
-    def test_low_precision_runs_close_to_fp32(self, network: DiT, leg: Leg) -> None:
+    def test_low_precision_runs_close_to_fp32(self, network: DiT, leg: BatchRoute) -> None:
         exact = network(*inputs(), (leg,))
         with torch.autocast("cpu", dtype=torch.bfloat16):
             low = network(*inputs(), (leg,)).float()

@@ -65,7 +65,7 @@ class ProcessConformance:
     def test_the_optimal_predictor_has_no_excess_loss(self, u: float) -> None:
         x, noise = self.draw(4000)
         level_B = self.process.level(torch.full((len(x),), u))
-        loss_B = self.process.outcome(self.network(), x, noise, level_B).loss()
+        loss_B = self.process.loss_terms(self.network(), x, noise, level_B).loss()
         error = 4 * loss_B.std() / math.sqrt(len(x))
         assert abs(loss_B.mean() - self.risk(level_B)[0]) < error
 
@@ -74,13 +74,13 @@ class ProcessConformance:
         x, noise = self.draw(4000)
         level_B = self.process.level(torch.full((len(x),), u))
         best = self.network()
-        least = self.process.outcome(best, x, noise, level_B).loss().mean()
+        least = self.process.loss_terms(best, x, noise, level_B).loss().mean()
         for shift, slope in ((0.1, 0.0), (-0.1, 0.0), (0.0, 0.2), (0.0, -0.2)):
 
             def other(z: Tensor, t: Tensor, shift: float = shift, slope: float = slope) -> Tensor:
                 return best(z, t) + shift + slope * z
 
-            assert self.process.outcome(other, x, noise, level_B).loss().mean() > least
+            assert self.process.loss_terms(other, x, noise, level_B).loss().mean() > least
 
     @pytest.mark.parametrize(("solver", "order"), [("euler", 1), ("heun", 2)])
     def test_a_solver_has_the_order_it_promises(self, solver: str, order: int) -> None:

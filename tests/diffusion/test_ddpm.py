@@ -66,13 +66,13 @@ def test_loss_and_variance_term_are_those_of_the_formulas(t: int) -> None:
     out = torch.from_numpy(np.concatenate([eps_hat, v], axis=1))
     level_B = ddpm.level(torch.tensor([(t + 0.5) / 1000]))
     x, noise = torch.from_numpy(x0), torch.from_numpy(eps)
-    loss = ddpm.outcome(lambda z, s: out, x, noise, level_B.double()).loss()
+    loss = ddpm.loss_terms(lambda z, s: out, x, noise, level_B.double()).loss()
     assert float(loss) == pytest.approx(reference_loss(x0, eps, eps_hat, v, t), rel=2e-5)
     exact_B = ddpm.sigma[t : t + 1]
-    loss = ddpm.outcome(lambda z, s: out, x, noise, exact_B).loss()
+    loss = ddpm.loss_terms(lambda z, s: out, x, noise, exact_B).loss()
     assert float(loss) == pytest.approx(reference_loss(x0, eps, eps_hat, v, t), rel=1e-9)
     single = (tensor.float() for tensor in (x, noise, level_B))
-    loss = ddpm.outcome(lambda z, s: out.float(), *single).loss()
+    loss = ddpm.loss_terms(lambda z, s: out.float(), *single).loss()
     assert float(loss) == pytest.approx(reference_loss(x0, eps, eps_hat, v, t), rel=2e-3)
 
 
@@ -85,7 +85,7 @@ def test_t_is_uniform_and_enters_the_network_unscaled_beside_x_t() -> None:
 
     level_B = ddpm.level((torch.arange(1000) + 0.5) / 1000)
     x, noise = draws.normal((1000, 1, 2, 2), "x"), draws.normal((1000, 1, 2, 2), "noise")
-    ddpm.outcome(network, x, noise, level_B)
+    ddpm.loss_terms(network, x, noise, level_B)
     assert seen["t"].tolist() == list(range(1000))
     abar = torch.from_numpy(ABAR)[:, None, None, None]
     expected = abar.sqrt() * x + (1 - abar).sqrt() * noise
@@ -96,7 +96,7 @@ def test_the_variance_term_trains_v_alone() -> None:
     out = torch.randn(2, 2, 4, 4, requires_grad=True)
     x, noise = torch.randn(2, 2, 1, 4, 4)
     level_B = ddpm.level(torch.tensor([0.0, 0.7]))
-    ddpm.outcome(lambda z, t: out, x, noise, level_B).loss().sum().backward()
+    ddpm.loss_terms(lambda z, t: out, x, noise, level_B).loss().sum().backward()
     expected = 2 * (out.detach()[:, :1] - noise) / 16
     torch.testing.assert_close(out.grad[:, :1], expected)
     assert (out.grad[:, 1:] != 0).any()
@@ -105,7 +105,7 @@ def test_the_variance_term_trains_v_alone() -> None:
 def test_without_a_learned_variance_the_loss_is_the_noise_error() -> None:
     fixed = build_process(DDPMSpec(learned_variance=False))
     x, noise = torch.randn(2, 3, 1, 4, 4)
-    loss_B = fixed.outcome(lambda z, t: noise + 2, x, noise, fixed.level(torch.rand(3))).loss()
+    loss_B = fixed.loss_terms(lambda z, t: noise + 2, x, noise, fixed.level(torch.rand(3))).loss()
     torch.testing.assert_close(loss_B, torch.full((3,), 4.0))
 
 

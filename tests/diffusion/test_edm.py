@@ -41,7 +41,7 @@ def test_the_weighted_loss_of_the_optimal_denoiser_is_one_at_every_level() -> No
     """lambda(sigma) E||D - x||^2 = lambda s^2 sigma^2 / (s^2 + sigma^2) = 1."""
     x = 0.5 * draws.normal((4, 1, 128, 128), "x")
     noise = draws.normal((4, 1, 128, 128), "noise")
-    loss = edm.outcome(optimal, x, noise, torch.tensor([0.05, 0.3, 1.0, 10.0])).loss()
+    loss = edm.loss_terms(optimal, x, noise, torch.tensor([0.05, 0.3, 1.0, 10.0])).loss()
     assert torch.allclose(loss, torch.ones(4), rtol=0.05)
 
 
@@ -51,7 +51,7 @@ def test_a_perfect_denoiser_has_no_loss() -> None:
     s = sigma[:, None, None, None]
     c_skip, c_out = 0.25 / (s**2 + 0.25), s * 0.5 / (s**2 + 0.25).sqrt()
     perfect = (x - c_skip * (x + s * noise)) / c_out
-    assert edm.outcome(lambda z, t: perfect, x, noise, sigma).loss().max() < 1e-9
+    assert edm.loss_terms(lambda z, t: perfect, x, noise, sigma).loss().max() < 1e-9
 
 
 def test_the_network_sees_unit_variance_and_log_sigma_over_four() -> None:
@@ -63,7 +63,7 @@ def test_the_network_sees_unit_variance_and_log_sigma_over_four() -> None:
 
     x, noise = 0.5 * draws.normal((2, 1, 256, 256), "a"), draws.normal((2, 1, 256, 256), "b")
     sigma = torch.tensor([0.1, 20.0])
-    edm.outcome(network, x, noise, sigma).loss()
+    edm.loss_terms(network, x, noise, sigma).loss()
     assert torch.allclose(seen["z"].std(dim=(1, 2, 3)), torch.ones(2), atol=0.02)
     assert torch.allclose(seen["t"], sigma.log() / 4)
 

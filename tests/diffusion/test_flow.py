@@ -39,9 +39,9 @@ def test_the_loss_is_zero_for_the_true_velocity_and_sees_t_unscaled() -> None:
         return noise - x
 
     t_B = torch.tensor([0.1, 0.5, 0.9])
-    assert Flow(FlowSpec()).outcome(network, x, noise, t_B).loss().abs().max() == 0
+    assert Flow(FlowSpec()).loss_terms(network, x, noise, t_B).loss().abs().max() == 0
     torch.testing.assert_close(seen[0], t_B)
-    off = Flow(FlowSpec()).outcome(lambda z, t: noise - x + 2, x, noise, t_B).loss()
+    off = Flow(FlowSpec()).loss_terms(lambda z, t: noise - x + 2, x, noise, t_B).loss()
     torch.testing.assert_close(off, torch.full((3,), 4.0))
 
 
@@ -49,7 +49,7 @@ def test_a_direction_adds_one_minus_the_cosine_over_channels() -> None:
     torch.manual_seed(0)
     x, noise, v = torch.randn(3, 2, 3, 4, 4)
     t_B = torch.tensor([0.2, 0.7])
-    found = Flow(FlowSpec(direction=2.0)).outcome(lambda z, t: v, x, noise, t_B).loss()
+    found = Flow(FlowSpec(direction=2.0)).loss_terms(lambda z, t: v, x, noise, t_B).loss()
     for b in range(2):
         u = noise[b] - x[b]
         cosines = [

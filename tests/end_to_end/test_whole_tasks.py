@@ -32,7 +32,7 @@ from tests.made_data import (
     write_text_encoder,
 )
 from tread_lab.cli import main
-from tread_lab.engine import compiled, device, live_run
+from tread_lab.engine import compiled, device, trainer
 from tread_lab.metrics import inception, reference_file
 from tread_lab.metrics.extraction import SPACES
 from tread_lab.records.lab import Lab, RunFolder
@@ -263,11 +263,11 @@ def machine(world: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(device, "precisions", lambda _: FACTORS["precision"])
     monkeypatch.setattr(devices, "precisions", lambda _: FACTORS["precision"])
     monkeypatch.setattr(Tensor, "pin_memory", pinned)
-    monkeypatch.setattr(live_run, "pins", lambda _: True)
+    monkeypatch.setattr(trainer, "pins", lambda _: True)
     monkeypatch.setattr(
-        live_run, "step_form", lambda spec, _: spec.execution.cuda_graph and live_run.CAPTURED
+        trainer, "step_form", lambda spec, _: spec.execution.cuda_graph and trainer.CAPTURED
     )
-    monkeypatch.setattr(live_run, "CudaGraphs", lambda _: Tape)
+    monkeypatch.setattr(trainer, "CudaGraphs", lambda _: Tape)
     compile_blocks = compiled.compile_blocks
     monkeypatch.setattr(
         compiled, "compile_blocks", lambda network: compile_blocks(network, backend="eager")

@@ -58,7 +58,7 @@ def test_a_batch_goes_to_a_device_whole() -> None:
 
 def _tensors(batch: Batch) -> list[Tensor]:
     return [batch.x_BCHW, batch.y_B, batch.noise_BCHW, batch.u_B] + [
-        leg.keep_BK for leg in batch.routing or ()
+        route.keep_BK for route in batch.routing or ()
     ]
 
 

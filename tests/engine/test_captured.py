@@ -15,9 +15,9 @@ from torch import Tensor
 from tests.engine.runs import CPU, small_run
 from tests.engine.tape import Tape
 from tread_lab.engine.captured import CapturedStep, CudaGraph, ReplayQueue, Results
-from tread_lab.engine.live_run import LiveRun
 from tread_lab.engine.optimizer import make_capturable
 from tread_lab.engine.provenance import made_with
+from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import RunFolder
 from tread_lab.routing import select
 from tread_lab.specs import RunSpec
@@ -36,7 +36,7 @@ class Tapes:
         return self.made[-1]
 
 
-def state(run: LiveRun) -> dict[str, Tensor]:
+def state(run: Trainer) -> dict[str, Tensor]:
     """Everything that a checkpoint of the run holds."""
     run.save()
     saved = max(run.folder.checkpoints.glob("step-*"))
@@ -48,14 +48,14 @@ def trained(
 ) -> tuple[list[float], dict[str, Tensor]]:
     """Losses of the steps and the state after them; without tapes every step is launched."""
     losses = []
-    with LiveRun(spec, RunFolder(folder), CPU) as run:
+    with Trainer(spec, RunFolder(folder), CPU) as run:
         run.resume()
         if tapes is None:
             make_capturable(run.optimizer, CPU)  # the learning rate in fp32 here, too
         else:
             run.capture(tapes)
         for step in steps:
-            run.optimise(run.batches.at(step), lr=1e-3 / (step + 1))
+            run.train_step(run.batches.at(step), lr=1e-3 / (step + 1))
             run.log_window()
             losses.append(run.loss)
         run.save()
@@ -123,9 +123,9 @@ def test_a_run_stopped_amid_replays_goes_on_with_equal_bits(tmp_path: Path) -> N
 def test_the_graphs_of_a_run_go_with_it(tmp_path: Path) -> None:
     """Else a GPU's memory of graphs stays until a collector finds the circle."""
     tapes = Tapes()
-    with LiveRun(small_run(train=TRAIN), RunFolder(tmp_path), CPU) as run:
+    with Trainer(small_run(train=TRAIN), RunFolder(tmp_path), CPU) as run:
         run.capture(tapes)
-        run.optimise(run.batches.at(0), lr=1e-3)
+        run.train_step(run.batches.at(0), lr=1e-3)
     tape = weakref.ref(tapes.made.pop())
     gc.disable()
     try:
@@ -163,7 +163,7 @@ def test_steps_that_keep_ever_other_numbers_of_tokens_are_launched(
 
 
 def test_a_replay_gives_results_that_the_next_one_leaves_alone(tmp_path: Path) -> None:
-    with LiveRun(small_run(), RunFolder(tmp_path), CPU) as run:
+    with Trainer(small_run(), RunFolder(tmp_path), CPU) as run:
         numbers = iter(range(100))
         step = CapturedStep(lambda batch: _results(batch.u_B, next(numbers)), Tape)
         given = [step(run.batches.at(n)) for n in range(6)]
@@ -173,7 +173,7 @@ def test_a_replay_gives_results_that_the_next_one_leaves_alone(tmp_path: Path) -
 
 
 def test_four_kinds_of_batch_have_a_graph(tmp_path: Path) -> None:
-    with LiveRun(small_run(), RunFolder(tmp_path), CPU) as run:
+    with Trainer(small_run(), RunFolder(tmp_path), CPU) as run:
         tapes, batch = Tapes(), run.batches.at(0)
         step = CapturedStep(lambda part: _results(part.u_B, 0), tapes)
         for _ in range(5):

@@ -17,8 +17,8 @@ from tread_lab.backbones.attend import PREFERRED
 from tread_lab.backbones.parts import rotary_positions, rotate, turned
 from tread_lab.engine.assemble import build_network
 from tread_lab.engine.compiled import EAGER, INDUCTOR, arithmetic, compile_blocks, no_compiler
-from tread_lab.engine.live_run import LiveRun
 from tread_lab.engine.precision import autocast
+from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import RunFolder
 from tread_lab.routing import draw_routing
 from tread_lab.specs import RunSpec, UserError, decode
@@ -47,14 +47,14 @@ def test_a_rate_sweep_needs_one_graph_for_each_length(tmp_path: Path) -> None:
     for rate, (start, end) in itertools.product(rates, ends):
         routed = spec(routes=[{"start": start, "end": end, "rate": rate}])
         folder = RunFolder(tmp_path / f"{rate} {start} {end}")
-        with LiveRun(routed, folder, CPU) as run:
+        with Trainer(routed, folder, CPU) as run:
             compile_blocks(run.network, backend=counter)
-            run.optimise(run.batches.at(0), lr=1e-3)
+            run.train_step(run.batches.at(0), lr=1e-3)
             run.save()
-        with LiveRun(routed, folder, CPU) as run:
+        with Trainer(routed, folder, CPU) as run:
             compile_blocks(run.network, backend=counter)
             assert run.resume() == 1
-            run.optimise(run.batches.at(1), lr=1e-3)
+            run.train_step(run.batches.at(1), lr=1e-3)
             with torch.no_grad():  # evaluation: dense, without gradients
                 batch = run.batches.at(2)
                 run.network(batch.x_BCHW, batch.u_B, batch.y_B, None)

@@ -14,7 +14,7 @@ import torch
 from tests.engine.runs import CPU, small_run, train_until
 from tread_lab.cli import main
 from tread_lab.engine import device as devices
-from tread_lab.engine import live_run
+from tread_lab.engine import trainer
 from tread_lab.engine.device import PeakMemory, limit_share, pick, release, use
 from tread_lab.engine.train import train
 from tread_lab.records.lab import Lab, RunFolder
@@ -74,9 +74,9 @@ def test_an_index_beyond_the_gpus_is_refused_with_their_number(
 
 
 def test_accelerate_gets_the_device_that_was_picked() -> None:
-    accelerator = live_run._accelerator(GPU_1)
+    accelerator = trainer._accelerator(GPU_1)
     assert accelerator.device == GPU_1
-    assert live_run._accelerator(CPU).device == CPU
+    assert trainer._accelerator(CPU).device == CPU
 
 
 def test_the_picked_gpu_becomes_the_current_one(gpus: list[tuple[Any, ...]]) -> None:
@@ -146,8 +146,8 @@ def test_a_run_for_a_gpu_pins_its_batches_and_uses_that_gpu(
         pinned.append(tensor)
         return tensor
 
-    monkeypatch.setattr(live_run, "use", lambda device, **how: used.append((device, how)))
-    monkeypatch.setattr(live_run, "pins", lambda device: True)
+    monkeypatch.setattr(trainer, "use", lambda device, **how: used.append((device, how)))
+    monkeypatch.setattr(trainer, "pins", lambda device: True)
     monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
     train_until(small_run(), tmp_path)
     assert used == [(CPU, {"deterministic": False})]

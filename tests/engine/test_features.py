@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tests.engine.runs import CPU
 from tread_lab.data import open_data
-from tread_lab.engine import checkpoint, features, live_run
+from tread_lab.engine import checkpoint, features, trainer
 from tread_lab.engine.features import FeatureCache
 from tread_lab.engine.power import Meter, Reading
 from tread_lab.engine.train import train
@@ -217,7 +217,7 @@ def test_a_cache_that_a_run_fills_costs_it_no_time_and_no_energy(
         clock[0] += seconds
         return clock[0]
 
-    monkeypatch.setattr(live_run, "time", SimpleNamespace(perf_counter=tick))
+    monkeypatch.setattr(trainer, "time", SimpleNamespace(perf_counter=tick))
     opener = targets.open_feature_encoder
 
     def slow(*args: Any, **more: Any) -> Any:
@@ -240,7 +240,7 @@ def test_the_targets_are_features_of_the_stored_images(latents: Path, tmp_path: 
     spec, folder = spec_of(latents), RunFolder(tmp_path / "lab/runs/run")
     samples = open_data(spec.data, "train")
     assert spec.repa is not None
-    with live_run.LiveRun(spec, folder, CPU) as run:
+    with trainer.Trainer(spec, folder, CPU) as run:
         assert run.batches.at(0).target_BNE is None
         assert len([*run.prepare()]) == 1
         batch = run.batches.at(0)

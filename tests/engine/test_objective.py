@@ -8,23 +8,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from tread_lab.diffusion import EDM, Flow, Outcome
+from tread_lab.diffusion import EDM, Flow, LossTerms
 from tread_lab.engine.objective import patches, token_loss
-from tread_lab.routing import Leg, Routing, draw_routing
+from tread_lab.routing import BatchRoute, Routing, draw_routing
 from tread_lab.specs import EDMSpec, EnsembleLoss, FlowSpec, PlainLoss, RouteSpec
 
 B, C, SIDE, P = 3, 2, 8, 2
 N = (SIDE // P) ** 2
 
 
-def outcome() -> Outcome:
+def loss_terms() -> LossTerms:
     torch.manual_seed(0)
     x, noise, level = (
         torch.randn(B, C, SIDE, SIDE),
         torch.randn(B, C, SIDE, SIDE),
         torch.rand(B) + 0.2,
     )
-    return EDM(EDMSpec()).outcome(lambda z, t: torch.tanh(z), x, noise, level)
+    return EDM(EDMSpec()).loss_terms(lambda z, t: torch.tanh(z), x, noise, level)
 
 
 def routing_of(*routes: tuple[int, int]) -> Routing:
@@ -39,7 +39,7 @@ def patch(x_CHW: Tensor, n: int) -> Tensor:
     return x_CHW[:, row * P : (row + 1) * P, column * P : (column + 1) * P].reshape(-1)
 
 
-def reference(seen: Outcome, routing: Routing, form: str, weight: float, noise: str) -> Tensor:
+def reference(seen: LossTerms, routing: Routing, form: str, weight: float, noise: str) -> Tensor:
     """Sample by sample, route by route, patch by patch, as paper and first code say it."""
     losses = []
     for b in range(B):
@@ -74,14 +74,14 @@ def reference(seen: Outcome, routing: Routing, form: str, weight: float, noise: 
 def test_the_ensemble_agrees_with_a_reference(
     routes: tuple[tuple[int, int], ...], form: str, weight: float, noise: str
 ) -> None:
-    seen, routing = outcome(), routing_of(*routes)
+    seen, routing = loss_terms(), routing_of(*routes)
     spec = EnsembleLoss(form=form, weight=weight, noise_weight=noise)  # type: ignore[arg-type]
     found = token_loss(spec, seen, routing, patch=P)
     assert torch.allclose(found, reference(seen, routing, form, weight, noise), rtol=1e-5)
 
 
 def test_plain_is_the_process_own_loss_over_all_tokens() -> None:
-    seen = outcome()
+    seen = loss_terms()
     expected = seen.weight_B * (seen.denoised_BCHW - seen.clean_BCHW).square().mean(dim=(1, 2, 3))
     assert torch.equal(token_loss(PlainLoss(), seen, routing_of((0, 8)), patch=P), expected)
     assert torch.equal(
@@ -90,14 +90,14 @@ def test_plain_is_the_process_own_loss_over_all_tokens() -> None:
 
 
 def test_the_weighted_equation_at_lambda_1_is_the_plain_loss() -> None:
-    seen, routing = outcome(), routing_of((0, 4), (6, 9))
+    seen, routing = loss_terms(), routing_of((0, 4), (6, 9))
     whole = EnsembleLoss(form="equation", weight=1.0, noise_weight="both")
     found = token_loss(whole, seen, routing, patch=P)
     assert torch.allclose(found, token_loss(PlainLoss(), seen, routing, patch=P), rtol=1e-6)
 
 
 def test_at_lambda_0_both_forms_are_one_loss_up_to_the_share_of_kept_tokens() -> None:
-    seen, routing = outcome(), routing_of((0, 8))
+    seen, routing = loss_terms(), routing_of((0, 8))
     a, b = (
         token_loss(EnsembleLoss(form=form, weight=0.0), seen, routing, patch=P)  # type: ignore[arg-type]
         for form in ("equation", "code")
@@ -115,7 +115,7 @@ def test_patches_are_in_the_order_of_tokens() -> None:
 def test_samples_that_keep_different_numbers_of_tokens_are_averaged_over_their_own(
     form: str,
 ) -> None:
-    seen = outcome()
+    seen = loss_terms()
     route = RouteSpec(start=0, end=8, rate=0.4, selection="bernoulli").resolved(12)
     routing = draw_routing([route], (B, N), "objective")
     assert routing is not None and routing[0].real_BK is not None
@@ -129,7 +129,7 @@ def test_samples_that_keep_different_numbers_of_tokens_are_averaged_over_their_o
     found = token_loss(spec, seen, routing, patch=P)
     for b, leg in enumerate(kept):
         parts = (getattr(seen, field.name)[b : b + 1] for field in dataclasses.fields(seen))
-        alone = token_loss(spec, Outcome(*parts), (leg,), patch=P)
+        alone = token_loss(spec, LossTerms(*parts), (leg,), patch=P)
         assert torch.allclose(found[b], alone[0], rtol=1e-5)
 
 
@@ -137,7 +137,7 @@ def test_flow_and_edm_give_their_own_losses_and_estimates_of_x0() -> None:
     torch.manual_seed(0)
     x, noise, t = torch.randn(B, C, SIDE, SIDE), torch.randn(B, C, SIDE, SIDE), torch.rand(B)
     for process in (EDM(EDMSpec()), Flow(FlowSpec())):
-        seen = process.outcome(lambda z, t: torch.tanh(z), x, noise, t)
+        seen = process.loss_terms(lambda z, t: torch.tanh(z), x, noise, t)
         ode = seen.noisy_BCHW - t[:, None, None, None] * process.velocity(
             process.predict(lambda z, t: torch.tanh(z), seen.noisy_BCHW, t),
             seen.noisy_BCHW,
@@ -147,10 +147,10 @@ def test_flow_and_edm_give_their_own_losses_and_estimates_of_x0() -> None:
 
 
 def test_a_sample_that_routes_nothing_has_no_reconstruction_error() -> None:
-    seen, keep_BN = outcome(), torch.arange(N).expand(B, N)
+    seen, keep_BN = loss_terms(), torch.arange(N).expand(B, N)
     real_BN = torch.ones(B, N, dtype=torch.bool)
     real_BN[1:, -1] = False  # sample 0 alone keeps all its tokens
-    leg = Leg(0, 8, keep_BN, real_BN)
+    leg = BatchRoute(0, 8, keep_BN, real_BN)
     found = token_loss(EnsembleLoss(form="code", weight=0.1), seen, (leg,), patch=P)
     assert found.isfinite().all()
     assert torch.allclose(found[0], seen.loss()[0], rtol=1e-6)

@@ -13,7 +13,7 @@ import torch
 from tests.engine.runs import CPU, small_run, train_until
 from tread_lab.engine.checkpoint import load_latest
 from tread_lab.engine.evaluate import evaluate
-from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.trainer import Trainer
 from tread_lab.records import metric_names
 from tread_lab.records.endings import kind_of
 from tread_lab.records.lab import RunFolder
@@ -88,8 +88,8 @@ def test_a_routed_run_measures_as_on_the_cpu(device: torch.device, tmp_path: Pat
 def test_weights_optimizer_and_average_lie_on_the_device(
     device: torch.device, tmp_path: Path
 ) -> None:
-    with LiveRun(run_of(), RunFolder(tmp_path), device) as run:
-        run.optimise(run.batches.at(0), lr=1e-3)
+    with Trainer(run_of(), RunFolder(tmp_path), device) as run:
+        run.train_step(run.batches.at(0), lr=1e-3)
         states = [t for s in run.optimizer.state.values() for t in s.values() if t.ndim]
         tensors = [*run.network.parameters(), *run.ema.weights.values(), *states]
         assert {t.device.type for t in tensors} == {device.type}
@@ -145,12 +145,12 @@ def test_a_captured_run_goes_on_with_the_bits_of_an_undisturbed_one(
 def test_a_step_does_not_wait_for_the_gpu(
     cuda_graph: bool, device: torch.device, tmp_path: Path
 ) -> None:
-    with LiveRun(run_of(cuda_graph=cuda_graph), RunFolder(tmp_path), device) as run:
+    with Trainer(run_of(cuda_graph=cuda_graph), RunFolder(tmp_path), device) as run:
         for step in range(5):  # the graph is captured in the fourth
-            run.optimise(run.batches.at(step), lr=1e-3)
+            run.train_step(run.batches.at(step), lr=1e-3)
         torch.cuda.set_sync_debug_mode("error")
         try:
-            run.optimise(run.batches.at(5), lr=1e-3)
+            run.train_step(run.batches.at(5), lr=1e-3)
         finally:
             torch.cuda.set_sync_debug_mode("default")
 

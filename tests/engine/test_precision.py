@@ -15,8 +15,8 @@ from tread_lab.engine import device as devices
 from tread_lab.engine.checkpoint import load_latest
 from tread_lab.engine.device import check_precision, precisions
 from tread_lab.engine.ema import Ema
-from tread_lab.engine.live_run import LiveRun
 from tread_lab.engine.precision import PRECISIONS, LossScaler, autocast, matrix_products
+from tread_lab.engine.trainer import Trainer
 from tread_lab.records import metric_names
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs import RunSpec, UserError, signature
@@ -28,22 +28,22 @@ needs_fp16 = pytest.mark.skipif("fp16" not in precisions(CPU), reason="no fp16 o
 
 
 @pytest.fixture
-def live(tmp_path: Path) -> Iterator[LiveRun]:
-    with LiveRun(small_run(precision="fp16"), RunFolder(tmp_path), CPU) as run:
+def live(tmp_path: Path) -> Iterator[Trainer]:
+    with Trainer(small_run(precision="fp16"), RunFolder(tmp_path), CPU) as run:
         yield run
 
 
 def block_dtypes(spec: RunSpec, device: torch.device, folder: Path) -> list[set[torch.dtype]]:
     """What the linear maps of every block put out during one training step, as observed."""
     seen: list[set[torch.dtype]] = [set() for _ in range(spec.model.depth)]
-    with LiveRun(spec, RunFolder(folder), device) as run:
+    with Trainer(spec, RunFolder(folder), device) as run:
         for l, block in enumerate(run.network.blocks):  # type: ignore[arg-type]
             for module in block.modules():
                 if isinstance(module, nn.Linear):
                     module.register_forward_hook(
                         lambda _, __, out, l=l: seen[l].add(out.dtype)  # type: ignore[misc]
                     )
-        run.optimise(run.batches.at(0), lr=1e-3)
+        run.train_step(run.batches.at(0), lr=1e-3)
     return seen
 
 
@@ -92,7 +92,7 @@ def test_what_the_cpu_cannot_do_is_refused_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UserError, match=r"^precision: cpu \(.*\) has no tf32; choose one of .*$"):
-        LiveRun(small_run(precision="tf32"), RunFolder(tmp_path), CPU)
+        Trainer(small_run(precision="tf32"), RunFolder(tmp_path), CPU)
     monkeypatch.setattr(devices, "_cpu_has_fp16", lambda: False)
     with pytest.raises(UserError, match=r"has no fp16; choose one of fp32, bf16$"):
         check_precision("fp16", CPU)
@@ -124,23 +124,23 @@ def test_the_fp32_block_of_a_half_precision_run_has_tf32_products(
     if precision not in precisions(CPU):
         pytest.skip(f"no {precision} on this CPU")
     seen = []
-    with LiveRun(small_run(precision=precision), RunFolder(tmp_path), CPU) as run:
+    with Trainer(small_run(precision=precision), RunFolder(tmp_path), CPU) as run:
         block = run.network.get_submodule("blocks.2.mlp.fc1")
         block.register_forward_hook(
             lambda _, __, out: seen.append((out.dtype, torch.backends.cuda.matmul.allow_tf32))
         )
-        run.optimise(run.batches.at(0), lr=1e-3)
+        run.train_step(run.batches.at(0), lr=1e-3)
     assert seen == [(torch.float32, True)]
 
 
 def test_an_fp32_run_has_exact_products(tmp_path: Path) -> None:
     seen = []
-    with LiveRun(small_run(), RunFolder(tmp_path), CPU) as run:
+    with Trainer(small_run(), RunFolder(tmp_path), CPU) as run:
         block = run.network.get_submodule("blocks.2.mlp.fc1")
         block.register_forward_hook(
             lambda _, __, out: seen.append((out.dtype, torch.backends.cuda.matmul.allow_tf32))
         )
-        run.optimise(run.batches.at(0), lr=1e-3)
+        run.train_step(run.batches.at(0), lr=1e-3)
     assert seen == [(torch.float32, False)]
 
 
@@ -172,10 +172,10 @@ def test_tf32_really_rounds_and_fp32_does_not() -> None:
 
 
 @needs_fp16
-def test_an_overflowed_step_changes_nothing_but_the_scale(live: LiveRun) -> None:
+def test_an_overflowed_step_changes_nothing_but_the_scale(live: Trainer) -> None:
     scale_until_overflow(live.scaler)
     before = {n: p.detach().clone() for n, p in live.trainable.items()}
-    live.optimise(live.batches.at(0), lr=1e-3)
+    live.train_step(live.batches.at(0), lr=1e-3)
     assert int(live.scaler.overflows) == 1 and live.step == 1
     assert float(live.scaler.state()["scale"]) == 2.0**126
     for name, tensor in live.trainable.items():
@@ -184,11 +184,11 @@ def test_an_overflowed_step_changes_nothing_but_the_scale(live: LiveRun) -> None
 
 
 @needs_fp16
-def test_training_goes_on_after_overflows_and_counts_them(live: LiveRun) -> None:
+def test_training_goes_on_after_overflows_and_counts_them(live: Trainer) -> None:
     live.scaler.load({**live.scaler.state(), "scale": torch.tensor(2.0**30)})
     before = live.trainable["blocks.0.mlp.fc1.bias"].detach().clone()
     for step in range(30):
-        live.optimise(live.batches.at(step), lr=1e-3)
+        live.train_step(live.batches.at(step), lr=1e-3)
     live.log_window()
     skipped = live.overflows
     assert 0 < skipped < 25
@@ -201,13 +201,13 @@ def test_training_goes_on_after_overflows_and_counts_them(live: LiveRun) -> None
 
 @needs_fp16
 def test_a_step_that_overflows_leaves_the_average_as_it_was(tmp_path: Path) -> None:
-    with LiveRun(small_run(precision="fp16"), RunFolder(tmp_path), CPU) as run:
+    with Trainer(small_run(precision="fp16"), RunFolder(tmp_path), CPU) as run:
         for step in range(4):
-            run.optimise(run.batches.at(step), lr=1e-2)
+            run.train_step(run.batches.at(step), lr=1e-2)
         average = {name: weight.clone() for name, weight in run.ema.weights.items()}
         run.scaler._scaler.update(2.0**100)
         overflows = int(run.scaler.overflows)
-        run.optimise(run.batches.at(4), lr=1e-2)
+        run.train_step(run.batches.at(4), lr=1e-2)
         assert int(run.scaler.overflows) == overflows + 1
         assert all(torch.equal(run.ema.weights[name], average[name]) for name in average)
 

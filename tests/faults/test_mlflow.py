@@ -14,7 +14,7 @@ from tests.tracking.test_ui import free_port
 EAGER = (
     "from tread_lab.tracking import tracker\ntracker.SLOWEST = 0.5\n"  # asks a lost server so often
 )
-WINDOW = "tread_lab.engine.live_run:LiveRun.log_window"
+WINDOW = "tread_lab.engine.trainer:Trainer.log_window"
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from tread_lab.records.log import read_entries
 from tread_lab.specs import signature
 
 pytestmark = pytest.mark.slow
-WINDOW = "tread_lab.engine.live_run:LiveRun.log_window"
+WINDOW = "tread_lab.engine.trainer:Trainer.log_window"
 
 
 def emptied(path: Path) -> None:

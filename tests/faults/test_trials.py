@@ -30,7 +30,7 @@ def broken(original, run, *args, **options):
     if run.spec.train.lr == 0.123:
         raise RuntimeError("a broken part")
     return original(run, *args, **options)
-wrap("tread_lab.engine.live_run:LiveRun.optimise", broken)
+wrap("tread_lab.engine.trainer:Trainer.train_step", broken)
 """
 
 

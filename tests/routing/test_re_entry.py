@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tread_lab.routing import Leg, Return, draw_routing, walk
+from tread_lab.routing import BatchRoute, Return, draw_routing, run_blocks
 from tread_lab.specs import ReEntrySpec, RouteSpec, UserError, decode
 
 B, N, D, DEPTH = 3, 16, 8, 10
@@ -34,7 +34,7 @@ def inputs() -> tuple[Tensor, Tensor]:
     return torch.randn(B, N, D), torch.randn(B, D)
 
 
-def routing_of(*routes: Route) -> tuple[Leg, ...]:
+def routing_of(*routes: Route) -> tuple[BatchRoute, ...]:
     specs = [RouteSpec(start=i, end=j, rate=0.5).resolved(DEPTH) for i, j in routes]
     routing = draw_routing(specs, (B, N), "re-entry")
     assert routing is not None
@@ -42,7 +42,11 @@ def routing_of(*routes: Route) -> tuple[Leg, ...]:
 
 
 def reference(
-    blocks: list[Mixing], x_BND: Tensor, c_BD: Tensor, routing: tuple[Leg, ...], re_entry: str
+    blocks: list[Mixing],
+    x_BND: Tensor,
+    c_BD: Tensor,
+    routing: tuple[BatchRoute, ...],
+    re_entry: str,
 ) -> Tensor:
     """The same one sample and one token at a time, with lists instead of gathers."""
     rows = []
@@ -50,16 +54,18 @@ def reference(
         embedded = list(x_BND[b])
         tokens, before, kept = list(embedded), list(embedded), list(range(N))
         for l, block in enumerate(blocks):
-            for leg in routing:
-                if leg.start == l:
-                    before, kept = list(tokens), leg.keep_BK[b].tolist()
+            for route in routing:
+                if route.start == l:
+                    before, kept = list(tokens), route.keep_BK[b].tolist()
             out = block(torch.stack([tokens[n] for n in kept])[None], c_BD[b : b + 1])[0]
             for place, n in enumerate(kept):
                 tokens[n] = out[place]
-            for leg in routing:
-                if leg.end == l:
+            for route in routing:
+                if route.end == l:
                     for n in set(range(N)) - set(kept):
-                        tokens[n] = returned(re_entry, embedded[n], before[n], first=leg.start == 0)
+                        tokens[n] = returned(
+                            re_entry, embedded[n], before[n], first=route.start == 0
+                        )
                     kept = list(range(N))
         rows.append(torch.stack(tokens))
     return torch.stack(rows)
@@ -77,31 +83,37 @@ def test_routes_and_re_entry_agree_with_a_reference(
     routes: tuple[Route, ...], re_entry: str
 ) -> None:
     (x, c), blocks, routing = inputs(), stack(), routing_of(*routes)
-    found = walk(blocks, x, c, routing=routing, re_enter=Return(decode(ReEntrySpec, re_entry)))
+    found = run_blocks(
+        blocks, x, c, routing=routing, re_enter=Return(decode(ReEntrySpec, re_entry))
+    )
     assert torch.allclose(found, reference(blocks, x, c, routing, re_entry), atol=1e-6)
 
 
 def test_the_first_codes_quirk_doubles_the_tokens_of_a_route_from_block_0() -> None:
     (x, c), routing, streams = inputs(), routing_of((0, 8)), {}
     quirk = Return(decode(ReEntrySpec, "v1_code"))
-    walk(stack(), x, c, routing=routing, re_enter=quirk, observe=streams.__setitem__)
+    run_blocks(stack(), x, c, routing=routing, re_enter=quirk, observe=streams.__setitem__)
     routed = routing[0].mask(N).bool()
     assert torch.equal(streams[8][routed], 2 * x[routed])
 
 
 def test_the_sum_of_a_first_route_from_block_0_is_the_identity() -> None:
     (x, c), blocks, routing = inputs(), stack(), routing_of((0, 4))
-    a, b = (walk(blocks, x, c, routing=routing, re_enter=r) for r in (Return(), by_name("v1_sum")))
+    a, b = (
+        run_blocks(blocks, x, c, routing=routing, re_enter=r) for r in (Return(), by_name("v1_sum"))
+    )
     assert torch.equal(a, b)
     second = routing_of((1, 4))
-    a, b = (walk(blocks, x, c, routing=second, re_enter=r) for r in (Return(), by_name("v1_sum")))
+    a, b = (
+        run_blocks(blocks, x, c, routing=second, re_enter=r) for r in (Return(), by_name("v1_sum"))
+    )
     assert not torch.equal(a, b)
 
 
 def test_x_T_alone_brings_back_the_embedding() -> None:
     (x, c), routing, streams = inputs(), routing_of((3, 6)), {}
     embedding = Return(ReEntrySpec(x_T=True, x_D_last=False))
-    walk(stack(), x, c, routing=routing, re_enter=embedding, observe=streams.__setitem__)
+    run_blocks(stack(), x, c, routing=routing, re_enter=embedding, observe=streams.__setitem__)
     routed = routing[0].mask(N).bool()
     assert torch.equal(streams[6][routed], x[routed])
 
@@ -112,7 +124,9 @@ def by_name(name: str) -> Return:
 
 def test_re_entry_without_a_plan_is_the_dense_network() -> None:
     (x, c), blocks = inputs(), stack()
-    assert torch.equal(walk(blocks, x, c, re_enter=by_name("v1_code")), walk(blocks, x, c))
+    assert torch.equal(
+        run_blocks(blocks, x, c, re_enter=by_name("v1_code")), run_blocks(blocks, x, c)
+    )
 
 
 def test_names_and_flags_are_one_thing_and_nothing_is_refused() -> None:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from tread_lab import draws
-from tread_lab.routing import Leg, Return, draw_routing, select, walk
-from tread_lab.routing.transport import merge, send
+from tread_lab.routing import BatchRoute, Return, draw_routing, run_blocks, select
+from tread_lab.routing.transport import gather_tokens, scatter_tokens
 from tread_lab.specs.routes import RouteSpec
 
 B, N, D = 4, 64, 8
@@ -94,16 +94,16 @@ def test_the_ranking_depends_on_seed_step_and_route_number_alone() -> None:
 def test_send_then_merge_gives_back_every_token() -> None:
     x, _ = inputs()
     leg = select(route(0, 1, 0.5), draws.uniform((B, N), "x"))
-    assert torch.equal(merge(x, send(x, leg.keep_BK), leg.keep_BK), x)
+    assert torch.equal(scatter_tokens(x, gather_tokens(x, leg.keep_BK), leg.keep_BK), x)
 
 
 def test_rate_zero_and_no_plan_are_the_dense_network() -> None:
     x, c = inputs()
     blocks = stack()
-    dense = walk(blocks, x, c)
+    dense = run_blocks(blocks, x, c)
     leg = select(route(1, 3, 0.0), draws.uniform((B, N), "x"))
-    assert torch.equal(walk(blocks, x, c, routing=(leg,)), dense)
-    assert torch.equal(walk(blocks, x, c, routing=None), dense)
+    assert torch.equal(run_blocks(blocks, x, c, routing=(leg,)), dense)
+    assert torch.equal(run_blocks(blocks, x, c, routing=None), dense)
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 2), (1, 3), (2, 2), (3, 5)])
@@ -111,7 +111,7 @@ def test_routed_tokens_leave_a_route_bitwise_as_they_entered(start: int, end: in
     x, c = inputs()
     streams: dict[int, Tensor] = {}
     leg = select(route(start, end, 0.5), draws.uniform((B, N), "x"))
-    walk(stack(), x, c, routing=(leg,), observe=streams.__setitem__)
+    run_blocks(stack(), x, c, routing=(leg,), observe=streams.__setitem__)
     entered = x if start == 0 else streams[start - 1]
     routed = torch.ones(B, N).scatter(1, leg.keep_BK, 0.0).bool()
     assert torch.equal(streams[end][routed], entered[routed])
@@ -124,16 +124,16 @@ def test_an_end_with_weights_is_observed_before_it_acts() -> None:
     class Doubled(Return):
         spans = ((1, 3),)
 
-        def __call__(self, kept_BKD: Tensor, leg: Leg, **around: Tensor) -> Tensor:
+        def __call__(self, kept_BKD: Tensor, leg: BatchRoute, **around: Tensor) -> Tensor:
             return 2 * super().__call__(kept_BKD, leg, **around)  # type: ignore[arg-type]
 
     x, c = inputs()
     leg = select(route(1, 3, 0.5), draws.uniform((B, N), "x"))
     streams: dict[int, Tensor] = {}
     blocks = stack()[:4]
-    out = walk(blocks, x, c, routing=(leg,), observe=streams.__setitem__, re_enter=Doubled())
+    out = run_blocks(blocks, x, c, routing=(leg,), observe=streams.__setitem__, re_enter=Doubled())
     assert streams[3].shape[1] == leg.keep_BK.shape[1] < N
-    assert torch.equal(send(out, leg.keep_BK), 2 * streams[3])
+    assert torch.equal(gather_tokens(out, leg.keep_BK), 2 * streams[3])
 
 
 def test_kept_tokens_are_those_of_the_blocks_run_on_the_subset_alone() -> None:
@@ -141,11 +141,11 @@ def test_kept_tokens_are_those_of_the_blocks_run_on_the_subset_alone() -> None:
     blocks = stack()
     leg = select(route(1, 3, 0.5), draws.uniform((B, N), "x"))
     streams: dict[int, Tensor] = {}
-    walk(blocks, x, c, routing=(leg,), observe=streams.__setitem__)
-    alone = send(blocks[0](x, c), leg.keep_BK)
+    run_blocks(blocks, x, c, routing=(leg,), observe=streams.__setitem__)
+    alone = gather_tokens(blocks[0](x, c), leg.keep_BK)
     for block in blocks[1:4]:
         alone = block(alone, c)
-    assert torch.equal(send(streams[3], leg.keep_BK), alone)
+    assert torch.equal(gather_tokens(streams[3], leg.keep_BK), alone)
 
 
 def test_blocks_of_a_route_see_kept_tokens_only_and_the_others_all() -> None:
@@ -155,7 +155,7 @@ def test_blocks_of_a_route_see_kept_tokens_only_and_the_others_all() -> None:
         select(route(0, 1, 0.5), draws.uniform((B, N), "a")),
         select(route(3, 4, 0.75), draws.uniform((B, N), "b")),
     )
-    walk(blocks, x, c, routing=legs)
+    run_blocks(blocks, x, c, routing=legs)
     assert [b.seen[0].shape[1] for b in blocks] == [32, 32, 64, 16, 16, 64]
 
 
@@ -169,7 +169,7 @@ def test_positions_follow_their_tokens() -> None:
         return x_BND
 
     leg = select(route(1, 2, 0.5), draws.uniform((B, N), "x"))
-    walk([block] * 4, x, c, positions, routing=(leg,))
+    run_blocks([block] * 4, x, c, positions, routing=(leg,))
     assert torch.equal(seen[1][..., 0], leg.keep_BK) and torch.equal(seen[2], seen[1])
     assert torch.equal(seen[0], positions) and torch.equal(seen[3], positions)
 
@@ -178,7 +178,7 @@ def test_gradients_reach_the_entry_through_routed_tokens_by_the_identity() -> No
     x, c = inputs()
     x.requires_grad_()
     leg = select(route(0, 5, 0.5), draws.uniform((B, N), "x"))
-    out = walk(stack(), x, c, routing=(leg,))
+    out = run_blocks(stack(), x, c, routing=(leg,))
     routed = torch.ones(B, N).scatter(1, leg.keep_BK, 0.0).bool()
     (grad,) = torch.autograd.grad(out[routed].sum(), x)
     assert torch.equal(grad[routed], torch.ones_like(grad[routed]))

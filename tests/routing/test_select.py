@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.routing import Leg, draw_routing, select
+from tread_lab.routing import BatchRoute, draw_routing, select
 from tread_lab.specs import ModelSpec, RouteSpec, RunSpec, UserError, decode
 from tread_lab.specs import routes as routes_spec
 
@@ -29,7 +29,7 @@ def route(selection: str, rate: float = 0.5, start: int = 2, end: int = 8) -> Ro
     return decode(RouteSpec, {"start": start, "end": end, "rate": rate, "selection": selection})
 
 
-def routed(leg: Leg, tokens: int = N) -> Tensor:
+def routed(leg: BatchRoute, tokens: int = N) -> Tensor:
     """Whether each token is routed, [B, N]."""
     real = torch.ones_like(leg.keep_BK, dtype=torch.bool) if leg.real_BK is None else leg.real_BK
     kept_BN = torch.zeros(len(leg.keep_BK), tokens, dtype=torch.bool)
@@ -71,9 +71,9 @@ def test_kept_places_ascend(selection: str) -> None:
 def test_a_leg_is_whole_where_each_token_is_kept_and_none_fills_up() -> None:
     keep_BK = torch.arange(4).expand(2, 4)
     real_BK = torch.tensor([[True] * 4, [True, True, True, False]])
-    assert Leg(0, 1, keep_BK).whole(4) and not Leg(0, 1, keep_BK).whole(5)
-    assert not Leg(0, 1, keep_BK[:, :3]).whole(4)
-    assert not Leg(0, 1, keep_BK, real_BK).whole(4)
+    assert BatchRoute(0, 1, keep_BK).whole(4) and not BatchRoute(0, 1, keep_BK).whole(5)
+    assert not BatchRoute(0, 1, keep_BK[:, :3]).whole(4)
+    assert not BatchRoute(0, 1, keep_BK, real_BK).whole(4)
 
 
 def test_rows_leave_whole() -> None:

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.routing import Leg, select, walk
-from tread_lab.routing.transport import merge, send
+from tread_lab.routing import BatchRoute, run_blocks, select
+from tread_lab.routing.transport import gather_tokens, scatter_tokens
 from tread_lab.specs import RouteSpec
 
 N = 16
 
 
-def leg(selection: str, start: int = 1, end: int = 2) -> Leg:
+def leg(selection: str, start: int = 1, end: int = 2) -> BatchRoute:
     route = RouteSpec(start=start, end=end, selection=selection)  # type: ignore[arg-type]
     return select(route, draws.uniform((3, N), selection))
 
@@ -26,13 +26,17 @@ def tokens() -> Tensor:
 @pytest.mark.parametrize("selection", ["random", "rows", "structured", "bernoulli"])
 def test_there_and_back_changes_nothing(selection: str) -> None:
     x, route = tokens(), leg(selection)
-    assert torch.equal(merge(x, send(x, route.keep_BK), route.keep_BK, route.real_BK), x)
+    assert torch.equal(
+        scatter_tokens(x, gather_tokens(x, route.keep_BK), route.keep_BK, route.real_BK), x
+    )
 
 
 @pytest.mark.parametrize("selection", ["random", "rows", "structured", "bernoulli"])
 def test_only_kept_places_change(selection: str) -> None:
     x, route = tokens(), leg(selection)
-    changed = merge(x, send(x, route.keep_BK) + 1, route.keep_BK, route.real_BK) != x
+    changed = (
+        scatter_tokens(x, gather_tokens(x, route.keep_BK) + 1, route.keep_BK, route.real_BK) != x
+    )
     real = torch.ones_like(route.keep_BK, dtype=torch.bool)
     kept = torch.zeros(3, N, dtype=torch.bool)
     kept.scatter_(1, route.keep_BK, real if route.real_BK is None else route.real_BK)
@@ -43,7 +47,7 @@ def test_only_kept_places_change(selection: str) -> None:
 @pytest.mark.parametrize("selection", ["random", "rows", "structured", "bernoulli"])
 def test_gradients_reach_every_token(selection: str) -> None:
     x, route = tokens().requires_grad_(), leg(selection)
-    out = merge(x, 3 * send(x, route.keep_BK), route.keep_BK, route.real_BK)
+    out = scatter_tokens(x, 3 * gather_tokens(x, route.keep_BK), route.keep_BK, route.real_BK)
     (slope,) = torch.autograd.grad(out.sum(), x)
     assert set(slope.flatten().tolist()) == {1.0, 3.0}
 
@@ -56,7 +60,7 @@ def test_positions_follow_their_tokens_and_come_back() -> None:
         return x
 
     x = tokens()
-    walk([block] * 4, x, x[:, 0], x, routing=(leg("rows"),))
+    run_blocks([block] * 4, x, x[:, 0], x, routing=(leg("rows"),))
     assert [len(positions[0]) for _, positions in seen] == [16, 8, 8, 16]
     assert all(torch.equal(at, positions) for at, positions in seen)
 
@@ -69,6 +73,6 @@ def test_blocks_hear_which_places_are_real_only_where_numbers_differ() -> None:
         return x
 
     x = tokens()
-    walk([block] * 4, x, x[:, 0], routing=(leg("random"),))
-    walk([block] * 4, x, x[:, 0], routing=(leg("bernoulli"),))
+    run_blocks([block] * 4, x, x[:, 0], routing=(leg("random"),))
+    run_blocks([block] * 4, x, x[:, 0], routing=(leg("bernoulli"),))
     assert heard == [0, 0, 0, 0, 0, 1, 1, 0]

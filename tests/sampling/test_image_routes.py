@@ -13,9 +13,9 @@ CPU, N = torch.device("cpu"), 64
 ROUTES = (RouteSpec(start=1, end=3), RouteSpec(start=5, end=6))
 
 
-def kept(routing: Routing | None, leg: int = 0) -> list[set[int]]:
+def kept(routing: Routing | None, route: int = 0) -> list[set[int]]:
     assert routing is not None
-    return [set(row.tolist()) for row in routing[leg].keep_BK]
+    return [set(row.tolist()) for row in routing[route].keep_BK]
 
 
 def routed(*seeds: int) -> ImageRoutes:
@@ -25,8 +25,11 @@ def routed(*seeds: int) -> ImageRoutes:
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_the_branch_decides_the_rate_and_the_count_is_exact(rate: float) -> None:
     routing = routed(1, 2).routing(rate, 0)
-    assert routing is not None and [(leg.start, leg.end) for leg in routing] == [(1, 3), (5, 6)]
-    assert [leg.keep_BK.shape for leg in routing] == [(2, N - int(rate * N))] * 2
+    assert routing is not None and [(route.start, route.end) for route in routing] == [
+        (1, 3),
+        (5, 6),
+    ]
+    assert [route.keep_BK.shape for route in routing] == [(2, N - int(rate * N))] * 2
 
 
 def test_no_routed_token_is_the_dense_network() -> None:
@@ -36,9 +39,9 @@ def test_no_routed_token_is_the_dense_network() -> None:
 
 def test_the_weak_branch_routes_a_superset() -> None:
     routes = routed(1, 2, 3)
-    for leg in (0, 1):
+    for route in (0, 1):
         for strong, weak in zip(
-            kept(routes.routing(0.3, 4), leg), kept(routes.routing(0.8, 4), leg)
+            kept(routes.routing(0.3, 4), route), kept(routes.routing(0.8, 4), route)
         ):
             assert weak < strong
 
@@ -49,5 +52,5 @@ def test_an_image_takes_its_ranking_along() -> None:
 
 def test_images_levels_and_routes_differ() -> None:
     routings = [routed(seed).routing(0.5, index) for seed, index in ((1, 0), (2, 0), (1, 1))]
-    rows = [kept(routing, leg)[0] for routing in routings for leg in (0, 1)]
+    rows = [kept(routing, route)[0] for routing in routings for route in (0, 1)]
     assert len({frozenset(row) for row in rows}) == len(rows)

@@ -45,10 +45,10 @@ def test_the_dense_finetune_keeps_the_path_drop() -> None:
     finetune = sprint(routes_until=0, **parent())
     batches = Batches(finetune, open_data(finetune.data, "train"))
     routings = [batches.at(step).routing for step in range(8)]
-    legs = [leg for routing in routings for leg in routing or ()]
-    assert [leg.whole(finetune.tokens) for leg in legs] == [True] * 8
-    assert {(leg.start, leg.end) for leg in legs} == {(2, 3)}
-    dropped = torch.cat([leg.dropped_B for leg in legs if leg.dropped_B is not None])
+    legs = [route for routing in routings for route in routing or ()]
+    assert [route.whole(finetune.tokens) for route in legs] == [True] * 8
+    assert {(route.start, route.end) for route in legs} == {(2, 3)}
+    dropped = torch.cat([route.dropped_B for route in legs if route.dropped_B is not None])
     assert len(dropped) == 512 and 0.05 < dropped.float().mean() < 0.16
 
 

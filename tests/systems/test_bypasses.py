@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tread_lab.engine.assemble import build_network, fresh_network
 from tread_lab.engine.cost.training import cost
-from tread_lab.routing import Leg, Routing, draw_routing
+from tread_lab.routing import BatchRoute, Routing, draw_routing
 from tread_lab.specs import RunSpec, decode, encode, signature
 from tread_lab.systems.maskdit.decoder import MaskDecoder
 from tread_lab.systems.sprint.fusion import Fusion
@@ -65,7 +65,7 @@ def routing_of(spec: RunSpec, **more: Any) -> Routing:
 
 def whole(spec: RunSpec) -> Routing:
     keep_BN = torch.arange(spec.tokens).expand(3, -1)
-    return tuple(Leg(r.blocks[0], r.blocks[-1], keep_BN) for r in spec.routes)
+    return tuple(BatchRoute(r.blocks[0], r.blocks[-1], keep_BN) for r in spec.routes)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -106,7 +106,11 @@ def test_fusion_agrees_with_a_reference_and_masks_what_was_routed() -> None:
     keep = torch.stack([torch.randperm(N)[:K].sort().values for _ in range(3)])
     dropped = torch.tensor([False, True, False])
     found = fusion(
-        kept, Leg(2, 3, keep, dropped_B=dropped), entry_BND=entry, embedded_BND=entry, c_BD=entry
+        kept,
+        BatchRoute(2, 3, keep, dropped_B=dropped),
+        entry_BND=entry,
+        embedded_BND=entry,
+        c_BD=entry,
     )
     for b in range(3):
         for n in range(N):
@@ -119,33 +123,35 @@ def test_fusion_agrees_with_a_reference_and_masks_what_was_routed() -> None:
 
 def test_a_dropped_path_makes_the_deep_blocks_count_for_nothing() -> None:
     spec = spec_of("sprint")
-    network, (leg,) = woken(spec), routing_of(spec, path_drop=0.999999)
-    assert leg.dropped_B is not None and bool(leg.dropped_B.all())
-    before = network(*batch(), routing=(leg,))
+    network, (route,) = woken(spec), routing_of(spec, path_drop=0.999999)
+    assert route.dropped_B is not None and bool(route.dropped_B.all())
+    before = network(*batch(), routing=(route,))
     for block in list(network.blocks)[2:4]:
         for parameter in block.parameters():
             nn.init.normal_(parameter)
-    assert torch.equal(network(*batch(), routing=(leg,)), before)
+    assert torch.equal(network(*batch(), routing=(route,)), before)
     assert not torch.equal(network(*batch()), before)
 
 
 def test_a_plan_that_keeps_nothing_is_the_dropped_path_and_runs_no_deep_block() -> None:
     spec = spec_of("sprint")
-    network, (leg,) = woken(spec), routing_of(spec, path_drop=0.999999)
-    dropped = network(*batch(), routing=(leg,))
+    network, (route,) = woken(spec), routing_of(spec, path_drop=0.999999)
+    dropped = network(*batch(), routing=(route,))
     for block in list(network.blocks)[2:4]:
         block.forward = None  # type: ignore[assignment, method-assign]
-    nothing = Leg(leg.start, leg.end, torch.empty(3, 0, dtype=torch.long))
+    nothing = BatchRoute(route.start, route.end, torch.empty(3, 0, dtype=torch.long))
     assert torch.equal(network(*batch(), routing=(nothing,)), dropped)
 
 
 def test_masked_tokens_reach_the_output_through_the_mask_token_alone() -> None:
     spec = spec_of("mask")
-    network, (leg,) = woken(spec), routing_of(spec)
+    network, (route,) = woken(spec), routing_of(spec)
     x, t, y = batch()
-    masked = leg.mask(spec.tokens).view(3, 1, 8, 8).repeat_interleave(2, 2).repeat_interleave(2, 3)
+    masked = (
+        route.mask(spec.tokens).view(3, 1, 8, 8).repeat_interleave(2, 2).repeat_interleave(2, 3)
+    )
     changed = x + masked * torch.randn_like(x)
-    assert torch.allclose(network(x, t, y, (leg,)), network(changed, t, y, (leg,)), atol=1e-6)
+    assert torch.allclose(network(x, t, y, (route,)), network(changed, t, y, (route,)), atol=1e-6)
     assert not torch.allclose(network(x, t, y), network(changed, t, y), atol=1e-3)
 
 
@@ -172,7 +178,7 @@ def test_the_decoder_sees_all_places_at_their_positions() -> None:
     assert isinstance(decoder, MaskDecoder)
     N, D, keep = 64, 32, torch.tensor([[3, 10, 40]])
     kept, entry, c = torch.randn(1, 3, D), torch.randn(1, N, D), torch.randn(1, D)
-    found = decoder(kept, Leg(0, 5, keep), entry_BND=entry, embedded_BND=entry, c_BD=c)
+    found = decoder(kept, BatchRoute(0, 5, keep), entry_BND=entry, embedded_BND=entry, c_BD=c)
     shift, scale = decoder.adaLN_modulation(c).chunk(2, dim=1)
     tokens = decoder.mask_token.expand(1, N, -1).clone()
     for k, n in enumerate(keep[0]):

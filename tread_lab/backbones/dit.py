@@ -24,8 +24,8 @@ from tread_lab.backbones.parts import (
     sincos_positions,
 )
 from tread_lab.routing.re_entry import IDENTITY, ReEntry
+from tread_lab.routing.run_blocks import Observer, run_blocks
 from tread_lab.routing.select import Routing
-from tread_lab.routing.walk import Observer, walk
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.model import ModelSpec
 
@@ -216,13 +216,13 @@ class DiT(nn.Module):
         if isinstance(self.y_embedder, TextEmbedder):
             text_BTD = self.y_embedder(y_B)
             x_BND, T = torch.cat([x_BND, text_BTD.to(x_BND.dtype)], dim=1), text_BTD.shape[1]
-            routing = tuple(leg.beside(N, T) for leg in routing or ()) or None
+            routing = tuple(route.beside(N, T) for route in routing or ()) or None
             observe = _of_image(observe, T)
         else:
             c_BD = c_BD + self.y_embedder(y_B)
         places_1NP = self.places_1NP
         places_BNP = None if places_1NP is None else places_1NP.expand(len(x_BND), -1, -1)
-        x_BND = walk(
+        x_BND = run_blocks(
             self.blocks,
             x_BND,
             c_BD,

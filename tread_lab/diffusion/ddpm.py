@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.diffusion.edm import rho_grid
-from tread_lab.diffusion.process import Network, Outcome
+from tread_lab.diffusion.process import LossTerms, Network
 from tread_lab.specs.evaluation import RESPACED, SamplerSpec, respaced
 from tread_lab.specs.objective import DDPM_LEVELS, DDPMSpec
 
@@ -65,9 +65,9 @@ class DDPM:
         x_BCHW = z_BCHW / (1 + sigma**2).sqrt()
         return network(x_BCHW.float(), self.step_of(level_B).float()).to(z_BCHW.dtype)
 
-    def outcome(
+    def loss_terms(
         self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor
-    ) -> Outcome:
+    ) -> LossTerms:
         """(eps_theta - eps)^2, and with a learned variance the variational bound in bits, to which
         eps_theta is a constant (L_hybrid of Nichol & Dhariwal with the weight of DiT's code, 1)."""
         z_BCHW = self.noisy(x_BCHW, noise_BCHW, level_B)
@@ -76,7 +76,7 @@ class DDPM:
         if v is not None:
             error_BCHW = error_BCHW + self._bits(eps.detach(), v, x_BCHW, noise_BCHW, level_B)
         denoised_BCHW = z_BCHW - level_B[:, None, None, None].to(eps) * eps
-        return Outcome(x_BCHW, z_BCHW, denoised_BCHW, error_BCHW, torch.ones_like(level_B))
+        return LossTerms(x_BCHW, z_BCHW, denoised_BCHW, error_BCHW, torch.ones_like(level_B))
 
     def velocity(self, prediction_BCHW: Tensor, z_BCHW: Tensor, level: Tensor) -> Tensor:
         """dz/dsigma = eps: a step of Euler is one of DDIM (Song et al. 2021, eq. 14)."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tread_lab.diffusion.process import Network, Outcome
+from tread_lab.diffusion.process import LossTerms, Network
 from tread_lab.specs.evaluation import SamplerSpec
 from tread_lab.specs.objective import EDMSpec
 
@@ -42,15 +42,15 @@ class EDM:
         F = network((c_in * z_BCHW).float(), c_noise_B.float())
         return c_skip * z_BCHW + c_out * F.to(z_BCHW.dtype)
 
-    def outcome(
+    def loss_terms(
         self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor
-    ) -> Outcome:
+    ) -> LossTerms:
         """(D - x)^2 and lambda(sigma) = (sigma^2 + sigma_data^2) / (sigma sigma_data)^2 (eq. 2)."""
         sd = self.spec.sigma_data
         weight_B = (level_B**2 + sd**2) / (level_B * sd) ** 2
         z_BCHW = self.noisy(x_BCHW, noise_BCHW, level_B)
         D = self.predict(network, z_BCHW, level_B)
-        return Outcome(x_BCHW, z_BCHW, D, (D - x_BCHW).square(), weight_B)
+        return LossTerms(x_BCHW, z_BCHW, D, (D - x_BCHW).square(), weight_B)
 
     def velocity(self, prediction_BCHW: Tensor, z_BCHW: Tensor, level: Tensor) -> Tensor:
         """dz/dsigma = (z - D) / sigma (eq. 3)."""

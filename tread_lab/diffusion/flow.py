@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tread_lab.diffusion.process import Network, Outcome
+from tread_lab.diffusion.process import LossTerms, Network
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.evaluation import SamplerSpec
 from tread_lab.specs.objective import FlowSpec
@@ -46,9 +46,9 @@ class Flow:
         """v(z; t); t enters the embedder unscaled."""
         return network(z_BCHW.float(), level_B.float()).to(z_BCHW.dtype)
 
-    def outcome(
+    def loss_terms(
         self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor
-    ) -> Outcome:
+    ) -> LossTerms:
         """(v - (eps - x))^2 with weight 1; the estimate of x is z - t v.
 
         A `direction` adds 1 - cos(v, eps - x) over the channels of each place (LightningDiT).
@@ -61,7 +61,7 @@ class Flow:
             cosine_BHW = F.cosine_similarity(v, target_BCHW, dim=1)
             error_BCHW = error_BCHW + self.spec.direction * (1 - cosine_BHW)[:, None]
         denoised_BCHW = z_BCHW - level_B[:, None, None, None].to(v) * v
-        return Outcome(x_BCHW, z_BCHW, denoised_BCHW, error_BCHW, torch.ones_like(level_B))
+        return LossTerms(x_BCHW, z_BCHW, denoised_BCHW, error_BCHW, torch.ones_like(level_B))
 
     def velocity(self, prediction_BCHW: Tensor, z_BCHW: Tensor, level: Tensor) -> Tensor:
         """dz/dt = v."""

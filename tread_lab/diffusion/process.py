@@ -17,7 +17,7 @@ Network = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LossTerms:
     """What one forward pass says about a batch, element by element: all a loss can be made of.
 
     Attributes:
@@ -45,9 +45,9 @@ class Process(Protocol):
         """Return noise levels whose quantiles in the training distribution are `u_B`."""
         ...
 
-    def outcome(
+    def loss_terms(
         self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor
-    ) -> Outcome:
+    ) -> LossTerms:
         """Return what a forward pass on samples brought to their levels says about them."""
         ...
 

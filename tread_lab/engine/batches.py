@@ -81,10 +81,10 @@ class Batch:
         return found
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        legs = tuple(leg.each(change) for leg in self.routing or ())
+        routes = tuple(route.each(change) for route in self.routing or ())
         target_BNE = None if self.target_BNE is None else change(self.target_BNE)
         x_BCHW, y_B, noise_BCHW = change(self.x_BCHW), change(self.y_B), change(self.noise_BCHW)
-        return Batch(x_BCHW, y_B, noise_BCHW, change(self.u_B), legs or None, target_BNE)
+        return Batch(x_BCHW, y_B, noise_BCHW, change(self.u_B), routes or None, target_BNE)
 
 
 class Batches:

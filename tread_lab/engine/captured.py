@@ -169,8 +169,8 @@ class CapturedStep:
 def _shape(batch: Batch) -> Hashable:
     """Return what two batches have in common that run the same kernels."""
     tensors = tuple((tensor.shape, tensor.dtype) for tensor in batch.tensors())
-    legs = tuple(
-        (leg.start, leg.end, leg.real_BK is None, leg.dropped_B is None)
-        for leg in batch.routing or ()
+    routes = tuple(
+        (route.start, route.end, route.real_BK is None, route.dropped_B is None)
+        for route in batch.routing or ()
     )
-    return tensors, legs, batch.target_BNE is None
+    return tensors, routes, batch.target_BNE is None

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from tread_lab.diffusion import Outcome, Process
+from tread_lab.diffusion import LossTerms, Process
 from tread_lab.engine.batches import Batch
 from tread_lab.engine.system import ForwardPass, Part
-from tread_lab.routing.select import Leg, Routing
-from tread_lab.routing.walk import Observer
+from tread_lab.routing.run_blocks import Observer
+from tread_lab.routing.select import BatchRoute, Routing
 from tread_lab.specs.objective import EnsembleLoss, Loss
 from tread_lab.specs.run import RunSpec
 
@@ -28,35 +28,35 @@ class Objective:
         """loss_B of the forward passes of `model`, called as model(x, t, y, routing, observe)."""
         streams: dict[int, Tensor] = {}
         observe = streams.__setitem__ if any(part.observes for part in self.parts) else None
-        outcome = self._outcome(model, batch, batch.routing, observe)
-        loss_B = token_loss(self.spec.loss, outcome, batch.routing, patch=self.spec.model.patch)
-        done = ForwardPass(batch, streams, lambda other: self._outcome(model, batch, other, None))
+        terms = self._terms(model, batch, batch.routing, observe)
+        loss_B = token_loss(self.spec.loss, terms, batch.routing, patch=self.spec.model.patch)
+        done = ForwardPass(batch, streams, lambda other: self._terms(model, batch, other, None))
         for part in self.parts:
             loss_B = part.loss(loss_B, done)
         return loss_B
 
-    def _outcome(
+    def _terms(
         self, model: nn.Module, batch: Batch, routing: Routing | None, observe: Observer | None
-    ) -> Outcome:
+    ) -> LossTerms:
         """Return what one forward pass under `routing` says about the batch."""
 
         def network(x_BCHW: Tensor, t_B: Tensor) -> Tensor:
             return model(x_BCHW, t_B, batch.y_B, routing, observe)
 
         level_B = self.process.level(batch.u_B)
-        return self.process.outcome(network, batch.x_BCHW, batch.noise_BCHW, level_B)
+        return self.process.loss_terms(network, batch.x_BCHW, batch.noise_BCHW, level_B)
 
 
-def token_loss(spec: Loss, outcome: Outcome, routing: Routing | None, *, patch: int) -> Tensor:
+def token_loss(spec: Loss, terms: LossTerms, routing: Routing | None, *, patch: int) -> Tensor:
     """Return loss_B of `outcome`: plain over all tokens, or the ensemble over `routing`.
 
     A pass without routes has the plain loss.
     """
-    N = outcome.clean_BCHW[0, 0].numel() // patch**2
-    legs = [leg for leg in routing or () if not leg.whole(N)]
-    if not legs or not isinstance(spec, EnsembleLoss):
-        return outcome.loss()
-    return torch.stack([_route_loss(spec, outcome, leg, patch) for leg in legs]).mean(dim=0)
+    N = terms.clean_BCHW[0, 0].numel() // patch**2
+    routes = [route for route in routing or () if not route.whole(N)]
+    if not routes or not isinstance(spec, EnsembleLoss):
+        return terms.loss()
+    return torch.stack([_route_loss(spec, terms, route, patch) for route in routes]).mean(dim=0)
 
 
 def patches(x_BCHW: Tensor, p: int) -> Tensor:
@@ -66,10 +66,10 @@ def patches(x_BCHW: Tensor, p: int) -> Tensor:
     return x.permute(0, 2, 4, 1, 3, 5).reshape(B, (H // p) * (W // p), C * p * p)
 
 
-def _route_loss(spec: EnsembleLoss, outcome: Outcome, leg: Leg, p: int) -> Tensor:
+def _route_loss(spec: EnsembleLoss, terms: LossTerms, route: BatchRoute, p: int) -> Tensor:
     """L_dsm + lambda L_mae of one route (TREAD v1); m_BN is 1 where a token is routed."""
-    dsm_BN, mae_BN = _dsm(spec, outcome, p), _mae(spec, outcome, p)
-    m_BN = leg.mask(dsm_BN.shape[1])
+    dsm_BN, mae_BN = _dsm(spec, terms, p), _mae(spec, terms, p)
+    m_BN = route.mask(dsm_BN.shape[1])
     dsm_B, mae_B = ((1 - m_BN) * dsm_BN).sum(dim=1), (m_BN * mae_BN).sum(dim=1)
     if spec.form == "equation":
         return (dsm_B + spec.weight * mae_B) / m_BN.shape[1]
@@ -78,22 +78,22 @@ def _route_loss(spec: EnsembleLoss, outcome: Outcome, leg: Leg, p: int) -> Tenso
     return dsm_B / (m_BN.shape[1] - routed_B) + spec.weight * mae_B
 
 
-def _dsm(spec: EnsembleLoss, outcome: Outcome, p: int) -> Tensor:
+def _dsm(spec: EnsembleLoss, terms: LossTerms, p: int) -> Tensor:
     """Return the denoising error of every patch, a mean over its elements."""
     if spec.noise_weight == "none":
-        return _error(outcome.denoised_BCHW, outcome.clean_BCHW, p)
-    return outcome.weight_B[:, None] * patches(outcome.error_BCHW, p).mean(dim=2)
+        return _error(terms.denoised_BCHW, terms.clean_BCHW, p)
+    return terms.weight_B[:, None] * patches(terms.error_BCHW, p).mean(dim=2)
 
 
-def _mae(spec: EnsembleLoss, outcome: Outcome, p: int) -> Tensor:
+def _mae(spec: EnsembleLoss, terms: LossTerms, p: int) -> Tensor:
     """Return the reconstruction error of every patch, a mean over its elements."""
-    weight_B1 = outcome.weight_B[:, None] if spec.noise_weight == "both" else 1.0
+    weight_B1 = terms.weight_B[:, None] if spec.noise_weight == "both" else 1.0
     if spec.form == "equation":
-        return weight_B1 * _error(outcome.denoised_BCHW, outcome.clean_BCHW, p)
-    target_BNP = patches(outcome.noisy_BCHW, p)
+        return weight_B1 * _error(terms.denoised_BCHW, terms.clean_BCHW, p)
+    target_BNP = patches(terms.noisy_BCHW, p)
     variance_BN1 = target_BNP.var(dim=2, keepdim=True) + 1e-6  # unbiased, as in the first code
     target_BNP = (target_BNP - target_BNP.mean(dim=2, keepdim=True)) / variance_BN1.sqrt()
-    return weight_B1 * (patches(outcome.denoised_BCHW, p) - target_BNP).square().mean(dim=2)
+    return weight_B1 * (patches(terms.denoised_BCHW, p) - target_BNP).square().mean(dim=2)
 
 
 def _error(a_BCHW: Tensor, b_BCHW: Tensor, p: int) -> Tensor:

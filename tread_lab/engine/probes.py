@@ -85,13 +85,13 @@ def _loss(
     model: Trained, x: Tensor, noise: Tensor, level_B: Tensor, y_B: Tensor, routing: Routing | None
 ) -> Tensor:
     device = model.device
-    y_B, legs = y_B.to(device), tuple(leg.to(device) for leg in routing or ()) or None
+    y_B, routes = y_B.to(device), tuple(route.to(device) for route in routing or ()) or None
 
     def network(z_BCHW: Tensor, t_B: Tensor) -> Tensor:
-        return model.network(z_BCHW, t_B, y_B, legs)
+        return model.network(z_BCHW, t_B, y_B, routes)
 
     on_device = (t.to(device) for t in (x, noise, level_B))
-    return model.process.outcome(network, *on_device).loss().cpu()
+    return model.process.loss_terms(network, *on_device).loss().cpu()
 
 
 @torch.no_grad()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from tread_lab.data.source import Samples
-    from tread_lab.diffusion import Outcome, Process
+    from tread_lab.diffusion import LossTerms, Process
     from tread_lab.engine.batches import Batch, Batches
     from tread_lab.records.lab import RunFolder
     from tread_lab.routing.select import Routing
@@ -160,7 +160,7 @@ class ForwardPass:
 
     batch: Batch
     streams: Mapping[int, Tensor]
-    again: Callable[[Routing | None], Outcome]
+    again: Callable[[Routing | None], LossTerms]
 
 
 class Condition(Protocol):

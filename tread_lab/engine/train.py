@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 
 from tread_lab.data.deviation import check_deviation
-from tread_lab.engine.live_run import LiveRun
 from tread_lab.engine.power import Meter
 from tread_lab.engine.schedule import learning_rate
+from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs.run import RunSpec
 
@@ -48,7 +48,7 @@ def train(
         Diverged: the logged loss is not finite.
         UserError: the data have another deviation than expected.
     """
-    with LiveRun(spec, folder, device, meter) as run:
+    with Trainer(spec, folder, device, meter) as run:
         check_deviation(spec, run.batches.samples)
         saved = run.resume()
         if not spec.train.steps:
@@ -59,7 +59,7 @@ def train(
             yield _progress(run)
         try:
             for batch in run.batches.stream(run.step, spec.train.steps):
-                run.optimise(batch, lr=learning_rate(spec.train, run.step))
+                run.train_step(batch, lr=learning_rate(spec.train, run.step))
                 if run.due(spec.execution.log_every):
                     run.log_window()
                     if not math.isfinite(run.loss):
@@ -73,5 +73,5 @@ def train(
             raise
 
 
-def _progress(run: LiveRun) -> Progress:
+def _progress(run: Trainer) -> Progress:
     return Progress(run.step, run.spec.train.steps, run.loss, run.overflows, run.seconds)

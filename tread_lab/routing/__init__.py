@@ -1,7 +1,7 @@
 """TREAD itself: which tokens are routed, how they travel, and the loop over blocks."""
 
 from tread_lab.routing.re_entry import ReEntry, Return
-from tread_lab.routing.select import Leg, Routing, draw_routing, select
-from tread_lab.routing.walk import walk
+from tread_lab.routing.run_blocks import run_blocks
+from tread_lab.routing.select import BatchRoute, Routing, draw_routing, select
 
-__all__ = ["Leg", "ReEntry", "Return", "Routing", "draw_routing", "select", "walk"]
+__all__ = ["BatchRoute", "ReEntry", "Return", "Routing", "draw_routing", "run_blocks", "select"]

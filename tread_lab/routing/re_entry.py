@@ -8,8 +8,8 @@ from typing import Protocol
 
 from torch import Tensor
 
-from tread_lab.routing.select import Leg
-from tread_lab.routing.transport import merge
+from tread_lab.routing.select import BatchRoute
+from tread_lab.routing.transport import scatter_tokens
 from tread_lab.specs.bypass import ReEntrySpec
 
 Span = tuple[int, int]
@@ -27,12 +27,18 @@ class ReEntry(Protocol):
     width: int | None
 
     def __call__(
-        self, kept_BKD: Tensor, leg: Leg, *, entry_BND: Tensor, embedded_BND: Tensor, c_BD: Tensor
+        self,
+        kept_BKD: Tensor,
+        route: BatchRoute,
+        *,
+        entry_BND: Tensor,
+        embedded_BND: Tensor,
+        c_BD: Tensor,
     ) -> Tensor:
-        """Return all tokens, made from the kept ones after block `leg.end`.
+        """Return all tokens, made from the kept ones after block `route.end`.
 
         Args:
-            entry_BND: all tokens as they entered block `leg.start`.
+            entry_BND: all tokens as they entered block `route.start`.
             embedded_BND: all tokens as they entered block 0.
             c_BD: the conditioning.
         """
@@ -49,16 +55,22 @@ class Return:
         self.spec = spec or ReEntrySpec()
 
     def __call__(
-        self, kept_BKD: Tensor, leg: Leg, *, entry_BND: Tensor, embedded_BND: Tensor, c_BD: Tensor
+        self,
+        kept_BKD: Tensor,
+        route: BatchRoute,
+        *,
+        entry_BND: Tensor,
+        embedded_BND: Tensor,
+        c_BD: Tensor,
     ) -> Tensor:
         x_T, x_D_last = embedded_BND, entry_BND
         if not self.spec.x_T:
             returned_BND = x_D_last
-        elif not self.spec.x_D_last or (leg.start == 0 and self.spec.coinciding == "once"):
+        elif not self.spec.x_D_last or (route.start == 0 and self.spec.coinciding == "once"):
             returned_BND = x_T
         else:
             returned_BND = x_T + x_D_last
-        return merge(returned_BND, kept_BKD, leg.keep_BK, leg.real_BK)
+        return scatter_tokens(returned_BND, kept_BKD, route.keep_BK, route.real_BK)
 
 
 IDENTITY = Return()

@@ -20,7 +20,7 @@ LENGTHS = 16  # where a selection keeps ever other numbers of tokens, K is a mul
 
 
 @dataclass(frozen=True)
-class Leg:
+class BatchRoute:
     """One route for one batch: the tokens in `keep_BK` run blocks start..end, the rest skip them.
 
     Attributes:
@@ -37,11 +37,11 @@ class Leg:
     real_BK: Tensor | None = None
     dropped_B: Tensor | None = None
 
-    def to(self, device: torch.device) -> Leg:
+    def to(self, device: torch.device) -> BatchRoute:
         return self.each(lambda tensor: tensor.to(device, non_blocking=True))
 
-    def beside(self, N: int, T: int) -> Leg:
-        """Return the same leg of a stream with T more tokens after the N, which are all kept."""
+    def beside(self, N: int, T: int) -> BatchRoute:
+        """Return the same route of a stream with T more tokens after the N, which are all kept."""
         texts_BT = torch.arange(N, N + T, device=self.keep_BK.device).expand(len(self.keep_BK), T)
         real_BK = self.real_BK
         if real_BK is not None:
@@ -58,18 +58,18 @@ class Leg:
         m_BN = torch.ones(len(self.keep_BK), N, device=self.keep_BK.device)
         return m_BN.scatter(1, self.keep_BK, 1.0 - kept_BK.float())
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> Leg:
-        """Return the same leg with every tensor changed."""
+    def each(self, change: Callable[[Tensor], Tensor]) -> BatchRoute:
+        """Return the same route with every tensor changed."""
         real_BK, dropped_B = (t if t is None else change(t) for t in (self.real_BK, self.dropped_B))
-        return Leg(self.start, self.end, change(self.keep_BK), real_BK, dropped_B)
+        return BatchRoute(self.start, self.end, change(self.keep_BK), real_BK, dropped_B)
 
 
-Routing = tuple[Leg, ...]
-Kept = tuple[Tensor, Tensor | None]  # keep_BK and real_BK of a leg
+Routing = tuple[BatchRoute, ...]
+Kept = tuple[Tensor, Tensor | None]  # keep_BK and real_BK of a route
 
 
-def select(route: RouteSpec, rank_BN: Tensor) -> Leg:
-    """Return the leg of `route` for samples whose tokens have the ranks `rank_BN`.
+def select(route: RouteSpec, rank_BN: Tensor) -> BatchRoute:
+    """Return what `route` is for samples whose tokens have the ranks `rank_BN`.
 
     Args:
         rank_BN: one number in [0, 1) per token; tokens of low rank are routed first, so equal
@@ -78,7 +78,7 @@ def select(route: RouteSpec, rank_BN: Tensor) -> Leg:
     keep_BK, real_BK = lookup(SELECTIONS, route.selection, "selection")(route, rank_BN)
     if route.selection not in routes.SELECTIONS.built_in:
         _check_kept(route, keep_BK, real_BK, tuple(rank_BN.shape))
-    return Leg(route.blocks[0], route.blocks[-1], keep_BK, real_BK)
+    return BatchRoute(route.blocks[0], route.blocks[-1], keep_BK, real_BK)
 
 
 def _check_kept(
@@ -134,14 +134,16 @@ def dense_routing(
         return None
     keep_BN = torch.arange(shape[1]).expand(shape)
     dropped_B = draws.uniform(shape[:1], *key, "path_drop") < path_drop
-    return tuple(Leg(r.blocks[0], r.blocks[-1], keep_BN, dropped_B=dropped_B) for r in routes)
+    return tuple(
+        BatchRoute(r.blocks[0], r.blocks[-1], keep_BN, dropped_B=dropped_B) for r in routes
+    )
 
 
 def whole_routing(spans: Iterable[tuple[int, int]], x_BND: Tensor) -> Routing | None:
-    """Return legs that keep every token: the dense pass where a route's end has weights."""
+    """Return routes that keep every token: the dense pass where a route's end has weights."""
     B, N, _ = x_BND.shape
     keep_BN = torch.arange(N, device=x_BND.device).expand(B, N)
-    return tuple(Leg(start, end, keep_BN) for start, end in spans) or None
+    return tuple(BatchRoute(start, end, keep_BN) for start, end in spans) or None
 
 
 def _random(route: RouteSpec, rank_BN: Tensor) -> Kept:

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 
-def send(x_BND: Tensor, keep_BK: Tensor) -> Tensor:
+def gather_tokens(x_BND: Tensor, keep_BK: Tensor) -> Tensor:
     """Return the kept tokens alone, x_BKD."""
     return x_BND.gather(1, keep_BK[:, :, None].expand(-1, -1, x_BND.shape[2]))
 
 
-def merge(
+def scatter_tokens(
     entry_BND: Tensor, kept_BKD: Tensor, keep_BK: Tensor, real_BK: Tensor | None = None
 ) -> Tensor:
     """Return kept tokens at their places among the routed ones, which are as they entered.
@@ -23,5 +23,5 @@ def merge(
     """
     kept_BKD = kept_BKD.to(entry_BND.dtype)
     if real_BK is not None:
-        kept_BKD = torch.where(real_BK[:, :, None], kept_BKD, send(entry_BND, keep_BK))
+        kept_BKD = torch.where(real_BK[:, :, None], kept_BKD, gather_tokens(entry_BND, keep_BK))
     return entry_BND.scatter(1, keep_BK[:, :, None].expand_as(kept_BKD), kept_BKD)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.diffusion.process import Process
-from tread_lab.routing.select import Leg, Routing
+from tread_lab.routing.select import BatchRoute, Routing
 from tread_lab.specs.guidance import BranchSpec, GuidanceSpec
 
 # denoiser(x_BCHW, t_B, y_B, routing) -> raw output
@@ -125,20 +125,21 @@ def _together(
     """Predictions of branches that differ in labels and kept tokens alone, in one pass."""
     network, times = branches[0].network, len(branches)
     labels = torch.cat([branch.labels_B for branch in branches])
-    legs = zip(*(branch.routing or () for branch in branches))
-    routing = tuple(_joined(same) for same in legs) or None
+    routes = zip(*(branch.routing or () for branch in branches))
+    routing = tuple(_joined(same) for same in routes) or None
     z, level = torch.cat([z_BCHW] * times), torch.cat([level_B] * times)
     out = process.predict(lambda x, t: network(x, t, labels, routing), z, level)
     return out.chunk(times)
 
 
-def _joined(legs: Sequence[Leg]) -> Leg:
-    real = [leg.real_BK for leg in legs if leg.real_BK is not None]
-    keep_BK = torch.cat([leg.keep_BK for leg in legs])
-    return replace(legs[0], keep_BK=keep_BK, real_BK=torch.cat(real) if real else None)
+def _joined(routes: Sequence[BatchRoute]) -> BatchRoute:
+    real = [route.real_BK for route in routes if route.real_BK is not None]
+    keep_BK = torch.cat([route.keep_BK for route in routes])
+    return replace(routes[0], keep_BK=keep_BK, real_BK=torch.cat(real) if real else None)
 
 
 def _shapes(routing: Routing | None) -> tuple[object, ...]:
     return tuple(
-        (leg.start, leg.end, leg.keep_BK.shape[1], leg.real_BK is None) for leg in routing or ()
+        (route.start, route.end, route.keep_BK.shape[1], route.real_BK is None)
+        for route in routing or ()
     )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.routing.select import Leg, Routing, select
+from tread_lab.routing.select import BatchRoute, Routing, select
 from tread_lab.specs.routes import RouteSpec
 
 
@@ -30,7 +30,7 @@ class ImageRoutes:
     def dropped(self) -> Routing:
         """Return the routing that keeps no token, so that no routed block runs (path-drop)."""
         keep_B0 = torch.empty(len(self.seeds), 0, dtype=torch.long, device=self.device)
-        return tuple(Leg(r.blocks[0], r.blocks[-1], keep_B0) for r in self.routes)
+        return tuple(BatchRoute(r.blocks[0], r.blocks[-1], keep_B0) for r in self.routes)
 
     def routing(self, rate: float, index: int) -> Routing | None:
         """Return the routing at `rate` for noise level `index`; `None` if no token is routed."""

@@ -141,7 +141,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Speed]:
             assert count == 6
             return seconds[action], 3 * seconds[action]
 
-        monkeypatch.setattr(calibration, "LiveRun", run)
+        monkeypatch.setattr(calibration, "Trainer", run)
         monkeypatch.setattr(calibration, "_step", lambda run, device: f"step_{run[:5]}")
         monkeypatch.setattr(calibration, "_pass", lambda run, count, device: f"pass_{count}")
         monkeypatch.setattr(calibration, "_median", median)

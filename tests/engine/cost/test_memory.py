@@ -13,7 +13,7 @@ from tests.engine.runs import CPU, small_run
 from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.memory import check_room, fitting_micro_batch
 from tread_lab.engine.cost.training import cost
-from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.sweep.trial.task import Task
@@ -61,7 +61,7 @@ def test_activations_are_those_that_autograd_keeps_here(routes: list[str], tmp_p
     model = {"depth": 4, "width": 64, "heads": 2, "patch": 2}
     spec = small_run(model=model, routes=routes)
     saved: dict[int, Tensor] = {}
-    with LiveRun(spec, RunFolder(tmp_path), CPU) as run:
+    with Trainer(spec, RunFolder(tmp_path), CPU) as run:
         weights = {p.untyped_storage().data_ptr() for p in run.network.parameters()}
 
         def keep(tensor: Tensor) -> Tensor:

@@ -145,7 +145,7 @@ def test_a_sweep_that_needs_all_of_it_takes_it_up(lab: Lab, tiny: Tiny) -> None:
 @pytest.mark.parametrize("kind", ["asha", "median"])
 def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, tiny: Tiny, kind: str) -> None:
     from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
-    from tread_lab.sweep.execution.ray_early_stopping import EarlierTrial, Judge
+    from tread_lab.sweep.execution.ray_early_stopping import EarlierTrial, EarlyStoppingScheduler
 
     plan = planned(tiny, stop_early={"kind": kind, "grace": 10, "reduction": 2})
     early = EarlyStopping.of(plan, lab)
@@ -154,7 +154,7 @@ def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, tiny: Tiny, kin
     for number, task in enumerate(plan.tasks[1:6]):
         Pretender(lab).finish(task)
         logged(lab, task.run, 0.1 * number)
-    judge, new = Judge(early, CallbackErrors()), EarlierTrial("new")
+    judge, new = EarlyStoppingScheduler(early, CallbackErrors()), EarlierTrial("new")
     judge.on_trial_add(None, new)
     run = plan.trials[-1].run
     assert judge.on_trial_result(None, new, {"run": run}) == "CONTINUE"

@@ -16,11 +16,11 @@ JUDGED = {"short": (90, None), "long": (360, None), "third": (360, None)}
 def test_runs_are_judged_beyond_the_end_of_a_shorter_one(lab: Lab) -> None:
     pytest.importorskip("ray")
     from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
-    from tread_lab.sweep.execution.ray_early_stopping import EarlierTrial, Judge
+    from tread_lab.sweep.execution.ray_early_stopping import EarlierTrial, EarlyStoppingScheduler
 
     early = EarlyStopping(StopEarlySpec(grace=30, reduction=3), lab, "s", JUDGED)
     assert early.rungs("short") == (30,) and early.rungs("long") == (30, 90, 270)
-    judge = Judge(early, CallbackErrors())
+    judge = EarlyStoppingScheduler(early, CallbackErrors())
     gaps = {"long": (0.1, 0.1, 0.1), "third": (0.05, 0.05, 0.3)}
     said = {}
     for run in gaps:
@@ -34,10 +34,10 @@ def test_runs_are_judged_beyond_the_end_of_a_shorter_one(lab: Lab) -> None:
 def test_the_worst_run_of_a_rung_is_stopped_and_the_sweep_notes_it(lab: Lab) -> None:
     pytest.importorskip("ray")
     from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
-    from tread_lab.sweep.execution.ray_early_stopping import EarlierTrial, Judge
+    from tread_lab.sweep.execution.ray_early_stopping import EarlierTrial, EarlyStoppingScheduler
 
     early = EarlyStopping(StopEarlySpec(grace=30, reduction=2), lab, "s", JUDGED)
-    judge, said = Judge(early, CallbackErrors()), []
+    judge, said = EarlyStoppingScheduler(early, CallbackErrors()), []
     for run, gap in (("short", 0.1), ("long", 0.2), ("third", 0.3)):
         judge.on_trial_add(None, EarlierTrial(run))
         said.append(
@@ -71,10 +71,10 @@ def test_rules_of_ray_have_the_settings_of_the_sweep(monkeypatch: pytest.MonkeyP
 def test_a_sweep_without_judged_runs_has_a_judge_too(lab: Lab) -> None:
     pytest.importorskip("ray")
     from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
-    from tread_lab.sweep.execution.ray_early_stopping import Judge
+    from tread_lab.sweep.execution.ray_early_stopping import EarlyStoppingScheduler
 
     errors = CallbackErrors()
-    judge = Judge(EarlyStopping(StopEarlySpec(), lab, "s", {}), errors)
+    judge = EarlyStoppingScheduler(EarlyStopping(StopEarlySpec(), lab, "s", {}), errors)
     assert judge.errors is errors and judge.early.sweep == "s"
 
 
@@ -83,9 +83,11 @@ def test_a_verdict_that_cannot_be_noted_is_an_error_of_the_driver(
 ) -> None:
     pytest.importorskip("ray")
     from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
-    from tread_lab.sweep.execution.ray_early_stopping import EarlierTrial, Judge
+    from tread_lab.sweep.execution.ray_early_stopping import EarlierTrial, EarlyStoppingScheduler
 
-    judge = Judge(EarlyStopping(StopEarlySpec(), lab, "s", JUDGED), CallbackErrors())
+    judge = EarlyStoppingScheduler(
+        EarlyStopping(StopEarlySpec(), lab, "s", JUDGED), CallbackErrors()
+    )
     monkeypatch.setattr(judge.rule, "on_trial_result", lambda *result: judge.STOP)
     (lab.root / "sweeps").mkdir(parents=True)
     (lab.root / "sweeps" / "s").touch()  # where a folder should be

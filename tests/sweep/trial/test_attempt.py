@@ -15,7 +15,7 @@ import torch
 
 from tests.engine.runs import batches
 from tests.faults.drivers import Zygote
-from tread_lab.engine import live_run
+from tread_lab.engine import trainer
 from tread_lab.engine.provenance import made_with, of_nodes
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import DiskFull
@@ -135,7 +135,7 @@ def test_a_failed_attempts_network_is_freed_before_the_next_begins(
     """Else a lack of memory would meet the retry, too."""
     networks: list[weakref.ref[torch.nn.Module]] = []
     alive: list[int] = []
-    fresh = live_run.fresh_network
+    fresh = trainer.fresh_network
 
     def noted(spec: RunSpec) -> torch.nn.Module:
         alive.append(sum(network() is not None for network in networks))
@@ -143,14 +143,14 @@ def test_a_failed_attempts_network_is_freed_before_the_next_begins(
         networks.append(weakref.ref(network))
         return network
 
-    def full(self: live_run.LiveRun, batch: Any, *, lr: float) -> None:
+    def full(self: trainer.Trainer, batch: Any, *, lr: float) -> None:
         if len(networks) == 1:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        optimise(self, batch, lr=lr)
+        train_step(self, batch, lr=lr)
 
-    optimise = live_run.LiveRun.optimise
-    monkeypatch.setattr(live_run, "fresh_network", noted)
-    monkeypatch.setattr(live_run.LiveRun, "optimise", full)
+    train_step = trainer.Trainer.train_step
+    monkeypatch.setattr(trainer, "fresh_network", noted)
+    monkeypatch.setattr(trainer.Trainer, "optimise", full)
     assert run(lab, Task(tiny(steps=6)))[-1].phase == "completed"
     assert endings(lab.run_of(tiny(steps=6))) == ["oom", "completed"]
     assert alive == [0, 0]

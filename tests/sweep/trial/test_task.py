@@ -15,7 +15,7 @@ from tread_lab.data.source import open_data
 from tread_lab.engine import checkpoint
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.cost.training import cost
-from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.trainer import Trainer
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.parents import with_parents
@@ -126,7 +126,7 @@ def test_a_child_starts_from_its_parents_ema_or_raw_weights(lab: Lab, tiny: Tiny
         pass
     for part in ("ema", "model"):
         child = child_of(parent, init_from={"run": encode(parent), "weights": part})
-        with LiveRun(child, lab.run_of(child), CPU) as run:
+        with Trainer(child, lab.run_of(child), CPU) as run:
             assert run.resume() == 0
             expected = weights(lab.run_of(parent), part)
             found = run.network.state_dict()

@@ -78,28 +78,28 @@ def reference(w: Weights, z: np.ndarray, t: float, y: int, kept: list[int] | Non
 
 def test_the_full_and_the_masked_pass_agree_with_a_reference() -> None:
     spec = mdt()
-    network, (seen, (leg,)) = woken(spec), batch(spec)
+    network, (seen, (route,)) = woken(spec), batch(spec)
     t_B = torch.tensor([0.3, -0.2, 1.0])
-    for legs in (None, (leg,)):
+    for legs in (None, (route,)):
         found = network(seen.x_BCHW, t_B, seen.y_B, legs)
         for b in range(3):
-            kept = None if legs is None else leg.keep_BK[b].tolist()
+            kept = None if legs is None else route.keep_BK[b].tolist()
             arguments = seen.x_BCHW[b].double().numpy(), float(t_B[b]), int(seen.y_B[b])
             assert error(found[b], reference(exact(network), *arguments, kept)) < 1e-5
-    assert leg.keep_BK.shape == (3, 12)  # 16 - floor(0.3 * 16); the published code keeps 11
+    assert route.keep_BK.shape == (3, 12)  # 16 - floor(0.3 * 16); the published code keeps 11
 
 
 def test_the_loss_is_that_of_both_latents_at_one_noise() -> None:
     """L = L_full + L_masked under EDM, the process of this run; the paper trains DDPM."""
     spec = mdt()
-    network, (seen, (leg,)) = woken(spec), batch(spec)
+    network, (seen, (route,)) = woken(spec), batch(spec)
     found = Objective(spec, build_process(spec.process), [BothPasses(1)])(network, seen)
     w = exact(network)
     for b in range(3):
         x, n = (t[b].double().numpy() for t in (seen.x_BCHW, seen.noise_BCHW))
         level = sigma(float(seen.u_B[b]))
         total, z, root = 0.0, x + level * n, math.sqrt(level**2 + 0.25)
-        for kept in (None, leg.keep_BK[b].tolist()):
+        for kept in (None, route.keep_BK[b].tolist()):
             F = reference(w, z / root, math.log(level) / 4, int(seen.y_B[b]), kept)
             D = 0.25 / root**2 * z + 0.5 * level / root * F
             total += root**2 / (0.5 * level) ** 2 * float(((D - x) ** 2).mean())
@@ -119,10 +119,10 @@ def test_steps_without_routes_train_the_full_latent_alone() -> None:
 
 def test_masked_tokens_reach_the_output_through_the_interpolater_alone() -> None:
     spec = mdt()
-    network, (seen, (leg,)) = woken(spec), batch(spec)
-    masked = leg.mask(16).view(3, 1, 4, 4).repeat_interleave(4, 2).repeat_interleave(4, 3)
+    network, (seen, (route,)) = woken(spec), batch(spec)
+    masked = route.mask(16).view(3, 1, 4, 4).repeat_interleave(4, 2).repeat_interleave(4, 3)
     changed, t_B = seen.x_BCHW + masked, torch.rand(3)
-    there, here = (network(x, t_B, seen.y_B, (leg,)) for x in (seen.x_BCHW, changed))
+    there, here = (network(x, t_B, seen.y_B, (route,)) for x in (seen.x_BCHW, changed))
     assert torch.equal(there, here)
 
 

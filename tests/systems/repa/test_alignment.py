@@ -18,7 +18,7 @@ from tread_lab.engine.assemble import fresh_network, trained
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.train import train
 from tread_lab.records.lab import RunFolder
-from tread_lab.routing import draw_routing, walk
+from tread_lab.routing import draw_routing, run_blocks
 from tread_lab.specs import DataSpec, RouteSpec, RunSpec, UserError, decode, encode, signature
 from tread_lab.systems.repa.alignment import Alignment, Projector
 from tread_lab.systems.repa.encoder import OPENERS, normalised, open_encoder, resampled_positions
@@ -62,7 +62,7 @@ def test_the_loss_is_the_mean_cosine_over_tokens_that_ran_the_block(
         return run
 
     streams: dict[int, Tensor] = {}
-    walk([block_of(l) for l in range(6)], x, c, routing=routing, observe=streams.__setitem__)
+    run_blocks([block_of(l) for l in range(6)], x, c, routing=routing, observe=streams.__setitem__)
     spec = RepaSpec(encoder="fashion16-v1", block=block, weight=0.5)
     found = Alignment(spec, features, projector).loss(streams, x, routing).detach()
     for b in range(B):

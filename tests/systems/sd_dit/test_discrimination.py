@@ -31,7 +31,7 @@ from tread_lab.engine.batches import Batch
 from tread_lab.engine.checkpoint import load_latest
 from tread_lab.engine.cost.report import table
 from tread_lab.engine.cost.training import cost
-from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.systems.sd_dit.discrimination import Discrimination, Head
@@ -96,13 +96,13 @@ def head(w: Weights, x: np.ndarray) -> np.ndarray:
     return x @ (rows / np.linalg.norm(rows, axis=1, keepdims=True)).T
 
 
-def part_of(live: LiveRun) -> Discrimination:
+def part_of(live: Trainer) -> Discrimination:
     (part,) = live.parts
     assert isinstance(part, Discrimination)
     return part
 
 
-def reference(live: LiveRun, batch: Batch) -> tuple[list[float], np.ndarray]:
+def reference(live: Trainer, batch: Batch) -> tuple[list[float], np.ndarray]:
     """L_G + L_D / 2 of every sample, and the mean of what the teacher says of seen tokens."""
     part = part_of(live)
     assert batch.routing is not None
@@ -130,7 +130,7 @@ def reference(live: LiveRun, batch: Batch) -> tuple[list[float], np.ndarray]:
 
 
 def test_both_losses_and_the_centre_agree_with_a_reference(tmp_path: Path) -> None:
-    with LiveRun(sd_dit(), RunFolder(tmp_path), CPU) as live:
+    with Trainer(sd_dit(), RunFolder(tmp_path), CPU) as live:
         part = part_of(live)
         for seed, module in enumerate((live.network, part.head, part.teacher)):
             wake(module, seed)
@@ -147,7 +147,7 @@ def test_both_losses_and_the_centre_agree_with_a_reference(tmp_path: Path) -> No
 
 
 def test_the_teacher_starts_as_the_student_and_follows_it_at_its_momentum(tmp_path: Path) -> None:
-    with LiveRun(sd_dit(), RunFolder(tmp_path), CPU) as live:
+    with Trainer(sd_dit(), RunFolder(tmp_path), CPU) as live:
         part = part_of(live)
         own = dict(part.teacher.named_parameters())
 
@@ -160,7 +160,7 @@ def test_the_teacher_starts_as_the_student_and_follows_it_at_its_momentum(tmp_pa
         assert not any("re_enter" in name or "final_layer" in name for name in own)
         at_start = student()
         assert all(torch.equal(p, at_start[name]) for name, p in own.items())
-        live.optimise(live.batches.at(0), lr=1e-2)
+        live.train_step(live.batches.at(0), lr=1e-2)
         moved = student()
         for name, parameter in own.items():
             expected = 0.996 * at_start[name] + 0.004 * moved[name]
@@ -198,7 +198,7 @@ def test_a_run_may_go_on_from_one_and_its_teacher_starts_there(tmp_path: Path) -
     lab.run_of(parent).create(parent)
     train_until(parent, lab.run_of(parent).path)
     child = sd_dit(init_from={"run": encode(parent)}, seed=1)
-    with LiveRun(child, lab.run_of(child), CPU) as live:
+    with Trainer(child, lab.run_of(child), CPU) as live:
         assert live.resume() == 0
         own = part_of(live).teacher.encoder.state_dict()
         assert all(torch.equal(t, live.network.state_dict()[name]) for name, t in own.items())

@@ -18,8 +18,8 @@ import torch
 from tread_lab.engine.cost.speed import Speed, fitted_step, step_flops
 from tread_lab.engine.cost.training import FLOPS_PER_MAC, cost
 from tread_lab.engine.device import usable_cpus
-from tread_lab.engine.live_run import LiveRun
 from tread_lab.engine.system import systems_of
+from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import RunFolder
 from tread_lab.sampling.generate import images_a_call
 from tread_lab.specs.decode import decode, encode
@@ -124,10 +124,10 @@ def measure(spec: RunSpec, device: torch.device) -> Speed:
     small = large // 8
     with tempfile.TemporaryDirectory() as lab:
         runs = Path(lab) / "runs"
-        with LiveRun(dense, RunFolder(runs / "dense"), device) as run:
+        with Trainer(dense, RunFolder(runs / "dense"), device) as run:
             timed = [_median(_step(run, device), STEPS, device)]
             timed += [_median(_pass(run, count, device), STEPS, device) for count in (small, large)]
-        with LiveRun(routed, RunFolder(runs / "routed"), device) as run:
+        with Trainer(routed, RunFolder(runs / "routed"), device) as run:
             timed.append(_median(_step(run, device), STEPS, device))
     own, walls = zip(*timed)
     slow, few, many, fast = own
@@ -137,15 +137,15 @@ def measure(spec: RunSpec, device: torch.device) -> Speed:
     return Speed(overhead, per_flop, call, per_image / image, load, images_a_call(device.type))
 
 
-def _step(run: LiveRun, device: torch.device) -> Callable[[], None]:
+def _step(run: Trainer, device: torch.device) -> Callable[[], None]:
     def step() -> None:
-        run.optimise(run.batches.at(run.step), lr=0.0)
+        run.train_step(run.batches.at(run.step), lr=0.0)
         _wait(device)
 
     return step
 
 
-def _pass(run: LiveRun, count: int, device: torch.device) -> Callable[[], None]:
+def _pass(run: Trainer, count: int, device: torch.device) -> Callable[[], None]:
     data = run.spec.data
     x_BCHW = torch.randn(count, data.channels, data.size, data.size, device=device)
     t_B, y_B = torch.full((count,), 0.5, device=device), torch.zeros(count, device=device).long()

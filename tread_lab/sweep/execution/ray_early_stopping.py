@@ -39,7 +39,7 @@ def _median(spec: StopEarlySpec, steps: int) -> MedianStoppingRule:
 RULES: Mapping[str, Callable[[StopEarlySpec, int], Any]] = {"asha": _asha, "median": _median}
 
 
-class Judge(FIFOScheduler):
+class EarlyStoppingScheduler(FIFOScheduler):
     """A rule of Ray Tune that is shown what earlier sessions saw, and whose verdicts are noted."""
 
     def __init__(self, early: EarlyStopping, errors: CallbackErrors) -> None:

@@ -23,7 +23,7 @@ from tread_lab.sweep.execution.ray_callbacks import (
     TrialWatcher,
 )
 from tread_lab.sweep.execution.ray_cluster import cluster, end_attempt, packed_runs, whole_device
-from tread_lab.sweep.execution.ray_early_stopping import Judge
+from tread_lab.sweep.execution.ray_early_stopping import EarlyStoppingScheduler
 from tread_lab.sweep.execution.ray_worker import Worker
 from tread_lab.sweep.search.queue import TaskQueue, as_queue
 from tread_lab.sweep.trial.attempt import WorkerInfo
@@ -101,7 +101,9 @@ class RayExecutor:
             self._trainable(lab, worker),
             tune_config=tune.TuneConfig(
                 search_alg=QueueSearcher(queue, watcher.errors, watcher.refusals, resources),
-                scheduler=None if self.early is None else Judge(self.early, watcher.errors),
+                scheduler=None
+                if self.early is None
+                else EarlyStoppingScheduler(self.early, watcher.errors),
                 num_samples=-1,
                 reuse_actors=True,
                 max_concurrent_trials=self.share.concurrent,

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from tread_lab.backbones.dit import ZEROED, DiTBlock
 from tread_lab.backbones.parts import initialise_part, modulate, sincos_positions
 from tread_lab.routing.re_entry import Span
-from tread_lab.routing.select import Leg
-from tread_lab.routing.transport import merge
-from tread_lab.routing.walk import walk
+from tread_lab.routing.run_blocks import run_blocks
+from tread_lab.routing.select import BatchRoute
+from tread_lab.routing.transport import scatter_tokens
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.model import ModelSpec
 from tread_lab.systems.maskdit.spec import MaskBypass
@@ -66,7 +66,13 @@ class MaskDecoder(nn.Module):
         lookup(ADAPTERS, decoder.adapter, "bypass.adapter")(self.adapter)
 
     def forward(
-        self, kept_BKD: Tensor, leg: Leg, *, entry_BND: Tensor, embedded_BND: Tensor, c_BD: Tensor
+        self,
+        kept_BKD: Tensor,
+        route: BatchRoute,
+        *,
+        entry_BND: Tensor,
+        embedded_BND: Tensor,
+        c_BD: Tensor,
     ) -> Tensor:
         shift_BD, scale_BD = self.adaLN_modulation(c_BD).chunk(2, dim=1)
 
@@ -75,8 +81,8 @@ class MaskDecoder(nn.Module):
             return self.adapter(modulate(normal_BND, shift_BD, scale_BD))
 
         if self.mask_token is None:
-            x_BNE = mapped(merge(entry_BND, kept_BKD, leg.keep_BK, leg.real_BK))
+            x_BNE = mapped(scatter_tokens(entry_BND, kept_BKD, route.keep_BK, route.real_BK))
         else:
             masks_BNE = self.mask_token.expand(*entry_BND.shape[:2], -1)
-            x_BNE = merge(masks_BNE, mapped(kept_BKD), leg.keep_BK, leg.real_BK)
-        return walk(self.blocks, x_BNE + self.pos_embed, c_BD)
+            x_BNE = scatter_tokens(masks_BNE, mapped(kept_BKD), route.keep_BK, route.real_BK)
+        return run_blocks(self.blocks, x_BNE + self.pos_embed, c_BD)

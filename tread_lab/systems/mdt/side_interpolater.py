@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from tread_lab.backbones.dit import ZEROED, dit_block
 from tread_lab.backbones.parts import block_positions, initialise_part, sincos_positions
 from tread_lab.routing.re_entry import Span
-from tread_lab.routing.select import Leg
-from tread_lab.routing.transport import merge
+from tread_lab.routing.select import BatchRoute
+from tread_lab.routing.transport import scatter_tokens
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.model import ModelSpec
 
@@ -41,14 +41,23 @@ class SideInterpolater(nn.Module):
         initialise_part(self.block, zero=lookup(ZEROED, spec.init, "model.init"))
 
     def forward(
-        self, kept_BKD: Tensor, leg: Leg, *, entry_BND: Tensor, embedded_BND: Tensor, c_BD: Tensor
+        self,
+        kept_BKD: Tensor,
+        route: BatchRoute,
+        *,
+        entry_BND: Tensor,
+        embedded_BND: Tensor,
+        c_BD: Tensor,
     ) -> Tensor:
         masks_BND = self.mask_token.expand_as(entry_BND)
-        u_BND = merge(masks_BND, kept_BKD, leg.keep_BK, leg.real_BK) + self.decoder_pos_embed
+        u_BND = (
+            scatter_tokens(masks_BND, kept_BKD, route.keep_BK, route.real_BK)
+            + self.decoder_pos_embed
+        )
         N = u_BND.shape[1]
-        if leg.whole(N):
+        if route.whole(N):
             return u_BND
         places_1NP = self.places_1NP
         places_BNP = None if places_1NP is None else places_1NP.expand(len(u_BND), -1, -1)
-        m_BN1 = leg.mask(N)[:, :, None].bool()
+        m_BN1 = route.mask(N)[:, :, None].bool()
         return torch.where(m_BN1, self.block(u_BND, c_BD, places_BNP), u_BND)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tread_lab.routing.select import Routing
-from tread_lab.routing.transport import send
+from tread_lab.routing.transport import gather_tokens
 from tread_lab.systems.repa.spec import RepaSpec
 
 # encoder(x_BCHW) -> features of clean samples on the grid of their tokens, [B, N, E]
@@ -65,12 +65,12 @@ class Alignment:
         if target_BnE is None:
             with torch.no_grad():
                 target_BnE = self.encoder(x_BCHW)
-        for leg in routing or ():
-            if leg.start <= self.block <= leg.end:
-                target_BnE = send(target_BnE, leg.keep_BK)
-                merged = self.block == leg.end and h_BnD.shape[1] > target_BnE.shape[1]
-                h_BnD = send(h_BnD, leg.keep_BK) if merged else h_BnD
-                real_Bn = leg.real_BK
+        for route in routing or ():
+            if route.start <= self.block <= route.end:
+                target_BnE = gather_tokens(target_BnE, route.keep_BK)
+                merged = self.block == route.end and h_BnD.shape[1] > target_BnE.shape[1]
+                h_BnD = gather_tokens(h_BnD, route.keep_BK) if merged else h_BnD
+                real_Bn = route.real_BK
         found_BnE = self.projector(h_BnD)
         cosine_Bn = F.cosine_similarity(found_BnE.float(), target_BnE.float(), dim=2)
         share_Bn = torch.ones_like(cosine_Bn) if real_Bn is None else real_Bn.float()

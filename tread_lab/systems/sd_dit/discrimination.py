@@ -17,7 +17,7 @@ from tread_lab.engine.batches import Batch
 from tread_lab.engine.blank import WithoutInit
 from tread_lab.engine.ema import follow
 from tread_lab.engine.system import ForwardPass, Joining, Part
-from tread_lab.routing.transport import send
+from tread_lab.routing.transport import gather_tokens
 from tread_lab.specs.run import RunSpec
 from tread_lab.systems.sd_dit.spec import DiscriminationLoss
 
@@ -101,14 +101,14 @@ class Discrimination(Part):
         Args:
             stream_BnD: the student's tokens after the encoder.
         """
-        spec, (leg,) = self.spec, batch.routing or (None,)
+        spec, (route,) = self.spec, batch.routing or (None,)
         with torch.no_grad():
             f_BnD = self._tokens_of(batch)
-            if leg is not None:
-                f_BnD = send(f_BnD, leg.keep_BK)
+            if route is not None:
+                f_BnD = gather_tokens(f_BnD, route.keep_BK)
             real_Bn = torch.ones_like(f_BnD[:, :, 0], dtype=torch.float32)
-            if leg is not None and leg.real_BK is not None:
-                real_Bn = leg.real_BK.float()
+            if route is not None and route.real_BK is not None:
+                real_Bn = route.real_BK.float()
             taught_BnK = self.teacher.head(f_BnD).float()
             self._sum_K += torch.einsum("bnk,bn->k", taught_BnK, real_Bn)
             self._tokens += real_Bn.sum()

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from tread_lab.routing.re_entry import Span
-from tread_lab.routing.select import Leg
-from tread_lab.routing.transport import merge
+from tread_lab.routing.select import BatchRoute
+from tread_lab.routing.transport import scatter_tokens
 
 
 class Fusion(nn.Module):
@@ -30,11 +30,17 @@ class Fusion(nn.Module):
         nn.init.zeros_(self.linear.bias)
 
     def forward(
-        self, kept_BKD: Tensor, leg: Leg, *, entry_BND: Tensor, embedded_BND: Tensor, c_BD: Tensor
+        self,
+        kept_BKD: Tensor,
+        route: BatchRoute,
+        *,
+        entry_BND: Tensor,
+        embedded_BND: Tensor,
+        c_BD: Tensor,
     ) -> Tensor:
         masks_BND = self.mask_token.expand_as(entry_BND)
-        deep_BND = merge(masks_BND, kept_BKD, leg.keep_BK, leg.real_BK)
-        if leg.dropped_B is not None:
-            deep_BND = torch.where(leg.dropped_B[:, None, None], masks_BND, deep_BND)
+        deep_BND = scatter_tokens(masks_BND, kept_BKD, route.keep_BK, route.real_BK)
+        if route.dropped_B is not None:
+            deep_BND = torch.where(route.dropped_B[:, None, None], masks_BND, deep_BND)
         fused_BND: Tensor = self.linear(torch.cat([deep_BND, entry_BND], dim=2))
         return fused_BND.to(entry_BND.dtype)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.faults.drivers import Zygote
-from tread_lab.engine.live_run import LiveRun
+from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs import RunSpec, decode
 
@@ -30,10 +30,10 @@ def run(model: str, selection: str, **execution: Any) -> RunSpec:
 
 def trained(spec: RunSpec, folder: Path, steps: int) -> list[float]:
     """The training loss of every step."""
-    with LiveRun(spec, RunFolder(folder), CPU) as live:
+    with Trainer(spec, RunFolder(folder), CPU) as live:
         losses = []
         for step in range(steps):
-            live.optimise(live.batches.at(step), lr=spec.train.lr * min(1.0, (step + 1) / 6))
+            live.train_step(live.batches.at(step), lr=spec.train.lr * min(1.0, (step + 1) / 6))
             live.log_window()
             losses.append(live.loss)
     return losses

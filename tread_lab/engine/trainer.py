@@ -40,7 +40,7 @@ from tread_lab.records.lab import RunFolder
 from tread_lab.specs.run import RunSpec
 
 
-class LiveRun:
+class Trainer:
     """Network, optimizer, EMA and data of a run; `step` optimizer steps are done.
 
     Attributes:
@@ -144,7 +144,7 @@ class LiveRun:
         make_capturable(self.optimizer, self.device)
         self._captured = CapturedStep(self._update, new_graph)
 
-    def optimise(self, batch: Batch, *, lr: float) -> None:
+    def train_step(self, batch: Batch, *, lr: float) -> None:
         """One optimizer step on this process's share of the global batch, in micro-batches."""
         self._lr = lr
         set_learning_rate(self.optimizer, lr)
@@ -252,7 +252,7 @@ class LiveRun:
         """Training time of all attempts that this state descends from."""
         return time.perf_counter() - self._started
 
-    def __enter__(self) -> LiveRun:
+    def __enter__(self) -> Trainer:
         return self
 
     def __exit__(
