@@ -60,10 +60,7 @@ RANKINGS = {
 LABELS = {  # of dimensions; others have their own name
     "start": "first block skipped",
     "end": "last block skipped",
-    "route_start": "first block skipped",
-    "route_end": "last block skipped",
     "rate": "selection rate",
-    "selection_rate": "selection rate",
 }
 BUSY = "speed/disturbed"
 FAILURES = 200  # rows of the list of failures
@@ -221,14 +218,12 @@ def dimensions(rows: pd.DataFrame) -> list[Tree]:
     """Return what varies: start and end of single routes, else the route; then the other axes."""
     trials = rows[rows["role"] == "trial"]
     axes = [a for a in rows.attrs.get("axes", ()) if a in rows]
-    starts, ends = ("start", "end") if "start" in axes else ("route_start", "route_end")
-    placed = {starts, ends} <= set(rows.columns) and not _several(trials)
-    keys = (
-        [starts, ends] if placed and trials[[starts, ends]].drop_duplicates().shape[0] > 1 else []
-    )
+    place = ["start", "end"]
+    placed = set(place) <= set(rows.columns) and not _several(trials)
+    keys = place if placed and len(trials[place].drop_duplicates()) > 1 else []
     if not keys and "route" in rows and trials["route"].nunique() > 1:
         keys = ["route"]
-    keys += ["rate" if "rate" in axes else "selection_rate"]
+    keys = [*keys, "rate"]
     keys += [axis for axis in axes if axis not in ROUTE_AXES]
     values = {key: _values(trials[key]) for key in keys if key in trials}
     return [

@@ -93,7 +93,7 @@ def gap_over_steps(
     trials = frame[(frame["role"] == "trial") & (frame["state"] == "completed")]
     trials = trials[trials["run"] != trials["baseline"]]  # a rate of 0 is the dense run itself
     trials = trials.drop_duplicates(["run", "baseline"]).sort_values(
-        ["route_length", "route_start"], kind="stable"
+        ["length", "start"], kind="stable"
     )
     curves: dict[str, tuple[int, Ints, Array]] = {}
     for name, seeds in trials.groupby("cell", sort=False):
@@ -102,7 +102,7 @@ def gap_over_steps(
         mean = pd.concat(gaps, axis=1).dropna().mean(axis=1).sort_index() if gaps else pd.Series()
         if len(mean):
             smooth = mean.ewm(halflife=halflife).mean()
-            steps, length = smooth.index.to_numpy(np.int64), int(seeds["route_length"].iloc[0])
+            steps, length = smooth.index.to_numpy(np.int64), int(seeds["length"].iloc[0])
             curves[str(name)] = (length, steps, smooth.to_numpy(float))
     lengths, steps_of, gaps_of = zip(*curves.values()) if curves else ((), (), ())
     return GapOverSteps(tuple(curves), lengths, steps_of, gaps_of, halflife)

@@ -92,7 +92,7 @@ def placements(frame: pd.DataFrame, metric: str) -> Placements:
     require_metric(frame, metric)
     column = delta_column(metric)
     trials = with_delta(frame, metric)
-    trials = trials[(trials["role"] == "trial") & trials["route_start"].notna()]
+    trials = trials[(trials["role"] == "trial") & (trials["route"] != "dense")]
     trials = trials[~trials["route"].str.contains("+", regex=False)]
     cells = cells_frame(trials.drop_duplicates(["run", "baseline"]))
     shared = cells[cells.duplicated("route")]
@@ -102,8 +102,8 @@ def placements(frame: pd.DataFrame, metric: str) -> Placements:
     value, low, high, states = numbers_of(cells, column)
     return Placements(
         column,
-        cells["route_start"].to_numpy(np.int64),
-        cells["route_end"].to_numpy(np.int64),
+        cells["start"].to_numpy(np.int64),
+        cells["end"].to_numpy(np.int64),
         value,
         low,
         high,

@@ -17,7 +17,7 @@ from tread_lab.analysis.tables import published
 from tread_lab.frames import delta_column, require_metric, with_delta
 from tread_lab.records.metric_names import GAP_HELDOUT, metric_kind
 
-RATE = "selection_rate"
+RATE = "rate"
 
 
 def rates(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Curves:

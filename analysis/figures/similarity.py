@@ -76,7 +76,7 @@ def read_similarity(run: RunFolder) -> Similarity | None:
 def similarities(lab: Lab, frame: pd.DataFrame) -> list[Similarity]:
     """Return the matrices of all completed runs of a frame, dense ones first; one seed a route."""
     completed = frame[frame["state"] == "completed"].drop_duplicates(["role", "cell"])
-    ordered = completed.sort_values(["route_length", "route_start"], kind="stable")
+    ordered = completed.sort_values(["length", "start"], kind="stable")
     matrices = (read_similarity(lab.run(run)) for run in ordered["run"].drop_duplicates())
     return [matrix for matrix in matrices if matrix is not None]
 

@@ -20,7 +20,7 @@ from tread_lab.specs.labels import ROUTE_AXES
 from tread_lab.specs.routes import block_index
 
 Array = NDArray[np.float64]
-PLACE = ["route_start", "route_end", "selection_rate"]
+PLACE = ["start", "end", "rate"]
 _Form = Callable[[int, int], int | str]  # of block and depth
 
 
@@ -79,7 +79,7 @@ def tables_of(frame: pd.DataFrame, depths: Mapping[str, int], metric: str) -> li
     if varied:
         raise UserError(f"the sweep also varies {varied[0]}; a rule needs placements alone")
     rows = with_delta(frame, metric)
-    rows = rows[(rows["role"] == "trial") & rows["route_start"].notna()]
+    rows = rows[(rows["role"] == "trial") & (rows["route"] != "dense")]
     rows = rows[~rows["route"].str.contains("+", regex=False)].drop_duplicates("run")
     rows = rows.assign(depth=rows["run"].map(depths))
     parts = rows.groupby("depth", sort=False)

@@ -50,7 +50,7 @@ def test_a_baseline_for_each_value_is_a_cell_for_each(tmp_path: Path) -> None:
     assert len(found) == 2 + 8
     frame = trials_frame(Lab(tmp_path), "s")
     assert list(frame["precision"][:4]) == ["fp32", "bf16"] * 2
-    assert frame["route_start"][:4].isna().all()
+    assert frame["start"][:4].isna().all()
 
 
 def test_a_gap_without_readable_losses_has_no_interval() -> None:

@@ -111,7 +111,7 @@ def test_parameters_are_those_of_the_run_and_each_field_is_decoded_once(
     monkeypatch.setattr("tread_lab.specs.trials.decode_field", counted)
     memory, specs = Memory(), [tiny_spec((2, 8)), tiny_spec((0, 4))]
     found = [memory.parameters_of(signature(spec), encode(spec)) for spec in specs]
-    assert [(p["route_start"], p["route_end"]) for p in found] == [(2, 8), (0, 4)]
+    assert [(p["start"], p["end"]) for p in found] == [(2, 8), (0, 4)]
     assert decoded.count("routes") == 2
     assert decoded.count("model") == 1
     assert memory.parameters_of(signature(specs[0]), {}) is found[0]

@@ -59,12 +59,29 @@ def test_rows_are_the_plans_trials_in_order(mixed: Lab) -> None:
 
 def test_axes_and_parameters_stand_in_the_row(mixed: Lab) -> None:
     found = row(trials_frame(mixed, "placement"), (2, 8), seed=1)
-    assert (found["start"], found["end"], found["rate"]) == (2, 8, 0.5)
-    assert (found["route_start"], found["route_end"], found["route_length"]) == (2, 8, 7)
-    assert (found["selection_rate"], found["precision"]) == (0.5, "fp32")
+    assert (found["start"], found["end"], found["length"]) == (2, 8, 7)
+    assert (found["rate"], found["precision"]) == (0.5, "fp32")
     assert found["model"] == "DiT-12x32/2"
     assert (found["train.lr"], found["train.batch"], found["train.steps"]) == (1e-4, 16, 400)
     assert found["cell"] == "2->8 s=0.5"
+
+
+def test_a_column_has_the_name_that_expressions_use_and_no_second_one(mixed: Lab) -> None:
+    settings = [c for c in trials_frame(mixed, "placement") if not set(c) & set("/@.")]
+    assert settings[7:] == [
+        "start", "end", "rate", "model", "route", "length", "bypass", "loss", "starts_from",
+        "process", "precision", "fp32_block", "steps_done",
+    ]  # fmt: skip
+
+
+def test_a_trial_whose_rate_is_zero_keeps_the_place_that_its_axes_name(mixed: Lab) -> None:
+    plan = read_json(mixed.sweep("placement").plan_path)
+    dense = {**plan["trials"][0], "role": "trial", "cell": {"start": 2, "end": 8, "rate": 0.0}}
+    mixed.sweep("zero").plan_path.parent.mkdir(parents=True)
+    write_json(mixed.sweep("zero").plan_path, {**plan, "name": "zero", "trials": [dense]})
+    found = trials_frame(mixed, "zero").iloc[0]
+    place = (found["start"], found["end"], found["length"], found["rate"], found["route"])
+    assert place == (2, 8, 0, 0.0, "dense")
 
 
 def test_gaps_are_the_true_ones_with_their_intervals(mixed: Lab) -> None:
@@ -232,7 +249,7 @@ def test_metrics_are_told_apart_by_the_sweep_that_asked_for_them(tmp_path: Path)
 def test_a_row_has_the_steps_of_its_run_and_what_pairing_kept(mixed: Lab) -> None:
     frame = trials_frame(mixed, "placement")
     assert [row(frame, route)["steps_done"] for route in ((2, 8), (0, 4))] == [400, 200]
-    assert str(frame["steps_done"].dtype) == str(frame["route_start"].dtype) == "Int64"
+    assert str(frame["steps_done"].dtype) == str(frame["start"].dtype) == "Int64"
     assert 0 < row(frame, (2, 8))["gap/heldout:kept"] < 0.01
     baseline = frame.iloc[0]
     assert baseline["cell"] == "dense" and pd.isna(baseline["baseline"])

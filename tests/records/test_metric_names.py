@@ -52,7 +52,7 @@ def test_every_name_of_a_metric_has_an_entry() -> None:
 def test_the_length_of_routes_is_that_of_all_together() -> None:
     run = {"model": {"depth": 12, "width": 16, "heads": 2}, "routes": ["0->1", "4->8"]}
     found = metric_names.parameters(decode(RunSpec, run))
-    assert (found["route"], found["route_length"]) == ("0->1 + 4->8", 7)
+    assert (found["route"], found["length"]) == ("0->1 + 4->8", 7)
 
 
 def test_what_is_compared_how_and_under_which_label() -> None:
@@ -130,8 +130,8 @@ def test_parameters_are_flat_and_what_is_usual_is_empty() -> None:
     model = {"depth": 12, "width": 16, "heads": 2}
     dense = decode(RunSpec, {"model": model, "precision": "fp32", "seed": 3})
     assert metric_names.parameters(dense) == {
-        "model": "DiT-12x16/2", "route": "dense", "route_start": "", "route_end": "",
-        "route_length": 0, "selection_rate": 0.0, "bypass": "", "loss": "", "starts_from": "",
+        "model": "DiT-12x16/2", "route": "dense", "start": "", "end": "",
+        "length": 0, "rate": 0.0, "bypass": "", "loss": "", "starts_from": "",
         "process": "edm", "precision": "fp32", "fp32_block": "off", "seed": 3,
     }  # fmt: skip
     routed = {"model": model, "routes": [{"start": 2, "end": 8, "rate": 0.25}]}
@@ -142,7 +142,7 @@ def test_parameters_are_flat_and_what_is_usual_is_empty() -> None:
         "init_from": {"run": {**routed, "bypass": "sprint", "process": "flow"}},
     }
     found = metric_names.parameters(decode(RunSpec, child))
-    assert (found["route_start"], found["route_end"], found["selection_rate"]) == (2, 8, 0.25)
+    assert (found["start"], found["end"], found["rate"]) == (2, 8, 0.25)
     assert (found["bypass"], found["loss"]) == ("sprint", "both + repa 0.5 at 1")
     assert len(str(found["starts_from"])) == 16
     file = {"model": model, "init_from": {"file": "x.pt", "digest": "abcd"}}
@@ -172,7 +172,7 @@ def test_of_several_routes_the_first_is_told() -> None:
     routes = [{"start": 0, "end": 1, "rate": 0.25}, {"start": 4, "end": 8, "rate": 0.5}]
     spec = decode(RunSpec, {"model": {"depth": 12, "width": 16, "heads": 2}, "routes": routes})
     found = metric_names.parameters(spec)
-    assert (found["route_start"], found["route_end"], found["selection_rate"]) == (0, 1, 0.25)
+    assert (found["start"], found["end"], found["rate"]) == (0, 1, 0.25)
 
 
 def test_a_name_is_known_in_capitals_too() -> None:

@@ -111,7 +111,6 @@ def test_no_two_runs_of_a_shipped_sweep_share_a_label(name: str) -> None:
     [
         ("rate", "2->8 steps=9"),
         ("train.steps", "2->8 s=0.5"),
-        ("selection_rate", "2->8 steps=9"),
     ],
 )
 def test_a_curve_is_called_without_its_axis(axis: str, label: str) -> None:

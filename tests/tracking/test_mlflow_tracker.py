@@ -125,10 +125,10 @@ def frame(trials: Sequence[Trial]) -> pd.DataFrame:
             "cell": [trial.label for trial in trials],
             "state": "completed",
             "role": [trial.stored.role for trial in trials],
-            "route_start": [None, 0.0][: len(trials)],
-            "route_end": range(len(trials)),
-            "route_length": range(len(trials)),
-            "selection_rate": 0.5,
+            "start": [None, 0.0][: len(trials)],
+            "end": range(len(trials)),
+            "length": range(len(trials)),
+            "rate": 0.5,
         }
     )
 

@@ -21,7 +21,7 @@ from tread_lab.specs.labels import cell_label
 from tread_lab.specs.matching import follows_length
 
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
-WHOLE = ("route_start", "route_end", "steps_done")
+WHOLE = ("start", "end", "steps_done")
 RECIPE = ("lr", "batch", "steps")  # of `train`, in every frame, swept or not
 NO_RESULT = {  # state of a baseline that ended -> what it means for its trials
     state: f"its baseline {state.lacks_result}: there is nothing to compare with"
@@ -107,11 +107,7 @@ class SweepReader:
             "baseline": trial.baseline,
             "cell": cell_label(trial),
             **{f"train.{name}": trial.spec["train"].get(name) for name in RECIPE},
-            **{axis: plain(value) for axis, value in trial.cell.items()},
-            **{
-                name: None if value == "" else value
-                for name, value in self.parameters(trial).items()
-            },
+            **self._settings(trial),
             "steps_done": record.steps,
             **self._metrics(record.evaluations),
             **gaps.columns,
@@ -154,6 +150,14 @@ class SweepReader:
     def parameters(self, trial: StoredTrial) -> dict[str, Any]:
         """Return `metric_names.parameters` of a trial's run."""
         return self._memory.parameters_of(trial.run, trial.spec)
+
+    def _settings(self, trial: StoredTrial) -> dict[str, Any]:
+        """Return axis values and parameters, one name each; a rate of 0 has its axes' place."""
+        axes = {axis: plain(value) for axis, value in trial.cell.items()}
+        own = {k: None if value == "" else value for k, value in self.parameters(trial).items()}
+        numbered = {name for name in ("start", "end") if isinstance(axes.get(name), int)}
+        place = {name: axes[name] for name in numbered if own[name] is None}
+        return axes | own | place
 
     def frame(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         """Return rows as a frame: its columns in order, whole numbers whole, its `attrs` set."""

@@ -112,7 +112,7 @@ def with_baseline_cells(trials: Sequence[AnyTrial]) -> tuple[AnyTrial, ...]:
 
 def without_axis(label: str, axis: str) -> str:
     """Return a cell's label without the value of one numeric axis."""
-    short = "s" if axis in ("rate", "selection_rate") else re.escape(axis.rpartition(".")[2])
+    short = "s" if axis == "rate" else re.escape(axis.rpartition(".")[2])
     long = re.escape(axis)
     return re.sub(rf" (?:{short}|{long})=\S+", "", label)
 

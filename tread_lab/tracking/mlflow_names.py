@@ -1,9 +1,15 @@
-"""Metric names as MLflow accepts them."""
+"""Names of metrics as MLflow accepts them, and of parameters as it stores them."""
 
 from __future__ import annotations
 
 import re
 
+PARAMETERS = {  # columns of frames -> parameters, so that stored filters go on finding runs
+    "start": "route_start",
+    "end": "route_end",
+    "length": "route_length",
+    "rate": "selection_rate",
+}
 _SAMPLES = re.compile(r"(?P<metric>[^\[@]+)(?:\[(?P<bracket>[^\]]+)\])?@(?P<count>\d+k?)")
 
 

@@ -29,8 +29,9 @@ from tread_lab.tracking.mlflow_client import (
     open_client,
     open_experiment,
 )
+from tread_lab.tracking.mlflow_names import PARAMETERS
 from tread_lab.tracking.projection import Number, Projection
-from tread_lab.tracking.saved_views import AXES, SavedViews
+from tread_lab.tracking.saved_views import SavedViews
 from tread_lab.tracking.store import (
     EXPERIMENT,
     check_store,
@@ -155,7 +156,7 @@ class _SweepSync:
             sweep=self._sweep.name,
             condition=f"{self._condition} AND tags.`role` != 'sweep'",
             metrics=own_metrics(frame),
-            varied={axis for axis in AXES if frame[axis].nunique() > 1},
+            varied={name for axis, name in PARAMETERS.items() if frame[axis].nunique() > 1},
             pictures=self._projection.pictures(),
             seed=min(trial.stored.seed for trial in trials),
             step=max(trial.stored.steps for trial in trials),

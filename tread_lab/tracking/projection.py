@@ -29,7 +29,7 @@ from tread_lab.tracking.artifacts import (
     picture_key,
     run_files,
 )
-from tread_lab.tracking.mlflow_names import to_mlflow
+from tread_lab.tracking.mlflow_names import PARAMETERS, to_mlflow
 from tread_lab.tracking.trial_names import Trial
 
 FORMAT = 4  # of what is shown; another number sends everything once more
@@ -176,7 +176,9 @@ class Projection:
         )
         packages = self._lab.run(trial.stored.run).packages()
         always |= {f"package {name}": version for name, version in packages.items()}
-        params = {**always, **trial.varied, **self._reader.parameters(trial.stored)}
+        settings = self._reader.parameters(trial.stored)
+        own = {PARAMETERS.get(name, name): value for name, value in settings.items()}
+        params = {**always, **trial.varied, **own}
         return {name: str(value) for name, value in params.items() if value != ""}
 
     def _disturbed(self, trial: Trial, row: Mapping[str, Any]) -> dict[str, str]:

@@ -20,10 +20,9 @@ from tread_lab.records.metric_names import (
     TRAIN_LOSS,
     metric_kind,
 )
-from tread_lab.tracking.mlflow_names import to_mlflow
+from tread_lab.tracking.mlflow_names import PARAMETERS, to_mlflow
 
 TAG = "mlflow.sharedViewState."  # as MLflow 3.17 keeps views; another version passes over them
-AXES = ("route_start", "route_end", "route_length", "selection_rate")
 COLUMNS = ("route", "selection_rate", "seed")
 MOST_DRAWN = 200  # trials that MLflow's page draws at once; of more it shows the best
 ONCE = (
@@ -108,7 +107,7 @@ class SavedViews:
 
     def _pictures(self) -> dict[str, Any]:
         """Samples and similarities of one seed side by side, and all axes at once."""
-        varied = [name for name in AXES if name in self.varied]
+        varied = [name for name in PARAMETERS.values() if name in self.varied]
         headlines = self._headlines()
         charts = [
             _chart("IMAGE", PICTURES, key, imageKeys=[key], step=self.step, showRunParams=False)

@@ -126,7 +126,7 @@ def test_reading_results_imports_no_torch_and_asks_no_network() -> None:
 def test_bars_of_both_questions_stand_in_one_figure_and_never_in_one_panel(paper_lab: Lab) -> None:
     records = sweep_records(paper_lab, paper_lab.sweep("placement"))
     gaps = [f"gap/heldout{end}" for end in ("", ":low", ":high")]
-    shorter = 1e-3 * (records.frame["route_end"].astype(float) - 9)
+    shorter = 1e-3 * (records.frame["end"].astype(float) - 9)
     steps = records.frame.assign(**{gap: records.frame[gap] + shorter for gap in gaps})
     steps.attrs |= {**records.frame.attrs, "comparison": "at equal steps"}
     records.frame.attrs["comparison"] = "at equal training FLOPs"

@@ -96,7 +96,7 @@ def test_a_table_holds_seeds_by_placements(tmp_path: Path) -> None:
     (found,) = tables_of(frame, depths, HELDOUT)
     assert found.places == ((0, 2, 0.5), (1, 5, 0.5), (2, 8, 0.5))
     assert (found.depth, found.sign, found.unfinished) == (12, 1.0, 0)
-    trials = frame[frame["role"] == "trial"].set_index(["route_start", "seed"])
+    trials = frame[frame["role"] == "trial"].set_index(["start", "seed"])
     dense = frame[frame["role"] == "baseline"].set_index("seed")[HELDOUT]
     for seed in (0, 1):
         for column, start in enumerate((0, 1, 2)):
@@ -108,7 +108,7 @@ def test_a_table_holds_seeds_by_placements(tmp_path: Path) -> None:
 
 def test_runs_of_two_depths_are_two_tables(tmp_path: Path) -> None:
     frame = frame_of(tmp_path, (0, 2), (2, 8), (1, 5), (1, 6))
-    deep = set(frame[frame["route_start"] == 1]["run"])
+    deep = set(frame[frame["start"] == 1]["run"])
     found = tables_of(frame, {run: 24 if run in deep else 12 for run in frame["run"]}, HELDOUT)
     assert {t.depth: t.places for t in found} == {
         12: ((0, 2, 0.5), (2, 8, 0.5)),
