@@ -154,15 +154,16 @@ def _families(gaps: GapByLength) -> list[tuple[NDArray[np.bool_], str]]:
 def draw_gap_over_steps(gaps: GapOverSteps, ax: style.Axes, *, named: bool = False) -> None:
     """Draw one line per cell; zero is the baseline.
 
-    Lines are darker for shorter routes, each its own shade; `named` ones have a colour of the cycle
-    and, past the colours, dashes.
+    Lines are darker for shorter routes, and those of one length have dashes of their own; `named`
+    ones have a colour of the cycle and, past the colours, dashes.
     """
     power = style.power_of_ten(np.concatenate([np.zeros(1), *gaps.gaps]))
     ax.axhline(0, color=style.BLACK, linewidth=0.7)
     last = max(1, len(gaps.names) - 1)
     for k, name in enumerate(gaps.names):
         colour = style.CYCLE[k % len(style.CYCLE)] if named else style.SEQUENTIAL(0.92 * k / last)
-        dashes = ("-", "--", ":", "-.")[k // len(style.CYCLE) % 4] if named else "-"
+        turn = k // len(style.CYCLE) if named else gaps.length[:k].count(gaps.length[k])
+        dashes = ("-", "--", ":", "-.")[turn % 4]
         text = style.arrow(name)
         values = gaps.gaps[k] / 10.0**power
         ax.plot(gaps.steps[k], values, dashes, color=colour, linewidth=0.9, label=text)

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, quality_metrics
 from tread_lab.analysis.figures.placements import Array, endings_of, measured_as
+from tread_lab.analysis.figures.point_names import write_names
 from tread_lab.analysis.figures.sentences import listed, quantity, routed
 from tread_lab.frames import HIGH, LOW, cells_frame, require_metric
 from tread_lab.records.metric_names import GAP_HELDOUT, TRAIN_FLOPS, metric_kind
 from tread_lab.specs.errors import UserError
-
-NAMED = 8  # points of the front that are labelled
 
 
 @dataclass(frozen=True)
@@ -109,9 +108,13 @@ def pareto_front(cost: Array, value: Array, *, lower: bool = True) -> NDArray[np
 
 
 def draw_pareto(points: Pareto, ax: style.Axes) -> None:
-    """Draw points with intervals, the front joined by steps and named; dense runs are diamonds."""
+    """Draw points with intervals, the front joined by steps and named; dense runs are diamonds.
+
+    Of a front without room for all its names the best have theirs.
+    """
     power, value, spread = style.scaled(points.value, points.low, points.high)
-    if metric_kind(points.metric).compared == "gap":
+    is_gap = metric_kind(points.metric).compared == "gap"
+    if is_gap:
         ax.axhline(0, color=style.BLACK, linewidth=0.7)
     routes = ~points.dense
     for at, shape, colour in (
@@ -121,7 +124,7 @@ def draw_pareto(points: Pareto, ax: style.Axes) -> None:
     ):
         bars = spread[:, at]
         ax.errorbar(points.cost[at], value[at], bars, fmt=shape, color=colour, elinewidth=0.7)
-    _draw_front(ax, points, value, spread)
+    lines = [_draw_front(ax, points, value)]
     if not points.relative:
         ax.set_xscale("log")
     ax.margins(0.16, 0.14)
@@ -130,42 +133,21 @@ def draw_pareto(points: Pareto, ax: style.Axes) -> None:
     ax.set_ylabel(style.label(points.metric).replace("\n", "") + style.times(power))
     ax.set_title(f"intervals: {points.measured_as}" if points.measured_as else "")
     tell_endings(ax, points.endings)
+    if is_gap:
+        lines.append(np.array([[[x, 0.0] for x in ax.get_xlim()]]))
+    front = np.flatnonzero(points.front)[np.argsort(-points.cost[points.front], kind="stable")]
+    order = dict.fromkeys([*np.flatnonzero(points.dense)[:1].tolist(), *front.tolist()])
+    places = np.stack([points.cost, value], axis=1)
+    write_names(ax, points.names, places, spread.T, np.concatenate(lines), order=order)
 
 
-def _draw_front(ax: style.Axes, points: Pareto, value: Array, spread: Array) -> None:
+def _draw_front(ax: style.Axes, points: Pareto, value: Array) -> Array:
+    """Draw the front and return its steps: [steps, 2, 2], the ends of level and upright lines."""
     order = np.flatnonzero(points.front)[np.argsort(points.cost[points.front], kind="stable")]
-    (steps,) = ax.plot(points.cost[order], value[order], color=style.GREEN, linewidth=0.8, zorder=0)
-    steps.set_drawstyle("steps-post")
-    below = metric_kind(points.metric).sign > 0
-    across = points.cost if points.relative else np.log(points.cost)
-    first = [*np.flatnonzero(points.dense)[:1], *order[::-1]]
-    room = float(across.min()) + 0.3 * float(np.ptp(across))
-    high = float(np.ptp([value - spread[0], value + spread[1]]))
-    for k in _apart(first, points.names, across, value, high)[:NAMED]:
-        left = bool(across[k] < room)  # of a point near the edge the name stands on the other side
-        name = ax.annotate(
-            style.arrow(points.names[k]),
-            (points.cost[k], value[k]),
-            xytext=(4.5 if left else -3.5, 3.5 if left == below else -3.5),
-            textcoords="offset points",
-            ha="left" if left else "right",
-            va="bottom" if left == below else "top",
-            fontsize=6.5,
-        )
-        style.halo(name)
-
-
-def _apart(
-    order: Sequence[int], names: Sequence[str], x: Array, y: Array, high: float
-) -> list[int]:
-    """Return the points whose names do not run into those of earlier ones; axes reach `high`."""
-    wide, high = float(np.ptp(x)) or 1.0, high or 1.0
-    kept: list[int] = []
-    for k in order:
-        room = 0.05 + 0.027 * len(names[k])
-        if all(abs(x[k] - x[o]) > room * wide or abs(y[k] - y[o]) > 0.09 * high for o in kept):
-            kept.append(k)
-    return kept
+    x, y = points.cost[order], value[order]
+    ax.plot(x, y, color=style.GREEN, linewidth=0.8, zorder=0, drawstyle="steps-post")
+    corners = np.stack([np.repeat(x, 2)[1:], np.repeat(y, 2)[:-1]], axis=1)
+    return np.stack([corners[:-1], corners[1:]], axis=1)
 
 
 def tell_endings(ax: style.Axes, endings: Mapping[str, Sequence[str]]) -> None:

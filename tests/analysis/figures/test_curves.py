@@ -127,6 +127,13 @@ def test_pareto_has_every_completed_cell_and_names_the_others(paper_frame: pd.Da
     draw_pareto(points, ax)
     named = {text.get_text().replace(r"$\to$", "->") for text in ax.texts}
     assert "dense" in named and named <= set(points.names)
+    ax.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in ax.texts if text.get_text()]
+    steps = next(line for line in ax.lines if line.get_drawstyle() == "steps-post")
+    front = steps.get_transform().transform_path(steps.get_path().cleaned())
+    assert not any(front.intersects_bbox(box, filled=False) for box in boxes)
+    dots = ax.transData.transform(np.stack([points.cost, points.value * 1e3], axis=1))
+    assert not any(box.contains(*dot) for box in boxes for dot in dots)
 
 
 def test_gap_and_quality_pair_the_same_routes(paper_frame: pd.DataFrame) -> None:

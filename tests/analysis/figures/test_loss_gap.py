@@ -93,6 +93,8 @@ def test_drawings_hold_what_was_computed(paper_frame: pd.DataFrame, history: pd.
     draw_gap_over_steps(curves, right)
     assert len(right.lines) == 1 + len(curves.names)
     assert len({str(line.get_color()) for line in right.lines[1:]}) == len(curves.names)
+    looks = {(n, line.get_linestyle()) for n, line in zip(curves.length, right.lines[1:])}
+    assert len(looks) == len(curves.names) > len(set(curves.length))  # of one length, own dashes
     last = [line.get_ydata()[-1] * 1e-3 for line in right.lines[1:]]
     assert last == pytest.approx([values[-1] for values in curves.gaps])
 
