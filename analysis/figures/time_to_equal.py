@@ -127,26 +127,30 @@ def draw_time_to_equal(found: TimeToEqual, ax: style.Axes) -> None:
         shape, colours[curve.name] = style.curve_look(k - dense, dense=curve.dense)
         value, colour = curve.value / 10.0**power, colours[curve.name]
         ax.plot(curve.cost, value, shape, color=colour, label=style.arrow(curve.name))
-    for factor in found.factors:
-        if np.isfinite(factor.value):
-            _draw_factor(ax, factor, factor.level / 10.0**power, colours[factor.name])
+    lower = metric_kind(found.metric).sign >= 0
+    reached = [factor for factor in found.factors if np.isfinite(factor.value)]
+    best = (min if lower else max)([factor.level for factor in reached], default=0.0)
+    for factor in reached:
+        below = (factor.level == best) == lower  # the best one's name is on the side of no curve
+        level = factor.level / 10.0**power
+        _draw_factor(ax, factor, level, colours[factor.name], below=below)
     ax.set_xscale("log")
     ax.set_xlabel(found.cost)
     ax.set_ylabel(style.label(found.metric) + style.times(power))
     ax.legend(loc="best")
 
 
-def _draw_factor(ax: style.Axes, factor: Factor, level: float, colour: str) -> None:
+def _draw_factor(ax: style.Axes, factor: Factor, level: float, colour: str, *, below: bool) -> None:
     ends = {"arrowstyle": "-|>", "color": colour, "linewidth": 0.7, "shrinkA": 3, "shrinkB": 2}
     ax.annotate("", (factor.cost, level), (factor.dense_cost, level), arrowprops=ends)
     middle = (factor.cost * factor.dense_cost) ** 0.5
     name = ax.annotate(
         f"{factor.value:.2g}\N{MULTIPLICATION SIGN}",
         (middle, level),
-        xytext=(0, 2.5),  # above the arrow, which may be shorter than its label
+        xytext=(0, -2.5 if below else 2.5),  # the arrow may be shorter than its label
         textcoords="offset points",
         ha="center",
-        va="bottom",
+        va="top" if below else "bottom",
         color=colour,
         fontsize=6.5,
         zorder=5,

@@ -28,6 +28,7 @@ from tread_lab.analysis.figures.samples import sample_rows, sheet
 from tread_lab.analysis.figures.style import figure
 from tread_lab.analysis.figures.time_to_equal import (
     cost_to_reach,
+    draw_time_to_equal,
     published_time_to_equal,
     time_to_equal,
 )
@@ -102,6 +103,14 @@ def test_published_factors_are_the_printed_ones() -> None:
     assert [round(f.value) for f in found.factors] == [14, 37]
     printed = set(published.speed_ups()["factor"])
     assert {"14", "37"} <= printed
+    _, (ax,) = figure(width=3.4)
+    draw_time_to_equal(found, ax)
+    ax.figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in ax.texts if text.get_text()]
+    levels = [ax.transData.transform((1e3, factor.level))[1] for factor in found.factors]
+    assert not any(box.y0 < level < box.y1 for box in boxes for level in levels)
+    curves = [line.get_transform().transform_path(line.get_path()) for line in ax.lines]
+    assert not any(curve.intersects_bbox(box, filled=False) for curve in curves for box in boxes)
 
 
 def test_a_front_is_what_no_other_beats() -> None:
