@@ -13,7 +13,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
+from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from omegaconf.resolvers.oc import env as read_environment
@@ -220,11 +220,20 @@ def _without_environment() -> Iterator[None]:
 
 
 def _with_hydra(path: Path, overrides: Sequence[str]) -> Any:
+    """Return a file's tree with overrides; one replaces a value of another kind as a whole."""
     forced = [o if o.startswith(("+", "~")) else f"++{o}" for o in overrides]
     search = f"hydra.searchpath=[file://{shipped_folder('experiments')}]"
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(path.parent), version_base="1.3"):
-        return compose(path.stem, overrides=[*forced, search])
+        while True:
+            try:
+                return compose(path.stem, overrides=[*forced, search])
+            except ConfigCompositionException as error:
+                override = str(error).removeprefix("Error merging override ")
+                removed = "~" + override.lstrip("+").partition("=")[0]
+                if override not in forced or removed in forced:
+                    raise
+                forced.insert(forced.index(override), removed)
 
 
 def _loaded(path: Path) -> DictConfig:
@@ -257,7 +266,4 @@ def _mistakes(name: str) -> Iterator[None]:
         raise UserError(f"{name}: an interpolation needs its own value") from None
     except (HydraException, OmegaConfBaseException, *_LET_THROUGH) as error:
         cause = error.__cause__ if isinstance(error.__cause__, UserError) else error
-        line = first_line(cause)
-        if match := re.fullmatch(r"Error merging override \+*(([^=]+)=.*)", line):
-            line = f"{match[1]}: the file holds another kind of value; remove it first: ~{match[2]}"
-        raise UserError(f"{name}: {line}") from None
+        raise UserError(f"{name}: {first_line(cause)}") from None
