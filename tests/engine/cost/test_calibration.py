@@ -142,7 +142,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Speed]:
             return seconds[action], 3 * seconds[action]
 
         monkeypatch.setattr(calibration, "Trainer", run)
-        monkeypatch.setattr(calibration, "_step", lambda run, device: f"step_{run[:5]}")
+        monkeypatch.setattr(calibration, "_step", lambda run: f"step_{run[:5]}")
         monkeypatch.setattr(calibration, "_pass", lambda run, count, device: f"pass_{count}")
         monkeypatch.setattr(calibration, "_median", median)
         return calibration.measure(spec, torch.device("cpu"))
@@ -203,5 +203,6 @@ def test_a_time_is_the_median_after_two_to_warm_up(
 
     monkeypatch.setattr(calibration.time, "thread_time", lambda: share * elapsed())
     monkeypatch.setattr(calibration.time, "perf_counter", elapsed)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     times = calibration._median(lambda: calls.append(1), 4, torch.device(device))
     assert times == pytest.approx((own, 30)) and len(calls) == 6

@@ -125,10 +125,10 @@ def measure(spec: RunSpec, device: torch.device) -> Speed:
     with tempfile.TemporaryDirectory() as lab:
         runs = Path(lab) / "runs"
         with Trainer(dense, RunFolder(runs / "dense"), device) as run:
-            timed = [_median(_step(run, device), STEPS, device)]
+            timed = [_median(_step(run), STEPS, device)]
             timed += [_median(_pass(run, count, device), STEPS, device) for count in (small, large)]
         with Trainer(routed, RunFolder(runs / "routed"), device) as run:
-            timed.append(_median(_step(run, device), STEPS, device))
+            timed.append(_median(_step(run), STEPS, device))
     own, walls = zip(*timed)
     slow, few, many, fast = own
     overhead, per_flop = fitted_step([(step_flops(dense), slow), (step_flops(routed), fast)])
@@ -137,12 +137,8 @@ def measure(spec: RunSpec, device: torch.device) -> Speed:
     return Speed(overhead, per_flop, call, per_image / image, load, images_a_call(device.type))
 
 
-def _step(run: Trainer, device: torch.device) -> Callable[[], None]:
-    def step() -> None:
-        run.train_step(run.batches.at(run.step), lr=0.0)
-        _wait(device)
-
-    return step
+def _step(run: Trainer) -> Callable[[], None]:
+    return lambda: run.train_step(run.batches.at(run.step), lr=0.0)
 
 
 def _pass(run: Trainer, count: int, device: torch.device) -> Callable[[], None]:
@@ -153,14 +149,8 @@ def _pass(run: Trainer, count: int, device: torch.device) -> Callable[[], None]:
     def forward() -> None:
         with torch.no_grad():
             run.network(x_BCHW, t_B, y_B, None)
-        _wait(device)
 
     return forward
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _median(action: Callable[[], None], count: int, device: torch.device) -> tuple[float, float]:
@@ -175,6 +165,8 @@ def _median(action: Callable[[], None], count: int, device: torch.device) -> tup
     for _ in range(count + 2):
         wall, started = time.perf_counter(), clock()
         action()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
         own.append(clock() - started)
         walls.append(time.perf_counter() - wall)
     wall = sorted(walls[2:])[count // 2]
