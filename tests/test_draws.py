@@ -15,7 +15,7 @@ def test_equal_keys_draw_alike_and_others_do_not() -> None:
 
 
 def test_torch_takes_the_low_32_bits_of_a_seed() -> None:
-    """What the docstring of `generator` and docs/concepts.md count from."""
+    """What the docstring of `generator` and docs/models.md count from."""
     plain, high = (torch.Generator().manual_seed(7 + (bit << 32)) for bit in (0, 1))
     assert torch.equal(torch.randn(8, generator=plain), torch.randn(8, generator=high))
 
