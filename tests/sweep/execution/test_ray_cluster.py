@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -327,7 +328,7 @@ def test_a_cluster_that_cannot_be_had_is_one_line(
     assert str(lost.value).startswith(said)
 
 
-def test_ray_gives_back_sigterm_and_daemons_that_do_not_hear_it_are_killed_at_once(
+def test_ray_gives_back_sigterm_and_its_daemons_and_agents_are_killed_at_once(
     module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed: list[Any] = []
@@ -341,11 +342,14 @@ def test_ray_gives_back_sigterm_and_daemons_that_do_not_hear_it_are_killed_at_on
     earlier = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
     monkeypatch.setattr(module.ray._private.worker, "_global_node", node)
     monkeypatch.setattr(module.ray, "shutdown", shutdown)
+    monkeypatch.setattr(module, "_is_of_ray", lambda pid: pid == agent.pid)
+    agent = subprocess.Popen(["sleep", "600"])
     try:
         module._shut_down()
         signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, earlier)
+    assert agent.wait(10) == -signal.SIGKILL
     assert heard == [signal.SIGTERM]
     assert killed == [{"check_alive": False, "allow_graceful": False}]
 

@@ -157,8 +157,8 @@ def _shut_down() -> None:
     started = [pid for pid in descendants(os.getpid()) if _is_of_ray(pid)]
     node: Any = ray._private.worker._global_node
     if node is not None:  # its daemons do not hear SIGTERM
-        kill = node.kill_all_processes
-        node.kill_all_processes = lambda **_: kill(check_alive=False, allow_graceful=False)
+        end_daemons = node.kill_all_processes
+        node.kill_all_processes = lambda **_: end_daemons(check_alive=False, allow_graceful=False)
     ray.shutdown()
     for pid in filter(_is_of_ray, started):
         kill(pid)
