@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 
 from tests.faults.drivers import Zygote
 from tread_lab.records.attempts import Attempt
@@ -172,6 +173,18 @@ def test_every_call_of_a_network_is_progress_while_measuring() -> None:
     assert len(passes) == 3
     network(torch.zeros(1, 2))
     assert len(passes) == 3
+
+
+def test_a_compiled_block_keeps_its_graph_from_one_evaluation_to_the_next() -> None:
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    network = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    network[0].compile(backend=counter, fullgraph=True)
+    passes: list[int] = []
+    for evaluation in range(3):
+        with every_forward_pass(lambda n=evaluation: passes.append(n)):  # type: ignore[misc]
+            network(torch.zeros(1, 2))
+    assert passes == [0, 1, 2] and counter.frame_count == 1
 
 
 def test_a_watchdog_that_had_nothing_to_do_leaves_nothing(tmp_path: Path) -> None:

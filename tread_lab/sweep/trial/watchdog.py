@@ -164,20 +164,28 @@ def watched() -> Iterator[None]:
             _current.pause()
 
 
+_HOOK = -1  # torch numbers its own from 0
+_after_pass: Callable[[], None]
+
+
 @contextlib.contextmanager
 def every_forward_pass(progress: Callable[[], None]) -> Iterator[None]:
     """Call `progress` at every call of any network within the block, library code included.
 
     The compiler traces hooks as well, and a graph can hold no look at the clock: what is compiled
-    calls nothing, the network around it does.
+    calls nothing, the network around it does. Graphs are made for one hook under one number, so
+    both are the same in every evaluation of a process: else each would compile its network anew.
     """
-
-    def called(*_: object) -> None:
-        if not torch.compiler.is_compiling():
-            progress()
-
-    hook = torch.nn.modules.module.register_module_forward_hook(called)
+    global _after_pass
+    _after_pass = progress
+    hooks = torch.nn.modules.module._global_forward_hooks
+    hooks[_HOOK] = _passed
     try:
         yield
     finally:
-        hook.remove()
+        del hooks[_HOOK]
+
+
+def _passed(*_: object) -> None:
+    if not torch.compiler.is_compiling():
+        _after_pass()
