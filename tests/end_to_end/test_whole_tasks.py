@@ -11,7 +11,7 @@ import random
 import re
 import signal
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from tread_lab.metrics.extraction import SPACES
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.log import LogWriter
 from tread_lab.records.metric_names import GAP_ROUTE, HELDOUT_LOSS, HELDOUT_ROUTED, SIMILARITY
+from tread_lab.sampling import generate
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.sweep.plan import devices
 
@@ -114,8 +115,11 @@ def possible(values: list[str]) -> bool:
 
 
 def covering() -> list[dict[str, str]]:
-    """Tasks that between them hold every two settings which a run can have together."""
-    draw, tasks = random.Random(0), []
+    """Tasks that between them hold every two settings which a run can have together.
+
+    As few as can be are compiled, which takes seconds: their pairs come first.
+    """
+    draw, tasks = random.Random(2), []
     columns = list(FACTORS.values())
     open_pairs = {
         ((a, x), (b, y))
@@ -123,19 +127,27 @@ def covering() -> list[dict[str, str]]:
         for x, y in itertools.product(columns[a], columns[b])
     }
     while open_pairs:
-        pair = min(open_pairs)
+        pair = min(open_pairs, key=lambda pair: (not compiled_of([pair]), pair))
         rows = [[draw.choice(column) for column in columns] for _ in range(400)]
         for row in rows:
             for place, value in pair:
                 row[place] = value
-        rows = [row for row in rows if possible(row)]
-        gains = [(len(open_pairs & pairs_of(row)), "compiled" not in row, row) for row in rows]
+        found = [(row, open_pairs & pairs_of(row)) for row in rows if possible(row)]
         open_pairs -= {pair}
-        if gains:
-            best = max(gains)[2]  # of equal ones those that are not compiled, which takes seconds
-            open_pairs -= pairs_of(best)
-            tasks.append(dict(zip(FACTORS, best)))
+        if found and compiled_of([pair]):
+            best = max(found, key=lambda f: (compiled_of(f[1]), len(f[1]), f[0]))[0]
+        elif found:
+            best = max(found, key=lambda f: ("compiled" not in f[0], len(f[1]), f[0]))[0]
+        else:
+            continue
+        open_pairs -= pairs_of(best)
+        tasks.append(dict(zip(FACTORS, best)))
     return tasks
+
+
+def compiled_of(pairs: Iterable[Any]) -> int:
+    """The number of pairs of which one setting is that blocks are compiled."""
+    return sum("compiled" in (x, y) for (_, x), (_, y) in pairs)
 
 
 def pairs_of(row: list[str]) -> set[Any]:
@@ -272,6 +284,7 @@ def machine(world: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         compiled, "compile_blocks", lambda network: compile_blocks(network, backend="eager")
     )
+    monkeypatch.setitem(generate.IMAGES_A_CALL, "cpu", 50)  # calls of one size share their graphs
     torch._dynamo.reset()
     if not (root / "reference.npz").exists():
         command = f"data reference {root / 'pictures'} {root / 'reference.npz'} --size 16"
