@@ -85,7 +85,7 @@ class Pages:
         now = self.live.sweep(name).snapshot()
         running = self._running(now.plan, now.frame)
         tree = {"version": now.version, "running": running, "problem": now.problem}
-        tree |= {"age": round(now.age, 1)}
+        tree |= {"age": round(now.age, 1), "time_left": self.lab.sweep(name).time_left()}
         if version == str(now.version) and now.version:
             return tree
         above = views.overview(now.plan, now.frame)

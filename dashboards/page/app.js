@@ -179,6 +179,7 @@ async function refresh() {
       drawPanel();
   } else {
     Object.assign(state.view, tree);
+    drawProgress();
     drawRunning();
     if (lost || state.chosen.some((k) => state.view.cells.state[k] === "running")) drawPanel();
   }
@@ -202,7 +203,7 @@ function draw() {
 }
 
 function drawProgress() {
-  const { counts, runs } = state.view;
+  const { counts, runs, time_left: left } = state.view;
   const order = Object.keys(STATES).filter((name) => counts[name]);
   const bar = at("progress");
   const kept = new Map([...bar.children].map((part) => [part.dataset.state, part]));
@@ -226,6 +227,7 @@ function drawProgress() {
     order.map((name) =>
       h("span", {}, h("i", { class: name }), `${counts[name]} ${STATES[name][1]}`),
     ),
+    left ? h("span", { id: "left" }, `about ${left} left`) : [],
   );
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable
 from contextlib import closing
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from rich.console import Console
 from tread_lab.engine.cost.speed import Speed, kind_of
 from tread_lab.records.lab import Lab
 from tread_lab.screen import live_progress
-from tread_lab.screen.live_progress import WorkDone, run_progress
+from tread_lab.screen.live_progress import WorkDone, run_progress, sweep_progress
 from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
@@ -143,6 +144,22 @@ def test_a_run_that_goes_on_from_before_its_last_entry_has_not_lost_what_is_done
     assert work.fraction() == pytest.approx(3 / 9)
     work.record(report(task, "train", 20))
     assert work.fraction() == pytest.approx(1)
+
+
+def test_a_page_reads_the_time_left_of_the_terminal_while_the_driver_works(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, sweep = Task(tiny(steps=4)), lab.sweep("placement")
+    sweep.path.mkdir(parents=True)
+    plan: Any = SimpleNamespace(name="placement", possible_trials=(), possible_tasks=(task,))
+    assert sweep.time_left() == ""
+    with sweep_progress(plan, [task], seconds_per_step(lab, task)) as watch:
+        watch(report(task, "train", 2))
+        assert sweep.time_left() == "2 s"
+        later = time.time() + 61  # the driver has said nothing for a minute
+        monkeypatch.setattr("tread_lab.records.lab.time", SimpleNamespace(time=lambda: later))
+        assert sweep.time_left() == ""
+    assert not sweep.time_left_path.exists()
 
 
 def test_measuring_is_reported_before_each_evaluation(lab: Lab, tiny: Tiny) -> None:

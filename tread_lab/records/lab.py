@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from tread_lab.specs.signature import signature
 T = TypeVar("T")
 
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, where libyaml was there to build it
+TIME_LEFT_SECONDS = 60.0  # after which what a driver said of its time is old
 LOCK = ".claim"  # in the folder of a run or a sweep
 EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written
 CONFIG = "config.json"  # beside them: the network, the sampler, the held-out data that it saw
@@ -401,6 +403,19 @@ class SweepFolder:
     def drawn(self) -> bool:
         """Whether the figures were drawn to the end."""
         return self.figures.exists() and self.drawn_path.exists()
+
+    @property
+    def time_left_path(self) -> Path:
+        """The file in which a driver that is at work says how long it will take, for pages."""
+        return self.path / "time_left"
+
+    def time_left(self) -> str:
+        """Return the time left as the terminal of the driver shows it; empty without a driver."""
+        try:
+            fresh = time.time() - self.time_left_path.stat().st_mtime < TIME_LEFT_SECONDS
+            return self.time_left_path.read_text() if fresh else ""
+        except OSError:
+            return ""
 
     @property
     def suggestions_path(self) -> Path:

@@ -6,7 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
@@ -24,6 +24,7 @@ from tread_lab.sweep.trial.trial import QUEUED, UNDER_WAY, Report
 _PRIOR_SECONDS = 30.0  # the forecast weighs as much as so many seconds of observed work
 _MIN_SECONDS, _MIN_SHARE = 5.0, 0.005  # without a forecast, no time left is shown before these
 _LINE_SECONDS = 20.0  # between two lines of progress in a log
+_PAGE_SECONDS = 5.0  # between two writes of the time left for pages
 _WITHOUT_BARS = 80  # columns of a terminal below which texts take the room of the bars
 
 
@@ -36,9 +37,22 @@ def sweep_progress(
     Args:
         open_tasks: the open runs; of a search, as many as will come and about as long.
     """
-    labels = run_labels(plan.possible_trials)
-    with _shown(WorkDone(open_tasks, plan.possible_tasks, forecast, labels)) as watch:
-        yield watch
+    work = WorkDone(open_tasks, plan.possible_tasks, forecast, run_labels(plan.possible_trials))
+    path, written = forecast.lab.sweep(plan.name).time_left_path, 0.0
+    with _shown(work) as watch:
+
+        def watch_and_write(report: Report) -> None:
+            nonlocal written
+            watch(report)
+            if time.monotonic() - written > _PAGE_SECONDS:
+                written = time.monotonic()
+                with suppress(OSError):  # pages go without it
+                    path.write_text(work.time_left())
+
+        try:
+            yield watch_and_write
+        finally:
+            path.unlink(missing_ok=True)
 
 
 @contextmanager
