@@ -74,13 +74,6 @@ def test_nodes_are_asked_and_a_run_moves_from_a_lost_one_to_another(
     assert outcome(calm) == outcome(lab)
 
 
-class Busy:
-    """An actor that has a core."""
-
-    def is_there(self) -> bool:
-        return True
-
-
 def test_a_node_with_other_code_is_passed_over_and_costs_no_run_a_try(
     lab: Lab, tiny: Callable[..., RunSpec], cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +86,11 @@ def test_a_node_with_other_code_is_passed_over_and_costs_no_run_a_try(
     with (other / "tread_lab" / "draws.py").open("a") as file:
         file.write("OTHER = 1\n")
     (equal,) = cluster.worker_nodes
+
+    class Busy:  # within the test: its worker need not import the tests
+        def is_there(self) -> bool:
+            return True
+
     busy = ray.remote(num_cpus=1)(Busy).remote()  # has the core of the equal node at first
     ray.get(busy.is_there.remote())
     monkeypatch.setenv("PYTHONPATH", str(other))

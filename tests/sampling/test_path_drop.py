@@ -85,11 +85,9 @@ def test_a_dense_step_has_the_plain_loss_whatever_the_routes_had() -> None:
     finetune = sprint(routes_until=0, **parent())
     batch = Batches(finetune, open_data(finetune.data, "train")).at(0)
     level_B = torch.full((64,), 0.7)
-    outcome = EDM(EDMSpec()).outcome(lambda x, t: x, batch.x_BCHW, batch.noise_BCHW, level_B)
-    found = token_loss(
-        EnsembleLoss(form="code"), outcome, batch.routing, patch=finetune.model.patch
-    )
-    assert torch.equal(found, outcome.loss())
+    terms = EDM(EDMSpec()).loss_terms(lambda x, t: x, batch.x_BCHW, batch.noise_BCHW, level_B)
+    found = token_loss(EnsembleLoss(form="code"), terms, batch.routing, patch=finetune.model.patch)
+    assert torch.equal(found, terms.loss())
 
 
 def by_hand(network: Any, z: Tensor, sigma: float, labels: Tensor, *, deep: bool) -> Tensor:

@@ -142,7 +142,7 @@ def test_ray_tune_keeps_nothing_and_gives_up_nothing(
     }  # fmt: skip
     tuned, run = options["tune_config"], options["run_config"]
     assert (tuned.num_samples, tuned.reuse_actors, tuned.max_concurrent_trials) == (-1, True, 2)
-    assert type(tuned.scheduler).__name__ == ("Judge" if early else "NoneType")
+    assert type(tuned.scheduler).__name__ == ("EarlyStoppingScheduler" if early else "NoneType")
     if early:
         assert (tuned.scheduler.early, tuned.scheduler.errors) == (judge, watcher.errors)
     assert (tuned.search_alg.queue, tuned.search_alg.errors) == (queue, watcher.errors)

@@ -150,7 +150,7 @@ def test_a_failed_attempts_network_is_freed_before_the_next_begins(
 
     train_step = trainer.Trainer.train_step
     monkeypatch.setattr(trainer, "fresh_network", noted)
-    monkeypatch.setattr(trainer.Trainer, "optimise", full)
+    monkeypatch.setattr(trainer.Trainer, "train_step", full)
     assert run(lab, Task(tiny(steps=6)))[-1].phase == "completed"
     assert endings(lab.run_of(tiny(steps=6))) == ["oom", "completed"]
     assert alive == [0, 0]
