@@ -144,8 +144,7 @@ def parameters(spec: RunSpec) -> dict[str, str | int | float]:
 def _loss(spec: RunSpec) -> str:
     """What is minimised, where it is more than the plain loss."""
     parts = [] if spec.loss == PlainLoss() else [str(spec.loss)]
-    beside = (part for name, part in spec.systems.items() if name not in ("bypass", "loss"))
-    return " + ".join([*parts, *(str(part) for part in beside if part.in_label)])
+    return " + ".join([*parts, *spec.beside_labels])
 
 
 def _starts_from(spec: RunSpec) -> str:

@@ -81,8 +81,7 @@ def run_label(spec: RunSpec) -> str:
     parts = [_lineage(spec)]
     parts += [] if spec.bypass == RouteBypass() else [str(spec.bypass)]
     parts += [] if spec.loss == PlainLoss() else [f"loss {spec.loss}"]
-    beside = (part for name, part in spec.systems.items() if name not in ("bypass", "loss"))
-    parts += [str(part) for part in beside if part.in_label]
+    parts += spec.beside_labels
     return " ".join([*parts, f"seed {spec.seed}"])
 
 

@@ -135,6 +135,12 @@ class RunSpec:
         more = {"repa": self.repa, "captions": self.captions}
         return said | {name: part for name, part in more.items() if part is not None}
 
+    @property
+    def beside_labels(self) -> list[str]:
+        """The labels of the systems that join the run beside its bypass and its loss."""
+        more = (self.repa, self.captions)
+        return [str(part) for part in more if part is not None and part.in_label]
+
     def _step(self, name: str) -> int | None:
         """Return a step as written; a fraction of all steps is rounded to the nearest step."""
         value: float | None = getattr(self, name)
