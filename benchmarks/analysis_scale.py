@@ -85,7 +85,7 @@ def frames(lab: Lab) -> None:
 def dashboard(lab: Lab) -> None:
     """What somebody waits for in front of the page."""
     server = DashboardServer(lab, "127.0.0.1", 0)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.run, daemon=True).start()
     with browser() as page:
         page.open("about:blank#ready")
 
@@ -107,7 +107,7 @@ def dashboard(lab: Lab) -> None:
                 page.wait("document.querySelector('#panel h2')", 60),
             ),
         )
-    server.shutdown()
+    server.should_exit = True
 
 
 def growing(root: Path, runs: int = 1000) -> None:
@@ -119,7 +119,7 @@ def growing(root: Path, runs: int = 1000) -> None:
     for name in later:
         shutil.move(lab.run(name).path, aside / name)
     server = DashboardServer(lab, "127.0.0.1", 0)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.run, daemon=True).start()
     ended = "document.querySelector('#progress')?.getAttribute('aria-label')"
     with browser() as page:
 
@@ -139,7 +139,7 @@ def growing(root: Path, runs: int = 1000) -> None:
         timed("dashboard: numbers in the map", opened)
         timed(f"{len(later)} runs end within 20 s", grows)
         timed("dashboard: after the last one, until it is shown", follows)
-    server.shutdown()
+    server.should_exit = True
 
 
 def main() -> None:

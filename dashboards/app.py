@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import gzip
 import ipaddress
 import json
 import re
-import sys
+import socket
 import traceback
 from collections.abc import Callable
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 import pandas as pd
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
 
 from tread_lab.dashboards import cell, views
 from tread_lab.dashboards.live import MEASURING, LiveLab, progress
@@ -24,13 +28,8 @@ from tread_lab.records.plan import StoredPlan
 from tread_lab.specs.errors import UserError
 
 PAGE = Path(__file__).parent / "page"
-KINDS = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
-NAME = r"([A-Za-z0-9][\w.+-]{0,199})"
+NAME = r"[A-Za-z0-9][\w.+-]{0,199}"
+LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -40,47 +39,23 @@ HEADERS = {
 }
 SMALL = 1400  # bytes below which nothing is compressed
 RUNNING = 12  # running runs whose steps are shown
+LEAVE = 2  # seconds that answers under way have when the server ends
 
 
 class Pages:
-    """What the server answers, apart from how: path and query -> (type, body)."""
+    """What the server answers, apart from how; each raises UserError for what there is not."""
 
     def __init__(self, lab: Lab) -> None:
         self.live = LiveLab(lab)
         self.lab = lab
-        files = {p.name: (KINDS[p.suffix], p.read_bytes()) for p in PAGE.iterdir() if p.is_file()}
-        self._files = {**files, "": files["index.html"]}
-        self._routes: list[tuple[str, Callable[..., Any], set[str]]] = [
-            ("/api/sweeps", self._sweeps, set()),
-            (f"/api/sweeps/{NAME}", self._sweep, {"metric", "version"}),
-            (rf"/api/sweeps/{NAME}/cells/(\d{{1,7}})", self._cell, {"seed"}),
-        ]
 
-    def answer(self, path: str, query: dict[str, str]) -> tuple[str, bytes]:
-        """Return the type and body of a page.
-
-        Raises:
-            UserError: there is no such page, sweep, cell, picture or parameter.
-        """
-        if path.removeprefix("/") in self._files:
-            return self._files[path.removeprefix("/")]
-        if found := re.fullmatch(rf"/runs/{NAME}/evaluations/{NAME}/grid\.png", path):
-            return "image/png", self._grid(*found.groups())
-        for pattern, make, parameters in self._routes:
-            if found := re.fullmatch(pattern, path):
-                if unknown := sorted(query.keys() - parameters):
-                    raise UserError(f"unknown parameter {unknown[0]!r}")
-                tree = make(*found.groups(), **query)
-                body = json.dumps(tree, separators=(",", ":"), allow_nan=False, default=str)
-                return "application/json", body.encode()
-        raise UserError(f"no page {path}")
-
-    def _sweeps(self) -> list[views.Tree]:
+    def sweeps(self) -> list[views.Tree]:
+        """Return a line for each sweep, the newest first."""
         sweeps = map(self.lab.sweep, self.lab.sweeps())
         lines = [views.sweep_line(sweep.name, _plan(sweep)) for sweep in sweeps]
         return sorted(lines, key=lambda line: -(line["created"] or 0))
 
-    def _sweep(self, name: str, metric: str = "", version: str = "") -> views.Tree:
+    def sweep(self, name: str, metric: str = "", version: str = "") -> views.Tree:
         """Return all of a sweep, or only what runs now if the page has this version of the rest."""
         now = self.live.sweep(name).snapshot()
         running = self._running(now.plan, now.frame)
@@ -91,6 +66,26 @@ class Pages:
         above = views.overview(now.plan, now.frame)
         chosen = metric if metric in above["metrics"] else above["metric"]
         return {**above, **tree, "cells": views.cells(now.frame, chosen, now.plan)}
+
+    def cell(self, name: str, number: str, seed: str = "") -> views.Tree:
+        """Return the cell of a sweep with this number, through one of its seeds."""
+        now = self.live.sweep(name).snapshot()
+        if (place := _whole(number)) is None:
+            raise UserError(f"no cell {number}")
+        return cell.cell(self.lab, now.plan, now.frame, place, _whole(seed))
+
+    def grid(self, run: str, evaluation: str) -> Path:
+        """Return the picture of the samples of an evaluation."""
+        path = self.lab.run(run).path / "evaluations" / evaluation / "grid.png"
+        if not path.is_file():
+            raise UserError(f"run {run} has no samples {evaluation}")
+        return path
+
+    def file(self, name: str = "index.html") -> Path:
+        """Return a file of the page."""
+        if name not in {path.name for path in PAGE.iterdir()}:
+            raise UserError(f"no page /{name}")
+        return PAGE / name
 
     def _running(self, plan: StoredPlan, frame: pd.DataFrame) -> list[views.Tree]:
         """Return the runs that are at work, and how far they are."""
@@ -108,99 +103,97 @@ class Pages:
             for row in rows.head(RUNNING).to_dict("records")
         ]
 
-    def _cell(self, name: str, number: str, seed: str = "") -> views.Tree:
-        now = self.live.sweep(name).snapshot()
-        chosen = int(seed) if re.fullmatch("[0-9]{1,19}", seed) else None
-        return cell.cell(self.lab, now.plan, now.frame, int(number), chosen)
 
-    def _grid(self, run: str, evaluation: str) -> bytes:
-        folder = self.lab.run(run).path / "evaluations" / evaluation
-        try:
-            return (folder / "grid.png").read_bytes()
-        except OSError:
-            raise UserError(f"run {run} has no samples {evaluation}") from None
+class DashboardServer(uvicorn.Server):
+    """The server of one lab; port 0 takes a free one.
 
-
-class Handler(BaseHTTPRequestHandler):
-    """GET only; every answer is whole, typed and not to be stored."""
-
-    protocol_version = "HTTP/1.1"
-    server_version, sys_version = "tread-lab", ""
-    server: DashboardServer
-
-    def do_GET(self) -> None:
-        """Answer one request; a mistake is one line of JSON."""
-        if not self.server.knows(self.headers.get("Host", "")):
-            self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"unknown host\n")
-            return
-        try:
-            address = urlsplit(self.path)
-        except ValueError:
-            self._send_error(HTTPStatus.BAD_REQUEST, "this is no address")
-            return
-        query = {key: values[0] for key, values in parse_qs(address.query).items()}
-        try:
-            kind, body = self.server.pages.answer(unquote(address.path), query)
-        except UserError as error:
-            self._send_error(HTTPStatus.NOT_FOUND, str(error))
-        except Exception as error:
-            sys.stderr.write(traceback.format_exc())
-            text = " ".join(f"{type(error).__name__}: {error}".split())
-            self._send_error(HTTPStatus.INTERNAL_SERVER_ERROR, f"error in the dashboard: {text}")
-        else:
-            self._send(HTTPStatus.OK, kind, body)
-
-    def _send_error(self, status: HTTPStatus, text: str) -> None:
-        self._send(status, "application/json", json.dumps({"error": text}).encode())
-
-    def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
-        packed = len(body) > SMALL and kind != "image/png"
-        packed = packed and "gzip" in self.headers.get("Accept-Encoding", "")
-        body = gzip.compress(body, 1) if packed else body
-        try:
-            self.send_response(status)
-            for name, value in HEADERS.items():
-                self.send_header(name, value)
-            if packed:
-                self.send_header("Content-Encoding", "gzip")
-            self.send_header("Cache-Control", "max-age=600" if kind == "image/png" else "no-store")
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-        except ConnectionError:
-            self.close_connection = True  # the reader went away
-
-    def log_message(self, *_: Any) -> None:
-        """Print no line for a request."""
-
-
-class DashboardServer(ThreadingHTTPServer):
-    """The server of one lab; port 0 takes a free one."""
-
-    daemon_threads = True
-    request_queue_size = 128  # connections that wait; five by default
+    Attributes:
+        loopback: whether this machine alone reaches it; then no other name of a host is answered.
+    """
 
     def __init__(self, lab: Lab, host: str, port: int) -> None:
-        self.pages = Pages(lab)
         self.loopback = _is_loopback(host)
-        super().__init__((host, port), Handler)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print what went wrong, unless the reader went away."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
-            super().handle_error(request, client_address)
+        self._socket = socket.create_server((host, port))
+        config = uvicorn.Config(
+            application(Pages(lab), hosts=LOOPBACK if self.loopback else ["*"]),
+            headers=list(HEADERS.items()),
+            server_header=False,
+            proxy_headers=False,
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            log_level="critical",
+            timeout_graceful_shutdown=LEAVE,
+        )
+        super().__init__(config)
 
     @property
     def url(self) -> str:
         """Where the page is."""
-        host, port = self.server_address[:2]
-        return f"http://{host!s}:{port}/"
+        host, port = self._socket.getsockname()[:2]
+        return f"http://{host}:{port}/"
 
-    def knows(self, host: str) -> bool:
-        """Return whether a request names this server; on loopback no other name is accepted."""
-        name = host.rpartition(":")[0] if re.search(r":\d+\Z", host) else host
-        return not self.loopback or name in ("127.0.0.1", "localhost", "[::1]")
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until `should_exit` is set or a signal comes, which then has its usual effect."""
+        super().run(sockets or [self._socket])
+
+
+def application(pages: Pages, *, hosts: list[str]) -> Starlette:
+    """Return what answers GET requests that name one of these hosts."""
+    guards = [
+        Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
+        Middleware(GZipMiddleware, minimum_size=SMALL, compresslevel=1),
+    ]
+    routes = [
+        Route("/api/sweeps", _answer(pages.sweeps)),
+        Route("/api/sweeps/{name}", _answer(pages.sweep, "metric", "version")),
+        Route("/api/sweeps/{name}/cells/{number}", _answer(pages.cell, "seed")),
+        Route("/runs/{run}/evaluations/{evaluation}/grid.png", _answer(pages.grid)),
+        Route("/", _answer(pages.file)),
+        Route("/{name:path}", _answer(pages.file)),
+    ]
+    return Starlette(
+        routes=routes,
+        middleware=guards,
+        exception_handlers={UserError: _mistake, Exception: _failure},
+    )
+
+
+def _answer(make: Callable[..., Any], *parameters: str) -> Callable[[Request], Response]:
+    """Return what answers a request with a file or a tree, by names in its path and parameters."""
+
+    def answer(request: Request) -> Response:
+        if not all(re.fullmatch(NAME, name) for name in request.path_params.values()):
+            raise UserError(f"no page {request.url.path}")
+        query = dict(request.query_params)
+        unknown = sorted(query.keys() - set(parameters))
+        if unknown and request.url.path.startswith("/api/"):
+            raise UserError(f"unknown parameter {unknown[0]!r}")
+        known = {name: value for name, value in query.items() if name in parameters}
+        made = make(**request.path_params, **known)
+        return _file(made) if isinstance(made, Path) else _json(made)
+
+    return answer
+
+
+def _file(path: Path) -> Response:
+    cached = "max-age=600" if path.suffix == ".png" else "no-store"
+    return FileResponse(path, headers={"Cache-Control": cached})
+
+
+def _json(tree: Any, status: int = 200) -> Response:
+    body = json.dumps(tree, separators=(",", ":"), allow_nan=False, default=str)
+    return Response(body, status, {"Cache-Control": "no-store"}, "application/json")
+
+
+def _mistake(_: Request, error: Exception) -> Response:
+    return _json({"error": str(error)}, 404)
+
+
+def _failure(_: Request, error: Exception) -> Response:
+    traceback.print_exception(error)
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return _json({"error": f"error in the dashboard: {text}"}, 500)
 
 
 def serve(
@@ -223,14 +216,17 @@ def serve(
         if server.loopback
         else "no login: whoever reaches this machine can read it"
     )
-    say(f"dashboard of {lab.root}: {server.url} ({who}); Ctrl-C ends it")
-    if not lab.sweeps():
-        say("no sweep has been planned there yet; the page shows the first one when it is")
-    with server:
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            say("")
+    try:
+        say(f"dashboard of {lab.root}: {server.url} ({who}); Ctrl-C ends it")
+        if not lab.sweeps():
+            say("no sweep has been planned there yet; the page shows the first one when it is")
+        server.run()
+    except KeyboardInterrupt:
+        say("")
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if re.fullmatch("[0-9]{1,19}", text) else None
 
 
 def _plan(sweep: SweepFolder) -> StoredPlan:

@@ -1,4 +1,4 @@
-"""Nothing in a lab can run code or leave it, and servers stay on this machine unless told."""
+"""Nothing in a lab can run code or leave it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from tread_lab.cli import main
-from tread_lab.dashboards.app import DashboardServer, Pages
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import read_entries
@@ -119,29 +118,3 @@ def test_a_plan_cannot_point_outside(lab: Lab, tiny: Callable[..., RunSpec]) -> 
     )
     with pytest.raises(UserError, match="is not a name"):
         trials_frame(lab, "bent")
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/../pyproject.toml",
-        "/runs/../evaluations/x/grid.png",
-        "/runs/x/evaluations/../grid.png",
-        "/api/sweeps/../../x",
-        "//etc/passwd",
-        "/runs/x/evaluations/..%2f..%2fx/grid.png",
-    ],
-)
-def test_the_dashboard_serves_nothing_else(lab: Lab, path: str) -> None:
-    lab.root.mkdir()
-    with pytest.raises(UserError):
-        Pages(lab).answer(path, {})
-
-
-def test_the_dashboard_binds_loopback_and_says_when_it_does_not(lab: Lab) -> None:
-    lab.root.mkdir()
-    with DashboardServer(lab, "127.0.0.1", 0) as server:
-        assert server.loopback and server.server_address[0] == "127.0.0.1"
-        assert not server.knows("evil.example:80")
-    with DashboardServer(lab, "0.0.0.0", 0) as server:
-        assert not server.loopback

@@ -1,14 +1,19 @@
-"""The dashboard's server: an error of its own is an answer, a mistaken address another."""
+"""The dashboard's server: what it answers, to whom, and how it ends."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
+import signal
 import socket
-import urllib.error
-import urllib.parse
-import urllib.request
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -19,57 +24,151 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
 
 
-def get(url: str) -> tuple[int, str, dict[str, Any]]:
-    try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return answer.status, answer.headers["Content-Type"], json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers["Content-Type"], json.loads(error.read())
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """A finished sweep, `placement`, with pictures."""
+    return write_sweep(tmp_path_factory.mktemp("served"), small(pictures=True))
+
+
+@pytest.fixture(scope="module")
+def address(lab: Lab) -> Iterator[str]:
+    with served(lab) as url:
+        yield urlsplit(url).netloc
+
+
+def ask(address: str, path: str, **headers: str) -> tuple[HTTPResponse, bytes]:
+    connection = HTTPConnection(address, timeout=10)
+    connection.request("GET", path, headers={"Host": address, **headers})
+    response = connection.getresponse()
+    return response, response.read()
+
+
+def error(address: str, path: str) -> tuple[int, Any]:
+    response, body = ask(address, path)
+    return response.status, json.loads(body)["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/", "text/html; charset=utf-8"),
+        ("/?again", "text/html; charset=utf-8"),
+        ("/style.css", "text/css; charset=utf-8"),
+        ("/app.js", "javascript; charset=utf-8"),
+        ("/api/sweeps", "application/json"),
+        ("/api/sweeps/placement?metric=heldout/loss", "application/json"),
+        ("/api/sweeps/placement/cells/1?seed=%C2%B2", "application/json"),
+    ],
+)
+def test_every_page_is_typed_guarded_and_not_stored(address: str, path: str, kind: str) -> None:
+    response, body = ask(address, path)
+    assert response.status == 200 and response.headers["Content-Type"].endswith(kind) and body
+    assert response.headers["Cache-Control"] == "no-store"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Referrer-Policy"] == "no-referrer"
+    assert response.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    policy = response.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
+
+
+def test_a_sample_grid_may_be_kept_and_is_the_file_itself(lab: Lab, address: str) -> None:
+    grid = next(lab.root.glob("runs/*/evaluations/*/grid.png"))
+    response, body = ask(address, f"/{grid.relative_to(lab.root)}", **{"Accept-Encoding": "gzip"})
+    assert body == grid.read_bytes() and response.headers["Cache-Control"] == "max-age=600"
+    assert response.headers["Content-Type"] == "image/png"
+
+
+def test_long_answers_are_compressed_for_whom_can_read_that(address: str) -> None:
+    response, packed = ask(address, "/app.js", **{"Accept-Encoding": "gzip"})
+    assert response.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(packed) == ask(address, "/app.js")[1]
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/nothing", "no page /nothing"),
+        ("/../pyproject.toml", "no page /../pyproject.toml"),
+        ("/runs/../evaluations/x/grid.png", "no page /runs/../evaluations/x/grid.png"),
+        ("/runs/x/evaluations/../grid.png", "no page /runs/x/evaluations/../grid.png"),
+        ("/runs/x/evaluations/y/grid.png", "run x has no samples y"),
+        ("/api/sweeps/../../x", "no page /api/sweeps/../../x"),
+        ("/etc/passwd", "no page /etc/passwd"),
+        ("/runs/x/evaluations/..%2f..%2fx/grid.png", None),
+        (f"/api/sweeps/{'n' * 300}", f"no page /api/sweeps/{'n' * 300}"),
+        ("/api/sweeps/placement/cells/-1", None),
+        ("/api/sweeps/placement/cells/4", "no cell 4; the sweep has 4"),
+        (f"/api/sweeps/placement/cells/{'9' * 30}", f"no cell {'9' * 30}"),
+        ("/api/sweeps?verbose=1", "unknown parameter 'verbose'"),
+        ("/api/sweeps/placement?seed=1", "unknown parameter 'seed'"),
+    ],
+)
+def test_what_there_is_not_is_one_line(
+    address: str, path: str, message: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, said = error(address, path)
+    assert status == 404 and message in (None, said)
+    assert ask(address, "http://[")[0].status == 404
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:1", 200), ("127.0.0.1", 200), ("[::1]:8600", 200), ("evil.example:80", 400)],
+)
+def test_on_loopback_other_names_of_the_host_are_refused(
+    address: str, host: str, status: int
+) -> None:
+    assert ask(address, "/api/sweeps", Host=host)[0].status == status
+
+
+def test_only_loopback_refuses_names(lab: Lab) -> None:
+    server = DashboardServer(lab, "127.0.0.1", 0)
+    assert server.loopback and server.url.startswith("http://127.0.0.1:")
+    with served(lab, host="0.0.0.0") as url:
+        netloc = f"127.0.0.1:{urlsplit(url).port}"
+        assert ask(netloc, "/api/sweeps", Host="some.name")[0].status == 200
 
 
 def test_an_exception_is_a_500_with_one_line_of_json(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lab = write_sweep(tmp_path, small())
-
     def broken(*_: Any, **__: Any) -> Any:
         raise KeyError("no such\nrun")
 
     monkeypatch.setattr("tread_lab.dashboards.views.overview", broken)
-    with served(lab) as url:
-        status, kind, tree = get(f"{url}api/sweeps/placement")
-        assert (status, kind) == (500, "application/json")
-        assert tree == {"error": r"error in the dashboard: KeyError: 'no such\nrun'"}
-        assert get(f"{url}api/sweeps")[0] == 200
+    message = r"error in the dashboard: KeyError: 'no such\nrun'"
+    assert error(address, "/api/sweeps/placement") == (500, message)
+    assert ask(address, "/api/sweeps")[0].status == 200
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_an_unknown_parameter_is_named(tmp_path: Path) -> None:
-    with served(write_sweep(tmp_path, small())) as url:
-        assert get(f"{url}api/sweeps?verbose=1")[::2] == (
-            404,
-            {"error": "unknown parameter 'verbose'"},
-        )
+def test_a_port_that_is_taken_is_one_line(lab: Lab) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=rf"cannot listen on 127.0.0.1:{port} \(.*in use"):
+            serve(lab, port=port)
 
 
-def test_addresses_that_are_none_are_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with served(write_sweep(tmp_path, small())) as url:
-        assert get(f"{url}api/sweeps/placement/cells/1?seed=%C2%B2")[0] == 200
-        assert get(f"{url}api/sweeps/{'n' * 300}")[0] == 404
-        host = urllib.parse.urlsplit(url)
-        with socket.create_connection((str(host.hostname), host.port or 0)) as connection:
-            connection.sendall(f"GET http://[ HTTP/1.1\r\nHost: {host.netloc}\r\n\r\n".encode())
-            assert connection.recv(20) == b"HTTP/1.1 400 Bad Req"
-    assert capsys.readouterr().err == "" and DashboardServer.request_queue_size == 128
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 130)])
+def test_a_signal_ends_it_without_a_traceback(lab: Lab, number: signal.Signals, code: int) -> None:
+    program = "from tread_lab.cli import run; run()"
+    command = [sys.executable, "-c", program, "dashboard", "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--root", str(lab.root)], stderr=subprocess.PIPE, text=True, env=os.environ
+    ) as process:
+        assert process.stderr is not None and "this machine only" in process.stderr.readline()
+        process.send_signal(number)
+        rest = process.stderr.read()
+        assert process.wait(30) == code and "Traceback" not in rest
 
 
 def test_it_starts_before_the_first_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(DashboardServer, "serve_forever", stop)
+    monkeypatch.setattr(DashboardServer, "run", stop)
     said: list[str] = []
     serve(Lab(tmp_path / "later"), port=0, say=said.append)
     assert "no sweep has been planned there yet" in said[1]

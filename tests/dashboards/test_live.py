@@ -52,10 +52,6 @@ def settled(live: LiveSweep, rows: int) -> Snapshot:
     return now
 
 
-def answer(pages: Pages, path: str, **query: str) -> Any:
-    return json.loads(pages.answer(path, query)[1])
-
-
 def test_a_cell_that_a_search_asks_for_is_in_plan_and_frame(searched: Lab) -> None:
     live = LiveSweep(searched, "placement")
     assert settled(live, 1).frame["role"].tolist() == ["baseline"]
@@ -72,9 +68,9 @@ def test_a_running_asked_cell_is_listed_and_opens(searched: Lab) -> None:
     run.reopen()
     with run.lock():
         settled(pages.live.sweep("placement"), 2)
-        tree = answer(pages, "/api/sweeps/placement")
+        tree = pages.sweep("placement")
         assert [(row["number"], row["seed"]) for row in tree["running"]] == [(1, 0)]
-        detail = answer(pages, "/api/sweeps/placement/cells/1")
+        detail = pages.cell("placement", "1")
     assert (detail["cell"], detail["state"]) == ("2->8 s=0.5", "running")
 
 
@@ -107,7 +103,7 @@ def test_the_map_of_a_search_has_its_space_and_the_order(searched: Lab) -> None:
     ask(searched, 2)
     ask(searched, 0)
     settled(pages.live.sweep("placement"), 3)
-    cells = answer(pages, "/api/sweeps/placement")["cells"]
+    cells = pages.sweep("placement")["cells"]
     assert [(d["key"], d["values"]) for d in cells["dimensions"]] == [
         ("start", [0, 2, 5]),
         ("end", [4, 8]),
@@ -137,7 +133,7 @@ def test_records_that_stay_unreadable_are_told(tmp_path: Path) -> None:
     write_json(next(run.evaluations()).path / "metrics.json", {"spec": {}, "metrics": 5})
     os.utime(run.path / "result.json", ns=(1, 1))
     end = time.monotonic() + 10
-    while not (problem := answer(pages, "/api/sweeps/placement")["problem"]):
+    while not (problem := pages.sweep("placement")["problem"]):
         assert time.monotonic() < end
         time.sleep(0.1)
     assert problem.startswith("TypeError: ")
@@ -150,13 +146,13 @@ def test_a_search_that_has_asked_for_nothing_has_its_budget_and_its_map(searched
     write_json(plan, tree)
     pages = Pages(searched)
     settled(pages.live.sweep("placement"), 1)
-    tree = answer(pages, "/api/sweeps/placement")
+    tree = pages.sweep("placement")
     assert (tree["runs"], tree["counts"]) == (4, {"completed": 1, "pending": 3})
     assert [d["values"] for d in tree["cells"]["dimensions"]] == [[0, 2, 5], [4, 8]]
     assert len(tree["cells"]["search"]["untried"]) == 3
     ask(searched, 1)
     settled(pages.live.sweep("placement"), 2)
-    assert answer(pages, "/api/sweeps/placement")["runs"] == 4
+    assert pages.sweep("placement")["runs"] == 4
 
 
 def test_the_page_is_told_how_old_the_records_are(searched: Lab, monkeypatch: Any) -> None:

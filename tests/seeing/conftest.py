@@ -78,16 +78,16 @@ def page(chromium: Browser) -> Iterator[Page]:
 
 
 @contextlib.contextmanager
-def served(lab: Lab) -> Iterator[str]:
+def served(lab: Lab, *, host: str = "127.0.0.1") -> Iterator[str]:
     """The address of a dashboard over `lab`."""
-    server = DashboardServer(lab, "127.0.0.1", 0)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    server = DashboardServer(lab, host, 0)
+    thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
         yield server.url
     finally:
-        server.shutdown()
-        server.server_close()
+        server.should_exit = True
+        thread.join()
 
 
 @pytest.fixture
