@@ -106,6 +106,39 @@ def test_rate_zero_and_no_plan_are_the_dense_network() -> None:
     assert torch.equal(run_blocks(blocks, x, c, routing=None), dense)
 
 
+class Skipped(Recorder):
+    """A block that adds what a skip brings it, and remembers it."""
+
+    def forward(
+        self,
+        x_BND: Tensor,
+        c_BD: Tensor,
+        positions: Tensor | None = None,
+        *,
+        skip: Tensor,
+    ) -> Tensor:
+        self.skip = skip
+        return super().forward(x_BND + skip, c_BD, positions)
+
+
+@pytest.mark.parametrize(("source", "target"), [(0, 2), (0, 5), (2, 3), (2, 5), (3, 4), (3, 5)])
+def test_a_skip_brings_a_block_its_own_tokens_as_they_left_the_earlier_block(
+    source: int, target: int
+) -> None:
+    """The route is 1->3: a token that was routed left its blocks as it entered the route."""
+    x, c = inputs()
+    blocks = stack()
+    blocks[target] = skipped = Skipped(mixing=True)
+    streams: dict[int, Tensor] = {}
+    leg = select(route(1, 3, 0.5), draws.uniform((B, N), "x"))
+    more = {"observe": streams.__setitem__, "skips": {target: source}}
+    run_blocks(blocks, x, c, routing=(leg,), **more)  # type: ignore[arg-type]
+    left = streams[source]
+    if 1 <= source < 3:
+        left = scatter_tokens(streams[0], left, leg.keep_BK)
+    assert torch.equal(skipped.skip, gather_tokens(left, leg.keep_BK) if target <= 3 else left)
+
+
 @pytest.mark.parametrize(("start", "end"), [(0, 2), (1, 3), (2, 2), (3, 5)])
 def test_routed_tokens_leave_a_route_bitwise_as_they_entered(start: int, end: int) -> None:
     x, c = inputs()

@@ -19,16 +19,17 @@ TABLE = ROOT / "specs/systems.py"
 
 
 def test_the_table_holds_the_folders_and_their_classes() -> None:
-    assert set(SYSTEMS) == FOLDERS
-    for name, classes in SYSTEMS.items():
+    assert set(SYSTEMS.built_in) == FOLDERS
+    for name, joined_by in SYSTEMS.built_in.items():
+        assert joined_by.package == f"tread_lab.systems.{name}"
         tree = ast.parse((ROOT / f"systems/{name}/spec.py").read_text())
         defined = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
-        assert defined == {*classes.values()}, name
+        assert defined == {*joined_by.classes.values()}, name
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", SYSTEMS.built_in)
 def test_no_module_outside_names_a_class_or_a_module_of_a_system(name: str) -> None:
-    own = [*SYSTEMS[name].values(), rf"systems\.{name}\b"]
+    own = [*SYSTEMS[name].classes.values(), rf"systems\.{name}\b"]
     named = re.compile("|".join(rf"\b{word}" for word in own))
     others = (p for p in ROOT.rglob("*.py") if ROOT / "systems" / name not in p.parents)
     assert [str(p) for p in others if p != TABLE and named.search(p.read_text())] == []

@@ -5,15 +5,14 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tread_lab.engine.cost.added import NOTHING, Added, Beside
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.systems import SYSTEMS
+from tread_lab.specs.systems import SYSTEMS, load
 
 if TYPE_CHECKING:
     import torch
@@ -29,8 +28,9 @@ if TYPE_CHECKING:
 class System:
     """A published system: what it adds to the runs that ask for it. By default nothing.
 
-    Each is the `SYSTEM` of a module `tread_lab.systems.<name>.system`. Methods that make networks
-    or read data import what they need, so that a plan and its costs are known without torch.
+    Each is the `SYSTEM` of a module `tread_lab.systems.<name>.system`, or of a package that adds it
+    (`specs.systems.JoinedBy`). Methods that make networks or read data import what they need, so
+    that a plan and its costs are known without torch.
     """
 
     def network(self, spec: RunSpec) -> Mapping[str, Any]:
@@ -196,8 +196,10 @@ def systems_of(spec: RunSpec) -> tuple[System, ...]:
 
 @functools.cache
 def _system(name: str) -> System:
-    module = importlib.import_module(f"tread_lab.systems.{name}.system")
-    return cast(System, module.SYSTEM)
+    system = load(name, "system", "SYSTEM")
+    if not isinstance(system, System):
+        raise SYSTEMS.extensions[name].broken(f"SYSTEM is {system!r}, no System")
+    return system
 
 
 def network_arguments(spec: RunSpec) -> dict[str, Any]:

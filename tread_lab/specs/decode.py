@@ -139,11 +139,15 @@ def _annotated(hint_and_kind: tuple[Any, ...], value: Any, path: str) -> Any:
 
 
 def _variant(variants: Variants, value: Any, path: str) -> Any:
-    if not variants.classes:
+    named = isinstance(value, str) and len(variants.classes) > 1
+    written = value if isinstance(value, Mapping) else getattr(value, "__dict__", {})
+    kind = value if named else written.get("kind")
+    classes = variants.for_kind(kind)
+    if not classes:
         raise UserError(f"no system that joins a run by {variants.field!r} is here").at(path)
-    if len(variants.classes) > 1:
-        return _tagged(variants.classes, value, path)
-    return _value(variants.classes[0], value, path)
+    if len(classes) > 1:
+        return _tagged(classes, value, path)
+    return _value(classes[0], value, path)
 
 
 def _mapping(_: tuple[Any, ...], value: Any, path: str) -> dict[str, Any]:
@@ -190,8 +194,8 @@ def _tagged(options: tuple[Any, ...], value: Any, path: str) -> Any:
     tree = {"kind": value} if isinstance(value, str) else value
     if not isinstance(tree, Mapping):
         raise UserError(f"expected a mapping or a kind, got {shown(value)}").at(path)
-    kinds = {option.kind: option for option in options}
-    kind = tree.get("kind", options[0].kind)
+    kinds = {getattr(option, "kind", option.__name__): option for option in options}
+    kind = tree.get("kind", next(iter(kinds)))
     if not isinstance(kind, str) or kind not in kinds:
         raise UserError(f"unknown kind {kind!r}{suggest(str(kind), kinds)}").at(path)
     return decode(kinds[kind], tree, path)

@@ -1,7 +1,7 @@
 """Named kinds: built-in entries, and those that other installed packages add by entry points.
 
-Backbones, selections, metrics, solvers, sources and schedules are kinds. A package adds an entry by
-an entry point in the group of the kind, under the name that specs use:
+Backbones, selections, metrics, solvers, sources, schedules and systems are kinds. A package adds an
+entry by an entry point in the group of the kind, under the name that specs use:
 
     [project.entry-points."tread_lab.selections"]
     columns = "my_package.tread:COLUMNS"
@@ -14,6 +14,7 @@ an entry point in the group of the kind, under the name that specs use:
 | `tread_lab.sources`    | a `specs.data.Source`: `code` is a `data.source.Opener`          |
 | `tread_lab.schedules`  | the function itself: share of all steps that is done -> factor   |
 | `tread_lab.solvers`    | the function itself: a `Solver` of `sampling/solvers.py`         |
+| `tread_lab.systems`    | a `specs.systems.JoinedBy`: a folder as those of `systems/`      |
 
 `code` and `cost` are references such as `"my_package.columns:keep"`, imported when a run needs
 them, so that plans and results are read without torch. Entry points are looked at when a name is
@@ -172,6 +173,8 @@ def _named(spec: object) -> Iterator[Extension]:
         for item in spec:
             yield from _named(item)
     elif dataclasses.is_dataclass(spec) and not isinstance(spec, type):
+        if isinstance(own := getattr(spec, "extension", None), Extension):
+            yield own
         kinds = kinds_of_fields(type(spec))
         for field in dataclasses.fields(spec):
             value = getattr(spec, field.name)

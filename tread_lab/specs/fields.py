@@ -28,8 +28,11 @@ def check_field(key: str) -> None:
         UserError: there is no such field; suggests a near one.
     """
     own = re.sub(r"^((then|init_from\.run)\.)+", "", key)
-    if own not in {*SHORT, "then", *all_fields()}:
-        raise UserError(f"no such field{near_field(own)}")
+    if own in {*SHORT, "then", *all_fields()}:
+        return
+    with_packages = tuple(_walk(RunSpec, "", added=True))
+    if own not in with_packages:
+        raise UserError(f"no such field{near_field(own, (*SHORT, *with_packages))}")
 
 
 def near_field(key: str, others: Iterable[str] = SHORT) -> str:
@@ -38,7 +41,7 @@ def near_field(key: str, others: Iterable[str] = SHORT) -> str:
     Args:
         others: names that are valid beside the dotted fields.
     """
-    names = [*others, *all_fields()]
+    names = list(dict.fromkeys([*others, *all_fields()]))
     leaf = key.rpartition(".")[2]
     near = [name for name in names if name.rpartition(".")[2] == leaf]
     near = near or difflib.get_close_matches(key, names, n=1)
@@ -49,25 +52,26 @@ def near_field(key: str, others: Iterable[str] = SHORT) -> str:
 
 @functools.cache
 def all_fields() -> tuple[str, ...]:
-    """Return every dotted field of a run, without those of its parents."""
-    return tuple(dict.fromkeys(_walk(RunSpec, "")))
+    """Return every dotted field of a run, without those of its parents and of other packages."""
+    return tuple(dict.fromkeys(_walk(RunSpec, "", added=False)))
 
 
-def _walk(cls: Any, prefix: str) -> Iterator[str]:
+def _walk(cls: Any, prefix: str, *, added: bool) -> Iterator[str]:
+    """Yield the dotted fields below a dataclass, those that other packages add with `added`."""
     for name, (hint, _) in fields_of(cls).items():
         yield prefix + name
         below = "route." if name == "routes" else f"{prefix}{name}."
-        for part in _classes(hint) if cls is not InitSpec else ():
-            yield from _walk(part, below)
+        for part in _classes(hint, added) if cls is not InitSpec else ():
+            yield from _walk(part, below, added=added)
 
 
-def _classes(hint: Any) -> tuple[Any, ...]:
+def _classes(hint: Any, added: bool) -> tuple[Any, ...]:
     """Return the dataclasses in a type hint."""
     if dataclasses.is_dataclass(hint):
         return (hint,)
     if variants := [said for said in get_args(hint) if isinstance(said, Variants)]:
-        return variants[0].classes
-    return tuple(cls for part in get_args(hint) for cls in _classes(part))
+        return (*variants[0].classes, *(variants[0].added if added else ()))
+    return tuple(cls for part in get_args(hint) for cls in _classes(part, added))
 
 
 def field_value(tree: Mapping[str, Any], key: str) -> Any:

@@ -28,19 +28,22 @@ class Backbone:
         scans: whether it reads its tokens in order, so that only whole rows may leave.
         compiles: whether a compiler takes a block in one graph; Mamba's scan is a loop over tokens,
             which it would unroll.
+        alike: whether all blocks cost the same; else the cost of each is counted by itself.
         texts: whether text tokens may stand beside the image's in a block.
         options: the fields of a `ModelSpec` that it has beside depth, width, patch and init.
         code: reference to a class as in `backbones.table`, where an extension has it.
-        cost: reference to a `BlockCost` of `engine.cost.blocks`, where an extension has it; without
-            it a pass of a block is counted.
+        cost: reference to a `BlockCost` of `engine.cost.blocks`, or to a function from a model and
+            the number of a block to one, where an extension has it; without it a pass of a block
+            is counted.
     """
 
     scans: bool = False
     compiles: bool = True
+    alike: bool = True
     texts: bool = False
     options: tuple[str, ...] = ()
     code: str = ""
-    cost: str = "tread_lab.engine.cost.counted:COUNTED"
+    cost: str = "tread_lab.engine.cost.counted:counted"
 
 
 BACKBONES = Kind(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError, check_positive
@@ -67,7 +67,13 @@ def outputs(process: ProcessSpec) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss(SystemSpec):
-    """What every loss is; `kind` is its name."""
+    """What every loss is; `kind` is its name.
+
+    Attributes:
+        dense: whether it means something in a run without routes, too.
+    """
+
+    dense: ClassVar[bool] = False
 
     if TYPE_CHECKING:
 

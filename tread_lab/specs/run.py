@@ -60,7 +60,7 @@ class RunSpec:
         bypass: how routed tokens get around a route; the default without routes.
         routes_from, routes_until: steps at which the routes are switched on and off, as numbers or
             as fractions of all steps; in the other steps the same network trains densely.
-        loss: what is minimised; without routes the plain loss.
+        loss: what is minimised; without routes the plain loss, unless a loss is `dense` as well.
         repa: alignment with a frozen encoder, or `None`.
         captions: text to image: the encoder of the captions beside the data; `None` sees classes.
         init_from: the run or the file whose weights this one starts from, or `None`.
@@ -118,7 +118,8 @@ class RunSpec:
             last = None
         if not routes:
             resolved = {"routes": (), "routes_from": 0, "routes_until": None, "fp32_block": "off"}
-            return {**resolved, "bypass": RouteBypass(), "loss": PlainLoss()}
+            loss = self.loss if self.loss.dense else PlainLoss()
+            return {**resolved, "bypass": RouteBypass(), "loss": loss}
         resolved = {"routes": routes, "routes_from": first, "routes_until": last}
         if self.precision in _EXACT:
             resolved["fp32_block"] = "off"

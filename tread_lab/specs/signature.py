@@ -87,6 +87,7 @@ def _members(cls: Any, left_out: tuple[str, ...]) -> list[tuple[str, tuple[str, 
     """Return the fields of a dataclass that count, sorted, each with what is left out below."""
     below = [dotted.partition(".") for dotted in left_out]
     dropped = {head for head, _, leaf in below if not leaf}
+    dropped |= {f.name for f in dataclasses.fields(cls) if f.metadata.get("unhashed")}
     names = sorted(f.name for f in dataclasses.fields(cls) if f.name not in dropped)
     return [(name, tuple(leaf for head, _, leaf in below if head == name)) for name in names]
 

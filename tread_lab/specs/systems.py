@@ -1,26 +1,66 @@
-"""What published systems add to the spec of a run: a line for each; the rest is in its folder."""
+"""What systems add to the spec of a run: a line for each published one; the rest is its folder."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from tread_lab.specs.extensions import Extension, Kind
 
 if TYPE_CHECKING:
     from tread_lab.specs.run import RunSpec
 
-# The systems beside TREAD in the order in which they join a step: name -> the classes in its module
-# `tread_lab.systems.<name>.spec`, by the field of a run that they may stand in.
-SYSTEMS: dict[str, dict[str, str]] = {
-    "maskdit": {"bypass": "MaskBypass"},
-    "mdt": {"bypass": "MdtBypass", "loss": "BothLoss"},
-    "sprint": {"bypass": "SprintBypass"},
-    "sd_dit": {"loss": "DiscriminationLoss"},
-    "text_to_image": {"captions": "CaptionSpec"},
-    "repa": {"repa": "RepaSpec"},
-}
+
+@dataclass(frozen=True)
+class JoinedBy:
+    """Where a system is, and by which fields of a run it is asked for.
+
+    Attributes:
+        package: the folder, as it is imported. Its module `spec` has the classes; its module
+            `system` has `SYSTEM`, which derives from `engine.system.System`.
+        classes: field of a run (`bypass`, `loss`, `repa`, `captions`) -> the class that may stand
+            in it. Those of another package have a `kind` of their own.
+    """
+
+    package: str
+    classes: Mapping[str, str]
+
+
+def _published(name: str, **classes: str) -> tuple[str, JoinedBy]:
+    return name, JoinedBy(f"tread_lab.systems.{name}", classes)
+
+
+# The systems beside TREAD in the order in which they join a step; those of packages come after.
+SYSTEMS = Kind(
+    "system",
+    dict(
+        (
+            _published("maskdit", bypass="MaskBypass"),
+            _published("mdt", bypass="MdtBypass", loss="BothLoss"),
+            _published("sprint", bypass="SprintBypass"),
+            _published("sd_dit", loss="DiscriminationLoss"),
+            _published("text_to_image", captions="CaptionSpec"),
+            _published("repa", repa="RepaSpec"),
+        )
+    ),
+    JoinedBy,
+)
+
+
+def load(system: str, module: str, attribute: str) -> Any:
+    """Return what a module of a system's folder holds.
+
+    Raises:
+        UserError: it is another package's, and cannot be imported; names the package.
+    """
+    where = f"{SYSTEMS[system].package}.{module}"
+    if system in SYSTEMS.built_in:
+        return getattr(importlib.import_module(where), attribute)
+    return SYSTEMS.extensions[system].load(f"{where}:{attribute}")
 
 
 class SystemSpec:
@@ -28,10 +68,12 @@ class SystemSpec:
 
     Attributes:
         system: the name of the system; empty for what is TREAD's own.
+        extension: the entry of the package that added the system, if one did.
         in_label: whether the label of a run names it.
     """
 
     system: ClassVar[str] = ""
+    extension: ClassVar[Extension | None] = None
     in_label: ClassVar[bool] = True
 
     @classmethod
@@ -86,15 +128,48 @@ class Variants:
         self.field, self.own = field, own
 
     def of_kind(self, kind: Any) -> type[SystemSpec] | None:
-        """Return the class of a kind, `None` for a kind that is not here."""
-        return next((cls for cls in self.classes if getattr(cls, "kind", None) == kind), None)
+        """Return the class of a kind, `None` for a kind that is not here.
+
+        Raises:
+            UserError: a package that adds a system cannot be used; only for a kind that is none of
+                ours.
+        """
+        here = {getattr(cls, "kind", None): cls for cls in self.for_kind(kind)}
+        return here.get(kind)
+
+    def for_kind(self, kind: Any) -> tuple[type[SystemSpec], ...]:
+        """Return the classes of this package, and those of others for a kind that is none of it."""
+        ours = kind is None or any(kind == getattr(cls, "kind", None) for cls in self.classes)
+        return self.classes if ours else (*self.classes, *self.added)
 
     @functools.cached_property
     def classes(self) -> tuple[type[SystemSpec], ...]:
-        """The classes, imported when the first tree is decoded."""
-        joined = (
-            getattr(importlib.import_module(f"tread_lab.systems.{system}.spec"), adds[self.field])
-            for system, adds in SYSTEMS.items()
-            if self.field in adds
-        )
-        return (*self.own, *joined)
+        """The classes of this package, imported when the first tree is decoded."""
+        return (*self.own, *self._joining(SYSTEMS.built_in))
+
+    @property
+    def added(self) -> tuple[type[SystemSpec], ...]:
+        """The classes that other packages add."""
+        return tuple(self._joining(SYSTEMS.extensions))
+
+    def _joining(self, systems: Mapping[str, object]) -> Iterator[type[SystemSpec]]:
+        for name in systems:
+            if attribute := SYSTEMS[name].classes.get(self.field):
+                cls = load(name, "spec", attribute)
+                if extension := SYSTEMS.extensions.get(name):
+                    _check(extension, cls)
+                    cls.system, cls.extension = name, extension
+                yield cls
+
+
+def _check(extension: Extension, cls: Any) -> None:
+    """Check the class of another package.
+
+    Raises:
+        UserError: it cannot stand in a run; names the package.
+    """
+    frozen = dataclasses.is_dataclass(cls) and getattr(cls, "__dataclass_params__").frozen  # noqa: B009
+    if not (isinstance(cls, type) and issubclass(cls, SystemSpec) and frozen):
+        raise extension.broken(f"{cls!r} is no frozen dataclass that derives from SystemSpec")
+    if not isinstance(getattr(cls, "kind", None), str):
+        raise extension.broken(f"{cls.__name__} has no field `kind` that names it")

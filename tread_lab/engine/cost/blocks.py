@@ -33,13 +33,14 @@ class BlockCost:
     place_parameters: Callable[[ModelSpec, int], int] = lambda model, side: 0
 
 
-def block_cost(model: ModelSpec) -> BlockCost:
-    """Return what a block of the network `model` costs.
+def block_cost(model: ModelSpec, l: int = 0) -> BlockCost:
+    """Return what block `l` of the network `model` costs.
 
     Raises:
         UserError: no table holds its backbone.
     """
-    return lookup(BLOCK_COSTS, model.backbone, "model.backbone")
+    found = lookup(BLOCK_COSTS, model.backbone, "model.backbone")
+    return found if isinstance(found, BlockCost) else found(model, l)
 
 
 def _dit_macs(model: ModelSpec, n: int) -> int:
@@ -133,11 +134,10 @@ def _scan(model: ModelSpec) -> tuple[int, int, int]:
     return 2 * model.width, -(-model.width // 16), model.state
 
 
-BLOCK_COSTS = BACKBONES.code(
-    {
-        "dit": BlockCost(_dit_macs, _dit_parameters, _dit_kept, _dit_place_parameters),
-        "rwkv": BlockCost(_rwkv_macs, _rwkv_parameters, _rwkv_kept),
-        "mamba": BlockCost(_mamba_macs, _mamba_parameters, _mamba_kept),
-    },
-    field="cost",
-)
+OfBlock = Callable[[ModelSpec, int], BlockCost]
+BUILT_IN: dict[str, BlockCost | OfBlock] = {
+    "dit": BlockCost(_dit_macs, _dit_parameters, _dit_kept, _dit_place_parameters),
+    "rwkv": BlockCost(_rwkv_macs, _rwkv_parameters, _rwkv_kept),
+    "mamba": BlockCost(_mamba_macs, _mamba_parameters, _mamba_kept),
+}
+BLOCK_COSTS = BACKBONES.code(BUILT_IN, field="cost")

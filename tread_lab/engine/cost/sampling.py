@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.diffusion import build_process
-from tread_lab.engine.cost.blocks import block_cost
-from tread_lab.engine.cost.training import FLOPS_PER_MAC, cost
+from tread_lab.engine.cost.training import FLOPS_PER_MAC, block_macs, cost
 from tread_lab.engine.probes import BATCH as PROBED
 from tread_lab.sampling.generate import IMAGES_A_CALL, place, progress
 from tread_lab.sampling.guidance import acting
@@ -51,8 +50,10 @@ def _routed_macs(spec: RunSpec, routes: tuple[RouteSpec, ...], rate: float) -> i
 
 def _macs_without_path(spec: RunSpec, routes: tuple[RouteSpec, ...], rate: float) -> int:
     """Return the MACs of a pass in which no token runs the blocks of a route."""
-    skipped = sum(len(route.blocks) for route in routes)
-    return cost(spec).dense_macs - skipped * block_cost(spec.model).macs(spec.model, spec.tokens)
+    skipped = [l for route in routes for l in route.blocks]
+    text = spec.text_tokens > 0  # a caption runs the blocks all the same
+    rest = [block_macs(spec, l, spec.tokens) - text * block_macs(spec, l, 0) for l in skipped]
+    return cost(spec).dense_macs - sum(rest)
 
 
 PATH_MACS: dict[str, Callable[[RunSpec, tuple[RouteSpec, ...], float], int]] = {

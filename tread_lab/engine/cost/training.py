@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -171,9 +170,9 @@ def _cost(spec: RunSpec, c_out: int) -> Cost:
     averaged_values = _averaged_network(spec) if averages else 0
     averaged_values += sum(part.buffers for part in averages)
     exact_macs = sum(
-        block_cost(spec.model).macs(spec.model, n + spec.text_tokens)
-        for block in spec.fp32_blocks
-        for n in (tokens[block], *([spec.tokens] if again else []))
+        block_macs(spec, l, n)
+        for l in spec.fp32_blocks
+        for n in (tokens[l], *([spec.tokens] if again else []))
     )
     return Cost(
         parameters=parameters,
@@ -222,8 +221,10 @@ def _kept_by_network(spec: RunSpec, tokens: tuple[int, ...], low: int) -> int:
     """Bytes that all blocks keep, the last norm and its modulated output, and a few images."""
     d, exact, T = spec.model.width, spec.fp32_blocks, spec.text_tokens
     lows = [FP32 if l in exact else low for l in range(len(tokens))]
-    block = block_cost(spec.model)
-    kept = [block.kept(spec.model, n + T, bits) for n, bits in zip(tokens, lows)]
+    kept = [
+        block_cost(spec.model, l).kept(spec.model, n + T, bits)
+        for l, (n, bits) in enumerate(zip(tokens, lows))
+    ]
     ends = spec.tokens * (2 * d * FP32 + d * low) + 32 * d
     return sum(kept) + ends + 3 * FP32 * spec.data.channels * spec.data.size**2
 
@@ -239,10 +240,10 @@ def _parameters(spec: RunSpec, c_out: int) -> int:
     patches = (p * p * c + 1) * d
     timestep = (FREQUENCIES * d + d) + (d * d + d)
     rows = spec.data.classes + 1 if spec.condition is None else spec.condition.width + 1
-    block, side = block_cost(spec.model), spec.data.size // p
-    in_block = block.parameters(spec.model) + block.place_parameters(spec.model, side)
+    blocks, side = [block_cost(spec.model, l) for l in range(spec.model.depth)], spec.data.size // p
+    in_blocks = sum(b.parameters(spec.model) + b.place_parameters(spec.model, side) for b in blocks)
     ends = patches + timestep + rows * d + _final_parameters(spec, c_out) + _positions(spec)[1]
-    return ends + spec.model.depth * in_block
+    return ends + in_blocks
 
 
 def _final_parameters(spec: RunSpec, c_out: int) -> int:
@@ -262,9 +263,13 @@ def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int) -> int:
     embeddings = N * p * p * c * d + FREQUENCIES * d + d * d
     if spec.condition is not None:
         embeddings += spec.text_tokens * spec.condition.width * d
-    block, T = block_cost(spec.model), spec.text_tokens
-    in_blocks = sum(k * block.macs(spec.model, n + T) for n, k in Counter(tokens).items())
+    in_blocks = sum(block_macs(spec, l, n) for l, n in enumerate(tokens))
     return embeddings + in_blocks + _final_macs(spec, c_out)
+
+
+def block_macs(spec: RunSpec, l: int, n: int) -> int:
+    """Return the MACs of block `l` for n tokens of an image and all of a caption."""
+    return block_cost(spec.model, l).macs(spec.model, n + spec.text_tokens)
 
 
 def _final_macs(spec: RunSpec, c_out: int) -> int:
