@@ -17,6 +17,7 @@ from tread_lab.frames import (
     LOW,
     STATES,
     UNIT,
+    best_first,
     cells_frame,
     delta_column,
     disturbed,
@@ -145,7 +146,8 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
             "names": list(untried["cell"]) if len(untried) else [],
         }
     if known and column:
-        tree |= _numbers(rows, column)
+        ranked = best_first(rows, column)
+        tree |= {"order": ranked.index.tolist()} | _numbers(ranked.sort_index(), column)
         tree |= {"pareto": front(frame, known), "meaning": meaning(known, shown)}
     return tree
 

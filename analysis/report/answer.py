@@ -18,13 +18,18 @@ from tread_lab.analysis.figures.sentences import (
     routed,
     span,
 )
-from tread_lab.compare.gaps import Losses, PairedGap, gap_over_images, gap_over_seeds, losses_paths
-from tread_lab.frames import COUNT, HIGH, LOW, NO_RESULT, cells_frame, of_baseline
+from tread_lab.frames import (
+    COUNT,
+    HIGH,
+    LOW,
+    NO_RESULT,
+    best_first,
+    cells_frame,
+    of_baseline,
+    tied_with_best,
+)
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS
-from tread_lab.specs.errors import UserError
-
-RIVALS = 30  # the nearest cells that the best one is paired with
 
 
 @dataclass(frozen=True)
@@ -48,48 +53,19 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     """
     if GAP_HELDOUT not in frame:
         return _no_answer(frame)
-    cells = cells_frame(frame)
+    cells = best_first(cells_frame(frame), GAP_HELDOUT)
     done = cells[
         (cells["role"] == "trial") & (cells["state"] == "completed") & cells[GAP_HELDOUT].notna()
     ]
     if done.empty:
         return _no_answer(frame)
-    best = done.iloc[int(done[GAP_HELDOUT].to_numpy().argmin())]
-    name = str(best["cell"])
-    rivals = done.drop(index=best.name).nsmallest(RIVALS, GAP_HELDOUT)
-    tied = [rival for rival in rivals["cell"] if not _ahead(lab, frame, name, str(rival))]
+    best, name = done.iloc[0], str(done["cell"].iloc[0])
+    tied = tied_with_best(lab, frame, list(done["cell"]))
     certainty = _certainty(int(best["completed"]), int(best[GAP_HELDOUT + COUNT]), len(done))
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
     parts = [_finding(frame, best, done), _rivals(tied, len(done)), _price(frame, name)]
     return Answer(" ".join(filter(None, parts)), certainty)
-
-
-def _paired_difference(lab: Lab, frame: pd.DataFrame, cell: str, other: str) -> PairedGap | None:
-    """Return `cell` less `other` in held-out loss, over common seeds or over images of one seed.
-
-    The result is `None` where the two cannot be paired.
-    """
-    trials = frame[(frame["role"] == "trial") & (frame["state"] == "completed")]
-    ours, theirs = (trials[trials["cell"] == c].set_index("seed") for c in (cell, other))
-    seeds = ours.index.intersection(theirs.index)
-    if len(seeds) > 1:
-        return gap_over_seeds(list(ours.loc[seeds, GAP_HELDOUT] - theirs.loc[seeds, GAP_HELDOUT]))
-    if len(seeds) == 0:
-        return None
-    paths = [losses_paths(lab.run(str(rows.loc[seeds[0], "run"]))) for rows in (ours, theirs)]
-    common = sorted(paths[0].keys() & paths[1].keys())
-    try:
-        a, b = (Losses.read(path[common[0]]) for path in paths) if common else (None, None)
-        return gap_over_images(a.dense, b.dense) if a and b else None
-    except UserError:
-        return None
-
-
-def _ahead(lab: Lab, frame: pd.DataFrame, best: str, rival: str) -> bool:
-    """Return whether the interval of the best cell less a rival lies below zero."""
-    difference = _paired_difference(lab, frame, best, rival)
-    return difference is not None and difference.high < 0
 
 
 def _finding(frame: pd.DataFrame, best: pd.Series[Any], done: pd.DataFrame) -> str:

@@ -15,9 +15,9 @@ from tread_lab.frames import (
     HIGH,
     LOW,
     UNIT,
-    cells_frame,
     disturbed,
     of_baseline,
+    ranked_cells,
     ranking_key,
     require_metric,
 )
@@ -26,7 +26,6 @@ from tread_lab.records.metric_names import (
     ENERGY,
     GAP_HELDOUT,
     TRAIN_FLOPS,
-    metric_kind,
 )
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import plain_markdown
@@ -46,8 +45,7 @@ def ranking(
 ) -> pd.DataFrame:
     """Return one row per cell, best first by `metric`; cells without a number follow.
 
-    `None` means the `ranking_key` of the frame. By a metric that is no measure of quality the
-    lowest value comes first, and no cell has a rank.
+    The rows are those of `ranked_cells`; `None` means the `ranking_key` of the frame.
 
     Columns: rank, route, the other axes, value (of `metric`), gap, gap_low, gap_high, n, unit (of
     the gap's interval), flops (training FLOPs over the baseline's), energy of training over the
@@ -74,21 +72,21 @@ def ranking(
         if found[0] == DEVICE_HOURS:
             frame = frame.assign(**{BUSY: disturbed(frame, DEVICE_HOURS).astype(float)})
             ratios["disturbed"] = BUSY
-    cells = cells_frame(frame)
+    cells = ranked_cells(frame, metric)
     done = cells["state"] == "completed"
-    dense = (cells["role"] == "baseline") & done
     if gap in cells:
-        cells.loc[dense, gap] = 0.0
+        cells[gap] = cells[gap].mask((cells["role"] == "baseline") & done, 0.0)
     table = cells[["route", *other_axes(frame)]].copy()
     if table.duplicated().any():
         table.insert(0, "cell", cells["cell"])
+    table.insert(0, "rank", cells["rank"])
     columns = {"value": metric, "gap": gap, "gap_low": gap + LOW, "gap_high": gap + HIGH}
     columns |= {"n": gap + COUNT, "unit": gap + UNIT, **ratios}
     columns |= {other: other for other in beside}
     for name, column in columns.items():
         if column in cells:
             table[name] = cells[column].where(done | (name in ("n", "unit")))
-    return _ranked(table.assign(state=cells["state"], reason=cells["reason"]), metric)
+    return table.assign(state=cells["state"], reason=cells["reason"]).reset_index(drop=True)
 
 
 def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -148,17 +146,6 @@ def _of_dense(frame: pd.DataFrame, cost: str) -> pd.Series[float]:
     """Return the cost of each trial over that of its own baseline; 1 for a baseline."""
     ratio = frame[cost] / of_baseline(frame, cost)
     return ratio.where(frame["role"] == "trial", frame[cost] / frame[cost])
-
-
-def _ranked(table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    sign = metric_kind(metric).sign
-    ascending = sign >= 0
-    table = table.sort_values("value", ascending=ascending, kind="stable", na_position="last")
-    table = table.reset_index(drop=True)
-    ranked = table["value"] if sign else table["value"] * np.nan
-    rank = ranked.rank(method="min", ascending=ascending).astype("Int64")
-    table.insert(0, "rank", rank)
-    return table
 
 
 def _power(table: pd.DataFrame) -> int:

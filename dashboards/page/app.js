@@ -403,31 +403,13 @@ function drawRanking() {
   const words = at("search").value.toLowerCase();
   const { meaning } = cells;
   const differs = meaning && meaning.shows !== "value";
-  // The difference of the baseline to itself is 0, where the metric is a difference to it.
-  const zero = (k) =>
-    cells.role[k] === "baseline" &&
-    cells.state[k] === "completed" &&
-    !has(cells.value?.[k]) &&
-    differs &&
-    cells.metric !== "gap/route"
-      ? 0
-      : cells.value?.[k];
-  const sign = meaning?.sign || 1;
-  const all = cells.name
-    .map((_, k) => k)
-    .filter(
-      (k) =>
-        arrows(cells.name[k]).toLowerCase().includes(arrows(words)) ||
-        cells.state[k].includes(words),
-    );
-  const ranked = (k) => has(zero(k));
+  const order = (cells.order ?? [...cells.name.keys()]).filter(
+    (k) =>
+      arrows(cells.name[k]).toLowerCase().includes(arrows(words)) || cells.state[k].includes(words),
+  );
   const half = (k) => halfWidth(cells.low?.[k], cells.high?.[k]);
   const text = (v, k) =>
     quantity(v, meaning.unit, { signed: differs, digits: differs ? 3 : 4, half: half(k) });
-  const order = all.sort(
-    (a, b) =>
-      (ranked(a) && ranked(b) ? sign * (zero(a) - zero(b)) : ranked(b) - ranked(a)) || a - b,
-  );
   const rows = order
     .slice(0, 200)
     .map((k) =>
@@ -438,7 +420,7 @@ function drawRanking() {
         h(
           "td",
           { class: "n" },
-          ranked(k) ? text(zero(k), k) : "",
+          has(cells.value?.[k]) ? text(cells.value[k], k) : "",
           cells.disturbed?.[k] ? " (disturbed)" : "",
         ),
         h(

@@ -95,7 +95,9 @@ def test_a_cell_with_a_missing_seed_has_no_number(tmp_path: Path) -> None:
     at = tree["name"].index("2->8 s=0.5")
     for column in ("value", "low", "high"):
         assert tree[column][at] is None
-    assert [value is None for value in tree["value"]].count(True) == 2  # and the baseline
+    assert tree["value"].count(None) == 1 and tree["value"][0] == 0.0  # the baseline's own
+    ranked = [tree["name"][k] for k in tree["order"]]
+    assert ranked == ["dense", "5->8 s=0.5", "0->4 s=0.5", "2->8 s=0.5"]
 
 
 def test_the_first_metric_is_the_one_ranking_key(tmp_path: Path) -> None:

@@ -16,9 +16,11 @@ from tread_lab.frames.columns import (
 )
 from tread_lab.frames.history import history_frame
 from tread_lab.frames.ranking import (
+    best_first,
     ranked_cells,
     ranking_caption,
     ranking_key,
+    tied_with_best,
     without_baseline,
 )
 from tread_lab.frames.reading import Memory
@@ -44,6 +46,7 @@ __all__ = [
     "SweepReader",
     "UNIT",
     "Memory",
+    "best_first",
     "cells_frame",
     "delta_column",
     "disturbed",
@@ -62,6 +65,7 @@ __all__ = [
     "plan_steps_frame",
     "steps_frame",
     "training_frame",
+    "tied_with_best",
     "trials_frame",
     "with_delta",
     "without_baseline",

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
+from tread_lab.compare.gaps import Losses, PairedGap, gap_over_images, gap_over_seeds, losses_paths
 from tread_lab.frames.cells import cells_frame
-from tread_lab.frames.columns import own_metrics
+from tread_lab.frames.columns import delta_column, own_metrics
+from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
+    GAP_ROUTE,
     HELDOUT_LOSS,
     lower_is_better,
     metric_kind,
 )
 from tread_lab.records.status import RunState, without_comparison
+from tread_lab.specs.errors import UserError
+
+RIVALS = 30  # the nearest cells that the best one is paired with
 
 
 def ranking_key(frame: pd.DataFrame) -> str | None:
@@ -44,18 +52,57 @@ def ranking_caption(metric: str, comparison: str = "") -> str:
 def ranked_cells(frame: pd.DataFrame, key: str | None) -> pd.DataFrame:
     """`cells_frame`, best first by `key`; a trial that is its baseline's own run is left out.
 
-    A baseline's gap is 0 by definition. Cells without a number follow in plan order.
+    `rank` counts from 1 where one value of the key is better than another; equal cells share one.
+    Cells without a number follow in plan order.
     """
     own = (frame["role"] == "trial") & (frame["run"] == frame["baseline"])
     cells = cells_frame(frame[~own])
-    if key is None:
-        return cells
+    return cells if key is None else best_first(cells, key)
+
+
+def best_first(cells: pd.DataFrame, key: str) -> pd.DataFrame:
+    """Return rows of `cells_frame` as `ranked_cells` does; a baseline's difference to it is 0."""
     done = cells["state"] == RunState.COMPLETED
-    if key == GAP_HELDOUT:
-        cells[key] = cells[key].mask((cells["role"] == "baseline") & done, 0.0)
-    order = cells[key].where(done)
-    order = order.sort_values(ascending=lower_is_better(key), na_position="last", kind="stable")
-    return cells.loc[order.index]
+    if delta_column(key) == key != GAP_ROUTE:
+        dense = (cells["role"] == "baseline") & done
+        cells = cells.assign(**{key: cells[key].mask(dense & cells[key].isna(), 0.0)})
+    values, lowest_first = cells[key].where(done), lower_is_better(key)
+    order = values.sort_values(ascending=lowest_first, na_position="last", kind="stable").index
+    ordered = values if metric_kind(key).sign else values * float("nan")
+    rank = ordered.rank(method="min", ascending=lowest_first).astype("Int64")
+    return cells.assign(rank=rank).loc[order]
+
+
+def tied_with_best(lab: Lab, frame: pd.DataFrame, cells: Sequence[str]) -> list[str]:
+    """Return the cells that cannot be told from the first: paired, the interval holds zero.
+
+    Args:
+        cells: completed trials, best first by held-out gap.
+    """
+    best, *others = cells
+    differences = {cell: _paired(lab, frame, best, cell) for cell in others[:RIVALS]}
+    return [cell for cell, less in differences.items() if less is None or less.high >= 0]
+
+
+def _paired(lab: Lab, frame: pd.DataFrame, cell: str, other: str) -> PairedGap | None:
+    """Return `cell` less `other` in held-out loss, over common seeds or over images of one seed.
+
+    The result is `None` where the two cannot be paired.
+    """
+    trials = frame[(frame["role"] == "trial") & (frame["state"] == "completed")]
+    ours, theirs = (trials[trials["cell"] == c].set_index("seed") for c in (cell, other))
+    seeds = ours.index.intersection(theirs.index)
+    if len(seeds) > 1:
+        return gap_over_seeds(list(ours.loc[seeds, GAP_HELDOUT] - theirs.loc[seeds, GAP_HELDOUT]))
+    if len(seeds) == 0:
+        return None
+    paths = [losses_paths(lab.run(str(rows.loc[seeds[0], "run"]))) for rows in (ours, theirs)]
+    common = sorted(paths[0].keys() & paths[1].keys())
+    try:
+        a, b = (Losses.read(path[common[0]]) for path in paths) if common else (None, None)
+        return gap_over_images(a.dense, b.dense) if a and b else None
+    except UserError:
+        return None
 
 
 def without_baseline(frame: pd.DataFrame) -> list[str]:

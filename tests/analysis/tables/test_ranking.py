@@ -159,7 +159,7 @@ def test_equal_cells_share_a_rank_and_stand_in_plan_order() -> None:
 def test_a_score_without_a_sign_is_in_ascending_order_and_has_no_rank() -> None:
     frame = trials("2->8", "0->4", **{"gap/train": [None, 2.0, 1.0], "is@1k": [1.0, 2.0, 3.0]})
     by_gap, by_score = ranking(frame, "gap/train"), ranking(frame, "is@1k")
-    assert list(by_gap["route"]) == ["0->4", "2->8", "dense"] and by_gap["rank"].isna().all()
+    assert list(by_gap["route"]) == ["dense", "0->4", "2->8"] and by_gap["rank"].isna().all()
     assert list(by_score["route"]) == ["0->4", "2->8", "dense"]
     assert by_score["rank"].tolist() == [1, 2, 3]
 
