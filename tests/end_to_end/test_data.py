@@ -21,6 +21,7 @@ from tread_lab.analysis.figures import catalogue
 from tread_lab.analysis.figures.over_costs import OVER_COSTS
 from tread_lab.analysis.figures.samples import SAMPLES
 from tread_lab.cli import main
+from tread_lab.data.resumable import STORED
 from tread_lab.metrics import inception, reference_file
 from tread_lab.metrics.extraction import SPACES
 from tread_lab.metrics.reference_file import MOMENTS
@@ -64,13 +65,13 @@ def kill_midway(command: str, marks: Path) -> int:
     process = multiprocessing.get_context("fork").Process(target=main, args=(command.split(),))
     process.start()
     while process.is_alive():
-        if marks.exists() and marks.read_bytes().count(1) >= 10:
+        if marks.exists() and marks.read_bytes().count(STORED) >= 10:
             break
         time.sleep(0.002)
     process.kill()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    return marks.read_bytes().count(1)
+    return marks.read_bytes().count(STORED)
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def test_images_become_a_measured_sweep_by_commands(
 
     # encode: a real process, killed and gone on with, gives the bytes of an undisturbed one
     command = f"data encode images latents --autoencoder vae {SETTINGS}"
-    done = kill_midway(command, in_folder / "latents" / UNDER_WAY / "marks.u8")
+    done = kill_midway(command, in_folder / "latents" / UNDER_WAY / "whole.u8")
     assert 10 <= done < IMAGES
     assert main(command.split()) == 0
     assert main(command.replace("images latents", "images undisturbed").split()) == 0

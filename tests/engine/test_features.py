@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +12,8 @@ import torch
 from torch import Tensor
 
 from tests.engine.runs import CPU
-from tread_lab.data import open_data
-from tread_lab.engine import checkpoint, features, trainer
+from tread_lab.data import open_data, resumable
+from tread_lab.engine import checkpoint, trainer
 from tread_lab.engine.features import FeatureCache
 from tread_lab.engine.power import Meter, Reading
 from tread_lab.engine.train import train
@@ -46,67 +43,14 @@ def counted(calls: list[list[int]]) -> Any:
 def test_features_are_computed_once_in_fixed_chunks_and_read_by_number(tmp_path: Path) -> None:
     calls: list[list[int]] = []
     cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
-    assert [*cache.fill(counted(calls))] == [64, 128, 150]
-    assert calls == [[0, 63], [64, 127], [128, 149]]
-    ids = torch.tensor([149, 0, 64, 64])
-    assert torch.equal(cache.take(ids), encode(ids).half())
-    assert cache.disk_bytes == 2 * 150 * 4 * 3 == (cache.path / "features.f16").stat().st_size
-    again = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
-    assert again.complete and [*again.fill(counted(calls))] == [] and len(calls) == 3
-
-
-def test_damaged_features_are_refused_where_they_are_read(tmp_path: Path) -> None:
-    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
-    assert len([*cache.fill(encode)]) == 3
-    with (cache.path / "features.f16").open("r+b") as file:
-        file.seek(2 * T * E * 70)
-        file.write(b"\x01")
-    again = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
-    others = torch.tensor([69, 71])
-    assert torch.equal(again.take(others), encode(others).half())
-    with pytest.raises(UserError, match=r"sample 70 in .*features.f16 are damaged.*remove"):
-        again.take(torch.tensor([1, 70]))
-
-
-def test_threads_that_read_at_once_open_the_cache_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert len([*FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa").fill(encode)]) == 3
-    cache, memmap, opened = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa"), np.memmap, []
-
-    def slow(*args: Any, **options: Any) -> Any:
-        opened.append(args)
-        time.sleep(0.05)  # the other thread comes now
-        return memmap(*args, **options)
-
-    monkeypatch.setattr(np, "memmap", slow)
-    with ThreadPoolExecutor(2) as pool:
-        taken = [*pool.map(cache.take, [torch.arange(64), torch.arange(64, 128)])]
-    assert torch.equal(torch.cat(taken), encode(torch.arange(128)).half())
-    assert len(opened) == 1  # a second opening empties the checksums that the first thread compares
-
-
-def test_caches_of_earlier_versions_have_no_checksums_and_are_read(tmp_path: Path) -> None:
-    first = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
-    assert len([*first.fill(encode)]) == 3
-    (first.path / "crc.u32").unlink()
-    (first.path / "whole.u8").write_bytes(b"\1\1\0")  # its third chunk is missing
-    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
-    assert not cache.complete and [*cache.fill(encode)] == [150]
-    assert torch.equal(cache.take(torch.arange(N)), encode(torch.arange(N)).half())
-    assert (cache.path / "whole.u8").read_bytes() == b"\1\1\2"
-
-
-def test_a_stopped_cache_goes_on_with_what_is_missing(tmp_path: Path) -> None:
-    calls: list[list[int]] = []
-    first = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa").fill(counted(calls))
-    next(first)
-    first.close()  # type: ignore[attr-defined]
-    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
-    assert not cache.complete
+    assert next(cache.fill(counted(calls))) == 64  # and is stopped
     assert [*cache.fill(counted(calls))] == [128, 150]
     assert calls == [[0, 63], [64, 127], [128, 149]]
-    assert torch.equal(cache.take(torch.arange(N)), encode(torch.arange(N)).half())
+    ids = torch.tensor([149, 0, 64, 64])
+    assert torch.equal(cache.features(ids), encode(ids).half())
+    assert (cache.folder / "features.f16").stat().st_size == 2 * 150 * 4 * 3
+    again = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
+    assert again.complete and [*again.fill(counted(calls))] == [] and len(calls) == 3
 
 
 def test_what_decides_the_features_names_the_cache(tmp_path: Path) -> None:
@@ -116,7 +60,7 @@ def test_what_decides_the_features_names_the_cache(tmp_path: Path) -> None:
     def path(spec: RepaSpec = spec, side: int = 8, encoder: str = "e", **facts: str) -> Path:
         return feature_cache(
             tmp_path, spec, Facts(samples, **facts), side=side, encoder=encoder
-        ).path
+        ).folder
 
     decoded = RepaSpec(encoder="fashion16-v1", target="decoded")
     others = [path(side=4), path(encoder="f"), path(fingerprint="other"), path(decoded)]
@@ -143,12 +87,12 @@ class Facts:
 def test_too_little_room_is_said_before_anything_is_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = features.shutil.disk_usage(tmp_path)._replace(free=10**9)
-    monkeypatch.setattr(features.shutil, "disk_usage", lambda path: usage)
+    usage = resumable.shutil.disk_usage(tmp_path)._replace(free=10**9)
+    monkeypatch.setattr(resumable.shutil, "disk_usage", lambda path: usage)
     cache = FeatureCache(tmp_path, (1_281_167, 256, 768), {}, "repa")
-    with pytest.raises(DiskFull, match=r"1,281,167 samples need 504 GB more in"):
+    with pytest.raises(DiskFull, match=r"1,281,167 samples' features .repa. need 504 GB more in"):
         next(cache.fill(encode))
-    assert not (cache.path / "features.f16").exists()
+    assert not (cache.folder / "features.f16").exists()
 
 
 @pytest.fixture
@@ -266,14 +210,3 @@ def test_images_of_another_shape_are_refused(latents: Path) -> None:
     np.save(latents / "images.npy", np.zeros((63, 1, 16, 16), np.uint8))
     with pytest.raises(UserError, match=r"images .* must be uint8 \[64, 3, height, width\]"):
         open_data(spec_of(latents).data, "train")
-
-
-def test_the_mark_of_a_chunk_is_written_after_its_features_are_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[str] = []
-    name_of = lambda file: Path(f"/proc/self/fd/{file}").readlink().name  # noqa: E731
-    monkeypatch.setattr(os, "fsync", lambda file: synced.append(name_of(file)))
-    [*FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa").fill(encode)]
-    names = [name for name in synced if name in ("features.f16", "whole.u8")]
-    assert names == ["features.f16", "whole.u8"] * 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
 import time
 import zipfile
@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 
 from tests.engine.runs import CPU, small_run, train_until
 from tests.faults.drivers import KILLED, ROOT, Zygote
+from tread_lab.data.npy import write_npz
 from tread_lab.engine import evaluate as evaluations
 from tread_lab.engine import sample_parts
 from tread_lab.engine.evaluate import evaluate, measuring
-from tread_lab.engine.sample_parts import PART, SampleParts, read_tensors, write_npz
+from tread_lab.engine.sample_parts import PART, SampleParts
+from tread_lab.records.durable import read_json
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import SamplesSpec, decode
@@ -136,8 +138,8 @@ def test_a_part_is_written_beside_the_next_batch_with_the_sums_of_its_own_images
         patch.setattr(evaluations, "pixels", shown)
         patch.setattr(sample_parts, "write_tensors", written)
         assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
-    first = happened.index({})  # the file of the images, then that of the sums
-    assert happened[:first] == ["decoded"] * (PART // 64 + 1)
+    first = happened.index("decoded", PART // 64)  # the batch after the first part
+    assert happened[:first] == ["decoded"] * (PART // 64)
     assert set(happened[first + 1].values()) == {PART}
 
 
@@ -158,15 +160,17 @@ def interrupted(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder.evaluation(SPEC).path / "parts"
 
 
-def flip(path: Path) -> None:
+def flip(path: Path, place: int = -100) -> None:
     content = bytearray(path.read_bytes())
-    content[-100] ^= 64
+    content[place] ^= 64
     path.write_bytes(bytes(content))
 
 
 DAMAGE: dict[str, Callable[[Path], None]] = {
-    "a part is changed": lambda parts: flip(parts / "00000.safetensors"),
-    "a part is lost": lambda parts: (parts / "00000.safetensors").unlink(),
+    "images are changed": lambda parts: flip(parts / "images.npy", 300),
+    "images are cut short": lambda parts: os.truncate(parts / "images.npy", 5_000),
+    "labels are lost": lambda parts: (parts / "labels.npy").unlink(),
+    "marks are lost": lambda parts: (parts / "whole.u8").unlink(),
     "the sums are changed": lambda parts: flip(parts / "sums.safetensors"),
 }
 
@@ -178,8 +182,11 @@ def test_damaged_parts_are_made_again(
     monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:
-    DAMAGE[name](interrupted(folder, monkeypatch))
-    parts = SampleParts(folder.evaluation(SPEC).path, {})
+    path = interrupted(folder, monkeypatch)
+    fingerprint = read_json(path / "made_with.json")
+    assert SampleParts(path.parent, fingerprint, COUNT).resume() != {}
+    DAMAGE[name](path)
+    parts = SampleParts(path.parent, fingerprint, COUNT)
     assert parts.resume() == {} and parts.count == 0
     assert not parts.folder.exists()
 
@@ -188,12 +195,10 @@ def test_parts_made_otherwise_do_not_count(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = interrupted(folder, monkeypatch)
-    sums = read_tensors(path / "sums.safetensors")
-    assert sums is not None
-    made_with = json.loads(sums[1]["made_with"])
-    assert made_with["step None"] == "6"
-    for other in ({"code": "other"}, {**made_with, "step None": "5"}):
-        facts = SampleParts(path.parent, other)
+    fingerprint = read_json(path / "made_with.json")
+    assert fingerprint["step None"] == "6"
+    for other in ({"code": "other"}, {**fingerprint, "step None": "5"}):
+        facts = SampleParts(path.parent, other, COUNT)
         assert facts.resume() == {} and facts.count == 0
 
 
@@ -236,7 +241,7 @@ def test_an_npz_is_written_in_pieces(tmp_path: Path) -> None:
 
 
 def test_images_come_back_in_order(tmp_path: Path) -> None:
-    parts = SampleParts(tmp_path, {"code": "this"})
+    parts = SampleParts(tmp_path, {"code": "this"}, 3000)
     batches = [torch.full((600, 1, 2, 2), k, dtype=torch.uint8) for k in range(5)]
     for images in batches:
         parts.add(images, torch.zeros(600, dtype=torch.long), {"x/pool": images[:, 0, 0].float()})
@@ -246,5 +251,5 @@ def test_images_come_back_in_order(tmp_path: Path) -> None:
     joined = {key: torch.cat([part[key] for part in parts.all()]) for key in ("images", "x/pool")}
     assert torch.equal(joined["images"], torch.cat(batches))
     assert torch.equal(joined["x/pool"], torch.cat(batches)[:, 0, 0].float())
-    again = SampleParts(tmp_path, {"code": "this"})
+    again = SampleParts(tmp_path, {"code": "this"}, 3000)
     assert again.resume() == {"x/count": torch.tensor(2400)} and again.count == 2400

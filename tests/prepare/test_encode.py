@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 
+from tread_lab.data import resumable
 from tread_lab.data.autoencoder import Encoder
 from tread_lab.data.manifest import read_manifest
-from tread_lab.prepare import build, packed
+from tread_lab.prepare import packed
 from tread_lab.prepare.crop import centre_crop
 from tread_lab.prepare.encode import Stored, encode
 from tread_lab.prepare.images import DamagedImage, open_images
@@ -175,9 +176,9 @@ def test_an_end_while_it_is_completed_costs_nothing(
 def test_too_little_room_is_known_before_anything_is_encoded(
     images: Path, tmp_path: Path, autoencoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = build.shutil.disk_usage(tmp_path)._replace(free=1000)
-    monkeypatch.setattr(build.shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(DiskFull, match=r"41 samples need 21 kB in .*, and 1 kB are free"):
+    usage = resumable.shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(resumable.shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(DiskFull, match=r"41 samples need 21 kB more in .*, and 1 kB are free"):
         encoded(images, tmp_path / "out", autoencoder)
 
 

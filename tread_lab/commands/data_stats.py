@@ -7,9 +7,9 @@ from pathlib import Path
 from tread_lab.commands.exit_codes import DONE
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
-from tread_lab.prepare.build import disk_error
 from tread_lab.prepare.measure import measure
 from tread_lab.prepare.pack import source_of
+from tread_lab.records.durable import writing
 from tread_lab.screen.console import say
 from tread_lab.screen.data import show_measured
 
@@ -20,9 +20,7 @@ def run(*, path: Path, source: str | None, write: bool, as_json: bool) -> int:
     show_measured(measured, as_json=as_json)
     if write:
         folder = path if path.is_dir() else path.parent
-        try:
+        with writing(folder, ""):
             write_statistics(folder / OURS, Statistics(measured.mean_C, measured.deviation_C))
-        except OSError as error:
-            raise disk_error(error, folder) from error
         say(f"{folder / OURS}: mean and deviation of each channel, for data.normalise=true")
     return DONE

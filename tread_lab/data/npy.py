@@ -1,12 +1,17 @@
-"""Contents of many small .npy files, whose common header is parsed once."""
+"""Arrays in .npy and .npz files: many small ones read quickly, large ones written in pieces."""
 
 from __future__ import annotations
 
 import io
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tread_lab.records.durable import replacing
 
 
 class _Header(NamedTuple):
@@ -41,3 +46,32 @@ class NpyReader:
             header = content[: len(content) - array.nbytes]
             self._last = _Header(header, array.dtype, array.shape, len(content))
         return array
+
+
+def npy_header(dtype: Any, shape: tuple[int, ...]) -> bytes:
+    """Return what an .npy begins with; the values follow, row by row."""
+    facts = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False}
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {**facts, "shape": shape})
+    return file.getvalue()
+
+
+# An array of an .npz: its shape, its type, and its values in pieces.
+Member = tuple[tuple[int, ...], Any, Iterable[NDArray[Any]]]
+
+
+def write_npz(path: Path, members: Mapping[str, Member]) -> None:
+    """Write an .npz without compression: 10,000 images take a minute for 7% less space.
+
+    Args:
+        members: name -> shape, type, and the values in order, of which one piece is in memory.
+
+    Raises:
+        UserError: the disk is full.
+    """
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for name, (shape, dtype, pieces) in members.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                member.write(npy_header(dtype, shape))
+                for piece in pieces:
+                    member.write(np.ascontiguousarray(piece, dtype).data)

@@ -18,6 +18,7 @@ from torch import Tensor
 from tread_lab.data.content import check_content
 from tread_lab.data.deviation import check_decoded
 from tread_lab.data.exported import is_export, refuse_samples
+from tread_lab.data.npy import write_npz
 from tread_lab.data.source import image_shape, open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.attention import prefer_attention
@@ -27,7 +28,7 @@ from tread_lab.engine.device import check_precision, finish, to_host
 from tread_lab.engine.precision import autocast, matrix_products
 from tread_lab.engine.probes import heldout_losses, layer_similarity
 from tread_lab.engine.provenance import code_digest, decoded_with, measured_with, packages_of
-from tread_lab.engine.sample_parts import SampleParts, write_npz
+from tread_lab.engine.sample_parts import SampleParts
 from tread_lab.engine.sample_scores import (
     SampleScores,
     file_reference,
@@ -111,7 +112,7 @@ def measuring(
     packages = {"packages": added} if (added := packages_of(spec)) else {}
     seconds = time.perf_counter() - started
     place.write(spec, metrics, **facts, **packages, made_with=made_with, seconds=seconds)
-    SampleParts(place.path, {}).remove()
+    SampleParts(place.path, {}, 0).remove()
     return metrics
 
 
@@ -214,7 +215,7 @@ def _samples(
     if condition is not None:
         made_with |= condition.made_with
     made_with |= {f"step {step}": str(network.step) for step, network in models.items()}
-    parts = SampleParts(place.path, {**made_with, **scores.made_with})
+    parts = SampleParts(place.path, {**made_with, **scores.made_with}, spec.count)
     if sums := parts.resume():
         scores.load(sums)
 

@@ -4,60 +4,63 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import shutil
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tread_lab.data.resumable import Array, ResumableArrays
 from tread_lab.metrics.checked_tensors import read_tensors, write_tensors
-from tread_lab.records.durable import replacing
 
 PART = 1024  # images after which a killed evaluation goes on, in whole batches of the sampler
 FOLDER = "parts"  # within the folder of an evaluation
 IMAGES, LABELS = "images", "labels"
+_SUMS = "sums.safetensors"
+
+Batch = dict[str, Tensor]  # images, labels and features by name
 
 
 class SampleParts:
     """The images of one evaluation so far, with what belongs to them; a killed one goes on.
 
-    A part is a file of images, labels and features; after each one the sums of all features so far
-    are written, with the number of parts that they are of. Both carry a checksum, and whatever is
-    not whole, or was made otherwise, is made again.
+    Images, labels and features are resumable arrays; after each part of them the sums of all
+    features so far are written, with the number of images that they are of. What is not whole, or
+    was made otherwise, is made again.
 
     Args:
         folder: of the evaluation.
-        made_with: what decides images and features beside the evaluation's spec.
+        fingerprint: what decides images and features beside the evaluation's spec.
+        total: images of the whole evaluation.
     """
 
-    def __init__(self, folder: Path, made_with: Mapping[str, str]) -> None:
-        self.folder, self._made_with = folder / FOLDER, json.dumps(made_with, sort_keys=True)
-        self._written = 0  # parts on the disk that count
-        self._open: list[dict[str, Tensor]] = []  # batches that are in no part yet
-        self._closed: tuple[list[dict[str, Tensor]], Mapping[str, Tensor]] | None = None
-        self.count = 0
+    def __init__(self, folder: Path, fingerprint: Mapping[str, str], total: int) -> None:
+        self.folder, self._fingerprint, self._total = folder / FOLDER, dict(fingerprint), total
+        self._arrays: ResumableArrays | None = None  # known with the first batch
+        self._written = self.count = 0  # images on the disk, and in all
+        self._open: list[Batch] = []  # batches that are in no part yet
+        self._closed: tuple[list[Batch], Batch] | None = None
 
     def resume(self) -> dict[str, Tensor]:
         """Return the sums of the images on the disk, and count these; empty without any."""
-        self._written = self.count = 0
-        found = read_tensors(self.folder / "sums.safetensors")
-        if found is None or found[1].get("made_with") != self._made_with:
-            self.remove()
-            return {}
-        sums, facts = found
-        parts = [read_tensors(self._path(k)) for k in range(int(facts["parts"]))]
-        sizes = [len(part[0][IMAGES]) if part else 0 for part in parts]
-        if not all(sizes):
-            self.remove()
-            return {}
-        self._written, self.count = len(parts), sum(sizes)
-        return sums
+        with contextlib.suppress(OSError, ValueError):  # a file is lost, cut short or changed
+            arrays = self._stored()
+            found = read_tensors(self.folder / _SUMS)
+            if found is not None and arrays.stored_fingerprint == arrays.fingerprint:
+                sums, images = found[0], int(found[1]["images"])
+                if arrays.marks()[:images].all():
+                    for start in range(0, images, PART):
+                        arrays.take(np.arange(start, min(start + PART, images)))
+                    self._arrays, self._written, self.count = arrays, images, images
+                    return sums
+        self.remove()
+        return {}
 
     def add(self, images_BCHW: Tensor, labels_B: Tensor, features: Mapping[str, Tensor]) -> None:
         """Take the next batch, on the CPU, with those of its features that must be kept whole."""
@@ -93,18 +96,21 @@ class SampleParts:
         if self._closed is None:
             return
         batches, sums = self._closed
-        write_tensors(self._path(self._written), _joined(batches))
-        facts = {"parts": str(self._written + 1), "made_with": self._made_with}
-        write_tensors(self.folder / "sums.safetensors", sums, facts)
-        self._written, self._closed = self._written + 1, None
+        rows = {quote(name, safe=""): x.numpy() for name, x in _joined(batches).items()}
+        if self._arrays is None:
+            self._arrays = self._of(rows)
+            self._arrays.begin("images")
+        self._arrays.write(self._written, rows)
+        self._written, self._closed = self._written + len(rows[IMAGES]), None
+        write_tensors(self.folder / _SUMS, sums, {"images": str(self._written)})
 
-    def all(self) -> Iterator[dict[str, Tensor]]:
+    def all(self) -> Iterator[Batch]:
         """Yield images, labels and features of all parts in order, then of the batches since."""
         self.write()
-        for k in range(self._written):
-            part = read_tensors(self._path(k))
-            assert part is not None, f"{self._path(k)} has changed since it was written"
-            yield part[0]
+        for start in range(0, self._written, PART):
+            assert self._arrays is not None
+            rows = self._arrays.take(np.arange(start, min(start + PART, self._written)))
+            yield {unquote(name): torch.from_numpy(x) for name, x in rows.items()}
         if self._open:
             yield _joined(self._open)
 
@@ -112,32 +118,15 @@ class SampleParts:
         """Remove every part from the disk."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _path(self, k: int) -> Path:
-        return self.folder / f"{k:05d}.safetensors"
+    def _stored(self) -> ResumableArrays:
+        paths = [*self.folder.glob("*.npy")]
+        return self._of({path.stem: np.load(path, mmap_mode="r") for path in paths})
+
+    def _of(self, rows: Mapping[str, NDArray[Any]]) -> ResumableArrays:
+        arrays = {name: Array(x.dtype.name, x.shape[1:]) for name, x in rows.items()}
+        return ResumableArrays(self.folder, self._fingerprint, arrays, self._total)
 
 
-def _joined(batches: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
+def _joined(batches: Iterable[Batch]) -> Batch:
     batches = list(batches)
     return {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
-
-
-# An array of an .npz: its shape, its type, and its values in pieces.
-Member = tuple[tuple[int, ...], Any, Iterable[NDArray[Any]]]
-
-
-def write_npz(path: Path, members: Mapping[str, Member]) -> None:
-    """Write an .npz without compression: 10,000 images take a minute for 7% less space.
-
-    Args:
-        members: name -> shape, type, and the values in order, of which one piece is in memory.
-
-    Raises:
-        UserError: the disk is full.
-    """
-    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-        for name, (shape, dtype, pieces) in members.items():
-            head = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False}
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array_header_1_0(member, {**head, "shape": shape})
-                for piece in pieces:
-                    member.write(np.ascontiguousarray(piece, dtype).data)

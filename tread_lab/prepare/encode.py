@@ -19,8 +19,9 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.data.autoencoder import Encoder
+from tread_lab.data.resumable import DAMAGED, STORED, Array
 from tread_lab.engine.precision import matrix_products
-from tread_lab.prepare.build import DAMAGED, STORED, Array, Build, Steps
+from tread_lab.prepare.build import Build, Steps
 from tread_lab.prepare.crop import centre_crop
 from tread_lab.prepare.images import DamagedImage, Images, digest_of
 from tread_lab.prepare.packed import check_whole, finish
@@ -87,7 +88,7 @@ def encode(
         return
     build = Build(folder, plan, _arrays(encoder, stored), len(images.names))
     with build.one_part(part):
-        chunks = build.chunks(batch, part)
+        chunks = build.open_parts(batch, part)
         job = _Job(images, build, stored, workers=workers, skip_damaged=skip_damaged)
         yield from job.run(encoder, devices, chunks)
     finish(
@@ -192,7 +193,7 @@ class _Job:
         if self.stored.images:
             content["images"] = images_BCHW
         marks = np.array([DAMAGED if image is None else STORED for image in images], np.uint8)
-        self.build.write(chunk, content, marks)
+        self.build.write(chunk.start, content, marks)
         return int((marks == DAMAGED).sum())
 
     def _latents(

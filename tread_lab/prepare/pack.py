@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from tread_lab.data.captions import captions_of
 from tread_lab.data.latents import PackedArrays
 from tread_lab.data.manifest import read_manifest
+from tread_lab.data.resumable import Array
 from tread_lab.data.scaled import Store
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import Statistics, channel_statistics
-from tread_lab.prepare.build import STORED, Array, Build, Steps
+from tread_lab.prepare.build import Build, Steps
 from tread_lab.prepare.packed import check_whole, class_names, finish
 from tread_lab.specs.data import SOURCES
 from tread_lab.specs.errors import UserError
@@ -74,12 +75,12 @@ def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps
     arrays = {key: _array(rows) for key, rows in _rows(store, name, np.zeros(1, np.int64)).items()}
     build = Build(folder, plan, arrays, count)
     with build.one_part((1, 1)):
-        chunks, done = build.chunks(batch), 0
+        chunks, done = build.open_parts(batch), 0
         total = sum(map(len, chunks))
         yield Steps(done, total)
         for chunk in chunks:
             ids = np.arange(chunk.start, chunk.stop)
-            build.write(chunk, _rows(store, name, ids), np.full(len(chunk), STORED, np.uint8))
+            build.write(chunk.start, _rows(store, name, ids))
             done += len(chunk)
             yield Steps(done, total)
     finish(

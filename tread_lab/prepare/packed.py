@@ -14,9 +14,11 @@ from tread_lab.data.captions import CAPTIONS, Captions, write_captions
 from tread_lab.data.exported import CLASSES
 from tread_lab.data.latents import HELDOUT, heldout_arrays
 from tread_lab.data.manifest import read_manifest, write_manifest
+from tread_lab.data.resumable import DAMAGED, TO_COME
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
-from tread_lab.prepare.build import DAMAGED, TO_COME, Build, clear, difference, disk_error
+from tread_lab.prepare.build import Build, clear, difference
 from tread_lab.prepare.moments import ChannelMoments
+from tread_lab.records.durable import writing
 from tread_lab.specs.errors import UserError
 
 DAMAGED_NAMES = "damaged.txt"
@@ -62,24 +64,22 @@ def finish(
         statistics: mean and deviation by which the data are normalised.
         heldout: packed data whose held-out arrays come along.
     """
-    folder = build.folder
+    folder = build.destination
     with build.alone():
         if read_manifest(folder) is not None or (build.marks() == TO_COME).any():
             return
         damaged = [names[place] for place in np.flatnonzero(build.marks() == DAMAGED).tolist()]
         kept = build.finish()
-        try:
+        with writing(folder, ""):
             beside = _write_beside(folder, labels[kept], classes, statistics, damaged)
             if captions is not None:
                 write_captions(folder / CAPTIONS, (captions[place] for place in kept.tolist()))
                 beside.append(CAPTIONS)
             beside += [] if heldout is None else _copy_heldout(heldout, folder)
-        except OSError as error:
-            raise disk_error(error, folder) from error
         facts = {"made_with": dict(plan), **_facts(folder, channels_name, labels[kept])}
         files = [*(f"{name}.npy" for name in build.arrays), *beside]
         write_manifest(folder, {**facts, "damaged": len(damaged)}, files)
-        build.clear()
+        clear(folder)
 
 
 def _copy_heldout(path: Path, folder: Path) -> list[str]:

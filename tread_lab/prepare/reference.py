@@ -18,9 +18,9 @@ from torch import Tensor
 
 from tread_lab.data.captions import Captions
 from tread_lab.data.latents import PackedArrays
+from tread_lab.data.npy import Member, write_npz
 from tread_lab.data.source import open_store
 from tread_lab.engine.precision import matrix_products
-from tread_lab.engine.sample_parts import Member, write_npz
 from tread_lab.metrics import reference_file
 from tread_lab.metrics.moments import Moments
 from tread_lab.metrics.reference_file import FEWEST, IMAGES, MOMENTS

@@ -14,7 +14,7 @@ from typing import Any
 from tread_lab.records.checksums import json_text, json_tree
 from tread_lab.specs.errors import Unavailable, UserError
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FORBIDDEN = (errno.EACCES, errno.EROFS, errno.EPERM)
 
 
@@ -81,22 +81,22 @@ def modified(path: Path) -> float | None:
         return None
 
 
-def disk_error(error: OSError, path: Path) -> UserError:
-    """The one line a failed write becomes."""
+def disk_error(error: OSError, path: Path, option: str = " with --root") -> UserError:
+    """The one line a failed write becomes; `option` is how a command is told of a folder."""
     failed = f"cannot write {path}: {error.strerror or error}"
     if error.errno in FULL:
         return DiskFull(f"{failed}; make room and run the same command again")
     which = "a folder you may write" if error.errno in _FORBIDDEN else "another folder"
-    return UserError(f"{failed}; choose {which} with --root")
+    return UserError(f"{failed}; choose {which}{option}")
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path, option: str = " with --root") -> Iterator[None]:
     """Turn what the system says of a failed write in the block into `disk_error`."""
     try:
         yield
     except OSError as error:
-        raise disk_error(error, path) from error
+        raise disk_error(error, path, option) from error
 
 
 class DiskFull(Unavailable):

@@ -53,7 +53,7 @@ class Aligned(Part):
         if not features.complete:
             encode = open_feature_encoder(self.spec, self.samples, self.run.device, side=self.side)
             yield from features.fill(encode)
-        self.run.batches.targets = features.take
+        self.run.batches.targets = features.features
 
     def loss(self, loss_B: Tensor, done: ForwardPass) -> Tensor:
         batch = done.batch
@@ -79,7 +79,7 @@ def feature_cache(
         side: tokens along one side of a sample.
         encoder: digest of the encoder's weights.
     """
-    made_with: dict[str, object] = {
+    fingerprint: dict[str, object] = {
         "data": samples.fingerprint,
         "target": spec.target,
         "images": _images(spec, samples),
@@ -87,7 +87,7 @@ def feature_cache(
         "preprocessing": PREPROCESSING,
     }
     shape = (len(samples), side * side, spec.features)
-    return FeatureCache(folder, shape, made_with, kind="repa")
+    return FeatureCache(folder, shape, fingerprint, kind="repa")
 
 
 def _images(spec: RepaSpec, samples: Samples) -> str:

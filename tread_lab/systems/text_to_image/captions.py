@@ -76,13 +76,13 @@ class CaptionTokens:
         of the empty text where the caption is dropped."""
         u_B = draws.uniform((len(ids_B),), *key, "caption")
         rows_B = self._first_N[ids_B] + (u_B * self._counts_N[ids_B]).long()
-        return self._cache.take(torch.where(dropped_B, self._empty, rows_B))
+        return self._cache.features(torch.where(dropped_B, self._empty, rows_B))
 
     def of(self, ids_B: Tensor) -> Tensor:
         """Return tokens [B, T, E] in fp16 of the first caption of each sample; number N, which no
         sample has, stands for the empty text."""
         first_N = torch.cat([self._first_N, torch.tensor([self._empty])])
-        return self._cache.take(first_N[ids_B.cpu()]).to(ids_B.device)
+        return self._cache.features(first_N[ids_B.cpu()]).to(ids_B.device)
 
     @property
     def made_with(self) -> Mapping[str, str]:

@@ -1,0 +1,136 @@
+"""Arrays that are made in parts: whole wherever the process ends, checked where they are read."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tread_lab.data import resumable
+from tread_lab.data.resumable import Array, ResumableArrays
+from tread_lab.records.durable import DiskFull
+from tread_lab.specs import UserError
+
+N = 10
+ARRAYS = {
+    "plain": Array("float16", (2, 3)),
+    "labels": Array("int64", ()),
+    "bare.f32": Array("float32", (4,), header=False),
+}
+
+
+def arrays_in(folder: Path, **options: Any) -> ResumableArrays:
+    return ResumableArrays(folder, {"data": "a"}, ARRAYS, N, rows_per_mark=4, **options)
+
+
+def content(rows: range) -> dict[str, NDArray[Any]]:
+    k = np.array(rows)
+    plain = (k[:, None, None] + np.arange(6).reshape(2, 3) / 8).astype(np.float16)
+    return {"plain": plain, "labels": k * 7, "bare.f32": np.tile(k[:, None] / 3, 4).astype("f4")}
+
+
+def filled(folder: Path) -> ResumableArrays:
+    arrays = arrays_in(folder)
+    arrays.begin("rows")
+    for rows in arrays.open_parts(4):
+        arrays.write(rows.start, content(rows))
+    return arrays
+
+
+def test_what_is_written_is_read_by_number_and_what_is_missing_is_made(tmp_path: Path) -> None:
+    first = arrays_in(tmp_path)
+    first.begin("rows")
+    assert first.open_parts(4, (2, 2)) == [range(4, 8)]
+    first.write(4, content(range(4, 8)))
+    again = arrays_in(tmp_path)
+    again.begin("rows")
+    assert not again.complete and again.open_parts(4) == [range(4), range(8, 10)]
+    for rows in again.open_parts(4):
+        again.write(rows.start, content(rows))
+    assert again.complete and again.open_parts(4) == []
+    ids = np.array([9, 0, 4, 4])
+    taken, expected = arrays_in(tmp_path).take(ids), content(range(N))
+    assert all(np.array_equal(taken[name], expected[name][ids]) for name in ARRAYS)
+    assert np.array_equal(np.load(tmp_path / "plain.npy"), expected["plain"])
+    assert (tmp_path / "bare.f32").read_bytes() == expected["bare.f32"].tobytes()
+
+
+@pytest.mark.parametrize(("name", "end"), [("plain.npy", 12), ("labels.npy", 8), ("bare.f32", 16)])
+def test_a_changed_row_of_any_array_is_refused_where_it_is_read(
+    tmp_path: Path, name: str, end: int
+) -> None:
+    filled(tmp_path)
+    whole = bytearray((tmp_path / name).read_bytes())
+    whole[-2 * end] ^= 1  # in row 8
+    (tmp_path / name).write_bytes(whole)
+    again = arrays_in(tmp_path)
+    again.take(np.array([7, 9]))
+    with pytest.raises(UserError, match=r"sample 8 in .* is damaged \(checksum\); remove"):
+        again.take(np.array([1, 8]))
+
+
+def test_threads_that_read_at_once_open_the_files_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path)
+    arrays, memmap, opened = arrays_in(tmp_path), np.memmap, []
+
+    def slow(*args: Any, **options: Any) -> Any:
+        opened.append(args)
+        time.sleep(0.05)  # the other thread comes now
+        return memmap(*args, **options)
+
+    monkeypatch.setattr(np, "memmap", slow)
+    with ThreadPoolExecutor(2) as pool:
+        taken = [*pool.map(arrays.take, [np.arange(4), np.arange(4, 8)])]
+    assert taken[1]["labels"].tolist() == [28, 35, 42, 49]
+    assert len(opened) == 3  # a second opening empties the checksums that the first thread compares
+
+
+def test_rows_of_earlier_versions_have_no_checksums_and_are_read(tmp_path: Path) -> None:
+    filled(tmp_path)
+    (tmp_path / "crc.u32").unlink()
+    (tmp_path / "whole.u8").write_bytes(b"\1\1\0")
+    arrays = arrays_in(tmp_path)
+    arrays.begin("rows")
+    assert arrays.open_parts(4) == [range(8, 10)]
+    arrays.write(8, content(range(8, 10)))
+    assert np.array_equal(arrays.take(np.arange(N))["labels"], 7 * np.arange(N))
+    assert (tmp_path / "whole.u8").read_bytes() == b"\1\1\2"
+
+
+@pytest.mark.parametrize("lost", ["plain.npy", "bare.f32", "made_with.json"])
+def test_what_has_lost_a_file_is_made_anew(tmp_path: Path, lost: str) -> None:
+    filled(tmp_path)
+    (tmp_path / lost).unlink()
+    arrays = arrays_in(tmp_path)
+    arrays.begin("rows")
+    assert arrays.stored_fingerprint == {"data": "a"} and len(arrays.open_parts(4)) == 3
+
+
+def test_too_little_room_is_said_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = resumable.shutil.disk_usage(tmp_path)._replace(free=100)
+    monkeypatch.setattr(resumable.shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(DiskFull, match=r"10 rows need 360 B more in .*, and 100 B are free"):
+        arrays_in(tmp_path / "out").begin("rows")
+    assert [*(tmp_path / "out").iterdir()] == []
+
+
+def test_the_mark_of_a_part_is_written_after_its_rows_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays, synced = arrays_in(tmp_path), []
+    arrays.begin("rows")
+    name_of = lambda file: Path(f"/proc/self/fd/{file}").readlink().name  # noqa: E731
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(name_of(file)))
+    arrays.write(0, content(range(4)))
+    assert sorted(synced[:3]) == ["bare.f32", "labels.npy", "plain.npy"]
+    assert synced[3:] == ["crc.u32", "whole.u8"]
