@@ -89,22 +89,6 @@ def test_my_own_data(tmp_path: Path, zygote: Zygote) -> None:
     assert (frame["state"] == "completed").all() and frame["gap/heldout"].notna().sum() == 2
 
 
-def test_my_own_backbone(tmp_path: Path) -> None:
-    for name in ("tread_lab", "analysis", "dashboards", "experiments", "sweeps", "tests"):
-        ignored = shutil.ignore_patterns("__pycache__", "notebooks")
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    blocks = section(PAGE, "My own backbone")
-    write(blocks, tmp_path)
-    told = [line for b in blocks if not b.language for line in commands(b.text)]
-    assert len(told) == 3
-    *checks, train = told
-    outs = [run(line, tmp_path, PYTHONPATH=str(tmp_path)) for line in checks]
-    outs.append(run(train, tmp_path, FEW, PYTHONPATH=str(tmp_path)))
-    assert "passed" in outs[0] or "..." in outs[0]
-    assert "speed-up" in outs[1] and "completed" in outs[2]
-
-
 def test_my_own_cluster(tmp_path: Path, zygote: Zygote) -> None:
     """The head that the recipe starts, with a port of its own; a sweep joins it by its address."""
     lines = [line for b in section(PAGE, "My own cluster") for line in commands(b.text)]

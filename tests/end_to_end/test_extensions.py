@@ -1,4 +1,4 @@
-"""A package of one's own: a sweep trains with its kinds, records name it, its absence is a line.
+"""The package of the page: a sweep trains with its kinds, records name it, its absence is a line.
 
 Its backbone has long skips, and its system a loss, a network beside the one that is sampled, and a
 cost; all of it by the public protocol alone.
@@ -7,66 +7,27 @@ cost; all of it by the public protocol alone.
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from tests.docs.pages import DOCS, section
 from tests.faults.drivers import Zygote
 from tests.packages import write_metadata
 from tread_lab.engine.checkpoint import load_latest
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
 
-FACTS = """
+SECTION = section(DOCS / "add_your_own.md", "In a package of your own")
+PAGE = {block.title: block.text for block in SECTION}
+# A metric, a solver and a schedule beside what the page shows.
+MORE = """
 from tread_lab.specs.metrics import Metric, MetricKind
-from tread_lab.specs.model import Backbone
-from tread_lab.specs.routes import Selection
-from tread_lab.specs.systems import JoinedBy
 
-POOL = Backbone(code="our_code:Pool", alike=False)
-MEANS = JoinedBy("our_means", {"loss": "MeansLoss"})
-LEFT = Selection(code="our_code:left")
 MEAN_GAP = Metric(
-    features="any", kind=MetricKind("quality", "lower", label="gap of means"), code="our_code:gap"
+    features="any", kind=MetricKind("quality", "lower", label="gap of means"), code="our_more:gap"
 )
-"""
-
-CODE = """
-import torch
-from torch import nn
-
-from tread_lab.backbones.dit import DiT
-
-
-class PoolBlock(nn.Module):
-    # Tokens read their mean: 2 d^2 weights, no attention; after the middle d^2 more, for a skip.
-    def __init__(self, width, skips):
-        super().__init__()
-        self.own, self.mean = nn.Linear(width, width), nn.Linear(width, width, bias=False)
-        self.adaLN_modulation = nn.Sequential(nn.SiLU(), nn.Linear(width, width))
-        self.skip = nn.Linear(width, width, bias=False) if skips else None
-
-    def forward(self, x_BND, c_BD, positions_BNP=None, *, skip=None):
-        read_BND = self.own(x_BND) + self.mean(x_BND.mean(dim=1, keepdim=True))
-        if self.skip is not None:
-            read_BND = read_BND + self.skip(skip)
-        return x_BND + (1 + self.adaLN_modulation(c_BD)[:, None]) * read_BND
-
-
-class Pool(DiT):
-    @property
-    def skips(self):
-        last = self.spec.depth - 1
-        return {last - l: l for l in range(self.spec.depth // 2)}
-
-    def block(self, l):
-        return PoolBlock(self.spec.width, l in self.skips)
-
-
-def left(route, rank_BN):
-    # Keep the last tokens of the raster, whatever their rank.
-    B, N = rank_BN.shape
-    return torch.arange(route.routed(N), N, device=rank_BN.device).expand(B, -1), None
 
 
 def gap(compared):
@@ -83,97 +44,28 @@ def leapfrog(velocity, z_BCHW, levels):
 def half(done):
     return 0.5
 """
-
-MEANS_SPEC = """
-from dataclasses import dataclass
-from typing import Literal
-
-from tread_lab.specs.objective import Loss
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeansLoss(Loss):
-    dense = True
-
-    kind: Literal["means"] = "means"
-    weight: float = 0.5
-
-    def __str__(self):
-        return f"means {self.weight:g}"
-"""
-
-# c channels of a sample, d width
-MEANS_SYSTEM = """
-from tread_lab.engine.cost.added import Added, Beside
-from tread_lab.engine.system import Part, System
-
-
-class Means(System):
-    def part(self, run):
-        return Head(run)
-
-    def beside(self, spec):
-        c, d = spec.data.channels, spec.model.width
-        return Beside(Added(c * d + c, macs=lambda tokens: c * d))
-
-
-class Head(Part):
-    observes = True
-
-    def __init__(self, run):
-        from torch import nn
-
-        head = nn.Linear(run.spec.model.width, run.spec.data.channels)
-        super().__init__(trained={"means": head})
-        self.head, self.weight = run.share(head), run.spec.loss.weight
-        self.last = run.spec.model.depth - 1
-
-    def loss(self, loss_B, done):
-        said_BC = self.head(done.streams[self.last].mean(dim=1))
-        wrong_B = (said_BC - done.batch.x_BCHW.mean(dim=(2, 3))).square().mean(dim=1)
-        return loss_B + self.weight * wrong_B
-
-
-SYSTEM = Means()
-"""
-
-ENTRY_POINTS = """
-[tread_lab.backbones]
-pool = our_facts:POOL
-[tread_lab.selections]
-left = our_facts:LEFT
-[tread_lab.metrics]
-mean_gap = our_facts:MEAN_GAP
-[tread_lab.solvers]
-leapfrog = our_code:leapfrog
-[tread_lab.schedules]
-half = our_code:half
-[tread_lab.systems]
-means = our_facts:MEANS
-"""
-
-SWEEP = """
-question: Does a backbone of our own learn under a route of our own?
-experiment: tiny
-fixed:
-  model: pool-4x16/2
-  train: {steps: 6, batch: 8, schedule: half}
-  execution: {log_every: 2, checkpoint_every: 3}
-axes: {route: [1->2 by left], loss: [plain, {kind: means, weight: 0.25}]}
-evaluate:
-  - heldout_loss: {images: 16, levels: 2}
-  - samples: {metrics: [mean_gap], count: 100, sampler: {solver: leapfrog, steps: 2}}
-"""
+ENTRY_POINTS = {
+    "tread_lab.metrics": {"mean_gap": "our_more:MEAN_GAP"},
+    "tread_lab.solvers": {"leapfrog": "our_more:leapfrog"},
+    "tread_lab.schedules": {"half": "our_more:half"},
+}
+SAMPLES = "{metrics:[mean_gap],count:100,sampler:{solver:leapfrog,steps:2}}"
+WITH_MORE = (
+    f"train.schedule=half evaluate=[{{heldout_loss:{{images:16,levels:2}}}},{{samples:{SAMPLES}}}]"
+)
 
 
 def install(folder: Path, version: str) -> None:
-    """Write the package `our-tread` as an installer leaves it."""
-    (folder / "our_facts.py").write_text(FACTS)
-    (folder / "our_code.py").write_text(CODE)
-    (folder / "our_means").mkdir(exist_ok=True)
-    (folder / "our_means" / "spec.py").write_text(MEANS_SPEC)
-    (folder / "our_means" / "system.py").write_text(MEANS_SYSTEM)
-    write_metadata(folder, ENTRY_POINTS, name="our-tread", version=version)
+    """Write the package of the page as an installer leaves it."""
+    project = tomllib.loads(PAGE["pyproject.toml"])["project"]
+    for title, text in PAGE.items():
+        if title.startswith("our_tread/"):
+            (folder / title).parent.mkdir(parents=True, exist_ok=True)
+            (folder / title).write_text(text)
+    (folder / "our_more.py").write_text(MORE)
+    groups = {**project["entry-points"], **ENTRY_POINTS}
+    lines = [f"[{g}]\n" + "".join(f"{n} = {r}\n" for n, r in e.items()) for g, e in groups.items()]
+    write_metadata(folder, "\n".join(lines), name=project["name"], version=version)
 
 
 # The process that commands are forked from has looked at the installed packages already.
@@ -194,10 +86,10 @@ def tread_lab(zygote: Zygote, folder: Path, line: str, *, code: int = 0) -> str:
 
 @pytest.mark.slow
 def test_a_sweep_with_a_package_of_our_own(tmp_path: Path, zygote: Zygote) -> None:
-    site, sweep = tmp_path / "site", "sweep ours.yaml --executor inline --no-mlflow"
+    site, sweep = tmp_path / "site", f"sweep ours.yaml --executor inline --no-mlflow {WITH_MORE}"
     site.mkdir()
     install(site, "1.0")
-    (tmp_path / "ours.yaml").write_text(SWEEP)
+    (tmp_path / "ours.yaml").write_text(PAGE["ours.yaml"])
     ranking = tread_lab(zygote, tmp_path, sweep)
     assert "mean_gap[fashion16-v1]@100" in ranking and "1->2 by left s=0.5" in ranking
     assert "1->2 by left s=0.5 kind=means weight=0.25" in ranking
