@@ -20,7 +20,7 @@ from torch import nn
 
 from tread_lab.backbones import build_backbone
 from tread_lab.engine import trainer
-from tread_lab.engine.blank import WithoutInit
+from tread_lab.engine.assemble import WithoutInit
 from tread_lab.engine.device import peak_flops
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import RunFolder

@@ -25,7 +25,7 @@ from tread_lab.data.resumable import STORED
 from tread_lab.metrics import inception, reference_file
 from tread_lab.metrics.extraction import SPACES
 from tread_lab.metrics.reference_file import MOMENTS
-from tread_lab.prepare.build import UNDER_WAY
+from tread_lab.prepare.packed import UNDER_WAY
 
 IMAGES = 120
 SETTINGS = "--size 16 --posterior moments --flips --images --batch 2 --workers 1 --device cpu"

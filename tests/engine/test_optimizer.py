@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import pytest
 import torch
 from torch import nn
 
-from tread_lab.engine.optimizer import adamw, make_capturable, set_learning_rate
-from tread_lab.specs.recipe import TrainSpec
+from tread_lab.engine.optimizer import (
+    SCHEDULES,
+    Ema,
+    adamw,
+    learning_rate,
+    make_capturable,
+    set_learning_rate,
+)
+from tread_lab.specs import TrainSpec, UserError, recipe
 
 RECIPE = TrainSpec(batch=4, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1)
 
@@ -33,3 +43,65 @@ def test_a_rate_on_the_device_keeps_its_place() -> None:
     rate = optimizer.param_groups[0]["lr"]
     assert torch.allclose(steps_of(optimizer, ours), steps_of(adamw(RECIPE, [plain]), plain))
     assert optimizer.param_groups[0]["lr"] is rate and float(rate) == 0.125
+
+
+def test_every_schedule_of_the_spec_has_a_formula() -> None:
+    assert set(SCHEDULES) == {"constant", "sqrt_decay"}
+    assert set(recipe.SCHEDULES) == set(SCHEDULES)
+
+
+def test_a_schedule_without_formula_is_an_error_with_a_near_miss() -> None:
+    spec = dataclasses.replace(TrainSpec(), schedule="sqrt_decai")
+    with pytest.raises(UserError, match=r"unknown 'sqrt_decai', did you mean 'sqrt_decay'\?$"):
+        learning_rate(spec, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "rates"),
+    [
+        ({}, [2.0, 2.0, 2.0, 2.0]),
+        ({"warmup": 3}, [0.5, 1.0, 1.5, 2.0]),
+        ({"warmup": 1}, [1.0, 2.0, 2.0, 2.0]),
+        ({"schedule": "sqrt_decay"}, [2.0, 2 * 0.75**0.5, 2 * 0.5**0.5, 1.0]),
+        ({"schedule": "sqrt_decay", "warmup": 1}, [1.0, 2 * 0.75**0.5, 2 * 0.5**0.5, 1.0]),
+    ],
+)
+def test_the_learning_rate_of_every_step(fields: dict, rates: list[float]) -> None:
+    spec = TrainSpec(steps=4, lr=2.0, **fields)
+    assert [learning_rate(spec, step) for step in range(4)] == pytest.approx(rates, rel=1e-12)
+
+
+def network() -> nn.Linear:
+    made = nn.Linear(2, 1)
+    with torch.no_grad():
+        made.weight.copy_(torch.tensor([[1.0, 2.0]]))
+        made.bias.fill_(4.0)
+    return made
+
+
+@pytest.mark.parametrize("skipped", [None, torch.tensor(False)])
+def test_an_average_is_the_sum_of_its_steps(skipped: torch.Tensor | None) -> None:
+    live = network()
+    live.bias.requires_grad_(False)
+    ema = Ema(live, 0.75)
+    assert list(ema.weights) == ["weight"]
+    for value in (5.0, 9.0):
+        with torch.no_grad():
+            live.weight.fill_(value)
+        ema.update(skipped)
+    first, second = 0.75 * 1 + 0.25 * 5, 0.75 * 2 + 0.25 * 5
+    expected = [0.75 * first + 0.25 * 9, 0.75 * second + 0.25 * 9]
+    assert ema.weights["weight"].tolist() == [expected]
+    assert live.weight.tolist() == [[9.0, 9.0]]
+
+
+def test_a_skipped_step_and_a_later_change_leave_the_average() -> None:
+    live = network()
+    ema = Ema(live, 0.75)
+    with torch.no_grad():
+        live.weight.fill_(5.0)
+    ema.update(torch.tensor(True))
+    assert ema.weights["weight"].tolist() == [[1.0, 2.0]]
+    ema.load({"weight": torch.tensor([[7.0, 8.0]]), "bias": torch.tensor([9.0])})
+    assert ema.weights["weight"].tolist() == [[7.0, 8.0]]
+    assert ema.weights["bias"].tolist() == [9.0] and live.bias.tolist() == [4.0]

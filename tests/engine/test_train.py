@@ -15,7 +15,7 @@ from tests.engine.runs import small_run, train_until
 from tread_lab.data.source import open_data
 from tread_lab.engine import checkpoint
 from tread_lab.engine.batches import Batches
-from tread_lab.engine.schedule import learning_rate
+from tread_lab.engine.optimizer import learning_rate
 from tread_lab.engine.train import Diverged, train
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records import metric_names

@@ -10,7 +10,7 @@ import pytest
 from tests.data.conftest import labels, latents, packed
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import Statistics, write_statistics
-from tread_lab.prepare.measure import measure
+from tread_lab.prepare.measure import ChannelMoments, measure
 from tread_lab.specs import UserError
 
 __all__ = ["labels", "latents", "packed"]
@@ -43,3 +43,15 @@ def test_the_posteriors_variance_counts(packed: Path, latents: np.ndarray) -> No
     assert measured.spread == pytest.approx(2.0, rel=1e-12)
     whole = np.sqrt(latents.astype(np.float64).var() + 4)
     assert measured.deviation == pytest.approx(whole, rel=1e-12)
+
+
+def test_one_pass_gives_the_moments_of_two() -> None:
+    rng = np.random.default_rng(0)
+    offset_C, spread_C = np.array([1e4, -3.0, 0.0]), np.array([1.0, 20, 1e-3])
+    x_NCHW = (rng.normal(size=(37, 5, 4, 3)) * spread_C + offset_C).transpose(0, 3, 1, 2)
+    moments = ChannelMoments(3)
+    for part in np.split(x_NCHW, [1, 5, 30]):
+        moments.add(part)
+    assert moments.mean_C == pytest.approx(x_NCHW.mean(axis=(0, 2, 3)), rel=1e-12, abs=1e-12)
+    assert moments.deviation_C == pytest.approx(x_NCHW.std(axis=(0, 2, 3)), rel=1e-9)
+    assert moments.deviation == pytest.approx(x_NCHW.std(), rel=1e-12)

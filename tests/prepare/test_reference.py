@@ -18,7 +18,7 @@ from tread_lab.cli import main
 from tread_lab.metrics import inception, reference_file
 from tread_lab.metrics.extraction import SPACES, Describe
 from tread_lab.metrics.reference_file import open_reference
-from tread_lab.prepare.crop import centre_crop
+from tread_lab.prepare.reading import centre_crop
 from tread_lab.specs.references import ReferenceSpec
 
 WIDTHS = {"pool": 5, "spatial": 3}

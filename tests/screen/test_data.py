@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tread_lab.prepare.build import Steps
 from tread_lab.prepare.measure import Measured
+from tread_lab.prepare.packed import Steps
 from tread_lab.screen import data
 from tread_lab.screen.data import (
     data_settings,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from tread_lab import draws
 from tread_lab.backbones import build_backbone
 from tread_lab.diffusion import Process, build_process
-from tread_lab.engine.blank import WithoutInit
 from tread_lab.engine.checkpoint import (
     Checkpoint,
     DamagedCheckpoint,
@@ -26,6 +28,41 @@ from tread_lab.engine.system import Condition, network_arguments
 from tread_lab.records.lab import EXPORTED, RunFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
+
+_DRAWS: frozenset[Any] = frozenset(
+    {
+        Tensor.normal_,
+        Tensor.uniform_,
+        nn.init.normal_,
+        nn.init.uniform_,
+        nn.init.trunc_normal_,
+        nn.init.xavier_uniform_,
+        nn.init.xavier_normal_,
+        nn.init.kaiming_uniform_,
+        nn.init.kaiming_normal_,
+    }
+)
+
+
+def no_init() -> AbstractContextManager[object]:
+    """Fill tensors with NaN within the block where they would be filled with random numbers.
+
+    Everything else is computed as ever, such as tables of positions, which no checkpoint holds.
+    NaN stays until a whole state dict is loaded. It is never out of bounds, so that loops that
+    redraw what is out of bounds end, as torch's `trunc_normal_`. XL/2: 12 s less on one core.
+    """
+    return _NoInit()
+
+
+class _NoInit(TorchFunctionMode):
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func in _DRAWS:
+            tensor: Tensor = args[0] if args else kwargs["tensor"]
+            with torch.no_grad():
+                return tensor.fill_(math.nan)
+        return func(*args, **(kwargs or {}))
 
 
 @dataclass(frozen=True)
@@ -78,7 +115,7 @@ def trained(
         UserError: the run has no usable checkpoint.
     """
     spec, checkpoint = folder.spec(), _checkpoint(folder, step)
-    with WithoutInit():
+    with no_init():
         network = build_network(spec)
     try:
         network.load_state_dict({**checkpoint.part("model"), **checkpoint.part(weights)})

@@ -1,10 +1,10 @@
-"""Weights out: the EMA of a run as safetensors with a model card, loaded again by path."""
+"""Weights out: the EMA of a run as safetensors, loaded again by path, and its model card."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,19 @@ from tread_lab.data.captions import Captions, captions_of
 from tread_lab.data.exported import KEPT, keep_beside_weights
 from tread_lab.data.source import open_data
 from tread_lab.engine.assemble import Trained, trained
-from tread_lab.engine.model_card import model_card
+from tread_lab.engine.cost.training import cost
 from tread_lab.engine.provenance import named
 from tread_lab.records.durable import replacing, write_text
 from tread_lab.records.lab import CONFIG, EXPORTED, RunFolder
-from tread_lab.specs.decode import encode
+from tread_lab.records.metric_names import metric_kind
+from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation_labels import evaluation_label
+from tread_lab.specs.guidance import GuidanceSpec, in_short
+from tread_lab.specs.labels import run_label
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import signature
+from tread_lab.specs.units import amount
 
 SPEC, CARD = "spec.yaml", "README.md"
 
@@ -106,3 +112,132 @@ def _heldout_fingerprint(folder: RunFolder, spec: RunSpec) -> str | None:
 def _config(spec: RunSpec, step: int) -> Mapping[str, object]:
     data = {name: getattr(spec.data, name) for name in ("channels", "size", "classes")}
     return {"model_type": spec.model.backbone, "step": step, "model": encode(spec.model), **data}
+
+
+# What images are drawn from -> the task as the hub's model-index names it.
+TASKS = {
+    "text": "text-to-image",
+    "class": "class-conditional-image-generation",
+    "nothing": "unconditional-image-generation",
+}
+# A metric, how it was measured, its value, and the spec of its evaluation.
+Measured = tuple[str, str, float, Mapping[str, Any]]
+
+
+def model_card(folder: RunFolder, spec: RunSpec, *, step: int) -> str:
+    """Return the text of a model card: YAML for the hub, then sections for people.
+
+    Args:
+        folder: the record of the run, with its evaluations.
+        spec: the run as the card shows it.
+        step: of the weights; only measurements of this step are shown.
+    """
+    measured = list(_measured(folder, spec, step))
+    front = {
+        "library_name": "tread-lab",
+        "tags": ["diffusion", "tread", "token-routing", spec.process.kind, spec.model.backbone],
+        "model-index": [{"name": spec.model.name, "results": _results(measured, spec)}],
+    }
+    head = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
+    sections = [
+        f"---\n{head}---",
+        f"# {spec.model.name}, {run_label(spec)}",
+        _what(spec, step),
+        f"## Measured\n\n{_table(measured)}",
+        f"## How it was made\n\n{_provenance(folder)}",
+        _LOADING,
+        f"## Spec\n\n```yaml\n{yaml.safe_dump(encode(spec), sort_keys=False)}```",
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+_LOADING = """## How to load it
+
+```python
+from tread_lab.engine.export import load_exported
+
+model = load_exported("FOLDER")  # model.network(x, t, y), model.spec, model.process
+```
+
+`tread-lab evaluate FOLDER fd@1k` measures it. A DiT has the tensor names of DiT's public code.
+Say here under which licence you give these weights."""
+
+
+def _what(spec: RunSpec, step: int) -> str:
+    price, data = cost(spec), spec.data
+    routes = " + ".join(map(str, spec.routes)) or "no route"
+    rate = f" at a selection rate of {spec.routes[0].rate:g}" if spec.routes else ""
+    seen = f"{data.classes} classes" if spec.condition is None else str(spec.condition)
+    start, steps = spec.init_from, spec.train.steps
+    made = f"EMA weights after {step} of {steps} training steps of {spec.train.batch} on"
+    if not steps:
+        origin = start and (start.file or f"run {signature(start.run)}")
+        made = f"Weights of {origin}, not trained further, for"
+    return (
+        f"{made} {data.source} ({data.channels} x {data.size} x {data.size}, {seen}):"
+        f" {price.parameters:,} parameters, {routes}{rate}, process {spec.process.kind},"
+        f" {spec.precision}, {amount(price.train_flops * step / max(steps, 1), 'FLOP')}."
+        " Sampling is dense unless a guidance says otherwise."
+    )
+
+
+def _measured(folder: RunFolder, spec: RunSpec, step: int) -> Iterator[Measured]:
+    """Yield what every evaluation of the step has measured."""
+    for evaluation in folder.evaluations():
+        at = spec.train.steps if evaluation.step is None else evaluation.step
+        tree = evaluation.read() or {}
+        if int(tree.get("step", at)) == step:
+            for metric, value in sorted(tree["metrics"].items()):
+                yield metric, _how(tree["spec"]), float(value), tree["spec"]
+
+
+def _how(tree: Mapping[str, Any]) -> str:
+    if tree["kind"] != "samples":
+        return f"{tree['images']} held-out images"
+    sampler = tree["sampler"]
+    short = in_short(decode(GuidanceSpec, sampler.get("guidance") or {}))
+    guidance = f", guidance {short['w']:g}" if short["w"] != 1 else ", no guidance"
+    return f"{tree['count']} samples, {sampler['solver']} {sampler['steps']}{guidance}"
+
+
+def _results(measured: list[Measured], spec: RunSpec) -> list[dict[str, Any]]:
+    """Return the measures of quality as the hub's `model-index` lists them."""
+    seen, size = spec.data, f"{spec.data.channels}x{spec.data.size}x{spec.data.size}"
+    drawn_from = "class" if seen.classes > 1 else "nothing"
+    task = {"type": TASKS["text" if spec.condition else drawn_from]}
+    task["name"] = task["type"].replace("-", " ")
+    data = {"type": seen.source, "name": f"{seen.source}, {size}, {seen.classes} classes"}
+    metrics = [
+        {"type": metric, "name": f"{metric}, {how}", "value": value}
+        for metric, how, value, _ in measured
+        if metric_kind(metric).nature == "quality"
+    ]
+    return [{"task": task, "dataset": data, "metrics": [metric]} for metric in metrics]
+
+
+def _table(measured: list[Measured]) -> str:
+    if not measured:
+        return "Nothing was measured at this step."
+    rows = [
+        f"| `{metric}` | {value:.6g} | {how} | `{evaluation_label(tree)}` |"
+        for metric, how, value, tree in measured
+    ]
+    note = "Held-out images are those of the spec's data; `fid` is Inception-2015's alone."
+    return "\n".join(
+        ["| metric | value | how | evaluation |", "|---|---|---|---|", *rows, "", note]
+    )
+
+
+def _provenance(folder: RunFolder) -> str:
+    """Return code, packages and data of the last attempt; no folder of its machine."""
+    origin = (folder.origin() or [{}])[-1]
+    made = next((a.made_with for a in reversed(folder.attempts.read()) if a.made_with), {})
+    packages = ", ".join(f"{name} {v}" for name, v in (origin.get("packages") or {}).items())
+    facts = {
+        "run": folder.name,
+        "code": origin.get("code") or "not recorded",
+        "packages": packages or "not recorded",
+        "device": origin.get("device") or "not recorded",
+        **{" ".join(name.split()[:2]): digest for name, digest in made.items()},
+    }
+    return "\n".join(f"- {name}: {value}" for name, value in facts.items())

@@ -1,13 +1,16 @@
-"""AdamW in one fused update, and its learning rate."""
+"""What a step does to the weights: AdamW in one fused update, its learning rate, the EMA."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
 
+from tread_lab.specs import recipe
+from tread_lab.specs.errors import lookup
 from tread_lab.specs.recipe import TrainSpec
 
 
@@ -50,3 +53,53 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
             group["lr"].fill_(lr)
         else:
             group["lr"] = lr
+
+
+# name -> factor on the learning rate, given the share of all steps that is done
+SCHEDULES: Mapping[str, Callable[[float], float]] = recipe.SCHEDULES.code(
+    {"constant": lambda done: 1.0, "sqrt_decay": lambda done: math.sqrt(1 - done)}
+)
+
+
+def learning_rate(spec: TrainSpec, step: int) -> float:
+    """Return the learning rate of step 0, 1, ...
+
+    Raises:
+        UserError: there is no schedule of that name.
+    """
+    warm = min(1.0, (step + 1) / (spec.warmup + 1))
+    factor = lookup(SCHEDULES, spec.schedule, "train.schedule")
+    return spec.lr * warm * factor(step / spec.steps)
+
+
+@torch.no_grad()
+def update_averages(
+    averages: Iterable[Tensor], values: Iterable[Tensor], decay: float, skipped: Tensor | None
+) -> None:
+    """Change each average to decay average + (1 - decay) value, unless the step was skipped."""
+    ema, live = list(averages), list(values)
+    if skipped is None:
+        torch._foreach_lerp_(ema, live, 1 - decay)
+        return
+    change = torch._foreach_sub(live, ema)
+    torch._foreach_mul_(change, (1 - decay) * (~skipped).float())
+    torch._foreach_add_(ema, change)
+
+
+class Ema:
+    """theta_ema <- decay theta_ema + (1 - decay) theta, from step 0 on."""
+
+    def __init__(self, network: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self._live = {n: p for n, p in network.named_parameters() if p.requires_grad}
+        self.weights: dict[str, Tensor] = {n: p.detach().clone() for n, p in self._live.items()}
+
+    @torch.no_grad()
+    def update(self, skipped: Tensor | None = None) -> None:
+        """One update, or none if the step was `skipped`, which is known on the device alone."""
+        update_averages(self.weights.values(), self._live.values(), self.decay, skipped)
+
+    @torch.no_grad()
+    def load(self, weights: dict[str, Tensor]) -> None:
+        for name, tensor in self.weights.items():
+            tensor.copy_(weights[name])

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from tread_lab.backbones.published import check_fit, read_tensors
 from tread_lab.backbones.published_sit import from_sit
-from tread_lab.engine.assemble import build_network, weights_of
-from tread_lab.engine.blank import WithoutInit
+from tread_lab.engine.assemble import build_network, no_init, weights_of
 from tread_lab.records.lab import RunFolder
 from tread_lab.records.parents import digest_of
 from tread_lab.specs.errors import UserError
@@ -60,7 +59,7 @@ def _of_file(spec: RunSpec, start: InitSpec) -> dict[str, Tensor]:
             "init_from.published_as: a SiT predicts the velocity of a flow, and the process is"
             f" {spec.process.kind}; say process=flow"
         )
-    with torch.device("meta"), WithoutInit():
+    with torch.device("meta"), no_init():
         network = build_network(spec)
     try:
         if start.published_as is not None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from tread_lab.data.deviation import check_deviation
+from tread_lab.engine.optimizer import learning_rate
 from tread_lab.engine.power import Meter
-from tread_lab.engine.schedule import learning_rate
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs.run import RunSpec

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tread_lab.metrics.frechet import FrechetTo
-from tread_lab.metrics.moments import Moments
+from tread_lab.metrics.frechet import FrechetTo, RunningMoments
 
 EIGHTHS = 8
 
@@ -26,7 +25,7 @@ class EighthMoments:
 
     def __init__(self, count: int) -> None:
         self._count, self._seen = count, 0
-        self.eighths = [Moments() for _ in range(EIGHTHS)]
+        self.eighths = [RunningMoments() for _ in range(EIGHTHS)]
 
     def add(self, x_BD: Tensor) -> None:
         """Take the features of the next images."""
@@ -51,7 +50,7 @@ class EighthMoments:
         self._seen = sum(moments.count for moments in self.eighths)
 
 
-def extrapolated(eighths: Sequence[Moments], distance: FrechetTo) -> tuple[float, float]:
+def extrapolated(eighths: Sequence[RunningMoments], distance: FrechetTo) -> tuple[float, float]:
     """Return FID of infinitely many images and its standard error.
 
     FID_n is the mean over disjoint sets of n images, for n of an eighth, a quarter, a half and all
@@ -71,8 +70,8 @@ def extrapolated(eighths: Sequence[Moments], distance: FrechetTo) -> tuple[float
     return float(intercept), float(np.std(smallest, ddof=1) / math.sqrt(EIGHTHS))
 
 
-def _joined(parts: Sequence[Moments]) -> Moments:
-    joined = Moments()
+def _joined(parts: Sequence[RunningMoments]) -> RunningMoments:
+    joined = RunningMoments()
     for part in parts:
         joined.merge(part)
     return joined

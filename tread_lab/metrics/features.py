@@ -17,9 +17,8 @@ from tread_lab.metrics.extraction import DescribedReference, Extraction, Referen
 from tread_lab.metrics.extrapolation import EighthMoments, extrapolated
 from tread_lab.metrics.feature_space import check_metrics
 from tread_lab.metrics.fidelity import kernel_distance, shuffled_inception_score
-from tread_lab.metrics.frechet import FrechetTo
+from tread_lab.metrics.frechet import FrechetTo, RunningMoments
 from tread_lab.metrics.inception_score import SplitSums
-from tread_lab.metrics.moments import Moments
 from tread_lab.metrics.neighbours import precision_recall
 from tread_lab.records.metric_names import sample_metric
 from tread_lab.specs.errors import UserError, shown
@@ -38,8 +37,8 @@ class Keeper(Protocol):
 
 # (layer, what is kept) -> what keeps it, made for a number of images
 KEEPERS: Mapping[tuple[str, str], Callable[[int], Keeper]] = {
-    ("pool", "moments"): lambda count: Moments(),
-    ("spatial", "moments"): lambda count: Moments(),
+    ("pool", "moments"): lambda count: RunningMoments(),
+    ("spatial", "moments"): lambda count: RunningMoments(),
     ("logits", "moments"): lambda count: SplitSums(),
     ("pool", "eighths"): EighthMoments,
 }
@@ -243,7 +242,7 @@ class Compared:
     def frechet(self, layer: str) -> float:
         """Return the Frechet distance in a layer."""
         moments = self.kept[f"{layer} moments"]
-        assert isinstance(moments, Moments)
+        assert isinstance(moments, RunningMoments)
         return self.frechet_to(layer)((moments.mean_D, moments.covariance_DD))
 
     @functools.cached_property

@@ -1,13 +1,67 @@
 """The Frechet distance between two sets of features, from their moments, in float64."""
 
-# D features
+# B batch, N images so far, D features
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 Moments = tuple[Tensor, Tensor]  # mean [D], covariance [D, D]
+
+
+class RunningMoments:
+    """The mean and the centred sum of products of all features so far, on their device.
+
+    A batch is centred by its own mean and joined by the update of Chan, Golub and LeVeque (1983),
+    so that no difference of large sums is taken:
+
+        delta = mean_B - mean,  mean += delta B / (N + B),  M2 += M2_B + delta delta' N B / (N + B)
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean_D = torch.zeros(0)
+        self.products_DD = torch.zeros(0)
+
+    def add(self, x_BD: Tensor) -> None:
+        """Take features of any float type; they are summed in float64."""
+        x_BD = x_BD.double()
+        mean_D = x_BD.mean(dim=0)
+        centred_BD = x_BD - mean_D
+        self._join(len(x_BD), mean_D, centred_BD.T @ centred_BD)
+
+    def merge(self, other: RunningMoments) -> None:
+        """Take the features of another set, of which only the moments are known."""
+        if other.count:
+            self._join(other.count, other.mean_D, other.products_DD)
+
+    def _join(self, count: int, mean_D: Tensor, products_DD: Tensor) -> None:
+        if not self.count:
+            self.count, self.mean_D, self.products_DD = count, mean_D, products_DD.clone()
+            return
+        total, delta_D = self.count + count, mean_D - self.mean_D
+        self.products_DD += products_DD
+        self.products_DD.addr_(delta_D, delta_D, alpha=self.count * count / total)
+        self.mean_D = self.mean_D + delta_D * (count / total)
+        self.count = total
+
+    @property
+    def covariance_DD(self) -> Tensor:
+        """The covariance with N - 1 in the denominator, as `numpy.cov` has it."""
+        return self.products_DD / (self.count - 1)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all that is known, on the CPU; `load` goes on from it with equal results."""
+        tensors = {"mean": self.mean_D.cpu(), "products": self.products_DD.cpu()}
+        return {"count": torch.tensor(self.count), **tensors}
+
+    def load(self, state: Mapping[str, Tensor], device: torch.device) -> None:
+        """Go on from a state."""
+        self.count = int(state["count"])
+        self.mean_D, self.products_DD = state["mean"].to(device), state["products"].to(device)
 
 
 def frechet_distance(one: Moments, other: Moments) -> float:

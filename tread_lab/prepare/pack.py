@@ -18,8 +18,7 @@ from tread_lab.data.resumable import Array
 from tread_lab.data.scaled import Store
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import Statistics, channel_statistics
-from tread_lab.prepare.build import Build, Steps
-from tread_lab.prepare.packed import check_whole, class_names, finish
+from tread_lab.prepare.packed import Build, Steps, check_whole, class_names, finish
 from tread_lab.specs.data import SOURCES
 from tread_lab.specs.errors import UserError
 

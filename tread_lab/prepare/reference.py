@@ -22,13 +22,12 @@ from tread_lab.data.npy import Member, write_npz
 from tread_lab.data.source import open_store
 from tread_lab.engine.precision import matrix_products
 from tread_lab.metrics import reference_file
-from tread_lab.metrics.moments import Moments
+from tread_lab.metrics.frechet import RunningMoments
 from tread_lab.metrics.reference_file import FEWEST, IMAGES, MOMENTS
-from tread_lab.prepare.build import Steps, writable
-from tread_lab.prepare.crop import centre_crop
 from tread_lab.prepare.images import DamagedImage, Images, open_images
 from tread_lab.prepare.pack import MARKS
-from tread_lab.prepare.reading import read_ahead
+from tread_lab.prepare.packed import Steps, writable
+from tread_lab.prepare.reading import centre_crop, read_ahead
 from tread_lab.records.durable import DiskFull
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import amount
@@ -122,7 +121,7 @@ def write_reference(
     """
     N = len(images.names)
     _check_room(file, len(_kept_places(range(N), keep)), side)
-    sums = {layer: Moments() for layer in MOMENTS}
+    sums = {layer: RunningMoments() for layer in MOMENTS}
     damaged: set[int] = set()
     skipped = damaged if skip_damaged else None
     yield Steps(0, N)
@@ -148,7 +147,7 @@ def _kept_places(places: Sequence[int], keep: int) -> list[int]:
     return [places[k * count // min(count, keep)] for k in range(min(count, keep))]
 
 
-def _statistics(sums: Mapping[str, Moments]) -> dict[str, Member]:
+def _statistics(sums: Mapping[str, RunningMoments]) -> dict[str, Member]:
     """Return mean and covariance of every layer by their names in the file."""
     return {
         key: (tuple(x.shape), np.float64, [x.cpu().numpy()])

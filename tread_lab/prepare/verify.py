@@ -19,8 +19,7 @@ from tread_lab.data.scaled import Store
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import LIGHTNING, OURS, Statistics, channel_statistics
 from tread_lab.data.tars import tars_of
-from tread_lab.prepare.measure import AT_ONCE, posterior_variance
-from tread_lab.prepare.moments import ChannelMoments
+from tread_lab.prepare.measure import AT_ONCE, ChannelMoments, posterior_variance
 from tread_lab.specs.data import SD_DEVIATION, SD_SCALE, SOURCES
 from tread_lab.specs.errors import UserError
 

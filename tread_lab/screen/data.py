@@ -11,8 +11,8 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn
 
-from tread_lab.prepare.build import Steps
 from tread_lab.prepare.measure import Measured
+from tread_lab.prepare.packed import Steps
 from tread_lab.screen.console import answer, answers, fitted, notices, say
 from tread_lab.specs.data import SD_DEVIATION, SD_SCALE
 from tread_lab.specs.units import amount, counted, duration

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.engine.cost.test_training import imagenet
-from tread_lab.engine.cost.images import ImageWork
-from tread_lab.engine.cost.sampling import passes
+from tread_lab.engine.cost.sampling import ImageWork, passes
 from tread_lab.engine.cost.speed import (
     FLOPS,
     RATES,

@@ -1,24 +1,33 @@
-"""What an evaluation costs: every network call of a solver, under guidance and routes; probes."""
+"""What an evaluation costs: the network calls of a solver or probe, decoding and features."""
+
+# c channels, s side in pixels of a feature map
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from tread_lab.data.source import open_data
+from tread_lab.data.split import MOST_HELDOUT
 from tread_lab.diffusion import build_process
 from tread_lab.engine.cost.training import FLOPS_PER_MAC, block_macs, cost
 from tread_lab.engine.probes import BATCH as PROBED
+from tread_lab.metrics.reference_file import described_images
 from tread_lab.sampling.generate import IMAGES_A_CALL, place, progress
 from tread_lab.sampling.guidance import acting
 from tread_lab.sampling.solvers import SOLVERS
-from tread_lab.specs.errors import lookup
+from tread_lab.specs.data import DataSpec
+from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec, SamplerSpec, SamplesSpec
 from tread_lab.specs.guidance import routes_taken
+from tread_lab.specs.metrics import METRICS, OWN_FEATURES
 from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.run import RunSpec
 
@@ -98,3 +107,103 @@ def passes(
     macs_each = run_cost.dense_macs + (run_cost.routed_macs if both else 0)
     calls = math.ceil(evaluation.images / PROBED) * evaluation.levels * (2 if both else 1)
     return calls, evaluation.images * evaluation.levels * FLOPS_PER_MAC * macs_each
+
+
+INCEPTION_FLOPS = 11.4e9  # an image at 299x299 through Inception-v3, two for each MAC
+DINOV2_FLOPS = 162e9  # one at 224x224 through ViT-L/14: 24 blocks of 257 tokens of width 1,024
+SD_WIDTHS = (128, 256, 512, 512)  # the Stable Diffusion autoencoder, from pixels to latents
+
+
+@dataclass(frozen=True)
+class ImageWork:
+    """FLOPs of images beside the sampled network's own."""
+
+    decoding: float = 0.0
+    features: float = 0.0
+
+
+def image_work(spec: RunSpec, evaluation: EvaluationSpec) -> ImageWork:
+    """Return the work on the generated images of one evaluation; none where none is looked at.
+
+    The data set's own small extractor costs next to nothing and is left out.
+    """
+    if not isinstance(evaluation, SamplesSpec):
+        return ImageWork()
+    features = _feature_flops(evaluation.metrics, spec.data.source)
+    return ImageWork(evaluation.count * _decoding(spec.data), evaluation.count * features)
+
+
+def reference_work(spec: RunSpec, evaluation: EvaluationSpec) -> ImageWork:
+    """Return the work on the images that one evaluation compares with, once for a lab.
+
+    Those of a file need no decoding.
+    """
+    if not isinstance(evaluation, SamplesSpec):
+        return ImageWork()
+    count, held_out = reference_images(spec.data, evaluation), evaluation.reference is None
+    compared = [metric for metric in evaluation.metrics if METRICS[metric].compares]
+    features = count * _feature_flops(compared, spec.data.source)
+    return ImageWork(count * _decoding(spec.data) if features and held_out else 0.0, features)
+
+
+def reference_images(data: DataSpec, evaluation: SamplesSpec) -> int:
+    """Return how many real images are described: all held-out ones, those of a file, or none.
+
+    A file's are described for metrics that its moments are not enough for. Ten thousand are
+    assumed where data or file cannot be read, the most that a data set without held-out arrays of
+    its own holds out.
+    """
+    with contextlib.suppress(UserError):
+        if evaluation.reference is not None:
+            return described_images(evaluation.reference, evaluation.metrics)
+        return len(open_data(data, "heldout")) if described(evaluation) else 0
+    return MOST_HELDOUT if described(evaluation) else 0
+
+
+def _decoding(data: DataSpec) -> float:
+    """Return the FLOPs of turning a sample into an image; none where pixels are the data."""
+    return FLOPS_PER_MAC * decoder_macs(data.size) if data.holds.latents else 0.0
+
+
+def _feature_flops(metrics: Sequence[str], source: str) -> float:
+    """Return the FLOPs of an image through every large network that the metrics look through."""
+    any_of = 0.0 if source in OWN_FEATURES else INCEPTION_FLOPS
+    flops = {"inception": INCEPTION_FLOPS, "dinov2": DINOV2_FLOPS, "own": 0.0, "any": any_of}
+    return sum({flops[METRICS[metric].features] for metric in metrics})
+
+
+def described(evaluation: SamplesSpec) -> list[str]:
+    """Return the metrics that need features of references; for some a file's moments are enough."""
+    by_file = evaluation.reference is not None
+    return [
+        metric
+        for metric in evaluation.metrics
+        if METRICS[metric].compares and not (by_file and METRICS[metric].moments_given)
+    ]
+
+
+def decoder_macs(side: int) -> int:
+    """Return the MACs of the autoencoder's decoder for latents of `side` x `side`.
+
+    Convolutions are 3x3; every stage but the last ends with an upsampling and a convolution, the
+    middle has one attention between two residual blocks. 3.11e11 for 4x32x32: .62 TFLOP an image.
+    """
+    s, c = side, SD_WIDTHS[-1]
+    macs = _convolution(4, c, s) + 2 * _residual(c, c, s)
+    macs += 4 * c * c * s**2 + 2 * c * s**4
+    for stage, width in enumerate(reversed(SD_WIDTHS)):
+        macs += _residual(c, width, s) + 2 * _residual(width, width, s)
+        c = width
+        if stage < len(SD_WIDTHS) - 1:
+            s *= 2
+            macs += _convolution(c, c, s)
+    return macs + _convolution(c, 3, s)
+
+
+def _convolution(c_in: int, c_out: int, s: int) -> int:
+    return 9 * c_in * c_out * s**2
+
+
+def _residual(c_in: int, c_out: int, s: int) -> int:
+    shortcut = c_in * c_out * s**2 if c_in != c_out else 0
+    return _convolution(c_in, c_out, s) + _convolution(c_out, c_out, s) + shortcut

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tread_lab.engine import device as devices
-from tread_lab.engine.cost.images import ImageWork
-from tread_lab.engine.cost.sampling import passes
+from tread_lab.engine.cost.sampling import ImageWork, passes
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.system import systems_of
 from tread_lab.sampling.generate import IMAGES_A_CALL, images_a_call

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tread_lab.engine.cost.images import reference_images
+from tread_lab.engine.cost.sampling import reference_images
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.sample_parts import PART
 from tread_lab.engine.system import files_read

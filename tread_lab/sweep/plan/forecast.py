@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tread_lab.engine.cost.images import image_work, reference_work
-from tread_lab.engine.cost.sampling import passes
+from tread_lab.engine.cost.sampling import image_work, passes, reference_work
 from tread_lab.engine.cost.speed import FLOPS, RATES, Kind, Rates, kind_of, rates_of
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab

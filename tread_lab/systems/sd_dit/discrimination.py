@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from tread_lab.backbones import build_backbone
 from tread_lab.backbones.dit import DiT
-from tread_lab.engine.assemble import initialised
+from tread_lab.engine.assemble import initialised, no_init
 from tread_lab.engine.batches import Batch
-from tread_lab.engine.blank import WithoutInit
-from tread_lab.engine.ema import follow
+from tread_lab.engine.optimizer import update_averages
 from tread_lab.engine.system import ForwardPass, Joining, Part
 from tread_lab.routing.transport import gather_tokens
 from tread_lab.specs.run import RunSpec
@@ -63,7 +62,7 @@ class Teacher(nn.Module):
 
 def blank_teacher(spec: RunSpec, loss: DiscriminationLoss) -> Teacher:
     """Return a teacher without weights yet: a network of the run's kind without its bypass."""
-    with WithoutInit():
+    with no_init():
         encoder = build_backbone(dataclasses.replace(spec, routes=(), init_from=None))
         assert isinstance(encoder, DiT)
         return Teacher(encoder, Head(spec.model.width, loss))
@@ -121,9 +120,9 @@ class Discrimination(Part):
     def after_step(self, skipped: Tensor | None = None) -> None:
         """Let teacher and centre follow one optimizer step, or neither if it was `skipped`."""
         averages, values = self._pairs()
-        follow(averages, values, self.spec.momentum, skipped)
+        update_averages(averages, values, self.spec.momentum, skipped)
         mean_K = self._sum_K / self._tokens.clamp(min=1)
-        follow([self.teacher.center_K], [mean_K], self.spec.center_momentum, skipped)
+        update_averages([self.teacher.center_K], [mean_K], self.spec.center_momentum, skipped)
         self._sum_K.zero_()
         self._tokens.zero_()
 

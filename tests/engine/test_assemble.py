@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from tests.engine.runs import small_run, train_until
-from tread_lab.engine.assemble import build_network, trained
-from tread_lab.engine.blank import WithoutInit
+from tread_lab.engine.assemble import build_network, no_init, trained
 from tread_lab.engine.checkpoint import load_latest
 from tread_lab.records.lab import RunFolder
 
@@ -69,7 +68,7 @@ def test_draws_that_are_repeated_until_they_fit_end() -> None:
     weights = [torch.full((3, 4), 99.0) for _ in bounds]
 
     def draw() -> None:
-        with WithoutInit():
+        with no_init():
             for tensor, ends in zip(weights, bounds, strict=True):
                 nn.init.trunc_normal_(nn.Parameter(tensor), **ends)
 
