@@ -221,15 +221,22 @@ def _at_imagenet(size: str) -> dict[str, Any]:
 
 
 def all_published() -> str:
-    """Return every published table and speed-up in Markdown: the page docs/published.md."""
-    recipes = "".join(f"- **{name}**: {text}.\n" for name, text in published.RECIPES.items())
-    tables = [published_table(name).markdown for name in published.TABLES]
-    factors = published.speed_ups()
-    head = "**Speed-ups as printed.** All are time to equal FID, not ratios of step times."
-    more = ["", head, "", to_markdown(_texts(factors)), f"Source: {factors.attrs['source']}.", ""]
-    facts = to_markdown(_texts(published.recipes()))
-    start = f"# Published numbers\n\n{_PREFACE}{recipes}\n{facts}\n{_COMPARABLE}"
-    return start + "\n".join([*tables, *more])
+    """Return the published results and speed-ups in Markdown: the page docs/published.md."""
+    tables = [_section(published_table(name)) for name in published.TABLES]
+    recipes, factors = (to_markdown(_texts(f())) for f in (published.recipes, published.speed_ups))
+    return "".join([_PREFACE, recipes, "\n", *tables, _FACTORS, factors])
+
+
+def _section(table: Table) -> str:
+    """One table of the page; nothing for one without results, which a spec holds."""
+    texts, note = table.texts, table.note
+    if "recipe" not in " ".join(texts.columns):
+        return ""
+    if "recipe" in texts and texts["recipe"].nunique() == 1:
+        note = f"Recipe: {texts['recipe'].iloc[0]}. {note}".strip()
+        texts = texts.drop(columns="recipe")
+    note = f"\n{note}\n" if note else ""
+    return f"**{table.name}.** {table.caption}\n\n{to_markdown(texts)}{note}\n"
 
 
 def _texts(frame: pd.DataFrame) -> pd.DataFrame:
@@ -257,23 +264,25 @@ def _two(value: float) -> str:
     return f"{value:+.2f}".replace("-", MINUS)
 
 
-_PREFACE = (
-    "Numbers of the TREAD papers as tread-lab holds them (`analysis/tables/published.py`), to\n"
-    "compare with runs of the same model, data, budget and metric only. FID means\n"
-    "Inception-2015 features and 50,000 samples unless said. tread-lab's own `fid@50k` against\n"
-    "ADM's file has the same definition; `fid[heldout]` has not ([metrics](metrics.md)). This\n"
-    "page is made by\n"
-    "`python -m tread_lab.analysis.tables.paper_tables`.\n\n"
-    "Every FID has its recipe beside it. **Only numbers of one recipe compare**: a difference\n"
-    f"with a dagger ({DAGGER}) mixes routing with a change of process or sampler, or may do so\n"
-    "where one of the two is not stated.\n\n"
-)
+_PREFACE = f"""# Published numbers
 
+Compare them with runs of the same model, data, budget and metric only. FID means Inception-2015
+features and 50,000 samples with uniform labels, scored against ADM's statistics of the training
+set, unless said; tread-lab's `fid@50k` is the same, `fid[heldout]` is not
+([metrics](metrics.md)). `python -m tread_lab.analysis.tables.paper_tables` makes this page.
 
-_COMPARABLE = (
-    "Samples are generated with uniform labels and scored against ADM's statistics of the\n"
-    "training set unless said. A blank is what the papers at hand do not say.\n\n"
-)
+| named | from |
+|---|---|
+| Table, Fig. | {published.TREAD} |
+| Version 1 | {published.VERSION_1} |
+| Sparse guidance | {published.SPARSE} |
+
+**Only numbers of one recipe compare.** A difference with a dagger ({DAGGER}) mixes routing with a
+change of process or sampler, or may do so where one of the two is not stated. A blank is what the
+papers do not say.
+
+"""
+_FACTORS = "**Speed-ups as printed.** All are time to equal FID, not ratios of step times.\n\n"
 
 
 if __name__ == "__main__":

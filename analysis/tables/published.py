@@ -13,21 +13,10 @@ SPARSE = "Guiding Token-Sparse Diffusion Models (arXiv 2601.01608)"
 # By whose recipe a number was made. Numbers of two recipes differ by more than routing, so a run of
 # tread-lab should be compared with numbers of its own process and sampler only.
 UNSTATED = "not stated"
-RECIPES = {
-    "DiT": "the DiT paper's own: DDPM with learned variances, 250 sampling steps",
-    "SiT": "the SiT paper's own: flow with t drawn uniformly, 250 Euler-Maruyama steps of the SDE",
-    "LightningDiT": "the LightningDiT paper's own",
-    "EDM": "TREAD's: EDM, 40 deterministic Heun steps",
-    "flow": "TREAD's official code: flow with a logit-normal t, 40 to 50 Euler steps of the ODE",
-    "MDT": "the MDT paper's own: DDPM, masked latents; its code trains at a rate of 3e-4",
-    "SD-DiT": "the SD-DiT paper's own: a student and its teacher",
-    "MaskDiT": "the MaskDiT paper's own: EDM, masked tokens, batch 1,024",
-    "REPA": "the REPA paper's own, as TREAD quotes it",
-    UNSTATED: "the paper does not say",
-}
 # The scaling study was decoded by one, the final numbers by the other (the paper's appendix).
-DIT_DECODERS = "sd-vae-ft-mse; 9.62 and 2.27: sd-vae-ft-ema"
-RECIPE_COLUMNS = ["recipe", "process", "sampler", "batch", "samples", "decoder"]
+VAE = "sd-vae-ft-ema"
+DIT_DECODERS = f"sd-vae-ft-mse; 9.62 and 2.27: {VAE}"
+RECIPE_COLUMNS = ["recipe", "process", "sampler", "batch", "decoder"]
 
 # Fig. 8: DiT-B/2 on ImageNet-256, s = 0.5, FID less that of the dense baseline; (i, j) inclusive.
 # The baseline's FID is 49.89. Baseline and best lie 6.4 and 6.7 above Table 2's FID-50K: probably
@@ -289,13 +278,15 @@ def version_1_hours() -> pd.DataFrame:
 def recipes() -> pd.DataFrame:
     """What stands behind each recipe. A blank is what we could not read."""
     rows = [
-        ("DiT", "DDPM, learned variance", "250 DDPM steps", "256", "50K", DIT_DECODERS),
-        ("SiT", "flow, uniform t", "250 Euler-Maruyama steps", "256", "50K", ""),
-        ("LightningDiT", "flow", "250 Euler steps", "1,024", "50K", "VA-VAE"),
-        ("EDM", "EDM", "40 Heun steps", "256", "50K", "sd-vae-ft-ema"),
-        ("flow", "flow, logit-normal t", "40 to 50 Euler steps", "256", "50K", "sd-vae-ft-ema"),
-        ("MDT", "DDPM", "250 steps", "256", "50K", ""),
-        ("MaskDiT", "EDM", "", "1,024", "50K", ""),
+        ("DiT", "DDPM, learned variance", "250 DDPM steps", "256", DIT_DECODERS),
+        ("SiT", "flow, uniform t", "250 Euler-Maruyama steps of the SDE", "256", ""),
+        ("LightningDiT", "flow", "250 Euler steps", "1,024", "VA-VAE"),
+        ("EDM", "TREAD's: EDM", "40 Heun steps", "256", VAE),
+        ("flow", "TREAD's code: flow, logit-normal t", "40 to 50 Euler steps", "256", VAE),
+        ("MDT", "DDPM, masked latents, at a rate of 3e-4", "250 steps", "256", ""),
+        ("SD-DiT", "a student and its teacher", "", "", ""),
+        ("MaskDiT", "EDM, masked tokens", "", "1,024", ""),
+        ("REPA", "as TREAD quotes it", "", "", ""),
     ]
     return pd.DataFrame(rows, columns=RECIPE_COLUMNS)
 
