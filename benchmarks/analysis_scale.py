@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.browser import browser, find_chromium
 from tests.synthetic import Synthetic, write_sweep
-from tread_lab.analysis.figures.route_grid import draw_route_grid, route_grid
+from tread_lab.analysis.figures.placement_maps import draw_route_grid
+from tread_lab.analysis.figures.placements import placements
 from tread_lab.analysis.figures.style import figure, show
 from tread_lab.dashboards.app import DashboardServer
 from tread_lab.frames import cells_frame, trials_frame
@@ -76,7 +77,8 @@ def frames(lab: Lab) -> None:
 
     def heatmap() -> None:
         fig, (ax,) = figure()
-        draw_route_grid(route_grid(frame[(frame["rate"] == 0.5) | frame["rate"].isna()]), ax)
+        half = frame[(frame["rate"] == 0.5) | frame["rate"].isna()]
+        draw_route_grid(placements(half, "gap/heldout"), ax)
         show(fig)
 
     timed("heatmap, drawn", heatmap)

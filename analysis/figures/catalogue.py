@@ -7,20 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from tread_lab.analysis.figures.cells import CELLS
-from tread_lab.analysis.figures.gap_and_quality import GAP_AND_QUALITY
 from tread_lab.analysis.figures.guidance_costs import GUIDANCE
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, sample_metrics, slug
-from tread_lab.analysis.figures.loss_gap import ALL_OVER_STEPS, GAP_BY_LENGTH, GAP_OVER_STEPS
-from tread_lab.analysis.figures.over_costs import OVER_COSTS
-from tread_lab.analysis.figures.over_training import OVER_TRAINING
-from tread_lab.analysis.figures.pareto import PARETO
+from tread_lab.analysis.figures.loss_gap import (
+    ALL_OVER_STEPS,
+    GAP_AND_QUALITY,
+    GAP_BY_LENGTH,
+    GAP_OVER_STEPS,
+)
+from tread_lab.analysis.figures.over_training import OVER_COSTS, OVER_TRAINING
+from tread_lab.analysis.figures.pareto import PARETO, SAVINGS
+from tread_lab.analysis.figures.placement_maps import ROUTE_GRID, ROUTE_SPANS
 from tread_lab.analysis.figures.placements import panels
 from tread_lab.analysis.figures.rates import SELECTION_RATE
 from tread_lab.analysis.figures.route_bars import ROUTE_BARS
-from tread_lab.analysis.figures.route_grid import ROUTE_GRID
-from tread_lab.analysis.figures.route_spans import ROUTE_SPANS
 from tread_lab.analysis.figures.samples import SAMPLES
-from tread_lab.analysis.figures.savings import SAVINGS
 from tread_lab.analysis.figures.similarity import ALL_SIMILARITIES, SIMILARITY
 from tread_lab.analysis.figures.style import save
 from tread_lab.analysis.figures.time_to_equal import TIME_TO_EQUAL

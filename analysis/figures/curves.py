@@ -119,4 +119,5 @@ def draw_curves(found: Curves, ax: style.Axes, *, legend: bool = True) -> None:
     ax.set_ylabel(style.label(found.metric.split(" ")[0]) + style.times(power))
     handles, _ = ax.get_legend_handles_labels()
     if legend:
-        ax.legend(handles=[*handles, *style.state_legend(states)], loc="best")
+        handles = [*handles, *style.state_legend(states)]
+        ax.legend(handles=handles, **style.BESIDE if len(handles) > style.MANY else {"loc": "best"})

@@ -1,25 +1,33 @@
-"""Quality over training, without and with guidance, a panel each (Fig. S9, DiT-B/2)."""
+"""Curves over training: by guidance (Fig. S9, DiT-B/2), and over steps, images, device-hours."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.curves import Curves, curves, draw_curves
+from tread_lab.analysis.figures.curves import Curve, Curves, curves, draw_curves
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, quality_metrics
-from tread_lab.analysis.figures.sentences import number, routed
+from tread_lab.analysis.figures.sentences import joined, number, quantity, routed
 from tread_lab.analysis.figures.style import COLUMN, PAGE, Axes, figure
-from tread_lab.frames import STEP, own_metrics
+from tread_lab.frames import STEP, disturbed, own_metrics
+from tread_lab.records.metric_names import (
+    DEVICE_HOURS,
+    GAP_HELDOUT,
+    TRAIN_IMAGES,
+    TRAIN_SECONDS,
+    metric_kind,
+)
 
 STEPS = "train.steps"
+COSTS = {STEP: "training steps", TRAIN_IMAGES: "training images", DEVICE_HOURS: "device-hours"}
 
 
 @dataclass(frozen=True)
 class OverTraining:
-    """One set of curves over training steps for every guidance that samples were drawn with.
+    """Curves of one metric over training, a panel each.
 
     Attributes:
         panels: (title, curves); a point is a stage of one run, or a run of its own length.
@@ -31,7 +39,7 @@ class OverTraining:
 
 
 def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
-    """Return the panels of one metric: one for each way in which its images were drawn.
+    """Return a panel over training steps for each way in which images of a metric were drawn.
 
     `fd[x]@1k` stands for `fd[x]@1k` and `fd[x]@1k w=2` where both were measured.
 
@@ -42,10 +50,30 @@ def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
         UserError: no such metric, or the sweep has no several steps of training.
     """
     own = [c for c in own_metrics(frame) if c.split(" ")[0] == metric and ":" not in c]
-    columns = own or [metric]
-    axis = training_axis(frame)
+    columns, axis = own or [metric], training_axis(frame)
     plain = "without guidance" if len(columns) > 1 else ""
     panels = [(_title(column, metric) or plain, curves(frame, column, axis)) for column in columns]
+    return OverTraining(tuple(panels), schedule_warning(frame))
+
+
+def over_costs(frame: pd.DataFrame, metric: str) -> OverTraining:
+    """Return a panel of a metric for each of `COSTS`: what training had spent, over seeds.
+
+    A gap has no curve of the baseline, of which it is 0.
+
+    Args:
+        frame: rows of `steps_frame`.
+
+    Raises:
+        UserError: no such metric, or the rows are of the ends of runs alone.
+    """
+    rows = frame[frame["role"] == "trial"] if metric.startswith("gap/") else frame
+    rows.attrs |= frame.attrs
+    panels = [(COSTS[STEP], curves(rows, metric, STEP))]
+    for cost in (TRAIN_IMAGES, DEVICE_HOURS):
+        found = curves(rows, metric, STEP, cost=cost)
+        against = tuple(replace(curve, x=curve.cost) for curve in found.curves)
+        panels.append((COSTS[cost], replace(found, curves=against)))
     return OverTraining(tuple(panels), schedule_warning(frame))
 
 
@@ -57,11 +85,8 @@ def training_axis(frame: pd.DataFrame) -> str:
 def schedule_warning(frame: pd.DataFrame) -> str:
     """Return why the stages of runs are no shorter runs; nothing for a constant rate."""
     schedules = frame.attrs.get("schedules", ()) if STEP in frame else ()
-    if not schedules:
-        return ""
-    return (
-        f" The rate falls to the end ({', '.join(schedules)}): an earlier step is no shorter run."
-    )
+    falls = f" The rate falls to the end ({', '.join(schedules)}): an earlier step is no shorter"
+    return f"{falls} run." if schedules else ""
 
 
 def budget_metrics(frame: pd.DataFrame) -> list[str]:
@@ -72,10 +97,26 @@ def budget_metrics(frame: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys(metric.split(" ")[0] for metric in quality_metrics(frame)))
 
 
-def draw_over_training(found: Curves, ax: Axes, *, title: str = "", legend: bool = True) -> None:
-    """Draw dense curves black and dashed, routes in colour; cells without a number are lettered."""
-    draw_curves(found, ax, legend=legend)
-    ax.set_xlabel("training steps")
+def stage_metrics(frame: pd.DataFrame) -> list[str]:
+    """Return what is drawn of `training_frame`'s rows: gap and quality; nothing of ends alone."""
+    if STEP not in frame:
+        return []
+    gap = [GAP_HELDOUT] if GAP_HELDOUT in frame and frame[GAP_HELDOUT].notna().any() else []
+    return list(dict.fromkeys([*gap, *quality_metrics(frame)]))
+
+
+def draw_over_training(
+    found: Curves, ax: Axes, *, over: str = COSTS[STEP], title: str = "", legend: bool = True
+) -> None:
+    """Draw dense curves black and dashed, routes in colour; cells without a number are lettered.
+
+    A gap has the line of its baseline at 0.
+    """
+    known = tuple(c for c in found.curves if np.isfinite(c.x).any())
+    draw_curves(replace(found, curves=known), ax, legend=legend)
+    if found.metric.startswith("gap/"):
+        ax.axhline(0, color="0.6", linewidth=0.7, zorder=0)
+    ax.set_xlabel(over)
     ax.set_title(title)
 
 
@@ -83,34 +124,71 @@ def _title(column: str, metric: str) -> str:
     """Return how the images of a column were drawn: `guidance w = 2`, or as the column says."""
     setting = column.removeprefix(metric).strip()
     weight = setting.removeprefix("w=")
-    if setting.startswith("w=") and " " not in setting:
-        return f"with guidance, $w$ = {weight}"
-    return setting
+    plain = setting.startswith("w=") and " " not in setting
+    return f"with guidance, $w$ = {weight}" if plain else setting
 
 
 def caption(found: OverTraining) -> str:
     """Return the last value of every curve, panel by panel."""
     sentences = []
     for title, panel in found.panels:
-        ends = []
-        for curve in panel.curves:
-            measured = np.flatnonzero(np.isfinite(curve.value))
-            if len(measured):
-                step, value = curve.x[measured[-1]], curve.value[measured[-1]]
-                ends.append(f"{routed(curve.name)} {number(value)} at {step:.0f} steps")
+        ends = [
+            f"{routed(curve.name)} {number(curve.value[k])} at {curve.x[k]:.0f} steps"
+            for curve, k in _ends(panel)
+        ]
         if ends:
             sentences.append(f"{title.replace('$', '') or 'at the end'}: {', '.join(ends)}")
     return "; ".join(sentences) + "." + found.warning
 
 
-def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+def costs_caption(found: OverTraining) -> str:
+    """Return the last value of every curve with what it had spent, and what intervals are over."""
+    (_, by_step), *_, (_, by_hours) = found.panels
+    hours = {curve.name: curve.x for curve in by_hours.curves}
+    sentences = []
+    for curve, k in _ends(by_step):
+        value = number(curve.value[k], signed=by_step.metric.startswith("gap/"))
+        spent = hours[curve.name][k]
+        price = f" ({quantity(spent, metric_kind(DEVICE_HOURS).unit)})"
+        at = f"{value} at {curve.x[k]:.0f} steps{price if np.isfinite(spent) else ''}"
+        sentences.append(f"{routed(curve.name)} {at}")
+    over = f" Intervals: {by_step.measured_as}." if by_step.measured_as else ""
+    return f"Last of each curve: {'; '.join(sentences)}.{over}{found.warning}"
+
+
+def _ends(found: Curves) -> Iterator[tuple[Curve, int]]:
+    """Yield the curves that have a number, and where their last one is."""
+    for curve in found.curves:
+        for k in np.flatnonzero(np.isfinite(curve.value))[-1:]:
+            yield curve, int(k)
+
+
+def _by_guidance(records: SweepRecords) -> Iterator[Drawn]:
     for metric in budget_metrics(records.training):
         found = over_training(records.training, metric)
+        many = max(len(panel.curves) for _, panel in found.panels)
         width = PAGE if len(found.panels) > 1 else COLUMN
-        fig, axes = figure(width=width, height=2.3, columns=len(found.panels))
-        for k, ((title, panel), ax) in enumerate(zip(found.panels, axes)):
-            draw_over_training(panel, ax, title=title, legend=k == 0)
+        height = max(2.3, 0.5 + 0.14 * many)
+        fig, axes = figure(width=width, height=height, columns=len(found.panels))
+        for (title, panel), ax in zip(found.panels, axes):
+            draw_over_training(panel, ax, title=title, legend=ax is axes[0])
         yield Drawn(named("over_training", metric), caption(found), fig, metric)
 
 
-OVER_TRAINING = FigureKind("Quality over training", _drawn)
+def _by_cost(records: SweepRecords) -> Iterator[Drawn]:
+    for metric in stage_metrics(records.training):
+        found = over_costs(records.training, metric)
+        fig, axes = figure(width=PAGE, height=2.3, columns=len(COSTS))
+        for (over, panel), ax in zip(found.panels, axes):
+            draw_over_training(panel, ax, over=over, legend=ax is axes[0])
+            ax.locator_params(axis="x", nbins=5)
+        for ax in axes[1:]:
+            ax.set_ylabel("")
+        busy = records.frame[disturbed(records.frame, TRAIN_SECONDS)]["cell"].unique()
+        note = f" Other work on the machine disturbed the hours of {joined(busy)}."
+        text = costs_caption(found) + note * bool(len(busy))
+        yield Drawn(named("over_costs", metric), text, fig, metric)
+
+
+OVER_TRAINING = FigureKind("Quality over training", _by_guidance)
+OVER_COSTS = FigureKind("Over steps, images and device-hours", _by_cost)

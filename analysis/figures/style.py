@@ -47,6 +47,10 @@ BLACK, GREY = "#000000", "#8C8C8C"
 INDIGO, OLIVE, WINE, TEAL = "#332288", "#999933", "#882255", "#44AA99"
 CYCLE = (GREEN, PINK, INDIGO, OLIVE, WINE, TEAL)
 
+# Where a legend of many entries stands: beside the axes.
+BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "labelspacing": 0.25}
+MANY = 8  # entries that a legend has room for inside the axes
+
 PURPLE = "#762A83"
 BETTER_TO_WORSE = LinearSegmentedColormap.from_list("better_to_worse", [BLUE, "#F7F7F7", ORANGE])
 LESS_TO_MORE = LinearSegmentedColormap.from_list("less_to_more", [PURPLE, "#F7F7F7", "#1B7837"])

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tread_lab.analysis.figures.catalogue import all_figures, sweep_records
 from tread_lab.analysis.figures.kind import SweepRecords, quality_metrics
 from tread_lab.analysis.figures.sentences import metric_text, quantity, routed
 from tread_lab.analysis.figures.style import MINUS, Figure, as_bytes
 from tread_lab.analysis.report.answer import answer
-from tread_lab.analysis.report.page import render
 from tread_lab.analysis.report.reproduce import setups, sweep_file
 from tread_lab.analysis.tables.ranking import formatted, ranking
 from tread_lab.frames import cells_frame, disturbed, of_baseline, ranking_caption, ranking_key
@@ -39,6 +39,7 @@ from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.records.status import RunState
 from tread_lab.specs.units import duration
 
+_HERE = Path(__file__).parent
 ROWS = 60  # of a table; longer ones say how many are left out
 
 
@@ -65,6 +66,19 @@ def write_report(lab: Lab, sweep: str, path: Path | None = None) -> Path:
     path = folder.path / "report.html" if path is None else path
     write_text(path, render(contents(lab, folder.name)))
     return path
+
+
+def render(contents: dict[str, Any]) -> str:
+    """Return the page; every text is escaped, style and pictures are inside."""
+    environment = Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style = (_HERE / "report.css").read_text(encoding="utf-8")
+    return environment.get_template("report.html.jinja").render(**contents, style=style)
 
 
 def contents(lab: Lab, sweep: str) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from tread_lab.analysis.figures.pareto import spent
 from tread_lab.analysis.figures.placements import other_axes
-from tread_lab.analysis.figures.savings import spent
 from tread_lab.analysis.figures.style import column_numbers, power_of_ten
 from tread_lab.frames import (
     COUNT,

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tests.made_data import SCALE, write_autoencoder, write_images
 from tread_lab.analysis.figures import catalogue
-from tread_lab.analysis.figures.over_costs import OVER_COSTS
+from tread_lab.analysis.figures.over_training import OVER_COSTS
 from tread_lab.analysis.figures.samples import SAMPLES
 from tread_lab.cli import main
 from tread_lab.data.resumable import STORED

@@ -26,23 +26,25 @@ def frame_of(tmp_path: Path, **changes: object) -> pd.DataFrame:
 
 def test_every_cell_stands_once_in_plan_order_with_its_paired_gap(tmp_path: Path) -> None:
     gaps = cell_gaps(frame_of(tmp_path), "gap/heldout")
-    assert gaps.names[0] == "0->4 s=0.25" and len(gaps.names) == 6
+    assert gaps["name"].iloc[0] == "0->4 s=0.25" and len(gaps) == 6
     expected = [heldout_gap(route) for route in ((0, 4), (2, 8), (5, 8)) for _ in range(2)]
-    assert gaps.value == pytest.approx(expected)
-    assert (gaps.low < gaps.value).all() and (gaps.value < gaps.high).all()
+    assert gaps["value"].tolist() == pytest.approx(expected)
+    assert (gaps["low"] < gaps["value"]).all() and (gaps["value"] < gaps["high"]).all()
 
 
 def test_cost_is_told_as_a_share_of_the_baselines(tmp_path: Path) -> None:
     gaps = cell_gaps(frame_of(tmp_path), "gap/heldout")
-    assert gaps.flops == pytest.approx([(12 - 0.5 * n) / 12 for n in (5, 5, 7, 7, 4, 4)])
+    assert gaps["flops"].tolist() == pytest.approx(
+        [(12 - 0.5 * n) / 12 for n in (5, 5, 7, 7, 4, 4)]
+    )
 
 
 def test_a_cell_that_failed_has_a_place_and_no_number(tmp_path: Path) -> None:
     frame = frame_of(tmp_path, states={(2, 8): "failed"})
     gaps = cell_gaps(frame, "gap/heldout")
-    assert np.isnan(gaps.value).tolist() == [False, False, True, True, False, False]
+    assert np.isnan(gaps["value"]).tolist() == [False, False, True, True, False, False]
     fig, axes = figure(columns=2)
-    draw_cell_gaps(gaps, axes)
+    draw_cell_gaps(gaps, "gap/heldout", axes)
     assert sum("failed" in text.get_text() for text in axes[0].texts) == 2
     assert axes[0].get_ylim() == axes[1].get_ylim()
     fig.canvas.draw()

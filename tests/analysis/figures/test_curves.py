@@ -19,7 +19,7 @@ from tests.synthetic import (
     train_gap,
     write_sweep,
 )
-from tread_lab.analysis.figures.gap_and_quality import gap_and_quality
+from tread_lab.analysis.figures.loss_gap import gap_and_quality
 from tread_lab.analysis.figures.over_training import budget_metrics, over_training
 from tread_lab.analysis.figures.pareto import draw_pareto, pareto, pareto_front
 from tread_lab.analysis.figures.placements import placements
@@ -146,9 +146,9 @@ def test_pareto_has_every_completed_cell_and_names_the_others(paper_frame: pd.Da
 
 
 def test_gap_and_quality_pair_the_same_routes(paper_frame: pd.DataFrame) -> None:
-    found = gap_and_quality(paper_frame, FD)
-    assert len(found.gap.routes) == 16 - len(ENDINGS) and found.gap.routes == found.quality.routes
-    for route, gap, value in zip(found.gap.routes, found.gap.value, found.quality.value):
+    gaps, quality = gap_and_quality(paper_frame, FD)
+    assert len(gaps.routes) == 16 - len(ENDINGS) and gaps.routes == quality.routes
+    for route, gap, value in zip(gaps.routes, gaps.value, quality.value):
         assert gap == pytest.approx(train_gap(route)) and value == pytest.approx(fd_gap(route))
 
 

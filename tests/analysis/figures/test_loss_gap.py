@@ -13,6 +13,7 @@ from tread_lab.analysis.figures.loss_gap import (
     draw_gap_over_steps,
     gap_by_length,
     gap_over_steps,
+    length_caption,
 )
 from tread_lab.analysis.figures.style import figure
 from tread_lab.frames import history_frame
@@ -25,13 +26,13 @@ def history(paper_lab: Lab) -> pd.DataFrame:
 
 
 def test_gap_against_length_is_the_truth(paper_frame: pd.DataFrame) -> None:
-    gaps = gap_by_length(paper_frame)
-    places = gaps.places
+    planned = gap_by_length(paper_frame)
+    places = planned.take(planned.measured)
     assert set(places.routes) == set(PAPER_PLACEMENTS) - set(ENDINGS)
     assert places.value == pytest.approx([train_gap(route) for route in places.routes])
     lengths = [end - start + 1 for start, end in places.routes]
     assert list(places.length) == lengths == sorted(lengths)
-    assert gaps.rank_correlation == pytest.approx(1.0, abs=0.01)  # ties differ by rounding
+    assert "over 12 routes: 0.99" in length_caption(planned)
     assert np.all((places.low < places.value) & (places.value < places.high))
 
 
@@ -39,19 +40,20 @@ def test_gap_over_steps_is_free_of_the_noise_that_both_runs_share(
     paper_frame: pd.DataFrame, history: pd.DataFrame
 ) -> None:
     gaps = gap_over_steps(paper_frame, history, halflife=1e-6)  # no smoothing
-    assert set(gaps.names) == {f"{i}->{j} s=0.5" for i, j in set(PAPER_PLACEMENTS) - set(ENDINGS)}
-    assert list(gaps.length) == sorted(gaps.length)
-    for name, steps, values in zip(gaps.names, gaps.steps, gaps.gaps):
-        start, end = map(int, name.removesuffix(" s=0.5").split("->"))
-        assert list(steps) == list(range(20, 401, 20))
-        assert values == pytest.approx(train_gap((start, end)) * steps / 400, abs=1e-12)
+    measured = {f"{i}->{j} s=0.5" for i, j in set(PAPER_PLACEMENTS) - set(ENDINGS)}
+    assert {gap.name for gap in gaps} == measured
+    assert [gap.length for gap in gaps] == sorted(gap.length for gap in gaps)
+    for gap in gaps:
+        start, end = map(int, gap.name.removesuffix(" s=0.5").split("->"))
+        assert list(gap.steps) == list(range(20, 401, 20))
+        assert gap.gaps == pytest.approx(train_gap((start, end)) * gap.steps / 400, abs=1e-12)
 
 
 def test_smoothing_is_an_exponential_mean_of_the_half_life(
     paper_frame: pd.DataFrame, history: pd.DataFrame
 ) -> None:
-    raw = gap_over_steps(paper_frame, history, halflife=1e-6).gaps[0]
-    smooth = gap_over_steps(paper_frame, history, halflife=2.0).gaps[0]
+    raw = gap_over_steps(paper_frame, history, halflife=1e-6)[0].gaps
+    smooth = gap_over_steps(paper_frame, history, halflife=2.0)[0].gaps
     weights = 0.5 ** (np.arange(len(raw))[::-1] / 2.0)
     assert smooth[-1] == pytest.approx(np.average(raw, weights=weights))
 
@@ -61,15 +63,15 @@ def test_only_steps_that_both_runs_logged_are_compared(
 ) -> None:
     trial = paper_frame[paper_frame["route"] == "2->8"]["run"].iloc[0]
     short = history[(history["run"] != trial) | (history["step"] <= 200)]
-    gaps = gap_over_steps(paper_frame, short)
-    assert gaps.steps[gaps.names.index("2->8 s=0.5")].max() == 200
+    steps = {gap.name: gap.steps.max() for gap in gap_over_steps(paper_frame, short)}
+    assert steps.pop("2->8 s=0.5") == 200 and set(steps.values()) == {400}
 
 
 def test_seeds_are_averaged_and_a_baseline_without_a_log_gives_no_curve(
     paper_frame: pd.DataFrame, history: pd.DataFrame
 ) -> None:
     baseline = paper_frame[paper_frame["role"] == "baseline"]["run"].iloc[0]
-    assert gap_over_steps(paper_frame, history[history["run"] != baseline]).names == ()
+    assert gap_over_steps(paper_frame, history[history["run"] != baseline]) == []
 
 
 def test_a_trial_that_is_its_own_baseline_has_no_curve(
@@ -79,7 +81,7 @@ def test_a_trial_that_is_its_own_baseline_has_no_curve(
     run = baseline["run"].iloc[0]
     own = baseline.assign(role="trial", cell="dense s=0", baseline=run)  # a rate of 0
     frame = pd.concat([paper_frame, own], ignore_index=True)
-    names = gap_over_steps(frame, history).names
+    names = [gap.name for gap in gap_over_steps(frame, history)]
     assert len(names) == 12
     assert "dense s=0" not in names
 
@@ -91,12 +93,12 @@ def test_drawings_hold_what_was_computed(paper_frame: pd.DataFrame, history: pd.
     assert sum(len(line.get_xdata()) for line in points) == 12
     curves = gap_over_steps(paper_frame, history)
     draw_gap_over_steps(curves, right)
-    assert len(right.lines) == 1 + len(curves.names)
-    assert len({str(line.get_color()) for line in right.lines[1:]}) == len(curves.names)
-    looks = {(n, line.get_linestyle()) for n, line in zip(curves.length, right.lines[1:])}
-    assert len(looks) == len(curves.names) > len(set(curves.length))  # of one length, own dashes
+    assert len(right.lines) == 1 + len(curves)
+    assert len({str(line.get_color()) for line in right.lines[1:]}) == len(curves)
+    looks = {(c.length, line.get_linestyle()) for c, line in zip(curves, right.lines[1:])}
+    assert len(looks) == len(curves) > len({c.length for c in curves})  # of one length, own dashes
     last = [line.get_ydata()[-1] * 1e-3 for line in right.lines[1:]]
-    assert last == pytest.approx([values[-1] for values in curves.gaps])
+    assert last == pytest.approx([curve.gaps[-1] for curve in curves])
 
 
 def test_both_families_are_moved_aside_and_none_is_blue_or_orange(

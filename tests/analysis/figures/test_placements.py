@@ -6,15 +6,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.synthetic import FD
-from tread_lab.analysis.figures.gap_and_quality import gap_and_quality
+from tests.analysis.conftest import ENDINGS
+from tests.synthetic import FD, PAPER_PLACEMENTS, fd_gap, heldout_gap
+from tread_lab.analysis.figures.loss_gap import gap_and_quality
 from tread_lab.analysis.figures.placements import (
     Placements,
     best_route,
     commonest,
+    panels,
+    placements,
     rank_correlation,
 )
 from tread_lab.analysis.figures.style import holds_zero
+from tread_lab.specs import UserError
 
 
 def places(metric: str) -> Placements:
@@ -59,7 +63,48 @@ def test_a_rank_correlation_needs_three_points_and_some_spread() -> None:
 def test_a_route_without_one_of_two_numbers_is_no_pair(paper_frame: pd.DataFrame) -> None:
     frame = paper_frame.copy()
     frame.loc[frame["route"] == "2->8", FD] = np.nan
-    pairs = gap_and_quality(frame, FD)
-    assert len(pairs.gap.routes) == 11 and (2, 8) not in pairs.gap.routes
-    assert pairs.gap.routes == pairs.quality.routes
-    assert np.isfinite(pairs.gap.value).all() and np.isfinite(pairs.quality.value).all()
+    gap, quality = gap_and_quality(frame, FD)
+    assert len(gap.routes) == 11 and (2, 8) not in gap.routes and gap.routes == quality.routes
+    assert np.isfinite(gap.value).all() and np.isfinite(quality.value).all()
+
+
+def test_placements_are_the_true_differences_or_say_why_not(paper_frame: pd.DataFrame) -> None:
+    gaps, samples = (placements(paper_frame, metric) for metric in ("gap/heldout", FD))
+    assert samples.metric == f"delta/{FD}" and tuple(gaps.routes) == PAPER_PLACEMENTS
+    for k, route in enumerate(gaps.routes):
+        if route in ENDINGS:
+            assert gaps.states[k] == ENDINGS[route] and np.isnan(gaps.value[k])
+        else:
+            assert gaps.value[k] == pytest.approx(heldout_gap(route))
+            assert gaps.low[k] < gaps.value[k] < gaps.high[k]
+            assert samples.value[k] == pytest.approx(fd_gap(route))
+    assert gaps.best is not None and gaps.routes[gaps.best] == (2, 8)
+    assert gaps.measured_as == "95% over images, 1 seed"
+    frame = paper_frame.copy()
+    frame.loc[frame["route"] == "2->8", FD] = np.nan
+    assert placements(frame, FD).states[gaps.routes.index((2, 8))] == "unmeasured"
+
+
+def test_a_cell_of_seeds_is_a_number_only_when_all_of_them_completed(
+    seeds_frame: pd.DataFrame,
+) -> None:
+    (_, half), _ = panels(seeds_frame)
+    places = placements(half, "gap/heldout")
+    lost, best = places.routes.index((4, 8)), places.routes.index((2, 8))
+    assert places.states[lost] == "failed" and np.isnan(places.value[lost])
+    assert places.value[best] == pytest.approx(heldout_gap((2, 8)))
+    assert places.measured_as == "95% over 3 seeds"
+
+
+def test_a_second_axis_is_refused_by_name_and_split_by_panels(seeds_frame: pd.DataFrame) -> None:
+    with pytest.raises(UserError, match=r"0->4 s=0\.5 and 0->4 s=0\.75"):
+        placements(seeds_frame, "gap/heldout")
+    found = panels(seeds_frame)
+    assert [name for name, _ in found] == ["rate=0.5", "rate=0.75"]
+    assert all((part["role"] == "baseline").sum() == 3 for _, part in found)
+    assert sum((part["role"] == "trial").sum() for _, part in found) == 24
+
+
+def test_an_unknown_metric_is_named_with_the_nearest(paper_frame: pd.DataFrame) -> None:
+    with pytest.raises(UserError, match="did you mean 'gap/heldout'"):
+        placements(paper_frame, "gap/heldot")

@@ -9,7 +9,8 @@ from matplotlib.colors import to_hex
 
 from tests.analysis.conftest import ENDINGS
 from tests.synthetic import FD
-from tread_lab.analysis.figures.savings import caption, draw_savings, savings
+from tread_lab.analysis.figures.pareto import draw_savings, savings
+from tread_lab.analysis.figures.pareto import savings_caption as caption
 from tread_lab.analysis.figures.style import PAGE, figure
 from tread_lab.analysis.tables.ranking import formatted, ranking
 from tread_lab.specs import UserError

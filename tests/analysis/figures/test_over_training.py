@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tread_lab.analysis.figures.over_costs import (
-    caption,
-    draw_over_costs,
+from tread_lab.analysis.figures.over_training import (
+    costs_caption,
+    draw_over_training,
     over_costs,
-    shown_metrics,
+    over_training,
+    stage_metrics,
 )
-from tread_lab.analysis.figures.over_training import over_training
 from tread_lab.analysis.figures.style import figure
 from tread_lab.analysis.figures.time_to_equal import caption as factor_caption
 from tread_lab.analysis.figures.time_to_equal import time_to_equal
@@ -55,30 +55,31 @@ def stages() -> pd.DataFrame:
 
 
 def test_a_curve_is_drawn_against_what_it_had_spent(stages: pd.DataFrame) -> None:
-    panels = over_costs(stages, FD).panels
-    assert list(panels) == [STEP, "cost/train_images", "cost/device_hours"]
-    dense, routed = (panels["cost/device_hours"].curves[k] for k in (0, 1))
+    panels = dict(over_costs(stages, FD).panels)
+    assert list(panels) == ["training steps", "training images", "device-hours"]
+    dense, routed = panels["device-hours"].curves
     assert dense.dense and list(dense.x) == [0.5, 1.0, 2.0]
     assert list(routed.x) == pytest.approx([1 / 3, 2 / 3, 4 / 3])
     assert list(routed.value) == [9.5, 6.0, 4.0]
-    assert list(panels["cost/train_images"].curves[1].x) == [1600, 3200, 6400]
+    assert list(panels["training images"].curves[1].x) == [1600, 3200, 6400]
 
 
 def test_a_gap_has_curves_of_trials_alone_and_the_line_of_its_baseline(
     stages: pd.DataFrame,
 ) -> None:
-    assert shown_metrics(stages)[0] == "gap/heldout"
+    assert stage_metrics(stages)[0] == "gap/heldout"
     found = over_costs(stages, "gap/heldout")
-    (curve,) = found.panels[STEP].curves
+    by_step = found.panels[0][1]
+    (curve,) = by_step.curves
     assert list(curve.value) == [0.5, -1.0, -1.0]
     _, (ax,) = figure()
-    draw_over_costs(found.panels[STEP], ax, cost=STEP)
+    draw_over_training(by_step, ax)
     assert [0, 0] in [list(line.get_ydata()) for line in ax.lines]
-    assert "\N{MINUS SIGN}1 at 400 steps (1.33 h)" in caption(found)
+    assert "\N{MINUS SIGN}1 at 400 steps (1.33 h)" in costs_caption(found)
 
 
 def test_ends_of_runs_alone_are_no_curves(stages: pd.DataFrame) -> None:
-    assert shown_metrics(stages.drop(columns=STEP)) == []
+    assert stage_metrics(stages.drop(columns=STEP)) == []
 
 
 def test_stages_of_one_run_make_the_figures_over_training(stages: pd.DataFrame) -> None:
@@ -97,7 +98,7 @@ def test_a_rate_that_falls_to_the_end_is_said(stages: pd.DataFrame) -> None:
     assert "falls" not in factor_caption(time_to_equal(stages, FD, cost="cost/train_flops"))
     stages.attrs["schedules"] = ["sqrt_decay"]
     found = time_to_equal(stages, FD, cost="cost/train_flops")
-    for text in (factor_caption(found), caption(over_costs(stages, FD))):
+    for text in (factor_caption(found), costs_caption(over_costs(stages, FD))):
         assert text.endswith(
             "The rate falls to the end (sqrt_decay): an earlier step is no shorter run."
         )

@@ -1,0 +1,161 @@
+"""Maps of route placement: a cell per start and end of a route, and a span per route (Fig. 8)."""
+
+# K routes
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tread_lab.analysis.figures import style
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
+from tread_lab.analysis.figures.placements import (
+    Ints,
+    Placements,
+    best_route,
+    published_placements,
+)
+from tread_lab.analysis.tables import published
+from tread_lab.records.metric_names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, metric_kind
+from tread_lab.specs.model import depth_of
+
+BASELINE_OF = {GAP_HELDOUT: HELDOUT_LOSS, GAP_TRAIN: HELDOUT_LOSS}
+MARGIN = 3  # Fig. 8: a route of 12 blocks should end at block 9 = B - 3 at the latest
+Box = tuple[float, float, float, float]  # left, low, width, height
+
+
+def draw_route_grid(places: Placements, ax: style.Axes) -> None:
+    """Draw a cell for every route, its start from above and its end from the left."""
+    boxes = [(end - 0.5, start - 0.5, 1.0, 1.0) for start, end in places.routes]
+    _draw_boxes(ax, places, boxes, edge="white", width=0.8, dot=(0.86, 0.18))
+    starts, ends = _blocks(places.start), _blocks(places.end)
+    ax.set_xlim(ends[0] - 0.5, ends[-1] + 0.5)
+    ax.set_ylim(starts[-1] + 0.5, starts[0] - 0.5)
+    ax.set_xticks(ends)
+    ax.set_yticks(starts)
+    ax.set_xlabel("last block skipped, $j$")
+    ax.set_ylabel("first block skipped, $i$")
+
+
+def draw_route_spans(places: Placements, ax: style.Axes, *, depth: int = 12) -> None:
+    """Draw a span over the blocks that each route skips, by start, then by end.
+
+    The dashed line stands after the last block at which the paper lets a route end, in a network of
+    `depth` blocks.
+    """
+    places = places.take(np.lexsort((places.end, places.start)))
+    boxes = [(i - 0.5, row - 0.38, j - i + 1, 0.76) for row, (i, j) in enumerate(places.routes)]
+    _draw_boxes(ax, places, boxes, edge=style.GREY, width=0.4, dot=(None, 0.5))
+    latest_end = depth - MARGIN
+    ax.axvline(latest_end + 0.5, color=style.BLACK, linewidth=0.8, linestyle="--", zorder=5)
+    ax.set_xlim(-0.5, depth - 0.5)
+    ax.set_ylim(len(boxes) - 0.4, -0.6)
+    ax.set_xticks(range(0, depth, 1 if depth <= 12 else 4))
+    names = [f"{start}\N{RIGHTWARDS ARROW}{end}" for start, end in places.routes]
+    ax.set_yticks(range(len(names)), names)
+    ax.set_xlabel(f"block; dashed: after block {latest_end}")
+    ax.grid(axis="x", color=style.GREY, alpha=0.2, linewidth=0.4)
+
+
+def _draw_boxes(
+    ax: style.Axes,
+    places: Placements,
+    boxes: Sequence[Box],
+    *,
+    edge: str,
+    width: float,
+    dot: tuple[float | None, float],
+) -> None:
+    """Draw a box for each route, coloured by its value; routes without one hatched and lettered.
+
+    The best is outlined, and a dot stands where the interval holds zero: at a share of the box's
+    width and height, or near its right end. A value that its span has no room for stands beside it.
+    """
+    power, norm = style.power_of_ten(places.value), style.centred(places.value)
+    colours = style.DIFFERENCES[metric_kind(places.metric).sign]
+    texts = style.signed(places.value / 10.0**power)
+    undecided = style.holds_zero(places.low, places.high)
+    for k, (left, low, across, up) in enumerate(boxes):
+        look = style.STATE_LOOKS.get(str(places.states[k]))
+        fill = (1.0, 1.0, 1.0) if look else colours(norm(places.value[k]))
+        ink, best = style.ink_on(fill), k == places.best
+        line = (style.GREY, 0.5) if look else (edge, width)
+        colour, thickness = (style.BLACK, 1.3) if best else line
+        box = style.Rectangle((left, low), across, up, fc=fill, ec=colour, lw=thickness)
+        box.set(hatch=look and look.hatch, zorder=3 if best else 2, clip_on=False)
+        ax.add_patch(box)
+        look_of_text: dict[str, Any] = {"va": "center", "fontsize": 5.5, "zorder": 4}
+        if look:
+            plate = {"facecolor": "white", "edgecolor": "none", "pad": 0.7}
+            look_of_text |= {"fontsize": 6.5, "bbox": plate}
+        text, middle = look.letter if look else texts[k], low + up / 2
+        if dot[0] is None and across == 1:
+            ax.text(left + 1.1, middle, text, ha="left", color=style.BLACK, **look_of_text)
+        else:
+            ax.text(left + across / 2, middle, text, ha="center", color=ink, **look_of_text)
+        if undecided[k]:
+            at = dot[0] * across if dot[0] else across - 0.2
+            style.mark_zero(ax, left + at, low + dot[1] * up, ink)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    mappable = style.ScalarMappable(norm, colours)
+    style.colour_bar(ax, mappable, style.label(places.metric), power=power)
+
+
+def _blocks(blocks: Ints) -> range:
+    return range(blocks.min(), blocks.max() + 1) if len(blocks) else range(1)
+
+
+def draw_legend(places: Placements, fig: style.Figure) -> None:
+    """Say below the figure what outline, dots, hatches and letters mean, where there are any."""
+    best = [style.Patch(fc="none", ec=style.BLACK, lw=1.3, label="best")]
+    states = style.state_legend(dict.fromkeys(map(str, places.states)))
+    handles = [*best[: places.best is not None], *style.zero_legend(places.low, places.high)]
+    handles = [*handles, *states]
+    if handles:
+        columns = len(handles) if fig.get_figwidth() > style.COLUMN or len(handles) <= 3 else 2
+        fig.legend(handles=handles, loc="outside lower center", ncols=columns)
+
+
+def baseline_title(frame: pd.DataFrame, metric: str) -> str:
+    """Return what the baseline has itself: of the metric, or of the loss for a loss gap."""
+    column = BASELINE_OF.get(metric, metric)
+    dense = frame.loc[frame["role"] == "baseline", column]
+    name = style.label(column).replace("\n", "")
+    return f"dense baseline: {name} = {dense.mean():.4g}" if dense.notna().any() else ""
+
+
+def _grids(records: SweepRecords) -> Iterator[Drawn]:
+    for metric, places in records.placed():
+        starts, ends = _blocks(places.start), _blocks(places.end)
+        if min(len(starts), len(ends)) > 1:
+            width = style.COLUMN if len(ends) <= 10 else style.PAGE
+            fig, (ax,) = style.figure(width=width, height=1.1 + 0.22 * len(starts))
+            draw_route_grid(places, ax)
+            ax.set_title(baseline_title(records.frame, metric))
+            draw_legend(places, fig)
+            yield Drawn(named("route_grid", metric), best_route(places), fig, metric)
+
+
+def _spans(records: SweepRecords) -> Iterator[Drawn]:
+    for metric, places in records.placed():
+        rows = max(len(places.routes), len(published.FIG8))
+        fig, (ours, theirs) = style.figure(width=style.PAGE, height=0.9 + 0.135 * rows, columns=2)
+        draw_route_spans(places, ours, depth=depth_of(str(records.frame["model"].iloc[0])))
+        ours.set_title(records.title())
+        draw_route_spans(published_placements(), theirs)
+        theirs.set_title(published.FIG8_TITLE)
+        draw_legend(places, fig)
+        yield Drawn(named("route_spans", metric), best_route(places), fig, metric)
+
+
+ROUTE_GRID = FigureKind("Where a route starts and ends", _grids, each_panel=True, compares=True)
+ROUTE_SPANS = FigureKind(
+    "Placement as the paper draws it: the blocks of each route",
+    _spans,
+    each_panel=True,
+    compares=True,
+)
