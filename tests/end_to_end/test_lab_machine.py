@@ -266,8 +266,6 @@ def test_a_lab_gives_the_numbers_of_a_fresh_one_or_says_what_is_lost(case: str) 
 @pytest.mark.timeout(1800)  # of the long seeds
 @pytest.mark.fault(
     11,
-    done="any order of commands that are killed at any write, files of the lab emptied, cut or"
-    " changed, evaluations, `gc`, a moved lab, and other data at the same or another path",
     survived="the numbers are those of an undisturbed lab, or a line names the file, run, sweep or"
     " data at fault; without any damage there is no such line; nothing beside the lab changes",
 )

@@ -17,8 +17,6 @@ KILLS = 8
 @pytest.mark.timeout(900)
 @pytest.mark.fault(
     1,
-    done="8 times SIGKILL of the driver and all its processes at random moments, every fourth time"
-    " with MLflow on (200 times by `tests/faults/crash.py --kills 200`)",
     survived="eight trials, none lost, none executed twice, none different from the undisturbed"
     " sweep by a bit; MLflow's store holds every value once and no run is left running",
 )

@@ -16,7 +16,6 @@ WINDOW = "tread_lab.engine.trainer:Trainer.log_window"
 
 @pytest.mark.fault(
     10,
-    done="a second driver on a running sweep, then again after the first was killed with SIGKILL",
     survived="the second refuses and names the process that has it; once that is dead it goes on,"
     " although the lock file is still there",
 )
@@ -38,7 +37,6 @@ def test_a_second_driver_is_refused_until_the_first_is_dead(
 
 @pytest.mark.fault(
     18,
-    done="two sweeps with the same trials, their drivers started at the same time",
     survived="each trial is computed once and used by both; both end well",
 )
 def test_two_sweeps_with_the_same_trials_at_once(place: Place, expected: dict[str, Run]) -> None:
@@ -52,7 +50,6 @@ def test_two_sweeps_with_the_same_trials_at_once(place: Place, expected: dict[st
 
 @pytest.mark.fault(
     15,
-    done="three drivers of three sweeps started at once in a folder without lab and MLflow store",
     survived="no error; one store with every sweep and every trial in it, each once",
 )
 def test_several_starters_on_a_fresh_store(place: Place) -> None:
@@ -70,7 +67,6 @@ def test_several_starters_on_a_fresh_store(place: Place) -> None:
 
 @pytest.mark.fault(
     16,
-    done="the sweep file edited after launch: more steps, then one more route",
     survived="refused with exit code 2 before anything runs; with `--extend` only what is new is"
     " run, and what was there stays as it was",
 )

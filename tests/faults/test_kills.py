@@ -17,7 +17,6 @@ INTERVAL = 6 // 3 * 3  # log lines of one checkpoint interval: two windows of th
 
 @pytest.mark.fault(
     1,
-    done="SIGKILL of the driver between two checkpoints, again and again, in every trial",
     survived="losses, metrics and weights equal an undisturbed sweep bitwise; finished trials are"
     " not started again; each kill costs at most one checkpoint interval",
 )
@@ -38,7 +37,6 @@ def test_a_killed_driver_costs_at_most_one_checkpoint_interval(
 
 @pytest.mark.fault(
     2,
-    done="SIGKILL after the last step, before or after the result is written, in every trial",
     survived="the result is made from the last checkpoint, its step and costs included; no step is"
     " repeated",
 )
@@ -60,7 +58,6 @@ def test_a_kill_between_the_last_step_and_the_result(
 
 @pytest.mark.fault(
     3,
-    done="SIGINT or SIGTERM to the driver in mid-trial",
     survived="exit code 130; the trial is interrupted with a checkpoint of its last step, and the"
     " same command goes on from exactly there",
 )

@@ -20,8 +20,6 @@ WINDOW = "tread_lab.engine.trainer:Trainer.log_window"
 @pytest.mark.slow
 @pytest.mark.fault(
     14,
-    done="a sweep started while its MLflow server is down; the server started while the second"
-    " trial runs, killed with SIGKILL while the third does, and still down at the end",
     survived="the same results; after one `tread-lab sync` every value of the records is there"
     " once, and no run is left running",
 )

@@ -44,7 +44,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch, in_folder: Path) -> Iterator[Any]:
 
 @pytest.mark.fault(
     8,
-    done="SIGKILL of all processes of the only node that trains; another node is added then",
     survived="the trial goes on there from its last checkpoint, bitwise as if nothing had happened;"
     " the attempt is recorded as lost, which counts against nobody",
 )

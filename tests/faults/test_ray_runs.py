@@ -41,13 +41,11 @@ def train(lab: Lab, *specs: RunSpec) -> None:
 
 @pytest.mark.fault(
     4,
-    done="SIGKILL of a Ray worker in mid-step, beside a trial that always raises",
     survived="another worker takes the trial up at its last checkpoint; losses and weights equal"
     " those of a trial that nobody killed, bitwise",
 )
 @pytest.mark.fault(
     19,
-    done="SIGSTOP of a Ray worker in mid-step",
     survived="the driver kills it after its time, keeps where it stood, and tries the trial again",
 )
 def test_each_ends_as_it_should_whatever_happens_to_the_others(

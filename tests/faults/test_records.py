@@ -39,8 +39,6 @@ DAMAGE = (emptied, truncated, flipped)
 
 @pytest.mark.fault(
     11,
-    done="records of finished trials (spec, log, result, metrics, losses) emptied, cut in half, or"
-    " with one bit flipped",
     survived="the damage is noticed; the same command makes each record again from what is whole,"
     " bitwise as it was",
 )
@@ -69,7 +67,6 @@ def test_damaged_records_are_noticed_and_made_again(
 
 @pytest.mark.fault(
     12,
-    done="SIGKILL in mid-trial, then its newest checkpoint emptied, cut in half or one bit flipped",
     survived="the damage is noticed by its checksum and said; the checkpoint before it is used",
 )
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -87,7 +84,6 @@ def test_a_damaged_checkpoint(
 
 @pytest.mark.fault(
     12,
-    done="the last checkpoint of a finished trial damaged, and a metric of it lost",
     survived="no earlier weights are measured in its place: the trial is trained to its end again"
     " from the checkpoint before, with the same result",
 )
@@ -107,7 +103,6 @@ def test_damaged_last_weights_are_not_replaced_by_earlier_ones(
 
 @pytest.mark.fault(
     21,
-    done="the clock of the driver jumps by a day and back at every look at it; SIGKILL in between",
     survived="the record is in order by sequence numbers, the outcome is the same, and MLflow's"
     " store holds every value once",
 )
@@ -149,8 +144,6 @@ def leave(folder: Path, room: int) -> None:
 
 @pytest.mark.fault(
     13,
-    done="the lab on a file system of 8 MB that is filled until only some kB are left, so that a"
-    " lock, a spec, a log, a checkpoint or a result finds no room",
     survived="one line says that the disk is full and what to do; nothing partial is ever used;"
     " when there is room again the same command ends the sweep",
 )

@@ -20,6 +20,4 @@ def test_every_fault_has_a_test_and_none_has_failed() -> None:
 def test_the_words_of_a_fault_fit_a_table() -> None:
     for fault in faults():
         assert fault.number in NAMES
-        assert all(
-            10 < len(text) < 250 and "|" not in text for text in (fault.done, fault.survived)
-        )
+        assert 10 < len(fault.survived) < 250 and "|" not in fault.survived

@@ -42,7 +42,6 @@ def cases(place: Place) -> tuple[RunFolder, RunFolder]:
 
 @pytest.mark.fault(
     5,
-    done="a trial that raises in every attempt; then the cause mended and `--retry-failed`",
     survived="tried twice, then failed with its traceback; the others go on; exit code 1; only the"
     " failed trial is run again, and ends well",
 )
@@ -63,7 +62,6 @@ def test_a_trial_that_always_raises(place: Place) -> None:
 
 @pytest.mark.fault(
     6,
-    done="a learning rate of 1e30",
     survived="diverged is a result: not tried again, exit code 0, told as such in tables and in"
     " MLflow, with no number for any metric",
 )
@@ -87,7 +85,6 @@ def test_a_loss_that_is_not_finite(place: Place) -> None:
 
 @pytest.mark.fault(
     7,
-    done="a trial that asks for more memory than its process may have (RLIMIT_AS)",
     survived="told apart as out of memory, tried once more with a device to itself, then failed;"
     " the others go on",
 )
@@ -103,9 +100,6 @@ def test_out_of_memory(place: Place) -> None:
 
 @pytest.mark.fault(
     20,
-    done="the weights of the feature extractor vanish while the sweep runs; a file that is not the"
-    " published Inception is given as such; other sample counts are asked for; the kept statistics"
-    " of the reference are damaged",
     survived="the training results stay and the metric is pending until `tread-lab evaluate`; wrong"
     " weights are refused by their SHA-256; another count is another metric, never mixed; such"
     " statistics are computed again",

@@ -98,7 +98,6 @@ def working(driver: int) -> dict[int, str]:
 @pytest.mark.slow
 @pytest.mark.fault(
     9,
-    done="SIGKILL of all daemons of the Ray cluster while a trial trains",
     survived="the driver ends with one line and exit code 3; the trial is interrupted, not failed;"
     " the same command on a fresh cluster completes it, bitwise as if nothing had happened",
 )
@@ -156,8 +155,6 @@ MOMENTS = {
 @pytest.mark.slow
 @pytest.mark.fault(
     9,
-    done="SIGKILL of the raylet alone as it starts, before the first trial and in the middle, and"
-    " of the gcs alone in the middle",
     survived="one line and exit code 3 without a dump of Ray's, within a minute of the kill; no"
     " lock stays behind",
 )

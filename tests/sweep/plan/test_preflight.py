@@ -49,7 +49,6 @@ axes: {route: {start: 0, end: 2}}
 
 @pytest.mark.fault(
     22,
-    done="four runs at once on this machine, each estimated at half of its memory",
     survived="refused in one line with exit code 2 and how many would fit; nothing is written",
 )
 def test_runs_that_do_not_fit_one_device_together_are_refused(
@@ -378,7 +377,6 @@ def test_every_attempt_says_what_it_was_made_with(lab: Lab, tiny: Tiny) -> None:
 
 @pytest.mark.fault(
     17,
-    done="another digest of the code that decides results between the first and the second run",
     survived="refused in one line that says what differs; where it is forced, tables tell of it",
 )
 def test_changed_code_is_refused_between_runs_and_told_when_forced(
@@ -479,7 +477,6 @@ def test_changed_code_between_the_attempts_of_a_run_is_told(
 
 @pytest.mark.fault(
     17,
-    done="the arrays of a data set written anew under a finished run",
     survived="no attempt is made at its runs, and other data are another run",
 )
 def test_changed_data_are_noticed_and_other_data_are_no_mixture(

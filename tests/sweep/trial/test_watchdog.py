@@ -262,7 +262,6 @@ InlineExecutor(device="cpu", hang_timeout=1.0).run(lab, [task], lambda report: N
 
 @pytest.mark.fault(
     19,
-    done="a trial that stops in mid-step for good, asleep or holding the interpreter's lock",
     survived="ended after its time; where every thread stood is kept; the next attempt completes",
 )
 @pytest.mark.parametrize(("how", "code"), [("sleeps", 3), ("holds the interpreter's lock", 1)])
