@@ -19,7 +19,7 @@ from tread_lab.backbones.attend import PREFERRED
 from tread_lab.engine import attention
 from tread_lab.engine.attention import fastest, measured, prefer_attention, shapes_of
 from tread_lab.engine.evaluate import evaluate
-from tread_lab.engine.provenance import made_with
+from tread_lab.engine.provenance import fingerprint
 from tread_lab.records.lab import RunFolder
 from tread_lab.records.locks import exclusive
 from tread_lab.specs import HeldoutSpec, RunSpec, decode
@@ -195,5 +195,5 @@ def test_training_and_evaluation_attend_as_the_lab_has_decided(tmp_path: Path) -
 
 
 def test_provenance_names_who_chose() -> None:
-    chosen = {c: made_with(run_of(c), "cpu")["attention backend"] for c in ("torch", "measured")}
+    chosen = {c: fingerprint(run_of(c), "cpu")["attention backend"] for c in ("torch", "measured")}
     assert chosen == {"torch": "torch", "measured": "measured"}

@@ -16,7 +16,7 @@ from tests.engine.runs import CPU, small_run
 from tests.engine.tape import Tape
 from tread_lab.engine.captured import CapturedStep, CudaGraph, ReplayQueue, Results
 from tread_lab.engine.optimizer import make_capturable
-from tread_lab.engine.provenance import made_with
+from tread_lab.engine.provenance import fingerprint
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import RunFolder
 from tread_lab.routing import select
@@ -199,7 +199,7 @@ def test_provenance_says_how_a_gpu_is_given_its_steps(
     cuda_graph: bool, device: str, form: str | None
 ) -> None:
     spec = small_run(execution={"cuda_graph": cuda_graph})
-    assert made_with(spec, device).get("training step") == form
+    assert fingerprint(spec, device).get("training step") == form
 
 
 def test_the_host_is_two_replays_ahead_of_a_gpu_and_no_more(

@@ -26,7 +26,7 @@ from tread_lab.engine.precision import (
     matrix_products,
     multiplies_bf16,
 )
-from tread_lab.engine.provenance import made_with
+from tread_lab.engine.provenance import fingerprint
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records import metric_names
 from tread_lab.records.lab import RunFolder
@@ -399,7 +399,7 @@ def test_what_makes_the_products_is_part_of_provenance(monkeypatch: pytest.Monke
     for own in (False, True):
         monkeypatch.setattr(arithmetic, "multiplies_bf16", lambda own=own: own)
         for kind in ("fp32", "bf16"):
-            made = made_with(small_run(precision=kind), "cpu")
+            made = fingerprint(small_run(precision=kind), "cpu")
             found[own, kind] = made.get("products in bf16")
     assert found == {
         (False, "fp32"): None,
@@ -408,7 +408,7 @@ def test_what_makes_the_products_is_part_of_provenance(monkeypatch: pytest.Monke
         (True, "bf16"): "bf16 kernels, attention of rounded operands by fp32 kernels",
     }
     monkeypatch.setattr(arithmetic, "multiplies_bf16", lambda: False)
-    on_a_gpu = made_with(small_run(precision="bf16"), "cuda")
+    on_a_gpu = fingerprint(small_run(precision="bf16"), "cuda")
     assert on_a_gpu["products in bf16"] == "bf16 kernels"
 
 

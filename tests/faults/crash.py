@@ -32,7 +32,7 @@ from tests.faults.compare import (
 from tests.faults.drivers import DONE, KILLED, Driver, Place, Zygote
 from tests.faults.sweeps import EIGHT
 from tread_lab.records.attempts import Attempt
-from tread_lab.records.endings import ENDINGS
+from tread_lab.records.exit_reasons import EXIT_REASONS
 
 LOG_EVERY, CHECKPOINT_EVERY = 2, 6  # steps
 VALUES = 3  # logged at a time
@@ -118,7 +118,7 @@ def _worker(driver: Driver, place: Place, chance: random.Random) -> int | None:
 
 
 def _may_die(record: list[Attempt]) -> bool:
-    tries = ENDINGS["died"].tries
+    tries = EXIT_REASONS["died"].tries
     return tries is None or sum(a.ended == "died" for a in record) < tries - 1
 
 

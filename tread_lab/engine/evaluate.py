@@ -98,7 +98,7 @@ def measuring(
     started = time.perf_counter()
     run = folder.spec()
     check_content(run.data, cache or folder.cache)
-    made_with = measured_with(run, spec) | decoded_with(run, spec, device)
+    provenance = measured_with(run, spec) | decoded_with(run, spec, device)
     prefer_attention(run, device, cache or folder.cache)
     if isinstance(spec, SamplesSpec):
         metrics, facts = yield from _samples(folder, spec, device, place, cache)
@@ -111,7 +111,7 @@ def measuring(
         facts = {"step": model.step}
     packages = {"packages": added} if (added := packages_of(spec)) else {}
     seconds = time.perf_counter() - started
-    place.write(spec, metrics, **facts, **packages, made_with=made_with, seconds=seconds)
+    place.write(spec, metrics, **facts, **packages, made_with=provenance, seconds=seconds)
     SampleParts(place.path, {}, 0).remove()
     return metrics
 
@@ -211,11 +211,11 @@ def _samples(
     against = heldout_reference(data, device) if file is None else file_reference(file)
     scores = SampleScores(spec, run.data.source, device)
     facts = _facts(model, spec, file, scores, condition)
-    made_with = {"code": code_digest(), "device": device.type, "decoder": data.decoder}
+    fingerprint = {"code": code_digest(), "device": device.type, "decoder": data.decoder}
     if condition is not None:
-        made_with |= condition.made_with
-    made_with |= {f"step {step}": str(network.step) for step, network in models.items()}
-    parts = SampleParts(place.path, {**made_with, **scores.made_with}, spec.count)
+        fingerprint |= condition.fingerprint
+    fingerprint |= {f"step {step}": str(network.step) for step, network in models.items()}
+    parts = SampleParts(place.path, {**fingerprint, **scores.fingerprint}, spec.count)
     if sums := parts.resume():
         scores.load(sums)
 
@@ -247,8 +247,8 @@ def _facts(
     facts: dict[str, Any] = {"step": model.step, metric_names.SAMPLE_FLOPS: flops}
     if file is not None:
         facts["reference"] = {"name": file.name, "file": str(file.path), "sha256": file.digest}
-    if scores.made_with:
-        facts["extractors"] = scores.made_with
+    if scores.fingerprint:
+        facts["extractors"] = scores.fingerprint
     return facts if condition is None else {**facts, **condition.record()}
 
 

@@ -35,7 +35,7 @@ DECIDES = (*_BELOW, "engine", "systems")
 _PACKAGES = ("torch", "numpy", "accelerate", "torch-fidelity", "diffusers", "transformers")
 
 
-def made_with(spec: RunSpec, device_type: str) -> dict[str, str]:
+def fingerprint(spec: RunSpec, device_type: str) -> dict[str, str]:
     """Return name -> digest of everything that decides the results of `spec` and is not in it.
 
     What computes the blocks is named with their backbone. The same name means the same thing in all
@@ -68,7 +68,7 @@ def decisive(spec: RunSpec) -> tuple[Hashable, ...]:
 
 
 def of_nodes(made: Mapping[str, str]) -> dict[str, str]:
-    """Return what must be equal on all nodes that train for one driver: of `made_with`, what does
+    """Return what must be equal on all nodes that train for one driver: of `fingerprint`, what does
     not depend on the device, and the versions of packages."""
     shared = ("code", "data ", "held-out data ", "captions ", "weights ", "package ")
     found = {what: digest for what, digest in made.items() if what.startswith(shared)}

@@ -47,7 +47,7 @@ class SampleScores:
         self._described: dict[str, DescribedReference] = {}
 
     @property
-    def made_with(self) -> dict[str, str]:
+    def fingerprint(self) -> dict[str, str]:
         """Extractor -> digest of its weights."""
         return {name: scorer.extraction.made_by for name, scorer in self._scorers.items()}
 

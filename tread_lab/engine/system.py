@@ -167,11 +167,11 @@ class Condition(Protocol):
     """What an evaluated network sees in place of classes: a row for each held-out sample.
 
     Attributes:
-        made_with: name -> digest of what decides the rows.
+        fingerprint: name -> digest of what decides the rows.
     """
 
     @property
-    def made_with(self) -> Mapping[str, str]: ...
+    def fingerprint(self) -> Mapping[str, str]: ...
 
     def __len__(self) -> int: ...
 

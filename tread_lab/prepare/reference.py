@@ -120,7 +120,7 @@ def write_reference(
         DiskFull: there is no room.
     """
     N = len(images.names)
-    _check_room(file, len(_kept_places(range(N), keep)), side)
+    _check_free(file, len(_kept_places(range(N), keep)), side)
     sums = {layer: RunningMoments() for layer in MOMENTS}
     damaged: set[int] = set()
     skipped = damaged if skip_damaged else None
@@ -199,7 +199,7 @@ def _crops(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _check_room(file: Path, kept: int, side: int) -> None:
+def _check_free(file: Path, kept: int, side: int) -> None:
     """Refuse a file that exists, that cannot be written, or that the disk has no room for."""
     if file.suffix != ".npz":
         raise UserError(f"{file}: statistics are an .npz; give a name such as {file.name}.npz")

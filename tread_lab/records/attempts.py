@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.endings import ENDINGS
+from tread_lab.records.exit_reasons import EXIT_REASONS
 from tread_lab.records.lines import append_line, read_lines
 
 
@@ -25,7 +25,7 @@ class Attempt:
         packed: most runs that shared its device.
         made_with: digests of the code, data and weights that decide its results, by name.
         phase: `train` or `evaluate`, where it was when it ended.
-        ended: a key of `ENDINGS`; empty while the attempt goes on, or if its process has died.
+        ended: a key of `EXIT_REASONS`; empty while the attempt goes on, or if its process has died.
         forgiven: the user has asked since to try the run again.
     """
 
@@ -64,7 +64,7 @@ class Attempts:
 
     def close(self, attempt: Attempt, ended: str, **facts: Any) -> Attempt:
         """Record how an attempt ended."""
-        assert ended in ENDINGS, ended
+        assert ended in EXIT_REASONS, ended
         append_line(self.path, {"event": "closed", "n": attempt.n, "ended": ended, **facts})
         return replace(attempt, ended=ended, **facts)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import modified
-from tread_lab.records.endings import ENDINGS
+from tread_lab.records.exit_reasons import EXIT_REASONS
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.lines import read_lines
 from tread_lab.records.status import RunState
@@ -82,7 +82,8 @@ def count_states(
 
 
 def _is_wrong(kind: str) -> bool:
-    return kind not in ENDINGS or ENDINGS[kind].wrong  # a later version may know more kinds
+    # A later version may know more of them.
+    return kind not in EXIT_REASONS or EXIT_REASONS[kind].wrong
 
 
 def _moved(folder: RunFolder, attempts: Iterable[Attempt]) -> float | None:

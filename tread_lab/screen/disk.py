@@ -9,7 +9,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.screen.console import say
 from tread_lab.specs.units import amount
 from tread_lab.sweep.execution.executor import ReportHandler
-from tread_lab.sweep.plan.disk import DiskNeed, disk_need, room
+from tread_lab.sweep.plan.disk import DiskNeed, disk_need, free_bytes
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 
@@ -28,7 +28,7 @@ def disk_lines(need: DiskNeed, lab: Lab) -> Iterator[str]:
         "encoders' features": need.targets,
     }
     listed = ", ".join(f"{amount(size)} of {what}" for what, size in parts.items() if size)
-    free = room(lab)
+    free = free_bytes(lab)
     yield f"disk: at most {listed}; {amount(free)} free in {lab.root}"
     if free < need.total:
         yield (
@@ -56,7 +56,7 @@ class DiskWatch:
         if self._warned or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + EVERY
-        free = room(self._lab)
+        free = free_bytes(self._lab)
         if free < self._low:
             self._warned = True
             say(

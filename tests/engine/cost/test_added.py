@@ -87,11 +87,11 @@ def test_a_projector_is_paid_for_the_tokens_it_sees_and_kept_out_of_the_network(
     inside, before = (small("route", repa={**repa, "block": block}) for block in (2, 0))
     plain, projector = cost(small("route")), fresh_projector(inside)
     products = 32 * 24 + 24 * 24 + 24 * 64
-    assert cost(inside).helpers == sum(p.numel() for p in projector.parameters())
+    assert cost(inside).auxiliary == sum(p.numel() for p in projector.parameters())
     assert cost(inside).parameters == plain.parameters
     assert cost(inside).train_flops_per_image == plain.train_flops_per_image + 6 * 32 * products
     assert cost(before).train_flops_per_image == plain.train_flops_per_image + 6 * 64 * products
-    assert cost(inside).checkpoint_bytes == plain.checkpoint_bytes + 12 * cost(inside).helpers
+    assert cost(inside).checkpoint_bytes == plain.checkpoint_bytes + 12 * cost(inside).auxiliary
 
 
 def test_the_table_names_the_bypass() -> None:
@@ -112,15 +112,15 @@ def test_a_projector_and_a_head_have_these_parameters_and_values() -> None:
     products = 384 * 2048 + 2048 * 2048 + 2048 * 768
     plain = cost(xl(model="DiT-S/2"))
     aligned = cost(repa)
-    assert aligned.helpers == products + 2048 + 2048 + 768
-    assert aligned.helper_macs == (256 * products, 256 * products)
+    assert aligned.auxiliary == products + 2048 + 2048 + 768
+    assert aligned.auxiliary_macs == (256 * products, 256 * products)
     kept = 4 * 256 * (384 + 3 * 768) + 2 * 256 * (384 + 4 * 2048)  # bf16
     assert aligned.activation_bytes == plain.activation_bytes + kept
     loss = {"kind": "discrimination", "hidden": 64, "bottleneck": 32, "prototypes": 100}
     taught = cost(xl(model="DiT-S/2", routes=["0->B-1"], bypass="mask", loss=loss))
     head = 384 * 64 + 64 * 64 + 64 * 32 + 32 * 100
-    assert taught.helpers == head + 64 + 64 + 32
-    assert taught.helper_macs == (256 * head, 128 * head)
+    assert taught.auxiliary == head + 64 + 64 + 32
+    assert taught.auxiliary_macs == (256 * head, 128 * head)
 
 
 def test_a_fusion_has_a_matrix_a_bias_and_a_mask_token() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests.engine.runs import CPU, small_run
 from tread_lab.engine.cost import memory
-from tread_lab.engine.cost.memory import check_room, fitting_micro_batch
+from tread_lab.engine.cost.memory import check_memory, fitting_micro_batch
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import Lab, RunFolder
@@ -87,12 +87,12 @@ def test_a_run_too_large_for_a_gpu_is_told_a_micro_batch_that_fits(
     monkeypatch.setattr(memory, "memory", lambda device: 84_000_000_000)
     monkeypatch.setattr(memory, "name", lambda device: "H100")
     with pytest.raises(UserError) as caught:
-        check_room(spec, GPU)
+        check_memory(spec, GPU)
     line = str(caught.value)
     assert line.startswith("DiT-XL/2 dense needs about 128 GB")
     assert "at 256 images a pass, and cuda:0 (H100) has 84 GB; execution.micro_batch=128 " in line
     cut = latents("DiT-XL/2", "bf16", execution={"micro_batch": 128})
-    check_room(cut, GPU)
+    check_memory(cut, GPU)
 
 
 def test_a_run_of_no_steps_needs_its_weights_and_their_average_alone(
@@ -101,10 +101,10 @@ def test_a_run_of_no_steps_needs_its_weights_and_their_average_alone(
     spec = latents("DiT-XL/2", "bf16", train={"steps": 0}, init_from={"file": "x", "digest": "d"})
     assert cost(spec).memory_bytes == 4 * (675_111_184 + 674_816_272)
     monkeypatch.setattr(memory, "memory", lambda device: 8_000_000_000)
-    check_room(spec, CPU)
+    check_memory(spec, CPU)
     monkeypatch.setattr(memory, "memory", lambda device: 5_000_000_000)
     with pytest.raises(UserError, match=r"needs about 5\.4 GB .*take a larger device$"):
-        check_room(spec, CPU)
+        check_memory(spec, CPU)
 
 
 def test_a_run_that_fits_with_no_micro_batch_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_a_run_that_fits_with_no_micro_batch_is_told_so(monkeypatch: pytest.Monk
     assert fitting_micro_batch(cost(spec), 256, 10_000_000_000) == 0
     monkeypatch.setattr(memory, "memory", lambda device: 10_000_000_000)
     with pytest.raises(UserError, match=r"has 10 GB; one image a pass needs .*larger device$"):
-        check_room(spec, CPU)
+        check_memory(spec, CPU)
 
 
 @pytest.mark.parametrize(("spare", "fit"), [(0, 0), (1, 1), (7, 5), (9, 8), (10**9, 10**9)])
@@ -151,7 +151,7 @@ def test_graphs_of_routed_and_dense_steps_keep_their_memory_beside_each_other(
     passes = price.memory_bytes - price.memory_at(0)
     monkeypatch.setattr(memory, "memory", lambda device: price.memory_bytes + passes - 1)
     monkeypatch.setattr(memory, "name", lambda device: "H100")
-    check_room(one, GPU)
-    check_room(latents("DiT-S/2", "bf16", ["1->2"], routes_until=0.5), GPU)
+    check_memory(one, GPU)
+    check_memory(latents("DiT-S/2", "bf16", ["1->2"], routes_until=0.5), GPU)
     with pytest.raises(UserError, match=r"execution\.micro_batch=128 needs"):
-        check_room(two, GPU)
+        check_memory(two, GPU)

@@ -226,7 +226,7 @@ def test_a_teacher_is_an_encoder_and_a_head_without_backward_pass() -> None:
     products = 384 * 64 + 64 * 64 + 64 * 32 + 32 * 100
     head, final = products + 64 + 64 + 32, (2 * 384**2 + 2 * 384) + 385 * 16
     encoder = 32_858_896 - final + 256 * 384
-    assert (found.helpers, found.teacher) == (head, encoder + 100 + head)
+    assert (found.auxiliary, found.teacher) == (head, encoder + 100 + head)
     macs = plain.plain_macs - 2 * 384**2 - 256 * 384 * 16
     assert found.teacher_macs == (macs + 256 * products, macs + 128 * products)
     forward = plain.routed_macs + 128 * products

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tread_lab.engine.provenance import made_with, of_nodes
+from tread_lab.engine.provenance import fingerprint, of_nodes
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError, encode
 from tread_lab.specs.errors import Unavailable
@@ -305,7 +305,7 @@ def test_a_searcher_hands_out_its_queue_and_hears_of_each_end_once(
     )
     sent = searcher.suggest("one")["task"]
     assert sent.task == parent and str(sent) == parent.run
-    assert sent.expected == of_nodes(made_with(parent.spec, "cpu"))
+    assert sent.expected == of_nodes(fingerprint(parent.spec, "cpu"))
     assert searcher.suggest("two") is None  # until its parent has ended
     for _ in range(2):
         searcher.on_trial_complete("one")

@@ -19,7 +19,7 @@ from tread_lab.screen.disk import DiskWatch
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode
 from tread_lab.specs.evaluation import SamplesSpec, decode_evaluations
 from tread_lab.sweep.plan import disk
-from tread_lab.sweep.plan.disk import DiskNeed, disk_need, image_bytes, room
+from tread_lab.sweep.plan.disk import DiskNeed, disk_need, free_bytes, image_bytes
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 
@@ -169,7 +169,7 @@ def test_a_latent_is_counted_as_the_colour_image_that_it_becomes() -> None:
 
 
 def test_the_room_is_that_of_the_folder_where_the_lab_will_be(tmp_path: Path) -> None:
-    assert room(Lab(tmp_path / "not" / "yet")) > 0
+    assert free_bytes(Lab(tmp_path / "not" / "yet")) > 0
 
 
 def test_dinov2_takes_features_of_its_own_size(tiny: Tiny) -> None:
@@ -279,5 +279,5 @@ def test_room_is_asked_of_the_nearest_folder_that_exists(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: asked.append(path) or found)  # type: ignore[func-returns-value]
     (tmp_path / "lab").mkdir()
     for folder in ("lab", "not/yet"):
-        assert room(Lab(tmp_path / folder)) == 5
+        assert free_bytes(Lab(tmp_path / folder)) == 5
     assert asked == [tmp_path / "lab", tmp_path]

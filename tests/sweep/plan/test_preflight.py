@@ -17,7 +17,7 @@ from tread_lab.cli import main
 from tread_lab.engine import precision, provenance
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT, memory
-from tread_lab.engine.provenance import DECIDES, code_digest, made_with, meaning, measured_with
+from tread_lab.engine.provenance import DECIDES, code_digest, fingerprint, meaning, measured_with
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.specs import RunSpec, UserError, decode, encode, extensions
@@ -30,8 +30,8 @@ from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.preflight import (
     check_arithmetic,
     check_measured,
+    check_memory,
     check_provenance,
-    check_room,
     preflight,
 )
 from tread_lab.sweep.trial import attempt
@@ -79,9 +79,9 @@ def test_a_gpu_given_in_parts(tiny: Callable[..., RunSpec]) -> None:
     sizes = (9 * need + 8 * CONTEXT, 2 * need + CONTEXT)  # each process has a context of its own
     large, small = (DeviceFacts("cuda", "x", ("fp32",), size) for size in sizes)
     for packed in (1, 2):
-        check_room([task], Devices((large, small), packed=packed))
+        check_memory([task], Devices((large, small), packed=packed))
     with pytest.raises(UserError, match=r"3 runs at once .* room for 2 runs"):
-        check_room([task], Devices((large, small), packed=3))
+        check_memory([task], Devices((large, small), packed=3))
 
 
 def test_the_largest_run_decides_how_many_share_a_device(tiny: Tiny) -> None:
@@ -91,7 +91,7 @@ def test_the_largest_run_decides_how_many_share_a_device(tiny: Tiny) -> None:
     shared = Devices((DeviceFacts("cuda", "x", ("fp32",), 2 * need + CONTEXT),), packed=3)
     for tasks in ([small, large], [large, small]):
         with pytest.raises(UserError, match=r"3 runs at once .* room for 2 runs"):
-            check_room(tasks, shared)
+            check_memory(tasks, shared)
 
 
 def test_the_precision_of_a_sampler_is_checked_like_that_of_training(tiny: Tiny) -> None:
@@ -244,13 +244,13 @@ def test_less_than_half_of_the_classes_are_few(tiny: Tiny) -> None:
 
 def test_a_run_alone_on_the_device_of_a_worker_is_left_to_it(tiny: Tiny) -> None:
     small = DeviceFacts("cuda", "x", ("fp32",), 1)
-    check_room([Task(tiny())], Devices((small,), packed=1))
-    check_room([], Devices((small,), packed=1))
-    check_room([], Devices((replace(small, memory=2 * CONTEXT),), packed=2))
+    check_memory([Task(tiny())], Devices((small,), packed=1))
+    check_memory([], Devices((small,), packed=1))
+    check_memory([], Devices((replace(small, memory=2 * CONTEXT),), packed=2))
     need = cost(tiny().dense()).memory_bytes
     shared = Devices((replace(small, memory=2 * need + CONTEXT),), packed=3)
     with pytest.raises(UserError, match=r"room for 2 runs; give each"):
-        check_room([Task(tiny())], shared)
+        check_memory([Task(tiny())], shared)
 
 
 def test_what_decides_a_provenance_is_asked_for_apart(
@@ -316,7 +316,7 @@ def test_each_run_is_checked_against_the_device_of_this_process(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[Any] = []
-    monkeypatch.setattr(module.memory, "check_room", lambda *what: checked.append(what))
+    monkeypatch.setattr(module.memory, "check_memory", lambda *what: checked.append(what))
     preflight([Task(tiny()), Task(tiny())], ROOMY)
     assert checked == []
     preflight([Task(tiny()), Task(tiny())], replace(ROOMY, local=CPU))
@@ -369,7 +369,7 @@ def test_the_digest_covers_what_decides_and_not_what_shows() -> None:
 def test_every_attempt_says_what_it_was_made_with(lab: Lab, tiny: Tiny) -> None:
     run(lab, Task(tiny(steps=4)))
     (tried,) = lab.run_of(tiny(steps=4)).attempts.read()
-    assert tried.made_with == made_with(tiny(steps=4), "cpu")
+    assert tried.made_with == fingerprint(tiny(steps=4), "cpu")
     data = ["data fashion16", "held-out data fashion16"]
     names = ["code", *data, "blocks of dit", "attention backend"]
     assert list(tried.made_with) == names
@@ -411,7 +411,7 @@ def test_bf16_of_one_cpu_is_not_added_to_that_of_another_whichever_run_is_last(
     half, plain = (Task(tiny(steps=4, precision=kind)) for kind in ("bf16", "fp32"))
     attempts = lab.run_of(half.spec).attempts
     monkeypatch.setattr(precision, "multiplies_bf16", lambda: True)
-    attempts.close(attempts.open(made_with=made_with(half.spec, "cpu")), "completed")
+    attempts.close(attempts.open(made_with=fingerprint(half.spec, "cpu")), "completed")
     todo = [Task(replace(half.spec, seed=1)), plain]
     check_provenance(lab, [half, *todo], todo, "cpu")
     monkeypatch.setattr(precision, "multiplies_bf16", lambda: False)
@@ -452,7 +452,7 @@ def test_changed_weights_are_noticed_whichever_encoder_is_last(
 
     small, base = aligned("small", b"1"), aligned("base", b"1")
     attempts = lab.run_of(small).attempts
-    attempts.close(attempts.open(made_with=made_with(small, "cpu")), "completed")
+    attempts.close(attempts.open(made_with=fingerprint(small, "cpu")), "completed")
     todo = [Task(aligned("small", b"1", seed=1)), Task(base)]
     check_provenance(lab, [Task(small), *todo], todo, "cpu")
     aligned("small", b"2")

@@ -16,7 +16,7 @@ import torch
 from tests.engine.runs import batches
 from tests.faults.drivers import Zygote
 from tread_lab.engine import trainer
-from tread_lab.engine.provenance import made_with, of_nodes
+from tread_lab.engine.provenance import fingerprint, of_nodes
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.lab import Lab, RunFolder
@@ -220,6 +220,24 @@ def test_what_fails_while_measuring_leaves_the_training_result(
     later = WorkerInfo(driver="another")
     assert [r.phase for r in run_trial(lab, task, CPU, later)] == ["evaluate", "completed"]
     assert is_complete(lab, task) and len(folder.origin()) == 1
+
+
+def test_the_provenance_of_an_attempt_is_taken_once(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, taken = tiny(steps=2), []
+    expected = of_nodes(fingerprint(spec, "cpu"))
+
+    def counting(*what: Any) -> dict[str, str]:
+        taken.append(what)
+        return fingerprint(*what)
+
+    monkeypatch.setattr(attempts, "fingerprint", counting)
+    assert [*run_trial(lab, Task(spec), CPU, WorkerInfo(expected=expected))][
+        -1
+    ].phase == "completed"
+    assert len(taken) == 1
+    assert lab.run_of(spec).attempts.read()[0].made_with == fingerprint(spec, "cpu")
 
 
 KILLED = """
@@ -460,7 +478,7 @@ def test_a_node_that_differs_from_its_driver_trains_nothing_and_says_so_in_one_l
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     task, folder = Task(tiny(steps=4)), lab.run_of(tiny(steps=4))
-    expected = of_nodes(made_with(task.spec, "cpu"))
+    expected = of_nodes(fingerprint(task.spec, "cpu"))
     assert {"code", "data fashion16", "held-out data fashion16", "package torch"} <= expected.keys()
     node = WorkerInfo(node="n1", expected={**expected, what: "another"})
     monkeypatch.setattr(trial, "train", lambda *_: pytest.fail("no step is trained"))

@@ -263,10 +263,10 @@ def test_a_run_that_does_not_fit_its_device_is_not_begun(
 ) -> None:
     training(monkeypatch, step(20))
 
-    def check_room(spec: RunSpec, device: Any) -> None:
+    def check_memory(spec: RunSpec, device: Any) -> None:
         raise UserError(f"seed {spec.seed} on {device} needs more")
 
-    monkeypatch.setattr(trial, "check_room", check_room)
+    monkeypatch.setattr(trial, "check_memory", check_memory)
     task = Task(tiny(seed=4))
     with pytest.raises(UserError, match=r"^seed 4 on cpu needs more$"):
         list(run_trial(lab, task, CPU))

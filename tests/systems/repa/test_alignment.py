@@ -109,7 +109,7 @@ def test_the_projector_is_trained_resumed_and_not_sampled(tmp_path: Path, tiny: 
     whole.create(spec)
     network = trained(whole, CPU).network
     assert not any("projector" in name for name in network.state_dict())
-    assert cost(spec).helpers == sum(weight.numel() for weight in fresh.values())
+    assert cost(spec).auxiliary == sum(weight.numel() for weight in fresh.values())
     assert (
         cost(spec).parameters == sum(p.numel() for p in fresh_network(spec).parameters()) - 64 * 16
     )

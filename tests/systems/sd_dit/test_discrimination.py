@@ -220,7 +220,7 @@ def test_sd_dit_xl_has_the_published_parameters() -> None:
     decoder = 8 * (12 * e * e + 9 * e + 6 * d * e + 6 * e) + 2 * d * e + 2 * e + (e + 1) * 16
     assert dit + maps + decoder == sampled == price.parameters == 730_115_856
     in_head = (d * h + h) + (h * h + h) + (h * b + b) + K * b
-    assert in_head == sum(p.numel() for p in top.parameters()) == price.helpers == 9_179_392
+    assert in_head == sum(p.numel() for p in top.parameters()) == price.auxiliary == 9_179_392
     assert sampled + in_head == 739_295_248
     assert price.teacher == dit + 256 * d + in_head + K
 
@@ -237,7 +237,7 @@ def test_a_step_pays_for_decoder_head_and_teacher() -> None:
     student, teacher = start + 4 * one(13, d, d), start + 4 * one(16, d, d)
     in_head = 13 * (d * 12 + 12 * 12 + 12 * 4 + 4 * 6)
     assert price.routed_macs == student + decoder
-    assert price.helper_macs[1] == in_head and price.teacher_macs[1] == teacher + in_head
+    assert price.auxiliary_macs[1] == in_head and price.teacher_macs[1] == teacher + in_head
     trained_macs = student + decoder + in_head
     assert price.train_flops_per_image == 6 * trained_macs + 2 * (teacher + in_head)
     plain = cost(small_run(routes=[])).dense_macs

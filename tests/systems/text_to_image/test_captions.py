@@ -19,7 +19,7 @@ from tread_lab.engine import checkpoint, evaluate
 from tread_lab.engine.assemble import fresh_network
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.cost.training import cost
-from tread_lab.engine.provenance import made_with
+from tread_lab.engine.provenance import fingerprint
 from tread_lab.records.lab import RunFolder
 from tread_lab.routing import draw_routing
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode, signature
@@ -282,5 +282,5 @@ def test_a_run_is_never_measured_with_another_text_encoder(
     heldout = HeldoutSpec(images=2, levels=1)
     with pytest.raises(UserError, match=r"captions: run run was trained with another clip-base"):
         evaluate.evaluate(folder, heldout, CPU)
-    folder.attempts.open(**where, made_with=made_with(spec, "cpu"))
+    folder.attempts.open(**where, made_with=fingerprint(spec, "cpu"))
     assert min(evaluate.evaluate(folder, heldout, CPU).values()) > 0

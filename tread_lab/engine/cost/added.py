@@ -41,14 +41,14 @@ class Beside:
     """What stands beside the network while it trains, and is not sampled.
 
     Attributes:
-        helper: what is trained with the network.
+        auxiliary: what is trained with the network.
         averages_network: whether an average of the network without its last layer sees all tokens
             of every batch, in a forward pass alone.
         averaged: what is averaged beside it.
         buffers: values that are neither trained nor averaged from trained ones.
     """
 
-    helper: Added = NOTHING
+    auxiliary: Added = NOTHING
     averages_network: bool = False
     averaged: Added = NOTHING
     buffers: int = 0

@@ -12,20 +12,20 @@ from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import amount
 
 
-def check_room(spec: RunSpec, device: torch.device) -> None:
+def check_memory(spec: RunSpec, device: torch.device) -> None:
     """Refuse a run whose training pass needs more memory than the device has.
 
     Raises:
         UserError: says how much that is, and names a micro-batch that fits.
     """
-    price, room = cost(spec), memory(device)
+    price, free = cost(spec), memory(device)
     held = 2 if step_form(spec, device.type) == CAPTURED and _two_kinds(spec) else 1
-    if (needed := _bytes(price, price.micro_batch, held)) <= room:
+    if (needed := _bytes(price, price.micro_batch, held)) <= free:
         return
     routes = " + ".join(map(str, spec.routes)) or "dense"
     need = f"{spec.model.name} {routes} needs about {amount(needed)}"
-    has = f"{device} ({name(device)}) has {amount(room)}"
-    fit = fitting_micro_batch(price, spec.train.batch, room, held=held)
+    has = f"{device} ({name(device)}) has {amount(free)}"
+    fit = fitting_micro_batch(price, spec.train.batch, free, held=held)
     remedy = f"one image a pass needs {amount(_bytes(price, 1, held))}: take a larger device"
     if fit:
         remedy = f"execution.micro_batch={fit} needs {amount(_bytes(price, fit, held))}"
@@ -44,8 +44,8 @@ def _bytes(price: Cost, micro_batch: int, held: int) -> int:
     return state + held * (price.memory_at(micro_batch) - state)
 
 
-def fitting_micro_batch(price: Cost, batch: int, room: int, *, held: int = 1) -> int:
-    """Return the largest divisor of `batch` with which a run fits `room` bytes; 0 if none does."""
+def fitting_micro_batch(price: Cost, batch: int, free: int, *, held: int = 1) -> int:
+    """Return the largest divisor of `batch` with which a run fits `free` bytes; 0 if none does."""
     state = price.memory_at(0)
-    most = (room - state) // max(1, held * (price.memory_at(1) - state))
+    most = (free - state) // max(1, held * (price.memory_at(1) - state))
     return next((n for n in range(min(batch, most), 0, -1) if batch % n == 0), 0)

@@ -55,7 +55,7 @@ def table(spec: RunSpec) -> list[tuple[str, str]]:
             f"{this.parameters:,} ({this.parameters + this.positions:,} with positions)",
         ),
         *([("of them unsampled", f"{this.unsampled:,}")] if this.unsampled else []),
-        *([("beside it", f"{this.helpers:,} trained, not sampled")] if this.helpers else []),
+        *([("beside it", f"{this.auxiliary:,} trained, not sampled")] if this.auxiliary else []),
         *([("teacher", f"{this.teacher:,}, an average")] if this.teacher else []),
         ("forward, dense", f"{this.dense_macs / 1e9:,.3f} GMAC"),
         ("forward, routed", f"{this.routed_macs / 1e9:,.3f} GMAC"),

@@ -28,7 +28,7 @@ class Cost:
         parameters: trainable parameters of the network and its EMA; routing adds none, a mask
             decoder, a side-interpolater or a fusion adds its own.
         unsampled: those of the parameters that no sampling needs: the side-interpolater's block.
-        helpers: trainable parameters that are not sampled: REPA's projector, SD-DiT's head.
+        auxiliary: trainable parameters that are not sampled: REPA's projector, SD-DiT's head.
         teacher: parameters of a teacher, which is an average, and buffers beside it.
         positions: values of fixed tables, stored but not trained.
         tokens: tokens of the image that run each block, from the first block to the last; those of
@@ -37,7 +37,7 @@ class Cost:
         dense_macs, routed_macs: forward pass without routes, and under the run's routes.
         again_macs: a second forward and backward pass of every routed step (`loss: both`).
         exact_macs: of them, all passes of a routed step through the blocks that stay in fp32.
-        helper_macs: what projector and head add to a dense and to a routed training pass; the
+        auxiliary_macs: what projector and head add to a dense and to a routed training pass; the
             frozen encoder's own forward pass is not counted.
         teacher_macs: forward pass of a teacher in a dense and in a routed step.
         images: training images in all, steps x batch.
@@ -52,7 +52,7 @@ class Cost:
 
     parameters: int
     unsampled: int
-    helpers: int
+    auxiliary: int
     teacher: int
     positions: int
     tokens: tuple[int, ...]
@@ -61,7 +61,7 @@ class Cost:
     routed_macs: int
     again_macs: int
     exact_macs: int
-    helper_macs: tuple[int, int]
+    auxiliary_macs: tuple[int, int]
     teacher_macs: tuple[int, int]
     images: int
     dense_images: int
@@ -90,13 +90,13 @@ class Cost:
     @property
     def train_flops_per_image(self) -> int:
         """Forward and backward of a routed step."""
-        macs = self.routed_macs + self.again_macs + self.helper_macs[1]
+        macs = self.routed_macs + self.again_macs + self.auxiliary_macs[1]
         return FLOPS_PER_MAC * (TRAIN_PER_FORWARD * macs + self.teacher_macs[1])
 
     @property
     def train_flops(self) -> int:
         """All training steps; optimizer and EMA are not counted."""
-        macs = self.dense_macs + self.helper_macs[0]
+        macs = self.dense_macs + self.auxiliary_macs[0]
         dense = FLOPS_PER_MAC * (TRAIN_PER_FORWARD * macs + self.teacher_macs[0])
         routed_images = self.images - self.dense_images
         return routed_images * self.train_flops_per_image + self.dense_images * dense
@@ -108,10 +108,10 @@ class Cost:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Weights and their EMA, and of a run that trains Adam's two moments and a teacher; helpers
-        have no EMA."""
+        """Weights and their EMA, and of a run that trains Adam's two moments and a teacher;
+        auxiliary parameters have no EMA."""
         kept = 3 if self.images else 1
-        state = kept * (self.parameters + self.helpers) + self.teacher
+        state = kept * (self.parameters + self.auxiliary) + self.teacher
         return self.weights_bytes + FP32 * state
 
     @property
@@ -124,7 +124,7 @@ class Cost:
         """Return the same with another number of images in a pass."""
         if not self.images:
             return self.checkpoint_bytes
-        gradients = FP32 * (self.parameters + self.helpers)
+        gradients = FP32 * (self.parameters + self.auxiliary)
         state = self.checkpoint_bytes + gradients + self.cast_bytes
         return state + micro_batch * (self.activation_bytes + self.working_bytes)
 
@@ -155,9 +155,9 @@ def _cost(spec: RunSpec, c_out: int) -> Cost:
     systems = systems_of(spec)
     within = [system.added(spec, c_out) for system in systems]
     beside = [system.beside(spec) for system in systems]
-    helpers = [part.helper for part in beside]
+    auxiliary = [part.auxiliary for part in beside]
     parameters = _parameters(spec, c_out) + sum(part.parameters for part in within)
-    trained_beside = sum(part.parameters for part in helpers)
+    trained_beside = sum(part.parameters for part in auxiliary)
     plain_macs = _forward_macs(spec, whole, c_out)
     most_tokens = tokens if len(spec.routed_steps) == spec.train.steps else whole
     dense_macs = plain_macs + _macs(within, whole)
@@ -177,7 +177,7 @@ def _cost(spec: RunSpec, c_out: int) -> Cost:
     return Cost(
         parameters=parameters,
         unsampled=sum(part.unsampled for part in within),
-        helpers=trained_beside,
+        auxiliary=trained_beside,
         teacher=averaged_values + sum(part.parameters for part in averaged),
         positions=_positions(spec)[0] + sum(part.positions for part in within),
         tokens=tokens,
@@ -186,13 +186,13 @@ def _cost(spec: RunSpec, c_out: int) -> Cost:
         routed_macs=_forward_macs(spec, tokens, c_out) + _macs(within, tokens),
         again_macs=dense_macs if again else 0,
         exact_macs=exact_macs,
-        helper_macs=(_macs(helpers, whole), _macs(helpers, tokens)),
+        auxiliary_macs=(_macs(auxiliary, whole), _macs(auxiliary, tokens)),
         teacher_macs=(taught[0], taught[1]),
         images=spec.train.steps * spec.train.batch,
         dense_images=(spec.train.steps - len(spec.routed_steps)) * spec.train.batch,
         activation_bytes=_kept_by_network(spec, most_tokens, low)
         + again_bytes
-        + sum(part.activation_bytes(low) for part in (*within, *helpers)),
+        + sum(part.activation_bytes(low) for part in (*within, *auxiliary)),
         working_bytes=(spec.tokens + spec.text_tokens)
         * (4 * spec.model.width * FP32 + 2 * spec.model.hidden * low),
         cast_bytes=0 if low == FP32 else low * (parameters + trained_beside),

@@ -13,7 +13,7 @@ import ray
 from ray import cloudpickle, tune
 from ray.tune.search import Searcher
 
-from tread_lab.engine.provenance import decisive, made_with, of_nodes
+from tread_lab.engine.provenance import decisive, fingerprint, of_nodes
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, first_line
 from tread_lab.specs.run import RunSpec
@@ -122,7 +122,7 @@ class QueueSearcher(_InDriver, Searcher):
         """Return what every node must have for a run as this one has it."""
         key = decisive(spec)
         if key not in self._found:
-            self._found[key] = of_nodes(made_with(spec, "cpu"))
+            self._found[key] = of_nodes(fingerprint(spec, "cpu"))
         return self._found[key]
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:

@@ -109,7 +109,7 @@ def _feature_bytes(data: DataSpec, metrics: Iterable[str]) -> int:
     return sum({sizes[METRICS[metric].features] for metric in metrics})
 
 
-def room(lab: Lab) -> int:
+def free_bytes(lab: Lab) -> int:
     """Return the bytes that may still be written where the lab lies or will lie."""
     folder: Path = lab.root
     while not folder.exists():

@@ -12,7 +12,7 @@ from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT
 from tread_lab.engine.probes import PICKS
-from tread_lab.engine.provenance import decisive, made_with, measured_with
+from tread_lab.engine.provenance import decisive, fingerprint, measured_with
 from tread_lab.engine.start import check_start
 from tread_lab.engine.system import files_read
 from tread_lab.metrics.requirements import check_requirements
@@ -56,7 +56,7 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
             decoded; an encoder is not here; what a run starts from does not fit.
     """
     check_arithmetic(tasks, devices)
-    check_room(tasks, devices)
+    check_memory(tasks, devices)
     specs = [task.spec for task in tasks]
     opened = {
         data: (open_data(data, "train"), open_data(data, "heldout"))
@@ -163,7 +163,7 @@ def check_arithmetic(tasks: Sequence[Task], devices: Devices) -> None:
                 )
 
 
-def check_room(tasks: Sequence[Task], devices: Devices) -> None:
+def check_memory(tasks: Sequence[Task], devices: Devices) -> None:
     """Refuse a run that does not fit its device, and runs that share it if so many of the largest
     do not.
 
@@ -172,7 +172,7 @@ def check_room(tasks: Sequence[Task], devices: Devices) -> None:
     """
     if devices.local is not None:  # else a worker asks its own device
         for spec in {task.spec for task in tasks}:
-            memory.check_room(spec, devices.local)
+            memory.check_memory(spec, devices.local)
     need = max((cost(task.spec).memory_bytes for task in tasks), default=0)
     capacity, packed = devices.memory, devices.packed
     context = CONTEXT if devices.type == "cuda" else 0  # each process has one, which runs do not
@@ -203,7 +203,7 @@ def check_provenance(
         return
     distinct = {decisive(task.spec): task.spec for task in todo}
     earlier = provenances_of(lab, (task.run for task in tasks))
-    now: list[Mapping[str, str]] = [made_with(spec, device_type) for spec in distinct.values()]
+    now: list[Mapping[str, str]] = [fingerprint(spec, device_type) for spec in distinct.values()]
     if any(what.startswith("decoder") for made in earlier.values() for f in made for what in f):
         now += _measured_now((task.spec, e) for task in todo for e in task.evaluations)
     for difference in provenance_differences({**earlier, NOW: now}):

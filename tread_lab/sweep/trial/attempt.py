@@ -15,10 +15,10 @@ import torch
 
 import tread_lab
 from tread_lab.data.content import check_content
-from tread_lab.engine.provenance import made_with, of_nodes
+from tread_lab.engine.provenance import fingerprint, of_nodes
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import disk_error
-from tread_lab.records.endings import kind_of
+from tread_lab.records.exit_reasons import kind_of
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
@@ -75,9 +75,16 @@ class OpenAttempt:
 
 @contextlib.contextmanager
 def attempt(
-    folder: RunFolder, spec: RunSpec, device: torch.device, worker: WorkerInfo
+    folder: RunFolder,
+    spec: RunSpec,
+    device: torch.device,
+    worker: WorkerInfo,
+    provenance: Mapping[str, str] | None = None,
 ) -> Iterator[OpenAttempt]:
     """Record the block as an attempt, with the exception that ended it.
+
+    Args:
+        provenance: of the run, where `check_node` has found it.
 
     Raises:
         UserError: the data are not those of the spec, or cannot be read.
@@ -86,7 +93,8 @@ def attempt(
     where = {name: getattr(worker, name) for name in ("driver", "node", "whole", "packed")}
     process = {"host": os.uname().nodename, "pid": os.getpid()}
     check_content(spec.data, folder.cache)
-    opened = folder.attempts.open(**where, **process, made_with=made_with(spec, device.type))
+    made_with = provenance or fingerprint(spec, device.type)
+    opened = folder.attempts.open(**where, **process, made_with=made_with)
     watchdog = Watchdog(folder.stack_dump(opened.n), folder.heartbeat_path, worker.hang_timeout)
     under_way = OpenAttempt(watchdog, packed=worker.packed)
     try:
@@ -103,20 +111,26 @@ def attempt(
     folder.attempts.close(opened, under_way.ended, phase=under_way.phase)
 
 
-def check_node(folder: RunFolder, spec: RunSpec, device: torch.device, worker: WorkerInfo) -> None:
+def check_node(
+    folder: RunFolder, spec: RunSpec, device: torch.device, worker: WorkerInfo
+) -> dict[str, str] | None:
     """Refuse a run on a node that differs from its driver; nothing is written into its folder.
+
+    Returns:
+        The provenance of the run here, `None` where the driver itself trains.
 
     Raises:
         NodeMismatch: this node would train something else than the driver has planned.
     """
     if not worker.expected:
-        return
+        return None
     node = f"node {worker.node[:12]} ({os.uname().nodename})"
     try:
         check_content(spec.data, folder.cache)
-        found, expected = of_nodes(made_with(spec, device.type)), worker.expected
+        provenance = fingerprint(spec, device.type)
     except UserError as error:
         raise NodeMismatch(f"{node}: {error}") from None
+    found, expected = of_nodes(provenance), worker.expected
     different = [
         f"{what} is {found.get(what, 'absent')}, and {expected[what]} where the driver runs"
         for what in expected
@@ -128,6 +142,7 @@ def check_node(folder: RunFolder, spec: RunSpec, device: torch.device, worker: W
             f"{node} has code in {Path(tread_lab.__file__).parent}{data}: {'; '.join(different)};"
             " make it equal, or take it out of the cluster"
         )
+    return provenance
 
 
 def counted_attempts(folder: RunFolder, worker: WorkerInfo) -> list[Attempt]:

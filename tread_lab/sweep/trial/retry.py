@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tread_lab.records.attempts import Attempt
-from tread_lab.records.endings import ENDINGS, FAILURES
+from tread_lab.records.exit_reasons import EXIT_REASONS, FAILURES
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError, lookup, suggest
@@ -34,21 +34,21 @@ def decide(attempts: Sequence[Attempt]) -> Decision:
     """Decide from the record alone whether a run is tried again, and how.
 
     Raises:
-        UserError: the record holds an ending that this version does not know.
+        UserError: the record holds an exit reason that this version does not know.
     """
     counted = [attempt for attempt in attempts if attempt.ended and not attempt.forgiven]
     times = Counter(attempt.ended for attempt in counted)
-    endings = {kind: lookup(ENDINGS, kind, "how an attempt has ended") for kind in times}
+    exit_reasons = {kind: lookup(EXIT_REASONS, kind, "how an attempt has ended") for kind in times}
     for attempt in reversed(counted):
-        tries = endings[attempt.ended].tries
+        tries = exit_reasons[attempt.ended].tries
         if tries is not None and times[attempt.ended] >= tries:
             return Decision(last=attempt)
-    return Decision(whole_device=any(ending.whole_device for ending in endings.values()))
+    return Decision(whole_device=any(reason.whole_device for reason in exit_reasons.values()))
 
 
 def consequence(attempts: Sequence[Attempt]) -> str:
     """Return what follows from the end of the last attempt, for people."""
-    kind, tries = attempts[-1].ended, ENDINGS[attempts[-1].ended].tries
+    kind, tries = attempts[-1].ended, EXIT_REASONS[attempts[-1].ended].tries
     if tries is None:
         return "the run goes back to the queue, with all its tries"
     left = tries - sum(one.ended == kind and not one.forgiven for one in attempts)

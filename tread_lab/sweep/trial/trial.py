@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ import torch
 
 from tread_lab.engine.assemble import has_lost_its_end
 from tread_lab.engine.checkpoint import DamagedCheckpoint, list_checkpoints, newest_whole_step
-from tread_lab.engine.cost.memory import check_room
+from tread_lab.engine.cost.memory import check_memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import PeakMemory, limit_share, peak_flops, release
 from tread_lab.engine.evaluate import measuring
@@ -84,7 +84,7 @@ def run_trial(
         DiskFull: the disk has no room to go on; nothing that was saved is lost.
     """
     folder, worker = lab.run(task.run), worker or WorkerInfo()
-    check_node(folder, task.spec, device, worker)
+    provenance = check_node(folder, task.spec, device, worker)
     report = Report(task.run, "train", 0, task.spec.train.steps, float("nan"))
     with ExitStack() as locks:
         yield from _wait_for_lock(folder, locks, report)
@@ -92,7 +92,7 @@ def run_trial(
         folder.keep_steps(task.kept_steps)
         if is_repairable(folder):
             folder.reopen()
-        report = yield from _attempt(lab, task, device, worker, report)
+        report = yield from _attempt(lab, task, device, worker, report, provenance)
         if report.phase != DEFERRED:
             result = folder.result() or {}
             note = result.get("reason", report.note)
@@ -112,7 +112,12 @@ def _wait_for_lock(folder: RunFolder, locks: ExitStack, report: Report) -> Itera
 
 
 def _attempt(
-    lab: Lab, task: Task, device: torch.device, worker: WorkerInfo, report: Report
+    lab: Lab,
+    task: Task,
+    device: torch.device,
+    worker: WorkerInfo,
+    report: Report,
+    provenance: Mapping[str, str] | None,
 ) -> Generator[Report, None, Report]:
     """Train the parent, then make the attempt that the retry policy allows; return the last report.
 
@@ -132,7 +137,7 @@ def _attempt(
     if decision.last is not None:
         _give_up(folder, decision.last)
         return replace(report, note=decision.last.reason)
-    with attempt(folder, task.spec, device, worker) as under_way:
+    with attempt(folder, task.spec, device, worker, provenance) as under_way:
         return (yield from _train_and_evaluate(lab, task, device, under_way, report))
 
 
@@ -232,7 +237,7 @@ def _train(
     folder: RunFolder, spec: RunSpec, device: torch.device, report: Report, under_way: OpenAttempt
 ) -> Generator[Report, None, Report]:
     """Train to the end and write the result; return the last report."""
-    check_room(spec, device)
+    check_memory(spec, device)
     folder.write_origin({**origin(spec, device), "started": time.time()})
     progress, memory = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
     try:

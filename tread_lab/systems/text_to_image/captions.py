@@ -52,9 +52,9 @@ class CaptionTokens:
         self._first_N = self._counts_N.cumsum(0) - self._counts_N
         self.encoder = text_encoder_digest(spec)
         encoder = [spec.encoder, self.encoder]
-        made_with: dict[str, object] = {"captions": self.digest, "encoder": encoder}
+        fingerprint: dict[str, object] = {"captions": self.digest, "encoder": encoder}
         shape = (len(self._texts), spec.tokens, spec.width)
-        self._cache = FeatureCache(folder, shape, made_with, kind="captions")
+        self._cache = FeatureCache(folder, shape, fingerprint, kind="captions")
 
     def __len__(self) -> int:
         return len(self.captions)
@@ -85,7 +85,7 @@ class CaptionTokens:
         return self._cache.features(first_N[ids_B.cpu()]).to(ids_B.device)
 
     @property
-    def made_with(self) -> Mapping[str, str]:
+    def fingerprint(self) -> Mapping[str, str]:
         """Return the digests of captions and encoder."""
         return {"captions": self.digest, "text encoder": self.encoder}
 

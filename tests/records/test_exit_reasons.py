@@ -10,14 +10,14 @@ import torch
 
 from tread_lab.cli import _parser
 from tread_lab.records.durable import DiskFull
-from tread_lab.records.endings import ENDINGS, FAILURES, kind_of
+from tread_lab.records.exit_reasons import EXIT_REASONS, FAILURES, kind_of
 from tread_lab.specs.errors import UserError
 
 
 def test_every_kind_says_all_that_follows_from_it() -> None:
     follows = {
-        kind: (ending.tries, ending.fails, ending.wrong, ending.whole_device)
-        for kind, ending in ENDINGS.items()
+        kind: (exit_reason.tries, exit_reason.fails, exit_reason.wrong, exit_reason.whole_device)
+        for kind, exit_reason in EXIT_REASONS.items()
     }
     assert follows == {
         "completed": (None, False, False, False),
@@ -34,7 +34,7 @@ def test_every_kind_says_all_that_follows_from_it() -> None:
         "orphaned": (None, False, True, False),
         "parent": (None, True, True, False),
     }
-    assert all(ending.sentence for ending in ENDINGS.values())
+    assert all(exit_reason.sentence for exit_reason in EXIT_REASONS.values())
 
 
 @pytest.mark.parametrize(

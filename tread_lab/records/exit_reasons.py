@@ -1,4 +1,4 @@
-"""Failure kinds and the other endings of an attempt: one table of what follows from each."""
+"""Exit reasons of an attempt, its failures among them: one table of what follows from each."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ending:
-    """What belongs to one way of ending.
+class ExitReason:
+    """What belongs to one way of exit_reason.
 
     Attributes:
         sentence: what has happened.
@@ -45,46 +45,46 @@ def _lacks_memory(error: BaseException) -> bool:
 
 
 # An exception is of the first kind that recognises it.
-ENDINGS: Mapping[str, Ending] = {
-    "completed": Ending(sentence="reached its result", wrong=False),
-    "diverged": Ending(sentence="its loss was not finite any more, which is a result"),
-    "disk": Ending(sentence="the disk was full", recognises=_disk_is_full),
+EXIT_REASONS: Mapping[str, ExitReason] = {
+    "completed": ExitReason(sentence="reached its result", wrong=False),
+    "diverged": ExitReason(sentence="its loss was not finite any more, which is a result"),
+    "disk": ExitReason(sentence="the disk was full", recognises=_disk_is_full),
     # Of earlier versions; a node that differs now refuses before an attempt opens.
-    "mismatch": Ending(
+    "mismatch": ExitReason(
         sentence="its node has other code, packages, data or weights than the driver",
     ),
-    "mistake": Ending(
+    "mistake": ExitReason(
         sentence="something is missing that only the user can provide",
         recognises=lambda error: isinstance(error, UserError),
     ),
-    "interrupted": Ending(
+    "interrupted": ExitReason(
         sentence="it was asked to stop",
         wrong=False,
         recognises=lambda error: not isinstance(error, Exception),  # closed, or a second Ctrl-C
     ),
-    "oom": Ending(
+    "oom": ExitReason(
         sentence="memory did not suffice",
         tries=2,
         fails=True,
         whole_device=True,
         recognises=_lacks_memory,
     ),
-    "exception": Ending(
+    "exception": ExitReason(
         sentence="an exception was raised",
         tries=2,
         fails=True,
         recognises=lambda error: isinstance(error, Exception),
     ),
-    "died": Ending(sentence="its process was killed", tries=3, fails=True),
-    "hung": Ending(sentence="it made no progress and was ended", tries=2, fails=True),
-    "lost": Ending(sentence="its node has left the cluster"),
-    "orphaned": Ending(sentence="its driver ended first"),
-    "parent": Ending(sentence="the run that it starts from has no weights", fails=True),
+    "died": ExitReason(sentence="its process was killed", tries=3, fails=True),
+    "hung": ExitReason(sentence="it made no progress and was ended", tries=2, fails=True),
+    "lost": ExitReason(sentence="its node has left the cluster"),
+    "orphaned": ExitReason(sentence="its driver ended first"),
+    "parent": ExitReason(sentence="the run that it starts from has no weights", fails=True),
 }
-FAILURES = tuple(kind for kind, ending in ENDINGS.items() if ending.fails)
+FAILURES = tuple(kind for kind, exit_reason in EXIT_REASONS.items() if exit_reason.fails)
 
 
 def kind_of(error: BaseException) -> str:
     """Return how an attempt ends that `error` ended."""
-    signs = ((kind, ending.recognises) for kind, ending in ENDINGS.items())
+    signs = ((kind, exit_reason.recognises) for kind, exit_reason in EXIT_REASONS.items())
     return next(kind for kind, recognises in signs if recognises and recognises(error))
