@@ -257,7 +257,7 @@ def test_what_decides_a_provenance_is_asked_for_apart(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
-    monkeypatch.setattr(module, "made_with", lambda spec, kind: made.append(spec.seed) or {})  # type: ignore[func-returns-value]
+    monkeypatch.setattr(module, "fingerprint", lambda spec, kind: made.append(spec.seed) or {})  # type: ignore[func-returns-value]
     latents = {"source": "latents", "path": "x", "channels": 4, "size": 8, "classes": 1}
     changes: list[dict[str, Any]] = [
         {},
@@ -464,11 +464,11 @@ def test_changed_code_between_the_attempts_of_a_run_is_told(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = Task(tiny(steps=4))
-    monkeypatch.setattr(attempt, "made_with", lambda *_: {"code": "a"})
+    monkeypatch.setattr(attempt, "fingerprint", lambda *_: {"code": "a"})
     reports = attempt.attempt(lab.run(task.run), task.spec, CPU, attempt.WorkerInfo())
     with pytest.raises(KeyboardInterrupt), reports:
         raise KeyboardInterrupt
-    monkeypatch.setattr(attempt, "made_with", lambda *_: {"code": "b"})
+    monkeypatch.setattr(attempt, "fingerprint", lambda *_: {"code": "b"})
     run(lab, task)
     name = task.run
     (found,) = provenance_differences(provenances_of(lab, [name]))

@@ -410,7 +410,7 @@ def test_an_attempt_has_the_watchdog_and_the_neighbours_of_its_worker(
     folder, made = lab.run_of(tiny()), list[Any]()
     watchdog = attempts.Watchdog
     monkeypatch.setattr(attempts, "Watchdog", lambda *a: made.append(a) or watchdog(*a))  # type: ignore[func-returns-value]
-    monkeypatch.setattr(attempts, "made_with", lambda spec, kind: {"code": f"{spec.seed}{kind}"})
+    monkeypatch.setattr(attempts, "fingerprint", lambda spec, kind: {"code": f"{spec.seed}{kind}"})
     worker = WorkerInfo(packed=3, hang_timeout=60.0)
     with attempts.attempt(folder, tiny(seed=7), CPU, worker) as under_way:
         assert (under_way.packed, under_way.phase, under_way.ended) == (3, "train", "completed")
