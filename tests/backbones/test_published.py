@@ -90,12 +90,6 @@ def test_code_in_a_checkpoint_is_never_run_and_a_remedy_is_named(
         read_tensors(tmp_path / "DiT.pt")
 
 
-def test_averaged_weights_come_before_raw_ones(state: dict[str, Tensor], tmp_path: Path) -> None:
-    raw = {n: t + 1 for n, t in state.items()}
-    torch.save({"model": raw, "ema": state}, tmp_path / "DiT.pt")
-    assert same(loaded(tmp_path / "DiT.pt", network_of(MODEL)), state)
-
-
 def test_wrapped_names_and_safetensors_load(state: dict[str, Tensor], tmp_path: Path) -> None:
     save_file({f"module.{n}": t for n, t in state.items()}, tmp_path / "DiT.safetensors")
     assert same(loaded(tmp_path / "DiT.safetensors", network_of(MODEL)), state)

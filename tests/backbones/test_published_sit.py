@@ -126,13 +126,6 @@ def test_a_sit_without_the_second_half_turns_alike(state: State) -> None:
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
-def test_turning_twice_gives_the_weights_back(state: State) -> None:
-    once = from_sit(state)
-    twice = from_sit(once)
-    name = "t_embedder.mlp.0.weight"
-    torch.testing.assert_close(twice[name], state[name], rtol=0, atol=1e-6)
-
-
 def test_what_is_no_sit_is_refused(state: State) -> None:
     with pytest.raises(UserError, match=r"final_layer.linear.bias has 5 rows, and a SiT's has 24"):
         from_sit({**state, "final_layer.linear.bias": torch.zeros(5)})

@@ -12,7 +12,7 @@ import torch
 
 from tests.made_data import SCALE, write_autoencoder
 from tread_lab.data import autoencoder, open_data, source
-from tread_lab.data.autoencoder import FED, LEVELS, Autoencoder, Encoder, levels
+from tread_lab.data.autoencoder import Autoencoder, Encoder, levels
 from tread_lab.specs import DataSpec, UserError
 
 
@@ -39,14 +39,6 @@ def test_the_environment_names_the_autoencoder(
     spec = DataSpec(source="latents", path=str(packed), channels=4, size=8, classes=7)
     with pytest.raises(UserError, match=r"gone holds no config.json"):
         open_data(spec, "train")
-
-
-def test_pixels_of_0_to_1_are_the_levels_that_edm2_writes() -> None:
-    image = torch.tensor([-1.0, 0.0, 0.25, 0.999, 1.0, 2.0])
-    assert LEVELS["unit"](image).tolist() == [0, 0, 63, 254, 255, 255]
-    levels_256 = torch.arange(256.0)
-    for pixels in ("signed", "unit"):
-        assert torch.equal(LEVELS[pixels](FED[pixels](levels_256)), levels_256.to(torch.uint8))
 
 
 def test_the_range_decides_what_the_encoder_is_fed_and_what_is_decoded(

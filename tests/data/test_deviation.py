@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ from tread_lab.sweep.plan.preflight import preflight
 from tread_lab.sweep.trial.task import Task
 
 OFFICIAL = 0.93  # deviation of SD latents times 0.18215
-ENCODED = 0.93 / 0.18215  # as the encoder gives them
 
 
 def spec_of(path: Path, source: str, process: str = "edm", **data: Any) -> RunSpec:
@@ -89,24 +87,6 @@ def test_tars_written_by_webdataset_train_at_the_deviation_they_hold(
     assert steps[-1].step == 2
 
 
-@pytest.mark.parametrize(
-    "facts",
-    [{}, {"decoder_scale": 0.18215, "deviation": 0.93}, {"scale": 1, "decoder_scale": 0.18215}],
-)
-def test_the_network_sees_official_tars_as_they_are(tars: Path, facts: dict[str, Any]) -> None:
-    spec = spec_of(tars, "shards", **facts)
-    assert spec.data.scales == (1.0, 0.18215)
-    assert sees(spec) == pytest.approx(0.93, rel=0.03)
-
-
-def test_arrays_as_the_encoder_gave_them_are_seen_at_the_same_deviation(tmp_path: Path) -> None:
-    folder = pack(tmp_path / "raw", ENCODED)
-    for facts in ({"decoder_scale": 0.18215}, {"scale": 0.18215}):
-        spec = spec_of(folder, "latents", **facts)
-        assert spec.data.scales == (0.18215, 0.18215)
-        assert check_deviation(spec, open_data(spec.data, "train")) == pytest.approx(0.93, rel=0.03)
-
-
 def test_tars_scaled_twice_are_refused_before_training_in_one_line(
     tars: Path, tmp_path: Path
 ) -> None:
@@ -117,12 +97,6 @@ def test_tars_scaled_twice_are_refused_before_training_in_one_line(
     assert "\n" not in str(caught.value)
     with pytest.raises(UserError, match=says):
         next(iter(train(spec, Lab(tmp_path / "lab").run_of(spec), torch.device("cpu"))))
-
-
-def test_arrays_that_nobody_scaled_are_refused(tmp_path: Path) -> None:
-    spec = spec_of(pack(tmp_path / "raw", ENCODED), "latents", scale=1, decoder_scale=0.18215)
-    with pytest.raises(UserError, match=r"deviation of 5\.1.*not scaled yet, set data.scale=0.18"):
-        check_deviation(spec, open_data(spec.data, "train"))
 
 
 def test_arrays_stored_scaled_are_not_scaled_again(tmp_path: Path) -> None:
@@ -139,55 +113,10 @@ def test_arrays_stored_scaled_are_not_scaled_again(tmp_path: Path) -> None:
     assert check_deviation(once, open_data(once.data, "train")) == pytest.approx(0.93, rel=0.03)
 
 
-@pytest.mark.parametrize(
-    ("process", "deviation", "refused"),
-    [
-        (process, deviation, refused)
-        for process in ("edm", "flow")
-        for deviation, refused in ((0.5, False), (1.2, False), (70.0, True), (0.1, True))
-    ],
-)
-def test_other_data_are_held_to_what_the_process_is_made_for(
-    tmp_path: Path, process: str, deviation: float, refused: bool
-) -> None:
-    spec = spec_of(pack(tmp_path / "own", deviation), "latents", process)
-    samples = open_data(spec.data, "train")
-    if refused:
-        with pytest.raises(UserError, match="data: the network would see a deviation of"):
-            check_deviation(spec, samples)
-    else:
-        check_deviation(spec, samples)
-
-
-def test_a_declared_deviation_is_what_is_expected(tmp_path: Path) -> None:
-    folder = pack(tmp_path / "own", 70.0)
-    spec = spec_of(folder, "latents", deviation=70)
-    check_deviation(spec, open_data(spec.data, "train"))
-    other = spec_of(folder, "latents", deviation=0.5)
-    with pytest.raises(UserError, match=r"0\.5 is expected \(data\.deviation\)"):
-        check_deviation(other, open_data(other.data, "train"))
-
-
-def test_the_embedded_images_are_as_expected(tiny: Callable[..., RunSpec]) -> None:
-    spec = tiny()
-    found = check_deviation(spec, open_data(spec.data, "train"))
-    assert found == pytest.approx(0.5, rel=0.05)
-
-
 def test_the_deviation_is_not_signed_and_a_neutral_decoder_is_left_out() -> None:
     plain = DataSpec(source="latents", scale=0.18215)
     assert encode(DataSpec(source="latents", scale=0.18215, decoder_scale=0.18215)) == encode(plain)
     assert "decoder_scale" not in encode(plain) and "deviation" not in encode(plain)
-
-
-def test_the_deviation_is_measured_over_the_whole_set() -> None:
-    class Growing(Fashion16):
-        """Samples whose values are their numbers, of which the last hold most of the deviation."""
-
-        def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-            return ids.float()[:, None, None, None], ids
-
-    assert measure_deviation(Growing("train")) == pytest.approx(20_000 / 12**0.5, rel=0.01)
 
 
 def test_what_is_expected_follows_from_the_spec_its_data_or_its_process(tmp_path: Path) -> None:

@@ -36,26 +36,8 @@ def test_training_images_have_mean_zero_and_deviation_one_half() -> None:
     assert x_NCHW.double().std(correction=0).item() == pytest.approx(0.5, abs=1e-6)
 
 
-def test_held_out_images_are_normalised_by_the_training_images() -> None:
-    black = torch.tensor([0])
-    train, heldout = Fashion16("train"), Fashion16("heldout")
-    assert train.take(black)[0].min() == heldout.take(black)[0].min()
-
-
 def test_pixels_rounds_to_the_nearest_level_and_stays_within_the_range() -> None:
     samples = Fashion16("train")
     levels = torch.tensor([99.6, 100.4, -30.0, 300.0]).view(1, 1, 2, 2)
     x_BCHW = (levels - samples._mean) * (0.5 / samples._deviation)
     assert samples.pixels(x_BCHW).flatten().tolist() == [100, 100, 0, 255]
-
-
-def test_a_sample_depends_on_its_number_alone() -> None:
-    samples = Fashion16("heldout")
-    alone, _ = samples.take(torch.tensor([7]))
-    among, _ = samples.take(torch.tensor([3, 7, 7, 1]))
-    assert torch.equal(alone[0], among[1]) and torch.equal(among[1], among[2])
-
-
-def test_the_splits_have_different_fingerprints() -> None:
-    assert Fashion16("train").fingerprint != Fashion16("heldout").fingerprint
-    assert Fashion16("train").fingerprint == Fashion16("train").fingerprint

@@ -83,12 +83,6 @@ def test_images_beside_the_latents_are_in_their_order(repa: Path) -> None:
         open_folder(repa)
 
 
-def test_images_of_two_sizes_beside_the_latents_are_refused(repa: Path) -> None:
-    Image.new("RGB", (8, 16)).save(repa / "images" / "00000" / "img00000002.png")
-    with pytest.raises(UserError, match=r"2.png is \[3, 16, 8\], others are \[3, 16, 16\]"):
-        open_folder(repa).images(torch.arange(4))
-
-
 def test_images_alone_are_samples_between_minus_one_and_one(repa: Path) -> None:
     samples = open_folder(repa, source="images", channels=3, size=16)
     x_BCHW, _ = samples.take(torch.arange(5))

@@ -45,15 +45,6 @@ def test_an_npz_gives_the_samples_of_the_folder(
     assert folder.fingerprint == file.fingerprint
 
 
-def test_held_out_arrays_are_used_where_they_are(packed: Path, latents: np.ndarray) -> None:
-    np.save(packed / "heldout_latents.npy", latents[:3] + 1)
-    np.save(packed / "heldout_labels.npy", np.array([4, 5, 6]))
-    x_NCHW, labels_N = _all(_open(packed, "heldout"))
-    assert torch.equal(x_NCHW, torch.from_numpy((latents[:3] + 1).astype(np.float32)) * 0.5)
-    assert labels_N.tolist() == [4, 5, 6]
-    assert len(_open(packed)) == 40
-
-
 def test_the_fingerprint_follows_the_content(packed: Path, latents: np.ndarray) -> None:
     before = {_open(packed).fingerprint, _open(packed, "heldout").fingerprint}
     assert len(before) == 2
@@ -138,12 +129,6 @@ def test_a_missing_or_damaged_npz_is_one_line(tmp_path: Path) -> None:
         _open(tmp_path / "array.npz")
 
 
-def test_a_source_without_a_path_is_refused() -> None:
-    for source in ("latents", "shards"):
-        with pytest.raises(UserError, match=r"data.path: give the folder"):
-            open_data(DataSpec(source=source, channels=4, size=8), "train")
-
-
 @pytest.fixture
 def parts(tmp_path: Path) -> Path:
     """40 latents of 6 channels whose values are their numbers, 3 held out from 100 on, all beside
@@ -205,14 +190,6 @@ def test_an_array_of_another_kind_is_told(
     np.save(parts / f"{name}.npy", array)
     with pytest.raises(UserError, match=f"data.path: {name} in .* must be .*{says}"):
         arrays(parts, "train")
-
-
-def test_the_type_of_what_is_stored_is_part_of_the_fingerprint(parts: Path) -> None:
-    (parts / "latents.npy").write_bytes(b"")
-    np.save(parts / "latents.npy", np.zeros((40, 6, 2, 2), np.float32))
-    single = arrays(parts, "train").fingerprint
-    np.save(parts / "latents.npy", np.zeros((40, 6, 2, 4), np.float16))
-    assert arrays(parts, "train").fingerprint != single
 
 
 def test_mirrored_latents_are_those_of_the_same_images(packed: Path, latents: np.ndarray) -> None:

@@ -45,17 +45,3 @@ def test_a_header_of_another_version_and_more_bytes_than_one_are_read() -> None:
         assert np.array_equal(read(content.getvalue()), array)
     longer = content.getvalue() + b"\0" * 24  # numpy passes over what follows an array
     assert np.array_equal(read(longer), array) and np.array_equal(read(longer), array)
-
-
-def test_only_values_in_cs_order_are_read_by_their_header() -> None:
-    read = NpyReader()
-    for array in (np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.arange(6.0).reshape(2, 3)):
-        for _ in range(2):
-            assert read(npy(array)).tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
-
-
-def test_an_archive_in_the_place_of_an_array_is_an_error() -> None:
-    archive = io.BytesIO()
-    np.savez(archive, np.arange(3.0))
-    with pytest.raises(ValueError, match="magic string"):
-        NpyReader()(archive.getvalue())

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.conftest import MODEL
 from tread_lab import draws
 from tread_lab.data import open_data
 from tread_lab.data.scaled import ScaledLatents, fingerprint
-from tread_lab.engine.batches import Batches
-from tread_lab.specs import DataSpec, RunSpec, UserError, decode
+from tread_lab.specs import DataSpec, UserError
 from tread_lab.systems.repa.encoder import check_encoder
 from tread_lab.systems.repa.spec import RepaSpec
 
@@ -52,24 +50,6 @@ def test_a_step_sees_mean_plus_deviation_times_its_noise(moments: Path) -> None:
     assert labels_B.tolist() == samples.take(ids)[1].tolist()
     fixed = _open(moments, flips=False, posterior="mean")
     assert torch.equal(fixed.redraw(ids, 5, "sample", 9)[0], mean_BCHW)
-
-
-def test_batches_repeat_their_draws_and_epochs_do_not(moments: Path) -> None:
-    data = {**vars(_spec(moments)), "path": str(moments)}
-    tree = {"model": {**MODEL, "patch": 2}, "data": data, "train": {"steps": 9, "batch": 19}}
-    spec = decode(RunSpec, tree)
-    batches = Batches(spec, open_data(spec.data, "train"))
-    again = Batches(spec, open_data(spec.data, "train"))
-    assert torch.equal(batches.at(3).x_BCHW, again.at(3).x_BCHW)
-    first, second = (torch.cat([batches.at(s).x_BCHW for s in steps]) for steps in ((0, 1), (2, 3)))
-    assert not set(first.flatten(1).sum(1).tolist()) & set(second.flatten(1).sum(1).tolist())
-
-
-def test_mirrored_latents_are_part_of_the_fingerprint(moments: Path) -> None:
-    before = _open(moments).fingerprint
-    flipped = np.load(moments / "moments_flip.npy")
-    np.save(moments / "moments_flip.npy", flipped + np.float16(1))
-    assert _open(moments).fingerprint != before
 
 
 def test_repas_targets_refuse_mirrored_latents(moments: Path) -> None:
@@ -124,16 +104,6 @@ class Stored:
 
     def images(self, ids: np.ndarray) -> np.ndarray | None:
         return None
-
-
-def test_an_image_is_larger_than_its_latent_on_both_sides() -> None:
-    spec = DataSpec(source="latents", channels=1, size=2, classes=7)
-    store: Any = Stored([0, 6])
-    assert ScaledLatents(store, spec, Three()).image_shape == (3, 6, 12)
-    assert ScaledLatents(store, spec).image_shape is None
-    assert (ScaledLatents(store, spec).preview, ScaledLatents(store, spec, Three()).preview) == (
-        True, False
-    )  # fmt: skip
 
 
 def test_a_sample_is_mirrored_where_its_draw_lies_below_one_half() -> None:

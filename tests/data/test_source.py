@@ -11,12 +11,6 @@ from tread_lab.specs import DataSpec, UserError
 from tread_lab.specs.data import SOURCES
 
 
-def test_the_default_spec_opens_the_embedded_images() -> None:
-    train, heldout = open_data(DataSpec(), "train"), open_data(DataSpec(), "heldout")
-    assert (len(train), len(heldout)) == (20_000, 10_000)
-    assert train.shape == (1, 16, 16) and train.classes == 10 and not train.preview
-
-
 @pytest.mark.parametrize("field", ["channels", "size", "classes"])
 def test_a_spec_that_contradicts_the_embedded_images_is_refused(field: str) -> None:
     wrong: dict[str, Any] = {field: 4}
@@ -34,9 +28,3 @@ def test_a_source_without_code_is_an_error_not_tars(monkeypatch: pytest.MonkeyPa
     spec: Any = DataSpec(**{"source": "shard_files", "path": "nowhere"})  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"unknown 'shard_files', did you mean 'shards'"):
         open_data(spec, "train")
-
-
-def test_an_unknown_source_is_an_error_with_a_near_miss() -> None:
-    wrong: dict[str, Any] = {"source": "shard"}
-    with pytest.raises(UserError, match=r"unknown 'shard', did you mean 'shards'"):
-        DataSpec(**wrong)

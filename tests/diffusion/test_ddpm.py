@@ -167,24 +167,6 @@ def test_images_are_those_of_the_formulas(
         np.testing.assert_allclose(image, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_images_of_one_seed_do_not_depend_on_the_batch() -> None:
-    sampler = SamplerSpec(solver="ddpm", steps=5)
-    options = {"count": 5, "shape": SHAPE, "classes": 10, "device": torch.device("cpu")}
-    one, all5 = (
-        torch.cat([x for x, _ in generate({None: denoiser}, ddpm, sampler, batch=b, **options)])
-        for b in (1, 5)
-    )
-    assert torch.equal(one, all5)
-
-
-def test_the_grid_is_the_respaced_one() -> None:
-    levels = ddpm.grid(SamplerSpec(solver="ddpm", steps=250))
-    assert len(levels) == 251 and levels[-1] == 0 and (levels.diff() < 0).all()
-    steps = ddpm.step_of(levels[:-1]).tolist()
-    assert steps[:3] == [999, 995, 991] and steps[-3:] == [8, 4, 0]
-    assert ddpm.step_of(ddpm.grid(SamplerSpec(solver="ddpm", steps=1))[:-1]).tolist() == [999]
-
-
 @pytest.mark.parametrize(
     ("n", "steps"),
     [

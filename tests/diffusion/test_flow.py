@@ -10,7 +10,6 @@ from tread_lab.diffusion import EDM, Flow, build_process
 from tread_lab.specs import (
     EDMSpec,
     FlowSpec,
-    ModelSpec,
     RunSpec,
     SamplerSpec,
     UserError,
@@ -119,10 +118,3 @@ def test_a_wrong_process_is_one_clear_line(tree: dict[str, object], said: str) -
     with pytest.raises(UserError, match=r"^[^\n]*$") as error:
         decode(RunSpec, {"model": MODEL, "process": tree})
     assert said in str(error.value)
-
-
-def test_the_model_of_a_flow_is_the_model_of_edm() -> None:
-    """SiT is DiT with another process: nothing but `process` differs."""
-    flow = RunSpec(model=ModelSpec(**MODEL), process=FlowSpec())
-    edm = RunSpec(model=ModelSpec(**MODEL))
-    assert flow.model == edm.model and flow != edm

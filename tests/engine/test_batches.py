@@ -44,18 +44,6 @@ def test_a_batch_is_pinned_once_with_its_legs_where_it_is_made(
     assert part.to(torch.device("cpu")) is part and len(pinned) == 18
 
 
-def test_batches_for_the_cpu_are_not_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: pytest.fail("pinned"))
-    spec = small_run()
-    assert len(Batches(spec, open_data(spec.data, "train")).at(0)) == 8
-
-
-def test_a_batch_goes_to_a_device_whole() -> None:
-    spec = small_run(routes=["1->1", "2->2"])
-    batch = Batches(spec, open_data(spec.data, "train")).at(0).to(torch.device("meta"))
-    assert [tensor.device.type for tensor in _tensors(batch)] == ["meta"] * 6
-
-
 def _tensors(batch: Batch) -> list[Tensor]:
     return [batch.x_BCHW, batch.y_B, batch.noise_BCHW, batch.u_B] + [
         route.keep_BK for route in batch.routing or ()

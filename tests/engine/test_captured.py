@@ -19,7 +19,6 @@ from tread_lab.engine.optimizer import make_capturable
 from tread_lab.engine.provenance import fingerprint
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import RunFolder
-from tread_lab.routing import select
 from tread_lab.specs import RunSpec
 
 STEPS = 8
@@ -83,8 +82,6 @@ SPECS: dict[str, dict[str, Any]] = {
     "in fp16": {"precision": "fp16"},
     "rotary": {"model": SMALL | LIGHTNING},
     "scanned": {"model": "Mamba-4x32x4/4", "routes": ["1->2 by rows"]},
-    "flow": {"process": "flow"},
-    "ensemble": {"loss": "ensemble"},
     "both": {"loss": "both"},
     "mask": {"routes": ["0->B-1"], "bypass": {"kind": "mask", "depth": 2, "width": 8, "heads": 2}},
     "sprint": {"bypass": {"kind": "sprint", "path_drop": 0.25}},
@@ -110,14 +107,6 @@ def test_dense_steps_after_the_routes_have_a_graph_of_their_own(tmp_path: Path) 
     replayed_losses, replayed = trained(spec, tmp_path / "replayed", tapes, steps)
     assert (replayed_losses, differing(launched, replayed)) == (losses, [])
     assert [(tape.launches, tape.replays) for tape in tapes.made] == [(3, 6), (3, 2)]
-
-
-def test_a_run_stopped_amid_replays_goes_on_with_equal_bits(tmp_path: Path) -> None:
-    spec = small_run(train=TRAIN)
-    losses, whole = trained(spec, tmp_path / "whole", None)
-    first, _ = trained(spec, tmp_path / "parts", Tapes(), range(5))
-    rest, parts = trained(spec, tmp_path / "parts", Tapes(), range(5, STEPS))
-    assert (first + rest, differing(whole, parts)) == (losses, [])
 
 
 def test_the_graphs_of_a_run_go_with_it(tmp_path: Path) -> None:
@@ -148,18 +137,6 @@ def test_a_capture_that_fails_leaves_launched_steps_with_their_bits(tmp_path: Pa
     with pytest.warns(UserWarning, match=r"\(operation not permitted when stream is capturing\)"):
         found, state = trained(spec, tmp_path / "refused", Refused)  # type: ignore[arg-type]
     assert (found, differing(launched, state)) == (losses, [])
-
-
-def test_steps_that_keep_ever_other_numbers_of_tokens_are_launched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(select.__globals__, "LENGTHS", 1)
-    spec, tapes = small_run(routes=["1->2 by bernoulli"], train=TRAIN | {"batch": 2}), Tapes()
-    losses, launched = trained(spec, tmp_path / "launched", None, range(40))
-    replayed_losses, replayed = trained(spec, tmp_path / "replayed", tapes, range(40))
-    assert (replayed_losses, differing(launched, replayed)) == (losses, [])
-    assert sum(tape.launches + tape.replays for tape in tapes.made) == 40
-    assert sum(tape.replays > 0 for tape in tapes.made) <= 4 < len(tapes.made)
 
 
 def test_a_replay_gives_results_that_the_next_one_leaves_alone(tmp_path: Path) -> None:

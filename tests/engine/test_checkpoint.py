@@ -21,7 +21,7 @@ from tread_lab.engine.checkpoint import (
     slim,
     step_of,
 )
-from tread_lab.specs import UserError, signature
+from tread_lab.specs import UserError
 
 
 def steps_on_disk(folder: Path) -> list[int]:
@@ -33,16 +33,6 @@ def test_kept_steps_stay_beside_the_newest(tmp_path: Path) -> None:
     train_until(small_run(execution=execution), tmp_path)
     assert steps_on_disk(tmp_path) == [1, 4, 6]
     assert load_step(tmp_path / "checkpoints", 1).step == 1
-
-
-def test_keeping_steps_is_execution_not_science() -> None:
-    kept = small_run(execution={"keep_steps": [3]})
-    assert signature(kept) == signature(small_run())
-
-
-def test_a_step_that_cannot_be_kept_is_refused() -> None:
-    with pytest.raises(UserError, match=r"^execution: keep_steps: \[0\] must be positive"):
-        small_run(execution={"keep_steps": [0]})
 
 
 def test_a_step_written_again_replaces_its_earlier_file(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def _fresh_compiler() -> None:
 
 def test_a_rate_sweep_needs_one_graph_for_each_length(tmp_path: Path) -> None:
     counter = CompileCounterWithBackend("eager")
-    rates, ends = (0.125, 0.25, 0.5, 0.75, 0.875), ((0, 1), (0, 2), (1, 2), (2, 2))
+    rates, ends = (0.25, 0.5, 0.75), ((0, 1), (1, 2))
     for rate, (start, end) in itertools.product(rates, ends):
         routed = spec(routes=[{"start": start, "end": end, "rate": rate}])
         folder = RunFolder(tmp_path / f"{rate} {start} {end}")
@@ -58,8 +58,8 @@ def test_a_rate_sweep_needs_one_graph_for_each_length(tmp_path: Path) -> None:
             with torch.no_grad():  # evaluation: dense, without gradients
                 batch = run.batches.at(2)
                 run.network(batch.x_BCHW, batch.u_B, batch.y_B, None)
-    # all 64 tokens in bf16, in fp32 after a route, and without gradients; 56, 48, 32, 16, 8 kept
-    assert counter.frame_count == 8
+    # all 64 tokens in bf16, in fp32 after a route, and without gradients; 48, 32, 16 kept
+    assert counter.frame_count == 6
 
 
 def test_compiled_blocks_attend_by_the_preferred_backend(monkeypatch: pytest.MonkeyPatch) -> None:

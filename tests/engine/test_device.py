@@ -15,12 +15,10 @@ from tests.engine.runs import CPU, small_run, train_until
 from tread_lab.cli import main
 from tread_lab.engine import device as devices
 from tread_lab.engine import trainer
-from tread_lab.engine.device import PeakMemory, limit_share, pick, release, use
+from tread_lab.engine.device import PeakMemory, limit_share, pick, release
 from tread_lab.engine.train import train
-from tread_lab.records.lab import Lab, RunFolder
-from tread_lab.specs import RunSpec, UserError
-from tread_lab.sweep.trial.task import Task
-from tread_lab.sweep.trial.trial import run_trial
+from tread_lab.records.lab import RunFolder
+from tread_lab.specs import UserError
 
 GPU_1 = torch.device("cuda", 1)
 
@@ -79,12 +77,6 @@ def test_accelerate_gets_the_device_that_was_picked() -> None:
     assert trainer._accelerator(CPU).device == CPU
 
 
-def test_the_picked_gpu_becomes_the_current_one(gpus: list[tuple[Any, ...]]) -> None:
-    use(GPU_1)
-    use(CPU)
-    assert gpus == [("set_device", GPU_1)]
-
-
 def test_the_peak_of_a_gpu_counts_from_the_attempts_start(gpus: list[tuple[Any, ...]]) -> None:
     peak = PeakMemory(GPU_1)
     assert gpus == [("set_device", GPU_1), ("reset_peak_memory_stats", GPU_1)]
@@ -112,16 +104,6 @@ def test_the_peak_of_the_cpu_forgets_what_was_before() -> None:
     small = peak.bytes() or 0
     _touch(200_000_000)
     assert 150e6 < (peak.bytes() or 0) - small < 300e6
-
-
-def test_a_peak_that_cannot_be_told_is_left_out_of_the_record(
-    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = tiny(steps=2)
-    monkeypatch.setattr(devices, "_forget_peak", lambda: False)
-    list(run_trial(lab, Task(spec), CPU))
-    metrics = (lab.run_of(spec).result() or {})["metrics"]
-    assert "cost/peak_memory_bytes" not in metrics and "cost/train_flops" in metrics
 
 
 def test_a_run_on_the_cpu_never_initialises_cuda(

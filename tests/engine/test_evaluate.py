@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -15,14 +13,13 @@ from tests.engine.runs import CPU, lab_with_a_run, small_run
 from tread_lab import cli
 from tread_lab.data import autoencoder
 from tread_lab.data.embedded import Fashion16
-from tread_lab.engine import evaluate as evaluations
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.provenance import decoded_with
 from tread_lab.engine.sample_scores import all_images, pixels
 from tread_lab.metrics import requirements
 from tread_lab.metrics.extractor import Extractor
 from tread_lab.records.lab import Lab, RunFolder
-from tread_lab.specs import SamplesSpec, UserError, decode
+from tread_lab.specs import SamplesSpec, decode
 
 FEW = {"count": 100, "sampler": {"steps": 1, "sigma_max": 10}}
 
@@ -169,15 +166,6 @@ def test_features_are_exact_products_and_references_are_decoded_in_tf32(
     assert seen == {"decoded": {True}, "described": {False}}
 
 
-def test_missing_weights_are_said_before_a_sample_is_drawn(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("TREAD_LAB_INCEPTION", raising=False)
-    monkeypatch.setattr(evaluations, "generate", lambda *_, **__: pytest.fail("sampled"))
-    with pytest.raises(UserError, match="Inception features need"):
-        evaluate(folder, decode(SamplesSpec, {**FEW, "metrics": ["fid"]}), CPU)
-
-
 def test_evaluate_without_weights_is_one_line_and_measures_nothing(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,21 +182,3 @@ def test_evaluate_without_weights_is_one_line_and_measures_nothing(
 def check(metric: str, source: str, *, preview: bool) -> None:
     spec = decode(SamplesSpec, {**FEW, "metrics": [metric]})
     requirements.check_requirements(spec, source, preview=preview)
-
-
-def test_a_machine_without_torch_fidelity_says_so_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="pip install torch-fidelity"):
-        check("kid", "fashion16", preview=False)
-
-
-def test_latents_without_a_decoder_have_no_image_metric() -> None:
-    with pytest.raises(UserError, match="fid needs images"):
-        check("fid", "latents", preview=True)
-
-
-def test_the_grid_alone_needs_no_weights(folder: RunFolder, tmp_path: Path) -> None:
-    spec = decode(SamplesSpec, {"count": 4, "sampler": FEW["sampler"]})
-    assert evaluate(folder, spec, CPU) == {}
-    with np.load(folder.evaluation(spec).path / "samples.npz") as arrays:
-        assert arrays["arr_0"].shape == (4, 16, 16, 1)

@@ -151,11 +151,6 @@ def test_a_kept_step_is_exported_and_an_absent_one_is_named(lab: Lab, tmp_path: 
     assert not (tmp_path / "absent").exists()
 
 
-def test_folders_of_the_machine_stay_here(lab: Lab, weights: Path) -> None:
-    spec = yaml.safe_load((weights / "spec.yaml").read_text())
-    assert spec["data"].get("path") is None
-
-
 def test_nothing_is_written_over_and_no_file_is_taken_for_weights(
     lab: Lab, weights: Path, tmp_path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from typing import Any
 
 import numpy as np
@@ -77,10 +76,3 @@ def test_sampling_in_a_lower_precision_is_asked_for_and_signed(folder: RunFolder
     assert np.abs(exact.astype(int) - half.astype(int)).mean() < 3
     with pytest.raises(UserError, match="has no tf32"):
         drawn(folder, 1, precision="tf32")
-
-
-def test_samples_are_written_without_compression(folder: RunFolder) -> None:
-    drawn(folder, 1)
-    spec = decode(SamplesSpec, {"count": 4, "sampler": {"steps": 2, "sigma_max": 10}})
-    with zipfile.ZipFile(folder.evaluation(spec).path / "samples.npz") as archive:
-        assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tread_lab.diffusion import EDM, Flow, LossTerms
+from tread_lab.diffusion import EDM, LossTerms
 from tread_lab.engine.objective import patches, token_loss
 from tread_lab.routing import BatchRoute, Routing, draw_routing
-from tread_lab.specs import EDMSpec, EnsembleLoss, FlowSpec, PlainLoss, RouteSpec
+from tread_lab.specs import EDMSpec, EnsembleLoss, PlainLoss, RouteSpec
 
 B, C, SIDE, P = 3, 2, 8, 2
 N = (SIDE // P) ** 2
@@ -89,22 +89,6 @@ def test_plain_is_the_process_own_loss_over_all_tokens() -> None:
     )  # no route, no mask
 
 
-def test_the_weighted_equation_at_lambda_1_is_the_plain_loss() -> None:
-    seen, routing = loss_terms(), routing_of((0, 4), (6, 9))
-    whole = EnsembleLoss(form="equation", weight=1.0, noise_weight="both")
-    found = token_loss(whole, seen, routing, patch=P)
-    assert torch.allclose(found, token_loss(PlainLoss(), seen, routing, patch=P), rtol=1e-6)
-
-
-def test_at_lambda_0_both_forms_are_one_loss_up_to_the_share_of_kept_tokens() -> None:
-    seen, routing = loss_terms(), routing_of((0, 8))
-    a, b = (
-        token_loss(EnsembleLoss(form=form, weight=0.0), seen, routing, patch=P)  # type: ignore[arg-type]
-        for form in ("equation", "code")
-    )
-    assert torch.allclose(a, b * routing[0].keep_BK.shape[1] / N, rtol=1e-6)
-
-
 def test_patches_are_in_the_order_of_tokens() -> None:
     x = torch.randn(B, C, SIDE, SIDE)
     for n in range(N):
@@ -131,19 +115,6 @@ def test_samples_that_keep_different_numbers_of_tokens_are_averaged_over_their_o
         parts = (getattr(seen, field.name)[b : b + 1] for field in dataclasses.fields(seen))
         alone = token_loss(spec, LossTerms(*parts), (leg,), patch=P)
         assert torch.allclose(found[b], alone[0], rtol=1e-5)
-
-
-def test_flow_and_edm_give_their_own_losses_and_estimates_of_x0() -> None:
-    torch.manual_seed(0)
-    x, noise, t = torch.randn(B, C, SIDE, SIDE), torch.randn(B, C, SIDE, SIDE), torch.rand(B)
-    for process in (EDM(EDMSpec()), Flow(FlowSpec())):
-        seen = process.loss_terms(lambda z, t: torch.tanh(z), x, noise, t)
-        ode = seen.noisy_BCHW - t[:, None, None, None] * process.velocity(
-            process.predict(lambda z, t: torch.tanh(z), seen.noisy_BCHW, t),
-            seen.noisy_BCHW,
-            t[:, None, None, None],
-        )
-        assert torch.allclose(seen.denoised_BCHW, ode, atol=1e-5)  # straight paths: z - t dz/dt
 
 
 def test_a_sample_that_routes_nothing_has_no_reconstruction_error() -> None:

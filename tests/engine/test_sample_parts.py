@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from tests.engine.runs import CPU, small_run, train_until
 from tests.faults.drivers import KILLED, ROOT, Zygote
-from tread_lab.data.npy import write_npz
 from tread_lab.engine import evaluate as evaluations
 from tread_lab.engine import sample_parts
 from tread_lab.engine.evaluate import evaluate, measuring
@@ -230,14 +229,6 @@ def test_samples_are_what_adms_evaluator_takes(
         assert set(arrays) == {"arr_0", "arr_1"}
         assert np.array_equal(arrays["arr_0"][:64], read.first)
         assert arrays["arr_1"].shape == (COUNT,) and set(arrays["arr_1"]) == set(range(10))
-
-
-def test_an_npz_is_written_in_pieces(tmp_path: Path) -> None:
-    x = np.arange(24, dtype=np.uint8).reshape(4, 3, 2)
-    members = {"arr_0": (x.shape, np.uint8, iter([x[:1], x[1:]]))}
-    write_npz(tmp_path / "x.npz", members)
-    with np.load(tmp_path / "x.npz") as arrays:
-        assert np.array_equal(arrays["arr_0"], x)
 
 
 def test_images_come_back_in_order(tmp_path: Path) -> None:

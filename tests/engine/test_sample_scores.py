@@ -145,18 +145,6 @@ def test_every_metric_of_adms_suite_is_its_formula_from_one_pass(
     assert len(record["reference"]["sha256"]) == 64
 
 
-def test_held_out_images_are_said_in_the_name(
-    lab: Lab, seen: list[int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    metrics = ("fid", "sfid", "is")  # neighbours of 10,000 references take longer
-    found = measured(lab, "--reference", "heldout", capsys=capsys, metrics=metrics)
-    assert list(found) == [
-        f"fid[heldout]@{COUNT}",
-        f"sfid[heldout]@{COUNT}",
-        f"is@{COUNT}",
-    ]
-
-
 def other_size(arrays: dict[str, Any]) -> dict[str, Any]:
     return {**arrays, "arr_0": np.zeros((200, 8, 8, 1), np.uint8)}
 

@@ -20,7 +20,7 @@ from tread_lab.engine.train import Diverged, train
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab, RunFolder
-from tread_lab.specs import RunSpec, TrainSpec
+from tread_lab.specs import RunSpec
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunSpec]
@@ -131,41 +131,11 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
     assert all(torch.equal(a[key], b[key]) for key in a)
 
 
-def test_micro_batches_change_rounding_only(tmp_path: Path, tiny: Tiny) -> None:
-    whole, cut = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "cut")
-    run_to_end(tiny(steps=5, routes=["1->2"]), whole)
-    run_to_end(tiny(steps=5, routes=["1->2"], execution={"micro_batch": 3}), cut)
-    for (_, a), (_, b) in zip(losses(whole), losses(cut)):
-        assert a == pytest.approx(b, rel=1e-5)
-
-
-def test_the_loss_falls(tmp_path: Path, tiny: Tiny) -> None:
-    folder = RunFolder(tmp_path / "run")
-    run_to_end(tiny(steps=60, routes=["1->2"], train={"lr": 1e-2}), folder)
-    values = [value for _, value in losses(folder)]
-    assert values[-1] < 0.8 * values[0]
-
-
 def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path: Path, tiny: Tiny) -> None:
     folder = RunFolder(tmp_path / "run")
     with pytest.raises(Diverged, match="at step"):
         run_to_end(tiny(steps=40, train={"lr": 1e30}), folder)
     assert not math.isfinite(losses(folder)[-1][1])
-
-
-def test_batches_are_functions_of_the_step_alone(tiny: Tiny) -> None:
-    spec = tiny(routes=["1->2"], steps=10)
-    samples = open_data(spec.data, "train")
-    forward, backward = Batches(spec, samples), Batches(spec, samples)
-    ahead = Batches(tiny(routes=["1->2"], steps=10, execution={"workers": 2}), samples)
-    there = [forward.at(step) for step in range(6)]
-    back = [backward.at(step) for step in reversed(range(6))][::-1]
-    for a, b, c in zip(there, back, ahead.stream(0, 6)):
-        for other in (b, c):
-            assert torch.equal(a.x_BCHW, other.x_BCHW) and torch.equal(a.y_B, other.y_B)
-            assert torch.equal(a.noise_BCHW, other.noise_BCHW) and torch.equal(a.u_B, other.u_B)
-            assert torch.equal(a.routing[0].keep_BK, other.routing[0].keep_BK)
-    assert not torch.equal(there[0].noise_BCHW, there[1].noise_BCHW)
 
 
 def test_runs_of_a_sweep_see_common_random_numbers(tiny: Tiny) -> None:
@@ -174,36 +144,6 @@ def test_runs_of_a_sweep_see_common_random_numbers(tiny: Tiny) -> None:
     assert torch.equal(dense.x_BCHW, routed.x_BCHW) and torch.equal(dense.y_B, routed.y_B)
     assert torch.equal(dense.noise_BCHW, routed.noise_BCHW)
     assert dense.routing is None and routed.routing is not None
-
-
-def test_an_epoch_meets_every_sample_once_and_a_batch_may_span_two(tiny: Tiny) -> None:
-    class Few:
-        shape, classes, fingerprint, preview = (1, 16, 16), 10, "few", False
-
-        def __len__(self) -> int:
-            return 20
-
-        def take(self, ids):
-            return ids.float().view(-1, 1, 1, 1).expand(-1, 1, 16, 16), ids % 10
-
-    batches = Batches(tiny(), Few())
-    order = torch.cat([batches.at(step).x_BCHW[:, 0, 0, 0] for step in range(5)]).tolist()
-    assert sorted(order[:20]) == list(range(20)) == sorted(order[20:40])
-    assert order[:20] != order[20:40]
-
-
-def test_labels_are_dropped_as_often_as_the_recipe_says(tiny: Tiny) -> None:
-    spec = tiny(train={"batch": 4000, "label_drop": 0.1})
-    dropped = (Batches(spec, open_data(spec.data, "train")).at(0).y_B == 10).float().mean()
-    assert float(dropped) == pytest.approx(0.1, abs=4 * (0.09 / 4000) ** 0.5)
-
-
-def test_the_learning_rate_warms_up_and_decays() -> None:
-    spec = TrainSpec(steps=100, lr=1.0, warmup=9, schedule="sqrt_decay")
-    rates = [learning_rate(spec, step) for step in range(100)]
-    assert rates[0] == pytest.approx(0.1) and max(rates) < 1
-    assert rates[75] == pytest.approx(0.5) and rates[99] == pytest.approx(0.1)
-    assert learning_rate(TrainSpec(lr=1.0), 399_999) == 1.0
 
 
 def test_bf16_trains_close_to_fp32(lab: Lab, tmp_path: Path, tiny: Tiny) -> None:

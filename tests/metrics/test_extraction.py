@@ -57,17 +57,6 @@ def test_a_hundred_images_go_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(caught.value) == "metrics: 'inception' takes images of 1 or 3 channels, not 2"
 
 
-def test_weights_of_dinov2_are_those_given_or_those_of_its_folder(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(door, "dinov2_weights", lambda: Path("own"))
-    monkeypatch.setattr(door, "dinov2_features", lambda path, device: (path, device))
-    monkeypatch.setattr(door, "sha256", lambda path: f"sha of {path}")
-    for given, path in ((Path("given"), "given"), (None, "own")):
-        found: Any = door._dinov2("dinov2-large", CPU, given)
-        assert found == ((Path(path), CPU), f"sha of {path}")
-
-
 def test_images_in_memory_are_heldout_ones_named_by_their_pixels() -> None:
     reference = Reference.of(torch.zeros(2, 1, 2, 2, dtype=torch.uint8))
     assert reference.name == "reference-2-af5570f5a1810b7a"

@@ -76,10 +76,3 @@ def test_its_moments_go_on_from_their_state() -> None:
     assert [m.count for m in second.eighths] == [62, 63, 62, 63, 62, 63, 62, 63]
     for one, other in zip(whole.eighths, second.eighths, strict=True):
         assert torch.allclose(one.covariance_DD, other.covariance_DD, atol=1e-12)
-
-
-def test_the_state_holds_the_eighths_that_have_begun() -> None:
-    kept = EighthMoments(80)
-    assert kept.state() == {}
-    kept.add(images(0, 11))
-    assert {key.partition(".")[0] for key in kept.state()} == {"0", "1"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tread_lab.metrics.feature_space import (
-    CHANNELS,
     DINOV2,
     INCEPTION,
     by_extractor,
@@ -15,11 +14,6 @@ from tread_lab.metrics.feature_space import (
 from tread_lab.records.metric_names import sample_metric
 from tread_lab.specs import UserError
 from tread_lab.specs.metrics import METRICS, OWN_FEATURES
-
-
-def test_fid_and_is_mean_inception_whatever_the_data() -> None:
-    for source in ("fashion16", "latents", "shards"):
-        assert extractor_for("fid", source) == extractor_for("is", source) == INCEPTION
 
 
 def test_nothing_but_inception_features_is_ever_called_fid() -> None:
@@ -49,10 +43,6 @@ def test_metrics_of_one_extractor_are_computed_together() -> None:
     assert found == {"fashion16-v1": ("fd", "precision"), INCEPTION: ("fid", "is")}
 
 
-def test_every_extractor_of_a_data_set_is_in_the_table() -> None:
-    assert set(CHANNELS) == {INCEPTION, DINOV2, *OWN_FEATURES.values()}
-
-
 def test_unknown_names_are_refused_with_a_suggestion() -> None:
     with pytest.raises(UserError, match="did you mean 'recall'"):
         check_metrics(["recal"], INCEPTION)
@@ -60,10 +50,6 @@ def test_unknown_names_are_refused_with_a_suggestion() -> None:
         check_metrics(["fd"], "fashion16-v2")
     with pytest.raises(UserError, match="did you mean 'recall'"):
         extractor_for("recal", "fashion16")
-
-
-def test_an_extractor_takes_images_of_these_channels() -> None:
-    assert CHANNELS == {"inception": (1, 3), "dinov2-large": (1, 3), "fashion16-v1": (1,)}
 
 
 def test_metrics_of_any_features_are_defined_in_those_of_a_data_set() -> None:

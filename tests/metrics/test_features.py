@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch_fidelity
@@ -17,11 +15,10 @@ from torch_fidelity.feature_extractor_base import FeatureExtractorBase
 from tests.metrics.conftest import Images
 from tread_lab.metrics import features as door
 from tread_lab.metrics.extraction import Reference
-from tread_lab.metrics.extractor import Extractor, load_extractor
+from tread_lab.metrics.extractor import load_extractor
 from tread_lab.metrics.features import MEASURES, Scorer, evenly
 from tread_lab.metrics.features import score as scored
 from tread_lab.records.metric_names import METRIC_KINDS
-from tread_lab.specs import UserError
 from tread_lab.specs.metrics import METRICS
 
 OWN = "fashion16-v1"
@@ -71,16 +68,6 @@ def test_the_distance_grows_with_noise(real: Tensor, reference: Tensor) -> None:
     assert distances[0] < 1 < distances[1] < 5 < distances[-1]
 
 
-def test_the_distance_notices_missing_classes(real: Tensor, reference: Tensor) -> None:
-    dark = real[real.float().mean(dim=(1, 2, 3)).argsort()[:100]]
-    assert _fd(dark, reference) > 5 * _fd(real[:100], reference)
-
-
-def test_names_carry_extractor_and_number_of_images(real: Tensor, reference: Tensor) -> None:
-    found = score(real, reference, metrics=ALL, extractor=OWN)
-    assert list(found) == [f"{metric}[{OWN}]@300" for metric in ALL]
-
-
 def test_every_metric_is_what_torch_fidelity_gives_in_one_call(
     real: Tensor, reference: Tensor
 ) -> None:
@@ -105,31 +92,6 @@ def test_every_metric_is_what_torch_fidelity_gives_in_one_call(
     )
     for value, key in zip(ours.values(), keys, strict=True):
         assert value == pytest.approx(theirs[key], rel=1e-6)
-
-
-def test_a_metric_is_the_same_alone_and_in_company(real: Tensor, reference: Tensor) -> None:
-    together = score(real, reference, metrics=ALL, extractor=OWN)
-    for metric in ALL:
-        alone = score(real, reference, metrics=[metric], extractor=OWN)
-        assert alone == {f"{metric}[{OWN}]@300": together[f"{metric}[{OWN}]@300"]}
-
-
-def test_precision_and_recall_agree_with_their_definition(real: Tensor, reference: Tensor) -> None:
-    reference = reference[:400]
-    model = load_extractor(OWN)
-    a, b = (model(x)[0].numpy() for x in (real, reference))
-    far = {
-        k: np.linalg.norm(x[:, None] - y[None], axis=2)
-        for k, x, y in (("aa", a, a), ("bb", b, b), ("ab", a, b))
-    }
-    radius_a, radius_b = (np.sort(far[k], axis=1)[:, 3] for k in ("aa", "bb"))
-    found = score(real, reference, metrics=["precision", "recall"], extractor=OWN)
-    assert found[f"precision[{OWN}]@300"] == pytest.approx(
-        (far["ab"] <= radius_b).any(1).mean(), abs=0.005
-    )
-    assert found[f"recall[{OWN}]@300"] == pytest.approx(
-        (radius_a >= far["ab"].T).any(1).mean(), abs=0.005
-    )
 
 
 def test_only_precision_and_recall_cap_the_references(
@@ -159,24 +121,6 @@ def test_cached_equals_uncached(
     assert list(tmp_path.glob("*.safetensors"))
 
 
-def test_a_filled_cache_spares_the_reference_and_never_keeps_the_generated(
-    real: Tensor, reference: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _fd(real, reference, tmp_path)
-    seen = 0
-    forward = Extractor.forward
-
-    def counting(self: Extractor, images: Tensor) -> tuple[Tensor, ...]:
-        nonlocal seen
-        seen += len(images)
-        return forward(self, images)
-
-    monkeypatch.setattr(Extractor, "forward", counting)
-    other = _fd(real.flip(0)[:200], reference, tmp_path)
-    assert seen == 200
-    assert other == _fd(real.flip(0)[:200], reference)
-
-
 def test_other_references_under_one_name_never_share_an_entry(
     real: Tensor, reference: Tensor, tmp_path: Path
 ) -> None:
@@ -203,20 +147,6 @@ def test_a_damaged_entry_is_computed_again(
     entry.write_bytes(damage(whole))
     assert _fd(real, reference, tmp_path) == fresh
     assert entry.read_bytes() == whole
-
-
-def test_an_unwritable_cache_is_one_line(real: Tensor, reference: Tensor, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match=r"cannot write .*file"):
-        _fd(real, reference, tmp_path / "file" / "cache")
-
-
-def test_images_the_extractor_cannot_take_are_refused(real: Tensor, reference: Tensor) -> None:
-    rgb = real.expand(-1, 3, -1, -1)
-    with pytest.raises(UserError, match="differ in shape"):
-        score(real, rgb, metrics=["fd"], extractor=OWN)
-    with pytest.raises(UserError, match="takes images of 1 channels, not 3"):
-        score(rgb, rgb, metrics=["fd"], extractor=OWN)
 
 
 def test_every_metric_of_the_spec_has_code_behind_it() -> None:
@@ -286,26 +216,3 @@ def test_each_metric_is_of_its_layer_and_sums_go_on_from_their_state(
         "fid@4": pytest.approx(spread),
         "recall@4": 1.0,
     }
-
-
-def test_neighbours_are_sought_among_10000_references() -> None:
-    assert door.MOST_NEIGHBOURS == 10_000
-
-
-def test_each_name_stands_for_its_number() -> None:
-    compared: Any = SimpleNamespace(
-        frechet={"pool": 1.0, "spatial": 2.0}.__getitem__,
-        extrapolated=(3.0, 4.0),
-        inception_score=5.0,
-        neighbours={"precision": 6.0, "recall": 7.0},
-    )
-    numbers = {
-        "fd": 1.0, "fd_dinov2": 1.0, "fid": 1.0, "fid_inf": 3.0, "fid_inf_error": 4.0, "sfid": 2.0,
-        "is": 5.0, "precision": 6.0, "recall": 7.0,
-    }  # fmt: skip
-    assert {name: MEASURES[name](compared) for name in numbers} == numbers
-
-
-def test_a_metric_of_other_features_is_refused_before_any_image() -> None:
-    with pytest.raises(UserError, match="fid is not defined in the features of 'fashion16-v1'"):
-        Scorer(["fid"], OWN, count=4, device=torch.device("cpu"))

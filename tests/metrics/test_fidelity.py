@@ -24,19 +24,6 @@ def features(seed: int, count: int = 800, width: int = 60) -> Array:
     return np.abs(random.normal(size=(count, width)) @ mixing + 0.3 * seed)
 
 
-def test_the_kernel_distance_is_the_unbiased_cubic_one() -> None:
-    x, y = features(0, count=90), features(1, count=90)
-
-    def kernel(a: Array, b: Array) -> Array:
-        return (a @ b.T / a.shape[1] + 1) ** 3
-
-    n = len(x)
-    within = sum((kernel(a, a).sum() - np.trace(kernel(a, a))) / (n * (n - 1)) for a in (x, y))
-    expected = within - 2 * kernel(x, y).mean()
-    found = kernel_distance(torch.from_numpy(x), torch.from_numpy(y))
-    assert found == pytest.approx(expected, rel=1e-6)
-
-
 def test_the_spatial_layer_is_the_first_branch_of_mixed_6(random_inception: Path) -> None:
     images = torch.randint(0, 256, (2, 3, 20, 20), dtype=torch.uint8)
     found = fidelity.inception(random_inception, CPU)(images)

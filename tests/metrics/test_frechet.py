@@ -49,11 +49,6 @@ def test_fewer_images_than_features_give_the_limit_of_many_roots() -> None:
     assert found == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_set_is_at_no_distance_from_itself() -> None:
-    one = moments(features(0))
-    assert frechet_distance(one, one) == pytest.approx(0, abs=1e-9)
-
-
 CPU = torch.device("cpu")
 COUNT, WIDTH = 50_000, 48
 
@@ -86,20 +81,6 @@ def test_50000_streamed_features_have_the_moments_of_two_passes(size: int) -> No
     assert np.allclose(found.covariance_DD, np.cov(x.numpy(), rowvar=False), rtol=0, atol=1e-9)
 
 
-def test_half_precision_features_are_summed_in_float64() -> None:
-    x = far_features(count=200).half()
-    assert streamed(x, 64).mean_D.dtype == torch.float64
-    assert np.allclose(streamed(x, 64).mean_D, x.double().mean(dim=0), atol=1e-12)
-
-
-def test_merged_moments_are_those_of_all() -> None:
-    x = far_features(count=700)
-    merged = streamed(x[:300], 64)
-    merged.merge(streamed(x[300:], 100))
-    merged.merge(RunningMoments())
-    assert torch.allclose(merged.covariance_DD, streamed(x, 64).covariance_DD, atol=1e-10)
-
-
 def test_moments_go_on_from_their_state_bit_by_bit() -> None:
     x = far_features(count=640)
     whole, first, second = streamed(x, 64), streamed(x[:320], 64), RunningMoments()
@@ -108,11 +89,3 @@ def test_moments_go_on_from_their_state_bit_by_bit() -> None:
         second.add(part)
     assert torch.equal(second.covariance_DD, whole.covariance_DD)
     assert torch.equal(second.mean_D, whole.mean_D)
-
-
-def test_their_size_does_not_grow() -> None:
-    sizes = []
-    for count in (1_000, 10_000):
-        state = streamed(far_features(count=count), 100).state()
-        sizes.append(sum(x.nbytes for x in state.values()))
-    assert sizes[0] == sizes[1] == 8 * (1 + WIDTH + WIDTH**2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pickle
 from pathlib import Path
@@ -53,13 +52,6 @@ def test_another_file_is_refused_and_never_unpickled(
     with pytest.raises(UserError, match="is not the published") as caught:
         score(real[:10], Reference.of(real[10:20]), metrics=["fid"], extractor="inception")
     assert "\n" not in str(caught.value) and not (tmp_path / "sprung").exists()
-
-
-def test_a_changed_file_is_hashed_again(tmp_path: Path) -> None:
-    file = tmp_path / "weights"
-    for content in (b"one", b"three"):
-        file.write_bytes(content)
-        assert inception.sha256(file) == hashlib.sha256(content).hexdigest()
 
 
 def test_the_path_to_inception_with_random_weights_since_the_published_ones_are_not_shipped(

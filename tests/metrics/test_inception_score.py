@@ -15,7 +15,6 @@ from torch_fidelity.metric_isc import isc_features_to_metric
 from tread_lab.metrics import inception_score as module
 from tread_lab.metrics.inception_score import SplitSums, inception_score
 from tread_lab.records.lab import EvaluationFolder
-from tread_lab.records.metric_names import lower_is_better, sample_metric
 from tread_lab.specs import SamplesSpec, decode
 from tread_lab.specs.decode import encode
 from tread_lab.specs.signature import signature
@@ -49,12 +48,6 @@ def test_a_last_shorter_split_counts_like_the_others() -> None:
     assert inception_score(some) == pytest.approx(sum(both) / 2, rel=1e-9)
 
 
-def test_certain_and_equal_answers_are_the_two_ends() -> None:
-    certain = np.where(np.eye(10, dtype=bool), 2_000.0, -2_000.0)
-    assert inception_score(np.tile(certain, (10, 1))) == pytest.approx(10)
-    assert inception_score(np.zeros((50, 10))) == pytest.approx(1)
-
-
 def test_an_old_inception_score_is_not_returned_for_the_new_one(tmp_path: Path) -> None:
     now = SamplesSpec(metrics=("fid", "is"), count=1000)
     tree = {key: value for key, value in encode(now).items() if key != "inception_score"}
@@ -65,17 +58,6 @@ def test_an_old_inception_score_is_not_returned_for_the_new_one(tmp_path: Path) 
     )
     read = EvaluationFolder(tmp_path).read()
     assert read is not None and read["metrics"] == {"fid[heldout]@1k": 2.0, "is_shuffled@1k": 188.8}
-
-
-def test_evaluations_without_it_keep_their_names() -> None:
-    assert "inception_score" not in encode(SamplesSpec(metrics=("fd",), count=1000))
-
-
-def test_both_scores_are_better_when_greater() -> None:
-    both = ("is", "is_shuffled")
-    names = [sample_metric(metric, "inception", 10_000, heldout=True) for metric in both]
-    assert names == ["is@10k", "is_shuffled@10k"]
-    assert not any(lower_is_better(name) for name in names)
 
 
 def test_images_that_are_all_likelier_or_less_likely_change_nothing() -> None:

@@ -180,15 +180,6 @@ def test_images_are_looked_at_where_moments_are_not_enough(tmp_path: Path, array
         assert tuple(described_images(s, metrics) for s in (whole, images, moments)) == counts
 
 
-def test_a_file_without_moments_or_images_is_refused_where_moments_are_needed(
-    tmp_path: Path,
-) -> None:
-    empty = written(tmp_path / "x.npz", {"x": np.zeros(3)})
-    with pytest.raises(UserError, match=r"it lacks arr_0, the images, and mu too$"):
-        open_reference(empty, **needs(["fid"]))
-    assert open_reference(empty, **needs(["is"])).moments == {}
-
-
 def test_images_may_be_grey_and_are_neither_objects_nor_in_fortrans_order(tmp_path: Path) -> None:
     grey = np.zeros((100, 8, 8, 1), np.uint8)
     assert open_reference(written(tmp_path / "grey.npz", {"arr_0": grey}), **ALL).shape == (

@@ -60,17 +60,6 @@ def test_only_what_the_metrics_need_is_looked_for(
     assert asked == looked_for
 
 
-def test_metrics_need_images_and_sheets_of_latents_do_not(asked: list[Any]) -> None:
-    check(preview=True, source="latents")
-    with pytest.raises(UserError) as caught:
-        check("fid", "is", preview=True, source="latents")
-    assert asked == []
-    assert str(caught.value) == (
-        "metrics: fid needs images, and these latents have no decoder; name the SD autoencoder's"
-        " folder in TREAD_LAB_AUTOENCODER, or leave the metric out"
-    )
-
-
 def test_torch_fidelity_is_asked_for_by_the_first_metric_that_needs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

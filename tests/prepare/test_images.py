@@ -101,13 +101,6 @@ def test_captions_come_from_coco_and_from_lines(tmp_path: Path) -> None:
         open_images(tmp_path, tmp_path / "coco.json")
 
 
-def test_a_damaged_image_is_named(images: Path) -> None:
-    path = images / "n00000000" / "n00000000_0.png"
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(DamagedImage, match=r"n00000000_0.png is damaged"):
-        open_images(images).open(0)
-
-
 @pytest.mark.parametrize("kind", ["folder", "tar"])
 def test_a_file_that_cannot_be_read_is_no_damaged_image(
     kind: str,

@@ -34,17 +34,6 @@ def test_statistics_that_would_not_be_taken_are_not_written(value: float, tmp_pa
     assert not (tmp_path / "statistics.json").exists()
 
 
-def test_the_posteriors_variance_counts(packed: Path, latents: np.ndarray) -> None:
-    (packed / "latents.npy").unlink()
-    log_variance = np.full(latents.shape, np.log(4.0))
-    both = np.concatenate([latents.astype(np.float64), log_variance], axis=1)
-    np.save(packed / "moments.npy", both)
-    measured = measure(open_store("latents", packed))
-    assert measured.spread == pytest.approx(2.0, rel=1e-12)
-    whole = np.sqrt(latents.astype(np.float64).var() + 4)
-    assert measured.deviation == pytest.approx(whole, rel=1e-12)
-
-
 def test_one_pass_gives_the_moments_of_two() -> None:
     rng = np.random.default_rng(0)
     offset_C, spread_C = np.array([1e4, -3.0, 0.0]), np.array([1.0, 20, 1e-3])

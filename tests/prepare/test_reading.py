@@ -55,11 +55,6 @@ def test_an_image_that_cannot_be_read_is_raised_at_its_turn() -> None:
             next(reading)
 
 
-def test_no_batches_are_nothing() -> None:
-    with ThreadPoolExecutor(1) as readers:
-        assert list(read_ahead(readers, int, [])) == []
-
-
 def _cubic(x: np.ndarray) -> np.ndarray:
     """Keys' kernel with a = -1/2."""
     x = np.abs(x)
@@ -100,8 +95,3 @@ def test_the_crop_is_its_definition(pixels: np.ndarray, size: int, off: int) -> 
     cropped = centre_crop(Image.fromarray(pixels), size)
     assert cropped.shape == (size, size, 3) and cropped.dtype == np.uint8
     assert np.abs(cropped - _reference(pixels, size)).max() <= off
-
-
-def test_grey_and_transparent_images_become_rgb(pixels: np.ndarray) -> None:
-    grey = Image.fromarray(pixels).convert("LA")
-    assert centre_crop(grey, 32).shape == (32, 32, 3)

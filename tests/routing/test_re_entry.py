@@ -89,44 +89,12 @@ def test_routes_and_re_entry_agree_with_a_reference(
     assert torch.allclose(found, reference(blocks, x, c, routing, re_entry), atol=1e-6)
 
 
-def test_the_first_codes_quirk_doubles_the_tokens_of_a_route_from_block_0() -> None:
-    (x, c), routing, streams = inputs(), routing_of((0, 8)), {}
-    quirk = Return(decode(ReEntrySpec, "v1_code"))
-    run_blocks(stack(), x, c, routing=routing, re_enter=quirk, observe=streams.__setitem__)
-    routed = routing[0].mask(N).bool()
-    assert torch.equal(streams[8][routed], 2 * x[routed])
-
-
-def test_the_sum_of_a_first_route_from_block_0_is_the_identity() -> None:
-    (x, c), blocks, routing = inputs(), stack(), routing_of((0, 4))
-    a, b = (
-        run_blocks(blocks, x, c, routing=routing, re_enter=r) for r in (Return(), by_name("v1_sum"))
-    )
-    assert torch.equal(a, b)
-    second = routing_of((1, 4))
-    a, b = (
-        run_blocks(blocks, x, c, routing=second, re_enter=r) for r in (Return(), by_name("v1_sum"))
-    )
-    assert not torch.equal(a, b)
-
-
 def test_x_T_alone_brings_back_the_embedding() -> None:
     (x, c), routing, streams = inputs(), routing_of((3, 6)), {}
     embedding = Return(ReEntrySpec(x_T=True, x_D_last=False))
     run_blocks(stack(), x, c, routing=routing, re_enter=embedding, observe=streams.__setitem__)
     routed = routing[0].mask(N).bool()
     assert torch.equal(streams[6][routed], x[routed])
-
-
-def by_name(name: str) -> Return:
-    return Return(decode(ReEntrySpec, name))
-
-
-def test_re_entry_without_a_plan_is_the_dense_network() -> None:
-    (x, c), blocks = inputs(), stack()
-    assert torch.equal(
-        run_blocks(blocks, x, c, re_enter=by_name("v1_code")), run_blocks(blocks, x, c)
-    )
 
 
 def test_names_and_flags_are_one_thing_and_nothing_is_refused() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tread_lab import draws
-from tread_lab.routing import BatchRoute, Return, draw_routing, run_blocks, select
+from tread_lab.routing import BatchRoute, Return, run_blocks, select
 from tread_lab.routing.transport import gather_tokens, scatter_tokens
 from tread_lab.specs.routes import RouteSpec
 
@@ -42,59 +40,6 @@ def stack(depth: int = 6) -> list[Recorder]:
 def inputs() -> tuple[Tensor, Tensor]:
     torch.manual_seed(1)
     return torch.randn(B, N, D), torch.randn(B, D)
-
-
-@pytest.mark.parametrize("rate", [0.0, 0.1, 0.25, 0.29, 0.5, 0.75, 0.99])
-def test_exactly_floor_s_n_tokens_are_routed(rate: float) -> None:
-    leg = select(route(2, 8, rate), draws.uniform((B, N), "x"))
-    assert leg.keep_BK.shape == (B, N - int(N * rate + 1e-9))
-    assert all(len(set(row.tolist())) == len(row) for row in leg.keep_BK)
-    assert torch.equal(leg.keep_BK, leg.keep_BK.sort(dim=1).values)
-
-
-def test_a_larger_rate_routes_a_superset() -> None:
-    rank = draws.uniform((B, N), "x")
-    kept = [select(route(2, 8, rate), rank).keep_BK for rate in (0.1, 0.25, 0.5, 0.75)]
-    for more, fewer in pairwise(kept):
-        for a, b in zip(more, fewer):
-            assert set(b.tolist()) < set(a.tolist())
-
-
-def test_every_place_is_routed_equally_often() -> None:
-    draws_of = 4000
-    keep = select(route(0, 1, 0.25), draws.uniform((draws_of, N), "marginals")).keep_BK
-    frequency = torch.bincount(keep.flatten(), minlength=N) / draws_of
-    deviation = (0.25 * 0.75 / draws_of) ** 0.5
-    assert (frequency - 0.75).abs().max() < 4.5 * deviation
-
-
-def test_samples_are_routed_independently() -> None:
-    keep = select(route(0, 1, 0.5), draws.uniform((2000, N), "independence")).keep_BK
-    kept = torch.zeros(2000, N).scatter(1, keep, 1.0)
-    both = (kept[0::2] * kept[1::2]).mean(0)  # two neighbours keep the same place
-    assert (both - 0.25).abs().max() < 4.5 * (0.25 * 0.75 / 1000) ** 0.5
-    assert len({tuple(row.tolist()) for row in keep}) == 2000
-
-
-def test_the_ranking_depends_on_seed_step_and_route_number_alone() -> None:
-    def keep(seed: int, step: int, routes: list[RouteSpec]) -> list[Tensor]:
-        routing = draw_routing(routes, (B, N), seed, step)
-        assert routing is not None
-        return [leg.keep_BK for leg in routing]
-
-    one = [route(2, 8, 0.5)]
-    assert torch.equal(keep(0, 7, one)[0], keep(0, 7, one)[0])
-    assert torch.equal(keep(0, 7, one)[0], keep(0, 7, [route(0, 3, 0.5)])[0])
-    assert not torch.equal(keep(0, 7, one)[0], keep(0, 8, one)[0])
-    assert not torch.equal(keep(0, 7, one)[0], keep(1, 7, one)[0])
-    two = keep(0, 7, [route(0, 3, 0.5), route(5, 8, 0.5)])
-    assert torch.equal(two[0], keep(0, 7, one)[0]) and not torch.equal(two[0], two[1])
-
-
-def test_send_then_merge_gives_back_every_token() -> None:
-    x, _ = inputs()
-    leg = select(route(0, 1, 0.5), draws.uniform((B, N), "x"))
-    assert torch.equal(scatter_tokens(x, gather_tokens(x, leg.keep_BK), leg.keep_BK), x)
 
 
 def test_rate_zero_and_no_plan_are_the_dense_network() -> None:
@@ -190,21 +135,6 @@ def test_blocks_of_a_route_see_kept_tokens_only_and_the_others_all() -> None:
     )
     run_blocks(blocks, x, c, routing=legs)
     assert [b.seen[0].shape[1] for b in blocks] == [32, 32, 64, 16, 16, 64]
-
-
-def test_positions_follow_their_tokens() -> None:
-    x, c = inputs()
-    positions = torch.arange(N).expand(B, N)[..., None]
-    seen = []
-
-    def block(x_BND: Tensor, c_BD: Tensor, positions_BNP: Tensor | None) -> Tensor:
-        seen.append(positions_BNP)
-        return x_BND
-
-    leg = select(route(1, 2, 0.5), draws.uniform((B, N), "x"))
-    run_blocks([block] * 4, x, c, positions, routing=(leg,))
-    assert torch.equal(seen[1][..., 0], leg.keep_BK) and torch.equal(seen[2], seen[1])
-    assert torch.equal(seen[0], positions) and torch.equal(seen[3], positions)
 
 
 def test_gradients_reach_the_entry_through_routed_tokens_by_the_identity() -> None:

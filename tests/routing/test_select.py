@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
 from importlib import import_module
 
 import pytest
@@ -76,11 +75,6 @@ def test_a_leg_is_whole_where_each_token_is_kept_and_none_fills_up() -> None:
     assert not BatchRoute(0, 1, keep_BK, real_BK).whole(4)
 
 
-def test_rows_leave_whole() -> None:
-    rows_BHW = routed(select(route("rows"), rank(9))).view(9, 8, 8)
-    assert (rows_BHW.all(2) | ~rows_BHW.any(2)).all()
-
-
 def test_rows_leave_by_the_rank_of_their_first_token() -> None:
     ranks = torch.full((1, 64), 0.5)
     ranks[0, ::8] = torch.tensor([0.9, 0.1, 0.8, 0.2, 0.7, 0.3, 0.6, 0.4])
@@ -121,12 +115,6 @@ def test_structured_draws_places_in_windows_independently() -> None:
 
 def test_every_selection_has_facts_and_code() -> None:
     assert tuple(select_module.SELECTIONS) == tuple(routes_spec.SELECTIONS) == ALL
-
-
-def test_an_unknown_selection_is_an_error_not_single_tokens() -> None:
-    unknown = replace(route("random"), selection="diagonal")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="selection: unknown 'diagonal'"):
-        select(unknown, rank(2))
 
 
 @pytest.mark.parametrize("selection", ALL)
@@ -203,13 +191,6 @@ def test_a_plan_is_named_by_its_key(selection: str) -> None:
     assert not torch.equal(routed(routing[0]), routed(routing[1]))
 
 
-def test_placement_does_not_change_who_is_routed() -> None:
-    here = draw_routing((route("random", start=0, end=3),), (4, N), 3, 17)
-    there = draw_routing((route("random", start=5, end=9),), (4, N), 3, 17)
-    assert here and there
-    assert torch.equal(here[0].keep_BK, there[0].keep_BK)
-
-
 @pytest.mark.parametrize("selection", ALL)
 def test_some_samples_of_a_leg_are_those_of_the_whole(selection: str) -> None:
     leg = select(route(selection), rank(6))
@@ -260,8 +241,3 @@ def test_structured_needs_an_even_grid() -> None:
         "routes[0].selection: structured needs a grid whose side is a multiple of 2,"
         " this one has 1 x 1 tokens"
     )
-
-
-def test_whole_windows_are_no_selection() -> None:
-    with pytest.raises(UserError, match="unknown 'groups'"):
-        decode(RouteSpec, "2->8 by groups")

@@ -109,30 +109,6 @@ def test_equal_branches_are_either_branch(process: EDMSpec | FlowSpec) -> None:
         )
 
 
-@PROCESSES
-def test_an_earlier_checkpoint_equal_to_the_last_changes_nothing(
-    process: EDMSpec | FlowSpec,
-) -> None:
-    auto = images({"weight": 2, "weak": {"step": 7}}, network(), network(), process=process)
-    torch.testing.assert_close(auto, images(1, network(), process=process), atol=1e-5, rtol=1e-5)
-    other = images({"weight": 2, "weak": {"step": 7}}, network(), network(1), process=process)
-    assert (other - auto).abs().max() > 1e-3
-
-
-def test_cfg_is_the_formula() -> None:
-    """D_u + w (D_c - D_u), on every channel."""
-    process, net, w = build_process(EDMSpec()), network(), 2.5
-    z, level = torch.randn(3, CHANNELS, SIDE, SIDE), torch.tensor(0.7)
-    y, null = torch.tensor([1, 2, 3]), torch.full((3,), CLASSES)
-    guidance = guided(process, lambda _: [Branch(w, net, y), Branch(1 - w, net, null)])
-    D = {
-        name: process.predict(lambda x, t, y=y: net(x, t, y, None), z, level.expand(3))
-        for name, y in (("c", y), ("u", null))
-    }
-    expected = D["u"] + w * (D["c"] - D["u"])
-    torch.testing.assert_close(guidance(z, level), expected, atol=1e-5, rtol=1e-5)
-
-
 def test_three_guided_channels_leave_the_fourth_conditional() -> None:
     process, net, w = build_process(FlowSpec()), network(), 3.0
     z, level = torch.randn(2, CHANNELS, SIDE, SIDE), torch.tensor(0.5)
@@ -147,11 +123,6 @@ def test_three_guided_channels_leave_the_fourth_conditional() -> None:
     torch.testing.assert_close(first3[:, :3], everywhere[:, :3])
     torch.testing.assert_close(first3[:, 3:], conditional[:, 3:], atol=1e-5, rtol=1e-5)
     assert (everywhere[:, 3:] - conditional[:, 3:]).abs().max() > 1e-3
-
-
-def test_first3_reaches_the_sampler() -> None:
-    everywhere = images({"weight": 3}, network())
-    assert not torch.equal(images({"weight": 3, "channels": "first3"}, network()), everywhere)
 
 
 def test_sparse_guidance_is_conditional_in_both_branches() -> None:
@@ -234,11 +205,6 @@ def test_an_image_depends_on_its_own_seed_alone(guidance: Any) -> None:
     later = images(guidance, network(), count=3, seed=100_002)
     torch.testing.assert_close(parts, whole, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(later, whole[2:], atol=1e-5, rtol=1e-5)
-
-
-def test_shorthand_and_default_of_the_sampler() -> None:
-    assert decode(SamplerSpec, {"guidance": 2.0}).guidance == GuidanceSpec(weight=2.0)
-    assert decode(SamplerSpec, {}).guidance.weight == 1
 
 
 @pytest.mark.parametrize("channels", ["all", "first3"])

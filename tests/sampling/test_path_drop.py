@@ -41,22 +41,6 @@ def parent() -> dict[str, Any]:
     return {"init_from": {"run": encode(sprint())}}
 
 
-def test_the_dense_finetune_keeps_the_path_drop() -> None:
-    finetune = sprint(routes_until=0, **parent())
-    batches = Batches(finetune, open_data(finetune.data, "train"))
-    routings = [batches.at(step).routing for step in range(8)]
-    legs = [route for routing in routings for route in routing or ()]
-    assert [route.whole(finetune.tokens) for route in legs] == [True] * 8
-    assert {(route.start, route.end) for route in legs} == {(2, 3)}
-    dropped = torch.cat([route.dropped_B for route in legs if route.dropped_B is not None])
-    assert len(dropped) == 512 and 0.05 < dropped.float().mean() < 0.16
-
-
-def test_a_finetune_may_go_without_it() -> None:
-    bare = sprint(routes_until=0, bypass={"kind": "sprint", "dense_path_drop": 0})
-    assert Batches(bare, open_data(bare.data, "train")).at(0).routing is None
-
-
 def test_an_old_record_of_a_finetune_reads_as_without_path_drop(tmp_path: Path) -> None:
     tree = encode(sprint(routes_until=0))
     del tree["bypass"]["dense_path_drop"]  # as versions wrote it that trained with 0
@@ -153,10 +137,6 @@ def test_it_drops_the_class_as_published_unless_it_is_kept() -> None:
     kept = guidance({"weight": 3, "weak": {"path": "dropped", "label": "class"}})
     assert [guidance(PDG).method, kept.method] == ["PDG", "PDG(class)"]
     assert set(ROUTINGS) == {"full", "dropped"}
-
-
-def test_other_guidances_keep_their_trees() -> None:
-    assert "path" not in encode(guidance(2.0))["weak"]
 
 
 def test_a_network_of_one_path_has_none_to_drop() -> None:

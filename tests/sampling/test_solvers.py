@@ -60,10 +60,3 @@ def test_a_step_of_no_length_calls_nothing_and_changes_nothing(solver: str, call
     again = torch.tensor([4.0, 4.0, 2.0, 2.0, 2.0, 0.0], dtype=torch.float64)
     assert torch.equal(SOLVERS[solver](field, z, again), SOLVERS[solver](field, z, LEVELS))
     assert field.count == 2 * calls
-
-
-def test_every_random_step_has_noise_of_its_own() -> None:
-    z = torch.tensor([1.0], dtype=torch.float64)
-    levels = torch.tensor([4.0, 2.0, 1.0], dtype=torch.float64)
-    # 1/2 + 4 + 2 * 10 = 24.5, then 12.25 + 2 + 1 * 11
-    assert SOLVERS["sde"](Field(), z, levels).tolist() == [25.25]

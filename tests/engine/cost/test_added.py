@@ -9,11 +9,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from tread_lab.engine.assemble import build_network
-from tread_lab.engine.cost.report import table
-from tread_lab.engine.cost.sampling import call_macs
 from tread_lab.engine.cost.training import cost
 from tread_lab.routing import Routing, draw_routing
-from tread_lab.specs import RunSpec, SamplerSpec, decode
+from tread_lab.specs import RunSpec, decode
 from tread_lab.systems.repa.targets import fresh_projector
 
 MODEL = {"depth": 6, "width": 32, "heads": 2}
@@ -62,17 +60,6 @@ def test_sizes_of_dit_with_tread_and_maskdit_are_the_published_ones() -> None:
     assert [round(size) for size in sizes] == [675, 675, 730]
 
 
-def test_masking_computes_its_decoder_on_all_places() -> None:
-    routed, masked = (
-        cost(xl(routes=[route], bypass=bypass))
-        for route, bypass in (("0->B-1", "route"), ("0->B-1", "mask"))
-    )
-    assert routed.tokens == masked.tokens == (128,) * 28
-    decoder = masked.routed_macs - routed.routed_macs
-    assert decoder == masked.dense_macs - masked.plain_macs - 128 * 1152 * 512
-    assert masked.speedup == masked.plain_macs / masked.routed_macs < routed.speedup
-
-
 def test_steps_without_routes_are_paid_densely() -> None:
     always, half, never = (
         cost(small("route", routes_until=until, train={"steps": 100})) for until in (None, 0.5, 0)
@@ -92,18 +79,6 @@ def test_a_projector_is_paid_for_the_tokens_it_sees_and_kept_out_of_the_network(
     assert cost(inside).train_flops_per_image == plain.train_flops_per_image + 6 * 32 * products
     assert cost(before).train_flops_per_image == plain.train_flops_per_image + 6 * 64 * products
     assert cost(inside).checkpoint_bytes == plain.checkpoint_bytes + 12 * cost(inside).auxiliary
-
-
-def test_the_table_names_the_bypass() -> None:
-    assert dict(table(small("sprint")))["bypass"] == "sprint"
-    assert "bypass" not in dict(table(small("route")))
-
-
-@pytest.mark.parametrize("kind", ["mask", "sprint"])
-def test_a_dense_call_of_the_sampler_pays_for_what_stands_beside_the_backbone(kind: str) -> None:
-    spec = small(kind)
-    (call,) = call_macs(spec, SamplerSpec(solver="euler", steps=1))
-    assert call == cost(spec).dense_macs > cost(spec).plain_macs
 
 
 def test_a_projector_and_a_head_have_these_parameters_and_values() -> None:

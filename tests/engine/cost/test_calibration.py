@@ -51,22 +51,6 @@ def test_a_trial_step_has_as_many_images_as_are_cheap(tiny: Callable[..., RunSpe
     assert trial_batch(large, rate=0.25 * 989e12) == 173  # 6 x 118.6 GMAC an image
 
 
-def test_one_slot_of_a_cpu_is_timed_in_this_process(
-    tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    timed: list[Any] = []
-
-    def measure(spec: RunSpec, device: torch.device) -> Speed:
-        timed.append((spec.seed, device.type))
-        return Speed(spec.seed, 0, 0, 0)
-
-    monkeypatch.setattr(calibration, "measure", measure)
-    monkeypatch.setattr(calibration.subprocess, "Popen", None)
-    found = calibrate([tiny(), tiny(seed=1)], torch.device("cpu"), slots=1)
-    assert [speed.overhead for speed in found] == [0, 1]
-    assert timed == [(0, "cpu"), (1, "cpu")]
-
-
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Slots on four CPUs that answer `ready`, then numbers for each of two runs.
@@ -122,7 +106,13 @@ def test_processes_time_together_and_end_and_their_mean_is_taken(
     assert started == [noted] * processes
 
 
-def test_a_gpu_that_cannot_be_timed_is_not_timed_here(tiny: Callable[..., RunSpec]) -> None:
+def test_a_gpu_that_cannot_be_timed_is_not_timed_here(
+    tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*command: Any, **options: Any) -> None:
+        raise OSError("no process answers")
+
+    monkeypatch.setattr(calibration.subprocess, "Popen", failing)
     with pytest.raises(RuntimeError, match="cuda:7 cannot be timed"):
         calibrate([tiny()], torch.device("cuda", 7))
 

@@ -74,11 +74,6 @@ def test_activations_are_those_that_autograd_keeps_here(routes: list[str], tmp_p
     assert kept / 8 == pytest.approx(cost(spec).activation_bytes, rel=0.03)
 
 
-def test_a_run_that_is_dense_for_a_while_needs_the_dense_memory() -> None:
-    dense, late = latents("DiT-B/2", "bf16"), latents("DiT-B/2", "bf16", ["1"], routes_from=10)
-    assert cost(late).activation_bytes >= cost(dense).activation_bytes
-
-
 def test_a_run_too_large_for_a_gpu_is_told_a_micro_batch_that_fits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

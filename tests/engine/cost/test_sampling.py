@@ -24,7 +24,6 @@ from tread_lab.engine.cost.sampling import (
 )
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs import (
-    DDPMSpec,
     FlowSpec,
     HeldoutSpec,
     RunSpec,
@@ -134,13 +133,6 @@ def test_a_rate_that_routes_no_token_is_dense() -> None:
     for rate, kept in ((0.003, 256), (0.004, 255), (0.75, 64)):  # of 256 tokens
         guidance = {"weight": 1, "strong": {"rate": rate}}
         assert set(call_macs(XL, sampler(guidance))) == {forward(kept)}
-
-
-def test_a_chain_of_ddpm_calls_the_network_once_a_step() -> None:
-    spec = imagenet("S", process=DDPMSpec())
-    chain = decode(SamplerSpec, {"solver": "ddpm", "steps": 7})
-    assert len(call_macs(spec, chain)) == 7
-    assert sample_flops(spec, chain) == 2 * 7 * cost(spec).dense_macs
 
 
 def test_each_branch_of_guidance_is_a_call_of_its_own() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.engine.cost.test_training import imagenet
-from tread_lab.engine.cost.sampling import ImageWork, passes
+from tread_lab.engine.cost.sampling import passes
 from tread_lab.engine.cost.speed import (
     FLOPS,
     RATES,
@@ -70,12 +70,6 @@ def test_noise_leaves_a_sensible_line(fast: float, expected: tuple[float, float]
     assert fitted_step([(1e9, 0.4), (0.5e9, fast)]) == pytest.approx(expected)
 
 
-def test_steps_alone_take_a_pass_to_be_a_third() -> None:
-    assert Speed.of_steps([(1e9, 0.3), (2e9, 0.6), (3e9, 0.9)]) == Speed(
-        pytest.approx(0.0, abs=1e-9), pytest.approx(3e-10), pytest.approx(0), pytest.approx(3e-10)
-    )
-
-
 def test_placements_are_one_kind_of_different_flops(tiny: Callable[..., RunSpec]) -> None:
     routed, small = tiny(routes=["0->3"]), {"depth": 3, "width": 16, "heads": 2}
     assert kind_of(routed) == kind_of(tiny(seed=1)) and step_flops(routed) < step_flops(tiny())
@@ -84,24 +78,6 @@ def test_placements_are_one_kind_of_different_flops(tiny: Callable[..., RunSpec]
         {"model": small},
     )  # fmt: skip
     assert all(kind_of(tiny(**more)) != kind_of(tiny()) for more in other)
-
-
-def test_the_stated_rates_are_these() -> None:
-    cpu, a100, h200 = (RATES[name] for name in ("cpu", "A100", "H200"))
-    assert cpu.training == {"fp32": 7.9e10, "bf16": 1.4e10, "fp16": 1.4e10, "tf32": 7.9e10}
-    assert cpu.sampling == {"fp32": 8.6e10, "bf16": 1.9e10, "fp16": 1.9e10, "tf32": 8.6e10}
-    assert cpu.seconds(ImageWork(2.3e11, 5.2e10)) == {"decoding": 2.0, "features": 1.0}
-    assert cpu.seconds(ImageWork()) == {}
-    peaks = {"bf16": 312e12, "fp16": 312e12, "tf32": 156e12, "fp32": 19.5e12}
-    assert a100.training == {name: 0.25 * peak for name, peak in peaks.items()}
-    assert a100.sampling == {name: 0.3 * peak for name, peak in peaks.items()}
-    assert (a100.decoding, a100.features) == (0.3 * 156e12, 0.3 * 19.5e12)
-    assert h200.training["fp32"] == 0.25 * 67e12 and h200.training["tf32"] == 0.25 * 494.5e12
-    assert [rates.device for rates in RATES.values()] == list(RATES)
-    assert {name: rates.source.split()[0] for name, rates in RATES.items()} == {
-        "cpu": "measured", "A100": "stated:", "H100": "stated:", "H200": "stated:",
-        "H800": "stated:",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
