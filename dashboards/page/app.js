@@ -238,17 +238,10 @@ function drawRunning() {
     running.map((run) => {
       const loss = run.loss === null ? "" : `, loss ${number(run.loss)}`;
       const name = arrows(cells.name[run.number] ?? "");
-      return h(
-        "li",
-        {
-          "data-run": run.run,
-          ...openSeed(run.number, run.seed),
-          "aria-label": `open ${name}, seed ${run.seed}`,
-        },
-        `${name}, seed ${run.seed}`,
-        h("progress", { max: run.steps, value: run.step }),
-        run.measuring ? "being measured" : `step ${run.step}/${run.steps}${loss}`,
-      );
+      const opened = { "data-run": run.run, ...openSeed(run.number, run.seed) };
+      const bar = h("progress", { max: run.steps, value: run.step });
+      const now = run.measuring ? "being measured" : `step ${run.step}/${run.steps}${loss}`;
+      return h("li", {}, h("div", opened, `${name}, seed ${run.seed}`, bar, now));
     }),
   );
 }
@@ -450,18 +443,7 @@ function drawRanking() {
     ["state", ""],
   ];
   put(at("ranking-title"), meaning?.ranking ?? "Cells");
-  redraw(
-    at("ranking"),
-    h(
-      "div",
-      { class: "scroll" },
-      table(
-        heads.map(([t, c]) => h("th", { class: c || null }, t)),
-        rows,
-      ),
-    ),
-    more,
-  );
+  redraw(at("ranking"), h("div", { class: "scroll" }, table(heads, rows)), more);
 }
 
 function drawFailures() {
@@ -470,7 +452,7 @@ function drawFailures() {
   redraw(
     at("failures"),
     table(
-      ["cell", "seed", "state", "reason"].map((t) => h("th", {}, t)),
+      ["cell", "seed", "state", "reason"],
       failures.map((f) =>
         h(
           "tr",

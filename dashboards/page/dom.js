@@ -21,9 +21,12 @@ function fill(element, attributes, children) {
 const present = (children) =>
   children.flat(Infinity).filter((child) => has(child) && child !== false);
 
+// Return a table; a head is a text, or a text and its class.
 export function table(heads, rows, attributes = {}) {
-  const [head, body] = [h("tr", {}, heads), h("tbody", {}, rows)];
-  return h("table", attributes, h("thead", {}, head), body);
+  const cells = heads
+    .map((head) => [head].flat())
+    .map(([text, kind]) => h(text ? "th" : "td", { class: kind || null }, text));
+  return h("table", attributes, h("thead", {}, h("tr", {}, cells)), h("tbody", {}, rows));
 }
 
 // Return a list to choose from; `text` names a value, `onchange` gets the chosen one.

@@ -142,7 +142,7 @@ function numbers(details, names) {
     "div",
     { class: "numbers" },
     table(
-      heads.map((t, k) => h("th", { class: k ? "n" : null }, t)),
+      heads.map((text, k) => [text, k && "n"]),
       rows,
     ),
   );
@@ -338,11 +338,7 @@ function differences(details, names) {
     "div",
     {},
     h("h3", {}, "What differs from the baseline"),
-    table(
-      ["field", "dense", ...names.map(arrows)].map((t) => h("th", {}, t)),
-      rows,
-      { class: "differences" },
-    ),
+    table(["field", "dense", ...names.map(arrows)], rows, { class: "differences" }),
   );
 }
 

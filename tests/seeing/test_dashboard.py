@@ -155,7 +155,7 @@ def test_a_click_opens_a_cell_and_shift_compares(placed: Lab, page: Page, shoot:
         heads = page.js(
             "[...document.querySelectorAll('#panel .numbers th')].map((t) => t.innerText)"
         )
-        assert heads == ["", "dense", "2\u21928 s=0.5", "0\u219210 s=0.5"]
+        assert heads == ["dense", "2\u21928 s=0.5", "0\u219210 s=0.5"]
         page.wait("[...document.images].every((image) => image.naturalWidth > 0)")
         assert page.js("getSelection().toString()") == ""  # as a shift-click would select text
         shoot(page, "dashboard_compare")
@@ -212,6 +212,12 @@ def test_failures_stand_with_their_reason_and_look_different(
         assert len(set(marks.values())) == len(marks) == 5
         page.click(cell(state="failed"))
         page.wait("document.querySelector('#panel .reason')?.innerText === 'failed on purpose'")
+        heights = "[...document.querySelectorAll('tr.go')].map((r) => r.offsetHeight)"
+        assert page.js(f"Math.min(...{heights})") >= 24  # as WCAG 2.5.8 asks of targets
+        assert page.js("[...document.querySelectorAll('th')].every((t) => t.innerText)")
+        assert page.js("getComputedStyle(document.querySelector('.state.bad')).color") == (
+            "rgb(181, 79, 0)"  # a contrast of 5 on white
+        )
         page.click("#failures tr:nth-child(2)")
         page.wait("document.querySelector('#panel .reason')?.innerText === 'diverged on purpose'")
         assert page.errors == []
