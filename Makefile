@@ -10,7 +10,7 @@ SWEEPS := route_placement selection_rate over_training guidance backbones placem
 QUICK := $(addprefix tests/,specs records compare routing diffusion sampling \
   test_draws.py test_readme.py test_mirror.py)
 
-.PHONY: demo test quick figures pictures faults check setup clean
+.PHONY: demo test quick figures pictures faults systems check setup clean
 
 demo: $(VENV)/.ready
 	$(BIN)/tread-lab sweep route_placement.yaml
@@ -29,6 +29,10 @@ figures: setup
 
 faults: setup
 	$(BIN)/python tests/faults/table.py
+
+# Everything else stands without each published system: a copy that lacks it passes its checks.
+systems: setup
+	$(BIN)/python -m tests.systems.without
 
 # The pictures of docs/: pages of the finished lab in Chromium.
 pictures: setup
