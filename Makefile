@@ -15,8 +15,11 @@ QUICK := $(addprefix tests/,specs records compare routing diffusion sampling \
 demo: $(VENV)/.ready
 	$(BIN)/tread-lab sweep route_placement.yaml
 
-test: check
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# Types and lint are checked beside the tests, many of which wait for other processes.
+test: setup
+	@$(MAKE) --no-print-directory check > $(VENV)/.checked 2>&1 & checks=$$!; \
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder; tests=$$?; \
+	wait $$checks; checked=$$?; cat $(VENV)/.checked; exit $$((tests || checked))
 
 # The check before a commit: at most 90 seconds on two idle cores.
 quick: check

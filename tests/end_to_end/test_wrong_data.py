@@ -151,6 +151,6 @@ def test_an_image_without_a_caption_and_a_full_disk_are_one_line(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     assert main(["data", "pack", "set", "packed"]) == 3
     expected = (
-        "tread-lab: 40 samples need 20.5 kB in packed, and 1 kB are free; make room, or choose"
+        "tread-lab: 40 samples need 20.5 kB more in packed, and 1 kB are free; make room, or choose"
     )
     assert capsys.readouterr().err == f"{expected} another folder\n"

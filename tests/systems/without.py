@@ -26,6 +26,7 @@ from tread_lab.specs.systems import SYSTEMS, load
 ROOT = Path(__file__).parents[2]
 TABLE = "tread_lab/specs/systems.py"
 MISSING = "TREAD_LAB_MISSING"  # the expression that an error about the system matches
+SCHEMAS = ("experiment", "sweep")
 CHECKS = (
     ("ruff", "check", "--ignore", "I001", "."),  # imports of what is missing sort elsewhere
     ("mypy",),
@@ -46,8 +47,14 @@ def copy_without(name: str, folder: Path) -> None:
     without = re.sub(rf'^ *_published\("{name}", .*\n', "", table, flags=re.M)
     assert without != table
     (folder / TABLE).write_text(without)
-    subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
-    subprocess.run(["git", "add", "--all"], cwd=folder, check=True)
+    generate = [["tests/readme_tree.py"], *(["-m", "tread_lab", "schema", k] for k in SCHEMAS)]
+    for line in generate:
+        command, variables = [sys.executable, *line], {**os.environ, "PYTHONPATH": str(folder)}
+        text = subprocess.check_output(command, cwd=folder, env=variables, text=True)
+        if "schema" in line:
+            (folder / f"docs/schema/{line[-1]}.json").write_text(text)
+    for line in (["init", "--quiet"], ["add", "--all"]):
+        subprocess.run(["git", *line], cwd=folder, check=True)
 
 
 def errors_about(name: str) -> str:

@@ -208,8 +208,9 @@ class ResumableArrays:
         need = self.count * sum(array.row_bytes for array in self.arrays.values()) - stored
         free = shutil.disk_usage(self.folder).free
         if need > free:
+            seen = self.folder.parent if self.folder.name.startswith(".") else self.folder
             raise DiskFull(
-                f"{self.count:,} {what} need {amount(need)} more in {self.folder}, and"
+                f"{self.count:,} {what} need {amount(need)} more in {seen}, and"
                 f" {amount(free)} are free; make room, or choose another folder{self._option}"
             )
 
