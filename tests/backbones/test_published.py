@@ -117,18 +117,6 @@ def test_a_lightning_checkpoint_loads(state: dict[str, Tensor], tmp_path: Path) 
     assert same(loaded(tmp_path / "Lightning.pt", network_of(model)), state)
 
 
-def test_a_lightning_checkpoint_with_qk_norm_loads_where_that_is_on(
-    state: dict[str, Tensor], tmp_path: Path
-) -> None:
-    for l in range(DEPTH):
-        for name in ("q_norm", "k_norm"):
-            state[f"blocks.{l}.attn.{name}.weight"] = torch.ones(D // 4)
-            state[f"blocks.{l}.attn.{name}.bias"] = torch.zeros(D // 4)
-    torch.save(state, tmp_path / "DiT.pt")
-    model = decode(ModelSpec, f"DiT-{DEPTH}x{D}x4/{PATCH}+qk_norm")
-    assert same(loaded(tmp_path / "DiT.pt", network_of(model)), state)
-
-
 def test_lightning_xl_has_the_parameters_of_the_published_network() -> None:
     """Counted in hustvl/LightningDiT, 256 tokens of 32 channels; trained without positions."""
     model = decode(ModelSpec, "LightningDiT-XL/1")

@@ -59,20 +59,3 @@ def test_our_own_file_comes_before_lightnings(tmp_path: Path) -> None:
     write_statistics(tmp_path / "statistics.json", Statistics(np.zeros(2), np.array([5.0, 6.0])))
     assert channel_statistics(str(tmp_path), 2).deviation_C.tolist() == [5.0, 6.0]
     assert (tmp_path / "statistics.json").read_text().startswith('{\n "mean": [\n  0.0,')
-
-
-@pytest.mark.parametrize(
-    ("mean", "deviation", "says"),
-    [
-        ("[0]", "[1, 1]", "1 means and 2 deviations, and the data have 2 channels"),
-        ("[0, 0]", "[1, Infinity]", "not finite"),
-        ("[0, 0]", "[-2, 1]", "channel 0 deviates by -2"),
-        ("[[0, 0]]", "[1, 1]", "2 means and 2 deviations"),
-    ],
-)
-def test_each_channel_has_one_mean_and_one_deviation(
-    tmp_path: Path, mean: str, deviation: str, says: str
-) -> None:
-    (tmp_path / "statistics.json").write_text(f'{{"mean": {mean}, "deviation": {deviation}}}')
-    with pytest.raises(UserError, match=says):
-        channel_statistics(str(tmp_path), 2)

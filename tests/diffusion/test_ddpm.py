@@ -11,7 +11,6 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.diffusion import DDPM, EDM, build_process
-from tread_lab.engine.cost.sampling import called_at
 from tread_lab.sampling.generate import generate
 from tread_lab.specs import DDPMSpec, EDMSpec, GuidanceSpec, SamplerSpec
 
@@ -180,13 +179,6 @@ def test_a_chain_has_the_steps_of_openais_code(n: int, steps: list[int]) -> None
     levels = ddpm.grid(SamplerSpec(solver="ddim", steps=n))[:-1]
     assert ddpm.step_of(levels).flip(0).tolist() == steps
     assert steps[n // 2] == round(sum([999 / (n - 1)] * (n // 2)))
-
-
-def test_no_step_of_no_length_is_paid_for() -> None:
-    """Three of Heun's 40 steps have the levels of others' ends: 73 calls for 79."""
-    levels = ddpm.grid(SamplerSpec(solver="heun", steps=40))
-    assert int((levels.diff() == 0).sum()) == 3
-    assert len(called_at("heun", levels)) == 73
 
 
 def test_other_solvers_take_the_levels_nearest_to_edms_grid() -> None:

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tread_lab.diffusion import EDM, Flow, build_process
+from tread_lab.diffusion import Flow, build_process
 from tread_lab.specs import (
-    EDMSpec,
     FlowSpec,
     RunSpec,
     SamplerSpec,
@@ -96,14 +95,6 @@ def test_quantiles_of_t() -> None:
     # sigmoid(N(0, 1)) at its 10%, 50% and 90% quantile: sigmoid(-+1.28155)
     t = Flow(FlowSpec()).level(u)
     torch.testing.assert_close(t, torch.tensor([0.21729, 0.5, 0.78271]), atol=1e-5, rtol=0)
-
-
-def test_the_kind_decides_the_process_and_edm_is_the_default() -> None:
-    assert isinstance(build_process(decode(RunSpec, {"model": MODEL}).process), EDM)
-    for tree in ("flow", {"kind": "flow", "time": "uniform"}):
-        spec = decode(RunSpec, {"model": MODEL, "process": tree})
-        assert isinstance(build_process(spec.process), Flow)
-    assert decode(RunSpec, {"model": MODEL, "process": {"p_std": 1.0}}).process == EDMSpec(p_std=1)
 
 
 @pytest.mark.parametrize(

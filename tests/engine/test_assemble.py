@@ -1,4 +1,4 @@
-"""A trained network is built without drawing weights, and is the same bit for bit."""
+"""A run's network: a trained one bit for bit, and one that starts from a published file."""
 
 from __future__ import annotations
 
@@ -6,16 +6,29 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from tests.engine.runs import small_run, train_until
-from tread_lab.engine.assemble import build_network, no_init, trained
+from tests.backbones.published_dit import loaded, published_shapes
+from tests.backbones.test_published_sit import sit_forward, sit_state
+from tests.engine.runs import CPU, small_run, train_until
+from tread_lab import draws
+from tread_lab.backbones.parts import sincos_positions
+from tread_lab.data.source import open_data
+from tread_lab.diffusion import build_process
+from tread_lab.engine.assemble import build_network, check_start, no_init, trained
 from tread_lab.engine.checkpoint import load_latest
-from tread_lab.records.lab import RunFolder
+from tread_lab.engine.evaluate import evaluate
+from tread_lab.engine.export import export, load_exported
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.parents import with_parents
+from tread_lab.records.status import RunState
+from tread_lab.sampling.generate import generate
+from tread_lab.specs import RunSpec, UserError, decode, encode, signature
+from tread_lab.specs.evaluation import decode_evaluations
 
-CPU = torch.device("cpu")
 DIT = {"depth": 3, "width": 16, "heads": 2}
 
 
@@ -77,3 +90,179 @@ def test_draws_that_are_repeated_until_they_fit_end() -> None:
     thread.join(20)
     assert not thread.is_alive()
     assert all(tensor.isnan().all() for tensor in weights)
+
+
+MODEL = "DiT-2x16x2/4"
+SAMPLER = {"solver": "ddpm", "steps": 4, "guidance": {"weight": 1.5, "channels": "first3"}}
+
+
+@pytest.fixture
+def state() -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = published_shapes(2, 16, 4, 16, 1, 10)
+    drawn = {n: 0.1 * torch.randn(shape, generator=generator) for n, shape in shapes.items()}
+    return {**drawn, "pos_embed": sincos_positions(4, 16)[None]}
+
+
+@pytest.fixture
+def file(state: dict[str, Tensor], tmp_path: Path) -> Path:
+    raw = {name: tensor + 1 for name, tensor in state.items()}
+    torch.save({"model": raw, "ema": state}, tmp_path / "DiT.pt")
+    return tmp_path / "DiT.pt"
+
+
+def starting_from(file: Path, lab: Lab, **changes: Any) -> RunSpec:
+    tree = {
+        "model": MODEL,
+        "process": "ddpm",
+        "train": {"steps": 0},
+        "precision": "fp32",
+        "init_from": {"file": str(file)},
+    }
+    return decode(RunSpec, with_parents({**tree, **changes}, lab))
+
+
+def test_a_published_checkpoint_is_a_run_of_no_steps_that_samples(
+    file: Path, lab: Lab, tmp_path: Path
+) -> None:
+    spec = starting_from(file, lab)
+    folder = lab.run_of(spec)
+    folder.create(spec)
+    assert [progress.step for progress in train_until(spec, folder.path)] == [0]
+    (asked,) = decode_evaluations([{"samples": {"count": 3, "sampler": SAMPLER}}])
+    evaluate(folder, asked, CPU)
+    found = np.load(folder.evaluation(asked).path / "samples.npz")
+    network = loaded(file, build_network(spec)).eval().requires_grad_(False)
+    parts = generate(
+        {None: lambda x, t, y, routing: network(x, t, y)},
+        build_process(spec.process),
+        asked.sampler,
+        count=3,
+        shape=(1, 16, 16),
+        classes=10,
+        device=CPU,
+    )
+    ((x_BCHW, labels_B),) = parts
+    assert found["arr_1"].tolist() == labels_B.tolist()
+    pixels = open_data(spec.data, "heldout").pixels(x_BCHW).permute(0, 2, 3, 1).numpy()
+    np.testing.assert_array_equal(found["arr_0"], pixels)
+
+
+def test_an_imported_checkpoint_is_exported_with_a_card_that_says_whose_weights_they_are(
+    file: Path, lab: Lab, tmp_path: Path
+) -> None:
+    spec = starting_from(file, lab)
+    folder = lab.run_of(spec)
+    folder.create(spec)
+    train_until(spec, folder.path)
+    folder.finish(RunState.COMPLETED, step=0)
+    export(folder, tmp_path / "out")
+    card = (tmp_path / "out/README.md").read_text()
+    assert "Weights of DiT.pt, not trained further, for fashion16 (1 x 16 x 16, 10 cl" in card
+    assert str(file.parent) not in card + (tmp_path / "out/spec.yaml").read_text()
+    assert signature(load_exported(tmp_path / "out").spec) == signature(spec)
+
+
+def test_a_published_sit_samples_by_its_own_rule(lab: Lab, tmp_path: Path) -> None:
+    state = sit_state(2, 16, 4, 4, 1, 10)
+    torch.save({"ema": state}, tmp_path / "SiT.pt")
+    start = {"file": str(tmp_path / "SiT.pt"), "published_as": "sit"}
+    spec = starting_from(tmp_path / "SiT.pt", lab, process="flow", init_from=start)
+    folder = lab.run_of(spec)
+    folder.create(spec)
+    train_until(spec, folder.path)
+    sampler = {"solver": "euler", "steps": 3, "guidance": 1.5}
+    (asked,) = decode_evaluations([{"samples": {"count": 3, "sampler": sampler}}])
+    evaluate(folder, asked, CPU)
+    found = np.load(folder.evaluation(asked).path / "samples.npz")
+    labels_B = torch.from_numpy(found["arr_1"])
+    # Euler from noise at t = 0 to data at t = 1 along SiT's velocity, guided on all channels
+    x_BCHW = torch.stack([draws.normal((1, 16, 16), "image", 100_000 + k) for k in range(3)])
+    for k in range(3):
+        t_B = torch.full((3,), k / 3)
+        own, none = (
+            sit_forward(state, 2, x_BCHW, t_B, y) for y in (labels_B, torch.full((3,), 10))
+        )
+        x_BCHW = x_BCHW + (none + 1.5 * (own - none)) / 3
+    pixels = open_data(spec.data, "heldout").pixels(x_BCHW).permute(0, 2, 3, 1).numpy()
+    np.testing.assert_allclose(found["arr_0"].astype(int), pixels.astype(int), atol=1)
+
+
+def test_a_sit_is_a_start_for_flows_alone_and_a_run_of_its_own(lab: Lab, tmp_path: Path) -> None:
+    torch.save(sit_state(2, 16, 4, 4, 1, 10), tmp_path / "SiT.pt")
+    start = {"file": str(tmp_path / "SiT.pt"), "published_as": "sit"}
+    with pytest.raises(UserError, match="predicts the velocity of a flow, and the process is edm"):
+        check_start(starting_from(tmp_path, lab, process="edm", init_from=start))
+    sit = starting_from(tmp_path, lab, process="flow", init_from=start)
+    plain = starting_from(tmp_path / "SiT.pt", lab, process="flow")
+    assert signature(sit) != signature(plain) == signature(encode(plain))
+    assert signature(sit) == signature(encode(sit))
+    with pytest.raises(UserError, match=r"for a SiT: init_from\.published_as=sit"):
+        check_start(plain)
+
+
+@pytest.mark.parametrize("weights", ["ema", "model"])
+def test_a_checkpoint_of_a_run_is_a_start_too(
+    weights: str, file: Path, state: dict[str, Tensor], lab: Lab, tmp_path: Path
+) -> None:
+    first = starting_from(file, lab, init_from={"file": str(file), "weights": weights})
+    train_until(first, tmp_path / "first")
+    (checkpoint,) = (tmp_path / "first" / "checkpoints").iterdir()
+    second = starting_from(checkpoint, lab)
+    RunFolder(tmp_path / "second").create(second)
+    train_until(second, tmp_path / "second")
+    network = trained(RunFolder(tmp_path / "second"), CPU).network
+    moved = 1.0 if weights == "model" else 0.0
+    for name, tensor in network.named_parameters():
+        torch.testing.assert_close(tensor, state[name] + moved)
+
+
+def test_the_files_bytes_name_the_run_and_its_path_does_not(
+    file: Path, state: dict[str, Tensor], lab: Lab, tmp_path: Path
+) -> None:
+    spec = starting_from(file, lab)
+    moved = file.rename(tmp_path / "moved.pt")
+    assert signature(starting_from(moved, lab)) == signature(spec)
+    raw = starting_from(moved, lab, init_from={"file": str(moved), "weights": "model"})
+    torch.save(state, moved)
+    other = starting_from(moved, lab)
+    assert len({signature(run) for run in (spec, raw, other)}) == 3
+    with pytest.raises(UserError, match="has changed since the run was planned"):
+        check_start(raw)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"process": "edm"}, "is 32, and the network's is 16; a DiT predicts a variance, say"),
+        ({"model": "DiT-3x16x2/4"}, r"DiT-3x16/4: blocks.2.adaLN_modulation.1.bias is missing"),
+        ({"model": "DiT-1x16x2/4"}, "the network has no blocks.1.adaLN_modulation.1.bias"),
+        ({"model": "DiT-2x24x2/4"}, "adaLN_modulation.1.bias is 96, and the network's is 144"),
+        ({"init_from": None}, "train.steps: 0 trains nothing; init_from says whose weights"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(
+    changes: dict[str, Any], message: str, file: Path, lab: Lab
+) -> None:
+    with pytest.raises(UserError, match=message):
+        check_start(starting_from(file, lab, **changes))
+
+
+def test_a_file_that_nobody_has_read_is_refused(file: Path) -> None:
+    tree = {"model": MODEL, "init_from": {"file": str(file)}}
+    with pytest.raises(UserError, match="so that its digest is taken"):
+        check_start(decode(RunSpec, tree))
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        ({"file": "/nowhere/DiT.pt"}, "init_from.file: cannot read /nowhere/DiT.pt: No such file"),
+        ({}, "init_from: say either run or file"),
+        ({"published_as": "dit"}, "init_from.published_as: 'dit'"),
+        ({"weights": "raw"}, "init_from.weights: 'raw' is not one of ema, model"),
+    ],
+)
+def test_a_wrong_start_is_one_line(start: dict[str, Any], message: str, lab: Lab) -> None:
+    with pytest.raises(UserError, match=message):
+        starting_from(Path("/dev/null"), lab, init_from=start)

@@ -14,7 +14,6 @@ from torch.nn.attention import SDPBackend
 
 from tests.backbones.test_attend import FLASH
 from tread_lab.backbones.attend import PREFERRED
-from tread_lab.backbones.parts import rotary_positions, rotate, turned
 from tread_lab.engine.assemble import build_network
 from tread_lab.engine.compiled import EAGER, INDUCTOR, arithmetic, compile_blocks, no_compiler
 from tread_lab.engine.precision import autocast
@@ -106,18 +105,6 @@ def test_every_backbone_compiles_without_a_break(
     assert counter.frame_count == graphs
 
 
-def test_selections_of_other_lengths_compile_too() -> None:
-    counter = CompileCounterWithBackend("eager")
-    for routes in (["1->2 by bernoulli"], ["0->0", "2->2"], ["1->2 by structured"]):
-        run = spec(routes=routes, precision="fp32")
-        network = build_network(run)
-        compile_blocks(network, backend=counter)
-        routing = draw_routing(run.routes, (4, run.tokens), 0, 0)
-        network(torch.randn(4, 1, 16, 16), torch.rand(4), torch.arange(4), routing)
-    # 64 tokens, 32 kept ones, and the most that a Bernoulli draw keeps, with its mask
-    assert counter.frame_count == 3
-
-
 @pytest.mark.slow
 def test_inductor_computes_what_eager_blocks_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch._inductor.config.compile_threads", 1)
@@ -133,12 +120,6 @@ def test_inductor_computes_what_eager_blocks_do(monkeypatch: pytest.MonkeyPatch)
         gradients.append(network.blocks[0].attn.qkv.weight.grad)
     torch.testing.assert_close(outputs[1], outputs[0], rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-6)
-
-
-def test_rotation_is_the_same_bitwise_without_complex_numbers() -> None:
-    x = torch.randn(2, 3, 16, 8)
-    table_BNP = rotary_positions(4, 8).expand(2, -1, -1)
-    assert torch.equal(rotate(x, table_BNP), turned(x, table_BNP[:, None]))
 
 
 def test_parameters_keep_their_names() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engine.runs import CPU, small_run, train_until
+from tests.engine.runs import CPU, small_run
 from tread_lab.cli import main
 from tread_lab.engine import device as devices
 from tread_lab.engine import trainer
@@ -116,24 +116,6 @@ def test_a_run_on_the_cpu_never_initialises_cuda(
     fixed = ["train.steps=2", "train.batch=4", "evaluate=[{heldout_loss: {images: 8}}]"]
     assert main(["train", "tiny", *fixed, "--device", "cpu"]) == 0
     assert gpus == []
-
-
-def test_a_run_for_a_gpu_pins_its_batches_and_uses_that_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    used: list[Any] = []
-    pinned: list[torch.Tensor] = []
-
-    def pin(tensor: torch.Tensor) -> torch.Tensor:
-        pinned.append(tensor)
-        return tensor
-
-    monkeypatch.setattr(trainer, "use", lambda device, **how: used.append((device, how)))
-    monkeypatch.setattr(trainer, "pins", lambda device: True)
-    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
-    train_until(small_run(), tmp_path)
-    assert used == [(CPU, {"deterministic": False})]
-    assert len(pinned) == 6 * 5  # steps x (samples, labels, noise, levels, one leg)
 
 
 def test_a_run_that_asks_for_it_refuses_kernels_that_add_in_any_order(tmp_path: Path) -> None:

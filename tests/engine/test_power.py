@@ -131,13 +131,6 @@ def test_energy_is_the_difference_of_the_counter() -> None:
     assert one.values()["energy/joules"] == 200.0
 
 
-def test_power_and_use_are_means_since_the_values_before() -> None:
-    one = meter(Reading(100, 0.25, 0.0), Reading(200, 0.75, 1.0), Reading(400, 1.0, 2.0))
-    one.begin()
-    assert one.values() == {"energy/joules": 1.0, "power/watts": 150.0, "gpu/utilisation": 0.5}
-    assert one.values() == {"energy/joules": 2.0, "power/watts": 400.0, "gpu/utilisation": 1.0}
-
-
 def test_without_a_counter_it_is_power_times_time() -> None:
     one = meter(Reading(100, 1), Reading(300, 1), Reading(300, 1), seconds=(0.0, 2.0, 3.0))
     one.begin("1000.0")
@@ -197,17 +190,6 @@ def test_a_resumed_run_has_the_energy_of_all_attempts_once(
     for _ in train(spec, folder, CPU, counting()):  # nothing is left to train
         pass
     assert folder.log_path.read_bytes() == before
-
-
-def test_an_attempt_that_was_not_metered_leaves_the_energy_unknown(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
-    spec = tiny(steps=20)
-    folder = lab.run_of(spec)
-    stop_at(spec, folder, 7, None)
-    for _ in train(spec, folder, CPU, counting()):
-        pass
-    assert energies(folder) == {}
 
 
 @pytest.mark.parametrize("packed", [1, 2])

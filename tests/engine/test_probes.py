@@ -63,19 +63,6 @@ def test_images_are_the_first_or_spread_over_all() -> None:
     assert similar.taken == [250, 750]
 
 
-def test_ddpm_meets_every_quarter_of_its_thousand_levels() -> None:
-    """sigma_t^2 = 1 / abar_t - 1; the middles of two halves are t = 251 and 751."""
-    spec = small_run(process={"kind": "ddpm"})
-    model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
-    samples: Any = Noise()
-    _, levels = layer_similarity(model, samples, images=2, levels=2)
-    assert levels == pytest.approx([0.958034, 17.378600], rel=1e-4)
-    found = heldout_losses(model, samples, images=8, levels=4)
-    edges = np.array([0, 0.9555, 3.43, 17.31, 157.5])
-    assert (found.level_ML > edges[:-1]).all() and (found.level_ML < edges[1:]).all()
-    assert (found.dense_ML > 0).all()
-
-
 def test_similarity_holds_the_streams_of_a_few_images_and_is_that_of_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

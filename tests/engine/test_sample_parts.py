@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 
 from tests.engine.runs import CPU, small_run, train_until
-from tests.faults.drivers import KILLED, ROOT, Zygote
 from tread_lab.engine import evaluate as evaluations
 from tread_lab.engine import sample_parts
 from tread_lab.engine.evaluate import evaluate, measuring
@@ -55,25 +53,6 @@ def whole(folder: RunFolder) -> tuple[dict[str, float], bytes]:
     return metrics, images
 
 
-def start_and_kill(folder: RunFolder, zygote: Zygote, out: Path) -> Path:
-    """Evaluate in a process of its own, which is killed after its first part."""
-    script = (
-        "import torch; torch.set_num_threads(1)\n"
-        "from pathlib import Path\n"
-        "from tests.engine.test_sample_parts import CPU, SPEC, RunFolder, evaluate\n"
-        f"folder = RunFolder(Path({str(folder.path)!r}))\n"
-        "evaluate(folder, SPEC, CPU, cache=folder.cache)\n"
-    )
-    sums = folder.evaluation(SPEC).path / "parts" / "sums.safetensors"
-    with zygote.start(ROOT, "--version", out=out, prelude=script) as driver:
-        while not sums.exists():
-            assert driver.poll() is None, driver.said()
-            time.sleep(0.005)
-        assert driver.kill() == KILLED
-    assert not (folder.evaluation(SPEC).path / "metrics.json").exists()
-    return sums
-
-
 @pytest.fixture
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The image at which every call of the sampler begins."""
@@ -88,26 +67,11 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return begun
 
 
-def test_a_killed_evaluation_goes_on_with_equal_results(
-    folder: RunFolder,
-    whole: tuple[dict[str, float], bytes],
-    starts: list[int],
-    zygote: Zygote,
-    tmp_path: Path,
-) -> None:
-    sums = start_and_kill(folder, zygote, tmp_path / "told")
-    assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
-    place = folder.evaluation(SPEC).path
-    assert (place / "samples.npz").read_bytes() == whole[1]
-    assert starts == [PART]
-    assert not sums.parent.exists()
-
-
 def test_an_evaluation_that_is_closed_keeps_its_images_and_goes_on_with_equal_results(
     folder: RunFolder, whole: tuple[dict[str, float], bytes], starts: list[int]
 ) -> None:
     """So it yields within seconds to whoever stops a run, however many images it makes."""
-    shutil.rmtree(place := folder.evaluation(SPEC).path)
+    shutil.rmtree(place := folder.evaluation(SPEC).path, ignore_errors=True)
     batches = measuring(folder, SPEC, CPU, cache=folder.cache)
     next(batches)
     next(batches)
@@ -157,6 +121,20 @@ def interrupted(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Path:
         patch.setattr(evaluations, "generate", cut)
         evaluate(folder, SPEC, CPU, cache=folder.cache)
     return folder.evaluation(SPEC).path / "parts"
+
+
+def test_an_evaluation_that_is_cut_off_goes_on_after_its_last_part_with_equal_results(
+    folder: RunFolder,
+    whole: tuple[dict[str, float], bytes],
+    starts: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts = interrupted(folder, monkeypatch)
+    assert not (parts.parent / "metrics.json").exists()
+    assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
+    assert (parts.parent / "samples.npz").read_bytes() == whole[1]
+    assert starts == [0, PART]
+    assert not parts.exists()
 
 
 def flip(path: Path, place: int = -100) -> None:

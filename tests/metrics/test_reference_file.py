@@ -180,21 +180,6 @@ def test_images_are_looked_at_where_moments_are_not_enough(tmp_path: Path, array
         assert tuple(described_images(s, metrics) for s in (whole, images, moments)) == counts
 
 
-def test_images_may_be_grey_and_are_neither_objects_nor_in_fortrans_order(tmp_path: Path) -> None:
-    grey = np.zeros((100, 8, 8, 1), np.uint8)
-    assert open_reference(written(tmp_path / "grey.npz", {"arr_0": grey}), **ALL).shape == (
-        100, 8, 8, 1
-    )  # fmt: skip
-    for name, images, said in (
-        ("objects", np.array([{}]), "arr_0 holds pickled objects"),
-        ("fortran", np.asfortranarray(np.zeros((100, 8, 8, 3), np.uint8)), "Fortran's order"),
-        ("two", np.zeros((100, 8, 8, 2), np.uint8), r"arr_0 is \[100, 8, 8, 2\], and images are"),
-        ("99", np.zeros((99, 8, 8, 3), np.uint8), "arr_0 has 99 images, fewer than 100"),
-    ):
-        with pytest.raises(UserError, match=said):
-            open_reference(written(tmp_path / f"{name}.npz", {"arr_0": images}), **ALL)
-
-
 @pytest.mark.parametrize(("version", "read"), [((1, 0), True), ((2, 0), True), ((3, 0), False)])
 def test_arrays_of_numpys_first_two_versions_are_read(
     tmp_path: Path, version: tuple[int, int], read: bool

@@ -87,15 +87,6 @@ def test_weights_of_a_shipped_extractor_must_be_there(
     check("fid", "fd")
 
 
-def test_a_reference_is_opened_for_what_its_metrics_need(asked: list[Any]) -> None:
-    check("fid", "sfid", reference="imagenet64", source="latents")
-    assert asked.pop() == ("imagenet64", {"layers": {"pool", "spatial"}, "images": False})
-    check("fid", "recall", reference="imagenet64", source="latents", shape=SHAPE)
-    assert asked[-2:] == [("imagenet64", {"layers": {"pool"}, "images": True}), SHAPE]
-    check("fid", source="latents", shape=SHAPE)
-    assert asked[-1] == "inception"
-
-
 @pytest.mark.parametrize(
     ("metrics", "first"), [(("fid", "fd"), "fd"), (("recall", "kid"), "recall")]
 )

@@ -104,15 +104,6 @@ def test_structured_windows_differ_by_one_at_other_rates() -> None:
     assert kept_per_window(0.3) == {2: 64 * 12, 3: 64 * 52}  # 76 of 256 tokens: 64 and 12 more
 
 
-def test_structured_draws_places_in_windows_independently() -> None:
-    """Two windows of one sample keep the same place as often as chance has it: 1 in 4."""
-    B = 4000
-    kept = ~routed(select(route("structured", 0.75), rank(B)))
-    places_BW = kept.view(B, 4, 2, 4, 2).transpose(2, 3).reshape(B, 16, 4).float().argmax(2)
-    same = (places_BW[:, :1] == places_BW[:, 1:]).double().mean(0)
-    assert ((same - 0.25).abs() < 5 * math.sqrt(0.25 * 0.75 / B)).all()
-
-
 def test_every_selection_has_facts_and_code() -> None:
     assert tuple(select_module.SELECTIONS) == tuple(routes_spec.SELECTIONS) == ALL
 

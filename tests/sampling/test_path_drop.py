@@ -18,9 +18,9 @@ from tread_lab.engine.batches import Batches
 from tread_lab.engine.cost.sampling import call_macs
 from tread_lab.engine.objective import token_loss
 from tread_lab.records.lab import RunFolder
-from tread_lab.sampling.generate import ROUTINGS, generate
+from tread_lab.sampling.generate import generate
 from tread_lab.specs import EDMSpec, GuidanceSpec, RunSpec, SamplerSpec, UserError, decode, encode
-from tread_lab.specs.guidance import BranchSpec, check_guidance, routes_taken
+from tread_lab.specs.guidance import check_guidance, routes_taken
 from tread_lab.specs.objective import EnsembleLoss
 from tread_lab.specs.signature import signature
 
@@ -130,13 +130,6 @@ def test_the_weak_branch_runs_no_deep_block_and_costs_so_much_less() -> None:
     with_drop = decode(SamplerSpec, {"solver": "euler", "steps": 1, "guidance": PDG})
     (full,), (both,) = call_macs(spec, once), call_macs(spec, with_drop)
     assert both == 2 * full - 2 * one
-
-
-def test_it_drops_the_class_as_published_unless_it_is_kept() -> None:
-    assert guidance(PDG).weak == BranchSpec(label="none", path="dropped")
-    kept = guidance({"weight": 3, "weak": {"path": "dropped", "label": "class"}})
-    assert [guidance(PDG).method, kept.method] == ["PDG", "PDG(class)"]
-    assert set(ROUTINGS) == {"full", "dropped"}
 
 
 def test_a_network_of_one_path_has_none_to_drop() -> None:

@@ -368,10 +368,8 @@ def _denoiser(model: Trained, precision: str) -> Denoiser:
     return denoiser
 
 
-def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write an .npz without compression: 10,000 images take a minute for 7% less space."""
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    write_npz(path, {name: (x.shape, x.dtype, [x]) for name, x in arrays.items()})
 
 
 def _write_grid(path: Path, images_BCHW: Tensor, columns: int = 8) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 from tread_lab.data.source import open_data
 from tread_lab.diffusion import Process, build_process
 from tread_lab.engine import checkpoint
-from tread_lab.engine.assemble import fresh_network
+from tread_lab.engine.assemble import fresh_network, starting_weights
 from tread_lab.engine.attention import prefer_attention
 from tread_lab.engine.batches import Batch, Batches, Transfer
 from tread_lab.engine.captured import CAPTURED, CapturedStep, CudaGraphs, Graph, step_form
@@ -31,7 +31,6 @@ from tread_lab.engine.objective import Objective
 from tread_lab.engine.optimizer import Ema, adamw, make_capturable, set_learning_rate
 from tread_lab.engine.power import Meter
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
-from tread_lab.engine.start import starting_weights
 from tread_lab.engine.system import Joining, Part, systems_of
 from tread_lab.records import metric_names
 from tread_lab.records.lab import RunFolder

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from tread_lab.metrics.extraction import DescribedReference, Extraction, Reference
-from tread_lab.metrics.extrapolation import EighthMoments, extrapolated
 from tread_lab.metrics.feature_space import check_metrics
 from tread_lab.metrics.fidelity import kernel_distance, shuffled_inception_score
-from tread_lab.metrics.frechet import FrechetTo, RunningMoments
+from tread_lab.metrics.frechet import EighthMoments, FrechetTo, RunningMoments, extrapolated
 from tread_lab.metrics.inception_score import SplitSums
 from tread_lab.metrics.neighbours import precision_recall
 from tread_lab.records.metric_names import sample_metric

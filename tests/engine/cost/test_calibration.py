@@ -162,22 +162,6 @@ def test_the_time_of_a_flop_is_what_routing_saves(
     assert speed.per_call_flop == pytest.approx(1 / (2 * cost(spec).dense_macs))
 
 
-def test_times_that_scatter_give_no_negative_part(
-    tiny: Callable[..., RunSpec], timed: Callable[..., Speed]
-) -> None:
-    dense, _ = flops(tiny())
-    slower = timed(tiny(), 1.0, 2.0, 10.0, 5.0)  # the routed step, and the small pass
-    assert slower.per_flop == pytest.approx(0.2 / dense)
-    assert slower.overhead == pytest.approx(0.8)
-    per_image = 0.2 * 5.0 / 112
-    assert slower.call == pytest.approx(10.0 - 16 * per_image)
-    assert slower.per_call_flop == pytest.approx(per_image / (2 * cost(tiny()).dense_macs))
-    faster = timed(tiny(), 1.0, -9.0, 1.0, 113.0)
-    assert faster.per_flop == pytest.approx(1 / dense)
-    assert (faster.overhead, faster.call) == (pytest.approx(0.0), 0.0)
-    assert faster.load == pytest.approx(3.0)  # what others took is no time of a step
-
-
 @pytest.mark.parametrize(
     ("device", "share", "own"),
     [("cpu", 0.1, 3), ("cuda", 0.1, 30), ("cpu", 0.0, 30)],  # a coarse clock sees no time pass

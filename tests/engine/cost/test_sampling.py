@@ -203,31 +203,6 @@ def test_references_are_as_many_as_the_data_hold_out(
     assert reference_images(absent, FID) == 10_000
 
 
-def test_of_a_reference_file_the_images_that_metrics_look_at_count(tmp_path: Path) -> None:
-    pictures = np.zeros((150, 8, 8, 3), np.uint8)
-    mu, sigma = np.zeros(4), np.zeros((4, 4))  # only their names are looked at
-    np.savez(tmp_path / "both.npz", arr_0=pictures, mu=mu, sigma=sigma)
-    np.savez(tmp_path / "pictures.npz", arr_0=pictures)
-    np.savez(tmp_path / "moments.npz", mu=mu, sigma=sigma)
-    found = {
-        (name, metric): reference_images(DataSpec(), against(tmp_path, name, metric))
-        for name in ("both", "pictures", "moments", "absent")
-        for metric in ("fid", "recall", "is")
-    }
-    assert found == {
-        ("both", "fid"): 0, ("both", "recall"): 150, ("both", "is"): 0,
-        ("pictures", "fid"): 150, ("pictures", "recall"): 150, ("pictures", "is"): 0,
-        ("moments", "fid"): 0, ("moments", "recall"): 0, ("moments", "is"): 0,
-        ("absent", "fid"): 0, ("absent", "recall"): 10_000, ("absent", "is"): 0,
-    }  # fmt: skip
-
-
-def against(folder: Path, name: str, metric: str) -> SamplesSpec:
-    path = str(folder / f"{name}.npz")
-    reference = ReferenceSpec(name=name, path=path)
-    return SamplesSpec(metrics=(metric,), count=100, reference=reference)
-
-
 def test_pixels_are_not_decoded() -> None:
     pixels = replace(S2, data=DataSpec(source="images", path="x", channels=3, size=64))
     assert image_work(pixels, FID) == ImageWork(0, 10_000 * 11.4e9)

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from tread_lab.data.deviation import check_decoded, check_deviation
 from tread_lab.data.source import Samples, image_shape, open_data
+from tread_lab.engine.assemble import check_start
 from tread_lab.engine.compiled import no_compiler
 from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT
 from tread_lab.engine.probes import PICKS
 from tread_lab.engine.provenance import decisive, fingerprint, measured_with
-from tread_lab.engine.start import check_start
 from tread_lab.engine.system import files_read
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records.lab import Lab, RunFolder
