@@ -62,8 +62,7 @@ def table1() -> pd.DataFrame:
     """Systems of DiT-XL/2's size on ImageNet-256: FID-50K, sFID, IS, precision and recall.
 
     (F) is a dense phase of 60 epochs at the end, batch 1,024. TREAD states neither its weights of
-    guidance nor the interval; those of the other papers are their own. The project page prints 3.93
-    as of 400K updates; 680 epochs are 3.4M, and Table 2 has 7.38 at 400K.
+    guidance nor the interval; those of the other papers are their own.
     """
     rows = [
         ("SD-DiT", 480, "none", 7.21, 5.17, 144.68, 0.72, 0.61, "SD-DiT"),
@@ -93,10 +92,8 @@ def table2() -> pd.DataFrame:
     """Dense against TREAD by backbone and size: unguided FID-50K on ImageNet-256.
 
     DiT, SiT, RWKV and Mamba after 400K steps of batch 256; LightningDiT after 80K of batch 1,024.
-    The dense numbers of DiT and SiT are those of their own papers, by another sampler and for DiT
-    by another process; SiT draws t uniformly, TREAD's code by a logit-normal. A difference marked
-    with a dagger mixes routing with that change, and a dense run of tread-lab need not give the
-    dense number.
+    The dense numbers of DiT and SiT are those of their own papers, so a dense run of tread-lab need
+    not give them.
     """
     rows = [
         ("DiT", "S/2", 33, 68.40, 47.04, "DiT", "EDM", ""),
@@ -107,7 +104,7 @@ def table2() -> pd.DataFrame:
         ("SiT", "B/2", 130, 33.00, 15.98, "SiT", "flow", "difference printed as 16.02"),
         ("SiT", "L/2", 458, 18.80, 5.91, "SiT", "flow", ""),
         ("SiT", "XL/2", 675, 17.20, 4.89, "SiT", "flow", "400 epochs in arXiv 2601.01608"),
-        ("LightningDiT", "", 675, 5.14, 3.71, "LightningDiT", UNSTATED, "80K steps, batch 1,024"),
+        ("LightningDiT", "", 675, 5.14, 3.71, "LightningDiT", UNSTATED, ""),
         ("RWKV", "", 210, 59.84, 53.79, UNSTATED, UNSTATED, RWKV),
         ("Mamba", "", 111, 69.39, 61.17, UNSTATED, UNSTATED, MAMBA),
     ]
@@ -225,20 +222,8 @@ def sparse_guidance_2() -> pd.DataFrame:
     return _table("Table 2", ["guidance", "fid", "gmac", "recipe"], rows, source=SPARSE)
 
 
-def sparse_guidance_3() -> pd.DataFrame:
-    """Guidance of SiT-XL/2 with a route 2->24 after 400 epochs, by all metrics."""
-    rows = [
-        ("CFG", 2.57, 4.99, 275.26, 0.82, 0.57, UNSTATED),
-        ("SG (FID)", 1.58, 4.45, 249.70, 0.80, 0.63, UNSTATED),
-    ]
-    return _table("Table 3", ["guidance", *_ADM, "recipe"], rows, source=SPARSE)
-
-
 def version_1_fids() -> pd.DataFrame:
-    """Version 1, 400K steps, unguided FID-50K: TREAD-1 has one route, TREAD-2 two, with their loss.
-
-    The dense numbers are the DiT paper's.
-    """
+    """400K steps, unguided FID-50K: TREAD-1 has one route, TREAD-2 two, with their loss."""
     rows = [
         ("S", "dense", 68.40, "DiT"),
         ("S", "TREAD-1", 58.65, "EDM"),
@@ -255,23 +240,17 @@ def version_1_fids() -> pd.DataFrame:
 
 
 def version_1_hours() -> pd.DataFrame:
-    """Version 1, XL/2: unguided FID-50K and wall-clock hours on 4 A100.
+    """XL/2 after 400K steps: unguided FID-50K and wall-clock hours on 4 A100.
 
-    The first figure of the later versions has four times these hours, as GPU-hours. Steps a second:
-    MaskDiT 2.96, DiT 1.86, MDT 1.02, TREAD-2 3.03, so a step is 1.63 times as fast as DiT's.
+    The first figure of the later versions has four times these hours, as GPU-hours.
     """
     rows = [
-        ("MaskDiT", "400K", 20.81, 37.66, "MaskDiT"),
-        ("MDT", "400K", 16.42, 108.93, "MDT"),
-        ("DiT", "400K", 19.47, 60.06, "DiT"),
-        ("TREAD-2", "400K", 10.63, 36.79, "EDM"),
-        ("MaskDiT", "2.5M", 10.06, 235.40, "MaskDiT"),
-        ("MDT", "2.5M", 7.41, 680.82, "MDT"),
-        ("MDT", "6.5M", 6.23, 1770.0, "MDT"),
-        ("DiT", "7M", 9.62, 1051.05, "DiT"),
-        ("TREAD-2", "700K", 6.58, 64.38, "EDM"),
+        ("MaskDiT", 20.81, 37.66, "MaskDiT"),
+        ("MDT", 16.42, 108.93, "MDT"),
+        ("DiT", 19.47, 60.06, "DiT"),
+        ("TREAD-2", 10.63, 36.79, "EDM"),
     ]
-    columns = ["system", "steps", "fid", "hours", "recipe"]
+    columns = ["system", "fid", "hours", "recipe"]
     return _table("version 1, hours", columns, rows, source=VERSION_1)
 
 
@@ -325,7 +304,6 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     "Fig. 8": figure8,
     "Sparse guidance, Table 1": sparse_guidance_1,
     "Sparse guidance, Table 2": sparse_guidance_2,
-    "Sparse guidance, Table 3": sparse_guidance_3,
     "Version 1, FID": version_1_fids,
     "Version 1, hours": version_1_hours,
 }

@@ -117,13 +117,10 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 def to_markdown(texts: pd.DataFrame) -> str:
     """Return a table of texts in GitHub's Markdown."""
-    rows = [
-        list(texts.columns),
-        ["---"] * len(texts.columns),
-        *texts.astype(str).to_numpy().tolist(),
-    ]
+    rows = [list(texts.columns), *texts.astype(str).to_numpy().tolist()]
     escaped = [[plain_markdown(cell).replace("|", "\\|") for cell in row] for row in rows]
-    return "\n".join("| " + " | ".join(row) + " |" for row in escaped) + "\n"
+    head, *body = ("| " + " | ".join(row) + " |\n" for row in escaped)
+    return "".join([head, f"|{'---|' * len(texts.columns)}\n", *body])
 
 
 def to_latex(texts: pd.DataFrame) -> str:

@@ -110,7 +110,7 @@ def test_the_table_of_a_sweep_has_differences_and_reasons(frame: pd.DataFrame) -
         "**This sweep.** held-out loss, dense against routed.",
         "",
         "| cell | held-out loss, dense | routed | difference | seeds |",
-        "| --- | --- | --- | --- | --- |",
+        "|---|---|---|---|---|",
         *rows,
         "",
         "Source: the runs of this sweep.",
@@ -123,7 +123,7 @@ def test_the_table_of_a_sweep_has_differences_and_reasons(frame: pd.DataFrame) -
     models = comparison_table(frame, "heldout/loss").markdown.splitlines()[2:6]
     assert models == [
         "| model | cell | held-out loss, dense | routed | difference | seeds |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "|---|---|---|---|---|---|",
         f"| DiT-12x32/2 {rows[0]}",
         f"| other {rows[1]}",
     ]
@@ -139,7 +139,7 @@ def test_a_published_table_has_its_source_and_note() -> None:
         "**Table 5.** Selection rate on DiT-B/2, route 2->8: unguided FID-50K after 400K steps.\n"
         "\n"
         "| selection rate | FID | recipe |\n"
-        "| --- | --- | --- |\n"
+        "|---|---|---|\n"
         "| 0 | 43.47 | DiT |\n"
         "| 0.25 | 26.50 | EDM |\n"
         "| 0.5 | 21.34 | EDM |\n"
