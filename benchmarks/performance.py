@@ -1,8 +1,9 @@
 """The results of `gpu.py` or `cpu.py` as a page: a table for each phase, and on what device.
 
-python benchmarks/performance.py OUT/results.jsonl ... PAGE.md
+python benchmarks/performance.py OUT/results.jsonl ... PAGE.md [PHASE ...]
 
-A page that has the line `<!-- measured -->` keeps what stands above it.
+Without phases (the keys of `TITLES`) all are shown. A page that has the line `<!-- measured -->`
+keeps what stands above it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ TITLES = {
 }
 
 
-def page(rows: list[dict[str, Any]], measured: datetime) -> str:
+def page(rows: list[dict[str, Any]], measured: datetime, phases: Iterable[str] = TITLES) -> str:
     """Return the page of these results."""
     device = next(row for row in rows if row["what"] == "device")
     names = " and ".join(dict.fromkeys(row["name"] for row in rows if row["what"] == "device"))
@@ -49,10 +50,10 @@ def page(rows: list[dict[str, Any]], measured: datetime) -> str:
         "Columns that say *predicted* are arithmetic; all others are medians of measured times.",
         "Brackets hold the median in 95% of repetitions; below six rounds they are the extremes.",
     ]
-    for what, title in TITLES.items():
+    for what in phases:
         found = [row for row in rows if row["what"] == what]
         if found:
-            lines += ["", f"## {title}", "", *table(found)]
+            lines += ["", f"## {TITLES[what]}", "", *table(found)]
     return "\n".join(lines) + "\n"
 
 
@@ -81,10 +82,11 @@ def _cell(value: Any) -> str:
 
 def main() -> None:
     """Write the page, below what stands in it by hand."""
-    *results, target = map(Path, sys.argv[1:])
+    phases = [name for name in sys.argv[1:] if name in TITLES] or TITLES
+    *results, target = (Path(name) for name in sys.argv[1:] if name not in TITLES)
     above = target.read_text().partition(MEASURED)[0] if target.exists() else "# Performance\n\n"
     measured = datetime.fromtimestamp(max(path.stat().st_mtime for path in results), UTC)
-    target.write_text(f"{above}{MEASURED}\n\n{page(read(results), measured)}")
+    target.write_text(f"{above}{MEASURED}\n\n{page(read(results), measured, phases)}")
     print(f"wrote {target}")
 
 
