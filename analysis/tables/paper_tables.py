@@ -45,7 +45,6 @@ HEADS = {
     "is": "IS",
     "fid_change": "change of FID",
     "gmac": "GMAC a step",
-    "hours": "hours, 4 A100",
     "selection_rate": "selection rate",
     "printed_in": "printed in",
     "recipe_dense": "recipe, dense",
@@ -257,7 +256,7 @@ def _column(name: str, values: pd.Series[float]) -> Sequence[str]:
     return [f"{v:g}" if isinstance(v, float) else str(v) for v in values]
 
 
-_TWO = ("sfid", "is", "precision", "recall", "gmac", "hours")  # printed with two digits
+_TWO = ("sfid", "is", "precision", "recall", "gmac")  # printed with two digits
 
 
 def _two(value: float) -> str:

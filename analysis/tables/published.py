@@ -239,21 +239,6 @@ def version_1_fids() -> pd.DataFrame:
     return _table("version 1", ["size", "system", "fid", "recipe"], rows, source=VERSION_1)
 
 
-def version_1_hours() -> pd.DataFrame:
-    """XL/2 after 400K steps: unguided FID-50K and wall-clock hours on 4 A100.
-
-    The first figure of the later versions has four times these hours, as GPU-hours.
-    """
-    rows = [
-        ("MaskDiT", 20.81, 37.66, "MaskDiT"),
-        ("MDT", 16.42, 108.93, "MDT"),
-        ("DiT", 19.47, 60.06, "DiT"),
-        ("TREAD-2", 10.63, 36.79, "EDM"),
-    ]
-    columns = ["system", "fid", "hours", "recipe"]
-    return _table("version 1, hours", columns, rows, source=VERSION_1)
-
-
 def recipes() -> pd.DataFrame:
     """What stands behind each recipe. A blank is what we could not read."""
     rows = [
@@ -305,7 +290,6 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     "Sparse guidance, Table 1": sparse_guidance_1,
     "Sparse guidance, Table 2": sparse_guidance_2,
     "Version 1, FID": version_1_fids,
-    "Version 1, hours": version_1_hours,
 }
 
 
