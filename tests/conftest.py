@@ -60,7 +60,6 @@ LONGEST = (
     "metrics/test_inception.py",
     "seeing/test_report.py",
     "end_to_end/test_extensions.py",
-    "test_contributing.py",
     "sweep/search/test_sampler.py",
 )
 

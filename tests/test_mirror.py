@@ -26,7 +26,6 @@ SPANNING = {
     "sweep/search/test_search_on_grid.py",
     "sweep/test_guidance_sweep.py",
     "systems/test_bypasses.py",
-    "test_contributing.py",
     "test_docker.py",
     "test_malformed.py",
     "test_mirror.py",

@@ -30,29 +30,10 @@ FEW = "evaluate=[{heldout_loss: {images: 16, levels: 2}}]"  # what is measured t
 
 
 def write(blocks: Sequence[Block], folder: Path) -> None:
-    """Write the files of a recipe; a diff replaces the lines with `-`, which stand there once."""
+    """Write the files of a recipe."""
     for block in blocks:
-        path = folder / block.title
-        if block.title and block.language != "diff":
-            path.write_text(block.text)
-        elif block.title:
-            text = path.read_text()
-            for old, new in changes(block.text):
-                assert text.count(old) == 1, (block.title, old)
-                text = text.replace(old, new)
-            path.write_text(text)
-
-
-def changes(diff: str) -> list[tuple[str, str]]:
-    """(lines that go, lines that come), one for every run of `-` followed by `+`."""
-    found: list[tuple[str, str]] = []
-    for line in diff.splitlines():
-        mark, rest = line[0], line[1:] + "\n"
-        if mark == "-" and (not found or found[-1][1]):
-            found.append(("", ""))
-        old, new = found[-1]
-        found[-1] = (old + rest, new) if mark == "-" else (old, new + rest)
-    return found
+        if block.title:
+            (folder / block.title).write_text(block.text)
 
 
 def run(line: str, folder: Path, *more: str, zygote: Zygote | None = None, **variables: str) -> str:

@@ -60,8 +60,8 @@ left is compared with the same sweep undisturbed. `make faults` runs the tests a
 
 Tests that did not pass on the machine that wrote this page say so.
 
-| # | fault | what survives | test |
-|---|---|---|---|
+| fault | what survives | test |
+|---|---|---|
 """
 
 
@@ -77,7 +77,7 @@ class Fault:
     def row(self, outcome: str) -> str:
         link = f"[`{self.test}`]({os.path.relpath(self.path, PAGE.parent)})"
         said = "" if outcome == PASSED else f" {outcome}"
-        cells = (str(self.number), NAMES[self.number], self.survived, link + said)
+        cells = (NAMES[self.number], self.survived, link + said)
         return f"| {' | '.join(cells)} |\n"
 
 
@@ -107,7 +107,7 @@ def page(outcomes: Mapping[str, str]) -> str:
 def known(text: str) -> dict[str, str]:
     """The outcomes that a page tells of."""
     rows = [line.strip("| \n").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    tests = [row[3] for row in rows if len(row) == 4 and "](" in row[3]]
+    tests = [row[2] for row in rows if len(row) == 3 and "](" in row[2]]
     return {t[2:].partition("`")[0]: t.partition(") ")[2] or PASSED for t in tests}
 
 
