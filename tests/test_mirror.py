@@ -15,7 +15,6 @@ SPANNING = {
     "analysis/notebooks/test_stored_notebooks.py",
     "backbones/test_layout.py",
     "backbones/test_names.py",
-    "compare/test_gap_intervals.py",
     "engine/test_guided_evaluation.py",
     "engine/test_on_devices.py",
     "frames/test_evaluation_columns.py",

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tread_lab.analysis.figures.cells import CELLS
+from tread_lab.analysis.figures.curves import SELECTION_RATE
+from tread_lab.analysis.figures.effects import CELLS, TWO_WAYS
 from tread_lab.analysis.figures.guidance_costs import GUIDANCE
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, sample_metrics, slug
 from tread_lab.analysis.figures.loss_gap import (
@@ -19,13 +20,11 @@ from tread_lab.analysis.figures.over_training import OVER_COSTS, OVER_TRAINING
 from tread_lab.analysis.figures.pareto import PARETO, SAVINGS
 from tread_lab.analysis.figures.placement_maps import ROUTE_GRID, ROUTE_SPANS
 from tread_lab.analysis.figures.placements import panels
-from tread_lab.analysis.figures.rates import SELECTION_RATE
 from tread_lab.analysis.figures.route_bars import ROUTE_BARS
 from tread_lab.analysis.figures.samples import SAMPLES
 from tread_lab.analysis.figures.similarity import ALL_SIMILARITIES, SIMILARITY
 from tread_lab.analysis.figures.style import save
 from tread_lab.analysis.figures.time_to_equal import TIME_TO_EQUAL
-from tread_lab.analysis.figures.two_ways import TWO_WAYS
 from tread_lab.analysis.tables.paper_tables import comparison_table
 from tread_lab.analysis.tables.ranking import formatted, ranking, to_latex, to_markdown
 from tread_lab.frames import (

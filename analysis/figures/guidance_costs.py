@@ -11,7 +11,16 @@ import pandas as pd
 
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
 from tread_lab.analysis.figures.sentences import metric_text, number, quantity, routed
-from tread_lab.analysis.figures.style import BLACK, CYCLE, Axes, Line2D, arrow, figure, label
+from tread_lab.analysis.figures.style import (
+    BESIDE,
+    BLACK,
+    CYCLE,
+    Axes,
+    Line2D,
+    arrow,
+    figure,
+    label,
+)
 from tread_lab.frames import cells_frame
 from tread_lab.records.metric_names import SAMPLE_FLOPS, metric_kind
 
@@ -36,24 +45,8 @@ class GuidancePoint:
     value: float
 
 
-@dataclass(frozen=True)
-class GuidanceCosts:
-    """All points of one metric, in plan order."""
-
-    metric: str
-    points: tuple[GuidancePoint, ...]
-
-    @property
-    def cells(self) -> list[str]:
-        return list(dict.fromkeys(point.cell for point in self.points))
-
-    @property
-    def methods(self) -> list[str]:
-        return list(dict.fromkeys(point.method for point in self.points))
-
-
-def guidance_costs(frame: pd.DataFrame, metric: str) -> GuidanceCosts:
-    """Return the planned columns `metric` and `metric w=...` with the cost of an image.
+def guidance_costs(frame: pd.DataFrame, metric: str) -> list[GuidancePoint]:
+    """Return the planned columns `metric` and `metric w=...` with the cost of an image, by cell.
 
     Args:
         frame: rows of `trials_frame`.
@@ -62,7 +55,7 @@ def guidance_costs(frame: pd.DataFrame, metric: str) -> GuidanceCosts:
     cells = cells_frame(frame)
     planned = [c for c in frame.attrs.get("planned", ()) if c.split(" ")[0] == metric]
     columns = planned if any(" w=" in column for column in planned) else []
-    points = [
+    return [
         _point(row, column, setting, float(row[price]))
         for _, row in cells.iterrows()
         for column in columns
@@ -70,7 +63,12 @@ def guidance_costs(frame: pd.DataFrame, metric: str) -> GuidanceCosts:
         for price in [f"{SAMPLE_FLOPS}{setting}"]
         if price in cells and math.isfinite(row[column])
     ]
-    return GuidanceCosts(metric, tuple(points))
+
+
+def by_cell(points: Sequence[GuidancePoint]) -> dict[str, list[GuidancePoint]]:
+    """Return the points of each cell, in plan order."""
+    cells = dict.fromkeys(point.cell for point in points)
+    return {cell: [point for point in points if point.cell == cell] for cell in cells}
 
 
 def _point(row: pd.Series, column: str, setting: str, flops: float) -> GuidancePoint:
@@ -81,18 +79,17 @@ def _point(row: pd.Series, column: str, setting: str, flops: float) -> GuidanceP
     return GuidancePoint(str(row["cell"]), method, text, weight, flops, float(row[column]))
 
 
-def draw_guidance_costs(costs: GuidanceCosts, axes: Sequence[Axes]) -> None:
+def draw_guidance_costs(points: Sequence[GuidancePoint], metric: str, axes: Sequence[Axes]) -> None:
     """Draw a panel for each cell; colours are methods, numbers beside points are weights.
 
     Where points crowd, the weight stands at one of them only.
     """
-    colours = dict(zip([m for m in costs.methods if m != "none"], CYCLE * 2))
-    colours["none"] = BLACK
-    values, prices = ([getattr(p, name) for p in costs.points] for name in ("value", "flops"))
-    for ax, cell in zip(axes, costs.cells):
+    methods = list(dict.fromkeys(point.method for point in points))
+    colours = dict(zip([m for m in methods if m != "none"], CYCLE * 2)) | {"none": BLACK}
+    values, prices = ([getattr(p, name) for p in points] for name in ("value", "flops"))
+    sign = metric_kind(metric).sign or 1
+    for ax, (cell, of_cell) in zip(axes, by_cell(points).items()):
         labelled: list[tuple[float, float]] = []
-        of_cell = (point for point in costs.points if point.cell == cell)
-        sign = metric_kind(costs.metric).sign or 1
         for point in sorted(of_cell, key=lambda point: sign * point.value):  # the best has a name
             x, y = point.flops / 1e9, point.value
             ax.plot(x, y, "o", color=colours[point.method])
@@ -105,31 +102,29 @@ def draw_guidance_costs(costs: GuidanceCosts, axes: Sequence[Axes]) -> None:
     for ax in axes:
         ax.set_xlim(0, 1.12 * max(prices) / 1e9)
         ax.set_ylim(min(values) - 0.1 * _span(values), max(values) + 0.1 * _span(values))
-    axes[0].set_ylabel(label(costs.metric))
-    handles = [Line2D([], [], marker="o", ls="", color=colours[m], label=m) for m in costs.methods]
-    axes[-1].legend(handles=handles, title="guidance (beside: weight)", loc="center left",
-                    bbox_to_anchor=(1.0, 0.5))  # fmt: skip
+    axes[0].set_ylabel(label(metric))
+    handles = [Line2D([], [], marker="o", ls="", color=colours[m], label=m) for m in methods]
+    axes[-1].legend(handles=handles, title="guidance (beside: weight)", **BESIDE)
 
 
 def _span(values: Sequence[float]) -> float:
     return max(values) - min(values) or 1.0
 
 
-def caption(costs: GuidanceCosts) -> str:
+def caption(points: Sequence[GuidancePoint], metric: str) -> str:
     """Return the best guidance of every cell, and the cost of an image with and without it."""
-    metric, sign = metric_text(costs.metric), metric_kind(costs.metric).sign
+    name, sign = metric_text(metric), metric_kind(metric).sign
     if sign == 0:
-        return f"{metric} is no measure of quality: no guidance is best by it."
-    if not costs.cells:
+        return f"{name} is no measure of quality: no guidance is best by it."
+    if not points:
         return "No guidance has been measured with its cost yet."
     settings = []
-    for cell in costs.cells:
-        points = [point for point in costs.points if point.cell == cell]
-        best = min(points, key=lambda point: sign * point.value)
-        plain = next((point for point in points if point.method == "none"), None)
+    for cell, of_cell in by_cell(points).items():
+        best = min(of_cell, key=lambda point: sign * point.value)
+        plain = next((point for point in of_cell if point.method == "none"), None)
         beside = "" if plain is None else f", without guidance {_at_cost(plain)}"
         settings.append(f"{routed(cell)}: best is {best.setting} with {_at_cost(best)}{beside}")
-    return f"{metric} and the cost of an image. {'; '.join(settings)}."
+    return f"{name} and the cost of an image. {'; '.join(settings)}."
 
 
 def _at_cost(point: GuidancePoint) -> str:
@@ -140,12 +135,12 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
     planned = records.frame.attrs["planned"]
     columns = [c for c in planned if " w=" in c and not c.startswith("cost/")]
     for metric in dict.fromkeys(column.split(" ")[0] for column in columns):
-        costs = guidance_costs(records.frame, metric)
-        panels = len(costs.cells)
-        if len(costs.points) > 2 and panels < 5:
+        points = guidance_costs(records.frame, metric)
+        panels = len(by_cell(points))
+        if len(points) > 2 and panels < 5:
             fig, axes = figure(width=1.2 + 1.9 * panels, height=2.4, columns=panels)
-            draw_guidance_costs(costs, axes)
-            yield Drawn(named("guidance", metric), caption(costs), fig, metric)
+            draw_guidance_costs(points, metric, axes)
+            yield Drawn(named("guidance", metric), caption(points, metric), fig, metric)
 
 
 GUIDANCE = FigureKind("Guidance: quality against the cost of an image", _drawn)

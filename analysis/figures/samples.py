@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords
 from tread_lab.analysis.figures.sentences import routed
 from tread_lab.analysis.figures.style import PAGE, STATE_LOOKS, Axes, arrow, figure
-from tread_lab.frames import cells_frame
+from tread_lab.frames import best_first, cells_frame
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.metric_names import GAP_HELDOUT
 
@@ -110,14 +110,11 @@ def draw_samples(rows: SampleRows, ax: Axes) -> None:
 def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     """Return one row per cell: baselines, completed trials from best to worst, then the others."""
     cells = cells_frame(frame)
+    if GAP_HELDOUT in cells:
+        cells = best_first(cells, GAP_HELDOUT)
+    cells = cells.assign(trial=cells["role"] != "baseline").sort_values("trial", kind="stable")
     first = frame.drop_duplicates(["role", "cell"])
-    cells = cells.merge(first[["role", "cell", "run"]], on=["role", "cell"], how="left")
-    quality = cells[GAP_HELDOUT] if GAP_HELDOUT in cells else pd.Series(0.0, index=cells.index)
-    return cells.assign(
-        quality=quality.where(cells["state"] == "completed"),
-        trial=cells["role"] != "baseline",
-        open=cells["state"] != "completed",
-    ).sort_values(["trial", "open", "quality"], kind="stable")
+    return cells.merge(first[["role", "cell", "run"]], on=["role", "cell"], how="left")
 
 
 def _evaluation(runs: Iterable[RunFolder]) -> tuple[str | None, dict[str, Any]]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords
 from tread_lab.analysis.figures.sentences import ARROW, number
-from tread_lab.records.lab import EvaluationFolder, Lab, RunFolder
+from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.metric_names import GAP_HELDOUT
 
 Array = NDArray[np.float64]
@@ -44,26 +44,12 @@ class Similarity:
         return f"route {style.arrow(texts)}" if texts else "dense"
 
 
-@dataclass(frozen=True)
-class WindowNumbers:
-    """What a route is expected to change, in two means of the matrix.
-
-    Attributes:
-        inside: pairs within the window [i-1..j]: the blocks that routed tokens jump, and the one
-            whose output they carry.
-        crossing: pairs of a block in the window and one after it.
-    """
-
-    inside: float
-    crossing: float
-
-
 def read_similarity(run: RunFolder) -> Similarity | None:
     """Return the recorded matrix of a run, the one over most images; `None` without one."""
     folders = [f for f in run.end_evaluations() if (f.path / "similarity.npz").exists()]
     if not folders:
         return None
-    folder = max(folders, key=_images)
+    folder = max(folders, key=lambda folder: (folder.read() or {}).get("spec", {}).get("images", 0))
     try:
         with np.load(folder.path / "similarity.npz", allow_pickle=False) as file:
             mean = np.asarray(file["mean"], dtype=np.float64)
@@ -87,16 +73,19 @@ def window(route: Route, blocks: int) -> slice:
     return slice(max(start - 1, 0), min(end, blocks - 1) + 1)
 
 
-def window_numbers(mean: Array, route: Route) -> WindowNumbers:
-    """Return the two means of a [B, B] matrix, routed or dense, for one route's window."""
-    B = len(mean)
-    inside = window(route, B)
+def window_means(mean: Array, route: Route) -> tuple[float, float]:
+    """Return what a route is expected to change, in two means of a [B, B] matrix.
+
+    The first is over pairs within its window [i-1..j]: the blocks that routed tokens jump, and the
+    one whose output they carry. The second is over pairs of a block in the window and a later one.
+    """
+    inside = window(route, len(mean))
     square = mean[inside, inside]
     pairs = square[np.triu_indices(len(square), k=1)]
     crossing = mean[inside, inside.stop :]
-    return WindowNumbers(
-        inside=float(pairs.mean()) if pairs.size else float("nan"),
-        crossing=float(crossing.mean()) if crossing.size else float("nan"),
+    return (
+        float(pairs.mean()) if pairs.size else math.nan,
+        float(crossing.mean()) if crossing.size else math.nan,
     )
 
 
@@ -133,8 +122,8 @@ def draw_similarities(
         draw_similarity(matrix, ax, norm=norm, route=route)
         ax.set_title(matrix.name)
         if route is not None:
-            found = window_numbers(matrix.mean, route)
-            ax.set_xlabel(f"inside {found.inside:.2f}, across {found.crossing:.2f}", fontsize=6.5)
+            inside, crossing = window_means(matrix.mean, route)
+            ax.set_xlabel(f"inside {inside:.2f}, across {crossing:.2f}", fontsize=6.5)
     used = list(axes[: len(matrices)])
     bar = used[0].figure.colorbar(
         used[-1].images[0], ax=list(axes), pad=0.02, aspect=25, shrink=0.8
@@ -143,21 +132,16 @@ def draw_similarities(
     bar.set_label("cosine similarity")
 
 
-def _images(folder: EvaluationFolder) -> int:
-    tree = folder.read() or {}
-    return int(tree.get("spec", {}).get("images", 0))
-
-
 def caption(dense: Similarity, other: Similarity) -> str:
     """Return the mean similarity inside and across a route's window, beside the dense model's."""
     route = other.routes[0]
-    ours, theirs = window_numbers(other.mean, route), window_numbers(dense.mean, route)
+    (inside, crossing), theirs = (window_means(m.mean, route) for m in (other, dense))
     first = max(route[0] - 1, 0)
     return (
         f"Inside the window of route {route[0]}{ARROW}{route[1]} (outputs {first} to {route[1]})"
-        f" the mean cosine is {number(ours.inside)}, in the dense model {number(theirs.inside)};"
-        f" from the window to later blocks it is {number(ours.crossing)} against"
-        f" {number(theirs.crossing)}."
+        f" the mean cosine is {number(inside)}, in the dense model {number(theirs[0])};"
+        f" from the window to later blocks it is {number(crossing)} against"
+        f" {number(theirs[1])}."
     )
 
 
@@ -167,25 +151,28 @@ def _best(frame: pd.DataFrame, routed: Sequence[Similarity]) -> Similarity:
     return min(routed, key=lambda matrix: gaps.fillna(math.inf).get(matrix.run, math.inf))
 
 
+def _split(records: SweepRecords) -> tuple[list[Similarity], list[Similarity]]:
+    """Return the first dense matrix, if there is one, and those of routed runs."""
+    matrices = similarities(records.lab, records.frame)
+    routed = [matrix for matrix in matrices if matrix.routes]
+    return [matrix for matrix in matrices if not matrix.routes][:1], routed
+
+
 def _pair(records: SweepRecords) -> Iterator[Drawn]:
     """Draw dense beside the best route."""
-    matrices = similarities(records.lab, records.frame)
-    dense = [matrix for matrix in matrices if not matrix.routes]
-    routed = [matrix for matrix in matrices if matrix.routes]
+    dense, routed = _split(records)
     if dense and routed:
         best = _best(records.frame, routed)
         fig, axes = style.figure(height=1.75, columns=2)
-        draw_similarities([dense[0], best], axes, route=best.routes[0])
+        draw_similarities([*dense, best], axes, route=best.routes[0])
         yield Drawn("similarity", caption(dense[0], best), fig)
 
 
 def _all(records: SweepRecords) -> Iterator[Drawn]:
     """Draw every measured route on one page."""
-    matrices = similarities(records.lab, records.frame)
-    routed = [matrix for matrix in matrices if matrix.routes]
-    shown = [*(matrix for matrix in matrices[:1] if not matrix.routes), *routed]
-    if len(shown) > len(routed) > 1:
-        columns = 6
+    dense, routed = _split(records)
+    if dense and len(routed) > 1:
+        shown, columns = [*dense, *routed], 6
         rows = math.ceil(len(shown) / columns)
         fig, axes = style.figure(width=style.PAGE, height=1.3 * rows, rows=rows, columns=columns)
         draw_similarities(shown, axes, route=None)

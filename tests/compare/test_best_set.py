@@ -108,11 +108,6 @@ def test_ranks_are_firm_where_cells_are_far_apart() -> None:
     assert near.first_K.sum() == pytest.approx(1.0)
 
 
-def test_one_seed_is_refused() -> None:
-    with pytest.raises(UserError, match="two seeds"):
-        best_over_seeds(np.zeros((1, 5)))
-
-
 def test_resampled_ranks_draw_residuals_at_their_unbiased_size() -> None:
     """Residuals of 1 are drawn as 2, so that four draws can undo a lead of 3 together."""
     order = ranks(np.array([[0.0, 1.0], [0.0, 5.0]]))

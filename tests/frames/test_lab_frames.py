@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from tests.engine.runs import small_run
-from tests.synthetic import Synthetic, small, write_sweep
+from tests.synthetic import small, write_sweep
 from tread_lab.frames.lab_frames import (
     GAP_COLUMNS,
     gaps_frame,
@@ -58,14 +58,6 @@ def test_gaps_have_a_row_for_each_trial_that_was_measured(tmp_path: Path) -> Non
     assert heldout["baseline"].map(baselines).tolist() == heldout["seed"].tolist() == [0, 1, 0, 1]
     none_measured = gaps_frame(sweep.trials[sweep.trials["role"] == "baseline"])
     assert len(none_measured) == 0 and list(none_measured.columns) == [*GAP_COLUMNS]
-
-
-def test_history_has_the_keys_that_are_asked_for(tmp_path: Path) -> None:
-    write_sweep(tmp_path, Synthetic(name="s", routes=((2, 8),), similarity=False))
-    sweep = open_lab(tmp_path).sweep("s")
-    assert set(sweep.history("train/loss")["key"]) == {"train/loss"}
-    assert set(sweep.history()["key"]) > {"train/loss"}
-    assert sweep.trials is sweep.trials
 
 
 def test_the_first_metric_of_samples_that_begins_so(tmp_path: Path) -> None:
@@ -159,13 +151,6 @@ def test_gaps_are_of_trials_alone_and_numbered_from_0() -> None:
         ["c", "5->8", 0, "r", "gap/x", 2.0, 1.5, 1.5, 1.5, 0.3],
         ["b", "0->4", 0, "r", "gap/y", 3.0, 3.5, 3.5, 3.5, 3.5],
     ]
-
-
-def test_runs_stand_by_name_whatever_the_order_of_their_folders(tmp_path: Path) -> None:
-    names = [f"{k:02}" for k in (7, 3, 11, 1, 9, 5, 0, 10, 2, 8, 6, 4)]
-    for name in names:
-        (tmp_path / "runs" / name).mkdir(parents=True)
-    assert open_lab(tmp_path).runs["run"].tolist() == [f"{k:02}" for k in range(12)]
 
 
 def test_a_sweep_counts_a_run_once_that_two_trials_share(tmp_path: Path) -> None:

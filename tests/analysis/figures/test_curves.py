@@ -19,11 +19,19 @@ from tests.synthetic import (
     train_gap,
     write_sweep,
 )
+from tread_lab.analysis.figures.curves import (
+    Curve,
+    Curves,
+    best_rate,
+    draw_rates,
+    published_rates,
+    rates,
+    rates_caption,
+)
 from tread_lab.analysis.figures.loss_gap import gap_and_quality
 from tread_lab.analysis.figures.over_training import budget_metrics, over_training
 from tread_lab.analysis.figures.pareto import draw_pareto, pareto, pareto_front
 from tread_lab.analysis.figures.placements import placements
-from tread_lab.analysis.figures.rates import best_rate, draw_rates, published_rates, rates
 from tread_lab.analysis.figures.samples import sample_rows, sheet
 from tread_lab.analysis.figures.style import figure
 from tread_lab.analysis.figures.time_to_equal import (
@@ -190,3 +198,21 @@ def test_the_answer_says_that_the_baseline_has_no_result(tmp_path: Path) -> None
     assert found.certainty == (
         "3 trials completed, but the baseline diverged: there is nothing to compare with."
     )
+
+
+def three_rates(metric: str) -> Curves:
+    """One route at three rates: -1 at 0.25, +2 at 0.5."""
+    rate, value, none = np.array([0, 0.25, 0.5]), np.array([0, -1.0, 2.0]), np.full(3, np.nan)
+    states = ("completed",) * 3
+    return Curves(metric, (Curve("2->8", False, rate, none, value, none, none, states),), "")
+
+
+@pytest.mark.parametrize(("metric", "best"), [("delta/fid@10k", 1), ("delta/is@10k", 2)])
+def test_less_or_more_is_better(metric: str, best: int) -> None:
+    found = best_rate(three_rates(metric))
+    assert found is not None and found[1] == best
+    assert rates_caption(three_rates(metric)).startswith(f"Best is s = {0.25 * best:g} on 2→8:")
+
+
+def test_no_rate_is_best_by_what_is_no_quality() -> None:
+    assert best_rate(three_rates("gap/train")) is None

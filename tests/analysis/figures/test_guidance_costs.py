@@ -8,7 +8,11 @@ import pytest
 
 from tests.synthetic import FD, tiny_spec
 from tread_lab.analysis.figures.catalogue import write_figures
-from tread_lab.analysis.figures.guidance_costs import draw_guidance_costs, guidance_costs
+from tread_lab.analysis.figures.guidance_costs import (
+    by_cell,
+    draw_guidance_costs,
+    guidance_costs,
+)
 from tread_lab.analysis.figures.style import figure
 from tread_lab.frames import trials_frame
 from tread_lab.records import metric_names
@@ -49,34 +53,33 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 def test_every_setting_is_a_point_at_its_cost(lab: Lab) -> None:
-    costs = guidance_costs(trials_frame(lab, "g"), FD)
-    assert costs.cells == ["dense", "2->8 s=0.5"]
-    assert costs.methods == ["none", "CFG", "SG"]
-    dense = [p for p in costs.points if p.cell == "dense"]
+    cells = by_cell(guidance_costs(trials_frame(lab, "g"), FD))
+    assert list(cells) == ["dense", "2->8 s=0.5"]
+    dense = cells["dense"]
+    assert [p.method for p in dense] == ["none", "CFG", "CFG", "SG"]
     assert [p.weight for p in dense] == [1, 1.5, 2, 2]
     assert [p.flops for p in dense] == [0, 1e9, 2e9, 3e9]
     assert [p.value for p in dense] == [0.5, 10.5, 20.5, 30.5]  # the mean over two seeds
 
 
 def test_the_points_are_drawn_where_they_are(lab: Lab) -> None:
-    costs = guidance_costs(trials_frame(lab, "g"), FD)
+    found = guidance_costs(trials_frame(lab, "g"), FD)
     _, axes = figure(columns=2)
-    draw_guidance_costs(costs, axes)
+    draw_guidance_costs(found, FD, axes)
     assert [ax.get_title("left") for ax in axes] == ["dense", r"2$\to$8 s=0.5"]
-    for ax, cell in zip(axes, costs.cells):
+    for ax, points in zip(axes, by_cell(found).values()):
         drawn = {(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in ax.lines}
-        points = [p for p in costs.points if p.cell == cell]
         assert drawn == {(p.flops / 1e9, p.value) for p in points}
         best = min(points, key=lambda p: p.value)
         assert (best.flops / 1e9, best.value) in [text.xy for text in ax.texts]
 
 
 def test_the_best_has_its_weight_where_points_crowd(lab: Lab) -> None:
-    costs = guidance_costs(trials_frame(lab, "g"), FD)
+    found = guidance_costs(trials_frame(lab, "g"), FD)
     values = (0.52, 0.51, 0.5, 10.0)
-    crowd = [replace(p, flops=1e9, value=v) for p, v in zip(costs.points[:4], values)]
+    crowd = [replace(p, flops=1e9, value=v) for p, v in zip(found[:4], values)]
     _, axes = figure(columns=2)
-    draw_guidance_costs(replace(costs, points=(*crowd, *costs.points[4:])), axes)
+    draw_guidance_costs([*crowd, *found[4:]], FD, axes)
     assert (1.0, 0.5) in [text.xy for text in axes[0].texts]
 
 
@@ -89,4 +92,4 @@ def test_the_figure_is_written_for_a_guidance_sweep_alone(
 
 
 def test_a_metric_without_settings_has_no_points(paper_lab: Lab) -> None:
-    assert guidance_costs(trials_frame(paper_lab, "placement"), FD).points == ()
+    assert guidance_costs(trials_frame(paper_lab, "placement"), FD) == []

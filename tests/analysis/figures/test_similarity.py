@@ -13,7 +13,7 @@ from tread_lab.analysis.figures.similarity import (
     read_similarity,
     similarities,
     window,
-    window_numbers,
+    window_means,
 )
 from tread_lab.analysis.figures.style import figure
 from tread_lab.records.lab import Lab
@@ -39,21 +39,16 @@ def test_numbers_of_a_matrix_with_known_blocks() -> None:
     matrix = np.full((6, 6), 0.2)
     matrix[1:4, 1:4] = 0.9
     np.fill_diagonal(matrix, 1.0)
-    found = window_numbers(matrix, (2, 3))
-    assert found.inside == pytest.approx(0.9)
-    assert found.crossing == pytest.approx(0.2)
-
-
-def test_a_route_to_the_last_block_has_nothing_to_cross() -> None:
-    assert np.isnan(window_numbers(similarity_matrix((5, 11)), (5, 11)).crossing)
+    assert window_means(matrix, (2, 3)) == pytest.approx((0.9, 0.2))
+    assert np.isnan(window_means(similarity_matrix((5, 11)), (5, 11))[1])  # nothing to cross
 
 
 def test_routed_models_are_drawn_together_inside_their_window() -> None:
     for route in ((0, 8), (3, 8)):
-        routed = window_numbers(similarity_matrix(route), route)
-        dense = window_numbers(similarity_matrix(None), route)
-        assert routed.inside == pytest.approx(0.97) and routed.inside > dense.inside
-        assert routed.inside > routed.crossing
+        routed = window_means(similarity_matrix(route), route)
+        dense = window_means(similarity_matrix(None), route)
+        assert routed[0] == pytest.approx(0.97) and routed[0] > dense[0]
+        assert routed[0] > routed[1]
 
 
 def test_all_completed_runs_dense_first(paper_lab: Lab, paper_frame: pd.DataFrame) -> None:

@@ -1,4 +1,4 @@
-"""An axis and the route, each with its effect on samples, and how far one depends on the other."""
+"""Differences to dense in rows: all cells beside their costs; effects of an axis and of routes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pandas as pd
 
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, sample_metrics
-from tread_lab.analysis.figures.placements import other_axes
+from tread_lab.analysis.figures.placements import numbers_of, other_axes
 from tread_lab.analysis.figures.sentences import metric_text, number, routed
 from tread_lab.compare.intervals import t_interval
-from tread_lab.frames import require_metric
+from tread_lab.frames import cells_frame, delta_column, of_baseline, require_metric, with_delta
+from tread_lab.records.metric_names import FAMILY_FLOPS
 
 Seeds = Mapping[int, float]  # seed -> value of the metric
 
@@ -151,7 +152,54 @@ def caption(ways: TwoWays) -> str:
     return " ".join(parts)
 
 
-def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+def cell_gaps(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return every cell in plan order with its difference to the baseline, averaged over seeds.
+
+    Columns: name, value, low and high of the difference (NaN where there is none), state, and
+    flops: of training, those of runs that it descends from included, over the baseline's.
+
+    Raises:
+        UserError: no such metric.
+    """
+    require_metric(frame, metric)
+    known = FAMILY_FLOPS in frame
+    ratio = frame[FAMILY_FLOPS] / of_baseline(frame, FAMILY_FLOPS) if known else np.nan
+    trials = with_delta(frame, metric).assign(**{"cost/relative": ratio})
+    cells = cells_frame(trials[trials["role"] == "trial"])
+    numbers = dict(zip(("value", "low", "high", "state"), numbers_of(cells, delta_column(metric))))
+    return pd.DataFrame({"name": cells["cell"], **numbers, "flops": cells["cost/relative"]})
+
+
+def draw_cell_gaps(gaps: pd.DataFrame, metric: str, axes: list[style.Axes]) -> None:
+    """Draw dots with intervals on the first axes, bars of relative cost on the second."""
+    dots, bars = axes
+    names = [style.arrow(name) for name in gaps["name"]]
+    values = (gaps[column].to_numpy(float) for column in ("value", "low", "high"))
+    style.draw_difference_rows(dots, delta_column(metric), names, *values)
+    for k in np.flatnonzero(gaps["value"].isna()).tolist():
+        look = style.STATE_LOOKS[gaps["state"].iloc[k]]
+        dots.text(0, -k, f" {look.letter} {look.text}", color=style.GREY, va="center")
+    bars.barh(-np.arange(len(names)), gaps["flops"].fillna(0), height=0.6, color=style.GREY)
+    bars.axvline(1, color=style.BLACK, linewidth=0.7)
+    bars.set_yticks([])
+    bars.set_ylim(dots.get_ylim())
+    bars.set_xlabel("training FLOPs relative to dense (1 = dense)")
+
+
+def _cells(records: SweepRecords) -> Iterator[Drawn]:
+    frame = records.frame
+    for metric in records.compared if records.panels > 1 else ():
+        if frame[metric].notna().sum() > 1:
+            gaps = cell_gaps(frame, metric)
+            height = 1.0 + 0.18 * len(gaps)
+            fig, axes = style.figure(width=style.PAGE, height=height, columns=2)
+            draw_cell_gaps(gaps, metric, axes)
+            caption = "Every cell of the sweep with its cost beside it; a dot is hollow where"
+            caption += " its 95% interval holds zero."
+            yield Drawn(named("cells", metric), caption, fig, metric)
+
+
+def _two_ways(records: SweepRecords) -> Iterator[Drawn]:
     for metric in sample_metrics(records.frame):
         ways = two_ways(records.frame, metric)
         if ways is not None:
@@ -161,4 +209,7 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
             yield Drawn(named("two_ways", metric), caption(ways), fig, metric)
 
 
-TWO_WAYS = FigureKind("How much is the route, and how much the other axis?", _drawn, compares=True)
+CELLS = FigureKind("All cells of the sweep", _cells, compares=True)
+TWO_WAYS = FigureKind(
+    "How much is the route, and how much the other axis?", _two_ways, compares=True
+)
