@@ -9,9 +9,12 @@ import pytest
 
 from tread_lab.cli import main
 from tread_lab.commands import cost
+from tread_lab.commands.options import Cost
 from tread_lab.engine.cost.speed import RATES
 
-NONE: dict[str, Any] = {"route": None, "rate": None, "overrides": [], "as_json": False}
+
+def cost_with(**options: Any) -> int:
+    return cost.cost(Cost(**options))
 
 
 @pytest.mark.parametrize(
@@ -34,16 +37,16 @@ def test_a_model_is_taken_at_imagenet_where_no_experiment_is_named(
         return load("tiny", [])
 
     monkeypatch.setattr(cost, "load_experiment", noted)
-    named = {"model": model, "experiment": experiment, "device_rates": None}
-    assert cost.run(**{**NONE, **named, "overrides": ["seed=3"]}) == 0
+    named = {"model": model, "experiment": experiment}
+    assert cost_with(**named, overrides=["seed=3"]) == 0
     assert asked == [loaded]
 
 
 def test_times_stand_behind_the_costs_where_a_device_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    named: dict[str, Any] = {"model": None, "experiment": "tiny", "device_rates": "H200"}
-    assert cost.run(**{**NONE, **named, "overrides": ["evaluate=[heldout_loss]"]}) == 0
+    named: dict[str, Any] = {"experiment": "tiny", "device_rates": "H200"}
+    assert cost_with(**named, overrides=["evaluate=[heldout_loss]"]) == 0
     pairs = [line.split("  ", 1) for line in capsys.readouterr().out.splitlines()]
     texts = {name: text.strip() for name, text in pairs}
     assert list(texts)[-3:] == ["training time", "heldout loss", "rates of H200"]
@@ -54,8 +57,8 @@ def test_times_stand_behind_the_costs_where_a_device_is_named(
 def test_costs_say_the_selection_of_a_route_and_for_how_many_tokens_they_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    named: dict[str, Any] = {"model": None, "experiment": "tiny", "device_rates": None}
-    assert cost.run(**{**NONE, **named, "route": ["2->8 by rows"], "overrides": []}) == 0
+    named: dict[str, Any] = {"experiment": "tiny"}
+    assert cost_with(**named, route=["2->8 by rows"]) == 0
     rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[:3]]
     assert [rows[0], rows[2]] == [
         ["experiment", "tiny, 64 tokens"],
@@ -68,8 +71,8 @@ def test_the_costs_for_scripts_are_of_the_routes_that_are_named(
 ) -> None:
     found = []
     for route, rate in ((["2->8"], 0.5), (["2->8"], 0.25), ([], None)):
-        how: Any = {**NONE, "route": route, "rate": rate, "as_json": True}
-        cost.run(**how, model=None, experiment="tiny", device_rates="H200")
+        how: Any = {"route": route, "rate": rate, "as_json": True}
+        cost_with(**how, experiment="tiny", device_rates="H200")
         found.append(capsys.readouterr().out)
     assert len(set(found)) == 3 and all(json.loads(text) for text in found)
 

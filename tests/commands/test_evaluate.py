@@ -13,6 +13,7 @@ import torch
 from tests.sweep.search.test_budget import planned
 from tread_lab.commands import evaluate
 from tread_lab.commands.evaluate import _decoded, _of_exported, _of_sweep, _ready, _to_measure
+from tread_lab.commands.options import Evaluate
 from tread_lab.engine.cost.speed import RATES
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
@@ -84,11 +85,15 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append((folder.name, spec.kind, spec.step, device.type, cache))
         return {"heldout/loss": 0.25}
 
-    monkeypatch.setattr(evaluate, "evaluate", one)
+    monkeypatch.setattr(evaluate, "measure", one)
     monkeypatch.setattr(evaluate, "check_measurable", lambda opened: None)
     monkeypatch.setattr(evaluate, "open_evaluations", lambda measurements: None)
     monkeypatch.setattr(torch, "set_num_threads", lambda n: calls.append(n))
     return calls
+
+
+def evaluate_with(**options: Any) -> int:
+    return evaluate.evaluate(Evaluate(**options))
 
 
 def completed(lab: Lab, tiny: Callable[..., RunSpec], state: RunState = RunState.COMPLETED) -> str:
@@ -110,7 +115,7 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
                            "device": "cpu", "threads": 3, "allow_mixed": True,
                            "plan": False}  # fmt: skip
     named = ["heldout_loss", "heldout_loss at 50%"]
-    assert evaluate.run(**how, evaluations=named, as_json=False) == 0
+    assert evaluate_with(**how, evaluations=named, as_json=False) == 0
     cache = lab.root / "cache"
     assert measured == [
         3, (run, "heldout_loss", None, "cpu", cache), (run, "heldout_loss", 10, "cpu", cache)
@@ -118,13 +123,13 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
     assert capsys.readouterr().out.splitlines() == [
         f"{run} heldout_loss: heldout/loss 0.25", f"{run} heldout_loss at 10: heldout/loss 0.25"
     ]  # fmt: skip
-    assert evaluate.run(**how, evaluations=named, as_json=True) == 0
+    assert evaluate_with(**how, evaluations=named, as_json=True) == 0
     row = {"run": run, "evaluation": "heldout_loss"}
     assert json.loads(capsys.readouterr().out) == [
         {**row, "heldout/loss": 0.25}, {**row, "step": 10, "heldout/loss": 0.25}
     ]  # fmt: skip
     with pytest.raises(UserError, match=r"^name what to measure, e\.g\. `tread-lab evaluate RUN"):
-        evaluate.run(**how, evaluations=[], as_json=False)
+        evaluate_with(**how, evaluations=[], as_json=False)
 
 
 def test_a_plan_says_what_would_be_measured_and_measures_nothing(
@@ -142,14 +147,14 @@ def test_a_plan_says_what_would_be_measured_and_measures_nothing(
     how: dict[str, Any] = {"root": str(lab.root), "name": run, "reference": None, "plan": True,
                            "device": "cpu", "threads": 3, "allow_mixed": False}  # fmt: skip
     named = ["heldout_loss", "fd@2k"]
-    assert evaluate.run(**how, evaluations=named, as_json=False) == 0
+    assert evaluate_with(**how, evaluations=named, as_json=False) == 0
     assert measured == [3]
     first, second, total = capsys.readouterr().out.splitlines()
     assert first == "heldout_loss of 1 run, 512 images each, 1 measured already"
     assert second == "fd@2k of 1 run, 2,000 images each"
     assert total.startswith("1 evaluation to measure: about ")
     assert total.endswith(", from stated rates of H200")
-    evaluate.run(**how, evaluations=named, as_json=True)
+    evaluate_with(**how, evaluations=named, as_json=True)
     rows = json.loads(capsys.readouterr().out)
     assert [(row["evaluation"], row["done"]) for row in rows] == [
         ("heldout_loss", True), ("fd@2k", False)
@@ -159,16 +164,16 @@ def test_a_plan_says_what_would_be_measured_and_measures_nothing(
 def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
     lab: Lab, tiny: Callable[..., RunSpec], measured: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, one = completed(lab, tiny), evaluate.evaluate
+    run, one = completed(lab, tiny), evaluate.measure
 
     def failing(folder: Any, spec: Any, *what: Any, **how: Any) -> Any:
         if spec.step == 10:
             raise UserError("no such step")
         return one(folder, spec, *what, **how)
 
-    monkeypatch.setattr(evaluate, "evaluate", failing)
+    monkeypatch.setattr(evaluate, "measure", failing)
     with pytest.raises(UserError, match=r"^no such step"):
-        evaluate.run(root=str(lab.root), name=run, reference=None, device="cpu", threads=1,
+        evaluate_with(root=str(lab.root), name=run, reference=None, device="cpu", threads=1,
                      as_json=True, evaluations=["heldout_loss at 10", "heldout_loss"],
                      allow_mixed=False, plan=False)  # fmt: skip
     assert [call[2] for call in measured[1:]] == [None]
@@ -249,7 +254,7 @@ def test_exported_weights_are_measured_in_their_folder_and_need_no_lab(
                            "threads": 1, "as_json": True, "evaluations": ["fid@1k"],
                            "allow_mixed": False, "plan": False}  # fmt: skip
     with pytest.raises(UserError, match=r"absent.* does not exist"):
-        evaluate.run(**how, name=run)
+        evaluate_with(**how, name=run)
     with pytest.raises(UserError, match=r"run|sweep"):
         _to_measure(lab, "no such run", [], None)
     monkeypatch.setattr(evaluate.RunFolder, "exported", True)
@@ -266,11 +271,11 @@ def test_exported_weights_are_measured_in_their_folder_and_need_no_lab(
     monkeypatch.setattr(evaluate, "open_evaluations", lambda found: [s.kind for _, (s,) in found])
     monkeypatch.setattr(evaluate, "check_measurable", refuse)
     with pytest.raises(UserError, match="cannot be measured"):
-        evaluate.run(**how, name=str(in_folder))
+        evaluate_with(**how, name=str(in_folder))
     assert given == [["samples"]]
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match="WORLD_SIZE=2"):
-        evaluate.run(**how, name=str(in_folder))
+        evaluate_with(**how, name=str(in_folder))
 
 
 def test_of_a_run_without_a_readable_spec_only_the_end_is_measured(

@@ -1,13 +1,21 @@
-"""Shorthands of a command: `--route` replaces the routes, `--rate` the rate of each."""
+"""What options mean: `--route` and `--rate`, parents by signature, the device of each run."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from tread_lab.commands.resolve import run_spec, with_whole_parents
+from tread_lab.commands.resolve import (
+    check_one_device,
+    gpus_per_run,
+    run_spec,
+    visible_device,
+    with_whole_parents,
+)
 from tread_lab.config.load import load_experiment
 from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError, encode
@@ -56,3 +64,88 @@ def test_a_parent_is_the_run_that_its_signature_names(tmp_path: Path) -> None:
     found = with_whole_parents(child, lab)
     assert isinstance(found, Experiment)
     assert found.run["init_from"]["run"] == encode(parent)
+
+
+@pytest.fixture
+def _three_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+
+
+@pytest.mark.usefixtures("_three_gpus")
+@pytest.mark.parametrize(("visible", "one"), [(None, "1"), ("4,6,7", "6"), ("GPU-a, b, c", "b")])
+def test_the_named_gpu_is_the_only_one_that_workers_see(
+    visible: str | None, one: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert visible_device("cuda:1", ray=True) == "cuda"
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == one
+
+
+@pytest.mark.usefixtures("_three_gpus")
+def test_the_cpu_hides_every_gpu() -> None:
+    assert visible_device("cpu") == "cpu"
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+
+
+@pytest.mark.usefixtures("_three_gpus")
+@pytest.mark.parametrize("device", ["cuda", "cuda:3", "cuda:x", "meta:1", None])
+def test_other_devices_change_nothing(device: str | None) -> None:
+    assert visible_device(device, ray=True) == device
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
+
+
+@pytest.mark.usefixtures("_three_gpus")
+def test_a_gpu_of_a_joined_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379")
+    assert visible_device("cuda", ray=True) == "cuda"
+    with pytest.raises(UserError, match=r"^--device cuda:1: .* say --device cuda$"):
+        visible_device("cuda:1", ray=True)
+
+
+@pytest.mark.usefixtures("_three_gpus")
+def test_a_gpu_is_not_named_to_other_executors() -> None:
+    assert visible_device("cuda:1") == "cuda:1" and "CUDA_VISIBLE_DEVICES" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("gpus", "device", "here", "expected"),
+    [
+        (0.5, "cpu", True, 0.5),
+        (0.0, "cuda", True, 0.0),
+        (None, "cuda:1", False, 1.0),
+        (None, "cpu", True, 0.0),
+        (None, None, True, 1.0),
+        (None, None, False, 0.0),
+    ],
+)
+def test_a_run_has_the_gpus_that_are_asked_for_else_one_where_there_is_any(
+    gpus: float | None,
+    device: str | None,
+    here: bool,
+    expected: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: here)
+    assert gpus_per_run(gpus, device) == expected
+
+
+def test_one_run_is_not_spread_over_devices_or_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    for gpus in (None, 0.5, 1.0):
+        check_one_device(gpus)
+    with pytest.raises(UserError, match=r"^--gpus: 1\.5 for a run"):
+        check_one_device(1.5)
+    for local in ("0", "-1"):
+        monkeypatch.setenv("LOCAL_RANK", local)
+        check_one_device()
+    monkeypatch.delenv("LOCAL_RANK")
+    for name, alone in zip(names, ("1", "0", "-1", "1", "1")):
+        monkeypatch.setenv(name, alone)
+        check_one_device()
+        monkeypatch.setenv(name, "2")
+        with pytest.raises(UserError, match=f"^{name}=2: torchrun or mpirun"):
+            check_one_device()
+        monkeypatch.setenv(name, alone)

@@ -13,6 +13,7 @@ import pytest
 from tread_lab.analysis.figures import catalogue
 from tread_lab.cli import main
 from tread_lab.commands import sweep
+from tread_lab.commands.options import Sweep
 from tread_lab.commands.sweep import check_price
 from tread_lab.records import lab as records
 from tread_lab.records import suggestions
@@ -173,8 +174,7 @@ def test_a_plan_that_is_asked_for_says_disk_and_price_and_writes_nothing(
 
 def launch(lab: Any, **more: Any) -> Any:
     """A sweep `s` that is ready to run, of which functions of the command read these parts."""
-    options = {"no_mlflow": False, "as_json": True, "allow_mixed": False, "hang_timeout": 9.0,
-               "plan": False, "device_rates": None, "price_per_hour": None}  # fmt: skip
+    options = Sweep(file="s.yaml", as_json=True, hang_timeout=9.0)
     plan = SimpleNamespace(name="s", stop_early=None, budget=None)
     kind = SimpleNamespace(side_by_side=True)
     devices = SimpleNamespace(type="cpu", slots=3)
@@ -218,7 +218,7 @@ def test_a_sweep_is_concluded_in_figures_mlflow_and_ranking(
     monkeypatch.setattr(sweep, "sync_if_possible", noted("sync"))
     monkeypatch.setattr(sweep, "show_unfinished", noted("unfinished", unfinished))
     ready = launch(lab)
-    ready.options["no_mlflow"] = no_mlflow
+    ready.options.no_mlflow = no_mlflow
     queue: Any = SimpleNamespace(full=full, left="2 runs left")
     assert sweep._conclude(ready, queue, redraw=redraw) == (1 if unfinished else 0)
     drawn = redraw or not stored
@@ -268,7 +268,7 @@ def test_open_runs_are_checked_stored_and_executed_in_this_order(driven: Any) ->
         checked, (("begun",), ("task",), "cpu"),
         "stored", "shown", "executed", ("concluded", True),
     ]  # fmt: skip
-    ready.options["allow_mixed"] = True
+    ready.options.allow_mixed = True
     for redraw in (True, False):  # nothing is left to run
         driven.calls.clear()
         ready.open_tasks, driven.queue.finished = (), True
@@ -370,7 +370,7 @@ def test_what_will_run_is_shown_on_stdout_where_the_plan_is_asked_for(
 
     def names(device: str, rates: str | None, budget: Any) -> list[str]:
         ready = launch(lab, forecast=times, devices=SimpleNamespace(type=device, slots=3))
-        ready.options.update(plan=asked, device_rates=rates, price_per_hour=2.0)
+        ready.options = Sweep(file="s.yaml", plan=asked, device_rates=rates, price_per_hour=2.0)
         ready.plan.budget = budget
         shown.clear()
         sweep._show(ready)

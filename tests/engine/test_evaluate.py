@@ -170,7 +170,7 @@ def test_evaluate_without_weights_is_one_line_and_measures_nothing(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("TREAD_LAB_INCEPTION", raising=False)
-    measuring = "tread_lab.commands.evaluate.evaluate"
+    measuring = "tread_lab.commands.evaluate.measure"
     monkeypatch.setattr(measuring, lambda *_, **__: pytest.fail("measured"))
     run = lab.run_of(small_run()).name
     command = ["evaluate", run, "heldout_loss", "fid@100", "--root", str(lab.root)]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
-from tread_lab.commands.exit_codes import DONE
+from tread_lab.commands.options import DONE, Cost
 from tread_lab.commands.resolve import run_spec, with_whole_parents
 from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost.report import report, table
@@ -20,28 +19,16 @@ from tread_lab.specs.units import duration
 from tread_lab.sweep.plan.forecast import Forecast
 
 
-def run(
-    *,
-    model: str | None,
-    experiment: str | None,
-    device_rates: str | None,
-    overrides: Sequence[str],
-    route: Sequence[str] | None,
-    rate: float | None,
-    as_json: bool,
-) -> int:
-    """Print parameters, MACs, FLOPs and speed-up; return the exit code.
-
-    Args:
-        device_rates: a device whose stated rates give times too.
-    """
+def cost(options: Cost) -> int:
+    """Print parameters, MACs, FLOPs and speed-up; return the exit code."""
+    model, device_rates = options.model, options.device_rates
     lightning = (model or "").startswith("LightningDiT")  # of latents 32x16x16
     of_model = "lightning_xl1_imagenet256" if lightning else "b2_imagenet256"
-    name = experiment or (of_model if model else "tiny")
+    name = options.experiment or (of_model if model else "tiny")
     named_model = [f"model={model}"] if model else []
-    loaded = with_whole_parents(load_experiment(name, [*overrides, *named_model]), Lab.at())
-    spec = run_spec(loaded, route, rate)
-    if as_json:
+    loaded = with_whole_parents(load_experiment(name, [*options.overrides, *named_model]), Lab.at())
+    spec = run_spec(loaded, options.route, options.rate)
+    if options.as_json:
         print(json.dumps(report(spec), indent=1))
         return DONE
     times = _times(spec, loaded, device_rates) if device_rates else []

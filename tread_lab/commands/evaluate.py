@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 
-from tread_lab.commands.executors import check_one_device, visible_device
-from tread_lab.commands.exit_codes import DONE
+from tread_lab.commands.options import DONE, Evaluate
+from tread_lab.commands.resolve import check_one_device, visible_device
 from tread_lab.config.load import reference_of, sampler_settings
 from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.device import pick
-from tread_lab.engine.evaluate import check_measurable, evaluate, open_evaluations
+from tread_lab.engine.evaluate import check_measurable, open_evaluations
+from tread_lab.engine.evaluate import evaluate as measure
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.screen.console import answer, metrics_line
@@ -37,42 +38,28 @@ Tree = Mapping[str, Any]
 Measurements = list[tuple[RunFolder, tuple[EvaluationSpec, ...]]]
 
 
-def run(
-    *,
-    root: str | None,
-    name: str,
-    evaluations: Sequence[str],
-    reference: str | None,
-    device: str | None,
-    threads: int,
-    plan: bool,
-    allow_mixed: bool,
-    as_json: bool,
-) -> int:
-    """Measure the runs of a sweep, or one run; return the exit code.
-
-    Args:
-        plan: print what would be measured and stop.
-    """
+def evaluate(options: Evaluate) -> int:
+    """Measure the runs of a sweep, or one run; return the exit code."""
     check_one_device()
-    device_name = visible_device(device)
-    lab = Lab.at(root) if RunFolder(Path(name)).exported else Lab.existing(root)
-    torch.set_num_threads(threads)
+    name, as_json = options.name, options.as_json
+    device_name = visible_device(options.device)
+    lab = Lab.at(options.root) if RunFolder(Path(name)).exported else Lab.existing(options.root)
+    torch.set_num_threads(options.threads)
     picked = pick(device_name)
     rows, user_errors = [], UserErrors()
-    measurements = _to_measure(lab, name, evaluations, reference)
-    if plan:
-        found, source = _forecast(lab, measurements, device_name, threads)
+    measurements = _to_measure(lab, name, options.evaluations, options.reference)
+    if options.plan:
+        found, source = _forecast(lab, measurements, device_name, options.threads)
         show_measurements(found, source, as_json=as_json)
         return DONE
     check_measurable(open_evaluations(measurements))
-    if not allow_mixed:
+    if not options.allow_mixed:
         beside = (folder for folder, _ in measurements) if name in lab.sweeps() else lab.runs()
         check_measured(beside, open_evaluations(measurements))
     for folder, specs in measurements:
         for spec in specs:
             with user_errors.collect():
-                metrics = evaluate(folder, spec, picked, cache=lab.root / "cache")
+                metrics = measure(folder, spec, picked, cache=lab.root / "cache")
                 at = {} if spec.step is None else {"step": spec.step}
                 rows.append({"run": folder.name, "evaluation": spec.kind, **at, **metrics})
                 if not as_json:

@@ -1,9 +1,12 @@
-"""Shorthands of a command become whole specs: parents by signature, `--route` and `--rate`."""
+"""What options mean: whole specs for shorthands, and the device of each run."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TypeVar
+
+import torch
 
 from tread_lab.records.lab import Lab
 from tread_lab.records.parents import with_parents
@@ -45,3 +48,72 @@ def run_spec(experiment: Experiment, routes: Sequence[str] | None, rate: float |
         raise UserError('--rate: there is no route; add --route "2->B-4"')
     rated = [{**encode(route), "rate": rate} for route in spec.routes]
     return run_of({**tree, "routes": rated})
+
+
+# What a launcher of several processes sets -> its values where there is one process alone.
+_ONE_PROCESS = {
+    "WORLD_SIZE": ("1",),
+    "RANK": ("0",),
+    "LOCAL_RANK": ("0", "-1"),
+    "OMPI_COMM_WORLD_SIZE": ("1",),
+    "PMI_SIZE": ("1",),
+}
+
+
+def check_one_device(gpus: float | None = None) -> None:
+    """Refuse to spread one run over several devices or processes, which no command supports.
+
+    Args:
+        gpus: the GPUs of each run, `None` where the user names no number.
+
+    Raises:
+        UserError: `--gpus` is above 1, or `torchrun` or `mpirun` started several processes.
+    """
+    if gpus is not None and gpus > 1:
+        raise UserError(
+            f"--gpus: {gpus:g} for a run, and a run trains on one device; give 1, or a part of one"
+            " such as 0.5"
+        )
+    for variable, alone in _ONE_PROCESS.items():
+        if os.environ.get(variable, alone[0]) not in alone:
+            raise UserError(
+                f"{variable}={os.environ[variable]}: torchrun or mpirun started several processes,"
+                " and a run trains on one device; start one `tread-lab` process without them, which"
+                " trains the runs of a sweep beside each other"
+            )
+
+
+def visible_device(device: str | None, *, ray: bool = False) -> str | None:
+    """Hide the GPUs that `--device` leaves out, and return the device's name among those left.
+
+    The setting holds for this process and for those that it starts. `cpu` hides every GPU: torch's
+    optimizers alone would open a context on the first visible one. Under Ray `cuda:N` shows that
+    GPU alone; a worker numbers the GPUs that Ray gave it from 0, so that the name there is `cuda`.
+    To be called before anything asks CUDA for devices, because CUDA reads the variable once.
+
+    Raises:
+        UserError: a GPU of a joined cluster is named; the cluster chooses the GPU of each run.
+    """
+    name = device or ""
+    if name == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if not ray or not name.startswith("cuda:") or not name[5:].isdecimal():
+        return device
+    if "RAY_ADDRESS" in os.environ:
+        raise UserError(f"--device {name}: the cluster gives each run its GPU; say --device cuda")
+    index = int(name[5:])
+    if index >= torch.cuda.device_count():
+        return device  # `pick` refuses it and says how many there are
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    whole = listed == [""]
+    os.environ["CUDA_VISIBLE_DEVICES"] = str(index) if whole else listed[index].strip()
+    return "cuda"
+
+
+def gpus_per_run(gpus: float | None, device: str | None) -> float:
+    """Return the GPUs of each run: as asked, else 1 if the device or this machine has one."""
+    if gpus is not None:
+        return gpus
+    if device is not None:
+        return float(device.startswith("cuda"))
+    return float(torch.cuda.is_available())

@@ -6,12 +6,15 @@ import functools
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TypedDict, Unpack
 
-from tread_lab.commands.executors import check_one_device, gpus_per_run, visible_device
-from tread_lab.commands.exit_codes import DONE, INTERRUPTED, UNFINISHED
 from tread_lab.commands.mlflow_view import live_sync, sync_if_possible
-from tread_lab.commands.resolve import with_whole_parents
+from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED, Sweep
+from tread_lab.commands.resolve import (
+    check_one_device,
+    gpus_per_run,
+    visible_device,
+    with_whole_parents,
+)
 from tread_lab.config.load import load_sweep
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import plan_text
@@ -54,35 +57,6 @@ from tread_lab.sweep.trial.retry import failed_kind, failed_tasks, reopen
 from tread_lab.sweep.trial.task import Task
 
 
-class Options(TypedDict):
-    """The options of `tread-lab sweep`; `None` stands for an option that is not given.
-
-    Attributes:
-        plan: print the plan and stop.
-        retry_failed: kinds of failure whose runs are run again, separated by commas; empty for all.
-    """
-
-    root: str | None
-    file: str
-    overrides: Sequence[str]
-    name: str | None
-    plan: bool
-    device_rates: str | None
-    price_per_hour: float | None
-    extend: bool
-    budget: Sequence[str]
-    no_mlflow: bool
-    allow_mixed: bool
-    retry_failed: str | None
-    as_json: bool
-    executor: str
-    cpus: int
-    gpus: float | None
-    concurrent: int | None
-    device: str | None
-    hang_timeout: float | None
-
-
 @dataclass(frozen=True)
 class _Launch:
     """A sweep that is ready to run: its plan, and what carries it out.
@@ -91,7 +65,7 @@ class _Launch:
         begun, open_tasks: the tasks so far, and those with something left to do.
     """
 
-    options: Options
+    options: Sweep
     lab: Lab
     plan: Plan
     begun: Sequence[Task]
@@ -103,7 +77,7 @@ class _Launch:
     @functools.cached_property
     def forecast(self) -> Forecast:
         """How long it takes; the first look may time a few steps."""
-        start, rates = self.kind.start_seconds, self.options["device_rates"]
+        start, rates = self.kind.start_seconds, self.options.device_rates
         return forecast(self.lab, self.open_tasks, self.devices, start=start, rates=rates)
 
     @property
@@ -112,51 +86,51 @@ class _Launch:
         return {task.run for task in self.begun} - {task.run for task in self.open_tasks}
 
 
-def run(**options: Unpack[Options]) -> int:
+def sweep(options: Sweep) -> int:
     """Plan a sweep, run what is open, draw and rank; return the exit code."""
-    check_one_device(options["gpus"])
-    if options["device_rates"] and not options["plan"]:
+    check_one_device(options.gpus)
+    if options.device_rates and not options.plan:
         raise UserError("--device-rates: forecasts only; add --plan")
-    check_price(options["price_per_hour"], plan=options["plan"])
-    device = visible_device(options["device"], ray=options["executor"] == "ray")
-    kind = lookup(EXECUTORS, options["executor"], "--executor")
-    lab = Lab.at(options["root"])
-    if not options["plan"]:
+    check_price(options.price_per_hour, plan=options.plan)
+    device = visible_device(options.device, ray=options.executor == "ray")
+    kind = lookup(EXECUTORS, options.executor, "--executor")
+    lab = Lab.at(options.root)
+    if not options.plan:
         lab.check_writable()  # before anything is timed
-    limits = [f"budget.{limit}" for limit in options["budget"]]
-    name, spec, experiment = load_sweep(options["file"], [*options["overrides"], *limits])
-    gpus = gpus_per_run(options["gpus"], device)
-    share = Share(device, options["cpus"], gpus, options["concurrent"])
-    rates = options["device_rates"]
+    limits = [f"budget.{limit}" for limit in options.budget]
+    name, spec, experiment = load_sweep(options.file, [*options.overrides, *limits])
+    gpus = gpus_per_run(options.gpus, device)
+    share = Share(device, options.cpus, gpus, options.concurrent)
+    rates = options.device_rates
     if rates in (None, "cpu"):
         devices = kind.devices(share)
     else:
-        devices = Devices.stated(rates, gpus=gpus, concurrent=options["concurrent"])
+        devices = Devices.stated(rates, gpus=gpus, concurrent=options.concurrent)
     spec, experiment = with_whole_parents(spec, lab), with_whole_parents(experiment, lab)
     if devices.idle_gpus:
         say(f"{devices.idle_gpus} GPUs of the cluster stay idle: --gpus 1 gives a run one")
-    name = options["name"] or name
+    name = options.name or name
     stored = lab.sweep(name).stored_plan()
     speeds = stored.sources.get("speeds") if stored else None
     seconds = TrainSeconds(lab, devices, rates, speeds)
     digests = DataDigests(lab, lab.sweep(name), say)
     plan = make_plan(name, spec, experiment, devices.names(), seconds, digests.planned)
-    if options["as_json"] and options["plan"]:
+    if options.as_json and options.plan:
         print(plan_text(plan_with_costs(plan)), end="")
         return DONE
-    plan = plan_to_run(lab.sweep(plan.name), plan, extend=options["extend"])
+    plan = plan_to_run(lab.sweep(plan.name), plan, extend=options.extend)
     plan = replace(plan, budget=spec.budget, stop_early=spec.stop_early)  # no part of a stored plan
     check_arithmetic(plan.possible_tasks, devices)
     check_extensions(plan.possible_tasks)
     EarlyStopping.of(plan, lab)  # refuses what it cannot judge
-    if options["retry_failed"] is not None:
-        kinds = [kind for kind in options["retry_failed"].split(",") if kind]
-        _retry_failed(lab, plan, kinds, dry_run=options["plan"])
-    grows = options["extend"] and _say_extension(lab, plan)
+    if options.retry_failed is not None:
+        kinds = [kind for kind in options.retry_failed.split(",") if kind]
+        _retry_failed(lab, plan, kinds, dry_run=options.plan)
+    grows = options.extend and _say_extension(lab, plan)
     open_tasks = tuple(coming_tasks(plan, lab))
     begun = begun_tasks(plan, lab)
     launch = _Launch(options, lab, plan, begun, open_tasks, kind, share, devices)
-    if not options["plan"]:
+    if not options.plan:
         return _drive(launch, redraw=grows)
     _show(launch)
     return DONE
@@ -178,15 +152,15 @@ def check_price(price: float | None, *, plan: bool) -> None:
 
 def _show(launch: _Launch) -> None:
     """Print what will run and what it will take; on stdout where only the plan is asked for."""
-    out = answers if launch.options["plan"] else notices
+    out = answers if launch.options.plan else notices
     plan, lab, times, slots = launch.plan, launch.lab, launch.forecast, launch.devices.slots
     show_plan(out, plan, lab, times.total(launch.open_tasks), slots)
     show_lines(out, disk_lines(disk_need(launch.open_tasks, slots), lab))
     show_lines(out, evaluation_lines(plan, times))
     if launch.devices.type == "cuda":
         show_lines(out, exact_sampling(plan, times.rates))
-    if launch.options["plan"]:
-        price = launch.options["price_per_hour"]
+    if launch.options.plan:
+        price = launch.options.price_per_hour
         show_lines(out, price_lines(plan, times, launch.open_tasks, price))
         show_lines(out, memory_lines(launch.open_tasks, launch.devices))
     if plan.budget is not None:
@@ -230,7 +204,7 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
         raise UserError("stop_early: needs trials beside each other: use --executor ray, or null")
     folder, open_tasks = lab.sweep(plan.name), launch.open_tasks
     show_lines(notices, preflight(open_tasks, launch.devices))
-    if not options["allow_mixed"]:
+    if not options.allow_mixed:
         check_provenance(lab, launch.begun, open_tasks, launch.devices.type)
     with folder.lock():
         store_plan(folder, plan)
@@ -261,10 +235,10 @@ def _execute(launch: _Launch, queue: BudgetedQueue) -> None:
     """Run the tasks of the queue, with live progress and MLflow beside them."""
     lab, plan, open_tasks = launch.lab, launch.plan, launch.open_tasks
     executor = launch.kind.make(
-        launch.share, launch.options["hang_timeout"], EarlyStopping.of(plan, lab)
+        launch.share, launch.options.hang_timeout, EarlyStopping.of(plan, lab)
     )
     with ExitStack() as stack:
-        stack.enter_context(live_sync(lab, plan.name, off=launch.options["no_mlflow"]))
+        stack.enter_context(live_sync(lab, plan.name, off=launch.options.no_mlflow))
         watch = stack.enter_context(sweep_progress(plan, open_tasks, launch.forecast))
         stack.callback(queue.close)
         executor.run(lab, queue, DiskWatch(lab, open_tasks, watch))
@@ -303,10 +277,10 @@ def _conclude(launch: _Launch, queue: BudgetedQueue, *, redraw: bool) -> int:
     options, lab, name = launch.options, launch.lab, launch.plan.name
     folder = lab.sweep(name)
     figures = write_figures(lab, name) if redraw or not folder.drawn else []
-    if not options["no_mlflow"]:
+    if not options.no_mlflow:
         sync_if_possible(lab, name)
-    show_ranking(lab, name, as_json=options["as_json"])
-    show_places(lab, folder, figures, mlflow=not options["no_mlflow"])
+    show_ranking(lab, name, as_json=options.as_json)
+    show_places(lab, folder, figures, mlflow=not options.no_mlflow)
     if queue.full:
         say(f"the budget of {name} is used up: {queue.left}")
     return UNFINISHED if show_unfinished(lab, name, whole=launch.whole) else DONE

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from tread_lab.commands.executors import check_one_device, visible_device
-from tread_lab.commands.exit_codes import DONE, INTERRUPTED, UNFINISHED
-from tread_lab.commands.resolve import run_spec, with_whole_parents
+from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED, Train
+from tread_lab.commands.resolve import (
+    check_one_device,
+    run_spec,
+    visible_device,
+    with_whole_parents,
+)
 from tread_lab.config.load import load_experiment
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
@@ -24,30 +26,22 @@ from tread_lab.sweep.trial.retry import failed_tasks, reopen
 from tread_lab.sweep.trial.task import Task, is_complete, with_ancestors
 
 
-def run(
-    *,
-    root: str | None,
-    experiment: str,
-    overrides: Sequence[str],
-    route: Sequence[str] | None,
-    rate: float | None,
-    device: str | None,
-    threads: int,
-    retry_failed: bool,
-    hang_timeout: float | None,
-) -> int:
+def train(options: Train) -> int:
     """Train one run, its parents first, and measure it; return the exit code."""
     check_one_device()
     executor = InlineExecutor(
-        device=visible_device(device), threads=threads, hang_timeout=hang_timeout
+        device=visible_device(options.device),
+        threads=options.threads,
+        hang_timeout=options.hang_timeout,
     )
-    lab = Lab.at(root)
-    loaded = load_experiment(experiment, overrides)
-    spec = DataDigests(lab, say=say).alone(run_spec(with_whole_parents(loaded, lab), route, rate))
+    lab = Lab.at(options.root)
+    loaded = load_experiment(options.experiment, options.overrides)
+    spec = run_spec(with_whole_parents(loaded, lab), options.route, options.rate)
+    spec = DataDigests(lab, say=say).alone(spec)
     task = Task(
         spec, decode_evaluations(loaded.evaluate, loaded.sampler, reference=loaded.reference)
     )
-    if retry_failed:
+    if options.retry_failed:
         for failed_task in failed_tasks(lab, with_ancestors([task])):
             reopen(lab, failed_task)
     try:

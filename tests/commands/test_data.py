@@ -1,0 +1,180 @@
+"""The data commands hand each option on, and say what has become of the data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tread_lab.cli import main
+from tread_lab.commands import data
+from tread_lab.data.statistics import OURS
+from tread_lab.metrics import extraction
+from tread_lab.prepare.encode import Stored
+from tread_lab.prepare.measure import Measured
+
+MEASURED = Measured((1, 2, 2), (3,), np.array([0.5]), np.array([2.0]), 0.0, 2.0, -1.0, 1.0)
+IMAGES = SimpleNamespace(names=range(1234), classes=range(10))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_options_reach_the_encoding(
+    whole: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(
+        "tread_lab.prepare.images.open_images", lambda *what: calls.append(what) or IMAGES
+    )
+    monkeypatch.setattr(
+        "tread_lab.data.autoencoder.Encoder", lambda name, range: f"encoder {name} {range}"
+    )
+    monkeypatch.setattr(
+        "tread_lab.prepare.encode.encode",
+        lambda *what, **how: calls.append((what[1:], how)) or "steps",
+    )
+    monkeypatch.setattr(data, "show_steps", lambda *what: calls.append(what))
+    monkeypatch.setattr(data, "read_manifest", lambda out: {"a": 1} if whole else None)
+    monkeypatch.setattr(data, "show_packed", lambda *what, **how: calls.append((what, how)))
+    line = "data encode in out --autoencoder sd --size 128 --posterior sample --range unit --flips"
+    line += " --images --captions c --limit 5 --batch 3 --device cpu --part 2/4 --skip-damaged"
+    assert main([*line.split(), "--fp32", "--workers", "7", "--licence", "mine", "--json"]) == 0
+    stored = Stored(size=128, posterior="sample", flips=True, images=True, dtype="float32")
+    how = {"devices": [torch.device("cpu")], "part": (2, 4), "batch": 3, "workers": 7}
+    assert calls == [
+        (Path("in"), Path("c"), 5),
+        ((Path("out"), "encoder sd unit", stored), how | {"skip_damaged": True, "licence": "mine"}),
+        ("steps", "images"),
+        *([((Path("out"), {"a": 1}), {"as_json": True})] if whole else []),
+    ]
+    told = "" if whole else "part 2/4 of out is done; other parts are still to come\n"
+    assert capsys.readouterr() == ("", f"1,234 images of 10 classes in in\n{told}")
+
+
+@pytest.mark.parametrize(
+    ("names", "gpus", "devices"),
+    [
+        (None, 0, ["cpu"]),
+        (None, 2, ["cuda:0", "cuda:1"]),
+        ("cuda:1, cpu", 2, ["cuda:1", "cpu"]),
+    ],
+)
+def test_all_gpus_encode_where_no_device_is_named(
+    names: str | None, gpus: int, devices: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(data, "pick", lambda name: name)
+    assert data._devices(names) == devices
+
+
+@pytest.mark.parametrize("named", [["--source", "dc-ae"], []])
+def test_latents_are_packed_from_the_source_that_is_named_or_found(
+    named: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(data, "source_of", lambda path: f"found in {path}")
+    monkeypatch.setattr(data, "pack_steps", lambda *what, **how: (what, how))
+    monkeypatch.setattr(data, "show_steps", lambda *what: calls.append(what))
+    monkeypatch.setattr(data, "read_manifest", lambda out: f"manifest of {out}")
+    monkeypatch.setattr(data, "show_packed", lambda *what, **how: calls.append(what))
+    assert main(["data", "pack", "in", "out", "--batch", "3", *named]) == 0
+    packed = named[-1] if named else "found in in"
+    assert calls == [
+        (((packed, Path("in"), Path("out")), {"batch": 3}), "samples"),
+        (Path("out"), "manifest of out"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "told"),
+    [([], 0, "x: no faults"), (["a"], 1, "x: 1 fault"), (["a", "b"], 1, "x: 2 faults")],
+)
+def test_faults_are_printed_and_counted(
+    found: list[str],
+    code: int,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def faults(name: str, path: Path, *, classes: int | None) -> list[str]:
+        assert (name, path, classes) == ("latents", Path("x"), 5)
+        return found
+
+    monkeypatch.setattr("tread_lab.prepare.verify.faults", faults)
+    line = ["data", "verify", "x", "--source", "latents", "--classes", "5"]
+    assert main(line) == code
+    assert capsys.readouterr() == ("".join(f"{line}\n" for line in found), f"{told}\n")
+    assert main([*line, "--json"]) == code
+    assert json.loads(capsys.readouterr().out) == {"path": "x", "faults": found}
+
+
+@pytest.mark.parametrize(("name", "is_file"), [("latents", False), ("latents.npz", True)])
+@pytest.mark.parametrize("write", [True, False])
+def test_statistics_lie_in_the_folder_of_the_data(
+    write: bool,
+    name: str,
+    is_file: bool,
+    in_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = in_folder / name
+    path.touch() if is_file else path.mkdir()
+    monkeypatch.setattr(data, "open_store", lambda source, where: None)
+    monkeypatch.setattr("tread_lab.prepare.measure.measure", lambda store: MEASURED)
+    line = ["data", "stats", str(path), "--source", "latents", *(["--write"] if write else [])]
+    assert main(line) == 0
+    place = (in_folder if is_file else path) / OURS
+    assert place.exists() == write
+    told = f"{place}: mean and deviation of each channel, for data.normalise=true\n"
+    assert capsys.readouterr().err == (told if write else "")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(data, "write_statistics", full)
+    assert main(line) == (3 if write else 0)
+    assert capsys.readouterr().err.count("\n") == write
+
+
+@pytest.mark.parametrize(("keep", "kept"), [(100, 100), (5000, 1234)])
+def test_options_reach_the_reference_and_it_is_said_what_was_kept(
+    keep: int,
+    kept: int,
+    in_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of 1234 images of 10 classes at side 64; nothing is measured."""
+    calls: list[Any] = []
+
+    def write(real: Any, side: int, out: Path, network: Any, **how: Any) -> str:
+        calls.append((side, network, how))
+        out.write_bytes(bytes(3000))
+        return "steps"
+
+    prepare = "tread_lab.prepare.reference"
+    monkeypatch.setattr("tread_lab.metrics.requirements.check_torch_fidelity", calls.append)
+    monkeypatch.setattr("tread_lab.metrics.inception.inception_weights", lambda: None)
+    monkeypatch.setattr(f"{prepare}.open_real", lambda *what: calls.append(what) or (IMAGES, 64))
+    monkeypatch.setattr(f"{prepare}.write_reference", write)
+    monkeypatch.setattr(data, "show_steps", lambda *what: SimpleNamespace(damaged=0))
+    monkeypatch.setattr(data, "pick", lambda device: f"picked {device}")
+    monkeypatch.setattr(extraction, "Extraction", lambda space, *, device: device)
+    line = f"data reference in r.npz --size 32 --limit 5 --batch 9 --keep {keep} --device cpu"
+    assert main([*line.split(), "--workers", "7"]) == 0
+    options = {"keep": keep, "batch": 9, "workers": 7, "skip_damaged": False}
+    assert calls == ["data reference", (Path("in"), 32, 5), (64, "picked cpu", options)]
+    assert capsys.readouterr() == (
+        f"r.npz: statistics of 1,234 images 64x64, and {kept:,} of them, 3 kB\nreference: r.npz\n",
+        "1,234 images of 10 classes in in\n",
+    )
+    assert main([*line.split(), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "file": "r.npz", "images": 1234, "stored": kept, "damaged": 0, "size": 64,
+        "sha256": "c81ca5eda5947c7826ad046fdbdc2a25a846b835a6c34c237cc8b3afbe9ec6cc",
+    }  # fmt: skip

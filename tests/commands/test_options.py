@@ -1,0 +1,58 @@
+"""Each option stands once: its type says how it is read; exit codes are an interface of scripts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tread_lab.commands.options import (
+    COMMANDS,
+    DONE,
+    EXIT_CODES,
+    INTERRUPTED,
+    UNFINISHED,
+    Changed,
+    argument,
+    arguments,
+    option,
+    positive,
+)
+from tread_lab.specs.errors import Unavailable, UserError
+from tread_lab.sweep.execution.executor import Interrupted
+
+
+def test_each_end_of_a_command_has_its_number() -> None:
+    assert (DONE, UNFINISHED, INTERRUPTED, Interrupted.exit_code) == (0, 1, 130, 130)
+    assert (UserError.exit_code, Unavailable.exit_code) == (2, 3)
+    assert {code: meaning.split()[0] for code, meaning in EXIT_CODES.items()} == {
+        0: "done", 1: "some", 2: "a", 3: "the", 130: "stopped"
+    }  # fmt: skip
+
+
+def test_the_type_of_a_field_is_that_of_its_argument() -> None:
+    @dataclass(kw_only=True)
+    class Shared(Changed):
+        yes: bool = option("really", False)
+
+    @dataclass(kw_only=True)
+    class Own(Shared):
+        name: str = argument("what")
+        out: Path | None = option("where", flag="--to")
+        count: int = option("how many", 3)
+        kind: Literal["a", "b"] = option("which", "a")
+
+    found = dict(arguments(Own))
+    assert list(found) == ["name", "--to", "--count", "--kind", "--yes", "overrides"]
+    assert found["--to"] == {"help": "where", "dest": "out", "default": None, "type": Path}
+    assert found["--count"]["type"] is positive and found["--count"]["default"] == 3
+    assert found["--kind"]["choices"] == ("a", "b") and found["--yes"]["action"] == "store_true"
+
+
+def test_the_code_of_a_command_is_a_function_of_its_name() -> None:
+    from importlib import import_module
+
+    for name, command in COMMANDS.items():
+        module = import_module(f"tread_lab.commands.{command.module}")
+        (hint, *_) = getattr(module, name.rpartition(" ")[2]).__annotations__.values()
+        assert hint == command.options.__name__

@@ -1,0 +1,73 @@
+"""The commands that show results hand on what they are told, and print where it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.synthetic import small, write_sweep
+from tread_lab.analysis.recommend import wording
+from tread_lab.cli import main
+
+
+def test_figures_and_report_print_their_paths(
+    in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_sweep(in_folder / "lab", small())
+    figures = "tread_lab.analysis.figures.catalogue.write_figures"
+    monkeypatch.setattr(figures, lambda lab, name: [Path(f"{name}.png"), Path("a.pdf")])
+    assert main(["figures", "placement"]) == 0
+    assert capsys.readouterr() == ("placement.png\na.pdf\n", "")
+    assert main(["report", "placement"]) == 0
+    written = capsys.readouterr().out.strip()
+    assert Path(written) == in_folder / "lab/sweeps/placement/report.html"
+    assert main(["report", "placement", "--output", "there.html"]) == 0
+    assert Path("there.html").stat().st_size > 100_000
+
+
+@pytest.mark.parametrize("out", [None, "there.yaml"])
+def test_the_rule_is_said_and_its_experiment_written(
+    out: str | None,
+    in_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("lab").mkdir()
+    rule = SimpleNamespace(sweep="s", verdict="undecided")
+    asked: list[Any] = []
+    name = "tread_lab.analysis.recommend.recommendation.recommend"
+    monkeypatch.setattr(name, lambda lab, name, **how: asked.append((name, how)) or rule)
+    monkeypatch.setattr(wording, "write_experiment", lambda lab, made, path: asked.append(path))
+    monkeypatch.setattr(wording, "as_tree", lambda made: {"rule": made.sweep})
+    monkeypatch.setattr(wording, "as_lines", lambda made: ["first", "second"])
+    path = in_folder / (out or "lab/sweeps/s/recommended.yaml")
+    line = ["recommend", "n", "--metric", "m", "--cheapest", *(["--out", out] if out else [])]
+    assert main(line) == 0
+    end = f"experiment: {path} (`tread-lab train {path}`)"
+    assert capsys.readouterr().out.splitlines() == ["first", "second", end]
+    assert main([*line, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"rule": "s", "experiment": str(path)}
+    assert asked == [("n", {"metric": "m", "cheapest": True, "equal_steps": False}), path] * 2
+
+
+def test_pages_are_served_where_it_is_told_and_mlflow_is_synced_before(
+    in_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+
+    def served(lab: Any, **how: Any) -> None:
+        calls.append((how["host"], how["port"]))
+
+    monkeypatch.setattr("tread_lab.dashboards.app.serve", served)
+    monkeypatch.setattr("tread_lab.tracking.ui.ui", served)
+    sync = "tread_lab.commands.mlflow_view.sync_if_possible"
+    monkeypatch.setattr(sync, lambda lab, name: calls.append(name))
+    assert main(["dashboard", "--host", "h", "--port", "7"]) == 0  # also of a lab that is not there
+    for name in "ab":
+        write_sweep(in_folder / "lab", small(name=name))
+    assert main(["ui"]) == 0
+    assert calls == [("h", 7), "a", "b", ("127.0.0.1", 5000)]

@@ -1,0 +1,159 @@
+"""The commands that make, check and measure data sets."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from tread_lab.commands.options import (
+    DONE,
+    UNFINISHED,
+    DataEncode,
+    DataPack,
+    DataReference,
+    DataStats,
+    DataVerify,
+)
+from tread_lab.data.manifest import read_manifest
+from tread_lab.data.source import open_store
+from tread_lab.data.statistics import OURS, Statistics, write_statistics
+from tread_lab.engine.device import pick
+from tread_lab.prepare.pack import pack as pack_steps
+from tread_lab.prepare.pack import source_of
+from tread_lab.records.durable import writing
+from tread_lab.screen.console import answer, say
+from tread_lab.screen.data import show_measured, show_packed, show_steps
+from tread_lab.specs.units import amount, counted
+
+
+def encode(options: DataEncode) -> int:
+    """Encode images to packed latents, on one device or several; return the exit code."""
+    from tread_lab.data.autoencoder import Encoder
+    from tread_lab.prepare.encode import Stored
+    from tread_lab.prepare.encode import encode as encode_steps
+    from tread_lab.prepare.images import open_images
+
+    opened = open_images(options.images, options.captions, options.limit)
+    encoder = Encoder(options.autoencoder, range=options.range)
+    dtype: Literal["float16", "float32"] = "float32" if options.fp32 else "float16"
+    stored = Stored(
+        size=options.size,
+        posterior=options.posterior,
+        flips=options.flips,
+        images=options.with_images,
+        dtype=dtype,
+    )
+    devices = _devices(options.device)
+    say(f"{len(opened.names):,} images of {len(opened.classes):,} classes in {options.images}")
+    steps = encode_steps(
+        opened,
+        options.out,
+        encoder,
+        stored,
+        devices=devices,
+        part=options.part,
+        batch=options.batch,
+        workers=options.workers or os.cpu_count() or 1,
+        skip_damaged=options.skip_damaged,
+        licence=options.licence,
+    )
+    show_steps(steps, "images")
+    manifest, (k, n) = read_manifest(options.out), options.part
+    if manifest is None:
+        say(f"part {k}/{n} of {options.out} is done; other parts are still to come")
+    else:
+        show_packed(options.out, manifest, as_json=options.as_json)
+    return DONE
+
+
+def _devices(names: str | None) -> list[torch.device]:
+    """Return the devices of `cuda:0,cuda:1`; all GPUs if none is named, else the CPU."""
+    if names is None:
+        return [pick(f"cuda:{k}") for k in range(torch.cuda.device_count())] or [pick("cpu")]
+    return [pick(name.strip()) for name in names.split(",")]
+
+
+def pack(options: DataPack) -> int:
+    """Pack any latents that a run can read into arrays; return the exit code."""
+    source = options.source or source_of(options.path)
+    show_steps(pack_steps(source, options.path, options.out, batch=options.batch), "samples")
+    manifest = read_manifest(options.out)
+    assert manifest is not None
+    show_packed(options.out, manifest, as_json=options.as_json)
+    return DONE
+
+
+def verify(options: DataVerify) -> int:
+    """Print one line for each fault of a data set; return the exit code."""
+    from tread_lab.prepare.verify import faults
+
+    path, found = options.path, []
+    for fault in faults(options.source or source_of(path), path, classes=options.classes):
+        found.append(fault)
+        if not options.as_json:
+            answer(fault)
+    if options.as_json:
+        print(json.dumps({"path": str(path), "faults": found}, indent=1))
+    else:
+        say(f"{path}: {counted(len(found), 'fault')}" if found else f"{path}: no faults")
+    return UNFINISHED if found else DONE
+
+
+def stats(options: DataStats) -> int:
+    """Print what is stored, and write the statistics of its channels; return the exit code."""
+    from tread_lab.prepare.measure import measure
+
+    path = options.path
+    measured = measure(open_store(options.source or source_of(path), path))
+    show_measured(measured, as_json=options.as_json)
+    if options.write:
+        folder = path if path.is_dir() else path.parent
+        with writing(folder, ""):
+            write_statistics(folder / OURS, Statistics(measured.mean_C, measured.deviation_C))
+        say(f"{folder / OURS}: mean and deviation of each channel, for data.normalise=true")
+    return DONE
+
+
+def reference(options: DataReference) -> int:
+    """Write statistics of real images, which metrics compare with; return the exit code."""
+    from tread_lab.metrics.feature_space import INCEPTION
+    from tread_lab.metrics.inception import inception_weights, sha256
+    from tread_lab.metrics.requirements import check_torch_fidelity
+    from tread_lab.prepare.reference import open_real, write_reference
+
+    check_torch_fidelity("data reference")
+    inception_weights()  # before a million images are listed
+    real, side = open_real(options.images, options.size, options.limit)
+    say(f"{len(real.names):,} images of {len(real.classes):,} classes in {options.images}")
+    from tread_lab.metrics.extraction import Extraction
+
+    out: Path = options.out
+    steps = write_reference(
+        real,
+        side,
+        out,
+        Extraction(INCEPTION, device=pick(options.device)),
+        keep=options.keep,
+        batch=options.batch,
+        workers=options.workers or os.cpu_count() or 1,
+        skip_damaged=options.skip_damaged,
+    )
+    damaged = show_steps(steps, "images").damaged
+    count = len(real.names) - damaged
+    kept = min(options.keep, count)
+    if options.as_json:
+        tree = {"file": str(out), "images": count, "stored": kept, "damaged": damaged}
+        print(json.dumps({**tree, "size": side, "sha256": sha256(out)}, indent=1))
+        return DONE
+    if damaged:
+        answer(f"{counted(damaged, 'damaged image')} left out")
+    answer(
+        f"{out}: statistics of {count:,} images {side}x{side}, and {kept:,} of them,"
+        f" {amount(out.stat().st_size)}"
+    )
+    answer(f"reference: {out}")
+    return DONE

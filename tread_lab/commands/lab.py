@@ -1,0 +1,93 @@
+"""The commands about what a lab holds: its state, weights, files nobody needs, MLflow's view."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tread_lab.commands.options import DONE, Export, Gc, Schema, Status, Sync
+from tread_lab.records.lab import Lab, RunFolder, SweepFolder
+from tread_lab.screen.console import answer, shown_problems
+from tread_lab.screen.status import show_lab, show_run, show_sweep, watch_sweep
+from tread_lab.specs.errors import UserError, suggest
+from tread_lab.specs.units import amount
+
+
+def status(options: Status) -> int:
+    """Show the lab, a sweep, or the run whose signature starts so; return the exit code."""
+    lab, name = Lab.existing(options.root), options.name
+    if name is None:
+        return show_lab(lab, as_json=options.as_json)
+    if options.watch:
+        watch_sweep(lab, lab.known_sweep(name).name)
+    elif name in lab.sweeps():
+        show_sweep(lab, name, as_json=options.as_json)
+    else:
+        show_run(_run_named(lab, name), as_json=options.as_json)
+    return DONE
+
+
+def _run_named(lab: Lab, name: str) -> RunFolder:
+    """Return a run by its name; what cannot begin one is taken for the name of a sweep.
+
+    Raises:
+        UserError: there is no such run, or no such sweep.
+    """
+    if re.fullmatch("[0-9a-f]+", name):
+        return lab.known_run(name)
+    raise UserError(f"{lab.root} has no sweep {name!r}{suggest(name, lab.sweeps())}")
+
+
+def gc(options: Gc) -> int:
+    """List what can be removed, and remove it with `--yes`; return the exit code."""
+    from tread_lab.screen.gc import show_removable
+    from tread_lab.sweep.gc import FEATURES, SAMPLES, clear, find
+
+    lab = Lab.existing(options.root)
+    problems: list[UserError] = []
+    removable = find(lab, samples=True, features=True, problems=problems)
+    asked = {SAMPLES: options.samples, FEATURES: options.features}
+    chosen = [item for item in removable if asked.get(item.what, True)]
+    freed = clear(lab, chosen) if options.yes else None
+    kept = {
+        what: sum(item.bytes for item in removable if item.what == what)
+        for what, wanted in asked.items()
+        if not wanted
+    }
+    show_removable(chosen, freed, as_json=options.as_json, kept=kept)
+    return shown_problems(problems)
+
+
+def export(options: Export) -> int:
+    """Export the EMA weights of a run, its last or those of a kept step; return the exit code."""
+    from tread_lab.engine.export import export as write_export
+
+    lab, name, out = Lab.existing(options.root), options.name, Path(options.out)
+    if name in lab.sweeps():
+        raise UserError(f"{name} is a sweep; `tread-lab status {name}` lists its runs")
+    for file, size in write_export(lab.known_run(name), out, step=options.step).items():
+        answer(f"{out / file}: {amount(size)}")
+    return DONE
+
+
+def sync(options: Sync) -> int:
+    """Bring the named sweeps, by default all, up to date in MLflow; return the exit code."""
+    from tread_lab.commands.mlflow_view import sync_now
+
+    lab = Lab.existing(options.root)
+    problems: list[UserError] = []
+    named = [lab.known_sweep(name).name for name in options.names]
+    sweeps = named or [*lab.of_sweeps(SweepFolder.plan, problems)]
+    if not sweeps and not problems:
+        raise UserError(f"no sweep in {lab.root}; `tread-lab sweep` makes one")
+    for name in sweeps:
+        answer(str(sync_now(lab, name)))
+    return shown_problems(problems)
+
+
+def schema(options: Schema) -> int:
+    """Print the schema of `sweep` or `experiment` files; return the exit code."""
+    from tread_lab.specs.schema import schema_text
+
+    print(schema_text(options.kind), end="")
+    return DONE

@@ -1,0 +1,476 @@
+"""What every command takes: each option once, with its type, help and default; and exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+from tread_lab.sweep.execution.executors import EXECUTORS
+
+DONE = 0
+UNFINISHED = 1
+INTERRUPTED = 130
+
+EXIT_CODES = {
+    DONE: "done",
+    UNFINISHED: "some runs failed or lack a measurement, or a data set has faults",
+    2: "a mistake; the line says what to correct",
+    3: "the disk is full or the cluster is lost; run the same command again to continue",
+    INTERRUPTED: "stopped by Ctrl-C or SIGTERM; run the same command again to continue",
+}
+
+
+def option(text: str | None = None, default: Any = None, **settings: Any) -> Any:
+    """Declare an option of a command.
+
+    Args:
+        settings: of `add_argument`; `flag` where its name is not that of the field.
+    """
+    metadata = {"help": text, **settings}
+    if default == []:
+        return dataclasses.field(default_factory=list, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def argument(text: str | None = None, **settings: Any) -> Any:
+    """Declare a positional argument; one that may be left out says its `nargs`."""
+    metadata = {"help": text, "positional": True, **settings}
+    if settings.get("nargs") == "?":
+        return dataclasses.field(default=None, metadata=metadata)
+    if settings.get("nargs") == "*":
+        return dataclasses.field(default_factory=list, metadata=metadata)
+    return dataclasses.field(metadata=metadata)
+
+
+def not_negative(text: str) -> float:
+    """Read a number of seconds or of devices."""
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number of at least 0")
+    return value
+
+
+def positive(text: str) -> int:
+    """Read a count."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not positive")
+    return value
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """Read `2/8`."""
+    k, slash, n = text.partition("/")
+    if not (slash and k.isdecimal() and n.isdecimal() and 1 <= int(k) <= int(n)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a part such as 2/8")
+    return int(k), int(n)
+
+
+def arguments(options: type) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name of each argument of a command, and what `add_argument` takes beside it."""
+    hints = typing.get_type_hints(options)
+    for field in sorted(dataclasses.fields(options), key=lambda field: _place(options, field)):
+        settings: dict[str, Any] = dict(field.metadata)
+        positional = settings.pop("positional", False)
+        name = settings.pop("flag", "--" + field.name.replace("_", "-"))
+        if not positional:
+            settings["dest"] = field.name
+        if field.default is not dataclasses.MISSING:
+            settings["default"] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            settings["default"] = field.default_factory()
+        yield field.name if positional else name, settings | _typed(hints[field.name], settings)
+
+
+def _place(options: type, field: dataclasses.Field[Any]) -> tuple[bool, int]:
+    """Return what sorts arguments: a list of words last; own options before shared ones."""
+    classes = enumerate(options.__mro__)
+    depth = next(k for k, cls in classes if field.name in inspect.get_annotations(cls))
+    return field.metadata.get("nargs") == "*", -depth if "positional" in field.metadata else depth
+
+
+def _typed(hint: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return what the type of a field says of its argument."""
+    inner = [part for part in typing.get_args(hint) if part is not types.NoneType]
+    if typing.get_origin(hint) is types.UnionType:
+        (hint,) = inner
+    if hint is bool:
+        return {"action": "store_true"}
+    if typing.get_origin(hint) is Literal:
+        return {"choices": typing.get_args(hint)}
+    read: dict[Any, Callable[[str], Any]] = {int: positive, float: float, Path: Path}
+    return {"type": read[hint]} if hint in read and "type" not in settings else {}
+
+
+@dataclass(kw_only=True)
+class OfLab:
+    """A command that works in a lab."""
+
+    root: str | None = option(
+        "folder of the lab (default: TREAD_LAB_ROOT if it is set, else ./lab)"
+    )
+
+
+@dataclass(kw_only=True)
+class AsJson:
+    """A command whose answer scripts can read."""
+
+    as_json: bool = option("print JSON on stdout, for scripts", False, flag="--json")
+
+
+@dataclass(kw_only=True)
+class Changed:
+    """A command that takes overrides of a file."""
+
+    overrides: Sequence[str] = argument("e.g. train.steps=500", nargs="*", metavar="key=value")
+
+
+@dataclass(kw_only=True)
+class Routed:
+    """A command that takes routes in few letters."""
+
+    route: Sequence[str] | None = option(
+        '"2->8", "2->B-4 by rows"; repeat it for several routes', action="append"
+    )
+    rate: float | None = option("selection rate, the routed share of tokens (0.5)")
+
+
+@dataclass(kw_only=True)
+class OnDevice:
+    """A command that computes on a device."""
+
+    device: str | None = option("cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
+
+
+@dataclass(kw_only=True)
+class Watched:
+    """A command that watches over runs."""
+
+    hang_timeout: float | None = option(
+        "stop and retry a run that makes no progress for so long, or for ten times as long before"
+        " its first step; 0: never (default: 50 of its own steps, at least 10 minutes)",
+        type=not_negative,
+        metavar="SECONDS",
+    )
+
+
+@dataclass(kw_only=True)
+class Sweep(Watched, OnDevice, AsJson, OfLab, Changed):
+    """plan and run a sweep file"""
+
+    file: str = argument("a path, or the name of a shipped file or of one in ./sweeps")
+    name: str | None = option("name of the sweep (default: the name of the file)")
+    plan: bool = option("print the plan and stop", False)
+    device_rates: str | None = option(
+        "with --plan: plan for H200, H100 or A100 by stated rates; 8 of them: --concurrent 8",
+        metavar="DEVICE",
+    )
+    price_per_hour: float | None = option(
+        "with --plan: the price of one device for an hour; prints that of the sweep",
+        metavar="PRICE",
+    )
+    extend: bool = option("add what is new in the file to the stored plan", False)
+    budget: Sequence[str] = option(
+        "flops=1e15, hours=2 or trials=20; repeat it for several limits; the same command with a"
+        " larger budget continues",
+        [],
+        action="append",
+        metavar="LIMIT",
+    )
+    no_mlflow: bool = option("write records only; `sync` adds them to MLflow", False)
+    allow_mixed: bool = option(
+        "run although code, data or weights differ from those of earlier runs", False
+    )
+    retry_failed: str | None = option(
+        "run all failed runs again, or only --retry-failed=KIND,KIND of exception, oom, died,"
+        " hung, parent; put it last",
+        nargs="?",
+        const="",
+        metavar="KINDS",
+    )
+    executor: str = option(default="ray", choices=tuple(EXECUTORS))
+    cpus: int = option("CPU cores per run (1)", 1)
+    gpus: float | None = option(
+        "GPUs per run, or a share such as 0.5 (default: 1 if there is a GPU)", type=not_negative
+    )
+    concurrent: int | None = option("most runs at the same time")
+
+
+@dataclass(kw_only=True)
+class Train(Watched, OnDevice, Routed, OfLab, Changed):
+    """train one run"""
+
+    experiment: str = argument("a path, or the name of a shipped file or of one in ./experiments")
+    threads: int = option("CPU threads (1)", 1)
+    retry_failed: bool = option("run it again if it has failed", False)
+
+
+@dataclass(kw_only=True)
+class Evaluate(OnDevice, AsJson, OfLab):
+    """measure trained runs"""
+
+    name: str = argument("a sweep, or the start of a run's signature")
+    evaluations: Sequence[str] = argument(
+        'e.g. fd@5k "fd@1k at 250, 50%%, end" (default: the evaluations of the plan);'
+        " sampler.steps=20 sampler.guidance=2 say how images are generated",
+        nargs="*",
+    )
+    reference: str | None = option(
+        "statistics to compare with, e.g. fid@50k --reference imagenet256: a name, an .npz as"
+        " ADM's evaluator takes it, or heldout (default: as measured so far)",
+        metavar="NAME|FILE",
+    )
+    threads: int = option("CPU threads (1)", 1)
+    plan: bool = option("print what would be measured, and stop", False)
+    allow_mixed: bool = option(
+        "measure although decoder or weights differ from earlier ones", False
+    )
+
+
+@dataclass(kw_only=True)
+class Status(AsJson, OfLab):
+    """show what is done, running, failed"""
+
+    name: str | None = argument("a sweep, or the start of a run's signature", nargs="?")
+    watch: bool = option("update the table until all runs have ended", False)
+
+
+@dataclass(kw_only=True)
+class Named(OfLab):
+    """A command about one sweep."""
+
+    name: str = argument(metavar="SWEEP")
+
+
+@dataclass(kw_only=True)
+class Figures(Named):
+    """draw the paper's figures"""
+
+
+@dataclass(kw_only=True)
+class Report(Named):
+    """write one HTML file about a sweep"""
+
+    output: Path | None = option("the file (default: report.html beside the plan)")
+
+
+@dataclass(kw_only=True)
+class Served(OfLab):
+    """A command that serves pages."""
+
+    host: str = option("address to listen on (default: loopback)", "127.0.0.1")
+
+
+@dataclass(kw_only=True)
+class Dashboard(Served):
+    """follow sweeps in the browser"""
+
+    port: int = option("port to listen on (8600)", 8600, type=int)
+
+
+@dataclass(kw_only=True)
+class Recommend(AsJson, Named):
+    """find a rule for routes from a placement sweep"""
+
+    metric: str = option("metric of the rule (gap/heldout)", "gap/heldout")
+    cheapest: bool = option("the fewest FLOPs within the best set", False)
+    equal_steps: bool = option("for a number of steps, though the sweep matches costs", False)
+    out: str | None = option("experiment to write (recommended.yaml beside the plan)")
+
+
+@dataclass(kw_only=True)
+class Cost(AsJson, Routed, Changed):
+    """compute parameters, MACs, FLOPs, speed-up"""
+
+    model: str | None = option("e.g. DiT-XL/2 (default: the model of the experiment)")
+    experiment: str | None = option("a base run (default: tiny; b2_imagenet256 with --model)")
+    device_rates: str | None = option(
+        "add times by stated rates: H200, H100, A100, cpu", metavar="DEVICE"
+    )
+
+
+@dataclass(kw_only=True)
+class Export(OfLab):
+    """write the EMA weights of a run, with a model card"""
+
+    name: str = argument("the run; the first letters of its name are enough")
+    out: str = argument("a new folder")
+    step: int | None = option("of a checkpoint that is kept (default: the last)")
+
+
+@dataclass(kw_only=True)
+class Gc(AsJson, OfLab):
+    """list or remove files that nothing needs any more"""
+
+    yes: bool = option("remove the files that are listed", False)
+    samples: bool = option("include the samples of finished evaluations; their metrics stay", False)
+    features: bool = option("include caches of encoders' features; runs make them again", False)
+
+
+@dataclass(kw_only=True)
+class Reading:
+    """A command that reads images."""
+
+    limit: int | None = option("take so many images, evenly spread", metavar="N")
+    workers: int | None = option("threads that read images (default: all cores)")
+    skip_damaged: bool = option("leave out images that cannot be read, and count them", False)
+
+
+@dataclass(kw_only=True)
+class DataEncode(Reading, AsJson):
+    """encode images into packed latents"""
+
+    images: Path = argument(
+        "a folder with one folder a class, a folder of webdataset tars, or a glob of tars",
+        metavar="IMAGES",
+    )
+    out: Path = argument("folder of the data set", metavar="OUT")
+    autoencoder: str = option(
+        "folder or hub id of an AutoencoderKL of diffusers", required=True, metavar="PATH"
+    )
+    size: int = option("side of the image that is encoded (256)", 256)
+    posterior: Literal["mean", "sample", "moments"] = option(
+        "store the mean, a sample, or the moments, which training samples anew (mean)", "mean"
+    )
+    range: Literal["signed", "unit"] = option(
+        "pixels that the autoencoder is fed: -1..1 (signed), or 0..1 (unit) as EDM2 does", "signed"
+    )
+    flips: bool = option("store the latents of the mirrored images, too", False)
+    with_images: bool = option("store the cropped images, too, for REPA", False, flag="--images")
+    fp32: bool = option("store fp32 (default: fp16)", False)
+    captions: Path | None = option(
+        "COCO's annotations, or lines with file_name and text", metavar="FILE"
+    )
+    batch: int = option("images encoded and written together (32)", 32)
+    device: str | None = option("cpu, cuda:0, or several: cuda:0,cuda:1 (default: all GPUs)")
+    part: tuple[int, int] = option(
+        "make part k of n, beside other processes with the other parts: 2/8",
+        (1, 1),
+        metavar="K/N",
+        type=part_of,
+    )
+    licence: str | None = option("a note on the licence of the images, kept in the manifest")
+
+
+@dataclass(kw_only=True)
+class Latents(AsJson):
+    """A command about latents on the disk."""
+
+    path: Path = argument("a folder of latents, an .npz, or a glob of tars")
+    source: str | None = option(
+        "latents, shards, folder or safetensors (default: by what lies there)", metavar="NAME"
+    )
+
+
+@dataclass(kw_only=True)
+class DataPack(Latents):
+    """pack latents of any source into arrays"""
+
+    out: Path = argument("folder of the packed arrays", metavar="OUT")
+    batch: int = option("samples written at once (1024)", 1024)
+
+
+@dataclass(kw_only=True)
+class DataVerify(Latents):
+    """find every fault of a data set"""
+
+    classes: int | None = option("labels are 0..N-1 (default: the manifest's)")
+
+
+@dataclass(kw_only=True)
+class DataStats(Latents):
+    """count classes, measure channels, find the scale"""
+
+    write: bool = option("write statistics.json, for data.normalise=true", False)
+
+
+@dataclass(kw_only=True)
+class DataReference(Reading, OnDevice, AsJson):
+    """write statistics of real images, which FID compares with"""
+
+    images: Path = argument(
+        "a folder of images, tars, or latents encoded with --images", metavar="IMAGES"
+    )
+    out: Path = argument("the .npz to write, for ADM's evaluator too", metavar="OUT")
+    size: int | None = option("side of the crop (256, or that of stored images)")
+    keep: int = option("images stored for precision, recall and KID (10000)", 10_000)
+    batch: int = option("images described together (100)", 100)
+
+
+@dataclass(kw_only=True)
+class Schema:
+    """print the JSON schema of sweep files, for editors"""
+
+    kind: Literal["sweep", "experiment"] = argument()
+
+
+@dataclass(kw_only=True)
+class Sync(OfLab):
+    """rebuild the MLflow store from the records"""
+
+    names: Sequence[str] = argument("sweeps (default: all)", metavar="SWEEP", nargs="*")
+
+
+@dataclass(kw_only=True)
+class Ui(Served):
+    """open the MLflow pages of this lab"""
+
+    port: int = option("port to listen on (5000)", 5000, type=int)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: what it takes, a module of `commands` with a function of its name, an example."""
+
+    options: type
+    module: str
+    example: str
+
+    @property
+    def help(self) -> str:
+        """What it does, in a few words."""
+        return str(self.options.__doc__)
+
+    def run(self, name: str, /, **options: Any) -> int:
+        """Run it, import its code first; return the exit code."""
+        module = import_module(f"tread_lab.commands.{self.module}")
+        return int(getattr(module, name.rpartition(" ")[2])(self.options(**options)))
+
+
+COMMANDS = {
+    "sweep": Command(Sweep, "sweep", "sweep route_placement.yaml --plan"),
+    "train": Command(Train, "train", 'train tiny --route "2->8" train.steps=500'),
+    "evaluate": Command(Evaluate, "evaluate", "evaluate route_placement fd@5k"),
+    "status": Command(Status, "lab", "status route_placement"),
+    "figures": Command(Figures, "views", "figures route_placement"),
+    "report": Command(Report, "views", "report route_placement"),
+    "dashboard": Command(Dashboard, "views", "dashboard --port 8601"),
+    "recommend": Command(Recommend, "views", "recommend route_placement"),
+    "cost": Command(Cost, "cost", 'cost --route "2->B-4"'),
+    "export": Command(Export, "lab", "export 3f2a weights --step 50000"),
+    "gc": Command(Gc, "lab", "gc --yes"),
+    "data encode": Command(
+        DataEncode,
+        "data",
+        "data encode imagenet/train latents --autoencoder sd-vae-ft-ema --flips"
+        " --device cuda:0,cuda:1",
+    ),
+    "data pack": Command(DataPack, "data", "data pack tars latents"),
+    "data verify": Command(DataVerify, "data", "data verify latents --classes 1000"),
+    "data stats": Command(DataStats, "data", "data stats latents --write"),
+    "data reference": Command(
+        DataReference, "data", "data reference imagenet/train ours.npz --size 256"
+    ),
+    "schema": Command(Schema, "lab", "schema sweep"),
+    "sync": Command(Sync, "lab", "sync"),
+    "ui": Command(Ui, "views", "ui --port 5001"),
+}
+GROUPS = {"data": "make, check and measure data sets"}

@@ -1,0 +1,70 @@
+"""The commands that show results: figures, report, recommendation, dashboard and MLflow's pages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tread_lab.commands.options import DONE, Dashboard, Figures, Recommend, Report, Ui
+from tread_lab.records.lab import Lab
+from tread_lab.screen.console import say
+
+
+def figures(options: Figures) -> int:
+    """Draw every figure that a sweep's records support, print the paths; return the exit code."""
+    from tread_lab.analysis.figures.catalogue import write_figures
+
+    lab = Lab.existing(options.root)
+    for path in write_figures(lab, lab.known_sweep(options.name).name):
+        print(path)
+    return DONE
+
+
+def report(options: Report) -> int:
+    """Write the report, by default beside the plan, and print its path; return the exit code."""
+    from tread_lab.analysis.report.report import write_report
+
+    print(write_report(Lab.existing(options.root), options.name, options.output))
+    return DONE
+
+
+def recommend(options: Recommend) -> int:
+    """Say the rule and how sure it is, and write the experiment; return the exit code."""
+    from tread_lab.analysis.recommend import wording
+    from tread_lab.analysis.recommend.recommendation import recommend as rule_of
+
+    lab, out = Lab.existing(options.root), options.out
+    asked = {"cheapest": options.cheapest, "equal_steps": options.equal_steps}
+    rule, path = rule_of(lab, options.name, metric=options.metric, **asked), None
+    if rule.verdict != "dense":
+        path = Path(out or lab.sweep(rule.sweep).path / "recommended.yaml").absolute()
+        wording.write_experiment(lab, rule, path)
+    if options.as_json:
+        written = None if path is None else str(path)
+        print(json.dumps({**wording.as_tree(rule), "experiment": written}, indent=1))
+        return DONE
+    lines = wording.as_lines(rule)
+    if path is not None:
+        lines = [*lines, f"experiment: {path} (`tread-lab train {path}`)"]
+    print("\n".join(lines))
+    return DONE
+
+
+def dashboard(options: Dashboard) -> int:
+    """Serve the dashboard, also of a lab without a sweep; return the exit code."""
+    from tread_lab.dashboards.app import serve
+
+    serve(Lab.at(options.root), host=options.host, port=options.port, say=say)
+    return DONE
+
+
+def ui(options: Ui) -> int:
+    """Bring the MLflow store up to date and serve its pages; return the exit code."""
+    from tread_lab.commands.mlflow_view import sync_if_possible
+    from tread_lab.tracking.ui import ui as serve_ui
+
+    lab = Lab.existing(options.root)
+    for name in lab.sweeps():
+        sync_if_possible(lab, name)
+    serve_ui(lab, host=options.host, port=options.port)
+    return DONE
