@@ -77,40 +77,27 @@ def test_data_that_are_not_what_the_spec_says_are_refused(
         _open(packed, **change)
 
 
-def _absent(folder: Path) -> None:
-    (folder / "labels.npy").unlink()
+DAMAGE: dict[str, tuple[str, Any]] = {
+    "absent": ("labels", None),
+    "cut": ("latents", lambda content: content[: len(content) // 2]),
+    "empty": ("labels", lambda content: b""),
+    "a pickle": ("labels", np.array([{"a": 1}] * 40)),
+    "too few": ("labels", np.arange(39)),
+    "flat": ("latents", np.zeros((40, 256), np.float16)),
+    "whole numbers": ("latents", np.zeros((40, 4, 8, 8), np.int16)),
+}
 
 
-def _cut(folder: Path) -> None:
-    content = (folder / "latents.npy").read_bytes()
-    (folder / "latents.npy").write_bytes(content[: len(content) // 2])
-
-
-def _empty(folder: Path) -> None:
-    (folder / "labels.npy").write_bytes(b"")
-
-
-def _pickle(folder: Path) -> None:
-    np.save(folder / "labels.npy", np.array([{"a": 1}] * 40), allow_pickle=True)
-
-
-def _too_few(folder: Path) -> None:
-    np.save(folder / "labels.npy", np.arange(39))
-
-
-def _flat(folder: Path) -> None:
-    np.save(folder / "latents.npy", np.zeros((40, 256), np.float16))
-
-
-def _whole_numbers(folder: Path) -> None:
-    np.save(folder / "latents.npy", np.zeros((40, 4, 8, 8), np.int16))
-
-
-@pytest.mark.parametrize(
-    "damage", [_absent, _cut, _empty, _pickle, _too_few, _flat, _whole_numbers]
-)
-def test_damage_is_one_line_that_names_the_place(packed: Path, damage: Any) -> None:
-    damage(packed)
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_one_line_that_names_the_place(packed: Path, damage: str) -> None:
+    name, change = DAMAGE[damage]
+    path = packed / f"{name}.npy"
+    if change is None:
+        path.unlink()
+    elif callable(change):
+        path.write_bytes(change(path.read_bytes()))
+    else:
+        np.save(path, change, allow_pickle=True)
     with pytest.raises(UserError) as caught:
         _open(packed)
     message = str(caught.value)

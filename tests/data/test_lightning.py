@@ -76,54 +76,38 @@ def test_half_of_the_samples_of_a_step_are_mirrored(files: Path) -> None:
     assert torch.equal(plain.redraw(ids, 0, "sample", 7)[0], plain.take(ids)[0])
 
 
-def _none(folder: Path) -> None:
-    for path in folder.glob("*.safetensors"):
-        path.unlink()
+SHARD, STATISTICS = "latents_rank00_shard001.safetensors", "latents_stats.pt"
+LATENTS, LABELS = torch.zeros(15, 4, 8, 8), torch.zeros(15, dtype=torch.long)
+DAMAGE: dict[str, tuple[Any, str]] = {
+    "no file": ("*.safetensors", "no \\*.safetensors in"),
+    "cut": (None, "shard001.safetensors: is damaged"),
+    "no labels": ({"latents": LATENTS}, "holds no tensor 'labels'"),
+    "another shape": (
+        {"latents": torch.zeros(15, 4, 4, 4), "labels": LABELS},
+        r"its latents are \[4, 4, 4\], not \[4, 8, 8\]",
+    ),
+    "not mirrored": ({"latents": LATENTS, "labels": LABELS}, "lacks latents_flip"),
+    "few labels": (
+        {"latents": LATENTS, "labels": LABELS[:14]},
+        r"labels is torch.int64 \[14\], not integers \[15\]",
+    ),
+    "no statistics": (
+        STATISTICS,
+        "data.normalise: .* holds no statistics.json and no latents_stats.pt",
+    ),
+}
 
 
-def _cut(folder: Path) -> None:
-    path = folder / "latents_rank00_shard001.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def _second(folder: Path, **tensors: torch.Tensor) -> None:
-    save_file(tensors, folder / "latents_rank00_shard001.safetensors")
-
-
-def _no_labels(folder: Path) -> None:
-    _second(folder, latents=torch.zeros(15, 4, 8, 8))
-
-
-def _shape(folder: Path) -> None:
-    _second(folder, latents=torch.zeros(15, 4, 4, 4), labels=torch.zeros(15, dtype=torch.long))
-
-
-def _no_flip(folder: Path) -> None:
-    _second(folder, latents=torch.zeros(15, 4, 8, 8), labels=torch.zeros(15, dtype=torch.long))
-
-
-def _few_labels(folder: Path) -> None:
-    _second(folder, latents=torch.zeros(15, 4, 8, 8), labels=torch.zeros(14, dtype=torch.long))
-
-
-def _no_statistics(folder: Path) -> None:
-    (folder / "latents_stats.pt").unlink()
-
-
-@pytest.mark.parametrize(
-    ("damage", "says"),
-    [
-        (_none, "no \\*.safetensors in"),
-        (_cut, "shard001.safetensors: is damaged"),
-        (_no_labels, "holds no tensor 'labels'"),
-        (_shape, r"its latents are \[4, 4, 4\], not \[4, 8, 8\]"),
-        (_no_flip, "lacks latents_flip"),
-        (_few_labels, r"labels is torch.int64 \[14\], not integers \[15\]"),
-        (_no_statistics, "data.normalise: .* holds no statistics.json and no latents_stats.pt"),
-    ],
-)
-def test_damage_is_one_line_that_names_the_file(files: Path, damage: Any, says: str) -> None:
-    damage(files)
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_one_line_that_names_the_file(files: Path, damage: str) -> None:
+    change, says = DAMAGE[damage]
+    if isinstance(change, str):
+        for path in files.glob(change):
+            path.unlink()
+    elif change is None:
+        (files / SHARD).write_bytes((files / SHARD).read_bytes()[:-100])
+    else:
+        save_file(change, files / SHARD)
     with pytest.raises(UserError, match=says) as caught:
         lightning(files)
     assert "\n" not in str(caught.value)

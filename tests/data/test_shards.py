@@ -60,41 +60,26 @@ def test_the_fingerprint_follows_the_content(
     assert _open(shards).fingerprint != before
 
 
-def _cut_in_a_latent(tar: Path) -> None:
-    tar.write_bytes(tar.read_bytes()[:10_000])
+def overwritten(content: bytes) -> bytes:
+    """Tarfile takes this place, between two samples, for the end."""
+    at = content.index(b"000017.cls") + 100
+    return content[:at] + b"x" * 40 + content[at + 40 :]
 
 
-def _cut_in_a_header(tar: Path) -> None:
-    tar.write_bytes(tar.read_bytes()[: 512 * 3 + 100])
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "cut in a latent": lambda content: content[:10_000],
+    "cut in a header": lambda content: content[: 512 * 3 + 100],
+    "an overwritten header": overwritten,
+    "compressed": gzip.compress,
+    "noise": lambda content: np.random.default_rng(0).bytes(4096),
+    "empty": lambda content: b"",
+}
 
 
-def _overwritten_header(tar: Path) -> None:
-    content = bytearray(tar.read_bytes())
-    name = b"000017.cls"  # tarfile takes this place, between two samples, for the end
-    content[content.index(name) + 100 : content.index(name) + 140] = b"x" * 40
-    tar.write_bytes(bytes(content))
-
-
-def _compressed(tar: Path) -> None:
-    tar.write_bytes(gzip.compress(tar.read_bytes()))
-
-
-def _noise(tar: Path) -> None:
-    tar.write_bytes(np.random.default_rng(0).bytes(4096))
-
-
-def _empty(tar: Path) -> None:
-    tar.write_bytes(b"")
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [_cut_in_a_latent, _cut_in_a_header, _overwritten_header, _compressed, _noise, _empty],
-)
-def test_a_damaged_tar_is_one_line_with_its_name(
-    shards: Path, damage: Callable[[Path], None]
-) -> None:
-    damage(shards / "part-01.tar")
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_tar_is_one_line_with_its_name(shards: Path, damage: str) -> None:
+    tar = shards / "part-01.tar"
+    tar.write_bytes(DAMAGE[damage](tar.read_bytes()))
     with pytest.raises(UserError, match=re.escape(str(shards / "part-01.tar"))) as caught:
         _open(shards)
     assert "\n" not in str(caught.value)
