@@ -99,7 +99,8 @@ def test_gc_removes_what_is_asked_for_and_offers_the_rest(
     monkeypatch.setattr("tread_lab.sweep.gc.find", lambda lab, **_: files)
     monkeypatch.setattr("tread_lab.sweep.gc.clear", clear)
     monkeypatch.setattr(
-        "tread_lab.screen.gc.show_removable", lambda items, freed, **how: shown.append((freed, how))
+        "tread_lab.terminal.gc.show_removable",
+        lambda items, freed, **how: shown.append((freed, how)),
     )
     assert main(["gc", *flags, *(["--yes"] if yes else []), "--root", str(tmp_path)]) == 0
     assert cleared == ([*chosen] if yes else [])

@@ -211,7 +211,7 @@ def test_a_sweep_is_concluded_in_figures_mlflow_and_ranking(
     if stored:
         lab.sweep("s").figures.mkdir(parents=True)
         lab.sweep("s").drawn_path.touch()
-    catalogue, ranking = "tread_lab.analysis.figures.catalogue", "tread_lab.screen.ranking"
+    catalogue, ranking = "tread_lab.analysis.figures.catalogue", "tread_lab.terminal.ranking"
     monkeypatch.setattr(f"{catalogue}.write_figures", noted("figures", ["drawn"]))
     monkeypatch.setattr(f"{ranking}.show_ranking", noted("ranking"))
     monkeypatch.setattr(f"{ranking}.show_places", noted("places"))

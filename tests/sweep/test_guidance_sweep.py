@@ -10,7 +10,6 @@ import pytest
 from tests.engine.runs import small_run
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
-from tread_lab.screen.live_progress import sweep_progress
 from tread_lab.specs import UserError, decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
@@ -18,6 +17,7 @@ from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.trial.trial import Report
+from tread_lab.terminal.live_progress import sweep_progress
 
 BASE = Experiment(name="small", run=encode(small_run()), sampler={"steps": 2, "sigma_max": 10})
 DRAWN = {"samples": {"count": 4, "sampler": {"guidance": {"routes": ["1->1"]}}}}

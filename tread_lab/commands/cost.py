@@ -10,13 +10,13 @@ from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost.report import report, table
 from tread_lab.engine.cost.speed import RATES
 from tread_lab.records.lab import Lab
-from tread_lab.screen.console import show_pairs
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.evaluation import decode_evaluations
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment
 from tread_lab.specs.units import duration
 from tread_lab.sweep.plan.forecast import Forecast
+from tread_lab.terminal.console import show_pairs
 
 
 def cost(options: Cost) -> int:

@@ -25,9 +25,9 @@ from tread_lab.engine.device import pick
 from tread_lab.prepare.pack import pack as pack_steps
 from tread_lab.prepare.pack import source_of
 from tread_lab.records.durable import writing
-from tread_lab.screen.console import answer, say
-from tread_lab.screen.data import show_measured, show_packed, show_steps
 from tread_lab.specs.units import amount, counted
+from tread_lab.terminal.console import answer, say
+from tread_lab.terminal.data import show_measured, show_packed, show_steps
 
 
 def encode(options: DataEncode) -> int:

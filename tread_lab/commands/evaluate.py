@@ -18,8 +18,6 @@ from tread_lab.engine.evaluate import check_measurable, open_evaluations
 from tread_lab.engine.evaluate import evaluate as measure
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.screen.console import answer, metrics_line
-from tread_lab.screen.plan import Measurement, show_measurements
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
@@ -32,6 +30,8 @@ from tread_lab.sweep.plan.open_tasks import begun_tasks
 from tread_lab.sweep.plan.preflight import check_measured
 from tread_lab.sweep.plan.storage import load_plan
 from tread_lab.sweep.trial.task import Task
+from tread_lab.terminal.console import answer, metrics_line
+from tread_lab.terminal.plan import Measurement, show_measurements
 
 UNDER_WAY = (RunState.RUNNING, RunState.INTERRUPTED)
 Tree = Mapping[str, Any]

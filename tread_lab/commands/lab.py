@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tread_lab.commands.options import DONE, Export, Gc, Schema, Status, Sync
 from tread_lab.records.lab import Lab, RunFolder, SweepFolder
-from tread_lab.screen.console import answer, shown_problems
-from tread_lab.screen.status import show_lab, show_run, show_sweep, watch_sweep
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.units import amount
+from tread_lab.terminal.console import answer, shown_problems
+from tread_lab.terminal.status import show_lab, show_run, show_sweep, watch_sweep
 
 
 def status(options: Status) -> int:
@@ -40,8 +40,8 @@ def _run_named(lab: Lab, name: str) -> RunFolder:
 
 def gc(options: Gc) -> int:
     """List what can be removed, and remove it with `--yes`; return the exit code."""
-    from tread_lab.screen.gc import show_removable
     from tread_lab.sweep.gc import FEATURES, SAMPLES, clear, find
+    from tread_lab.terminal.gc import show_removable
 
     lab = Lab.existing(options.root)
     problems: list[UserError] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 
 from tread_lab.records.lab import Lab
-from tread_lab.screen.console import say
 from tread_lab.specs.errors import UserError
+from tread_lab.terminal.console import say
 from tread_lab.tracking.tracker import LiveSync, SyncReport, Tracker
 
 

@@ -19,18 +19,6 @@ from tread_lab.config.load import load_sweep
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import plan_text
 from tread_lab.records.time_spent import Stopwatch
-from tread_lab.screen.console import answers, notices, say, show_lines
-from tread_lab.screen.disk import DiskWatch, disk_lines
-from tread_lab.screen.live_progress import sweep_progress
-from tread_lab.screen.plan import (
-    budget_lines,
-    evaluation_lines,
-    exact_sampling,
-    memory_lines,
-    price_lines,
-    show_plan,
-)
-from tread_lab.screen.status import show_unfinished
 from tread_lab.specs.errors import Unavailable, UserError, lookup
 from tread_lab.specs.sweep import BudgetSpec
 from tread_lab.sweep.execution.early_stopping import EarlyStopping
@@ -55,6 +43,18 @@ from tread_lab.sweep.search.budget import Budget, BudgetedQueue
 from tread_lab.sweep.search.queue import ListQueue, TaskQueue
 from tread_lab.sweep.trial.retry import failed_kind, failed_tasks, reopen
 from tread_lab.sweep.trial.task import Task
+from tread_lab.terminal.console import answers, notices, say, show_lines
+from tread_lab.terminal.disk import DiskWatch, disk_lines
+from tread_lab.terminal.live_progress import sweep_progress
+from tread_lab.terminal.plan import (
+    budget_lines,
+    evaluation_lines,
+    exact_sampling,
+    memory_lines,
+    price_lines,
+    show_plan,
+)
+from tread_lab.terminal.status import show_unfinished
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task], times: Forecast) -> Budg
 def _conclude(launch: _Launch, queue: BudgetedQueue, *, redraw: bool) -> int:
     """Draw the figures, sync MLflow, show the ranking; return the exit code."""
     from tread_lab.analysis.figures.catalogue import write_figures  # imports matplotlib
-    from tread_lab.screen.ranking import show_places, show_ranking  # imports pandas
+    from tread_lab.terminal.ranking import show_places, show_ranking  # imports pandas
 
     options, lab, name = launch.options, launch.lab, launch.plan.name
     folder = lab.sweep(name)

@@ -12,10 +12,6 @@ from tread_lab.commands.resolve import (
 from tread_lab.config.load import load_experiment
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.screen.console import notices, say, show_lines
-from tread_lab.screen.disk import DiskWatch, disk_lines
-from tread_lab.screen.live_progress import run_progress
-from tread_lab.screen.status import show_run
 from tread_lab.specs.evaluation import decode_evaluations
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.plan.data_digests import DataDigests
@@ -24,6 +20,10 @@ from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.preflight import preflight
 from tread_lab.sweep.trial.retry import failed_tasks, reopen
 from tread_lab.sweep.trial.task import Task, is_complete, with_ancestors
+from tread_lab.terminal.console import notices, say, show_lines
+from tread_lab.terminal.disk import DiskWatch, disk_lines
+from tread_lab.terminal.live_progress import run_progress
+from tread_lab.terminal.status import show_run
 
 
 def train(options: Train) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tread_lab.commands.options import DONE, Dashboard, Figures, Recommend, Report, Ui
 from tread_lab.records.lab import Lab
-from tread_lab.screen.console import say
+from tread_lab.terminal.console import say
 
 
 def figures(options: Figures) -> int:

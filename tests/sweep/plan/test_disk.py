@@ -15,13 +15,13 @@ from tread_lab.cli import main
 from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
-from tread_lab.screen.disk import DiskWatch
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode
 from tread_lab.specs.evaluation import SamplesSpec, decode_evaluations
 from tread_lab.sweep.plan import disk
 from tread_lab.sweep.plan.disk import DiskNeed, disk_need, free_bytes, image_bytes
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
+from tread_lab.terminal.disk import DiskWatch
 
 Tiny = Callable[..., RunSpec]
 
@@ -117,8 +117,8 @@ def test_a_disk_that_fills_is_said_once_not_for_every_run(
 ) -> None:
     said: list[str] = []
     passed: list[Report] = []
-    monkeypatch.setattr("tread_lab.screen.disk.say", said.append)
-    monkeypatch.setattr("tread_lab.screen.disk.EVERY", 0.0)
+    monkeypatch.setattr("tread_lab.terminal.disk.say", said.append)
+    monkeypatch.setattr("tread_lab.terminal.disk.EVERY", 0.0)
     watch = DiskWatch(lab, [Task(tiny())], passed.append)
     report = Report("run", "train", 1, 2, 0.5)
     leave(monkeypatch, 10**12)

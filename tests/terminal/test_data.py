@@ -15,8 +15,8 @@ from rich.console import Console
 
 from tread_lab.prepare.measure import Measured
 from tread_lab.prepare.packed import Steps
-from tread_lab.screen import data
-from tread_lab.screen.data import (
+from tread_lab.terminal import data
+from tread_lab.terminal.data import (
     data_settings,
     progress_line,
     show_measured,

@@ -16,7 +16,6 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab
 from tread_lab.records.stopped_early import state_in_sweep
-from tread_lab.screen.console import ROWS, answer, fitted, show_lines
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
@@ -32,6 +31,7 @@ from tread_lab.sweep.plan.open_tasks import search_forecast
 from tread_lab.sweep.plan.plan import Plan, Searched
 from tread_lab.sweep.search.budget import Budget
 from tread_lab.sweep.trial.task import Task
+from tread_lab.terminal.console import ROWS, answer, fitted, show_lines
 
 
 @dataclass(frozen=True)

@@ -16,19 +16,19 @@ from tread_lab.engine.cost.speed import RATES, Speed, kind_of
 from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab
 from tread_lab.records.stopped_early import Stopped
-from tread_lab.screen.plan import (
-    budget_lines,
-    evaluation_lines,
-    exact_sampling,
-    price_lines,
-    show_plan,
-)
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.timing import Timing
 from tread_lab.sweep.search.budget import Budget
+from tread_lab.terminal.plan import (
+    budget_lines,
+    evaluation_lines,
+    exact_sampling,
+    price_lines,
+    show_plan,
+)
 
 NO_TIME = "no time is predicted (a trial step would take long on this device)"
 HELDOUT = {"heldout_loss": {"images": 8, "levels": 2}}

@@ -15,8 +15,6 @@ from rich.console import Console
 
 from tread_lab.engine.cost.speed import Speed, kind_of
 from tread_lab.records.lab import Lab
-from tread_lab.screen import live_progress
-from tread_lab.screen.live_progress import WorkDone, run_progress, sweep_progress
 from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
@@ -24,6 +22,8 @@ from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.timing import Timing
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report, run_trial
+from tread_lab.terminal import live_progress
+from tread_lab.terminal.live_progress import WorkDone, run_progress, sweep_progress
 
 Tiny = Callable[..., RunSpec]
 HELDOUT = decode(HeldoutSpec, {"images": 32, "levels": 4})

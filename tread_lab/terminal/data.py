@@ -13,9 +13,9 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from tread_lab.prepare.measure import Measured
 from tread_lab.prepare.packed import Steps
-from tread_lab.screen.console import answer, answers, fitted, notices, say
 from tread_lab.specs.data import SD_DEVIATION, SD_SCALE
 from tread_lab.specs.units import amount, counted, duration
+from tread_lab.terminal.console import answer, answers, fitted, notices, say
 
 EDM_DEVIATION = 0.5  # sigma_data
 SD_CHANNELS = 4  # of the SD autoencoder, which made what EDM2, REPA and TREAD's code store

@@ -16,8 +16,8 @@ from tests.synthetic import small, write_sweep
 from tread_lab.frames import trials_frame
 from tread_lab.records import provenance
 from tread_lab.records.lab import Lab
-from tread_lab.screen import ranking
-from tread_lab.screen.ranking import show_places, show_ranking
+from tread_lab.terminal import ranking
+from tread_lab.terminal.ranking import show_places, show_ranking
 
 
 def shown(

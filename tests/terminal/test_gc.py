@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tread_lab.screen.gc import show_removable
 from tread_lab.sweep.gc import FEATURES, SAMPLES, Removable
+from tread_lab.terminal.gc import show_removable
 
 FILES = [
     Removable("scratch", Path("/a"), 1000),

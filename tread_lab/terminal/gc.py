@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from tread_lab.screen.console import answer, answers, fitted
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.units import amount
 from tread_lab.sweep.gc import FEATURES, SAMPLES, Removable
+from tread_lab.terminal.console import answer, answers, fitted
 
 # What stays until it is asked for.
 OFFERS = {

@@ -19,7 +19,12 @@ from tread_lab.engine.cost import training
 from tread_lab.records.lab import Lab, RunFolder, SweepFolder
 from tread_lab.records.run_status import RunStatus, count_states
 from tread_lab.records.status import RunState
-from tread_lab.screen.status import (
+from tread_lab.specs import HeldoutSpec, RunSpec, decode, encode, signature
+from tread_lab.specs import trials as expanded
+from tread_lab.specs.sweep import SweepSpec
+from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.storage import load_plan, store_plan
+from tread_lab.terminal.status import (
     _row,
     _SweepStatus,
     show_lab,
@@ -28,11 +33,6 @@ from tread_lab.screen.status import (
     show_unfinished,
     watch_sweep,
 )
-from tread_lab.specs import HeldoutSpec, RunSpec, decode, encode, signature
-from tread_lab.specs import trials as expanded
-from tread_lab.specs.sweep import SweepSpec
-from tread_lab.sweep.plan.plan import Plan, make_plan
-from tread_lab.sweep.plan.storage import load_plan, store_plan
 
 THEN = {"routes": [], "train": {"steps": 10, "warmup": 0}}
 
@@ -135,7 +135,7 @@ def test_a_sweep_is_watched_while_its_driver_works(
     driven = iter([True, True, False])
     monkeypatch.setattr(SweepFolder, "driven", property(lambda folder: next(driven)))
     pauses: list[float] = []
-    monkeypatch.setattr("tread_lab.screen.status.time.sleep", pauses.append)
+    monkeypatch.setattr("tread_lab.terminal.status.time.sleep", pauses.append)
     watch_sweep(lab, "s")
     assert len(pauses) == 2 and capsys.readouterr().out == "s: 4 completed\n"
 
@@ -147,7 +147,7 @@ def test_a_watched_sweep_fills_the_terminal_but_six_lines(
     """Of 17 runs, five at least are shown."""
     lab, shown = write_sweep(tmp_path, small(name="s", routes=PAPER_PLACEMENTS)), list[Table]()
     console = Console(width=160, height=height, force_terminal=True, file=io.StringIO())
-    monkeypatch.setattr("tread_lab.screen.status.answers", console)
+    monkeypatch.setattr("tread_lab.terminal.status.answers", console)
     monkeypatch.setattr("rich.live.Live.update", lambda live, table: shown.append(table))
     watch_sweep(lab, "s")
     assert [table.row_count for table in shown] == [rows]
@@ -218,7 +218,7 @@ def test_a_run_is_shown_with_its_attempts_and_metrics(
 
 
 def test_a_row_has_what_is_known_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tread_lab.screen.status.time.time", lambda: 1000.0)
+    monkeypatch.setattr("tread_lab.terminal.status.time.time", lambda: 1000.0)
     status = RunStatus("r", RunState.FAILED, "exception", 100 * "x", (), 5, 940.0)
     why = f"exception: {79 * 'x'}"
     assert _row(status, "label", 20) == ["r", "label", "failed", "5/20", "", "60 s ago", why]
@@ -256,7 +256,7 @@ def test_every_sweep_of_a_lab_has_its_runs_and_states(
         '{\n "a": {\n  "completed": 1,\n  "failed": 1\n },\n "b": {\n  "completed": 4\n }\n}\n'
     )
     narrow = Console(width=33, file=io.StringIO(), soft_wrap=True)
-    monkeypatch.setattr("tread_lab.screen.status.answers", narrow)
+    monkeypatch.setattr("tread_lab.terminal.status.answers", narrow)
     show_lab(lab, as_json=False)
     text = " ".join(narrow.file.getvalue().split())  # type: ignore[attr-defined]
     expected = "sweep states a 1 completed, 1 failed b 4 completed not shown: runs"
@@ -288,7 +288,7 @@ def test_the_table_of_a_sweep_is_dropped_from_attempts_to_steps(
         (38, ("attempts", "last progress", "run", "why", "step")),
     ):
         console = Console(width=width, file=io.StringIO())
-        monkeypatch.setattr("tread_lab.screen.status.answers", console)
+        monkeypatch.setattr("tread_lab.terminal.status.answers", console)
         shown = [str(column.header) for column in sweep.table(5).columns]
         assert shown == [head for head in heads if head not in hidden], width
 
@@ -304,7 +304,7 @@ def test_a_change_is_a_line_and_records_are_read_every_2_seconds(
         if len(pauses) == 2:
             folder.finish(RunState.FAILED, step=10)
 
-    monkeypatch.setattr("tread_lab.screen.status.time.sleep", sleep)
+    monkeypatch.setattr("tread_lab.terminal.status.time.sleep", sleep)
     watch_sweep(lab, "s")
     assert pauses == [2.0, 2.0]
     assert lines(capsys) == ["s: 1 completed, 1 pending", "s: 1 completed, 1 failed"]
@@ -319,7 +319,7 @@ def test_no_more_runs_are_read_than_four_times_the_rows(
         read.append(folder.name)
         return RunStatus(folder.name, RunState.COMPLETED, "", "", (), 400, None)
 
-    monkeypatch.setattr("tread_lab.screen.status.run_status", counted)
+    monkeypatch.setattr("tread_lab.terminal.status.run_status", counted)
     sweep = _SweepStatus.read(write_sweep(tmp_path, small(name="s", routes=PAPER_PLACEMENTS)), "s")
     assert sweep.table(2).row_count == 2 and read == list(sweep.runs)[:8]
 
@@ -387,7 +387,7 @@ def test_attempts_of_several_codes_and_metrics_are_shown_in_their_order(
         asked.append({run: len(attempts) for run, attempts in made_with.items()})
         return ["code a and code b", "torch 1 and torch 2"]
 
-    monkeypatch.setattr("tread_lab.screen.status.provenance_differences", differences)
+    monkeypatch.setattr("tread_lab.terminal.status.provenance_differences", differences)
     show_run(folder)
     assert lines(capsys) == [
         f"run {folder.name} (dense seed 0)", "state completed", "step 400/400",

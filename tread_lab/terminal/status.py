@@ -20,7 +20,11 @@ from tread_lab.records.run_status import RunStatus, count_states, run_status
 from tread_lab.records.status import RunState, without_comparison
 from tread_lab.records.stopped_early import Stopped
 from tread_lab.records.stopped_early import read as read_stopped
-from tread_lab.screen.console import (
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation_steps import AT
+from tread_lab.specs.labels import run_label, run_labels
+from tread_lab.specs.units import counted, counts_text, duration
+from tread_lab.terminal.console import (
     ROWS,
     answer,
     answers,
@@ -30,10 +34,6 @@ from tread_lab.screen.console import (
     show_pairs,
     shown_problems,
 )
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation_steps import AT
-from tread_lab.specs.labels import run_label, run_labels
-from tread_lab.specs.units import counted, counts_text, duration
 
 _EVERY = 2.0  # seconds between two readings of the records
 _URGENT = (  # the order of states in which runs are shown if there is no room for all

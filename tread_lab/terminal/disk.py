@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator, Sequence
 
 from tread_lab.records.lab import Lab
-from tread_lab.screen.console import say
 from tread_lab.specs.units import amount
 from tread_lab.sweep.execution.executor import ReportHandler
 from tread_lab.sweep.plan.disk import DiskNeed, disk_need, free_bytes
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
+from tread_lab.terminal.console import say
 
 EVERY = 10.0  # seconds between two checks of the disk
 

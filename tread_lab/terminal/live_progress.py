@@ -12,7 +12,6 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Column
 
 from tread_lab.records.lab import Lab
-from tread_lab.screen.console import notices, say
 from tread_lab.specs.labels import run_label, run_labels
 from tread_lab.specs.units import counts_text, duration
 from tread_lab.sweep.execution.executor import ReportHandler
@@ -20,6 +19,7 @@ from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.trial.task import Task, done_share
 from tread_lab.sweep.trial.trial import QUEUED, UNDER_WAY, Report
+from tread_lab.terminal.console import notices, say
 
 _PRIOR_SECONDS = 30.0  # the forecast weighs as much as so many seconds of observed work
 _MIN_SECONDS, _MIN_SHARE = 5.0, 0.005  # without a forecast, no time left is shown before these

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from tread_lab.screen import console as module
-from tread_lab.screen.console import answer, fitted, metrics_line, say, show_lines, show_pairs
+from tread_lab.terminal import console as module
+from tread_lab.terminal.console import answer, fitted, metrics_line, say, show_lines, show_pairs
 
 HEADS, ROWS = ["run", "state", "why"], [["abcd", "failed", "no memory"], ["ef", "completed", ""]]
 

@@ -13,11 +13,11 @@ from tests.engine.runs import small_run
 from tests.synthetic import Synthetic, small, write_sweep
 from tread_lab.cli import main
 from tread_lab.records.lab import Lab
-from tread_lab.screen import live_progress
-from tread_lab.screen.console import fitted
-from tread_lab.screen.ranking import show_ranking
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
+from tread_lab.terminal import live_progress
+from tread_lab.terminal.console import fitted
+from tread_lab.terminal.ranking import show_ranking
 
 HEADS = ("run", "trial", "state", "why")
 ROWS = [["0123456789abcdef", "2->8 s=0.5 precision=bf16 seed 0", "diverged", "loss nan"]]
@@ -101,7 +101,7 @@ def test_a_narrow_ranking_keeps_cell_key_and_state(
 ) -> None:
     lab = write_sweep(tmp_path, small(name="s", states={(5, 8): "failed"}))
     console = Console(width=width, soft_wrap=True)
-    monkeypatch.setattr("tread_lab.screen.ranking.answers", console)
+    monkeypatch.setattr("tread_lab.terminal.ranking.answers", console)
     with console.capture() as capture:
         show_ranking(lab, "s", as_json=False)
     rows = [" ".join(line.split()) for line in capture.get().splitlines()]

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 
 from tread_lab.records.lab import Lab
-from tread_lab.screen import disk
-from tread_lab.screen.disk import DiskWatch, disk_lines
 from tread_lab.specs import RunSpec
 from tread_lab.specs.units import amount
 from tread_lab.sweep.plan.disk import DiskNeed, disk_need
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
+from tread_lab.terminal import disk
+from tread_lab.terminal.disk import DiskWatch, disk_lines
 
 REPORT = Report("run", "train", 1, 2, 0.5)
 
