@@ -40,6 +40,7 @@ def test_drawn_heights_are_the_values_and_endings_are_hatched(paper_frame: pd.Da
     hatches = [patch.get_hatch() for patch in ax.patches if patch.get_hatch()]
     assert len(hatches) == len(set(hatches)) == 4
     assert {"D", "F", "S", "\u2026"} <= {text.get_text() for text in ax.texts}
+    assert list(ax.lines[0].get_ydata()) == [0, 0]  # the baseline
     ticks = [tick.get_text() for tick in ax.get_xticklabels()]
     assert ticks == [*map(str, range(2, 11)), *map(str, range(7, 0, -1))]
 
@@ -47,8 +48,6 @@ def test_drawn_heights_are_the_values_and_endings_are_hatched(paper_frame: pd.Da
 def test_better_is_blue_and_worse_is_orange() -> None:
     _, (ax,) = figure()
     draw_route_bars(published_bars(), ax)
-    from matplotlib.colors import to_hex
-
     colours = [to_hex(patch.get_facecolor()).upper() for patch in ax.patches]
     assert colours == [BLUE if value < 0 else ORANGE for value in published.FIG8.values()]
 

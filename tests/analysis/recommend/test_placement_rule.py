@@ -104,6 +104,9 @@ def test_a_table_holds_seeds_by_placements(tmp_path: Path) -> None:
             assert value == pytest.approx(trials.loc[(start, seed), HELDOUT] - dense[seed])
             assert found.flops_K[column] == trials.loc[(start, seed), "cost/train_flops"]
     assert found.runs_K[2] == trials.loc[(2, 0), "run"]
+    place = ["route", "start", "end", "rate"]
+    frame.loc[frame["role"] == "baseline", place] = ["3->7", 3, 7, 0.5]  # routed, and no trial
+    assert tables_of(frame, depths, HELDOUT)[0].places == found.places
 
 
 def test_runs_of_two_depths_are_two_tables(tmp_path: Path) -> None:

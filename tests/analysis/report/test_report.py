@@ -8,11 +8,31 @@ from typing import Any
 import pytest
 
 from tests.synthetic import small, write_sweep
-from tread_lab.analysis.report.report import contents, write_report
+from tread_lab.analysis.report.report import contents, cost_sheet, write_report
+from tread_lab.frames import trials_frame
 
-pytestmark = pytest.mark.slow  # every figure is drawn
+TIMES = "\N{MULTIPLICATION SIGN}"
+slow = pytest.mark.slow  # every figure is drawn
 
 
+def test_costs_are_those_of_a_step_against_the_own_baseline(tmp_path: Path) -> None:
+    frame = trials_frame(write_sweep(tmp_path, small(seeds=(0, 1))), "placement")
+    more = {"power/watts": 250.0, "cost/peak_memory_bytes": 3.5e9, "energy/joules": 12e3}
+    sheet = cost_sheet(frame.assign(**more, **{"gpu/utilisation": 0.5, "cost/mfu": 0.125}))
+    assert sheet is not None
+    rows = {row[0]: dict(zip(sheet.heads[1:], row[1:])) for row in sheet.rows}
+    assert list(rows) == ["dense", "0→4 s=0.5", "2→8 s=0.5", "5→8 s=0.5"]
+    assert rows["2→8 s=0.5"] == {
+        "training FLOPs": "8.5 TFLOP", "speed-up, FLOPs": f"1.41{TIMES}",
+        "speed-up, measured": f"1.30{TIMES}",
+        "seconds": "46", "device-hours": "0.0128", "images / s": "540", "peak memory, GB": "3.50",
+        "MFU": "12.5%", "GPU use": "50%", "power, W": "250", "energy, kJ": "12",
+    }  # fmt: skip
+    assert rows["dense"]["speed-up, FLOPs"] == ""
+    assert cost_sheet(frame.drop(columns="throughput/step_seconds")) is None
+
+
+@slow
 def test_states_and_endings_are_told(tmp_path: Path) -> None:
     states = {(0, 4): "failed", (5, 8): "diverged"}
     told = contents(write_sweep(tmp_path, small(states=states)), "placement")
@@ -20,6 +40,7 @@ def test_states_and_endings_are_told(tmp_path: Path) -> None:
     assert [row[-1] for row in told["endings"].rows] == ["failed on purpose", "diverged on purpose"]
 
 
+@slow
 @pytest.mark.parametrize(
     ("sweep", "title"),
     [
