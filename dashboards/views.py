@@ -82,7 +82,7 @@ def overview(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
         "counts": dict(counts),
         "metrics": shown,
         "metric": shown[0] if shown else None,
-        "holes": encode(plan.holes),
+        "holes": encode(plan.excluded),
         "failures": failures(frame),
     }
 

@@ -142,7 +142,7 @@ def check_plan(raw: bytes) -> None:
     _, sweep, experiment = config.load_sweep("s.yaml")
     found = expand(sweep, experiment, FACTS, lambda spec: float(cost(spec).train_flops))
     assert found.trials and len({trial.run for trial in found.trials}) <= len(found.trials)
-    json.dumps(encode([found.trials, found.holes, found.evaluations]), allow_nan=False)
+    json.dumps(encode([found.trials, found.excluded, found.evaluations]), allow_nan=False)
 
 
 def is_a_plan_or_one_line(raw: bytes) -> None:

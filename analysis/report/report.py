@@ -101,7 +101,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "ranking": _ranking(frame),
         "ranking_caption": ranking_caption(key, plan.comparison) if key else "",
         "cost": cost_sheet(frame),
-        "holes": plan.holes,
+        "holes": plan.excluded,
         "endings": _endings(frame),
         "file": sweep_file(plan) if plan.sources else "",
         "setups": setups(lab, runs["run"]),

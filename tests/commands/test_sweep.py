@@ -179,7 +179,7 @@ def launch(lab: Any, **more: Any) -> Any:
     kind = SimpleNamespace(side_by_side=True)
     devices = SimpleNamespace(type="cpu", slots=3)
     made = {"options": options, "lab": lab, "plan": plan, "begun": ("begun",),
-            "open_tasks": ("task",), "kind": kind, "share": "share", "devices": devices,
+            "open_tasks": ("task",), "kind": kind, "resources": "resources", "devices": devices,
             "forecast": SimpleNamespace(), "whole": {"w"}}  # fmt: skip
     return SimpleNamespace(**{**made, **more})
 
@@ -342,7 +342,7 @@ def test_the_executor_is_made_of_the_options_and_watched(
     queue: Any = SimpleNamespace(close=lambda: calls.append("closed"))
     sweep._execute(launch(lab, kind=SimpleNamespace(make=make)), queue)
     assert calls == [
-        ("share", 9.0, "early s"), ("mlflow", "s", False),
+        ("resources", 9.0, "early s"), ("mlflow", "s", False),
         ("run", lab, queue, (("task",), "watch")), "closed", "synced",
     ]  # fmt: skip
 

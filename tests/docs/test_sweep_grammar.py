@@ -24,7 +24,7 @@ def test_an_example_makes_what_its_first_line_says(block: Block, in_folder: Path
     counts = {
         "trials": roles["trial"],
         "baselines": roles["baseline"],
-        "holes": sum(hole.count for hole in found.holes),
+        "holes": sum(hole.count for hole in found.excluded),
         "duplicates": sum(s.count for s in found.duplicates if s.reason == "written again"),
         "evaluations": len(found.evaluations),
     }

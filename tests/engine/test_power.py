@@ -192,16 +192,16 @@ def test_a_resumed_run_has_the_energy_of_all_attempts_once(
     assert folder.log_path.read_bytes() == before
 
 
-@pytest.mark.parametrize("packed", [1, 2])
+@pytest.mark.parametrize("runs_per_device", [1, 2])
 def test_a_record_has_energy_only_of_a_run_alone_on_its_device(
-    packed: int, lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+    runs_per_device: int, lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tread_lab.sweep.trial.trial.open_meter", lambda device: counting())
     task = Task(tiny(steps=10))
-    for _ in run_trial(lab, task, CPU, WorkerInfo(packed=packed)):
+    for _ in run_trial(lab, task, CPU, WorkerInfo(runs_per_device=runs_per_device)):
         pass
     metrics = (lab.run(task.run).result() or {})["metrics"]
-    if packed == 2:
+    if runs_per_device == 2:
         assert not {"energy/joules", "power/watts", "gpu/utilisation"} & set(metrics)
         return
     assert metrics["energy/joules"] == 20.0 and metrics["gpu/utilisation"] == 0.5

@@ -17,7 +17,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError
 from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executor import InlineExecutor
-from tread_lab.sweep.execution.executors import Share
+from tread_lab.sweep.execution.resources import TrialResources
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 
@@ -121,15 +121,15 @@ def asked_for_its_devices(cluster: Any, spec: RunSpec) -> None:
     """The node that can have a run is asked and timed; its GPU does not work, which is named."""
     from tread_lab.sweep.execution.ray_probe import cluster_devices
 
-    devices = cluster_devices(Share())
-    assert (devices.type, devices.slots, devices.packed) == ("cpu", 1, 1)
+    devices = cluster_devices(TrialResources())
+    assert (devices.type, devices.slots, devices.runs_per_device) == ("cpu", 1, 1)
     assert (devices.local, devices.idle_gpus) == (None, 1)
     (speed,) = devices.time([spec], at_once=1) or ()
     assert speed.per_flop > 0
     with pytest.raises(UserError, match="no node of the cluster has 4 CPU cores and 1 GPU"):
-        cluster_devices(Share(cpus=4, gpus=1))
+        cluster_devices(TrialResources(cpus=4, gpus=1))
     (node,) = cluster.worker_nodes
     if not torch.cuda.is_available():
         named = rf"node \S+ \({node.node_id[:12]}\) offers GPUs to Ray, and CUDA does not work"
         with pytest.raises(Unavailable, match=named):
-            cluster_devices(Share(gpus=1))
+            cluster_devices(TrialResources(gpus=1))

@@ -52,8 +52,8 @@ def test_each_ends_as_it_should_whatever_happens_to_the_others(
     lab: Lab, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray")
-    from tread_lab.sweep.execution.executors import Share
     from tread_lab.sweep.execution.ray_executor import RayExecutor
+    from tread_lab.sweep.execution.resources import TrialResources
 
     monkeypatch.setattr(heartbeat, "MARGIN", 4.0)
     killed = tiny(steps=120, seed=1, execution={"checkpoint_every": 20})
@@ -74,7 +74,7 @@ def test_each_ends_as_it_should_whatever_happens_to_the_others(
             beside.submit(kill_after, lab.run_of(killed), 20),
             beside.submit(stop_under_way, lab.run_of(stopped)),
         ]
-        RayExecutor(Share(concurrent=2), hang_timeout=8.0).run(lab, tasks, watch)
+        RayExecutor(TrialResources(concurrent=2), hang_timeout=8.0).run(lab, tasks, watch)
         for sending in sent:
             sending.result()
     assert endings(lab, killed) == ["died", "completed"]

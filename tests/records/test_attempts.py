@@ -23,7 +23,7 @@ def test_attempts_are_numbered_and_ordered_by_number_when_clocks_jump(
 def test_forgiving_lets_earlier_attempts_stay_in_the_record(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path / "attempts.jsonl")
     attempts.close(attempts.open(), "exception")
-    attempts.forgive()
+    attempts.reset_retries()
     attempts.open()
     assert [(a.ended, a.forgiven) for a in attempts.read()] == [("exception", True), ("", False)]
 
@@ -48,7 +48,7 @@ def test_forgiving_forgives_every_earlier_attempt(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path / "attempts.jsonl")
     for _ in range(3):
         attempts.close(attempts.open(), "exception")
-    attempts.forgive()
+    attempts.reset_retries()
     attempts.open()
     assert [a.forgiven for a in attempts.read()] == [True, True, True, False]
 
@@ -88,7 +88,7 @@ def test_an_attempt_begins_now_and_knows_nothing_but_what_it_is_told(
 def test_an_attempt_that_is_still_open_is_forgiven_too(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path / "attempts.jsonl")
     attempts.open(whole=False, packed=3)
-    attempts.forgive()
+    attempts.reset_retries()
     (only,) = attempts.read()
     assert (only.forgiven, only.whole, only.packed) == (True, False, 3)
 

@@ -13,7 +13,7 @@ from tread_lab.records.durable import write_json
 from tread_lab.records.plan import StoredPlan, StoredTrial, read_plan
 from tread_lab.specs import RunSpec, decode, encode, signature
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.expansion import Hole
+from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.trials import Trial
 
 TEXT = """{
@@ -65,7 +65,7 @@ def test_every_field_is_read(path: Path) -> None:
     plan = plan_of(path)
     assert (plan.name, plan.question, plan.experiment) == ("s", "Where?", "tiny")
     assert (plan.sweep_file, plan.base) == ({"seeds": [0]}, {"name": "tiny"})
-    assert plan.holes == (Hole("start < end", 2, ({"start": 3, "end": 2},)),)
+    assert plan.excluded == (ExcludedCells("start < end", 2, ({"start": 3, "end": 2},)),)
     assert plan.evaluations_as_written == [{"heldout_loss": {"images": 8}}]
     assert (plan.space, plan.versions) == (({"start": 0}, {"start": 1}), ("a", "b"))
     assert (plan.created, plan.extended) == (1.5, (2.5,))

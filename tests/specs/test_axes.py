@@ -64,7 +64,7 @@ def test_listed_trials_stand_alone_or_beside_axes_and_meet_the_same_rules() -> N
         axes={"route": {"start": "0..1", "end": [8]}}, trials=listed[:2], where="start < 2"
     )
     assert [t.cell.get("start") for t in beside.trials[2:]] == [0, 1, 0]
-    assert [hole.count for hole in beside.holes] == [1]
+    assert [hole.count for hole in beside.excluded] == [1]
 
 
 def test_an_axis_or_a_trial_may_name_variants() -> None:

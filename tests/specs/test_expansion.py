@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode
-from tread_lab.specs.expansion import Expansion, Hole, expand
+from tread_lab.specs.expansion import ExcludedCells, Expansion, expand
 from tread_lab.specs.references import ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
@@ -45,9 +45,11 @@ def test_a_mistake_in_a_rule_is_told_without_a_cell() -> None:
 def test_a_hole_names_its_rule_counts_its_cells_and_shows_five_computed_ones() -> None:
     axes = {"route": {"start": "0..7", "end": "=start + 1"}}
     found = expansion(axes=axes, where=["start < 7", "start == 0"])
-    assert found.holes == (
-        Hole("where: start < 7", 1, ({"start": 7, "end": 8},)),
-        Hole("where: start == 0", 6, tuple({"start": n, "end": n + 1} for n in range(1, 6))),
+    assert found.excluded == (
+        ExcludedCells("where: start < 7", 1, ({"start": 7, "end": 8},)),
+        ExcludedCells(
+            "where: start == 0", 6, tuple({"start": n, "end": n + 1} for n in range(1, 6))
+        ),
     )
     with pytest.raises(UserError) as error:
         expansion(axes=axes, where=["start < 0", "end < 0"])

@@ -90,6 +90,6 @@ def test_where_may_ask_what_the_device_can_do() -> None:
     sweep, base = decode(SweepSpec, tree), Experiment(name="tiny", run=RUN)
     found = expand(sweep, base, {"device": {"precisions": ["fp32", "bf16"]}})
     assert [t.spec.precision for t in found.trials if t.role == "trial"] == ["fp32", "bf16"]
-    (hole,) = found.holes
+    (hole,) = found.excluded
     assert (hole.reason, hole.count) == ("where: precision in device.precisions", 1)
     assert hole.examples == ({"precision": "tf32"},)

@@ -28,7 +28,7 @@ def test_the_papers_sixteen_placements_and_their_baseline() -> None:
     assert names == ["dense", *(f"0->{j}" for j in range(2, 11)), *(f"{i}->8" for i in range(1, 8))]
     assert found.trials[0].role == "baseline" and found.trials[0].baseline is None
     assert {t.baseline for t in found.trials[1:]} == {found.trials[0].run}
-    (hole,) = found.holes
+    (hole,) = found.excluded
     assert hole.count == 8 * 9 - 16 and "start == 0 or end == 8" in hole.reason
     assert hole.examples[0] == {"start": 1, "end": 2, "rate": 0.5}
 

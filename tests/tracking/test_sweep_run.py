@@ -17,7 +17,7 @@ from tests.synthetic import small, write_sweep
 from tread_lab.frames import cells_frame, metric_columns, trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.specs.expansion import Hole
+from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.tracking.sweep_run import LONGEST_NOTE, Parent, Ranking, figures, written
 
 
@@ -133,8 +133,8 @@ READING = "Negative gaps are better: `gap/heldout` is the paired difference"
 
 def test_a_note_has_question_progress_holes_ranking_and_figures(tmp_path: Path) -> None:
     found = parent(tmp_path, ranking=rows("gap/heldout", 1))
-    holes = tuple(Hole(f"reason {k}", k, ()) for k in range(1, 7))
-    found = replace(found, plan=replace(found.plan, holes=holes))
+    holes = tuple(ExcludedCells(f"reason {k}", k, ()) for k in range(1, 7))
+    found = replace(found, plan=replace(found.plan, excluded=holes))
     found.sweep.figures.mkdir()
     for k in (*range(9, 0, -1), "a b"):
         Image.new("RGB", (2, 2)).save(found.sweep.figures / f"{k}.png")

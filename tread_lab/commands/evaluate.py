@@ -26,7 +26,7 @@ from tread_lab.specs.evaluation_steps import AT, at_steps
 from tread_lab.sweep.execution.executor import UserErrors
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import forecast
-from tread_lab.sweep.plan.open_tasks import begun_tasks
+from tread_lab.sweep.plan.open_tasks import started_tasks
 from tread_lab.sweep.plan.preflight import check_measured
 from tread_lab.sweep.plan.storage import load_plan
 from tread_lab.sweep.trial.task import Task
@@ -155,7 +155,7 @@ def _ready(folder: RunFolder, specs: tuple[EvaluationSpec, ...]) -> tuple[Evalua
 def _of_sweep(lab: Lab, name: str, named: Sequence[str], reference: str | None) -> Measurements:
     """Return the sweep's runs with the named evaluations, or with those of the plan."""
     plan = load_plan(lab.sweep(name))
-    planned = {task.run: task.evaluations for task in begun_tasks(plan, lab)}
+    planned = {task.run: task.evaluations for task in started_tasks(plan, lab)}
     if named:
         samples = (spec for spec in plan.evaluations if isinstance(spec, SamplesSpec))
         folder, first = lab.run(next(iter(planned))), next(samples, None)

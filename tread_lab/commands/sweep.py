@@ -23,13 +23,14 @@ from tread_lab.specs.errors import Unavailable, UserError, lookup
 from tread_lab.specs.sweep import BudgetSpec
 from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.execution.executor import Interrupted
-from tread_lab.sweep.execution.executors import EXECUTORS, ExecutorKind, Share
+from tread_lab.sweep.execution.executors import EXECUTORS, ExecutorKind
+from tread_lab.sweep.execution.resources import TrialResources
 from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.extension import plan_to_run, what_is_added
 from tread_lab.sweep.plan.forecast import Forecast, TrainSeconds, forecast
-from tread_lab.sweep.plan.open_tasks import begun_tasks, coming_tasks
+from tread_lab.sweep.plan.open_tasks import pending_tasks, started_tasks
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.plan_json import plan_with_costs
 from tread_lab.sweep.plan.preflight import (
@@ -71,7 +72,7 @@ class _Launch:
     begun: Sequence[Task]
     open_tasks: Sequence[Task]
     kind: ExecutorKind
-    share: Share
+    resources: TrialResources
     devices: Devices
 
     @functools.cached_property
@@ -100,10 +101,10 @@ def sweep(options: Sweep) -> int:
     limits = [f"budget.{limit}" for limit in options.budget]
     name, spec, experiment = load_sweep(options.file, [*options.overrides, *limits])
     gpus = gpus_per_run(options.gpus, device)
-    share = Share(device, options.cpus, gpus, options.concurrent)
+    resources = TrialResources(device, options.cpus, gpus, options.concurrent)
     rates = options.device_rates
     if rates in (None, "cpu"):
-        devices = kind.devices(share)
+        devices = kind.devices(resources)
     else:
         devices = Devices.stated(rates, gpus=gpus, concurrent=options.concurrent)
     spec, experiment = with_whole_parents(spec, lab), with_whole_parents(experiment, lab)
@@ -127,9 +128,9 @@ def sweep(options: Sweep) -> int:
         kinds = [kind for kind in options.retry_failed.split(",") if kind]
         _retry_failed(lab, plan, kinds, dry_run=options.plan)
     grows = options.extend and _say_extension(lab, plan)
-    open_tasks = tuple(coming_tasks(plan, lab))
-    begun = begun_tasks(plan, lab)
-    launch = _Launch(options, lab, plan, begun, open_tasks, kind, share, devices)
+    open_tasks = tuple(pending_tasks(plan, lab))
+    begun = started_tasks(plan, lab)
+    launch = _Launch(options, lab, plan, begun, open_tasks, kind, resources, devices)
     if not options.plan:
         return _drive(launch, redraw=grows)
     _show(launch)
@@ -235,7 +236,7 @@ def _execute(launch: _Launch, queue: BudgetedQueue) -> None:
     """Run the tasks of the queue, with live progress and MLflow beside them."""
     lab, plan, open_tasks = launch.lab, launch.plan, launch.open_tasks
     executor = launch.kind.make(
-        launch.share, launch.options.hang_timeout, EarlyStopping.of(plan, lab)
+        launch.resources, launch.options.hang_timeout, EarlyStopping.of(plan, lab)
     )
     with ExitStack() as stack:
         stack.enter_context(live_sync(lab, plan.name, off=launch.options.no_mlflow))

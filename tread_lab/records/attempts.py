@@ -68,7 +68,7 @@ class Attempts:
         append_line(self.path, {"event": "closed", "n": attempt.n, "ended": ended, **facts})
         return replace(attempt, ended=ended, **facts)
 
-    def forgive(self) -> None:
+    def reset_retries(self) -> None:
         """Let no earlier attempt count against the run any more; all stay in the record."""
         append_line(self.path, {"event": "forgiven", "time": time.time()})
 

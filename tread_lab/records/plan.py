@@ -14,7 +14,7 @@ from tread_lab.specs.cell import Cell
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation_steps import end_signature
-from tread_lab.specs.expansion import Hole
+from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import Trial, ancestors, with_baseline_cells
 from tread_lab.specs.matching import QUESTIONS, UNEQUAL
 
@@ -72,8 +72,8 @@ class StoredPlan:
     trials: tuple[StoredTrial, ...]
     evaluate: tuple[Tree, ...]
     sources: Tree
-    holes: tuple[Hole, ...] = ()
-    duplicates: tuple[Hole, ...] = ()
+    excluded: tuple[ExcludedCells, ...] = ()
+    duplicates: tuple[ExcludedCells, ...] = ()
     search: Tree | None = None
     versions: tuple[str, ...] = ()
     space: tuple[Tree, ...] = ()
@@ -157,7 +157,7 @@ class StoredPlan:
             "experiment": self.experiment,
             "sweep": self.sources,
             **({"versions": list(self.versions)} if self.versions else {}),
-            "holes": encode(self.holes),
+            "holes": encode(self.excluded),
             "duplicates": encode(self.duplicates),
             "evaluate": list(self.evaluate),
             "search": self.search,
@@ -207,7 +207,7 @@ def _plan(tree: Tree) -> StoredPlan:
         trials=tuple(map(StoredTrial.read, tree["trials"])),
         evaluate=tuple(tree.get("evaluate") or ()),
         sources=tree.get("sweep") or {},
-        holes=_holes(tree.get("holes") or ()),
+        excluded=_holes(tree.get("holes") or ()),
         duplicates=_holes(tree.get("duplicates") or ()),
         search=tree.get("search"),
         versions=tuple(tree.get("versions") or ()),
@@ -217,5 +217,7 @@ def _plan(tree: Tree) -> StoredPlan:
     )
 
 
-def _holes(trees: Iterable[Tree]) -> tuple[Hole, ...]:
-    return tuple(Hole(tree["reason"], tree["count"], tuple(tree["examples"])) for tree in trees)
+def _holes(trees: Iterable[Tree]) -> tuple[ExcludedCells, ...]:
+    return tuple(
+        ExcludedCells(tree["reason"], tree["count"], tuple(tree["examples"])) for tree in trees
+    )

@@ -28,7 +28,7 @@ _EXAMPLES = 5
 
 
 @dataclass(frozen=True)
-class Hole:
+class ExcludedCells:
     """Cells left out, or already there, for one reason."""
 
     reason: str
@@ -41,14 +41,14 @@ class Expansion:
     """All trials, baselines first.
 
     Attributes:
-        holes: cells that miss an expression of `where`.
+        excluded: cells that miss an expression of `where`.
         duplicates: cells that are written twice, and cells that are the run of another one.
     """
 
     trials: tuple[Trial, ...]
-    holes: tuple[Hole, ...]
+    excluded: tuple[ExcludedCells, ...]
     evaluations: tuple[EvaluationSpec, ...]
-    duplicates: tuple[Hole, ...] = ()
+    duplicates: tuple[ExcludedCells, ...] = ()
 
 
 def expand(
@@ -83,7 +83,7 @@ def expand(
     baselines = {baseline.run: baseline for baseline, _ in pairs if baseline is not None}
     return Expansion(
         trials=(*baselines.values(), *(trial for _, trial in pairs)),
-        holes=tuple(holes),
+        excluded=tuple(holes),
         evaluations=_at_baseline(_evaluations(sweep, experiment), sweep.match, pairs),
         duplicates=(*_holes({"written again": repeated}), *_shared(pairs[: len(settings)])),
     )
@@ -129,7 +129,7 @@ def _check_axes(cells: Sequence[Cell], sweep: SweepSpec, path: str) -> None:
 
 def _split(
     sweep: SweepSpec, cells: Iterable[Cell], make: Trials, facts: Mapping[str, Any]
-) -> tuple[list[Setting], list[Hole]]:
+) -> tuple[list[Setting], list[ExcludedCells]]:
     """Split cells into those that meet every expression and holes by the first one they miss."""
     rules = [sweep.where] if isinstance(sweep.where, str) else list(sweep.where)
     kept: list[Setting] = []
@@ -173,7 +173,7 @@ def _pair(make: Trials, setting: Setting, seed: int) -> tuple[Trial | None, Tria
         raise UserError(f"axes at {place}: {error}; leave it out by `where`") from None
 
 
-def _shared(pairs: Sequence[tuple[Trial | None, Trial]]) -> list[Hole]:
+def _shared(pairs: Sequence[tuple[Trial | None, Trial]]) -> list[ExcludedCells]:
     """Return the cells of one seed that are the run of a baseline or of an earlier cell."""
     of_baselines = {baseline.run for baseline, _ in pairs if baseline is not None}
     first_cells: dict[str, Cell] = {}
@@ -186,9 +186,9 @@ def _shared(pairs: Sequence[tuple[Trial | None, Trial]]) -> list[Hole]:
     return _holes(shared)
 
 
-def _holes(by_reason: Mapping[str, Sequence[Cell]]) -> list[Hole]:
+def _holes(by_reason: Mapping[str, Sequence[Cell]]) -> list[ExcludedCells]:
     return [
-        Hole(reason, len(cells), tuple(labelled(cell) for cell in cells[:_EXAMPLES]))
+        ExcludedCells(reason, len(cells), tuple(labelled(cell) for cell in cells[:_EXAMPLES]))
         for reason, cells in by_reason.items()
         if cells
     ]

@@ -21,14 +21,14 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_labels import evaluation_label, setting_names
 from tread_lab.specs.evaluation_steps import AT, END
-from tread_lab.specs.expansion import Hole
+from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import cell_text, run_labels
 from tread_lab.specs.matching import QUESTIONS, steps_off
 from tread_lab.specs.units import amount, counted, duration
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.open_tasks import search_forecast
-from tread_lab.sweep.plan.plan import Plan, Searched
+from tread_lab.sweep.plan.plan import Plan, SearchSpace
 from tread_lab.sweep.search.budget import Budget
 from tread_lab.sweep.trial.task import Task
 from tread_lab.terminal.console import ROWS, answer, fitted, show_lines
@@ -118,14 +118,14 @@ def _fp32_block(plan: Plan) -> Iterator[str]:
 
 def _left_out(plan: Plan) -> Iterator[str]:
     """Yield a line for every reason for which cells are not planned, or not planned twice."""
-    for hole in plan.holes:
+    for hole in plan.excluded:
         yield f"{counted(hole.count, 'cell')} not planned: {_why(hole.reason)} ({_examples(hole)})"
     for same in plan.duplicates:
         count = counted(same.count, "cell")
         yield f"{count}: {same.reason}, so nothing runs twice ({_examples(same)})"
 
 
-def _examples(hole: Hole) -> str:
+def _examples(hole: ExcludedCells) -> str:
     return f"e.g. {'; '.join(cell_text(cell) for cell in hole.examples[:2])}"
 
 
@@ -188,7 +188,7 @@ def _cost(plan: Plan, remaining: RemainingTime, slots: int) -> str:
     return f"{runs}: about {duration(remaining.seconds)}{source}"
 
 
-def _search(plan: Plan, searched: Searched, lab: Lab) -> Iterator[str]:
+def _search(plan: Plan, searched: SearchSpace, lab: Lab) -> Iterator[str]:
     """Yield how large the space is, how much of it is tried, and what that costs."""
     expected, spec = search_forecast(plan, lab), searched.spec
     seeds = sum(t.role == "trial" for t in searched.trials_of(searched.cells[0]))
@@ -238,7 +238,7 @@ def memory_lines(tasks: Sequence[Task], devices: Devices) -> Iterator[str]:
     if not tasks:
         return
     spec = max((task.spec for task in tasks), key=lambda spec: cost(spec).memory_bytes)
-    price, room, packed = cost(spec), devices.memory, devices.packed
+    price, room, packed = cost(spec), devices.memory, devices.runs_per_device
     shared = f", which {packed} runs share" if packed > 1 else ""
     remedy = ""
     if packed * price.memory_bytes > room:

@@ -138,7 +138,7 @@ class Parent:
         parts.append(f"{self.progress()}. [Compare the cells]({self.link})")
         parts += [
             f"Not run: {counted(hole.count, 'cell')}, {plain_markdown(hole.reason)}"
-            for hole in self.plan.holes[:HOLES_SHOWN]
+            for hole in self.plan.excluded[:HOLES_SHOWN]
         ]
         if self.ranking is not None:
             parts.append(self.ranking.markdown())

@@ -576,19 +576,19 @@ def test_a_process_on_another_node_is_killed_there_or_nowhere(
 def test_runs_are_packed_on_nodes_that_are_there(
     module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tread_lab.sweep.execution.executors import Share
+    from tread_lab.sweep.execution.resources import TrialResources
 
     def of(alive: bool = True, **resources: float) -> dict[str, Any]:
         return {"Alive": alive, "Resources": resources}
 
     nodes = [of(CPU=4.0, GPU=1.0), of(CPU=2.0), of(memory=1.0), of(False, CPU=64.0, GPU=8.0)]
     monkeypatch.setattr(module.ray, "nodes", lambda: nodes)
-    assert [module.packed_runs(Share(gpus=gpus)) for gpus in (0.0, 0.25, 1.0)] == [4, 4, 1]
+    assert [module.packed_runs(TrialResources(gpus=gpus)) for gpus in (0.0, 0.25, 1.0)] == [4, 4, 1]
     assert module.whole_device({"cpu": 1, "gpu": 0.0}) == {"cpu": 4.0, "gpu": 0.0}
     nodes[:] = [of(memory=1.0)]  # a head that runs nothing
-    assert module.packed_runs(Share()) == 0
+    assert module.packed_runs(TrialResources()) == 0
     assert module.whole_device({"cpu": 1, "gpu": 0.0}) == {"cpu": 0, "gpu": 0.0}
     nodes[:] = [of(CPU=4.0)]
-    assert module.packed_runs(Share(gpus=0.5)) == 0
+    assert module.packed_runs(TrialResources(gpus=0.5)) == 0
     nodes.clear()
     assert module.whole_device({"cpu": 3, "gpu": 0.0}) == {"cpu": 3, "gpu": 0.0}

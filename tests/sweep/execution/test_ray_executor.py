@@ -16,7 +16,7 @@ from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.execution.executor import Interrupted
-from tread_lab.sweep.execution.executors import Share
+from tread_lab.sweep.execution.resources import TrialResources
 from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.trial.task import Task
 
@@ -58,7 +58,7 @@ def turns(module: Any, executor: Any, act: Callable[[Any, Task, Any], None]) -> 
 
 
 def test_what_needs_a_whole_device_has_a_turn_of_its_own(module: Any, lab: Lab, tiny: Tiny) -> None:
-    executor = module.RayExecutor(Share(cpus=2), hang_timeout=9.0)
+    executor = module.RayExecutor(TrialResources(cpus=2), hang_timeout=9.0)
 
     def defer_the_second(watcher: Any, task: Task, worker: Any) -> None:
         if task.spec.seed == 1 and not worker.whole:
@@ -130,7 +130,7 @@ def test_ray_tune_keeps_nothing_and_gives_up_nothing(
     monkeypatch.setattr(module.tune, "Tuner", Tuner)
     monkeypatch.setattr(module.tune, "with_parameters", lambda made, **more: (made, more))
     judge = EarlyStopping(StopEarlySpec(), lab, "s", {}) if early else None
-    executor = module.RayExecutor(Share("cpu", cpus=3, concurrent=2), early=judge)
+    executor = module.RayExecutor(TrialResources("cpu", cpus=3, concurrent=2), early=judge)
     errors, refusals = SimpleNamespace(raise_first=lambda: None), module.Refusals()
     watcher = SimpleNamespace(errors=errors, stopping=bool, refusals=refusals)
     queue = ListQueue([])
@@ -146,7 +146,7 @@ def test_ray_tune_keeps_nothing_and_gives_up_nothing(
     if early:
         assert (tuned.scheduler.early, tuned.scheduler.errors) == (judge, watcher.errors)
     assert (tuned.search_alg.queue, tuned.search_alg.errors) == (queue, watcher.errors)
-    assert (tuned.search_alg.share, tuned.search_alg.refusals) == ({"cpu": 3}, refusals)
+    assert (tuned.search_alg.resources, tuned.search_alg.refusals) == ({"cpu": 3}, refusals)
     assert run.stop.stopping is watcher.stopping
     assert run.failure_config.max_failures == -1 and run.callbacks == [watcher]
     assert run.checkpoint_config.checkpoint_at_end is False and run.verbose == 0
@@ -177,11 +177,15 @@ def test_an_error_of_our_own_comes_before_that_of_ray_tune(
 
 
 def test_a_watcher_hears_and_kills_for_its_executor(module: Any, lab: Lab, tiny: Tiny) -> None:
-    executor, watchers, reports = module.RayExecutor(Share(cpus=2)), list[Any](), list[Any]()
+    executor, watchers, reports = (
+        module.RayExecutor(TrialResources(cpus=2)),
+        list[Any](),
+        list[Any](),
+    )
     queue = ListQueue([Task(tiny(seed=seed)) for seed in (0, 1)])
 
     def noted(watcher: Any, task: Task, worker: Any) -> None:
-        watchers.append((watcher, worker.packed))
+        watchers.append((watcher, worker.runs_per_device))
         watcher.on_report(task.spec.seed)
         if not worker.whole:
             watcher.deferred.append(task)

@@ -13,7 +13,7 @@ import torch
 
 from tread_lab.specs import RunSpec, UserError, encode
 from tread_lab.specs.errors import Unavailable
-from tread_lab.sweep.execution.executors import Share
+from tread_lab.sweep.execution.resources import TrialResources
 from tread_lab.sweep.plan.devices import DeviceFacts
 
 FACTS = DeviceFacts("cpu", "x", ("fp32",), 2**30)
@@ -38,26 +38,30 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("share", "slots", "packed", "idle_gpus"),
+    ("resources", "slots", "runs_per_device", "idle_gpus"),
     [
-        (Share(), 6, 4, 2),
-        (Share(concurrent=5), 5, 4, 2),
-        (Share(concurrent=3), 3, 3, 2),
-        (Share(cpus=3), 1, 1, 2),
-        (Share(gpus=0.5), 4, 2, 0),
+        (TrialResources(), 6, 4, 2),
+        (TrialResources(concurrent=5), 5, 4, 2),
+        (TrialResources(concurrent=3), 3, 3, 2),
+        (TrialResources(cpus=3), 1, 1, 2),
+        (TrialResources(gpus=0.5), 4, 2, 0),
     ],
 )
 def test_runs_share_a_device_only_with_those_of_their_node(
-    probe: Any, share: Share, slots: int, packed: int, idle_gpus: int
+    probe: Any, resources: TrialResources, slots: int, runs_per_device: int, idle_gpus: int
 ) -> None:
-    devices = probe.cluster_devices(share)
-    assert (devices.slots, devices.packed, devices.idle_gpus) == (slots, packed, idle_gpus)
+    devices = probe.cluster_devices(resources)
+    assert (devices.slots, devices.runs_per_device, devices.idle_gpus) == (
+        slots,
+        runs_per_device,
+        idle_gpus,
+    )
     assert devices.kinds == (FACTS,) and devices.local is None
 
 
 def test_a_share_that_no_node_has_is_refused_with_what_they_have(probe: Any) -> None:
     with pytest.raises(UserError, match=r"8 CPU cores .*: large \(large\) has 4 CPU cores and 2 G"):
-        probe.cluster_devices(Share(cpus=8))
+        probe.cluster_devices(TrialResources(cpus=8))
 
 
 def test_nodes_with_equal_devices_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,10 +80,10 @@ def test_nodes_with_equal_devices_are_asked_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ray_probe, "cluster", nullcontext)
     monkeypatch.setattr(ray_probe.ray, "nodes", lambda: nodes)
     monkeypatch.setattr(ray_probe, "_ask", ask)
-    devices = ray_probe.cluster_devices(Share(gpus=1))
+    devices = ray_probe.cluster_devices(TrialResources(gpus=1))
     assert asked == ["bcuda", "ccuda", "dcuda", "ecuda"]
     assert [kind.name for kind in devices.kinds] == ["same", "d", "e"]
-    assert (devices.slots, devices.packed) == (2 + 2 + 1 + 2 + 2, 1)
+    assert (devices.slots, devices.runs_per_device) == (2 + 2 + 1 + 2 + 2, 1)
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Any:
@@ -153,8 +157,8 @@ def test_a_cluster_times_runs_on_a_node_that_has_room_for_one(
     monkeypatch.setattr(probe.ray, "remote", remote)
     monkeypatch.setattr(probe.ray, "get", get)
     monkeypatch.setattr(probe.ray, "cancel", lambda answer, force: asked.append(force))
-    devices = probe.cluster_devices(Share(cpus=2))
-    assert (devices.threads, devices.packed) == (2, 2)
+    devices = probe.cluster_devices(TrialResources(cpus=2))
+    assert (devices.threads, devices.runs_per_device) == (2, 2)
     assert devices.time([tiny()], at_once=1) == ["speed"]
     assert asked == [
         {"num_cpus": 2, "num_gpus": 0.0, "max_calls": 1, "max_retries": 0},
@@ -193,7 +197,7 @@ def test_the_cluster_is_asked_while_it_is_there(
     made = SimpleNamespace(remote=lambda *_: asked("answer"))
     monkeypatch.setattr(probe.ray, "remote", lambda **_: lambda function: made)
     monkeypatch.setattr(probe.ray, "get", lambda answer, timeout: asked([answer]))
-    devices = probe.cluster_devices(Share())
+    devices = probe.cluster_devices(TrialResources())
     assert devices.time([tiny()], at_once=1) == ["answer"] and within == []
     assert isinstance(devices.idle_gpus, int)
 

@@ -29,14 +29,14 @@ def test_a_run_may_meet_any_device_so_the_poorest_decides(tiny: Callable[..., Ru
 
 
 @pytest.mark.parametrize(
-    ("gpus", "concurrent", "slots", "packed"),
+    ("gpus", "concurrent", "slots", "runs_per_device"),
     [(0.0, None, 1, 1), (1.0, 8, 8, 1), (0.25, None, 4, 4), (0.25, 32, 32, 4), (0.5, 1, 1, 1)],
 )
 def test_gpus_that_are_not_here_are_planned_for(
-    gpus: float, concurrent: int | None, slots: int, packed: int
+    gpus: float, concurrent: int | None, slots: int, runs_per_device: int
 ) -> None:
     devices = Devices.stated("H200", gpus=gpus, concurrent=concurrent)
-    assert (devices.slots, devices.packed, devices.local) == (slots, packed, None)
+    assert (devices.slots, devices.runs_per_device, devices.local) == (slots, runs_per_device, None)
     assert devices.precisions == ("fp32", "tf32", "bf16", "fp16")
     assert 148e9 < devices.memory < 149e9
     with pytest.raises(UserError, match=r"^--device-rates: unknown 'H20', did you mean 'H200'"):
@@ -44,9 +44,9 @@ def test_gpus_that_are_not_here_are_planned_for(
 
 
 def test_a_device_of_this_process_says_what_it_is() -> None:
-    here = Devices.here("cpu", slots=3, packed=2)
+    here = Devices.here("cpu", slots=3, runs_per_device=2)
     facts = DeviceFacts.of(torch.device("cpu"))
-    assert (here.kinds, here.slots, here.packed) == ((facts,), 3, 2)
+    assert (here.kinds, here.slots, here.runs_per_device) == ((facts,), 3, 2)
     assert (here.local, here.idle_gpus) == (torch.device("cpu"), 0)
     assert (facts.type, facts.precisions[0]) == ("cpu", "fp32") and facts.memory > 2**20
     assert Devices((OLD, NEW)).precisions == ("fp32", "fp16") and Devices((OLD,)).local is None
@@ -72,7 +72,7 @@ def test_a_gpu_is_asked_by_a_process_that_ends(monkeypatch: pytest.MonkeyPatch) 
 
 def test_by_default_one_run_at_a_time_has_a_device_and_one_thread() -> None:
     for devices in (Devices((OLD,)), Devices.here("cpu")):
-        assert (devices.slots, devices.packed, devices.threads) == (1, 1, 1)
+        assert (devices.slots, devices.runs_per_device, devices.threads) == (1, 1, 1)
         assert (devices.timer, devices.idle_gpus) == (None, 0)
     assert Devices.here("cpu", threads=3).threads == 3
 

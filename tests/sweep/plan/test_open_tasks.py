@@ -14,7 +14,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.suggestions import Suggestion
 from tread_lab.specs import RunSpec
 from tread_lab.sweep.plan import open_tasks
-from tread_lab.sweep.plan.open_tasks import begun_tasks, coming_tasks, search_forecast
+from tread_lab.sweep.plan.open_tasks import pending_tasks, search_forecast, started_tasks
 
 
 def test_later_suggestions_are_taken_from_the_middle_of_equal_parts(
@@ -26,7 +26,7 @@ def test_later_suggestions_are_taken_from_the_middle_of_equal_parts(
     own = [trial.run for cell in cells for trial in plan.search.trials_of(cell)]
     runs = [trial.run for trial in plan.trials]  # the baselines that all cells share come first
     runs += [run for run in own if run not in runs]
-    assert [task.run for task in coming_tasks(plan, lab)] == runs and len(runs) == 2 + 6
+    assert [task.run for task in pending_tasks(plan, lab)] == runs and len(runs) == 2 + 6
 
 
 @pytest.mark.parametrize(("trials", "coming"), [(1, 3), (3, 3), (5, 5), (36, 36), (50, 36)])
@@ -38,7 +38,7 @@ def test_cells_that_stand_for_later_suggestions_are_none_of_the_suggested(
     for number, place in enumerate((6, 18, 30)):  # those that a search of 3 would stand for
         suggestion = Suggestion(number, plan.search.cells[place], (), {})
         suggestions.append(lab.sweep(plan.name).suggestions_path, suggestion)
-    runs = [task.run for task in coming_tasks(plan, lab) if task.spec.routes]
+    runs = [task.run for task in pending_tasks(plan, lab) if task.spec.routes]
     assert len(runs) == len(set(runs)) == 2 * coming  # two seeds
 
 
@@ -90,10 +90,10 @@ def test_what_has_begun_are_baselines_and_suggested_cells(
 ) -> None:
     plan = planned(tiny, trials=3)
     assert plan.search is not None
-    assert begun_tasks(plan, lab) == plan.tasks and len(plan.tasks) == 2
+    assert started_tasks(plan, lab) == plan.tasks and len(plan.tasks) == 2
     path = lab.sweep(plan.name).suggestions_path
     suggestions.append(path, Suggestion(0, plan.search.cells[4], (), {}))
-    begun = [task.run for task in begun_tasks(plan, lab)]
+    begun = [task.run for task in started_tasks(plan, lab)]
     assert begun == [trial.run for trial in plan.search.trials_of(plan.search.cells[4])]
 
 
@@ -101,8 +101,8 @@ def test_a_plan_without_a_search_has_begun_as_a_whole(
     lab: Lab, tiny: Callable[..., RunSpec]
 ) -> None:
     plan = replace(planned(tiny), search=None)
-    assert begun_tasks(plan, lab) == plan.tasks and len(plan.tasks) == 2
-    assert coming_tasks(plan, lab) == list(plan.tasks)
+    assert started_tasks(plan, lab) == plan.tasks and len(plan.tasks) == 2
+    assert pending_tasks(plan, lab) == list(plan.tasks)
 
 
 def test_beyond_400_cells_each_may_be_as_dear_as_the_dearest(

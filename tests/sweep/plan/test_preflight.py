@@ -78,17 +78,17 @@ def test_a_gpu_given_in_parts(tiny: Callable[..., RunSpec]) -> None:
     need = cost(task.spec).memory_bytes
     sizes = (9 * need + 8 * CONTEXT, 2 * need + CONTEXT)  # each process has a context of its own
     large, small = (DeviceFacts("cuda", "x", ("fp32",), size) for size in sizes)
-    for packed in (1, 2):
-        check_memory([task], Devices((large, small), packed=packed))
+    for runs_per_device in (1, 2):
+        check_memory([task], Devices((large, small), runs_per_device=runs_per_device))
     with pytest.raises(UserError, match=r"3 runs at once .* room for 2 runs"):
-        check_memory([task], Devices((large, small), packed=3))
+        check_memory([task], Devices((large, small), runs_per_device=3))
 
 
 def test_the_largest_run_decides_how_many_share_a_device(tiny: Tiny) -> None:
     small, large = Task(tiny()), Task(tiny(train={"batch": 256}))
     need = cost(large.spec).memory_bytes
     assert 3 * cost(small.spec).memory_bytes < 2 * need
-    shared = Devices((DeviceFacts("cuda", "x", ("fp32",), 2 * need + CONTEXT),), packed=3)
+    shared = Devices((DeviceFacts("cuda", "x", ("fp32",), 2 * need + CONTEXT),), runs_per_device=3)
     for tasks in ([small, large], [large, small]):
         with pytest.raises(UserError, match=r"3 runs at once .* room for 2 runs"):
             check_memory(tasks, shared)
@@ -244,11 +244,11 @@ def test_less_than_half_of_the_classes_are_few(tiny: Tiny) -> None:
 
 def test_a_run_alone_on_the_device_of_a_worker_is_left_to_it(tiny: Tiny) -> None:
     small = DeviceFacts("cuda", "x", ("fp32",), 1)
-    check_memory([Task(tiny())], Devices((small,), packed=1))
-    check_memory([], Devices((small,), packed=1))
-    check_memory([], Devices((replace(small, memory=2 * CONTEXT),), packed=2))
+    check_memory([Task(tiny())], Devices((small,), runs_per_device=1))
+    check_memory([], Devices((small,), runs_per_device=1))
+    check_memory([], Devices((replace(small, memory=2 * CONTEXT),), runs_per_device=2))
     need = cost(tiny().dense()).memory_bytes
-    shared = Devices((replace(small, memory=2 * need + CONTEXT),), packed=3)
+    shared = Devices((replace(small, memory=2 * need + CONTEXT),), runs_per_device=3)
     with pytest.raises(UserError, match=r"room for 2 runs; give each"):
         check_memory([Task(tiny())], shared)
 
@@ -306,9 +306,9 @@ def test_no_more_samples_are_measured_than_are_held_out(tiny: Tiny) -> None:
 def test_preflight_refuses_what_the_devices_lack(tiny: Tiny) -> None:
     with pytest.raises(UserError, match=r"cpu \(x\) has no bf16"):
         preflight([Task(tiny(precision="bf16"))], ROOMY)
-    packed = Devices((DeviceFacts("cpu", "x", ("fp32",), 1),), packed=2)
+    runs_per_device = Devices((DeviceFacts("cpu", "x", ("fp32",), 1),), runs_per_device=2)
     with pytest.raises(UserError, match=r"2 runs at once on one cpu device .* room for 1 run;"):
-        preflight([Task(tiny())], packed)
+        preflight([Task(tiny())], runs_per_device)
 
 
 @pytest.mark.usefixtures("asked")

@@ -11,7 +11,7 @@ import pytest
 
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError, decode, encode
-from tread_lab.specs.expansion import Hole
+from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import (
@@ -41,10 +41,10 @@ def test_a_plan_is_loaded_as_it_was_stored(lab: Lab, tiny: Tiny) -> None:
     loaded = load_plan(lab.sweep("p"))
     for name in ("name", "question", "experiment", "trials", "holes", "duplicates", "evaluations"):
         assert getattr(loaded, name) == getattr(plan, name), name
-    assert loaded.holes == (Hole("where: end < 2", 1, ({"route": "0->2"},)),)
+    assert loaded.excluded == (ExcludedCells("where: end < 2", 1, ({"route": "0->2"},)),)
     assert loaded.sources == json.loads(json.dumps(plan.sources))
     assert loaded.versions == (version_of(plan),) and len(version_of(plan)) == 16
-    assert loaded.duplicates == (Hole("written again", 1, ({"route": "0->1"},)),)
+    assert loaded.duplicates == (ExcludedCells("written again", 1, ({"route": "0->1"},)),)
     assert version_of(plan) == "4ac6a9d3a384699c"  # of every release
     assert is_stored(lab.sweep("p").plan(), plan) and is_stored(lab.sweep("p").plan(), loaded)
 

@@ -119,13 +119,13 @@ def test_a_lack_of_memory_is_tried_once_more_on_a_whole_device(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing(monkeypatch, *[torch.OutOfMemoryError("CUDA out of memory")] * 2)
-    task, packed = Task(tiny(steps=6)), WorkerInfo(whole=False)
+    task, runs_per_device = Task(tiny(steps=6)), WorkerInfo(whole=False)
     with pytest.raises(torch.OutOfMemoryError):
-        list(run_trial(lab, task, CPU, packed))
-    assert [r.phase for r in run_trial(lab, task, CPU, packed)] == [trial.DEFERRED]
+        list(run_trial(lab, task, CPU, runs_per_device))
+    assert [r.phase for r in run_trial(lab, task, CPU, runs_per_device)] == [trial.DEFERRED]
     with pytest.raises(torch.OutOfMemoryError):
         list(run_trial(lab, task, CPU, WorkerInfo(whole=True)))
-    assert [r.phase for r in run_trial(lab, task, CPU, packed)][-1] == "failed"
+    assert [r.phase for r in run_trial(lab, task, CPU, runs_per_device)][-1] == "failed"
     assert (lab.run(task.run).result() or {})["kind"] == "oom"
 
 
@@ -395,11 +395,11 @@ def test_an_attempt_is_on_record_with_its_end_and_what_went_wrong(
 
 def test_a_worker_is_by_default_of_this_process_and_alone_on_its_device(tmp_path: Path) -> None:
     dog = attempts.Watchdog(tmp_path / "dump", tmp_path / "pulse", None)
-    assert attempts.OpenAttempt(dog).packed == 1
+    assert attempts.OpenAttempt(dog).runs_per_device == 1
     first, second = WorkerInfo(), WorkerInfo()
     assert first.driver == second.driver and len(first.driver) == 12
     assert attempts._session(1) != attempts._session(2)
-    assert (first.node, first.alive, first.whole, first.packed, first.hang_timeout) == (
+    assert (first.node, first.alive, first.whole, first.runs_per_device, first.hang_timeout) == (
         os.uname().nodename, None, True, 1, None
     )  # fmt: skip
 
@@ -411,9 +411,13 @@ def test_an_attempt_has_the_watchdog_and_the_neighbours_of_its_worker(
     watchdog = attempts.Watchdog
     monkeypatch.setattr(attempts, "Watchdog", lambda *a: made.append(a) or watchdog(*a))  # type: ignore[func-returns-value]
     monkeypatch.setattr(attempts, "fingerprint", lambda spec, kind: {"code": f"{spec.seed}{kind}"})
-    worker = WorkerInfo(packed=3, hang_timeout=60.0)
+    worker = WorkerInfo(runs_per_device=3, hang_timeout=60.0)
     with attempts.attempt(folder, tiny(seed=7), CPU, worker) as under_way:
-        assert (under_way.packed, under_way.phase, under_way.ended) == (3, "train", "completed")
+        assert (under_way.runs_per_device, under_way.phase, under_way.ended) == (
+            3,
+            "train",
+            "completed",
+        )
         assert folder.heartbeat_path.exists() and folder.stack_dump(1).exists()
     assert made == [(folder.stack_dump(1), folder.heartbeat_path, 60.0)]
     (attempt,) = folder.attempts.read()

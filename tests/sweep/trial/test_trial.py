@@ -293,9 +293,9 @@ def test_every_step_and_every_forward_pass_of_an_evaluation_is_progress(
     assert heard == ["progress", "progress", "evaluating", "progress"]
 
 
-@pytest.mark.parametrize("packed", [1, 2])
+@pytest.mark.parametrize("runs_per_device", [1, 2])
 def test_training_is_metered_on_a_device_of_its_own_alone(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, packed: int
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, runs_per_device: int
 ) -> None:
     given: list[Any] = []
 
@@ -306,8 +306,8 @@ def test_training_is_metered_on_a_device_of_its_own_alone(
     monkeypatch.setattr(trial, "train", train)
     monkeypatch.setattr(trial, "open_meter", lambda device: f"meter of {device}")
     task = Task(tiny(seed=2))
-    list(run_trial(lab, task, CPU, WorkerInfo(packed=packed)))
-    assert given == [(2, task.run, CPU, "meter of cpu" if packed == 1 else None)]
+    list(run_trial(lab, task, CPU, WorkerInfo(runs_per_device=runs_per_device)))
+    assert given == [(2, task.run, CPU, "meter of cpu" if runs_per_device == 1 else None)]
 
 
 def test_closing_the_reports_closes_the_training(

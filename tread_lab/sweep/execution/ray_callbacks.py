@@ -89,10 +89,10 @@ class QueueSearcher(_InDriver, Searcher):
         queue: TaskQueue,
         errors: CallbackErrors,
         refusals: Refusals,
-        share: Mapping[str, float],
+        resources: Mapping[str, float],
     ) -> None:
         super().__init__()
-        self.queue, self.errors, self.refusals, self.share = queue, errors, refusals, share
+        self.queue, self.errors, self.refusals, self.resources = queue, errors, refusals, resources
         self.count = 0
         self.running: dict[str, Task] = {}
         self._may_come_back: set[str] = set()  # trials of which nothing was heard yet
@@ -112,7 +112,7 @@ class QueueSearcher(_InDriver, Searcher):
         expected = {}
         with self.errors.collect():
             expected = self._expected(task.spec)
-        return {"task": SentTask(task, expected, place(self.share, self.refusals.nodes))}
+        return {"task": SentTask(task, expected, place(self.resources, self.refusals.nodes))}
 
     def _next(self) -> Task | None:
         returned = self.refusals.tasks
@@ -171,10 +171,10 @@ class TrialWatcher(_InDriver, tune.Callback):
         monitor: HeartbeatMonitor,
         user_errors: UserErrors,
         refusals: Refusals,
-        share: Mapping[str, float],
+        resources: Mapping[str, float],
     ) -> None:
         self.lab, self.on_report, self.user_errors = lab, on_report, user_errors
-        self.refusals, self.share = refusals, share
+        self.refusals, self.resources = refusals, resources
         self._asked_to_stop, self._monitor = asked_to_stop, monitor
         self.deferred: list[Task] = []
         self.unavailable = ""
@@ -218,7 +218,7 @@ class TrialWatcher(_InDriver, tune.Callback):
         if node in self.refusals.nodes:
             return
         self.refusals.nodes[node] = report.note
-        if not fitting_nodes(self.share) - self.refusals.nodes.keys():
+        if not fitting_nodes(self.resources) - self.refusals.nodes.keys():
             self.unavailable = f"no node can carry out a run: {report.note}"
             return
         note = f"{report.note}; it gets no more runs of this sweep"

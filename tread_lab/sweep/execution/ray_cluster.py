@@ -33,7 +33,7 @@ from tread_lab.sweep.execution.cluster_heartbeat import (
     monitor_daemons,
 )
 from tread_lab.sweep.execution.executor import Interrupted
-from tread_lab.sweep.execution.executors import Share
+from tread_lab.sweep.execution.resources import TrialResources
 from tread_lab.sweep.gc import new_scratch
 
 Node = dict[str, Any]
@@ -231,23 +231,27 @@ def alive_nodes() -> frozenset[str]:
     return frozenset(node["NodeID"] for node in nodes())
 
 
-def fitting_nodes(share: Mapping[str, float]) -> frozenset[str]:
-    """Return the ids of the nodes that have such a share for a run."""
-    fits = (n for n in nodes() if has(n, "CPU") >= share["cpu"] and has(n, "GPU") >= share["gpu"])
+def fitting_nodes(resources: Mapping[str, float]) -> frozenset[str]:
+    """Return the ids of the nodes that have such resources for a run."""
+    fits = (
+        n
+        for n in nodes()
+        if has(n, "CPU") >= resources["cpu"] and has(n, "GPU") >= resources["gpu"]
+    )
     return frozenset(node["NodeID"] for node in fits)
 
 
-def whole_device(share: dict[str, float]) -> dict[str, float]:
+def whole_device(resources: dict[str, float]) -> dict[str, float]:
     """Return resources that leave no room for another run: whole GPUs, or all cores of a node."""
-    if share["gpu"]:
-        return {**share, "gpu": math.ceil(share["gpu"])}
+    if resources["gpu"]:
+        return {**resources, "gpu": math.ceil(resources["gpu"])}
     cores = [has(node, "CPU") for node in nodes()]
-    return {**share, "cpu": max(cores, default=share["cpu"])}
+    return {**resources, "cpu": max(cores, default=resources["cpu"])}
 
 
-def packed_runs(share: Share) -> int:
+def packed_runs(resources: TrialResources) -> int:
     """Return the most runs that share one device of the cluster."""
-    return share.at_once([slots_on(node, share) for node in nodes()])[1]
+    return resources.at_once([slots_on(node, resources) for node in nodes()])[1]
 
 
 def nodes() -> list[Node]:
@@ -255,9 +259,9 @@ def nodes() -> list[Node]:
     return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
 
 
-def slots_on(node: Node, share: Share) -> int:
+def slots_on(node: Node, resources: TrialResources) -> int:
     """Return how many runs fit on a node at once."""
-    return share.slots(has(node, "CPU"), has(node, "GPU"))
+    return resources.slots(has(node, "CPU"), has(node, "GPU"))
 
 
 def has(node: Node, resource: str) -> float:

@@ -14,7 +14,6 @@ from ray import tune
 from tread_lab.records.lab import Lab
 from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.execution.executor import ReportHandler, UserErrors, stop_signals
-from tread_lab.sweep.execution.executors import Share
 from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
 from tread_lab.sweep.execution.ray_callbacks import (
     QueueSearcher,
@@ -25,6 +24,7 @@ from tread_lab.sweep.execution.ray_callbacks import (
 from tread_lab.sweep.execution.ray_cluster import cluster, end_attempt, packed_runs, whole_device
 from tread_lab.sweep.execution.ray_early_stopping import EarlyStoppingScheduler
 from tread_lab.sweep.execution.ray_worker import Worker
+from tread_lab.sweep.execution.resources import TrialResources
 from tread_lab.sweep.search.queue import TaskQueue, as_queue
 from tread_lab.sweep.trial.attempt import WorkerInfo
 from tread_lab.sweep.trial.task import Task
@@ -51,17 +51,21 @@ class RayExecutor:
 
     def __init__(
         self,
-        share: Share | None = None,
+        resources: TrialResources | None = None,
         *,
         hang_timeout: float | None = None,
         early: EarlyStopping | None = None,
     ) -> None:
-        self.share, self.hang_timeout, self.early = share or Share(), hang_timeout, early
+        self.resources, self.hang_timeout, self.early = (
+            resources or TrialResources(),
+            hang_timeout,
+            early,
+        )
 
     def run(self, lab: Lab, work: Sequence[Task] | TaskQueue, on_report: ReportHandler) -> None:
         os.environ.update({k: v for k, v in _ENVIRONMENT.items() if k not in os.environ})
         user_errors, refusals = UserErrors(), Refusals()
-        part = {"cpu": self.share.cpus, "gpu": self.share.gpus}
+        part = {"cpu": self.resources.cpus, "gpu": self.resources.gpus}
         with cluster() as driver, stop_signals() as stopping:
             driver.stopping = stopping
             queue = all_work = as_queue(work)
@@ -76,8 +80,10 @@ class RayExecutor:
                     refusals,
                     resources,
                 )
-                packed = 1 if whole else packed_runs(self.share)
-                worker = WorkerInfo(whole=whole, packed=packed, hang_timeout=self.hang_timeout)
+                runs_per_device = 1 if whole else packed_runs(self.resources)
+                worker = WorkerInfo(
+                    whole=whole, runs_per_device=runs_per_device, hang_timeout=self.hang_timeout
+                )
                 while not queue.finished or refusals.tasks:
                     self._tune(lab, queue, watcher, resources, worker)
                     watcher.raise_if_stopped()
@@ -106,7 +112,7 @@ class RayExecutor:
                 else EarlyStoppingScheduler(self.early, watcher.errors),
                 num_samples=-1,
                 reuse_actors=True,
-                max_concurrent_trials=self.share.concurrent,
+                max_concurrent_trials=self.resources.concurrent,
             ),
             run_config=tune.RunConfig(
                 name=scratch.name,
@@ -131,8 +137,8 @@ class RayExecutor:
         trainable: type[tune.Trainable] = tune.with_parameters(
             Worker,
             lab=lab,
-            device=self.share.worker_device,
-            threads=self.share.cpus,
+            device=self.resources.worker_device,
+            threads=self.resources.cpus,
             worker=worker,
             early=self.early,
         )

@@ -18,14 +18,14 @@ from tread_lab.engine.device import pick
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import Unavailable, UserError, first_line
 from tread_lab.specs.run import RunSpec
-from tread_lab.sweep.execution.executors import Share
 from tread_lab.sweep.execution.ray_cluster import Node, cluster, has, nodes, slots_on
+from tread_lab.sweep.execution.resources import TrialResources
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 
 _PATIENCE = 120.0  # seconds for a worker to start and import torch
 
 
-def cluster_devices(share: Share) -> Devices:
+def cluster_devices(resources: TrialResources) -> Devices:
     """Return the devices of the nodes that a run fits on; one node of each kind is asked.
 
     Raises:
@@ -34,36 +34,40 @@ def cluster_devices(share: Share) -> Devices:
     """
     with cluster():
         alive = nodes()
-        slots = [slots_on(node, share) for node in alive]
+        slots = [slots_on(node, resources) for node in alive]
         fits = [node for node, count in zip(alive, slots) if count]
         if not fits:
             have = "; ".join(f"{_name(node)} has {_offer(node)}" for node in alive)
             raise UserError(
-                f"no node of the cluster has {share.cpus} CPU cores and {share.gpus:g} GPU for a"
-                f" run: {have}; see --cpus and --gpus"
+                f"no node of the cluster has {resources.cpus} CPU cores and {resources.gpus:g} GPU"
+                f" for a run: {have}; see --cpus and --gpus"
             )
         one_of_each = {_kind(node): node for node in fits}.values()
-        kinds = [facts for node in one_of_each for facts in _ask(node, share.worker_device)]
-    at_once, packed = share.at_once(slots)
+        kinds = [facts for node in one_of_each for facts in _ask(node, resources.worker_device)]
+    at_once, runs_per_device = resources.at_once(slots)
     return Devices(
         tuple(dict.fromkeys(kinds)),
         slots=at_once,
-        packed=packed,
-        threads=share.cpus,
-        timer=functools.partial(_time_on_cluster, share, packed),
-        idle_gpus=0 if share.gpus else int(sum(has(node, "GPU") for node in alive)),
+        runs_per_device=runs_per_device,
+        threads=resources.cpus,
+        timer=functools.partial(_time_on_cluster, resources, runs_per_device),
+        idle_gpus=0 if resources.gpus else int(sum(has(node, "GPU") for node in alive)),
     )
 
 
-def _time_on_cluster(share: Share, packed: int, specs: Sequence[RunSpec]) -> list[Speed] | None:
+def _time_on_cluster(
+    resources: TrialResources, runs_per_device: int, specs: Sequence[RunSpec]
+) -> list[Speed] | None:
     """Time a few steps of each run on a node that has room for a run; `None` if none has soon.
 
     Nothing of a node's failure stops a forecast: it goes on without times.
     """
-    task = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_calls=1, max_retries=0)(_time)
+    task = ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus, max_calls=1, max_retries=0)(
+        _time
+    )
     trees = [encode(spec) for spec in specs]
     with cluster():
-        answer = task.remote(trees, share.worker_device, packed, share.cpus)
+        answer = task.remote(trees, resources.worker_device, runs_per_device, resources.cpus)
         try:
             speeds: list[Speed] = ray.get(answer, timeout=_PATIENCE)
             return speeds
@@ -72,9 +76,9 @@ def _time_on_cluster(share: Share, packed: int, specs: Sequence[RunSpec]) -> lis
             return None
 
 
-def _time(trees: Sequence[Any], device: str, packed: int, threads: int) -> list[Speed]:
+def _time(trees: Sequence[Any], device: str, runs_per_device: int, threads: int) -> list[Speed]:
     specs = [decode(RunSpec, tree) for tree in trees]
-    return calibrate(specs, take(device), slots=packed, threads=threads)
+    return calibrate(specs, take(device), slots=runs_per_device, threads=threads)
 
 
 def take(device: str) -> torch.device:

@@ -43,9 +43,9 @@ class SentTask:
         return self.task.run
 
 
-def place(share: Mapping[str, float], refusing: Collection[str]) -> tune.PlacementGroupFactory:
-    """Return the place of a worker with such a share of any node but the refusing ones."""
-    bundles = [{"CPU": share["cpu"], "GPU": share["gpu"]}]
+def place(resources: Mapping[str, float], refusing: Collection[str]) -> tune.PlacementGroupFactory:
+    """Return the place of a worker with such resources on any node but the refusing ones."""
+    bundles = [{"CPU": resources["cpu"], "GPU": resources["gpu"]}]
     if not refusing:
         return tune.PlacementGroupFactory(bundles)
     others = {"ray.io/node-id": f"!in({','.join(sorted(refusing))})"}

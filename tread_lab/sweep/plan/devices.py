@@ -75,7 +75,7 @@ class Devices:
     Attributes:
         kinds: the distinct ones; a run may meet any of them.
         slots: how many runs go at once.
-        packed: most runs that share one device.
+        runs_per_device: most runs that share one device.
         local: the one of this process that is like them; `None` if they are another machine's.
         threads: of each run on a CPU.
         timer: times runs on another machine's devices.
@@ -84,7 +84,7 @@ class Devices:
 
     kinds: tuple[DeviceFacts, ...]
     slots: int = 1
-    packed: int = 1
+    runs_per_device: int = 1
     local: torch.device | None = None
     threads: int = 1
     timer: Timer | None = None
@@ -92,7 +92,7 @@ class Devices:
 
     @staticmethod
     def here(
-        wanted: str | None = None, *, slots: int = 1, packed: int = 1, threads: int = 1
+        wanted: str | None = None, *, slots: int = 1, runs_per_device: int = 1, threads: int = 1
     ) -> Devices:
         """Return the device `wanted` of this machine, or its best one.
 
@@ -103,7 +103,7 @@ class Devices:
         """
         device = pick(wanted)
         ask = DeviceFacts.of if device.type == "cpu" else DeviceFacts.from_afar
-        return Devices((ask(device),), slots, packed, device, threads)
+        return Devices((ask(device),), slots, runs_per_device, device, threads)
 
     @staticmethod
     def stated(name: str, *, gpus: float, concurrent: int | None) -> Devices:
@@ -116,10 +116,10 @@ class Devices:
             UserError: nothing is stated for GPUs of that name.
         """
         lookup(RATES, name, "--device-rates")
-        packed = int(1 / (gpus or 1))
-        slots = concurrent or packed
+        runs_per_device = int(1 / (gpus or 1))
+        slots = concurrent or runs_per_device
         facts = DeviceFacts("cuda", name, AMPERE, MEMORY[name] - CONTEXT, name)
-        return Devices((facts,), slots, min(slots, packed))
+        return Devices((facts,), slots, min(slots, runs_per_device))
 
     def time(self, specs: Sequence[RunSpec], *, at_once: int) -> list[Speed] | None:
         """Time a few steps of each run where runs will run; `None` where that cannot be.

@@ -10,7 +10,7 @@ from tread_lab.records import suggestions
 from tread_lab.records.lab import Lab
 from tread_lab.specs.cell import Cell
 from tread_lab.specs.trials import Trial
-from tread_lab.sweep.plan.plan import Plan, Searched
+from tread_lab.sweep.plan.plan import Plan, SearchSpace
 from tread_lab.sweep.trial.task import Task
 
 _SAMPLED_CELLS = 400  # of a large space, for its mean FLOPs
@@ -47,7 +47,7 @@ def search_forecast(plan: Plan, lab: Lab) -> SearchForecast:
     )
 
 
-def coming_tasks(plan: Plan, lab: Lab) -> list[Task]:
+def pending_tasks(plan: Plan, lab: Lab) -> list[Task]:
     """Return the open tasks in order; cells from all over the space stand for later suggestions."""
     tasks = plan.open_tasks(lab)
     if plan.search is None:
@@ -61,7 +61,7 @@ def coming_tasks(plan: Plan, lab: Lab) -> list[Task]:
     return tasks + [task for task in searched_tasks if task.run not in runs]
 
 
-def begun_tasks(plan: Plan, lab: Lab) -> tuple[Task, ...]:
+def started_tasks(plan: Plan, lab: Lab) -> tuple[Task, ...]:
     """Return the tasks of the sweep so far: those of its plan and of the suggested cells."""
     if plan.search is None:
         return plan.tasks
@@ -73,7 +73,7 @@ def _suggested_cells(plan: Plan, lab: Lab) -> list[Cell]:
     return [entry.cell for entry in suggestions.read(lab.sweep(plan.name).suggestions_path)]
 
 
-def _trials_of(searched: Searched, cells: list[Cell]) -> list[Trial]:
+def _trials_of(searched: SearchSpace, cells: list[Cell]) -> list[Trial]:
     return [trial for cell in cells for trial in searched.trials_of(cell)]
 
 

@@ -13,7 +13,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs.cell import Cell
 from tread_lab.specs.decode import encode
 from tread_lab.specs.evaluation import EvaluationSpec
-from tread_lab.specs.expansion import Expansion, Hole, expand
+from tread_lab.specs.expansion import ExcludedCells, Expansion, expand
 from tread_lab.specs.matching import Price
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import BudgetSpec, Experiment, SearchSpec, StopEarlySpec, SweepSpec
@@ -25,7 +25,7 @@ from tread_lab.sweep.trial.task import Task, is_complete, with_ancestors
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchSpace:
     """What a search chooses from.
 
     Attributes:
@@ -52,7 +52,7 @@ class Plan:
     `search`; its `trials` include the suggested ones.
 
     Attributes:
-        holes, duplicates: cells that are not planned, counted by reason.
+        excluded, duplicates: cells that are not planned, counted by reason.
         sources: trees of the sweep file, of its experiment, and of the files that it extends.
         versions: names of the sweep files that an extended plan was made from.
     """
@@ -61,11 +61,11 @@ class Plan:
     question: str
     experiment: str
     trials: tuple[Trial, ...]
-    holes: tuple[Hole, ...]
+    excluded: tuple[ExcludedCells, ...]
     evaluations: tuple[EvaluationSpec, ...]
     sources: dict[str, Any]
-    duplicates: tuple[Hole, ...] = ()
-    search: Searched | None = None
+    duplicates: tuple[ExcludedCells, ...] = ()
+    search: SearchSpace | None = None
     versions: tuple[str, ...] = ()
     budget: BudgetSpec | None = None
     stop_early: StopEarlySpec | None = None
@@ -163,7 +163,7 @@ def make_plan(
         search=searched,
         budget=sweep.budget,
         stop_early=sweep.stop_early,
-        holes=expansion.holes,
+        excluded=expansion.excluded,
         duplicates=expansion.duplicates,
         evaluations=expansion.evaluations,
         sources={"sweep": encode(sweep), "experiment": encode(experiment), **timed, **data},
@@ -178,7 +178,7 @@ def _price(match: str | None, seconds: TrainSeconds | None) -> Price | None:
     return None if match is None else lambda spec: cost(spec).train_flops
 
 
-def _searched(sweep: SweepSpec, spec: SearchSpec, expansion: Expansion) -> Searched:
+def _searched(sweep: SweepSpec, spec: SearchSpec, expansion: Expansion) -> SearchSpace:
     """Return the cells of an expansion, each with its runs and their baselines."""
     baselines = {trial.run: trial for trial in expansion.trials if trial.role == "baseline"}
     cells: dict[str, Cell] = {}
@@ -192,14 +192,14 @@ def _searched(sweep: SweepSpec, spec: SearchSpec, expansion: Expansion) -> Searc
     trials = {name: _baselines_first(own.values()) for name, own in runs.items()}
     sources = {trial.spec.data.source for trial in expansion.trials}
     objectives = objectives_of(spec, sweep, expansion.evaluations, sources)
-    return Searched(spec, objectives, tuple(cells.values()), trials)
+    return SearchSpace(spec, objectives, tuple(cells.values()), trials)
 
 
 def _baselines_first(trials: Iterable[Trial]) -> tuple[Trial, ...]:
     return tuple(sorted(trials, key=lambda trial: trial.role != "baseline"))
 
 
-def _shared_baselines(searched: Searched) -> tuple[Trial, ...]:
+def _shared_baselines(searched: SearchSpace) -> tuple[Trial, ...]:
     """Return the baselines that every cell is compared with."""
     first, *others = searched.trials.values()
     runs = [{trial.run for trial in own} for own in others]

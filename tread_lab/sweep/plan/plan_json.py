@@ -21,7 +21,7 @@ def plan_with_costs(plan: Plan) -> dict[str, Any]:
         "parents": plan.parents,
         "runs": len(specs),
         "evaluations": len(plan.evaluations),
-        "holes": sum(hole.count for hole in plan.holes),
+        "holes": sum(hole.count for hole in plan.excluded),
         "duplicates": sum(same.count for same in plan.duplicates),
     }
     costs = {"train_flops": plan.train_flops, "disk_bytes": plan.disk_bytes}

@@ -59,7 +59,7 @@ class PlannedSweep:
     @property
     def left_out(self) -> pd.DataFrame:
         """One row per reason for which cells are left out: how many, and why."""
-        rows = [(hole.count, hole.reason) for hole in (*self.plan.holes, *self.plan.duplicates)]
+        rows = [(hole.count, hole.reason) for hole in (*self.plan.excluded, *self.plan.duplicates)]
         return pd.DataFrame(rows, columns=["cells", "reason"])
 
     @property

@@ -174,13 +174,13 @@ def check_memory(tasks: Sequence[Task], devices: Devices) -> None:
         for spec in {task.spec for task in tasks}:
             memory.check_memory(spec, devices.local)
     need = max((cost(task.spec).memory_bytes for task in tasks), default=0)
-    capacity, packed = devices.memory, devices.packed
+    capacity, runs = devices.memory, devices.runs_per_device
     context = CONTEXT if devices.type == "cuda" else 0  # each process has one, which runs do not
-    fits = (capacity + context) // (need + context) if need + context else packed
-    if packed > 1 and packed > fits:
+    fits = (capacity + context) // (need + context) if need + context else runs
+    if runs > 1 and runs > fits:
         raise UserError(
-            f"{packed} runs at once on one {devices.type} device need about"
-            f" {amount(packed * need + (packed - 1) * context)}, and it has {amount(capacity)}:"
+            f"{runs} runs at once on one {devices.type} device need about"
+            f" {amount(runs * need + (runs - 1) * context)}, and it has {amount(capacity)}:"
             f" room for {counted(max(1, fits), 'run')};"
             " give each run a larger share by --gpus, or fewer runs by --concurrent"
         )

@@ -18,7 +18,7 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import decode_evaluations
 from tread_lab.specs.trials import SharedParts, Trial
 from tread_lab.sweep.plan.difference import difference
-from tread_lab.sweep.plan.plan import Plan, Searched
+from tread_lab.sweep.plan.plan import Plan, SearchSpace
 
 
 def store_plan(folder: SweepFolder, plan: Plan) -> None:
@@ -99,7 +99,7 @@ def _decoded(stored: StoredPlan) -> Plan:
         trials=tuple(
             Trial(t.role, t.cell, t.seed, decoded(t.spec), t.run, t.baseline) for t in stored.trials
         ),
-        holes=stored.holes,
+        excluded=stored.excluded,
         duplicates=stored.duplicates,
         evaluations=decode_evaluations(stored.evaluations_as_written),
         sources=dict(stored.sources),
@@ -122,7 +122,7 @@ def to_stored(
         trials=tuple(map(StoredTrial.of, plan.trials)),
         evaluate=tuple(encode(plan.evaluations)),
         sources=plan.sources,
-        holes=plan.holes,
+        excluded=plan.excluded,
         duplicates=plan.duplicates,
         search=None if plan.search is None else _search_tree(plan.search),
         versions=plan.versions,
@@ -132,7 +132,7 @@ def to_stored(
     )
 
 
-def _search_tree(searched: Searched) -> dict[str, Any]:
+def _search_tree(searched: SearchSpace) -> dict[str, Any]:
     """Return how a search chooses and from what, without the number of trials, which may change."""
     settings = {k: v for k, v in encode(searched.spec).items() if k != "trials"}
     cells = "\n".join(searched.trials)

@@ -151,7 +151,7 @@ def _ran_there(folder: RunFolder, devices: Devices) -> bool:
     if devices.type == "cpu" and last.get("threads") != devices.threads:
         return False
     model = last.get("model", last.get("device"))
-    return model in models and attempts[-1].packed == devices.packed
+    return model in models and attempts[-1].packed == devices.runs_per_device
 
 
 def _is_timed(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:

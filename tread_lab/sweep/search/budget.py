@@ -9,7 +9,7 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.time_spent import Stopwatch, seconds_spent
 from tread_lab.sweep.plan.forecast import starts
-from tread_lab.sweep.plan.open_tasks import begun_tasks
+from tread_lab.sweep.plan.open_tasks import started_tasks
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.search.queue import TaskQueue
 from tread_lab.sweep.trial.task import Task, done_share
@@ -44,7 +44,7 @@ class Budget:
         self.flops, self.count = self.spent.flops, self.spent.trials  # with what was admitted
 
     def _spent(self, plan: Plan) -> Spent:
-        tasks = begun_tasks(plan, self.lab)
+        tasks = started_tasks(plan, self.lab)
         done = {task.run: done_share(self.lab, task) for task in tasks}
         flops = sum(cost(task.spec).train_flops * done[task.run] for task in tasks)
         hours = seconds_spent(self.lab.sweep(plan.name).spent_path) / 3600

@@ -18,7 +18,7 @@ from tread_lab.specs.search_space import Space
 from tread_lab.specs.trials import Trial
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.goals import cell_values
-from tread_lab.sweep.plan.plan import Plan, Searched
+from tread_lab.sweep.plan.plan import Plan, SearchSpace
 from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.search.sampler import Observation, StoredStudy, propose
 from tread_lab.sweep.trial.task import Task
@@ -156,7 +156,7 @@ class SearchQueue:
         return cell_values(self.lab, own, self.searched.objectives, self.plan.evaluations)
 
 
-def _facts(searched: Searched, cell: Cell) -> dict[str, Any]:
+def _facts(searched: SearchSpace, cell: Cell) -> dict[str, Any]:
     trials = [trial for trial in searched.trials_of(cell) if trial.role == "trial"]
     flops = sum(cost(trial.spec).train_flops for trial in trials)
     return {"cell": dict(cell), "runs": [trial.run for trial in trials], "train_flops": flops}

@@ -40,7 +40,7 @@ class WorkerInfo:
         node: Ray's id of the node, or the name of the host without Ray.
         alive: the nodes that are in the cluster now; `None` without a cluster.
         whole: whether the attempt has a device to itself.
-        packed: most runs that share its device.
+        runs_per_device: most runs that share its device.
         hang_timeout: seconds without progress after which the attempt is ended; 0 for never,
             `None` for a limit derived from the run's own speed.
         expected: what the driver found of that which must be equal on all nodes; empty where the
@@ -51,7 +51,7 @@ class WorkerInfo:
     node: str = os.uname().nodename
     alive: frozenset[str] | None = None
     whole: bool = True
-    packed: int = 1
+    runs_per_device: int = 1
     hang_timeout: float | None = None
     expected: Mapping[str, str] = field(default_factory=dict)
 
@@ -63,8 +63,8 @@ class NodeMismatch(UserError):
 class OpenAttempt:
     """An attempt under way: its phase, its ending, and the watchdog that hears of its progress."""
 
-    def __init__(self, watchdog: Watchdog, *, packed: int = 1) -> None:
-        self.phase, self.ended, self.packed = "train", "completed", packed
+    def __init__(self, watchdog: Watchdog, *, runs_per_device: int = 1) -> None:
+        self.phase, self.ended, self.runs_per_device = "train", "completed", runs_per_device
         self._watchdog, self.progress = watchdog, watchdog.progress
 
     def start_evaluating(self) -> None:
@@ -90,13 +90,15 @@ def attempt(
         UserError: the data are not those of the spec, or cannot be read.
         DiskFull: any write found the disk full.
     """
-    where = {name: getattr(worker, name) for name in ("driver", "node", "whole", "packed")}
+    where = {name: getattr(worker, name) for name in ("driver", "node", "whole")}
     process = {"host": os.uname().nodename, "pid": os.getpid()}
     check_content(spec.data, folder.cache)
     made_with = provenance or fingerprint(spec, device.type)
-    opened = folder.attempts.open(**where, **process, made_with=made_with)
+    opened = folder.attempts.open(
+        **where, **process, packed=worker.runs_per_device, made_with=made_with
+    )
     watchdog = Watchdog(folder.stack_dump(opened.n), folder.heartbeat_path, worker.hang_timeout)
-    under_way = OpenAttempt(watchdog, packed=worker.packed)
+    under_way = OpenAttempt(watchdog, runs_per_device=worker.runs_per_device)
     try:
         with watchdog:
             yield under_way

@@ -89,5 +89,5 @@ def reopen(lab: Lab, task: Task) -> None:
     """
     folder = lab.run(task.run)
     with folder.lock():
-        folder.attempts.forgive()
+        folder.attempts.reset_retries()
         folder.reopen()

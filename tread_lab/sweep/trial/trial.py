@@ -152,7 +152,7 @@ def _train_and_evaluate(
         UserError: an evaluation lacks something; every other evaluation is done.
     """
     folder = lab.run(task.run)
-    limit_share(device, under_way.packed)
+    limit_share(device, under_way.runs_per_device)
     while True:
         release(device)  # of the run before, or of the attempt that this one repeats
         if folder.result() is None:
@@ -241,7 +241,7 @@ def _train(
     folder.write_origin({**origin(spec, device), "started": time.time()})
     progress, memory = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
     try:
-        meter = open_meter(device) if under_way.packed == 1 else None
+        meter = open_meter(device) if under_way.runs_per_device == 1 else None
         with closing(train(spec, folder, device, meter)) as steps:  # type: ignore[type-var]
             for progress in steps:
                 at = (progress.step, progress.steps, progress.loss, progress.overflows)
