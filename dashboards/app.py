@@ -112,10 +112,10 @@ class DashboardServer(uvicorn.Server):
     """
 
     def __init__(self, lab: Lab, host: str, port: int) -> None:
-        self.loopback = _is_loopback(host)
         self._socket = socket.create_server((host, port))
+        self.loopback = ipaddress.ip_address(self._socket.getsockname()[0]).is_loopback
         config = uvicorn.Config(
-            application(Pages(lab), hosts=LOOPBACK if self.loopback else ["*"]),
+            application(Pages(lab), hosts=[*LOOPBACK, host] if self.loopback else ["*"]),
             headers=list(HEADERS.items()),
             server_header=False,
             proxy_headers=False,
@@ -235,10 +235,3 @@ def _plan(sweep: SweepFolder) -> StoredPlan:
         return sweep.plan()
     except UserError as error:
         return StoredPlan(sweep.name, str(error), "", (), (), {})
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -125,6 +125,8 @@ def test_on_loopback_other_names_of_the_host_are_refused(
 def test_only_loopback_refuses_names(lab: Lab) -> None:
     server = DashboardServer(lab, "127.0.0.1", 0)
     assert server.loopback and server.url.startswith("http://127.0.0.1:")
+    with served(lab, host="127.0.0.2") as url:  # named itself, it is answered
+        assert ask(urlsplit(url).netloc, "/api/sweeps")[0].status == 200
     with served(lab, host="0.0.0.0") as url:
         netloc = f"127.0.0.1:{urlsplit(url).port}"
         assert ask(netloc, "/api/sweeps", Host="some.name")[0].status == 200
