@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tread_lab.metrics.checked_tensors import below
 from tread_lab.records.durable import replacing
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation_steps import in_words
@@ -38,8 +39,7 @@ class Checkpoint:
 
     def part(self, prefix: str) -> dict[str, Tensor]:
         """Return the tensors below `prefix/`, their names without it."""
-        start = prefix + "/"
-        return {n[len(start) :]: t for n, t in self.tensors.items() if n.startswith(start)}
+        return below(self.tensors, prefix)
 
 
 def save(

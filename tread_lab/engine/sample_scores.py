@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tread_lab.data.source import Samples
 from tread_lab.engine.precision import matrix_products
+from tread_lab.metrics.checked_tensors import below, nested
 from tread_lab.metrics.feature_space import by_extractor
 from tread_lab.metrics.reference_file import ReferenceFile
 from tread_lab.specs.evaluation import SamplesSpec
@@ -65,26 +66,19 @@ class SampleScores:
 
     def add(self, images_BCHW: Tensor) -> dict[str, Tensor]:
         """Take the next images; return those of their features that must be kept whole."""
-        taken: dict[str, Tensor] = {}
         with matrix_products("fp32"):
-            for name, scorer in self._scorers.items():
+            for scorer in self._scorers.values():
                 scorer.add(images_BCHW)
-                features = scorer.take_features()
-                taken |= {f"{name}/{layer}": x_ND for layer, x_ND in features.items()}
-        return taken
+        return nested({name: scorer.take_features() for name, scorer in self._scorers.items()})
 
     def state(self) -> dict[str, Tensor]:
         """Return all sums so far."""
-        return {
-            f"{name}/{key}": x
-            for name, scorer in self._scorers.items()
-            for key, x in scorer.state().items()
-        }
+        return nested({name: scorer.state() for name, scorer in self._scorers.items()})
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Go on from sums."""
         for name, scorer in self._scorers.items():
-            scorer.load(_of(name, state))
+            scorer.load(below(state, name))
 
     def scores(self, taken: Iterable[Mapping[str, Tensor]], count: int) -> dict[str, float]:
         """Return the metrics of all `count` images by their names in the record.
@@ -99,14 +93,9 @@ class SampleScores:
         scores: dict[str, float] = {}
         with matrix_products("fp32"):
             for name, scorer in self._scorers.items():
-                features = [_of(name, part) for part in kept]
+                features = [below(part, name) for part in kept]
                 scores |= scorer.scores(self._described[name], features, count)
         return scores
-
-
-def _of(extractor: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    own = {key.partition("/")[::2]: x for key, x in tensors.items()}
-    return {key: x for (name, key), x in own.items() if name == extractor}
 
 
 def heldout_reference(samples: Samples, device: torch.device) -> Reference:

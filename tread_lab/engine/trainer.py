@@ -32,6 +32,7 @@ from tread_lab.engine.optimizer import Ema, adamw, make_capturable, set_learning
 from tread_lab.engine.power import Meter
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
 from tread_lab.engine.system import Joining, Part, systems_of
+from tread_lab.metrics.checked_tensors import nested
 from tread_lab.records import metric_names
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs.run import RunSpec
@@ -231,7 +232,7 @@ class Trainer:
             parts = {part: module.state_dict() for part, module in self._stored.items()}
             parts |= {"ema": self.ema.weights, "optimizer": optimizer}
             parts["scaler"] = self.scaler.state()
-            tensors = {f"{part}/{n}": t for part, flat in parts.items() for n, t in flat.items()}
+            tensors = nested(parts)
             if self._window:
                 tensors["window"] = torch.stack(self._window)
             facts = {"seconds": repr(self.seconds), "loss": repr(self.loss)}

@@ -1,4 +1,4 @@
-"""Tensors in safetensors files with a checksum: whatever was cut short or changed is not read."""
+"""Named tensors, part by part, and their files with a checksum, which are read whole or not."""
 
 from __future__ import annotations
 
@@ -37,6 +37,17 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]] | None:
         if facts.pop(_CHECKSUM, None) == _digest(tensors):
             return tensors, facts
     return None
+
+
+def nested(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the tensors of all parts, each under `part/name`."""
+    return {f"{part}/{name}": x for part, named in parts.items() for name, x in named.items()}
+
+
+def below(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
+    """Return the tensors under `part/`, by their names without it."""
+    start = f"{part}/"
+    return {name.removeprefix(start): x for name, x in tensors.items() if name.startswith(start)}
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:

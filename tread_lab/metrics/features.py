@@ -13,6 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from tread_lab.metrics.checked_tensors import below, nested
 from tread_lab.metrics.extraction import DescribedReference, Extraction, Reference
 from tread_lab.metrics.feature_space import check_metrics
 from tread_lab.metrics.fidelity import kernel_distance, shuffled_inception_score
@@ -109,15 +110,12 @@ class Scorer:
 
     def state(self) -> dict[str, Tensor]:
         """Return the sums so far, on the CPU; `load` goes on from them with equal results."""
-        states = {name: keeper.state() for name, keeper in self._kept.items()}
-        return {f"{name}/{key}": x for name, state in states.items() for key, x in state.items()}
+        return nested({name: keeper.state() for name, keeper in self._kept.items()})
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Go on from sums of a scorer of the same metrics."""
         for name, keeper in self._kept.items():
-            parts = {key.partition("/")[::2]: x for key, x in state.items()}
-            own = {key: x for (keeper_name, key), x in parts.items() if keeper_name == name}
-            keeper.load(own, self.extraction.device)
+            keeper.load(below(state, name), self.extraction.device)
 
     def described(
         self, reference: Reference, shape: tuple[int, ...], cache: Path | None

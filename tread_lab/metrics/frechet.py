@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tread_lab.metrics.checked_tensors import below, nested
+
 Moments = tuple[Tensor, Tensor]  # mean [D], covariance [D, D]
 
 
@@ -131,14 +133,12 @@ class EighthMoments:
 
     def state(self) -> dict[str, Tensor]:
         """Return all that is known, on the CPU; `load` goes on from it with equal results."""
-        begun = {k: moments for k, moments in enumerate(self.eighths) if moments.count}
-        return {f"{k}.{key}": x for k, m in begun.items() for key, x in m.state().items()}
+        return nested({str(k): m.state() for k, m in enumerate(self.eighths) if m.count})
 
     def load(self, state: Mapping[str, Tensor], device: torch.device) -> None:
         """Go on from a state."""
         for k, moments in enumerate(self.eighths):
-            own = {key.partition(".")[::2]: x for key, x in state.items()}
-            if found := {key: x for (eighth, key), x in own.items() if eighth == str(k)}:
+            if found := below(state, str(k)):
                 moments.load(found, device)
         self._seen = sum(moments.count for moments in self.eighths)
 
