@@ -279,7 +279,7 @@ def machine(world: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         trainer, "step_form", lambda spec, _: spec.execution.cuda_graph and trainer.CAPTURED
     )
-    monkeypatch.setattr(trainer, "CudaGraphs", lambda _: Tape)
+    monkeypatch.setattr(trainer, "cuda_graphs", lambda _: Tape)
     compile_blocks = compiled.compile_blocks
     monkeypatch.setattr(
         compiled, "compile_blocks", lambda network: compile_blocks(network, backend="eager")

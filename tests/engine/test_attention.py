@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend
 
-from tests.backbones.test_attend import FLASH, Noted
+from tests.backbones.test_parts import FLASH, Noted
 from tests.engine.runs import CPU, small_run, train_until
-from tread_lab.backbones.attend import PREFERRED
+from tread_lab.backbones.parts import PREFERRED
 from tread_lab.engine import attention
 from tread_lab.engine.attention import fastest, measured, prefer_attention, shapes_of
 from tread_lab.engine.evaluate import evaluate

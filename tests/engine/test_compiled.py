@@ -12,8 +12,8 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn.attention import SDPBackend
 
-from tests.backbones.test_attend import FLASH
-from tread_lab.backbones.attend import PREFERRED
+from tests.backbones.test_parts import FLASH
+from tread_lab.backbones.parts import PREFERRED
 from tread_lab.engine.assemble import build_network
 from tread_lab.engine.compiled import EAGER, INDUCTOR, arithmetic, compile_blocks, no_compiler
 from tread_lab.engine.precision import autocast

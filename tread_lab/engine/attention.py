@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tread_lab.backbones.attend import PREFERRED, Shape
+from tread_lab.backbones.parts import PREFERRED, Shape
 from tread_lab.engine.cost.training import tokens_per_block
 from tread_lab.engine.device import model
 from tread_lab.engine.precision import PRECISIONS

@@ -5,6 +5,7 @@ Where blocks are small the host needs longer to launch the kernels of a step tha
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -46,18 +47,6 @@ class Graph(Protocol):
 
     def replay(self) -> None:
         """Do the noted work."""
-
-
-class CudaGraphs:
-    """Makes graphs for one GPU that share a stream and the memory of what they compute."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._pool = torch.cuda.graph_pool_handle()
-        self._queue = ReplayQueue()
-
-    def __call__(self) -> CudaGraph:
-        return CudaGraph(self._stream, self._pool, self._queue)
 
 
 class ReplayQueue:
@@ -105,6 +94,12 @@ class CudaGraph:
     def replay(self) -> None:
         self._graph.replay()
         self._queue.join()
+
+
+def cuda_graphs(device: torch.device) -> Callable[[], CudaGraph]:
+    """Return what makes graphs for one GPU that share a stream and the memory of their results."""
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    return functools.partial(CudaGraph, stream, torch.cuda.graph_pool_handle(), ReplayQueue())
 
 
 @dataclass

@@ -24,7 +24,7 @@ from tread_lab.engine import checkpoint
 from tread_lab.engine.assemble import fresh_network, starting_weights
 from tread_lab.engine.attention import prefer_attention
 from tread_lab.engine.batches import Batch, Batches, Transfer
-from tread_lab.engine.captured import CAPTURED, CapturedStep, CudaGraphs, Graph, step_form
+from tread_lab.engine.captured import CAPTURED, CapturedStep, Graph, cuda_graphs, step_form
 from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.device import check_precision, pins, use
 from tread_lab.engine.objective import Objective
@@ -82,7 +82,7 @@ class Trainer:
         self._gradient_norm: Tensor | None = None
         self._captured: CapturedStep | None = None
         if step_form(spec, device.type) == CAPTURED:
-            self.capture(CudaGraphs(device))
+            self.capture(cuda_graphs(device))
         self._started = self._last_logged = time.perf_counter()
         self._writer = folder.log() if self.accelerator.is_main_process else None
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tread_lab.backbones.attend import PREFERRED, attend
+from tread_lab.backbones.parts import PREFERRED, attend
 
 FLASH = "_scaled_dot_product_flash_attention_for_cpu"
 
