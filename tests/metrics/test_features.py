@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -216,3 +217,17 @@ def test_each_metric_is_of_its_layer_and_sums_go_on_from_their_state(
         "fid@4": pytest.approx(spread),
         "recall@4": 1.0,
     }
+
+
+def test_each_name_stands_for_its_number() -> None:
+    compared: Any = SimpleNamespace(
+        frechet={"pool": 1.0, "spatial": 2.0}.__getitem__,
+        extrapolated=(3.0, 4.0),
+        inception_score=5.0,
+        neighbours={"precision": 6.0, "recall": 7.0},
+    )
+    numbers = {
+        "fd": 1.0, "fd_dinov2": 1.0, "fid": 1.0, "fid_inf": 3.0, "fid_inf_error": 4.0, "sfid": 2.0,
+        "is": 5.0, "precision": 6.0, "recall": 7.0,
+    }  # fmt: skip
+    assert {name: MEASURES[name](compared) for name in numbers} == numbers
