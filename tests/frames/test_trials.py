@@ -53,6 +53,8 @@ def test_rows_are_the_plans_trials_in_order(mixed: Lab) -> None:
     first = ["run", "role", "seed", "state", "reason", "baseline", "cell", "start", "end", "rate"]
     assert list(frame.columns[:10]) == first
     assert frame.attrs["axes"] == ["start", "end", "rate"]
+    kinds = [str(frame[axis].dtype) for axis in frame.attrs["axes"]]
+    assert kinds == ["Int64", "Int64", "float64"]  # whole beside a baseline without
 
 
 def test_axes_and_parameters_stand_in_the_row(mixed: Lab) -> None:
@@ -164,15 +166,6 @@ def test_trials_that_share_a_run_share_its_numbers(tmp_path: Path) -> None:
 def test_an_unknown_sweep_names_what_there_is(mixed: Lab) -> None:
     with pytest.raises(UserError, match="did you mean 'placement'"):
         trials_frame(mixed, "placment")
-
-
-def test_whole_values_of_an_axis_stay_whole_beside_a_baseline_without(mixed: Lab) -> None:
-    frame = trials_frame(mixed, "placement")
-    assert [str(frame[axis].dtype) for axis in ("start", "end", "rate")] == [
-        "Int64",
-        "Int64",
-        "float64",
-    ]
 
 
 def test_metrics_are_told_apart_by_the_sweep_that_asked_for_them(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_another_axis_has_a_set_of_figures_for_each_value(tmp_path: Path, undraw
     lab = write_sweep(tmp_path, small(rates=(0.5, 0.75)))
     names = {path.name for path in write_figures(lab, "placement")}
     grids = {"route_grid-gap-heldout-rate=0.5.png", "route_grid-gap-heldout-rate=0.75.pdf"}
-    assert {*grids, "ranking.md"} <= names
+    assert {*grids, "ranking.md", "cells-gap-heldout.png", "cells-gap-heldout.pdf"} <= names
 
 
 def test_a_sweep_over_budgets_draws_quality_over_training_and_time_to_equal(
