@@ -194,3 +194,9 @@ def test_our_positions_are_the_published_ones() -> None:
         [f(place * rate) for place in (column, row) for f in (torch.sin, torch.cos)]
     )
     torch.testing.assert_close(table[token], expected.float())
+
+
+def test_averaged_weights_come_before_raw_ones(state: dict[str, Tensor], tmp_path: Path) -> None:
+    raw = {n: t + 1 for n, t in state.items()}
+    torch.save({"model": raw, "ema": state}, tmp_path / "DiT.pt")
+    assert same(loaded(tmp_path / "DiT.pt", network_of(MODEL)), state)

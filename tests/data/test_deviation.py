@@ -30,6 +30,7 @@ from tread_lab.sweep.plan.preflight import preflight
 from tread_lab.sweep.trial.task import Task
 
 OFFICIAL = 0.93  # deviation of SD latents times 0.18215
+ENCODED = 0.93 / 0.18215  # as the encoder gives them
 
 
 def spec_of(path: Path, source: str, process: str = "edm", **data: Any) -> RunSpec:
@@ -257,3 +258,9 @@ def test_wrong_scales_are_no_images_and_what_is_random_or_has_no_decoder_is_let_
         spec = spec_of(random, "latents", decoder_range=pixels, scale=SCALE).data
         check_decoded(spec, open_data(spec, "heldout", autoencoder=str(tmp_path / "vae")))
     check_decoded(DataSpec(), open_data(DataSpec(), "heldout"))
+
+
+def test_arrays_that_nobody_scaled_are_refused(tmp_path: Path) -> None:
+    spec = spec_of(pack(tmp_path / "raw", ENCODED), "latents", scale=1, decoder_scale=0.18215)
+    with pytest.raises(UserError, match=r"deviation of 5\.1.*not scaled yet, set data.scale=0.18"):
+        check_deviation(spec, open_data(spec.data, "train"))

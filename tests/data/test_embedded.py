@@ -41,3 +41,14 @@ def test_pixels_rounds_to_the_nearest_level_and_stays_within_the_range() -> None
     levels = torch.tensor([99.6, 100.4, -30.0, 300.0]).view(1, 1, 2, 2)
     x_BCHW = (levels - samples._mean) * (0.5 / samples._deviation)
     assert samples.pixels(x_BCHW).flatten().tolist() == [100, 100, 0, 255]
+
+
+def test_held_out_images_are_normalised_by_the_training_images() -> None:
+    black = torch.tensor([0])
+    train, heldout = Fashion16("train"), Fashion16("heldout")
+    assert train.take(black)[0].min() == heldout.take(black)[0].min()
+
+
+def test_the_splits_have_different_fingerprints() -> None:
+    assert Fashion16("train").fingerprint != Fashion16("heldout").fingerprint
+    assert Fashion16("train").fingerprint == Fashion16("train").fingerprint

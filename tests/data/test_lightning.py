@@ -111,3 +111,18 @@ def test_damage_is_one_line_that_names_the_file(files: Path, damage: str) -> Non
     with pytest.raises(UserError, match=says) as caught:
         lightning(files)
     assert "\n" not in str(caught.value)
+
+
+def test_values_that_are_normalised_are_not_scaled_for_the_decoder(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(
+        "tread_lab.data.source.open_autoencoder",
+        lambda where, scale, range: asked.append((where, scale)),
+    )
+    for normalise in (True, False):
+        spec = DataSpec(source="safetensors", path=str(files), channels=4, size=8, classes=7,
+                        scale=2.0, decoder_scale=0.5, normalise=normalise)  # fmt: skip
+        open_data(spec, "train", autoencoder="here")
+    assert asked == [("here", None), ("here", 0.5)]

@@ -213,3 +213,11 @@ def test_the_host_is_two_replays_ahead_of_a_gpu_and_no_more(
         "replay",
         "wait for step 2",
     ]
+
+
+def test_a_run_stopped_amid_replays_goes_on_with_equal_bits(tmp_path: Path) -> None:
+    spec = small_run(train=TRAIN)
+    losses, whole = trained(spec, tmp_path / "whole", None)
+    first, _ = trained(spec, tmp_path / "parts", Tapes(), range(5))
+    rest, parts = trained(spec, tmp_path / "parts", Tapes(), range(5, STEPS))
+    assert (first + rest, differing(whole, parts)) == (losses, [])

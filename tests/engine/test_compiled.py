@@ -13,7 +13,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn.attention import SDPBackend
 
 from tests.backbones.test_parts import FLASH
-from tread_lab.backbones.parts import PREFERRED
+from tread_lab.backbones.parts import PREFERRED, rotary_positions, rotate, turned
 from tread_lab.engine.assemble import build_network
 from tread_lab.engine.compiled import EAGER, INDUCTOR, arithmetic, compile_blocks, no_compiler
 from tread_lab.engine.precision import autocast
@@ -168,3 +168,9 @@ def test_where_no_c_compiler_works_auto_is_eager_and_blocks_are_refused(
             preflight([Task(runs[1])], gpu)
     finally:
         no_compiler.cache_clear()
+
+
+def test_rotation_is_the_same_bitwise_without_complex_numbers() -> None:
+    x = torch.randn(2, 3, 16, 8)
+    table_BNP = rotary_positions(4, 8).expand(2, -1, -1)
+    assert torch.equal(rotate(x, table_BNP), turned(x, table_BNP[:, None]))

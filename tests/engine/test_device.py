@@ -17,8 +17,10 @@ from tread_lab.engine import device as devices
 from tread_lab.engine import trainer
 from tread_lab.engine.device import PeakMemory, limit_share, pick, release
 from tread_lab.engine.train import train
-from tread_lab.records.lab import RunFolder
-from tread_lab.specs import UserError
+from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.specs import RunSpec, UserError
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import run_trial
 
 GPU_1 = torch.device("cuda", 1)
 
@@ -164,3 +166,13 @@ def test_cpus_and_memory_are_those_of_the_process_less_by_the_limits_of_its_cont
         (tmp_path / name).write_text(text)
     assert devices.usable_cpus() == cpus
     assert devices.memory(CPU) == (memory or machine)
+
+
+def test_a_peak_that_cannot_be_told_is_left_out_of_the_record(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = tiny(steps=2)
+    monkeypatch.setattr(devices, "_forget_peak", lambda: False)
+    list(run_trial(lab, Task(spec), CPU))
+    metrics = (lab.run_of(spec).result() or {})["metrics"]
+    assert "cost/peak_memory_bytes" not in metrics and "cost/train_flops" in metrics

@@ -207,3 +207,14 @@ def test_a_record_has_energy_only_of_a_run_alone_on_its_device(
     assert metrics["energy/joules"] == 20.0 and metrics["gpu/utilisation"] == 0.5
     assert metrics["power/watts"] == pytest.approx(20 / metrics["cost/train_seconds"], rel=0.5)
     assert power.USE in {entry.key for entry in lab.run(task.run).entries()}
+
+
+def test_an_attempt_that_was_not_metered_leaves_the_energy_unknown(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    spec = tiny(steps=20)
+    folder = lab.run_of(spec)
+    stop_at(spec, folder, 7, None)
+    for _ in train(spec, folder, CPU, counting()):
+        pass
+    assert energies(folder) == {}

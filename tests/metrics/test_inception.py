@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
 from pathlib import Path
@@ -92,3 +93,10 @@ def test_real_fid_is_proven_only_where_the_published_weights_are(real: Tensor) -
         for x in (real[:50], noise)
     )
     assert 0 < near < far
+
+
+def test_a_changed_file_is_hashed_again(tmp_path: Path) -> None:
+    file = tmp_path / "weights"
+    for content in (b"one", b"three"):
+        file.write_bytes(content)
+        assert inception.sha256(file) == hashlib.sha256(content).hexdigest()

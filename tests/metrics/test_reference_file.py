@@ -193,3 +193,18 @@ def test_arrays_of_numpys_first_two_versions_are_read(
     else:
         with pytest.raises(UserError, match=r"an array of \.npy version 3\.0"):
             open_reference(spec(tmp_path / "x.npz"), **ALL)
+
+
+def test_images_may_be_grey_and_are_neither_objects_nor_in_fortrans_order(tmp_path: Path) -> None:
+    grey = np.zeros((100, 8, 8, 1), np.uint8)
+    assert open_reference(written(tmp_path / "grey.npz", {"arr_0": grey}), **ALL).shape == (
+        100, 8, 8, 1
+    )  # fmt: skip
+    for name, images, said in (
+        ("objects", np.array([{}]), "arr_0 holds pickled objects"),
+        ("fortran", np.asfortranarray(np.zeros((100, 8, 8, 3), np.uint8)), "Fortran's order"),
+        ("two", np.zeros((100, 8, 8, 2), np.uint8), r"arr_0 is \[100, 8, 8, 2\], and images are"),
+        ("99", np.zeros((99, 8, 8, 3), np.uint8), "arr_0 has 99 images, fewer than 100"),
+    ):
+        with pytest.raises(UserError, match=said):
+            open_reference(written(tmp_path / f"{name}.npz", {"arr_0": images}), **ALL)

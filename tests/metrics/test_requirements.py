@@ -101,3 +101,14 @@ def test_features_of_own_images_compare_with_those_alone(
     )
     check(*metrics)
     check("fid", reference="imagenet64")
+
+
+def test_metrics_need_images_and_sheets_of_latents_do_not(asked: list[Any]) -> None:
+    check(preview=True, source="latents")
+    with pytest.raises(UserError) as caught:
+        check("fid", "is", preview=True, source="latents")
+    assert asked == []
+    assert str(caught.value) == (
+        "metrics: fid needs images, and these latents have no decoder; name the SD autoencoder's"
+        " folder in TREAD_LAB_AUTOENCODER, or leave the metric out"
+    )

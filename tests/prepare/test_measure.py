@@ -44,3 +44,14 @@ def test_one_pass_gives_the_moments_of_two() -> None:
     assert moments.mean_C == pytest.approx(x_NCHW.mean(axis=(0, 2, 3)), rel=1e-12, abs=1e-12)
     assert moments.deviation_C == pytest.approx(x_NCHW.std(axis=(0, 2, 3)), rel=1e-9)
     assert moments.deviation == pytest.approx(x_NCHW.std(), rel=1e-12)
+
+
+def test_the_posteriors_variance_counts(packed: Path, latents: np.ndarray) -> None:
+    (packed / "latents.npy").unlink()
+    log_variance = np.full(latents.shape, np.log(4.0))
+    both = np.concatenate([latents.astype(np.float64), log_variance], axis=1)
+    np.save(packed / "moments.npy", both)
+    measured = measure(open_store("latents", packed))
+    assert measured.spread == pytest.approx(2.0, rel=1e-12)
+    whole = np.sqrt(latents.astype(np.float64).var() + 4)
+    assert measured.deviation == pytest.approx(whole, rel=1e-12)

@@ -95,3 +95,8 @@ def test_the_crop_is_its_definition(pixels: np.ndarray, size: int, off: int) -> 
     cropped = centre_crop(Image.fromarray(pixels), size)
     assert cropped.shape == (size, size, 3) and cropped.dtype == np.uint8
     assert np.abs(cropped - _reference(pixels, size)).max() <= off
+
+
+def test_grey_and_transparent_images_become_rgb(pixels: np.ndarray) -> None:
+    grey = Image.fromarray(pixels).convert("LA")
+    assert centre_crop(grey, 32).shape == (32, 32, 3)

@@ -232,3 +232,10 @@ def test_structured_needs_an_even_grid() -> None:
         "routes[0].selection: structured needs a grid whose side is a multiple of 2,"
         " this one has 1 x 1 tokens"
     )
+
+
+def test_placement_does_not_change_who_is_routed() -> None:
+    here = draw_routing((route("random", start=0, end=3),), (4, N), 3, 17)
+    there = draw_routing((route("random", start=5, end=9),), (4, N), 3, 17)
+    assert here and there
+    assert torch.equal(here[0].keep_BK, there[0].keep_BK)

@@ -265,3 +265,13 @@ def test_the_host_copies_no_number_to_the_device_for_every_call(channels: str) -
         for level in levels[1:]:
             prediction(z_BCHW, level)
     assert copies.count == 0
+
+
+@PROCESSES
+def test_an_earlier_checkpoint_equal_to_the_last_changes_nothing(
+    process: EDMSpec | FlowSpec,
+) -> None:
+    auto = images({"weight": 2, "weak": {"step": 7}}, network(), network(), process=process)
+    torch.testing.assert_close(auto, images(1, network(), process=process), atol=1e-5, rtol=1e-5)
+    other = images({"weight": 2, "weak": {"step": 7}}, network(), network(1), process=process)
+    assert (other - auto).abs().max() > 1e-3
