@@ -78,15 +78,6 @@ def test_moments_of_a_wrong_shape_are_refused(
         _open(moments)
 
 
-class Three:
-    """A decoder that makes three times as large images."""
-
-    digest, enlarges = "abc", 3
-
-    def __call__(self, x_BCHW: torch.Tensor) -> torch.Tensor:
-        return x_BCHW
-
-
 class Stored:
     """Samples [1, 2, 4] of which each is its number, mirrored ones the negative."""
 

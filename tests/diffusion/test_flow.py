@@ -109,3 +109,15 @@ def test_a_wrong_process_is_one_clear_line(tree: dict[str, object], said: str) -
     with pytest.raises(UserError, match=r"^[^\n]*$") as error:
         decode(RunSpec, {"model": MODEL, "process": tree})
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(("then", "deviation"), [(0.3, 0.8**0.5), (0.0, 0.0)])
+def test_a_random_step_of_a_flow_has_a_deviation_but_onto_the_data(
+    then: float, deviation: float
+) -> None:
+    """From t = 0.8: the mean is z - dt (v + z + (1 - t) v), the variance 2 t dt."""
+    z, v = torch.tensor([1.0, -2.0]).double(), torch.tensor([0.5, 3.0]).double()
+    now, end = torch.tensor([0.8, then]).double()
+    mean, found = Flow(FlowSpec()).reverse(v, z, now, end)
+    torch.testing.assert_close(mean, z - (0.8 - then) * (v + z + 0.2 * v))
+    assert float(found) == pytest.approx(deviation)
