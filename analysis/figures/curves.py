@@ -127,7 +127,7 @@ def draw_curves(found: Curves, ax: style.Axes, *, legend: bool = True) -> None:
     handles, _ = ax.get_legend_handles_labels()
     if legend:
         handles = [*handles, *style.state_legend(states)]
-        ax.legend(handles=handles, **style.BESIDE if len(handles) > style.MANY else {"loc": "best"})
+        ax.legend(handles=handles, **style.place_legend(handles))
 
 
 def rates(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Curves:

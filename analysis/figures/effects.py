@@ -191,7 +191,8 @@ def _cells(records: SweepRecords) -> Iterator[Drawn]:
     for metric in records.compared if records.panels > 1 else ():
         if frame[metric].notna().sum() > 1:
             gaps = cell_gaps(frame, metric)
-            height = 1.0 + 0.18 * len(gaps)
+            lines = sum(style.arrow(name).count("\n") + 1 for name in gaps["name"])
+            height = 1.0 + 0.18 * lines
             fig, axes = style.figure(width=style.PAGE, height=height, columns=2)
             draw_cell_gaps(gaps, metric, axes)
             caption = "Every cell of the sweep with its cost beside it; a dot is hollow where"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -13,6 +14,8 @@ from tread_lab.analysis.figures.style import Figure
 from tread_lab.frames import own_metrics, ranking_key
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, metric_kind
+
+LONGEST = 80  # characters of a metric or panel in a file name
 
 
 @dataclass(frozen=True)
@@ -118,5 +121,8 @@ def named(name: str, metric: str) -> str:
 
 
 def slug(text: str) -> str:
-    """Return a metric or panel as part of a file name."""
-    return re.sub(r"[^\w.=+-]+", "-", text).rstrip("-")
+    """Return a metric or panel as part of a file name; a long one ends with its digest."""
+    short = re.sub(r"[^\w.=+-]+", "-", text).rstrip("-")
+    if len(short) <= LONGEST:
+        return short
+    return f"{short[: LONGEST - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -166,7 +166,7 @@ def draw_gap_over_steps(
         label = style.arrow(curve.name)
         ax.plot(curve.steps, gaps, dashes, color=colour, linewidth=0.9, label=label)
     if curves:
-        ax.legend(**style.BESIDE)
+        ax.legend(**style.place_legend(ax.get_lines()[1:], inside=0))
     ax.set_title(f"paired differences, smoothed over {halflife:g} logged entries")
     ax.set_xlabel("training step")
     ax.set_ylabel("Δ training loss" + style.times(power))

@@ -254,7 +254,7 @@ def draw_pareto(points: Pareto, ax: style.Axes) -> None:
         ax.errorbar(points.cost[at], value[at], bars, fmt=shape, color=colour, elinewidth=0.7)
     lines = [_draw_front(ax, points, value)]
     if not points.relative:
-        ax.set_xscale("log")
+        style.cost_axis(ax, points.cost)
     ax.margins(0.16, 0.14)
     relative = " relative to dense (1 = dense)" if points.relative else ""
     ax.set_xlabel("training FLOPs" + relative)

@@ -25,6 +25,7 @@ from tread_lab.frames import (
 )
 from tread_lab.records.metric_names import metric_kind
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.labels import value_text
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -179,7 +180,9 @@ def panels(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
         return [("", frame)]
     parts = []
     for values, part in trials.groupby(axes, sort=False, dropna=False):
-        name = " ".join(f"{axis}={value}" for axis, value in zip(axes, values))
+        written = zip(axes, values)
+        settings = [f"{axis}={value_text(value)}" for axis, value in written if pd.notna(value)]
+        name = " ".join(settings) or "as the experiment is"
         rows = frame["run"].isin(part["baseline"]) & (frame["role"] == "baseline")
         parts.append((name, frame[rows | frame.index.isin(part.index)]))
     return parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,7 @@ CYCLE = (GREEN, PINK, INDIGO, OLIVE, WINE, TEAL)
 
 # Where a legend of many entries stands: beside the axes.
 BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "labelspacing": 0.25}
+WIDEST = 44  # characters in a line of a cell's name
 MANY = 8  # entries that a legend has room for inside the axes
 
 PURPLE = "#762A83"
@@ -330,9 +332,33 @@ def mark_state(ax: Axes, x: float, state: str) -> None:
     )
 
 
+def cost_axis(ax: Axes, costs: Iterable[float]) -> None:
+    """Let costs that span decades stand on a logarithmic axis."""
+    known = [cost for cost in costs if cost > 0]
+    if known and max(known) >= 3 * min(known):
+        ax.set_xscale("log")
+    else:
+        ax.locator_params(axis="x", nbins=4)
+
+
+def place_legend(handles: Sequence[Any], inside: int = MANY) -> dict[str, Any]:
+    """Return where a legend stands: in the axes while it is small, below them for long names.
+
+    Args:
+        handles: its entries.
+        inside: most entries that have room in the axes.
+    """
+    lines = [line for handle in handles for line in str(handle.get_label()).split("\n")]
+    if max(map(len, lines), default=0) > WIDEST // 2:
+        return {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22), "labelspacing": 0.25}
+    return BESIDE if len(handles) > inside else {"loc": "best"}
+
+
 def arrow(text: str) -> str:
-    """Return a route as figures write it: `2->8` with a real arrow."""
-    return text.replace("->", r"$\to$")
+    """Return the name of a cell as figures write it: `2->8` with a real arrow; a long name has
+    several lines, and what is longer than these is left out."""
+    lines = textwrap.fill(text, WIDEST, max_lines=3, placeholder=" \u2026")
+    return lines.replace("->", r"$\to$")
 
 
 def ink_on(colour: Sequence[float]) -> str:

@@ -134,10 +134,10 @@ def draw_time_to_equal(found: TimeToEqual, ax: style.Axes) -> None:
         below = (factor.level == best) == lower  # the best one's name is on the side of no curve
         level = factor.level / 10.0**power
         _draw_factor(ax, factor, level, colours[factor.name], below=below)
-    ax.set_xscale("log")
+    style.cost_axis(ax, [cost for curve in found.curves for cost in curve.cost])
     ax.set_xlabel(found.cost)
     ax.set_ylabel(style.label(found.metric) + style.times(power))
-    ax.legend(loc="best")
+    ax.legend(**style.place_legend(ax.get_lines()))
 
 
 def _draw_factor(ax: style.Axes, factor: Factor, level: float, colour: str, *, below: bool) -> None:

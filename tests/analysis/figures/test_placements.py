@@ -105,6 +105,13 @@ def test_a_second_axis_is_refused_by_name_and_split_by_panels(seeds_frame: pd.Da
     assert sum((part["role"] == "trial").sum() for _, part in found) == 24
 
 
+def test_a_panel_is_named_by_what_its_trials_set_alone(seeds_frame: pd.DataFrame) -> None:
+    frame = seeds_frame.assign(bypass=pd.NA)
+    frame.loc[frame["rate"] == 0.75, "bypass"] = "sprint"
+    frame.attrs |= {"axes": ["start", "end", "bypass"]}
+    assert [name for name, _ in panels(frame)] == ["as the experiment is", "bypass=sprint"]
+
+
 def test_an_unknown_metric_is_named_with_the_nearest(paper_frame: pd.DataFrame) -> None:
     with pytest.raises(UserError, match="did you mean 'gap/heldout'"):
         placements(paper_frame, "gap/heldot")

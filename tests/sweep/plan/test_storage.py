@@ -39,7 +39,15 @@ def test_a_plan_is_loaded_as_it_was_stored(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny, axes=axes, **sweep)
     store_plan(lab.sweep("p"), plan)
     loaded = load_plan(lab.sweep("p"))
-    for name in ("name", "question", "experiment", "trials", "excluded", "duplicates", "evaluations"):
+    for name in (
+        "name",
+        "question",
+        "experiment",
+        "trials",
+        "excluded",
+        "duplicates",
+        "evaluations",
+    ):
         assert getattr(loaded, name) == getattr(plan, name), name
     assert loaded.excluded == (ExcludedCells("where: end < 2", 1, ({"route": "0->2"},)),)
     assert loaded.sources == json.loads(json.dumps(plan.sources))
