@@ -180,8 +180,8 @@ def panels(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
         return [("", frame)]
     parts = []
     for values, part in trials.groupby(axes, sort=False, dropna=False):
-        written = zip(axes, values)
-        settings = [f"{axis}={value_text(value)}" for axis, value in written if pd.notna(value)]
+        written = pd.Series(list(values), index=axes, dtype=object).dropna().items()
+        settings = [f"{axis}={value_text(value)}" for axis, value in written]
         name = " ".join(settings) or "as the experiment is"
         rows = frame["run"].isin(part["baseline"]) & (frame["role"] == "baseline")
         parts.append((name, frame[rows | frame.index.isin(part.index)]))
