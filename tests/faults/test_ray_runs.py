@@ -19,10 +19,10 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.specs import RunSpec, signature
-from tread_lab.sweep.execution import heartbeat
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import store_plan
+from tread_lab.sweep.trial import watchdog
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 
@@ -55,7 +55,7 @@ def test_each_ends_as_it_should_whatever_happens_to_the_others(
     from tread_lab.sweep.execution.ray_executor import RayExecutor
     from tread_lab.sweep.execution.resources import TrialResources
 
-    monkeypatch.setattr(heartbeat, "MARGIN", 4.0)
+    monkeypatch.setattr(watchdog, "MARGIN", 4.0)
     killed = tiny(steps=120, seed=1, execution={"checkpoint_every": 20})
     stopped = tiny(steps=300, seed=3)
     hopeless = unloadable(lab, tiny)

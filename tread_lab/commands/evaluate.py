@@ -26,7 +26,7 @@ from tread_lab.specs.evaluation_steps import AT, at_steps
 from tread_lab.sweep.execution.executor import UserErrors
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import forecast
-from tread_lab.sweep.plan.open_tasks import started_tasks
+from tread_lab.sweep.plan.plan import started_tasks
 from tread_lab.sweep.plan.preflight import check_measured
 from tread_lab.sweep.plan.storage import load_plan
 from tread_lab.sweep.trial.task import Task

@@ -30,16 +30,14 @@ from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.extension import plan_to_run, what_is_added
 from tread_lab.sweep.plan.forecast import Forecast, TrainSeconds, forecast
-from tread_lab.sweep.plan.open_tasks import pending_tasks, started_tasks
-from tread_lab.sweep.plan.plan import Plan, make_plan
-from tread_lab.sweep.plan.plan_json import plan_with_costs
+from tread_lab.sweep.plan.plan import Plan, make_plan, pending_tasks, started_tasks
 from tread_lab.sweep.plan.preflight import (
     check_arithmetic,
     check_extensions,
     check_provenance,
     preflight,
 )
-from tread_lab.sweep.plan.storage import load_plan, store_plan
+from tread_lab.sweep.plan.storage import load_plan, plan_with_costs, store_plan
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue
 from tread_lab.sweep.search.queue import ListQueue, TaskQueue
 from tread_lab.sweep.trial.retry import failed_kind, failed_tasks, reopen

@@ -27,8 +27,7 @@ from tread_lab.specs.matching import QUESTIONS, steps_off
 from tread_lab.specs.units import amount, counted, duration
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
-from tread_lab.sweep.plan.open_tasks import search_forecast
-from tread_lab.sweep.plan.plan import Plan, SearchSpace
+from tread_lab.sweep.plan.plan import Plan, SearchSpace, search_forecast
 from tread_lab.sweep.search.budget import Budget
 from tread_lab.sweep.trial.task import Task
 from tread_lab.terminal.console import ROWS, answer, fitted, show_lines

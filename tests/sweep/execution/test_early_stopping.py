@@ -145,7 +145,7 @@ def test_a_sweep_that_needs_all_of_it_takes_it_up(lab: Lab, tiny: Tiny) -> None:
 @pytest.mark.parametrize("kind", ["asha", "median"])
 def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, tiny: Tiny, kind: str) -> None:
     from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
-    from tread_lab.sweep.execution.ray_early_stopping import EarlierTrial, EarlyStoppingScheduler
+    from tread_lab.sweep.execution.ray_executor import EarlierTrial, EarlyStoppingScheduler
 
     plan = planned(tiny, stop_early={"kind": kind, "grace": 10, "reduction": 2})
     early = EarlyStopping.of(plan, lab)

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from tread_lab.records.lab import Lab
+from tread_lab.records.plan import StoredPlan, StoredTrial
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import (
     check_plan,
+    difference,
+    in_short,
     is_stored,
     load_plan,
     store_plan,
@@ -188,3 +191,77 @@ def test_an_objective_by_a_file_of_references_keeps_its_name(tiny: Tiny) -> None
     stored = to_stored(plan)
     assert stored.search is not None and stored.search["objectives"] == ["fid@100"]
     assert is_stored(stored, plan)
+
+
+@pytest.mark.parametrize(
+    ("axes", "said"),
+    [
+        ({"a": 1}, "axes.a was nothing, is 1"),
+        ({"a": 1, "b": 2}, "axes.a was nothing, is 1; axes.b was nothing, is 2"),
+        ({"a": 1, "b": 2, "c": 3}, "axes.b was nothing, is 2; 1 field more"),
+        ({"a": 1, "b": 2, "c": 3, "d": 4}, "axes.b was nothing, is 2; 2 fields more"),
+    ],
+)
+def test_two_fields_are_named_and_the_rest_counted(axes: dict[str, int], said: str) -> None:
+    earlier = StoredPlan("s", "", "", (), (), {})
+    later = StoredPlan("s", "", "", (), (), {"axes": axes})
+    assert difference(earlier, later).endswith(said)
+
+
+def test_what_a_plan_extended_and_what_it_asks_is_no_difference() -> None:
+    earlier = StoredPlan("s", "", "", (), (), {"sweep": {"question": "Why?"}, "earlier": [{}]})
+    later = StoredPlan("s", "", "", (), (), {"sweep": {"question": "How?"}})
+    assert difference(earlier, later) == "the same trials in another order"
+
+
+def kept(*trials: tuple[str, str | None], evaluate: tuple[Any, ...] = (), **sweep: Any) -> Any:
+    """A plan of trials by (run, baseline); a baseline is one without."""
+    made = tuple(
+        StoredTrial("trial" if base else "baseline", {"route": run}, 0, {}, run, base)
+        for run, base in trials
+    )
+    return StoredPlan("s", "", "", made, evaluate, {"sweep": sweep})
+
+
+def test_new_and_gone_trials_are_counted_with_an_example_each() -> None:
+    earlier = kept(("d", None), ("a", "d"), ("b", "d"))
+    later = kept(("d", None), ("e", None), ("b", "d"), ("b", "e"), ("c", "d"))
+    assert difference(earlier, later) == (
+        "2 trials new (e.g. b s=0 seed 0), 1 trial gone (e.g. a s=0 seed 0)"
+    )
+    assert difference(later, kept(("d", None), ("b", "d"))) == (
+        "0 trials new, 2 trials gone (e.g. b s=0 seed 0)"
+    )
+
+
+def test_two_evaluations_of_one_name_are_said_once() -> None:
+    loss, other = ({"kind": "heldout_loss", "images": images} for images in (8, 9))
+    earlier, later = (
+        kept(evaluate=(loss,)),
+        kept(evaluate=(other, loss, {**other, "levels": 2})),
+    )
+    assert difference(earlier, later) == "measures heldout_loss too"
+    assert difference(later, earlier) == "no longer heldout_loss"
+    assert difference(kept(evaluate=(loss,)), kept(evaluate=(other,))).count("; no longer") == 1
+
+
+def test_a_long_value_is_cut_and_a_missing_one_is_nothing() -> None:
+    text = "x" * 39  # 41 characters with its quotes
+    assert difference(kept(a=text), kept(a="y")) == (f"sweep.a was 'xxx{'x' * 33}..., is 'y'")
+    assert difference(kept(a="x" * 38), kept(a="y")) == f"sweep.a was '{'x' * 38}', is 'y'"
+    assert difference(kept(a=1, b=None, c=[]), kept(b=2, c=(3,))) == (
+        "sweep.a was 1, is nothing; sweep.b was nothing, is 2; 1 field more"
+    )
+    assert difference(kept(a=(1, 2)), kept(a=[1, 2])) == "the same trials in another order"
+
+
+def test_the_run_of_a_baseline_that_becomes_a_trial_is_new() -> None:
+    trial = StoredTrial("trial", {"route": "d"}, 0, {}, "d", None)
+    later = StoredPlan("s", "", "", (trial,), (), {"sweep": {}})
+    assert difference(kept(("d", None)), later) == "1 trial new (e.g. d s=0 seed 0), 0 trials gone"
+
+
+def test_in_short_two_trials_are_named() -> None:
+    trials: Any = kept(("a", "d"), ("b", "d"), ("c", "d")).trials
+    assert in_short(trials) == "a s=0 seed 0; b s=0 seed 0"
+    assert in_short(trials[2:]) == "c s=0 seed 0"

@@ -24,8 +24,7 @@ from tread_lab.records.stopped_early import Stopped
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.search_space import Space
 from tread_lab.specs.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
-from tread_lab.sweep.plan.open_tasks import search_forecast
-from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.plan import Plan, make_plan, search_forecast
 from tread_lab.sweep.plan.storage import check_plan, load_plan, store_plan
 from tread_lab.sweep.search import sampler
 from tread_lab.sweep.search.sampler import (

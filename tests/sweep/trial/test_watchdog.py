@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +17,16 @@ from tests.faults.drivers import Zygote
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec
-from tread_lab.sweep.execution import heartbeat
 from tread_lab.sweep.execution.executor import InlineExecutor
-from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
 from tread_lab.sweep.trial import watchdog
 from tread_lab.sweep.trial.task import Task
-from tread_lab.sweep.trial.watchdog import Patience, Watchdog, every_forward_pass, watched
+from tread_lab.sweep.trial.watchdog import (
+    HeartbeatMonitor,
+    Patience,
+    Watchdog,
+    every_forward_pass,
+    watched,
+)
 
 Tiny = Callable[..., RunSpec]
 
@@ -217,24 +222,101 @@ def test_a_driver_ends_who_is_silent_for_longer_than_its_own_watchdog_allows_and
         os.utime(folders[2].heartbeat_path, (second, second))
         if second == 5:
             watching.forget("ended")
-        watching.look()
-        assert not killed or second >= 10 + heartbeat.MARGIN
+        watching.poll()
+        assert not killed or second >= 10 + watchdog.MARGIN
     assert [attempt.pid for attempt in killed] == [0]
     assert "stopped or frozen" in folders[0].stack_dump(1).read_text()
 
 
-def test_a_driver_that_was_held_up_itself_blames_nobody(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+class Driver:
+    """A driver that watches run `a`, and the (number, pid) of each attempt that it has killed."""
+
+    def __init__(self, lab: Lab, clock: Clock) -> None:
+        self.clock, self.killed, self.folder = clock, list[tuple[int, int]](), lab.run("a")
+        self.monitor = HeartbeatMonitor(lab, lambda made: self.killed.append((made.n, made.pid)))
+        self.folder.attempts.open(pid=os.getpid(), host="h")
+        self.monitor.begin("a")
+
+    def polls(self, *pauses: float) -> int:
+        """Poll after each of the pauses; return how many were killed so far."""
+        for pause in pauses:
+            self.clock.pass_by(pause)
+            self.monitor.poll()
+        return len(self.killed)
+
+
+@pytest.fixture
+def driver(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Driver:
+    return Driver(lab, Clock(monkeypatch))
+
+
+@pytest.mark.parametrize(
+    ("pauses", "deaths"),
+    [
+        ([1.0] * 26, 0),  # the first poll sees the file
+        ([1.0] * 26 + [0.5], 0),  # within a second of the last poll
+        ([1.0] * 26 + [0.5, 0.5], 1),
+        ([0.5, 0.5] + [1.0] * 25, 0),  # the first sees nothing yet
+        ([0.5, 0.5] + [1.0] * 26, 1),
+        ([1.0] * 80, 1),  # once
+        ([1.0] * 20 + [7.5], 1),
+        ([1.0] * 20 + [7.75], 0),  # held up for more than half the margin
+        ([3600.0] * 5, 0),
+    ],
+)
+def test_a_silence_is_too_long_15_seconds_after_the_limit_unless_the_driver_was_held_up(
+    driver: Driver, pauses: list[float], deaths: int
 ) -> None:
-    clock, killed = Clock(monkeypatch), list[Attempt]()
-    watching = HeartbeatMonitor(lab, killed.append)
-    lab.run("a").attempts.open(pid=1)
-    lab.run("a").heartbeat_path.write_text("10.0")
-    watching.begin("a")
-    for _ in range(5):
-        clock.pass_by(3600.0)
-        watching.look()
-    assert killed == []
+    driver.folder.heartbeat_path.write_text("10.0")
+    assert driver.polls(*pauses) == deaths
+    if deaths:
+        assert driver.killed == [(1, os.getpid())]
+        why = driver.folder.stack_dump(1).read_text()
+        assert re.match(
+            rf"Process {os.getpid()} on h gave no sign for \d\d s, not even to its own watchdog:"
+            r" it was stopped or frozen\. .*\n(.*\n)*State:\t",  # of this very process
+            why,
+        )
+
+
+def test_a_heartbeat_read_while_it_is_written_keeps_its_limit(driver: Driver) -> None:
+    for second, text in enumerate(("10.0", ""), 1):
+        driver.folder.heartbeat_path.write_text(text)
+        os.utime(driver.folder.heartbeat_path, (second, second))
+        driver.polls(1.0)
+    assert driver.polls(*[1.0] * 25) == 0 and driver.polls(1.0) == 1
+
+
+def test_an_attempt_counts_once_it_has_a_heartbeat_and_anew_when_the_run_begins_again(
+    driver: Driver,
+) -> None:
+    assert driver.polls(*[1.0] * 60) == 0
+    driver.folder.heartbeat_path.write_text("10.0")
+    assert driver.polls(*[1.0] * 20) == 0
+    driver.monitor.forget("a")
+    assert driver.polls(*[1.0] * 20) == 0
+    driver.monitor.begin("a")
+    assert driver.polls(*[1.0] * 26) == 0 and driver.polls(1.0) == 1
+
+
+def test_what_has_ended_or_was_never_begun_is_not_killed_and_its_next_attempt_is(
+    lab: Lab, driver: Driver
+) -> None:
+    for name in ("none", "unlimited"):
+        lab.run(name).path.mkdir(parents=True)
+        lab.run(name).heartbeat_path.write_text("" if name == "unlimited" else "1.0")
+        driver.monitor.begin(name)
+    lab.run("unlimited").attempts.open(pid=2)
+    attempts = driver.folder.attempts
+    attempts.close(attempts.read()[0], "completed")
+    driver.folder.heartbeat_path.write_text("1.0")
+    assert driver.polls(*[1.0] * 60) == 0
+    attempts.open(pid=3)  # the next attempt at the same run, as silent
+    driver.polls(1.0)
+    attempts.close(attempts.read()[1], "died")
+    attempts.open(pid=4)
+    driver.polls(1.0)
+    assert driver.killed == [(2, 3), (3, 4)]
 
 
 HANGS = """

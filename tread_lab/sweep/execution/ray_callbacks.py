@@ -18,7 +18,6 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, first_line
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executor import Interrupted, ReportHandler, UserErrors
-from tread_lab.sweep.execution.heartbeat import HeartbeatMonitor
 from tread_lab.sweep.execution.ray_cluster import alive_nodes, fitting_nodes
 from tread_lab.sweep.execution.ray_worker import (
     MISTAKE,
@@ -32,6 +31,7 @@ from tread_lab.sweep.trial.attempt import WorkerInfo, why_open
 from tread_lab.sweep.trial.retry import consequence
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import DEFERRED, QUEUED, Report
+from tread_lab.sweep.trial.watchdog import HeartbeatMonitor
 
 _PER_EXPERIMENT = 200  # tasks; Ray Tune keeps an object for each until the experiment ends
 _ENDED = {ray.exceptions.OutOfMemoryError: "oom", ray.exceptions.ActorUnavailableError: "lost"}
@@ -186,7 +186,7 @@ class TrialWatcher(_InDriver, tune.Callback):
         return bool(self._asked_to_stop() or self.unavailable or self.errors.first)
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        self._monitor.look()
+        self._monitor.poll()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._monitor.begin(_task(trial).run)

@@ -12,12 +12,14 @@ from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_labels import evaluation_label
 from tread_lab.specs.matching import QUESTIONS
 from tread_lab.specs.units import counted
-from tread_lab.sweep.plan.difference import in_short, new_trials, other_data
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import (
     check_plan,
+    in_short,
     is_stored,
     load_plan,
+    new_trials,
+    other_data,
     to_stored,
     version_of,
     versions,
