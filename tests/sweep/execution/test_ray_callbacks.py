@@ -157,8 +157,8 @@ class Monitor:
     def forget(self, run: str) -> None:
         self.calls.append(("forget", run))
 
-    def look(self) -> None:
-        self.calls.append(("look",))
+    def poll(self) -> None:
+        self.calls.append(("poll",))
 
 
 class Watched:
@@ -248,7 +248,7 @@ def test_a_run_is_watched_from_its_start_to_its_end_or_the_death_of_its_worker(
     seen.watcher.on_step_end(0, [])
     seen.watcher.on_trial_complete(0, [], seen.trial)
     seen.watcher.on_trial_recover(0, [], seen.trial)
-    assert seen.monitor.calls == [("begin", run), ("look",), ("forget", run), ("forget", run)]
+    assert seen.monitor.calls == [("begin", run), ("poll",), ("forget", run), ("forget", run)]
     assert seen.watcher.errors.first is None
 
 
