@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from gpu_phases.image_networks import Features, decoder, drawn
 from gpu_phases.shared import TINY, Bench
 from tread_lab.data.autoencoder import levels
+from tread_lab.data.npy import write_npz
 from tread_lab.engine.compiled import compile_blocks
 from tread_lab.engine.precision import autocast, matrix_products
-from tread_lab.engine.sample_parts import SampleParts, write_npz
+from tread_lab.engine.sample_parts import SampleParts
 
 CALLS = 79  # Heun, 40 steps
 IMAGES = 10_000

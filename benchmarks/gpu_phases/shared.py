@@ -20,7 +20,7 @@ from torch import nn
 
 from tread_lab.backbones import build_backbone
 from tread_lab.engine import trainer
-from tread_lab.engine.assemble import WithoutInit
+from tread_lab.engine.assemble import no_init
 from tread_lab.engine.device import peak_flops
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import RunFolder
@@ -154,7 +154,7 @@ class _Drawn:
         key = spec.model, shape, spec.seed, spec.process, str(spec.bypass) != "route" and spans
         if key != self._last[0]:
             self._last = key, self._draw(spec).state_dict()
-        with WithoutInit():
+        with no_init():
             network = build_backbone(spec)
         network.load_state_dict(self._last[1])
         return network
