@@ -30,31 +30,31 @@ def test_a_worker_without_a_share_of_a_gpu_uses_none(monkeypatch: pytest.MonkeyP
     assert TrialResources(gpus=0.5).worker_device == "cuda"
 
 
-@pytest.mark.parametrize(("device", "gpus"), [("cpu", 1.0), ("cuda", 0.0)])
-def test_a_device_and_a_share_that_contradict_each_other(device: str, gpus: float) -> None:
-    with pytest.raises(UserError, match=f"--device {device}: .*--gpus"):
-        TrialResources(device, gpus=gpus)
-
-
-def test_a_share_fits_as_often_as_its_scarcest_part() -> None:
-    assert TrialResources(cpus=4).slots(cpus=10, gpus=8) == 2
-    assert TrialResources(cpus=1, gpus=0.5).slots(cpus=16, gpus=2) == 4
-    assert TrialResources(cpus=8, gpus=0.5).slots(cpus=16, gpus=2) == 2
-    assert TrialResources(gpus=1).slots(cpus=16, gpus=0) == 0
-    assert [TrialResources(gpus=gpus).runs_per_device(3) for gpus in (0.0, 0.25, 1.0)] == [3, 4, 1]
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "has", "slots"),
+    [
+        (4, 0, (10, 8), 2),
+        (1, 0.5, (16, 2), 4),
+        (8, 0.5, (16, 2), 2),
+        (1, 1, (16, 0), 0),
+        (1, 0.6, (64, 2), 2),  # whole shares of each GPU
+        (1, 0.4, (64, 8), 16),
+        (1, 0.1, (64, 1), 10),
+        (1, 2, (64, 5), 2),
+        (1, 1.5, (64, 4), 2),
+        (1, 0.5, (64, 0.5), 0),
+    ],
+)
+def test_a_share_fits_as_often_as_its_scarcest_part(
+    cpus: int, gpus: float, has: tuple[float, float], slots: int
+) -> None:
+    assert TrialResources(cpus=cpus, gpus=gpus).slots(*has) == slots
 
 
 def test_runs_share_a_gpu_as_far_as_whole_shares_fit() -> None:
-    assert [TrialResources(gpus=gpus).runs_per_device(9) for gpus in (0.6, 0.4, 0.28)] == [1, 2, 3]
-    shares = ((0.6, 2), (0.4, 8), (0.1, 1), (2, 5), (1.5, 4), (0.5, 0.5))
-    assert [TrialResources(gpus=gpus).slots(64, has) for gpus, has in shares] == [
-        2,
-        16,
-        10,
-        2,
-        2,
-        0,
-    ]
+    shares = (0.0, 0.25, 0.28, 0.4, 0.6, 1.0)
+    found = [TrialResources(gpus=gpus).runs_per_device(9) for gpus in shares]
+    assert found == [9, 4, 3, 2, 1, 1]
 
 
 def test_an_executor_is_one_of_a_table() -> None:
@@ -70,14 +70,13 @@ def test_an_executor_is_one_of_a_table() -> None:
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """16 cores and two GPUs without a cluster; notes which device is asked for."""
-    asked: list[str] = []
+def machine(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """16 cores and two GPUs without a cluster; notes how its devices are asked for."""
+    asked: list[Any] = []
 
-    def here(device: str, *, threads: int, slots: int = 1, runs_per_device: int = 1) -> Devices:
-        assert threads in (1, 2, 3, 4, 16)
-        asked.append(device)
-        return Devices((NEW,), slots, runs_per_device)
+    def here(device: str, *, threads: int, **how: Any) -> Devices:
+        asked.append((device, threads))
+        return Devices((NEW,), **how)
 
     monkeypatch.setattr(Devices, "here", staticmethod(here))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
@@ -96,13 +95,15 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (TrialResources(gpus=1), 2, 1, "cuda"),
         (TrialResources(gpus=2), 1, 1, "cuda"),
         (TrialResources(gpus=0.5, cpus=2), 4, 2, "cuda"),
+        (TrialResources(gpus=0.25, concurrent=2), 2, 2, "cuda"),  # no more share than go at once
     ],
 )
 def test_runs_of_this_machine_share_its_cores_and_gpus(
-    machine: list[str], resources: TrialResources, slots: int, runs_per_device: int, asked: str
+    machine: list[Any], resources: TrialResources, slots: int, runs_per_device: int, asked: str
 ) -> None:
     devices = EXECUTORS["ray"].devices(resources)
-    assert (devices.slots, devices.runs_per_device, machine) == (slots, runs_per_device, [asked])
+    assert (devices.slots, devices.runs_per_device) == (slots, runs_per_device)
+    assert machine == [(asked, resources.cpus)]
 
 
 @pytest.mark.parametrize(
@@ -110,42 +111,46 @@ def test_runs_of_this_machine_share_its_cores_and_gpus(
     [
         (TrialResources(cpus=17), "--cpus: 17 for a run, and this machine has 16"),
         (TrialResources(gpus=3), "--gpus: 3 for a run, and this machine has 2"),
+        (TrialResources(gpus=2.5), "--gpus: 2.5 for a run, and this machine has 2"),
     ],
 )
-def test_more_than_this_machine_has_is_refused(
-    machine: list[str], resources: TrialResources, said: str
-) -> None:
-    with pytest.raises(UserError, match=said):
+@pytest.mark.usefixtures("machine")
+def test_more_than_this_machine_has_is_refused(resources: TrialResources, said: str) -> None:
+    with pytest.raises(UserError, match=f"^{said}$"):
         EXECUTORS["ray"].devices(resources)
 
 
+@pytest.mark.usefixtures("machine")
 def test_a_gpu_that_is_named_and_not_there_is_said_by_the_option_that_was_typed(
-    machine: list[str], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(UserError, match=r"^--device cuda:0: this machine has no GPU that torch"):
         EXECUTORS["ray"].devices(TrialResources("cuda:0", gpus=1))
 
 
-def test_in_this_process_runs_go_one_by_one_on_the_named_device(machine: list[str]) -> None:
-    devices = EXECUTORS["inline"].devices(TrialResources("cpu", cpus=4))
-    assert (devices.slots, devices.runs_per_device, machine) == (1, 1, ["cpu"])
-    inline = EXECUTORS["inline"].make(TrialResources("cpu", cpus=4), 9.0, None)
-    assert (inline.device, inline.threads) == ("cpu", 4)  # type: ignore[attr-defined]
-    assert inline.worker.hang_timeout == 9.0  # type: ignore[attr-defined]
-    ray = EXECUTORS["ray"].make(TrialResources(cpus=2), 5.0, None)
-    assert (ray.resources, ray.hang_timeout, ray.early) == (TrialResources(cpus=2), 5.0, None)  # type: ignore[attr-defined]
+def test_a_machine_of_which_nothing_is_known_has_one_core(
+    machine: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    devices = EXECUTORS["ray"].devices(TrialResources("cpu"))
+    assert (devices.slots, devices.runs_per_device, machine) == (1, 1, [("cpu", 1)])
 
 
-def test_no_more_runs_share_a_gpu_than_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def here(device: str, *, slots: int, runs_per_device: int, threads: int) -> Devices:
-        return Devices((NEW,), slots, runs_per_device, threads=threads)
+def test_in_this_process_runs_go_one_by_one_on_the_named_device(machine: list[Any]) -> None:
+    devices = EXECUTORS["inline"].devices(TrialResources("mps", cpus=3))
+    assert (devices.slots, devices.runs_per_device, machine) == (1, 1, [("mps", 3)])
 
-    monkeypatch.setattr(Devices, "here", staticmethod(here))
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(os, "cpu_count", lambda: 16)
-    devices = EXECUTORS["ray"].devices(TrialResources(gpus=0.25, concurrent=2))
-    assert (devices.slots, devices.runs_per_device) == (2, 2)
+
+def test_an_executor_has_the_resources_the_patience_and_the_judge_that_it_is_given() -> None:
+    inline: Any = EXECUTORS["inline"].make(TrialResources("cpu", cpus=4), 9.0, None)
+    assert (inline.device, inline.threads, inline.worker.hang_timeout) == ("cpu", 4, 9.0)
+    pytest.importorskip("ray")
+    early: Any = SimpleNamespace()
+    ray: Any = EXECUTORS["ray"].make(TrialResources(cpus=2), 5.0, early)
+    assert (ray.resources, ray.hang_timeout, ray.early) == (TrialResources(cpus=2), 5.0, early)
+    with pytest.raises(AssertionError):  # nothing goes beside a run of this process
+        EXECUTORS["inline"].make(TrialResources("cpu"), None, early)
 
 
 def test_runs_of_one_node_alone_share_a_device() -> None:
@@ -154,12 +159,8 @@ def test_runs_of_one_node_alone_share_a_device() -> None:
     assert TrialResources(concurrent=3).at_once([2, 4]) == (3, 3)
     assert TrialResources(gpus=0.5).at_once([4, 2]) == (6, 2)
     assert TrialResources(gpus=0.25, concurrent=2).at_once([4]) == (2, 2)
-    assert (
-        TrialResources().cpus,
-        TrialResources().gpus,
-        TrialResources().device,
-        TrialResources().concurrent,
-    ) == (1, 0.0, None, None)
+    default = TrialResources()
+    assert (default.cpus, default.gpus, default.device, default.concurrent) == (1, 0.0, None, None)
 
 
 @pytest.mark.parametrize(
@@ -193,53 +194,14 @@ def test_what_a_share_contradicts_is_said_in_one_line(device: str, gpus: float, 
 
 
 def test_the_devices_of_a_joined_cluster_are_those_that_it_says(
-    machine: list[str], monkeypatch: pytest.MonkeyPatch
+    machine: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray")
     from tread_lab.sweep.execution import ray_probe
 
-    monkeypatch.setattr(
-        ray_probe, "cluster_devices", lambda resources: ("of the cluster", resources)
-    )
+    monkeypatch.setattr(ray_probe, "cluster_devices", lambda resources: ("cluster", resources))
     monkeypatch.setenv("RAY_ADDRESS", "head:6379")
-    assert EXECUTORS["ray"].devices(TrialResources(cpus=99)) == (
-        "of the cluster",
-        TrialResources(cpus=99),
-    )
-    assert EXECUTORS["inline"].devices(TrialResources("cpu", cpus=4)).slots == 1 and machine == [
-        "cpu"
-    ]
-
-
-def test_what_a_machine_has_exactly_is_enough(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[Any] = []
-
-    def here(device: str, **how: Any) -> Any:
-        asked.append((device, how))
-
-    monkeypatch.setattr(Devices, "here", staticmethod(here))
-    monkeypatch.setattr(os, "cpu_count", lambda: None)  # of which nothing is known
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    EXECUTORS["ray"].devices(TrialResources(gpus=1))
-    EXECUTORS["ray"].devices(TrialResources("cpu"))
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    EXECUTORS["ray"].devices(TrialResources(cpus=4))
-    EXECUTORS["inline"].devices(TrialResources("mps", cpus=3))
-    assert asked == [
-        ("cuda", {"slots": 1, "runs_per_device": 1, "threads": 1}),
-        ("cpu", {"slots": 1, "runs_per_device": 1, "threads": 1}),
-        ("cpu", {"slots": 2, "runs_per_device": 2, "threads": 4}),
-        ("mps", {"threads": 3}),
-    ]
-    with pytest.raises(UserError, match=r"^--gpus: 1\.5 for a run, and this machine has 1$"):
-        EXECUTORS["ray"].devices(TrialResources(gpus=1.5))
-
-
-def test_early_stopping_reaches_the_executor_that_runs_side_by_side() -> None:
-    pytest.importorskip("ray")
-    early: Any = SimpleNamespace()
-    assert EXECUTORS["ray"].make(TrialResources(), None, early).early is early  # type: ignore[attr-defined]
-    with pytest.raises(AssertionError):
-        EXECUTORS["inline"].make(TrialResources("cpu"), None, early)
+    large = TrialResources(cpus=99)
+    assert EXECUTORS["ray"].devices(large) == ("cluster", large)
+    assert EXECUTORS["inline"].devices(TrialResources("cpu", cpus=4)).slots == 1
+    assert machine == [("cpu", 4)]

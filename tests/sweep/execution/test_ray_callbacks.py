@@ -17,18 +17,25 @@ from tread_lab.sweep.execution.executor import Interrupted, UserErrors
 from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
-from tread_lab.sweep.trial.watchdog import HeartbeatMonitor
 
 SHARE = {"cpu": 1, "gpu": 0.0}
 
 
 @pytest.fixture(autouse=True)
-def _nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster of the node `here`."""
+def ray(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module, in a cluster of the node `here`."""
     pytest.importorskip("ray")
     from tread_lab.sweep.execution import ray_callbacks
 
     monkeypatch.setattr(ray_callbacks, "alive_nodes", lambda: frozenset({"here"}))
+    return ray_callbacks
+
+
+FINISHED = "FINISHED"  # of a searcher of Ray Tune
+
+
+def searcher_of(ray: Any, queue: ListQueue) -> Any:
+    return ray.QueueSearcher(queue, ray.CallbackErrors(), ray.Refusals(), SHARE)
 
 
 def error_file(lab: Lab, error: Exception | None) -> str:
@@ -40,109 +47,6 @@ def error_file(lab: Lab, error: Exception | None) -> str:
     if error is not None:
         path.write_bytes(cloudpickle.dumps(error))
     return str(path)
-
-
-def test_what_lives_in_the_driver_is_left_out_of_what_ray_writes(lab: Lab) -> None:
-    pytest.importorskip("ray")
-    from ray import cloudpickle
-
-    from tread_lab.sweep.execution.ray_callbacks import (
-        QueueSearcher,
-        Refusals,
-        StopFlag,
-        TrialWatcher,
-    )
-
-    lock = threading.Lock()  # a live display holds such, and nobody can pickle them
-    with pytest.raises(TypeError, match="pickle"):
-        cloudpickle.dumps(lambda report: lock)
-    monitor = HeartbeatMonitor(lab, lambda attempt: None)
-    watcher = TrialWatcher(
-        lab, lambda report: None, lock.locked, monitor, UserErrors(), Refusals(), SHARE
-    )
-    searcher = QueueSearcher(ListQueue([]), watcher.errors, watcher.refusals, SHARE)
-    searcher.lock = lock  # type: ignore[attr-defined]
-    for part in (watcher, searcher, StopFlag(lock.locked)):
-        assert isinstance(cloudpickle.loads(cloudpickle.dumps(part)), type(part))
-
-
-def test_an_error_of_the_queue_ends_the_search_for_tasks_and_is_raised_afterwards(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
-    pytest.importorskip("ray")
-    from ray.tune.search import Searcher
-
-    from tread_lab.sweep.execution.ray_callbacks import QueueSearcher, Refusals, TrialWatcher
-
-    class Broken(ListQueue):
-        def ended(self, task: Task) -> None:
-            raise UserError("the study cannot be written")
-
-    monitor = HeartbeatMonitor(lab, lambda attempt: None)
-    watcher = TrialWatcher(
-        lab, lambda report: None, lambda: False, monitor, UserErrors(), Refusals(), SHARE
-    )
-    tasks = [Task(tiny()), Task(tiny(seed=1))]
-    searcher = QueueSearcher(Broken(tasks), watcher.errors, watcher.refusals, SHARE)
-    assert isinstance(searcher.suggest("one"), dict) and not watcher.stopping()
-    searcher.on_trial_complete("one")
-    assert watcher.stopping() and searcher.suggest("two") is not None
-    assert searcher.suggest("three") == Searcher.FINISHED
-    with pytest.raises(UserError, match="cannot be written"):
-        watcher.errors.raise_first()
-
-
-def test_starts_that_train_a_parent_are_no_fruitless_starts(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution.ray_callbacks import Refusals, TrialWatcher
-    from tread_lab.sweep.execution.ray_worker import SentTask
-
-    monitor = HeartbeatMonitor(lab, lambda attempt: None)
-    watcher = TrialWatcher(
-        lab, lambda report: None, lambda: False, monitor, UserErrors(), Refusals(), SHARE
-    )
-    child = Task(tiny(init_from={"run": encode(tiny())}))
-    trial = SimpleNamespace(
-        config={"task": SentTask(child)},
-        pickled_error_file=error_file(lab, RuntimeError("no memory\nx")),
-    )
-    parent = lab.run_of(tiny()).attempts
-    for _ in range(8):
-        parent.close(parent.open(), "died")
-        watcher.on_trial_recover(0, [], trial)
-    for _ in range(5):  # starts that make no attempt at either
-        watcher.on_trial_recover(0, [], trial)
-        assert watcher.unavailable == ""
-    watcher.on_trial_recover(0, [], trial)
-    assert watcher.unavailable == "Ray cannot start a worker: no memory"
-
-
-def test_a_start_that_makes_an_attempt_is_a_new_beginning(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution.ray_callbacks import Refusals, TrialWatcher
-    from tread_lab.sweep.execution.ray_worker import SentTask
-
-    monitor = HeartbeatMonitor(lab, lambda attempt: None)
-    watcher = TrialWatcher(
-        lab, lambda report: None, lambda: False, monitor, UserErrors(), Refusals(), SHARE
-    )
-    config = {"task": SentTask(Task(tiny()))}
-    trial = SimpleNamespace(
-        config=config, pickled_error_file=error_file(lab, RuntimeError("no memory"))
-    )
-    attempts = lab.run_of(tiny()).attempts
-    for _ in range(3):
-        attempts.close(attempts.open(), "died")
-        watcher.on_trial_recover(0, [], trial)
-        for _ in range(5):
-            watcher.on_trial_recover(0, [], trial)
-    assert watcher.unavailable == ""
-    watcher.on_trial_recover(0, [], trial)
-    assert watcher.unavailable == "Ray cannot start a worker: no memory"
 
 
 class Monitor:
@@ -165,24 +69,23 @@ class Watched:
     """A watcher of one task, with all that it tells others."""
 
     def __init__(self, lab: Lab, task: Task, error: Exception | None = None) -> None:
-        pytest.importorskip("ray")
         from tread_lab.sweep.execution.ray_callbacks import Refusals, TrialWatcher
         from tread_lab.sweep.execution.ray_worker import SentTask
 
-        self.task, self.monitor, self.stop = task, Monitor(), False
-        self.reports: list[Report] = []
+        self.task, self.stop, self.reports = task, False, list[Report]()
+        self.monitor: Any = Monitor()
         self.mistakes, self.refusals = UserErrors(), Refusals()
         config = {"task": SentTask(task)}
         self.trial = SimpleNamespace(config=config, pickled_error_file=error_file(lab, error))
         self.watcher = TrialWatcher(
-            lab,
-            self.reports.append,
-            lambda: self.stop,
-            self.monitor,
-            self.mistakes,  # type: ignore[arg-type]
-            self.refusals,
-            SHARE,
-        )
+            lab, self.reports.append, lambda: self.stop, self.monitor, self.mistakes,
+            self.refusals, SHARE,
+        )  # fmt: skip
+
+    def starts_again(self) -> str:
+        """Lose the worker; return why no task can go on."""
+        self.watcher.on_trial_recover(0, [], self.trial)
+        return self.watcher.unavailable
 
     def refuses(self, node: str, why: str) -> None:
         report = Report(self.task.run, "refused", 0, 20, 0.5, note=why)
@@ -192,6 +95,65 @@ class Watched:
         report = Report(self.task.run, phase, 3, 20, 0.5, 2, note)
         result = {**vars(report), "done": False, "trial_id": "x"}
         self.watcher.on_trial_result(0, [], self.trial, result)
+
+
+def test_what_lives_in_the_driver_is_left_out_of_what_ray_writes(
+    lab: Lab, tiny: Callable[..., RunSpec], ray: Any
+) -> None:
+    from ray import cloudpickle
+
+    lock = threading.Lock()  # a live display holds such, and nobody can pickle them
+    with pytest.raises(TypeError, match="pickle"):
+        cloudpickle.dumps(lambda report: lock)
+    watcher, searcher = Watched(lab, Task(tiny())).watcher, searcher_of(ray, ListQueue([]))
+    for part in (watcher, searcher, ray.StopFlag(lock.locked)):
+        part.lock = lock
+        assert isinstance(cloudpickle.loads(cloudpickle.dumps(part)), type(part))
+
+
+def test_an_error_of_the_queue_ends_the_search_for_tasks_and_is_raised_afterwards(
+    lab: Lab, tiny: Callable[..., RunSpec], ray: Any
+) -> None:
+    class Broken(ListQueue):
+        def ended(self, task: Task) -> None:
+            raise UserError("the study cannot be written")
+
+    tasks = [Task(tiny()), Task(tiny(seed=1))]
+    watcher = Watched(lab, tasks[0]).watcher
+    searcher = ray.QueueSearcher(Broken(tasks), watcher.errors, watcher.refusals, SHARE)
+    assert isinstance(searcher.suggest("one"), dict) and not watcher.stopping()
+    searcher.on_trial_complete("one")
+    assert watcher.stopping() and searcher.suggest("two") is not None
+    assert searcher.suggest("three") == FINISHED
+    with pytest.raises(UserError, match="cannot be written"):
+        watcher.errors.raise_first()
+
+
+NO_START = "Ray cannot start a worker: no memory"
+
+
+def test_starts_that_train_a_parent_are_no_fruitless_starts(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    child = Task(tiny(init_from={"run": encode(tiny())}))
+    seen = Watched(lab, child, RuntimeError("no memory\nx"))
+    parent = lab.run_of(tiny()).attempts
+    for _ in range(8):
+        parent.close(parent.open(), "died")
+        seen.starts_again()
+    # the next ones make no attempt at either
+    assert [seen.starts_again() for _ in range(6)] == [""] * 5 + [NO_START]
+
+
+def test_a_start_that_makes_an_attempt_is_a_new_beginning(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    seen = Watched(lab, Task(tiny()), RuntimeError("no memory"))
+    attempts = lab.run_of(tiny()).attempts
+    for _ in range(3):
+        attempts.close(attempts.open(), "died")
+        assert [seen.starts_again() for _ in range(6)] == [""] * 6
+    assert seen.starts_again() == NO_START
 
 
 def test_each_phase_of_a_report_goes_to_whom_it_concerns(
@@ -255,12 +217,13 @@ def test_a_run_is_watched_from_its_start_to_its_end_or_the_death_of_its_worker(
 def test_a_worker_killed_for_its_memory_leaves_an_attempt_that_ended_so(
     lab: Lab, tiny: Callable[..., RunSpec]
 ) -> None:
-    ray = pytest.importorskip("ray")
+    from ray.exceptions import OutOfMemoryError
+
     attempts = lab.run_of(tiny()).attempts
     for error, ended in (
         (RuntimeError("killed"), ""),
-        (ray.exceptions.OutOfMemoryError("too much\nx"), "oom"),
-        (ray.exceptions.OutOfMemoryError("again"), "oom"),
+        (OutOfMemoryError("too much\nx"), "oom"),
+        (OutOfMemoryError("again"), "oom"),
     ):
         if not attempts.read():
             attempts.open(pid=1)
@@ -274,22 +237,14 @@ def test_a_worker_that_never_starts_is_given_up_after_five_more_tries(
     lab: Lab, tiny: Callable[..., RunSpec]
 ) -> None:
     seen = Watched(lab, Task(tiny()))
-    for _ in range(6):
-        seen.watcher.on_trial_recover(0, [], seen.trial)
-        assert not seen.watcher.stopping()
-    seen.watcher.on_trial_recover(0, [], seen.trial)
-    assert seen.watcher.unavailable == "Ray cannot start a worker: the worker died"
+    assert [seen.starts_again() for _ in range(6)] == [""] * 6 and not seen.watcher.stopping()
+    assert seen.starts_again() == "Ray cannot start a worker: the worker died"
 
 
 def test_a_searcher_hands_out_its_queue_and_hears_of_each_end_once(
-    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+    tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch, ray: Any
 ) -> None:
-    pytest.importorskip("ray")
-    from ray.tune.search import Searcher
-
-    from tread_lab.sweep.execution import ray_callbacks
-
-    monkeypatch.setattr(ray_callbacks, "_PER_EXPERIMENT", 3)
+    monkeypatch.setattr(ray, "_PER_EXPERIMENT", 3)
     parent, tasks = Task(tiny()), [Task(tiny(seed=seed)) for seed in (1, 2, 3)]
     child = Task(tiny(init_from={"run": encode(tiny())}))
     ended: list[str] = []
@@ -299,10 +254,7 @@ def test_a_searcher_hands_out_its_queue_and_hears_of_each_end_once(
             ended.append(task.run)
             super().ended(task)
 
-    refusals = ray_callbacks.Refusals()
-    searcher = ray_callbacks.QueueSearcher(
-        Queue([parent, child]), ray_callbacks.CallbackErrors(), refusals, SHARE
-    )
+    searcher = searcher_of(ray, Queue([parent, child]))
     sent = searcher.suggest("one")["task"]
     assert sent.task == parent and str(sent) == parent.run
     assert sent.expected == of_nodes(fingerprint(parent.spec, "cpu"))
@@ -311,51 +263,38 @@ def test_a_searcher_hands_out_its_queue_and_hears_of_each_end_once(
         searcher.on_trial_complete("one")
     assert ended == [parent.run] and searcher.suggest("two")["task"].task == child
     searcher.on_trial_result("two", {})
-    assert searcher.suggest("three") == Searcher.FINISHED
-    full = ray_callbacks.QueueSearcher(
-        Queue([parent, *tasks]), ray_callbacks.CallbackErrors(), refusals, SHARE
-    )
+    assert searcher.suggest("three") == FINISHED
+    full = searcher_of(ray, Queue([parent, *tasks]))
     names = [full.suggest(str(k)) for k in range(4)]
     assert [isinstance(name, dict) for name in names] == [True, True, True, False]
-    assert names[3] == Searcher.FINISHED and not full.queue.finished
+    assert names[3] == FINISHED and not full.queue.finished
     assert full.save_to_dir("x") is None
 
 
-def test_a_flag_ends_all_trials_and_never_one() -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution.ray_callbacks import StopFlag
-
+def test_a_flag_ends_all_trials_and_never_one(ray: Any) -> None:
     flag: list[Any] = []
-    stopper = StopFlag(lambda: bool(flag))
+    stopper = ray.StopFlag(lambda: bool(flag))
     assert not stopper.stop_all()
     flag.append(1)
     assert stopper.stop_all() and not stopper("one", {})
 
 
-def test_a_queue_that_fails_ends_the_search_and_an_unknown_trial_is_nothing() -> None:
-    pytest.importorskip("ray")
-    from ray.tune.search import Searcher
-
-    from tread_lab.sweep.execution.ray_callbacks import CallbackErrors, QueueSearcher, Refusals
-
+def test_a_queue_that_fails_ends_the_search_and_an_unknown_trial_is_nothing(ray: Any) -> None:
     class Broken(ListQueue):
         finished = False  # type: ignore[assignment]
 
         def next(self) -> Task | None:
             raise ZeroDivisionError
 
-    searcher = QueueSearcher(Broken([]), CallbackErrors(), Refusals(), SHARE)
+    searcher = searcher_of(ray, Broken([]))
     searcher.on_trial_complete("of an earlier experiment")
     assert searcher.errors.first is None
-    assert searcher.suggest("one") == Searcher.FINISHED
+    assert searcher.suggest("one") == FINISHED
     assert isinstance(searcher.errors.first, ZeroDivisionError) and searcher.count == 0
 
 
-def test_of_two_errors_the_first_is_raised() -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
-
-    errors = CallbackErrors()
+def test_of_two_errors_the_first_is_raised(ray: Any) -> None:
+    errors = ray.CallbackErrors()
     errors.raise_first()
     for kind in (KeyError, ValueError):
         with errors.collect():
@@ -374,17 +313,12 @@ def test_an_error_while_a_worker_is_started_again_is_of_the_driver(
 
 
 def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_that_refused(
-    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch, ray: Any
 ) -> None:
     seen = Watched(lab, Task(tiny()))
-    from ray.tune.search import Searcher
-
-    from tread_lab.sweep.execution import ray_callbacks
-
-    nodes = {"bad", "good"}
-    monkeypatch.setattr(ray_callbacks, "fitting_nodes", lambda share: nodes)
+    monkeypatch.setattr(ray, "fitting_nodes", lambda share: {"bad", "good"})
     queue = ListQueue([seen.task])
-    searcher = ray_callbacks.QueueSearcher(queue, seen.watcher.errors, seen.refusals, SHARE)
+    searcher = ray.QueueSearcher(queue, seen.watcher.errors, seen.refusals, SHARE)
     place = searcher.suggest("one")["task"].place
     assert place._bound.arguments == {"bundles": [{"CPU": 1.0}], "strategy": "PACK"}
     assert searcher.suggest("two") is None  # the first may come back
@@ -400,7 +334,7 @@ def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_tha
     assert sent.place._bound.kwargs["bundle_label_selector"] == [{"ray.io/node-id": "!in(bad)"}]
     seen.refusals.tasks.clear()
     searcher.on_trial_result("two", {})
-    assert searcher.suggest("three") == Searcher.FINISHED
+    assert searcher.suggest("three") == FINISHED
     searcher.on_trial_complete("two")
     assert queue.over
     seen.refuses("good", "node good has code is 2")
@@ -413,7 +347,8 @@ def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_tha
 def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(
     lab: Lab, tiny: Callable[..., RunSpec]
 ) -> None:
-    ray = pytest.importorskip("ray")
+    from ray.exceptions import ActorUnavailableError
+
     seen, attempts = Watched(lab, Task(tiny())), lab.run_of(tiny()).attempts
     where = {"driver": "me", "host": "h", "pid": 7}
     seen.watcher.on_trial_recover(0, [], seen.trial)
@@ -422,7 +357,7 @@ def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(
         seen.watcher.on_trial_recover(0, [], seen.trial)
         attempts.close(attempts.read()[-1], "died")
     attempts.open(**where, node="here")
-    error_file(lab, ray.exceptions.ActorUnavailableError("reset by peer", b"a" * 16))
+    error_file(lab, ActorUnavailableError("reset by peer", b"a" * 16))
     seen.watcher.on_trial_recover(0, [], seen.trial)
     assert [one.ended for one in attempts.read()] == ["died", "died", "lost"]
     assert {report.phase for report in seen.reports} == {"queued"}

@@ -271,87 +271,86 @@ def test_an_error_of_our_own_is_raised_after_an_experiment_that_went_well(
 JUDGED = {"short": (90, None), "long": (360, None), "third": (360, None)}
 
 
-def test_runs_are_judged_beyond_the_end_of_a_shorter_one(lab: Lab) -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
-    from tread_lab.sweep.execution.ray_executor import EarlierTrial, EarlyStoppingScheduler
+@pytest.fixture
+def judge(module: Any, lab: Lab) -> Callable[..., Any]:
+    """A scheduler that judges runs of two lengths by a rule of these settings."""
 
-    early = EarlyStopping(StopEarlySpec(grace=30, reduction=3), lab, "s", JUDGED)
-    assert early.rungs("short") == (30,) and early.rungs("long") == (30, 90, 270)
-    judge = EarlyStoppingScheduler(early, CallbackErrors())
-    gaps = {"long": (0.1, 0.1, 0.1), "third": (0.05, 0.05, 0.3)}
-    said = {}
-    for run in gaps:
-        judge.on_trial_add(None, EarlierTrial(run))
-        results = [{"run": run, RUNG: r, GAP: g} for r, g in zip((30, 90, 270), gaps[run])]
-        said[run] = [judge.on_trial_result(None, EarlierTrial(run), one) for one in results]
-    assert said["long"] == [judge.CONTINUE] * 3
-    assert said["third"] == [judge.CONTINUE, judge.CONTINUE, judge.STOP]
+    def make(judged: Any = JUDGED, **settings: Any) -> Any:
+        early = EarlyStopping(StopEarlySpec(**settings), lab, "s", judged)
+        made = module.EarlyStoppingScheduler(early, module.CallbackErrors())
+        for run in judged:
+            made.on_trial_add(None, module.EarlierTrial(run))
+        return made
+
+    return make
 
 
-def test_the_worst_run_of_a_rung_is_stopped_and_the_sweep_notes_it(lab: Lab) -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
-    from tread_lab.sweep.execution.ray_executor import EarlierTrial, EarlyStoppingScheduler
+def verdict(module: Any, judge: Any, run: str, **result: Any) -> Any:
+    """What the scheduler says of a result of a run."""
+    return judge.on_trial_result(None, module.EarlierTrial(run), {"run": run, **result})
 
-    early = EarlyStopping(StopEarlySpec(grace=30, reduction=2), lab, "s", JUDGED)
-    judge, said = EarlyStoppingScheduler(early, CallbackErrors()), []
-    for run, gap in (("short", 0.1), ("long", 0.2), ("third", 0.3)):
-        judge.on_trial_add(None, EarlierTrial(run))
-        said.append(
-            judge.on_trial_result(None, EarlierTrial(run), {"run": run, RUNG: 30, GAP: gap})
-        )
-    assert said == [judge.CONTINUE, judge.STOP, judge.STOP]
+
+def test_runs_are_judged_beyond_the_end_of_a_shorter_one(module: Any, judge: Any) -> None:
+    made = judge(grace=30, reduction=3)
+    assert made.early.rungs("short") == (30,) and made.early.rungs("long") == (30, 90, 270)
+    said = [
+        [verdict(module, made, run, **{RUNG: r, GAP: g}) for r, g in zip((30, 90, 270), gaps)]
+        for run, gaps in (("long", (0.1, 0.1, 0.1)), ("third", (0.05, 0.05, 0.3)))
+    ]
+    assert said == [[made.CONTINUE] * 3, [made.CONTINUE, made.CONTINUE, made.STOP]]
+
+
+def test_the_worst_run_of_a_rung_is_stopped_and_the_sweep_notes_it(
+    module: Any, judge: Any, lab: Lab
+) -> None:
+    made, gaps = judge(grace=30, reduction=2), {"short": 0.1, "long": 0.2, "third": 0.3}
+    said = [verdict(module, made, run, **{RUNG: 30, GAP: gap}) for run, gap in gaps.items()]
+    assert said == [made.CONTINUE, made.STOP, made.STOP]
     stopped = stopped_early.read(lab.sweep("s").stopped_path)
     assert {run: one.step for run, one in stopped.items()} == {"long": 30, "third": 30}
-    assert judge.on_trial_result(None, EarlierTrial("short"), {"run": "short"}) == judge.CONTINUE
+    assert verdict(module, made, "short") == made.CONTINUE
 
 
-def test_rules_of_ray_have_the_settings_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution import ray_executor as module
-
+@pytest.mark.parametrize(
+    ("spec", "steps", "settings"),
+    [
+        (
+            StopEarlySpec(grace=30, reduction=2),
+            360,
+            {"max_t": 360, "grace_period": 30, "reduction_factor": 2, "stop_last_trials": False},
+        ),
+        (
+            StopEarlySpec(kind="median", grace=25, least=7),
+            100,
+            {"grace_period": 25, "min_samples_required": 7, "min_time_slice": float("inf")},
+        ),
+    ],
+)
+def test_rules_of_ray_have_the_settings_of_the_sweep(
+    module: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    spec: StopEarlySpec,
+    steps: int,
+    settings: dict[str, Any],
+) -> None:
     for name in ("ASHAScheduler", "MedianStoppingRule"):
         monkeypatch.setattr(module, name, lambda **settings: settings)
     judged_by = {"time_attr": "rung", "metric": "rung_gap", "mode": "min"}
-    asha = module.RULES["asha"](StopEarlySpec(grace=30, reduction=2), 360)
-    assert asha == {
-        **judged_by, "max_t": 360, "grace_period": 30, "reduction_factor": 2,
-        "stop_last_trials": False,
-    }  # fmt: skip
-    spec = StopEarlySpec(kind="median", grace=25, least=7)
-    assert module.RULES["median"](spec, 100) == {
-        **judged_by, "grace_period": 25, "min_samples_required": 7,
-        "min_time_slice": float("inf"),
-    }  # fmt: skip
+    assert module.RULES[spec.kind](spec, steps) == {**judged_by, **settings}
 
 
-def test_a_sweep_without_judged_runs_has_a_judge_too(lab: Lab) -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
-    from tread_lab.sweep.execution.ray_executor import EarlyStoppingScheduler
-
-    errors = CallbackErrors()
-    judge = EarlyStoppingScheduler(EarlyStopping(StopEarlySpec(), lab, "s", {}), errors)
-    assert judge.errors is errors and judge.early.sweep == "s"
+def test_a_sweep_without_judged_runs_has_a_judge_too(judge: Any) -> None:
+    assert judge(judged={}).early.sweep == "s"
 
 
 def test_a_verdict_that_cannot_be_noted_is_an_error_of_the_driver(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    module: Any, judge: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
-    from tread_lab.sweep.execution.ray_executor import EarlierTrial, EarlyStoppingScheduler
-
-    judge = EarlyStoppingScheduler(
-        EarlyStopping(StopEarlySpec(), lab, "s", JUDGED), CallbackErrors()
-    )
-    monkeypatch.setattr(judge.rule, "on_trial_result", lambda *result: judge.STOP)
+    made = judge()
+    monkeypatch.setattr(made.rule, "on_trial_result", lambda *result: made.STOP)
     (lab.root / "sweeps").mkdir(parents=True)
     (lab.root / "sweeps" / "s").touch()  # where a folder should be
-    trial = EarlierTrial("long")
-    assert judge.on_trial_result(None, trial, {"run": "long", RUNG: 30}) == judge.CONTINUE
-    assert judge.errors.first is None
-    result = {"run": "long", RUNG: 30, GAP: 0.5}
-    assert judge.on_trial_result(None, trial, result) == judge.STOP
-    assert isinstance(judge.errors.first, UserError)
+    assert verdict(module, made, "long", **{RUNG: 30}) == made.CONTINUE
+    assert made.errors.first is None
+    assert verdict(module, made, "long", **{RUNG: 30, GAP: 0.5}) == made.STOP
+    assert isinstance(made.errors.first, UserError)
