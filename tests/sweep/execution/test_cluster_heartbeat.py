@@ -81,50 +81,48 @@ def test_leaving_is_one_line_and_a_code_of_its_own_and_ends_what_was_started() -
     assert command_line(shell) == command_line(sleep) == b""
 
 
-@pytest.mark.parametrize(("patience", "looks"), [(5.0, 3), (30.0, 15)])
-def test_an_address_is_lost_after_its_seconds_of_silence(
-    monkeypatch: pytest.MonkeyPatch, patience: float, looks: int
-) -> None:
-    clock, asked = [100.0], list[float]()
+@pytest.fixture
+def polled(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What a monitor says after each of some pauses; only the address `b` answers."""
+    clock, said = [100.0], list[str]()
 
     @contextmanager
     def monitor(message: Any, seconds: float, lost: Any) -> Any:
         assert seconds == 2.0
-        while not (text := message()):
-            clock[0] += 2.0
-            asked.append(clock[0])
-        lost(text)
+        said.append(message())
+        for pause in pauses:
+            clock[0] += pause
+            said.append(message())
         yield
 
     monkeypatch.setattr(cluster_heartbeat, "_monitor", monitor)
     monkeypatch.setattr(cluster_heartbeat, "answers", lambda address: address == ("b", 2))
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    lost: list[str] = []
-    with monitor_addresses({("b", 2): 0.0, ("a", 1): patience}, lost.append):
-        pass
-    assert len(asked) == looks + (patience % 2 == 0)
-    assert lost[0].startswith(
-        f"the Ray cluster is lost (a:1 has not answered for {patience:.0f} s)"
-    )
+    pauses: list[float] = []
+
+    def poll(patience: float, *given: float) -> list[str]:
+        pauses.extend(given)
+        with monitor_addresses({("b", 2): 0.0, ("a", 1): patience}, said.append):
+            return said
+
+    return poll
 
 
-def test_a_driver_that_was_held_up_itself_loses_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, said = [100.0], list[str]()
-
-    @contextmanager
-    def monitor(message: Any, seconds: float, lost: Any) -> Any:
-        for pause in (2.0, 60.0, 2.0, 0.0):
-            said.append(message())
-            clock[0] += pause
-        yield
-
-    monkeypatch.setattr(cluster_heartbeat, "_monitor", monitor)
-    monkeypatch.setattr(cluster_heartbeat, "answers", lambda address: False)
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    with monitor_addresses({("a", 1): 9.0}, said.append):
-        pass
-    assert said[:2] == ["", ""]  # 60 s passed, of which this process can answer for 6
-    assert [bool(text) for text in said[2:]] == [False, True]
+@pytest.mark.parametrize(
+    ("patience", "pauses", "silent"),
+    [
+        (5.0, [2.0] * 3, 3),
+        (30.0, [2.0] * 16, 16),
+        (9.0, [2.0, 60.0, 2.0], 3),  # of 60 s this process can answer for 6: 2 + 6 + 2 are more
+    ],
+)
+def test_an_address_is_lost_after_its_seconds_of_silence_but_those_of_a_driver_held_up(
+    polled: Any, patience: float, pauses: list[float], silent: int
+) -> None:
+    said = polled(patience, *pauses)
+    assert said[:silent] == [""] * silent and all(said[silent:])
+    why = f"the Ray cluster is lost (a:1 has not answered for {patience:.0f} s)"
+    assert all(line.startswith(why) for line in said[silent:])
 
 
 def test_a_cluster_that_is_left_while_it_is_asked_is_not_lost() -> None:
@@ -144,22 +142,32 @@ def test_a_cluster_that_is_left_while_it_is_asked_is_not_lost() -> None:
     assert lost == [] and not watcher.is_alive()
 
 
+@pytest.mark.parametrize(("screen", "shown"), [(True, b"\x1b[?25h"), (False, b"")])
+@pytest.mark.parametrize(("code", "started"), [(130, {8}), (None, set[int]())])
 def test_leaving_shows_the_cursor_and_does_the_last_thing_before_the_code(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, screen: bool, shown: bytes, code: int | None, started: set[int]
 ) -> None:
     done: list[Any] = []
+
+    def last() -> None:
+        done.append("last")
+        raise ZeroDivisionError
+
     fake = SimpleNamespace(
-        write=lambda fd, text: done.append((fd, text)), open=lambda path, how: 9,
+        write=lambda fd, text: done.append((fd, text)), open=lambda *what: what,
         devnull="/dev/null", O_WRONLY=1, dup2=lambda a, b: done.append((a, b)),
         _exit=done.append, getpid=lambda: 7,
     )  # fmt: skip
     monkeypatch.setattr(cluster_heartbeat, "os", fake)
-    monkeypatch.setattr(cluster_heartbeat, "descendants", lambda pid: {pid + 1})
+    monkeypatch.setattr(cluster_heartbeat, "descendants", lambda pid: started if pid == 7 else {0})
     monkeypatch.setattr(cluster_heartbeat, "kill", lambda pid: done.append(("killed", pid)))
-    monkeypatch.setattr(cluster_heartbeat.sys.stderr, "isatty", lambda: True)
-    cluster_heartbeat.leave("gone", lambda: done.append(1 / 0), code=130)
-    shown = b"\x1b[?25h\ntread-lab: gone\n"
-    assert done == [(2, shown), (9, 1), (9, 2), ("killed", 8), 130]
+    monkeypatch.setattr(cluster_heartbeat.sys.stderr, "isatty", lambda: screen)
+    cluster_heartbeat.leave("gone", last, **({} if code is None else {"code": code}))
+    nowhere = ("/dev/null", 1)
+    assert done == [
+        (2, shown + b"\ntread-lab: gone\n"), (nowhere, 1), (nowhere, 2), "last",
+        *[("killed", pid) for pid in started], code or 3,
+    ]  # fmt: skip
 
 
 def test_an_address_is_asked_four_times_in_the_time_of_an_answer(
@@ -193,21 +201,3 @@ def test_the_monitor_ends_with_its_process_and_says_once_that_all_is_lost() -> N
         watcher.join(20)
         assert not watcher.is_alive()
     assert len(lost) == 1
-
-
-def test_leaving_writes_nothing_else_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[Any] = []
-
-    def opened(path: str, how: int) -> int:
-        assert (path, how) == ("/dev/null", 1)
-        return 9
-
-    fake = SimpleNamespace(
-        write=lambda fd, text: done.append((fd, text)), open=opened, devnull="/dev/null",
-        O_WRONLY=1, dup2=lambda a, b: done.append((a, b)), _exit=done.append, getpid=lambda: 7,
-    )  # fmt: skip
-    monkeypatch.setattr(cluster_heartbeat, "os", fake)
-    monkeypatch.setattr(cluster_heartbeat, "descendants", lambda pid: ())
-    monkeypatch.setattr(cluster_heartbeat.sys.stderr, "isatty", lambda: False)
-    cluster_heartbeat.leave("gone", lambda: done.append("last"))
-    assert done == [(2, b"\ntread-lab: gone\n"), (9, 1), (9, 2), "last", 3]

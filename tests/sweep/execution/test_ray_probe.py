@@ -33,8 +33,14 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> Any:
     nodes = [node("large", 4, 2), node("small", 2), node("gone", 64, alive=False)]
     monkeypatch.setattr(ray_probe, "cluster", nullcontext)
     monkeypatch.setattr(ray_probe.ray, "nodes", lambda: nodes)
-    monkeypatch.setattr(ray_probe, "_ask", lambda node, device: [FACTS])
     return ray_probe
+
+
+@pytest.fixture
+def answering(probe: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The probe of nodes that tell of one CPU each."""
+    monkeypatch.setattr(probe, "_ask", lambda node, device: [FACTS])
+    return probe
 
 
 @pytest.mark.parametrize(
@@ -48,9 +54,9 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
 )
 def test_runs_share_a_device_only_with_those_of_their_node(
-    probe: Any, resources: TrialResources, slots: int, runs_per_device: int, idle_gpus: int
+    answering: Any, resources: TrialResources, slots: int, runs_per_device: int, idle_gpus: int
 ) -> None:
-    devices = probe.cluster_devices(resources)
+    devices = answering.cluster_devices(resources)
     assert (devices.slots, devices.runs_per_device, devices.idle_gpus) == (
         slots,
         runs_per_device,
@@ -64,10 +70,9 @@ def test_a_share_that_no_node_has_is_refused_with_what_they_have(probe: Any) -> 
         probe.cluster_devices(TrialResources(cpus=8))
 
 
-def test_nodes_with_equal_devices_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution import ray_probe
-
+def test_nodes_with_equal_devices_are_asked_once(
+    probe: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
     nodes = [node("a", 4, 2), node("b", 4, 2), node("c", 4, 1), node("d", 8, 2), node("e", 4, 2)]
     nodes[4]["Resources"]["accelerator_type:H100"] = 1.0
@@ -77,70 +82,91 @@ def test_nodes_with_equal_devices_are_asked_once(monkeypatch: pytest.MonkeyPatch
         asked.append(node["NodeID"] + device)
         return [DeviceFacts(device, node["NodeID"] if len(asked) > 2 else "same", ("fp32",), 1)]
 
-    monkeypatch.setattr(ray_probe, "cluster", nullcontext)
-    monkeypatch.setattr(ray_probe.ray, "nodes", lambda: nodes)
-    monkeypatch.setattr(ray_probe, "_ask", ask)
-    devices = ray_probe.cluster_devices(TrialResources(gpus=1))
+    monkeypatch.setattr(probe.ray, "nodes", lambda: nodes)
+    monkeypatch.setattr(probe, "_ask", ask)
+    devices = probe.cluster_devices(TrialResources(gpus=1))
     assert asked == ["bcuda", "ccuda", "dcuda", "ecuda"]
     assert [kind.name for kind in devices.kinds] == ["same", "d", "e"]
     assert (devices.slots, devices.runs_per_device) == (2 + 2 + 1 + 2 + 2, 1)
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Any:
-    """A probe whose node fails so."""
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution import ray_probe
+@pytest.fixture
+def asked(probe: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What Ray is asked of a node: where, and of which device."""
+    calls: list[Any] = []
+
+    def options(scheduling_strategy: Any) -> Any:
+        calls.append((scheduling_strategy.node_id, scheduling_strategy.soft))
+        return SimpleNamespace(remote=calls.append)
+
+    def remote(**how: Any) -> Any:
+        assert how == {"num_cpus": 0, "max_calls": 1, "max_retries": 0}
+        return lambda function: SimpleNamespace(options=options)
+
+    monkeypatch.setattr(probe.ray, "remote", remote)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "device", "raised", "said"),
+    [
+        ("RayTaskError", ("f", "trace", UserError("no x")), "cpu", UserError, "^no x$"),
+        (
+            "RayTaskError",
+            ("f", "trace", UserError("no x")),
+            "cuda",
+            Unavailable,
+            r"^node host \(abababababab\) offers GPUs .* \(no x\); mend",
+        ),
+        ("RayTaskError", ("f", "trace", "no exception"), "cpu", None, "trace"),
+        ("RayTaskError", ("f", "trace", "no exception"), "cuda:1", Unavailable, "offers GPUs"),
+        (
+            "GetTimeoutError",
+            ("too late",),
+            "cpu",
+            Unavailable,
+            r"^node host \(abababababab\) does not answer \(too late",
+        ),
+    ],
+)
+def test_a_node_is_asked_itself_and_one_that_fails_is_named_in_one_line(
+    probe: Any,
+    asked: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    given: tuple[Any, ...],
+    device: str,
+    raised: type[Exception] | None,
+    said: str,
+) -> None:
+    error = getattr(probe.ray.exceptions, kind)(*given)
 
     def get(answer: Any, timeout: float) -> Any:
         assert timeout == 120.0
         raise error
 
-    def remote(**options: Any) -> Any:
-        assert options == {"num_cpus": 0, "max_calls": 1, "max_retries": 0}
-        made = SimpleNamespace(remote=lambda device: None)
-        return lambda function: SimpleNamespace(options=lambda scheduling_strategy: made)
-
-    monkeypatch.setattr(ray_probe.ray, "remote", remote)
-    monkeypatch.setattr(ray_probe.ray, "get", get)
-    return ray_probe
-
-
-def test_a_node_that_fails_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(probe.ray, "get", get)
     broken = {**node("ab" * 28, 4), "NodeManagerHostname": "host"}
-    mistake = UserError("no device named x")
-    told = ray.exceptions.RayTaskError("f", "trace", mistake)
-    with pytest.raises(UserError, match=r"^no device named x$"):
-        failing(monkeypatch, told)._ask(broken, "cpu")
-    with pytest.raises(
-        Unavailable, match=r"^node host \(abababababab\) offers GPUs .* \(no device named x\); mend"
-    ):
-        failing(monkeypatch, told)._ask(broken, "cuda")
-    lost = ray.exceptions.GetTimeoutError("too late")
-    with pytest.raises(
-        Unavailable, match=r"^node host \(abababababab\) does not answer \(too late"
-    ):
-        failing(monkeypatch, lost)._ask(broken, "cpu")
+    with pytest.raises(raised or type(error), match=said):
+        probe._ask(broken, device)
+    assert asked == [("ab" * 28, False), device]
 
 
-def test_a_node_tells_of_each_gpu_and_one_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution import ray_probe
-
+def test_a_node_tells_of_each_gpu_and_one_cpu(probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(ray_probe, "pick", torch.device)
+    monkeypatch.setattr(probe, "pick", torch.device)
     monkeypatch.setattr(DeviceFacts, "of", staticmethod(str))
     for hidden, left in (("", None), ("3", "3"), (None, None)):
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if hidden is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-        assert ray_probe._facts("cpu") == ["cpu"]
-        assert ray_probe._facts("cuda") == ["cuda:0", "cuda:1"]
+        assert probe._facts("cpu") == ["cpu"]
+        assert probe._facts("cuda") == ["cuda:0", "cuda:1"]
         assert os.environ.get("CUDA_VISIBLE_DEVICES") == left
 
 
 def test_a_cluster_times_runs_on_a_node_that_has_room_for_one(
-    probe: Any, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+    answering: Any, probe: Any, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
 
@@ -207,11 +233,8 @@ def test_the_cluster_is_asked_while_it_is_there(
     "error", [UserError("broken"), AssertionError("broken"), RuntimeError("broken\nmore")]
 )
 def test_a_gpu_is_tried_before_a_run_is_given_it(
-    device: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+    probe: Any, device: str, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution import ray_probe
-
     tried: list[Any] = []
 
     def zeros(*sizes: int, device: Any = None) -> None:
@@ -220,33 +243,13 @@ def test_a_gpu_is_tried_before_a_run_is_given_it(
             raise error
 
     context = SimpleNamespace(get_node_id=lambda: "ab" * 28)
-    monkeypatch.setattr(ray_probe.ray, "get_runtime_context", lambda: context)
-    monkeypatch.setattr(ray_probe.platform, "node", lambda: "host")
-    monkeypatch.setattr(ray_probe, "pick", torch.device)
+    monkeypatch.setattr(probe.ray, "get_runtime_context", lambda: context)
+    monkeypatch.setattr(probe.platform, "node", lambda: "host")
+    monkeypatch.setattr(probe, "pick", torch.device)
     monkeypatch.setattr(torch, "zeros", zeros)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    assert ray_probe.take(device) == torch.device(device)
+    assert probe.take(device) == torch.device(device)
     assert tried == [((1,), torch.device(device))]
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
     with pytest.raises(Unavailable, match=r"^node host \(abababababab\) .*there \(broken\)"):
-        ray_probe.take(device)
-
-
-def test_a_node_is_asked_itself_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    ray = pytest.importorskip("ray")
-    there, given = "ab" * 28, list[Any]()
-    probe = failing(monkeypatch, ray.exceptions.RayTaskError("f", "trace", "killed"))
-    made = SimpleNamespace(remote=given.append)
-
-    def options(scheduling_strategy: Any) -> Any:
-        given.append((scheduling_strategy.node_id, scheduling_strategy.soft))
-        return made
-
-    monkeypatch.setattr(
-        probe.ray, "remote", lambda **_: lambda function: SimpleNamespace(options=options)
-    )
-    with pytest.raises(ray.exceptions.RayTaskError):  # its cause is no exception
-        probe._ask(node(there, 4), "cpu")
-    assert given == [(there, False), "cpu"]
-    with pytest.raises(Unavailable, match="offers GPUs"):
-        probe._ask(node(there, 4), "cuda:1")
+        probe.take(device)
