@@ -31,6 +31,8 @@ import { showPanel } from "./panel.js";
 const MOST = 4;
 const PAUSE = 2000;
 const SLOW = 8000;
+const NOT_SET = "as in the experiment"; // an axis that a cell does not set
+
 // What is known and chosen of one sweep, before anything is.
 const unopened = () => ({
   metric: "",
@@ -275,16 +277,27 @@ function shape() {
   return { rows, columns, others: dimensions.slice(2) };
 }
 
+// A choice for every other dimension, of values that go with the choices before it.
 function drawFilters() {
+  const { cells } = state.view;
   const { others } = shape();
+  let going = cells.at.filter((_, cell) => cells.role[cell] === "trial");
   put(
     at("filters"),
-    others.map((dimension) => {
-      const values = dimension.values.map(String);
+    others.map((dimension, k) => {
+      const value = (place) => String(dimension.values[place[k + 2]] ?? NOT_SET);
+      const values = [...dimension.values.map(String), NOT_SET].filter((one) =>
+        going.some((place) => value(place) === one),
+      );
       if (!values.includes(state.filters[dimension.key])) state.filters[dimension.key] = values[0];
+      going = going.filter((place) => value(place) === state.filters[dimension.key]);
       const filter = (value) => {
         state.filters[dimension.key] = value;
+        drawFilters();
         drawGrid();
+        at("filters")
+          .querySelector(`[data-filter="${CSS.escape(dimension.key)}"]`)
+          .focus();
       };
       const named = { "data-filter": dimension.key };
       const select = choice(values, state.filters[dimension.key], filter, named);
@@ -297,7 +310,7 @@ function drawGrid() {
   const { cells, holes } = state.view;
   const { rows, columns, others } = shape();
   const shown = (place) =>
-    !others.some((d, k) => String(d.values[place[k + 2]]) !== state.filters[d.key]);
+    !others.some((d, k) => String(d.values[place[k + 2]] ?? NOT_SET) !== state.filters[d.key]);
   const spot = (place, next) => ({
     row: rows ? place[0] : 0,
     column: rows ? place[1] : columns ? place[0] : next,

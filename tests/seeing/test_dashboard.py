@@ -128,6 +128,37 @@ def test_progress_and_the_map_of_a_sweep_under_way(
         shoot(page, "dashboard_running")
 
 
+def test_choices_above_the_map_go_together_where_trials_are_listed(
+    tmp_path: Path, page: Page
+) -> None:
+    """Three trials set a rate, two of them a limit, and one neither: every map has a cell."""
+    lab = write_sweep(tmp_path, small(routes=[(0, 4), (0, 6), (0, 8), (2, 8)]))
+    path = lab.sweep("placement").plan_path
+    plan = json.loads(path.read_text())
+    listed = {4: {"train.lr": 1, "train.clip": 5}, 6: {"train.lr": 2, "train.clip": 6}}
+    for trial in plan["trials"]:
+        if trial["cell"] and trial["cell"]["start"] == 0:
+            trial["cell"] |= listed.get(trial["cell"]["end"], {"train.lr": 3})
+    path.write_text(json.dumps(plan))
+    offered = (
+        "Object.fromEntries([...document.querySelectorAll('[data-filter]')].map("
+        "(s) => [s.dataset.filter, [...s.options].map((o) => o.value)]))"
+    )
+    limits = {"1": "5", "2": "6", "3": "as in the experiment", "0.0001": "as in the experiment"}
+    with served(lab) as url:
+        page.open(url)
+        page.wait("document.querySelectorAll('[data-filter]').length === 2")
+        assert set(page.js(offered)["train.lr"]) == {*limits}
+        for rate, limit in limits.items():
+            page.js(
+                "const s = document.querySelector('[data-filter=\"train.lr\"]');"
+                f" s.value = '{rate}'; s.dispatchEvent(new Event('change'))"
+            )
+            assert page.js(offered)["train.clip"] == [limit]
+            assert page.js("document.querySelectorAll('#grid g.cell').length") == 1
+            assert page.js("document.activeElement.dataset.filter") == "train.lr"
+
+
 def test_a_click_opens_a_cell_and_shift_compares(placed: Lab, page: Page, shoot: Shoot) -> None:
     with served(placed) as url:
         page.resize(1360, 1180)
