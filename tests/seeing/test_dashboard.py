@@ -151,8 +151,8 @@ def test_choices_above_the_map_go_together_where_trials_are_listed(
         assert set(page.js(offered)["train.lr"]) == {*limits}
         for rate, limit in limits.items():
             page.js(
-                "const s = document.querySelector('[data-filter=\"train.lr\"]');"
-                f" s.value = '{rate}'; s.dispatchEvent(new Event('change'))"
+                "((s, rate) => { s.value = rate; s.dispatchEvent(new Event('change')) })("
+                f"document.querySelector('[data-filter=\"train.lr\"]'), '{rate}')"
             )
             assert page.js(offered)["train.clip"] == [limit]
             assert page.js("document.querySelectorAll('#grid g.cell').length") == 1
