@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec
-from tread_lab.sweep.search.queue import TaskQueue, as_queue
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.task import Task, TaskQueue, as_queue
 
 
 def loss_of(spec: RunSpec) -> float:

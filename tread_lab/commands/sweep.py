@@ -39,9 +39,8 @@ from tread_lab.sweep.plan.preflight import (
 )
 from tread_lab.sweep.plan.storage import load_plan, plan_with_costs, store_plan
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue
-from tread_lab.sweep.search.queue import ListQueue, TaskQueue
 from tread_lab.sweep.trial.retry import failed_kind, failed_tasks, reopen
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.task import ListQueue, Task, TaskQueue
 from tread_lab.terminal.console import answers, notices, say, show_lines
 from tread_lab.terminal.disk import DiskWatch, disk_lines
 from tread_lab.terminal.live_progress import sweep_progress

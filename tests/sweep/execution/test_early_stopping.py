@@ -19,7 +19,7 @@ from tread_lab.specs.sweep import Experiment, StopEarlySpec, SweepSpec
 from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import store_plan
-from tread_lab.sweep.search.queue import ListQueue
+from tread_lab.sweep.trial.task import ListQueue
 
 Tiny = Callable[..., RunSpec]
 ENDS = "0..7"

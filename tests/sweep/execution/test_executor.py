@@ -20,8 +20,7 @@ from tread_lab.sweep.execution.executor import (
     UserErrors,
     stop_signals,
 )
-from tread_lab.sweep.search.queue import ListQueue
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.task import ListQueue, Task
 from tread_lab.sweep.trial.trial import Report
 
 

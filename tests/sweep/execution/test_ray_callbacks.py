@@ -14,8 +14,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError, encode
 from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executor import Interrupted, UserErrors
-from tread_lab.sweep.search.queue import ListQueue
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.task import ListQueue, Task
 from tread_lab.sweep.trial.trial import Report
 
 SHARE = {"cpu": 1, "gpu": 0.0}

@@ -18,8 +18,7 @@ from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
 from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.execution.resources import TrialResources
-from tread_lab.sweep.search.queue import ListQueue
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.task import ListQueue, Task
 
 Tiny = Callable[..., RunSpec]
 

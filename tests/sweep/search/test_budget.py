@@ -19,8 +19,8 @@ from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.plan.forecast import makespan, starts
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue, Spent
-from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.search.search_queue import SearchQueue
+from tread_lab.sweep.trial.task import ListQueue
 from tread_lab.sweep.trial.trial import Report
 
 Tiny = Callable[..., RunSpec]

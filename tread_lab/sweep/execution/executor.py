@@ -15,9 +15,8 @@ import torch
 from tread_lab.engine.device import pick
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, UserError, first_line
-from tread_lab.sweep.search.queue import TaskQueue, as_queue
 from tread_lab.sweep.trial.attempt import WorkerInfo
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.task import Task, TaskQueue, as_queue
 from tread_lab.sweep.trial.trial import UNDER_WAY, Report, run_trial
 
 ReportHandler = Callable[[Report], None]

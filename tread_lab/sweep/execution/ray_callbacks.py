@@ -26,10 +26,9 @@ from tread_lab.sweep.execution.ray_worker import (
     SentTask,
     place,
 )
-from tread_lab.sweep.search.queue import TaskQueue
 from tread_lab.sweep.trial.attempt import WorkerInfo, why_open
 from tread_lab.sweep.trial.retry import consequence
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.task import Task, TaskQueue
 from tread_lab.sweep.trial.trial import DEFERRED, QUEUED, Report
 from tread_lab.sweep.trial.watchdog import HeartbeatMonitor
 

@@ -30,9 +30,8 @@ from tread_lab.sweep.execution.ray_callbacks import (
 from tread_lab.sweep.execution.ray_cluster import cluster, end_attempt, packed_runs, whole_device
 from tread_lab.sweep.execution.ray_worker import Worker
 from tread_lab.sweep.execution.resources import TrialResources
-from tread_lab.sweep.search.queue import TaskQueue, as_queue
 from tread_lab.sweep.trial.attempt import WorkerInfo
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.task import Task, TaskQueue, as_queue
 from tread_lab.sweep.trial.watchdog import HeartbeatMonitor
 
 _ENVIRONMENT = {

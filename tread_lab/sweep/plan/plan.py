@@ -32,7 +32,7 @@ class SearchSpace:
 
     Attributes:
         objectives: full names of the metrics that it optimises.
-        cells: every cell, none of them a hole.
+        cells: every cell that is not excluded.
         trials: the runs of every cell and of its baselines, by the text of the cell.
     """
 

@@ -10,8 +10,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.time_spent import Stopwatch, seconds_spent
 from tread_lab.sweep.plan.forecast import starts
 from tread_lab.sweep.plan.plan import Plan, started_tasks
-from tread_lab.sweep.search.queue import TaskQueue
-from tread_lab.sweep.trial.task import Task, done_share
+from tread_lab.sweep.trial.task import Task, TaskQueue, done_share
 
 Seconds = Callable[[Task], float | None]  # predicted, of what is left of a run
 

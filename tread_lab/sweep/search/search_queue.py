@@ -19,9 +19,8 @@ from tread_lab.specs.trials import Trial
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.goals import cell_values
 from tread_lab.sweep.plan.plan import Plan, SearchSpace
-from tread_lab.sweep.search.queue import ListQueue
 from tread_lab.sweep.search.sampler import Observation, StoredStudy, propose
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.task import ListQueue, Task
 
 Fits = Callable[[Sequence[Task]], bool]
 
