@@ -17,7 +17,6 @@ from tests.engine.runs import batches
 from tests.faults.drivers import Zygote
 from tread_lab.engine import trainer
 from tread_lab.engine.provenance import fingerprint, of_nodes
-from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
@@ -59,38 +58,6 @@ def run(lab: Lab, *tasks: Task) -> list[Report]:
 
 def endings(folder: RunFolder) -> list[str]:
     return [attempt.ended for attempt in folder.attempts.read()]
-
-
-def ended(*kinds: str, **facts: Any) -> list[Attempt]:
-    return [Attempt(n=n, ended=kind, **facts) for n, kind in enumerate(kinds, 1)]
-
-
-@pytest.mark.parametrize(
-    ("kind", "tries"), [("exception", 2), ("oom", 2), ("died", 3), ("hung", 2)]
-)
-def test_a_kind_is_tried_so_often(kind: str, tries: int) -> None:
-    assert decide(ended(*[kind] * (tries - 1))).last is None
-    exhausted = decide(ended(*[kind] * tries)).last
-    assert exhausted is not None and exhausted.n == tries
-    assert decide(ended(*[kind] * tries, forgiven=True)).last is None
-
-
-@pytest.mark.parametrize(
-    "kind", ["lost", "orphaned", "interrupted", "disk", "mistake", "completed", "diverged"]
-)
-def test_what_is_not_the_runs_doing_never_counts(kind: str) -> None:
-    assert decide(ended(*[kind] * 50)).last is None
-
-
-def test_an_ending_without_an_entry_is_an_error_and_not_a_run_without_end() -> None:
-    with pytest.raises(UserError, match="attempt has ended: unknown 'oomm', did you mean 'oom'"):
-        decide(ended("oomm"))
-
-
-def test_after_a_lack_of_memory_the_run_asks_for_a_whole_device() -> None:
-    assert not decide(ended("exception")).whole_device
-    assert decide(ended("oom")).whole_device
-    assert decide(ended("oom", "died", "exception")).whole_device
 
 
 def test_one_exception_is_mended_by_another_attempt(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,23 +24,36 @@ def history(*kinds: str) -> list[Attempt]:
     return [Attempt(n=n, ended=kind) for n, kind in enumerate(kinds, 1)]
 
 
-@pytest.mark.parametrize("kinds", [("died", "died"), ("oom", "exception"), ("hung", "died")])
-def test_tries_of_different_kinds_are_counted_apart(kinds: tuple[str, ...]) -> None:
-    assert decide(history(*kinds)).last is None
+NOT_ITS_DOING = ["lost", "orphaned", "interrupted", "disk", "mistake", "completed", "diverged"]
 
 
-def test_a_run_ends_as_the_kind_that_used_up_its_tries() -> None:
-    ended = decide(history("exception", "exception", "lost")).last
-    assert ended is not None and (ended.n, ended.ended) == (2, "exception")
+@pytest.mark.parametrize(
+    ("kinds", "last", "whole_device"),
+    [
+        *[(pair, None, False) for pair in (["exception"], ["died"] * 2, ["hung"], [])],
+        *[(pair, len(pair), False) for pair in (["exception"] * 2, ["died"] * 3, ["hung"] * 2)],
+        *[([kind] * 50, None, False) for kind in NOT_ITS_DOING],
+        (["hung", "died"], None, False),  # kinds are counted apart
+        (["exception", "exception", "lost"], 2, False),
+        (["exception", ""], None, False),  # an open attempt is no try
+        (["oom"], None, True),
+        (["oom", "oom"], 2, False),
+        (["oom", "died", "exception"], None, True),  # an earlier lack of memory still counts
+        (["lost", "oom", "lost"], None, True),
+    ],
+)
+def test_the_record_alone_decides_whether_a_run_is_tried_again(
+    kinds: list[str], last: int | None, whole_device: bool
+) -> None:
+    attempts = history(*kinds)
+    exhausted = None if last is None else attempts[last - 1]
+    assert decide(attempts) == Decision(whole_device, exhausted)
+    assert decide([replace(attempt, forgiven=True) for attempt in attempts]) == Decision()
 
 
-def test_an_earlier_lack_of_memory_still_asks_for_a_whole_device() -> None:
-    assert decide(history("oom", "lost")) == Decision(whole_device=True)
-    assert decide(history("lost", "oom", "died")) == Decision(whole_device=True)
-
-
-def test_an_open_attempt_is_no_try() -> None:
-    assert decide(history("exception", "")) == Decision()
+def test_an_ending_without_an_entry_is_an_error_and_not_a_run_without_end() -> None:
+    with pytest.raises(UserError, match="attempt has ended: unknown 'oomm', did you mean 'oom'"):
+        decide(history("oomm"))
 
 
 def ended(lab: Lab, spec: RunSpec, state: str, **facts: Any) -> Task:
