@@ -84,23 +84,28 @@ def test_a_trial_is_judged_by_its_loss_less_its_baselines(lab: Lab, tiny: Tiny) 
     assert early.gap(first, 20) == pytest.approx(0.3 * (15 + 20) / 2 / 60)
 
 
-def test_a_run_that_others_are_compared_with_is_not_judged(lab: Lab, tiny: Tiny) -> None:
+def test_only_trials_that_nothing_is_compared_with_are_judged(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny)
     dense, *others = plan.trials
-    early = EarlyStopping.of(replace(plan, trials=(replace(dense, role="trial"), *others)), lab)
-    assert early is not None and list(early.judged) == [trial.run for trial in others]
+    as_trial = replace(plan, trials=(replace(dense, role="trial"), *others))
+    alone = replace(plan, trials=tuple(replace(trial, baseline=None) for trial in plan.trials))
+    for made, baseline in ((as_trial, dense.run), (alone, None)):
+        early = EarlyStopping.of(made, lab)
+        assert early is not None
+        assert early.judged == {trial.run: (60, baseline) for trial in others}
+    assert EarlyStopping.of(planned(tiny, stop_early=None), lab) is None
 
 
 def test_a_new_session_knows_the_gaps_of_ended_and_of_stopped_runs(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny)
-    dense, ended, stopped, open_run = (trial.run for trial in plan.trials[:4])
-    for run in (dense, ended, stopped, open_run):
-        logged(lab, run, 0.0, steps=10)
-    Pretender(lab).finish(plan.tasks[1])
+    dense, open_run, ended, stopped = (trial.run for trial in plan.trials[:4])
+    for run in (dense, open_run, ended, stopped):
+        logged(lab, run, 0.0, steps=20 if run in (dense, ended) else 10)
+    Pretender(lab).finish(plan.tasks[2])
     stopped_early.append(lab.sweep("halved").stopped_path, Stopped(stopped, 10, "asha"))
     early = EarlyStopping.of(plan, lab)
     assert early is not None
-    assert list(early.history()) == [(ended, 10, 0.0), (stopped, 10, 0.0)]
+    assert list(early.history()) == [(ended, 10, 0.0), (ended, 20, 0.0), (stopped, 10, 0.0)]
 
 
 def test_baselines_come_first(lab: Lab, tiny: Tiny) -> None:
@@ -223,26 +228,3 @@ def test_what_is_stopped_is_noted_with_its_gap(lab: Lab) -> None:
     assert stopped_early.read(lab.sweep("s").stopped_path) == {
         "a": Stopped("a", 20, "median at step 20: training gap +0.1250, others are better")
     }
-
-
-def test_a_plan_without_early_stopping_has_no_judge(lab: Lab, tiny: Tiny) -> None:
-    assert EarlyStopping.of(planned(tiny, stop_early=None), lab) is None
-
-
-def test_a_baseline_that_nothing_is_compared_with_is_not_judged(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny)
-    alone = tuple(replace(trial, baseline=None) for trial in plan.trials)
-    early = EarlyStopping.of(replace(plan, trials=alone), lab)
-    assert early is not None and early.judged == {
-        trial.run: (60, None) for trial in plan.trials[1:]
-    }
-
-
-def test_runs_that_go_on_hide_no_earlier_gap(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny)
-    dense, _, last = (trial.run for trial in plan.trials[:3])
-    for run in (dense, last):
-        logged(lab, run, 0.0, steps=20)
-    Pretender(lab).finish(plan.tasks[2])
-    early = EarlyStopping.of(plan, lab)
-    assert early is not None and list(early.history()) == [(last, 10, 0.0), (last, 20, 0.0)]

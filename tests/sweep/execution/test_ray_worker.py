@@ -185,12 +185,6 @@ def test_the_watchdog_of_a_worker_counts_within_its_steps_alone(
     }  # fmt: skip
 
 
-def test_a_run_that_no_rule_judges_has_no_rungs(lab: Lab) -> None:
-    plain = worker(lab, report("train", 10), report("completed", 40))
-    plain.early, plain.rungs = None, ()
-    assert plain.step()["step"] == 40
-
-
 def test_a_rung_before_the_first_log_entry_has_no_gap(lab: Lab) -> None:
     result = worker(lab, report("train", 10)).step()
     assert result["step"] == 10 and RUNG not in result and GAP not in result
