@@ -35,7 +35,7 @@ from tread_lab.records.attempts import Attempt
 from tread_lab.records.exit_reasons import EXIT_REASONS
 
 LOG_EVERY, CHECKPOINT_EVERY = 2, 6  # steps
-VALUES = 3  # logged at a time
+VALUES = 4  # logged at a time: loss, learning rate, images per second, norm of the gradient
 INTERVAL = VALUES * CHECKPOINT_EVERY // LOG_EVERY  # log lines that one kill can cost a trial
 TRIALS = 8
 PACES = {"inline": 1, "ray": 60}  # a worker of Ray takes seconds to start, and so must trials last
