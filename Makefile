@@ -18,7 +18,7 @@ demo: $(VENV)/.ready
 # Types and lint are checked beside the tests, many of which wait for other processes.
 test: setup
 	@$(MAKE) --no-print-directory check > $(VENV)/.checked 2>&1 & checks=$$!; \
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder; tests=$$?; \
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder; tests=$$?; \
 	wait $$checks || { cat $(VENV)/.checked; exit 1; }; exit $$tests
 
 # The check before a commit: at most 90 seconds on two idle cores.

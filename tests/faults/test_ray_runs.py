@@ -74,7 +74,7 @@ def test_each_ends_as_it_should_whatever_happens_to_the_others(
             beside.submit(kill_after, lab.run_of(killed), 20),
             beside.submit(stop_under_way, lab.run_of(stopped)),
         ]
-        RayExecutor(TrialResources(concurrent=2), hang_timeout=8.0).run(lab, tasks, watch)
+        RayExecutor(TrialResources(concurrent=2), hang_timeout=15.0).run(lab, tasks, watch)
         for sending in sent:
             sending.result()
     assert endings(lab, killed) == ["died", "completed"]
@@ -99,9 +99,9 @@ def kill_after(run: RunFolder, step: int) -> None:
 
 
 def stop_under_way(run: RunFolder) -> None:
-    """SIGSTOP the worker of a run once it allows itself no more than 8 s: the first step has 80."""
+    """SIGSTOP the worker of a run once it allows itself no more than 15 s: the first step has 150."""
     heartbeat = run.heartbeat_path
-    eventually(lambda: heartbeat.exists() and heartbeat.read_text() == "8.000\n", 200)
+    eventually(lambda: heartbeat.exists() and heartbeat.read_text() == "15.000\n", 200)
     os.kill(run.attempts.read()[-1].pid, signal.SIGSTOP)
 
 
