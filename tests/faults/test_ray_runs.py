@@ -99,7 +99,7 @@ def kill_after(run: RunFolder, step: int) -> None:
 
 
 def stop_under_way(run: RunFolder) -> None:
-    """SIGSTOP the worker of a run once it allows itself 15 s and no more: the first step has 150."""
+    """SIGSTOP the worker of a run once it may pause for 15 s at most: the first step has 150 s."""
     heartbeat = run.heartbeat_path
     eventually(lambda: heartbeat.exists() and heartbeat.read_text() == "15.000\n", 200)
     os.kill(run.attempts.read()[-1].pid, signal.SIGSTOP)
