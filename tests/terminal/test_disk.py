@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.terminal.conftest import Screen
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec
 from tread_lab.specs.units import amount
@@ -28,14 +29,17 @@ def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return left
 
 
-def test_each_part_that_takes_room_is_listed(lab: Lab, free: list[int]) -> None:
-    assert list(disk_lines(DiskNeed(largest=5), lab)) == []
+def test_each_part_that_takes_room_is_listed_and_what_helps_where_there_is_none(
+    lab: Lab, free: list[int], screen: Screen
+) -> None:
+    screen("nothing is needed", disk_lines, DiskNeed(largest=5), lab)
     need = DiskNeed(checkpoints=2000, references=3_000_000, targets=500)
-    listed = "2 kB of checkpoints, 3 MB of features of references, 500 B of encoders' features"
-    assert list(disk_lines(need, lab)) == [f"disk: at most {listed}; 1 TB free in {lab.root}"]
-    for left, lines in ((need.total, 1), (need.total - 1, 2)):
+    for left in (10**12, need.total, need.total - 1):
         free[0] = left
-        assert len(list(disk_lines(need, lab))) == lines
+        screen(f"{left:,} bytes are left", disk_lines, need, lab)
+    free[0] = 4000
+    need = DiskNeed(samples=2000, parts=1000, targets=2000)
+    screen("samples and features", disk_lines, need, lab)
 
 
 def test_the_disk_is_low_when_two_of_the_largest_files_would_not_fit(
@@ -63,15 +67,3 @@ def test_the_disk_is_low_when_two_of_the_largest_files_would_not_fit(
     clock[0] += 100.0
     watch(REPORT)
     assert len(said) == 1 and passed == [REPORT] * 4
-
-
-def test_what_does_not_fit_is_said_with_all_that_helps(lab: Lab, free: list[int]) -> None:
-    free[0] = 4000
-    need = DiskNeed(samples=2000, parts=1000, targets=2000)
-    assert list(disk_lines(need, lab)) == [
-        "disk: at most 2 kB of samples, 1 kB of samples under way, 2 kB of encoders' features;"
-        f" 4 kB free in {lab.root}",
-        "the disk may not suffice: 5 kB at most, 4 kB free; `tread-lab gc` lists what can go"
-        " (--samples: images too), fewer execution.keep_checkpoints need less, another --root may"
-        " have more",
-    ]

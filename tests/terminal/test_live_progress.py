@@ -12,7 +12,9 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from rich.console import Console
+from rich.progress import Progress
 
+from tests.terminal.conftest import Screen
 from tread_lab.engine.cost.speed import Speed, kind_of
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, decode
@@ -23,6 +25,7 @@ from tread_lab.sweep.plan.timing import Timing
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report, run_trial
 from tread_lab.terminal import live_progress
+from tread_lab.terminal.console import answers
 from tread_lab.terminal.live_progress import WorkDone, run_progress, sweep_progress
 
 Tiny = Callable[..., RunSpec]
@@ -214,70 +217,46 @@ def test_an_overflow_is_said_once_for_each_run(lab: Lab, tiny: Tiny, said: list[
     ]
 
 
-class Bars:
-    """Rich's progress, whose calls are noted."""
+class Bars(Progress):
+    """The bars of the terminal, to be looked at while a run goes on."""
 
-    calls: ClassVar[list[Any]] = []
+    shown: ClassVar[Bars]
 
-    def __init__(self, *columns: Any, console: Any, transient: bool) -> None:
-        self.calls.clear()
-        self.columns, self.transient, self.tasks = columns, transient, 0
-        self.calls.append((len(columns), console is live_progress.notices, transient))
-        self.calls.append([c.get_table_column().no_wrap for c in columns if hasattr(c, "markup")])
-        self.console = SimpleNamespace(print=lambda text, markup: self.calls.append((text, markup)))
-
-    def __enter__(self) -> Bars:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def add_task(self, name: str, **values: Any) -> int:
-        self.tasks += 1
-        self.calls.append(("add", name, values))
-        return self.tasks
-
-    def update(self, number: int, **values: Any) -> None:
-        self.calls.append((number, values))
-
-    def remove_task(self, number: int) -> None:
-        self.calls.append(("remove", number))
+    def __init__(self, *columns: Any, **options: Any) -> None:
+        super().__init__(*columns, get_time=lambda: 0.0, **options)
+        Bars.shown = self
 
 
-@pytest.mark.parametrize(("width", "columns"), [(80, 4), (79, 2)])
+@pytest.mark.parametrize("width", [80, 79])
 def test_a_terminal_has_a_bar_for_all_and_one_for_each_run_under_way(
-    width: int, columns: int, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    width: int, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, screen: Screen
 ) -> None:
     """Where it is narrow, texts are folded and take the room of the bars."""
     Clock(monkeypatch)
-    console = Console(force_terminal=True, width=width, file=io.StringIO())
-    monkeypatch.setattr(live_progress, "notices", console)
+    printed = io.StringIO()
+    terminal = Console(force_terminal=True, color_system=None, width=width, file=printed)
+    monkeypatch.setattr(live_progress, "notices", terminal)
     monkeypatch.setattr(live_progress, "Progress", Bars)
-    one, other = Task(tiny(steps=10)), Task(tiny(steps=10, seed=1))
+    labels = "dense seed 0", "2->8 s=0.5 precision=bf16 bypass=sprint seed 0"
+    one, other = (Task(tiny(steps=10, seed=seed)) for seed in (0, 1))
+    by_seed = dict(zip((0, 1), labels))
+    monkeypatch.setattr(live_progress, "run_label", lambda spec: by_seed[spec.seed])
+    screen.width = width
     with run_progress([one, other], lab) as watch:
-        watch(report(one, "train", 5))
-        watch(report(one, "train", 10))
-        watch(report(one, "evaluate", 10))
-        watch(report(one, "completed", 10))
-        watch(report(other, "failed", 0))
-    ended = "1/2 ended: 1 completed"
-    assert Bars.calls == [
-        (columns, True, True),
-        [width == 80] * 2,
-        ("add", "sweep", {"total": 1.0, "note": "starting workers"}),
-        (1, {"completed": 0.25, "note": "0/2 ended, ... left"}),
-        ("add", "dense seed 0", {"total": 1.0, "note": ""}),
-        (2, {"completed": 0.5, "note": "step 5/10, loss 0.5000"}),
-        (1, {"completed": 0.5, "note": "0/2 ended, ... left"}),
-        (2, {"completed": 1.0, "note": "step 10/10, loss 0.5000"}),
-        (1, {"completed": 0.5, "note": "0/2 ended, ... left"}),
-        (2, {"completed": 1.0, "note": "measuring"}),
-        (1, {"completed": 0.5, "note": f"{ended}, ... left"}),
-        ("remove", 2),
-        (f"dense seed 0: completed, training loss 0.5000 ({ended})", False),
-        (1, {"completed": 1.0, "note": "2/2 ended: 1 completed, 1 failed"}),
-        ("dense seed 1: failed, training loss 0.5000 (2/2 ended: 1 completed, 1 failed)", False),
-    ]
+        screen("at first", lambda: answers.print(Bars.shown.get_renderable()))
+        for title, task, phase, step in (
+            ("half", one, "train", 5),
+            ("trained", one, "train", 10),
+            ("evaluations", one, "evaluate", 10),
+            ("the other fails", other, "failed", 2),
+            ("and is tried again", other, "train", 3),
+            ("the first ends", one, "completed", 10),
+            ("the other fails again", other, "failed", 3),
+        ):
+            watch(report(task, phase, step))
+            screen(title, lambda: answers.print(Bars.shown.get_renderable()))
+    end = "dense seed 0: completed, training loss 0.5000 (1/2 ended: 1 completed)"
+    assert end in printed.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -358,20 +337,3 @@ def test_before_the_first_report_the_time_left_is_the_forecasts(
     )
     assert WorkDone([task], [task], Forecast(lab)).summary() == "0/1 ended, ... left"
     assert WorkDone([], [], Forecast(lab)).fraction() == 1
-
-
-def test_a_run_that_is_tried_again_has_a_new_bar(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    console = Console(force_terminal=True, width=80, file=io.StringIO())
-    monkeypatch.setattr(live_progress, "notices", console)
-    monkeypatch.setattr(live_progress, "Progress", Bars)
-    task = Task(tiny(steps=10))
-    with run_progress([task], lab) as watch:
-        for phase, step in (("train", 5), ("failed", 5), ("train", 6), ("failed", 6)):
-            watch(report(task, phase, step))
-    calls = [call[:2] for call in Bars.calls if call[0] in ("add", "remove")]
-    assert calls == [
-        ("add", "sweep"), ("add", "dense seed 0"), ("remove", 2), ("add", "dense seed 0"),
-        ("remove", 3),
-    ]  # fmt: skip

@@ -91,6 +91,7 @@ def fitted(
 def _stacked(heads: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[str]) -> Table:
     """Return each row on lines of its own, the first value at the margin."""
     table = Table(box=None, padding=(0, 1), show_header=False)
+    table.add_column(overflow="fold")
     for row in rows:
         first, *others = [text for head, text in zip(heads, row) if head in kept and text]
         table.add_row(Text("\n  ".join([first, *others])))

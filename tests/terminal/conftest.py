@@ -1,0 +1,58 @@
+"""Screens are text files, compared literally: what a person sees on stdout and stderr.
+
+`RENEW_SCREENS=1 python -m pytest tests/terminal` writes what is shown now; read the difference.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.table import Table
+
+from tread_lab.terminal.console import answers, notices, show_lines
+
+SCREENS = Path(__file__).parent / "screens"
+
+
+class Screen:
+    """Several scenes below one another; `width` is that of the terminal in columns."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+        self._capsys, self._folder = capsys, folder
+        self.scenes: list[str] = []
+        self.width = 160
+
+    def __call__(self, title: str, show: Callable[..., object], *args: Any, **more: Any) -> None:
+        """Add what a call prints; lines and tables that it returns are printed."""
+        answers.width = notices.width = self.width
+        self._capsys.readouterr()
+        shown = show(*args, **more)
+        if isinstance(shown, Table):
+            answers.print(shown)
+        elif isinstance(shown, Iterator | list):
+            show_lines(answers, shown)
+        out, err = self._capsys.readouterr()
+        lines = [*out.splitlines(), *(f"stderr: {line}" for line in err.splitlines())]
+        text = "\n".join(line.rstrip() for line in lines).replace(str(self._folder), "FOLDER")
+        self.scenes.append(f"===== {title}\n{text}\n")
+
+
+@pytest.fixture
+def screen(
+    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Iterator[Screen]:
+    """The scenes of a test, which are those of the text file of its name."""
+    before = answers.width, notices.width
+    shown = Screen(capsys, tmp_path)
+    yield shown
+    answers.width, notices.width = before
+    path = SCREENS / request.path.stem.removeprefix("test_") / f"{request.node.name[5:]}.txt"
+    text = "\n".join(shown.scenes)
+    if "RENEW_SCREENS" in os.environ:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
