@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from tests.engine.runs import batches
-from tests.faults.drivers import Zygote
 from tread_lab.engine import trainer
 from tread_lab.engine.provenance import fingerprint, of_nodes
+from tread_lab.engine.train import Progress
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
@@ -33,21 +33,25 @@ from tread_lab.sweep.trial.trial import Report, run_trial
 Tiny = Callable[..., RunSpec]
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[3]
-MODEL = {"depth": 4, "width": 16, "heads": 2}
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, *errors: BaseException | None) -> None:
-    """Training meets these errors, one an attempt, after its third step; then none."""
-    left, train = list(errors), trial.train
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Training is six made-up steps, which meet these errors, one an attempt; then none."""
 
-    def broken(*arguments: Any) -> Iterator[Any]:
-        error = left.pop(0) if left else None
-        for progress in train(*arguments):
-            if error is not None and progress.step >= 3:
-                raise error
-            yield progress
+    def meet(*errors: BaseException) -> None:
+        left = list(errors)
 
-    monkeypatch.setattr(trial, "train", broken)
+        def train(*_: Any) -> Iterator[Progress]:
+            error = left.pop(0) if left else None
+            for step in range(1, 7):
+                if error is not None and step == 3:
+                    raise error
+                yield Progress(step, 6, 0.5, seconds=0.1 * step)
+
+        monkeypatch.setattr(trial, "train", train)
+
+    return meet
 
 
 def run(lab: Lab, *tasks: Task) -> list[Report]:
@@ -60,32 +64,37 @@ def endings(folder: RunFolder) -> list[str]:
     return [attempt.ended for attempt in folder.attempts.read()]
 
 
-def test_one_exception_is_mended_by_another_attempt(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+def test_what_went_wrong_once_is_mended_by_another_attempt(
+    lab: Lab, tiny: Tiny, failing: Callable[..., None]
 ) -> None:
-    failing(monkeypatch, RuntimeError("once"))
-    assert run(lab, Task(tiny(steps=6)))[-1].phase == "completed"
-    assert endings(lab.run_of(tiny(steps=6))) == ["exception", "completed"]
+    with pytest.raises(RuntimeError) as no_memory:
+        torch.empty(1 << 60)  # a lack of memory on the CPU has no class of its own
+    task = Task(tiny(steps=6))
+    for error, kind in ((RuntimeError("once"), "exception"), (no_memory.value, "oom")):
+        failing(error)
+        assert run(lab, task)[-1].phase == "completed"
+        assert endings(lab.run(task.run))[-2:] == [kind, "completed"]
+        lab.run(task.run).reopen()
 
 
 def test_the_same_exception_again_fails_the_run_with_its_traceback_and_others_go_on(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, failing: Callable[..., None]
 ) -> None:
-    failing(monkeypatch, *[RuntimeError("always")] * 2)
+    failing(*[RuntimeError("always")] * 2)
     bad, good = tiny(steps=6), tiny(steps=6, seed=1)
     reports = run(lab, Task(bad), Task(good))
     result = lab.run_of(bad).result() or {}
     assert (result["state"], result["kind"]) == ("failed", "exception")
-    assert result["reason"] == "RuntimeError: always" and "in broken" in result["traceback"]
+    assert result["reason"] == "RuntimeError: always" and "in train" in result["traceback"]
     assert [r.phase for r in reports if r.phase != "train"] == ["failed", "completed"]
     assert run(lab, Task(bad))[-1].phase == "failed"
     assert endings(lab.run_of(bad)) == ["exception", "exception"]
 
 
 def test_a_lack_of_memory_is_tried_once_more_on_a_whole_device(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, failing: Callable[..., None]
 ) -> None:
-    failing(monkeypatch, *[torch.OutOfMemoryError("CUDA out of memory")] * 2)
+    failing(*[torch.OutOfMemoryError("CUDA out of memory")] * 2)
     task, runs_per_device = Task(tiny(steps=6)), WorkerInfo(whole=False)
     with pytest.raises(torch.OutOfMemoryError):
         list(run_trial(lab, task, CPU, runs_per_device))
@@ -123,37 +132,10 @@ def test_a_failed_attempts_network_is_freed_before_the_next_begins(
     assert alive == [0, 0]
 
 
-def test_a_lack_of_memory_on_the_cpu_is_recognised(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(RuntimeError) as found:
-        torch.empty(1 << 60)
-    failing(monkeypatch, found.value)
-    run(lab, Task(tiny(steps=6)))
-    assert endings(lab.run_of(tiny(steps=6))) == ["oom", "completed"]
-
-
-def test_a_diverged_run_is_a_result_and_is_not_tried_again(lab: Lab, tiny: Tiny) -> None:
-    spec = tiny(steps=20, train={"lr": 1e30, "warmup": 0})
-    assert run(lab, Task(spec))[-1].phase == "diverged"
-    run(lab, Task(spec))
-    assert endings(lab.run_of(spec)) == ["diverged"]
-
-
-def test_an_interruption_is_no_try(lab: Lab, tiny: Tiny) -> None:
-    task = Task(tiny(steps=6))
-    for _ in range(4):
-        reports = run_trial(lab, task, CPU)
-        next(reports)
-        reports.close()  # type: ignore[attr-defined]
-    assert run(lab, task)[-1].phase == "completed"
-    assert endings(lab.run(task.run)) == ["interrupted"] * 4 + ["completed"]
-
-
 def test_a_full_disk_ends_the_session_and_fails_nothing(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, failing: Callable[..., None]
 ) -> None:
-    failing(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
+    failing(OSError(errno.ENOSPC, "No space left on device"))
     tasks = [Task(tiny(steps=6, seed=seed)) for seed in (0, 1)]
     with pytest.raises(DiskFull, match="No space left on device; make room"):
         run(lab, *tasks)
@@ -163,14 +145,14 @@ def test_a_full_disk_ends_the_session_and_fails_nothing(
 
 
 def test_a_mistake_of_one_task_lets_the_others_go_on_and_is_said_at_the_end(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, failing: Callable[..., None]
 ) -> None:
-    failing(monkeypatch, UserError("data.path: nothing there"))
+    failing(UserError("data.path: nothing there"))
     tasks = [Task(tiny(steps=6, seed=seed)) for seed in (0, 1)]
     with pytest.raises(UserError, match="nothing there"):
         run(lab, *tasks)
     states = [lab.run(task.run).state() for task in tasks]
-    assert states == ["interrupted", "completed"]
+    assert states == ["pending", "completed"]  # made-up steps write nothing
 
 
 def test_what_fails_while_measuring_leaves_the_training_result(
@@ -207,45 +189,6 @@ def test_the_provenance_of_an_attempt_is_taken_once(
     assert lab.run_of(spec).attempts.read()[0].made_with == fingerprint(spec, "cpu")
 
 
-KILLED = """
-import os, signal, sys, torch
-from pathlib import Path
-from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec, decode
-from tread_lab.sweep.trial.attempt import WorkerInfo
-from tread_lab.sweep.trial.task import Task, is_complete
-from tread_lab.sweep.trial.trial import run_trial
-lab = Lab(Path(sys.argv[1]))
-spec = lab.run(sys.argv[2]).spec()
-worker = WorkerInfo(driver=sys.argv[3], node="n1")
-for report in run_trial(lab, Task(spec), torch.device("cpu"), worker):
-    if report.step == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_a_killed_process_leaves_an_open_attempt_whose_end_the_next_one_finds_out(
-    lab: Lab, tiny: Tiny, zygote: Zygote
-) -> None:
-    spec = tiny(steps=6)
-    folder = lab.run_of(spec)
-    folder.create(spec)
-    done = zygote.python(KILLED, str(lab.root), folder.name, "driver")
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert endings(folder) == [""]
-    same, other = WorkerInfo(driver="driver"), WorkerInfo(driver="other")
-    gone = WorkerInfo(driver="driver", alive=frozenset({"n2"}))
-    record = folder.attempts.path.read_text()
-    for worker, kind in ((same, "died"), (other, "orphaned"), (gone, "lost")):
-        folder.attempts.path.write_text(record)
-        assert [attempt.ended for attempt in counted_attempts(folder, worker)] == [kind]
-    folder.attempts.path.write_text(record)
-    folder.stack_dump(1).parent.mkdir(exist_ok=True)
-    folder.stack_dump(1).write_text("Timeout!")
-    assert [attempt.ended for attempt in counted_attempts(folder, other)] == ["hung"]
-    assert run(lab, Task(spec))[-1].phase == "completed"
-
-
 def test_a_run_that_another_process_works_on_is_waited_for_and_then_taken(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,18 +204,6 @@ def test_a_run_that_another_process_works_on_is_waited_for_and_then_taken(
         next(second)
     assert [report.phase for report in second] == ["completed"]
     assert endings(lab.run(task.run)) == ["completed"]
-
-
-def test_of_two_evaluations_that_lack_something_the_first_is_said(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def lacking(folder: RunFolder, spec: HeldoutSpec, *rest: Any, **more: Any) -> None:
-        raise UserError(f"no {spec.images} images")
-
-    monkeypatch.setattr(trial, "measuring", batches(lacking))
-    asked = tuple(decode(HeldoutSpec, {"images": images, "levels": 2}) for images in (8, 16))
-    with pytest.raises(UserError, match=r"^no 8 images"):
-        run(lab, Task(tiny(steps=2), asked))
 
 
 def left_open(lab: Lab, *earlier: str, **facts: Any) -> RunFolder:
@@ -328,68 +259,46 @@ def test_every_driver_evaluates_a_trained_run_with_fresh_tries(lab: Lab) -> None
     assert len(folder.attempts.read()) == 3
 
 
-def test_an_attempt_is_on_record_with_its_end_and_what_went_wrong(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "raised", "ended", "reason"),
+    [
+        (None, None, "completed", ""),
+        (UserError("no data"), "^no data$", "mistake", "no data"),
+        (ValueError("bad"), "^bad$", "exception", "ValueError: bad"),
+        (KeyboardInterrupt(), "^$", "interrupted", ""),
+        (FileNotFoundError(errno.ENOENT, "gone"), "gone", "exception", None),
+        (OSError(errno.ENOSPC, "No space left"), "abc: No space left; make room", "disk", None),
+        (OSError(errno.EDQUOT, "quota exceeded"), "abc: quota exceeded; make room", "disk", None),
+        (DiskFull("no room for a file"), "^no room for a file$", "disk", "no room for a file"),
+    ],
+)
+def test_an_attempt_is_on_record_with_its_worker_its_end_and_what_went_wrong(
+    error: BaseException | None,
+    raised: str | None,
+    ended: str,
+    reason: str | None,
+    lab: Lab,
+    tiny: Tiny,
 ) -> None:
-    folder, spec = lab.run_of(tiny()), tiny()
-    worker = WorkerInfo(driver="d", node="n", whole=False)
-    with attempts.attempt(folder, spec, CPU, worker) as under_way:
-        (opened,) = folder.attempts.read()
-        assert (opened.driver, opened.node, opened.whole, opened.ended) == ("d", "n", False, "")
-        assert (opened.host, opened.pid) == (os.uname().nodename, os.getpid())
-        under_way.start_evaluating()
-        under_way.ended = "diverged"
-    errors: list[tuple[BaseException, str, str]] = [
-        (UserError("no data"), "mistake", "no data"),
-        (ValueError("bad"), "exception", "ValueError: bad"),
-        (KeyboardInterrupt(), "interrupted", ""),
-    ]
-    for error, *_ in errors:
-        with pytest.raises(type(error)), attempts.attempt(folder, spec, CPU, worker):
-            raise error
-    first, *others = folder.attempts.read()
-    assert (first.ended, first.phase, first.reason) == ("diverged", "evaluate", "")
-    assert [(a.ended, a.reason) for a in others] == [(kind, why) for _, kind, why in errors]
-    assert [bool(a.traceback) for a in others] == [False, True, False]
-    assert [a.phase for a in others] == ["train"] * 3
+    folder, worker = lab.run("abc"), WorkerInfo(driver="d", node="n", runs_per_device=3)
+    kind = DiskFull if ended == "disk" else type(error)
     with (
-        pytest.raises(DiskFull, match="No space left"),
-        attempts.attempt(folder, spec, CPU, worker),
+        nullcontext() if error is None else pytest.raises(kind, match=raised),  # type: ignore[type-var]
+        attempts.attempt(folder, tiny(), CPU, worker) as under_way,
     ):
-        raise OSError(errno.ENOSPC, "No space left on device")
-    assert folder.attempts.read()[-1].ended == "disk"
-
-
-def test_a_worker_is_by_default_of_this_process_and_alone_on_its_device(tmp_path: Path) -> None:
-    dog = attempts.Watchdog(tmp_path / "dump", tmp_path / "pulse", None)
-    assert attempts.OpenAttempt(dog).runs_per_device == 1
-    first, second = WorkerInfo(), WorkerInfo()
-    assert first.driver == second.driver and len(first.driver) == 12
-    assert attempts._session(1) != attempts._session(2)
-    assert (first.node, first.alive, first.whole, first.runs_per_device, first.hang_timeout) == (
-        os.uname().nodename, None, True, 1, None
-    )  # fmt: skip
-
-
-def test_an_attempt_has_the_watchdog_and_the_neighbours_of_its_worker(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, made = lab.run_of(tiny()), list[Any]()
-    watchdog = attempts.Watchdog
-    monkeypatch.setattr(attempts, "Watchdog", lambda *a: made.append(a) or watchdog(*a))  # type: ignore[func-returns-value]
-    monkeypatch.setattr(attempts, "fingerprint", lambda spec, kind: {"code": f"{spec.seed}{kind}"})
-    worker = WorkerInfo(runs_per_device=3, hang_timeout=60.0)
-    with attempts.attempt(folder, tiny(seed=7), CPU, worker) as under_way:
-        assert (under_way.runs_per_device, under_way.phase, under_way.ended) == (
-            3,
-            "train",
-            "completed",
-        )
+        (opened,) = folder.attempts.read()
         assert folder.heartbeat_path.exists() and folder.stack_dump(1).exists()
-    assert made == [(folder.stack_dump(1), folder.heartbeat_path, 60.0)]
-    (attempt,) = folder.attempts.read()
-    assert (attempt.packed, attempt.made_with) == (3, {"code": "7cpu"})
-    assert (attempt.ended, attempt.phase, attempt.traceback) == ("completed", "train", "")
+        under_way.start_evaluating()
+        if error is not None:
+            raise error
+    assert (opened.driver, opened.node, opened.whole, opened.packed) == ("d", "n", True, 3)
+    assert (opened.host, opened.pid) == (os.uname().nodename, os.getpid())
+    assert (opened.ended, opened.made_with) == ("", fingerprint(tiny(), "cpu"))
+    (closed,) = folder.attempts.read()
+    assert (closed.ended, closed.phase) == (ended, "evaluate")
+    assert reason is None or closed.reason == reason
+    traced = isinstance(error, ValueError | OSError) and not isinstance(error, UserError)
+    assert bool(closed.traceback) == traced
 
 
 def test_what_ended_an_attempt_is_raised_though_the_record_cannot_be_written(
@@ -408,21 +317,6 @@ def test_what_ended_an_attempt_is_raised_though_the_record_cannot_be_written(
         raise ValueError("bad")
 
 
-def test_an_error_of_the_system_that_is_no_full_disk_stays_what_it_is(lab: Lab, tiny: Tiny) -> None:
-    folder = lab.run_of(tiny())
-    with (
-        pytest.raises(FileNotFoundError),
-        attempts.attempt(folder, tiny(), CPU, WorkerInfo()),
-    ):
-        raise FileNotFoundError(errno.ENOENT, "gone")
-    assert folder.attempts.read()[0].ended == "exception"
-    with (
-        pytest.raises(DiskFull, match=f"cannot write {folder.path}: quota exceeded; make room"),
-        attempts.attempt(folder, tiny(), CPU, WorkerInfo()),
-    ):
-        raise OSError(errno.EDQUOT, "quota exceeded")
-
-
 def test_an_attempt_that_had_ended_is_not_closed_again(lab: Lab) -> None:
     folder = lab.run("abc")
     folder.attempts.close(folder.attempts.open(driver="me", pid=1), "exception", reason="bad")
@@ -431,17 +325,6 @@ def test_an_attempt_that_had_ended_is_not_closed_again(lab: Lab) -> None:
     assert (last.ended, last.reason) == ("exception", "bad")
     assert folder.attempts.path.read_text() == text
     assert counted_attempts(lab.run("none"), WorkerInfo()) == []
-
-
-def test_a_full_disk_that_was_told_already_is_told_as_it_is(lab: Lab, tiny: Tiny) -> None:
-    told = DiskFull("no room for a checkpoint")
-    with (
-        pytest.raises(DiskFull) as caught,
-        attempts.attempt(lab.run_of(tiny()), tiny(), CPU, WorkerInfo()),
-    ):
-        raise told
-    assert caught.value is told
-    assert lab.run_of(tiny()).attempts.read()[0].ended == "disk"
 
 
 @pytest.mark.parametrize("what", ["code", "package torch", "data fashion16", "weights clip-large"])

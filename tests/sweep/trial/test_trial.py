@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +16,6 @@ from tread_lab.engine.checkpoint import DamagedCheckpoint
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.train import Diverged, Progress
 from tread_lab.records.lab import Lab
-from tread_lab.records.locks import Busy
 from tread_lab.records.log import Entry
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, encode
@@ -41,10 +37,8 @@ def entries(*speeds: float) -> list[Entry]:
 
 def test_the_step_time_is_a_median_without_the_warm_up() -> None:
     assert median_step_seconds(entries(1.0, 320.0, 160.0, 320.0), 32) == 0.1
-
-
-def test_one_entry_tells_no_step_time() -> None:
     assert median_step_seconds(entries(320.0), 32) is None
+    assert Report("a", "train", 0, 0, 0.0).share == 0.0
 
 
 def training(
@@ -123,41 +117,6 @@ def test_skipped_steps_are_a_metric_of_fp16_alone(
         assert metrics.get("train/overflows") == overflows
 
 
-def test_a_run_diverges_at_the_last_step_that_it_made(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    training(monkeypatch, step(7), end=Diverged("the loss is nan"))
-    task = Task(tiny(), (HeldoutSpec(images=8),))
-    last = [*run_trial(lab, task, CPU)][-1]
-    result = lab.run(task.run).result() or {}
-    assert (result["state"], result["kind"], result["step"]) == ("diverged", "diverged", 7)
-    assert (last.phase, last.note) == ("diverged", "the loss is nan")
-    (attempt,) = lab.run(task.run).attempts.read()
-    assert (attempt.ended, attempt.phase) == ("diverged", "evaluate")
-
-
-def test_a_run_that_others_work_on_is_looked_at_every_second(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    training(monkeypatch, step(20))
-    task, slept = Task(tiny()), list[float]()
-    folder = type(lab.run(task.run))
-    lock = folder.lock
-
-    @contextmanager
-    def busy(run: Any) -> Iterator[None]:
-        if len(slept) < 2:
-            raise Busy("process 7 works on it")
-        with lock(run):
-            yield
-
-    monkeypatch.setattr(folder, "lock", busy)
-    monkeypatch.setattr(trial, "time", SimpleNamespace(sleep=slept.append, time=time.time))
-    phases = [(r.phase, r.step, r.note) for r in run_trial(lab, task, CPU)]
-    assert phases[:2] == [("train", 0, "process 7 works on it")] * 2 and slept == [1.0, 1.0]
-    assert [phase for phase, *_ in phases[2:]] == ["train", "completed"]
-
-
 def evaluating(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, *errors: Exception | None
 ) -> list[str]:
@@ -181,24 +140,37 @@ def evaluating(
     return [*done, *(f"{report.phase} {report.step}" for report in seen if report.step == 20)]
 
 
+@pytest.mark.parametrize(
+    ("errors", "seen"),
+    [
+        ([UserError("first"), None, UserError("second")], ["8", "16", "32", "first"]),
+        ([None, Unavailable("full")], ["8", "16", "full"]),  # it ends the evaluations at once
+        ([None] * 3, ["8", "16", "32", "train 20", *["evaluate 20"] * 3, "completed 20"]),
+    ],
+)
 def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    errors: list[Exception | None],
+    seen: list[str],
+    lab: Lab,
+    tiny: Tiny,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    errors = (UserError("first"), None, UserError("second"))
-    assert evaluating(lab, tiny, monkeypatch, *errors) == ["8", "16", "32", "first"]
+    assert evaluating(lab, tiny, monkeypatch, *errors) == seen
 
 
-def test_what_is_unavailable_ends_the_evaluations_at_once(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("made", [[], [7]])
+def test_a_run_diverges_at_the_last_step_that_it_made_and_is_not_tried_again(
+    made: list[int], lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert evaluating(lab, tiny, monkeypatch, None, Unavailable("full")) == ["8", "16", "full"]
-
-
-def test_each_evaluation_is_reported_before_it_begins(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    phases = evaluating(lab, tiny, monkeypatch, None, None, None)[3:]
-    assert phases == ["train 20", "evaluate 20", "evaluate 20", "evaluate 20", "completed 20"]
+    training(monkeypatch, *map(step, made), end=Diverged("the loss is nan"))
+    task = Task(tiny(), (HeldoutSpec(images=8),))
+    for _ in range(2):
+        last = [*run_trial(lab, task, CPU)][-1]
+        assert (last.phase, last.note) == ("diverged", "the loss is nan")
+    result = lab.run(task.run).result() or {}
+    assert (result["state"], result["kind"], result["step"]) == ("diverged", "diverged", sum(made))
+    (attempt,) = lab.run(task.run).attempts.read()
+    assert (attempt.ended, attempt.phase) == ("diverged", "evaluate")
 
 
 def test_a_run_that_used_up_its_tries_fails_with_their_number(
@@ -217,24 +189,6 @@ def test_a_run_that_used_up_its_tries_fails_with_their_number(
         "kind": "exception", "reason": "why exception", "traceback": "where", "attempts": 3
     }  # fmt: skip
     assert lab.run(task.run).state() is RunState.FAILED
-
-
-def test_a_run_without_steps_has_no_share_of_none() -> None:
-    assert Report("a", "train", 0, 0, 0.0).share == 0.0
-    assert Report("a", "train", 1, 1, 0.0).share == 1.0
-
-
-def test_an_attempt_is_that_of_the_worker_that_makes_it(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    training(monkeypatch, step(20))
-    task, worker = Task(tiny()), WorkerInfo(driver="d", node="n", whole=False)
-    list(run_trial(lab, task, CPU, worker))
-    (made,) = lab.run(task.run).attempts.read()
-    assert (made.driver, made.node, made.whole) == ("d", "n", False)
-    assert (made.ended, made.phase) == ("completed", "evaluate")
-    (origin,) = lab.run(task.run).origin()
-    assert origin["started"] > 1e9
 
 
 def test_a_damaged_last_checkpoint_is_trained_again_and_then_evaluated(
@@ -355,17 +309,6 @@ def test_a_run_fails_of_a_parent_that_diverged_and_is_not_attempted(
     assert lab.run(child.run).attempts.read() == []
 
 
-def test_a_kind_of_end_without_reason_leaves_none_on_record(lab: Lab, tiny: Tiny) -> None:
-    task = Task(tiny())
-    attempts = lab.run(task.run).attempts
-    for _ in range(3):
-        attempts.close(attempts.open(pid=1), "died")
-    list(run_trial(lab, task, CPU, WorkerInfo()))
-    result = lab.run(task.run).result() or {}
-    assert (result["kind"], result["attempts"]) == ("died", 3)
-    assert not {"reason", "traceback"} & set(result)
-
-
 def test_energy_is_of_the_last_step_and_use_is_a_mean_over_all(lab: Lab) -> None:
     def logged(step: int, key: str, value: float, time: float) -> Entry:
         return Entry(0, step, key, value, time)
@@ -422,32 +365,6 @@ def test_a_child_reads_its_parents_weights_once(
     assert not checkpoint.is_whole(weights)
 
 
-def test_a_finished_run_with_damaged_files_is_trained_to_its_end_again(
-    lab: Lab, tiny: Tiny
-) -> None:
-    task = Task(tiny(steps=2))
-    list(run_trial(lab, task, CPU))
-    folder = lab.run(task.run)
-    (folder.path / "log.jsonl").write_text("")
-    with pytest.warns(UserWarning, match="log.jsonl was damaged"):
-        assert [report.phase for report in run_trial(lab, task, CPU)][-1] == "completed"
-    assert folder.damaged() == [] and len(folder.attempts.read()) == 2
-
-
-def test_a_run_whose_memory_ran_out_waits_for_a_whole_device(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    training(monkeypatch, step(20))
-    task = Task(tiny())
-    attempts = lab.run(task.run).attempts
-    attempts.close(attempts.open(pid=1), "oom")
-    (report,) = run_trial(lab, task, CPU, WorkerInfo(whole=False))
-    assert (report.phase, report.step) == ("deferred", 0)
-    assert lab.run(task.run).result() is None
-    phases = [report.phase for report in run_trial(lab, task, CPU, WorkerInfo(whole=True))]
-    assert phases == ["train", "completed"]
-
-
 def test_a_child_waits_while_its_parent_waits_for_a_whole_device(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -459,24 +376,6 @@ def test_a_child_waits_while_its_parent_waits_for_a_whole_device(
     assert (report.run, report.phase) == (Task(child).run, "deferred")
     assert lab.run_of(child).result() is None and lab.run_of(child).attempts.read() == []
     assert (trial.UNDER_WAY, trial.DEFERRED) == (("train", "evaluate", "queued"), "deferred")
-
-
-def test_the_power_of_a_run_is_its_energy_over_the_seconds_of_all_steps(
-    lab: Lab, tiny: Tiny
-) -> None:
-    last = {"train/loss": 1.0, "energy/joules": 800.0, "gpu/utilisation": 0.5}
-    with lab.run("a").log() as log:
-        log(20, **last)
-    costs = trial._costs(lab.run("a"), tiny(steps=20), CPU, 0.5, None)
-    assert (costs["energy/joules"], costs["power/watts"]) == (800.0, 80.0)
-
-
-def test_a_run_that_diverges_in_its_first_step_has_made_none(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    training(monkeypatch, end=Diverged("the loss is nan"))
-    list(run_trial(lab, Task(tiny()), CPU))
-    assert (lab.run_of(tiny()).result() or {})["step"] == 0
 
 
 def test_a_run_without_steps_is_completed_at_once(
