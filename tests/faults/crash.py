@@ -34,7 +34,7 @@ from tests.faults.sweeps import EIGHT
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.exit_reasons import EXIT_REASONS
 
-LOG_EVERY, CHECKPOINT_EVERY = 2, 6  # steps
+LOG_EVERY, CHECKPOINT_EVERY = 1, 3  # steps
 VALUES = 4  # logged at a time: loss, learning rate, images per second, norm of the gradient
 INTERVAL = VALUES * CHECKPOINT_EVERY // LOG_EVERY  # log lines that one kill can cost a trial
 TRIALS = 8
@@ -68,10 +68,10 @@ class Tally:
 def sweep_of(kills: int, pace: int = 1) -> str:
     """Eight trials, long enough to be killed so often: a kill lets four or five windows pass."""
     steps = CHECKPOINT_EVERY * round(pace * kills * 6 * LOG_EVERY / TRIALS / CHECKPOINT_EVERY)
-    steps = max(24, steps)
+    steps = max(12, steps)
     recipe = f"log_every: {LOG_EVERY}, checkpoint_every: {CHECKPOINT_EVERY}"
-    text = EIGHT.replace("steps: 24", f"steps: {steps}")
-    return text.replace("log_every: 3, checkpoint_every: 6", recipe)
+    text = EIGHT.replace("steps: 8", f"steps: {steps}")
+    return text.replace("log_every: 1, checkpoint_every: 2", recipe)
 
 
 def crash(

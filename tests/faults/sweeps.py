@@ -7,8 +7,8 @@ question: Does a sweep survive this?
 experiment: tiny
 fixed:
   model: {depth: 4, width: 16}
-  train: {steps: 24, batch: 4}
-  execution: {log_every: 3, checkpoint_every: 6}
+  train: {steps: 8, batch: 4}
+  execution: {log_every: 1, checkpoint_every: 2}
 axes: {route: {start: 0..1, end: 1..2}}
 where: end - start == 1
 evaluate: [{heldout_loss: {images: 16, levels: 2}}]

@@ -19,8 +19,8 @@ question: Do the others go on?
 experiment: tiny
 fixed:
   model: {depth: 4, width: 16}
-  train: {steps: 12, batch: 4}
-  execution: {log_every: 3, checkpoint_every: 6}
+  train: {steps: 4, batch: 4}
+  execution: {log_every: 1, checkpoint_every: 2}
 baseline: null
 variants: {case: {fine: {}, bad: %s}}
 evaluate: [{heldout_loss: {images: 16, levels: 2}}]
@@ -32,6 +32,9 @@ def broken(original, run, *args, **options):
     return original(run, *args, **options)
 wrap("tread_lab.engine.trainer:Trainer.train_step", broken)
 """
+
+
+FD = "{samples: {metrics: [fd], count: 200, sampler: {steps: 2}}}"
 
 
 def cases(place: Place) -> tuple[RunFolder, RunFolder]:
@@ -105,7 +108,7 @@ def test_out_of_memory(place: Place) -> None:
     " statistics are computed again",
 )
 def test_an_evaluation_that_fails(place: Place, tmp_path: Path) -> None:
-    only = (CASES % "{}").replace(", bad: {}", "").replace("evaluate: [", "evaluate: [fd@200, ")
+    only = (CASES % "{}").replace(", bad: {}", "").replace("evaluate: [", f"evaluate: [{FD}, ")
     place.write(only)
     gone = "wrap('tread_lab.metrics.extraction:load_extractor', lambda original, name: missing())\n"
     assert place.sweep(prelude=gone).wait() == MISTAKE
