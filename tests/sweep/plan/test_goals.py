@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.pretender import Pretender
 from tests.sweep.search.test_sampler import planned
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
@@ -21,18 +20,6 @@ from tread_lab.specs.sweep import SearchSpec, SweepSpec
 from tread_lab.specs.trials import Trial
 from tread_lab.sweep.plan import goals
 from tread_lab.sweep.plan.goals import cell_values, objectives_of
-
-
-def test_a_value_is_a_mean_of_paired_differences(lab: Lab, tiny: Callable[..., RunSpec]) -> None:
-    plan = planned(tiny)
-    assert plan.search is not None
-    runs = plan.search.trials_of({"start": 2, "end": 4})
-    Pretender(lab).run(plan.tasks_of(runs))
-    trials = [trial for trial in runs if trial.role == "trial"]
-    assert [trial.seed for trial in trials] == [0, 1]
-    objectives = ["heldout/loss", "cost/train_flops"]
-    loss, flops = cell_values(lab, trials, objectives, plan.evaluations) or ()
-    assert loss == pytest.approx((1.010 - 1 + 1.011 - 1) / 2) and flops == 0.0
 
 
 def test_a_cell_with_one_infinite_objective_has_no_values(
@@ -92,6 +79,7 @@ def test_what_is_measured_during_training_is_no_value_of_the_cell(
     (early,) = at_steps((replace(AT_END, step=10),), 20)
     trial = measured(lab, spec, flops=10.0)
     lab.run(trial.run).evaluation(early).write(early, {"heldout/loss": 9.0})
+    assert cell_values(lab, [trial], ["cost/train_flops"], [AT_END]) == (10.0,)
     with pytest.raises(UserError, match="no run measures 'heldout/loss'"):
         cell_values(lab, [trial], ["heldout/loss"], [early])
     lab.run(trial.run).evaluation(AT_END).write(AT_END, {"heldout/loss": 1.0})
@@ -105,79 +93,62 @@ def objectives(
     return objectives_of(search, SweepSpec(experiment="tiny", **sweep), evaluations, {"fashion16"})
 
 
-def test_a_search_minimises_the_gap_or_without_baseline_the_loss() -> None:
-    assert objectives() == ("gap/heldout",)
-    assert objectives(baseline=None) == ("heldout/loss",)
-    assert objectives("cost/train_flops", "gap/heldout") == ("cost/train_flops", "gap/heldout")
-    with pytest.raises(UserError, match="objectives: a gap needs a baseline; use heldout/loss"):
-        objectives("gap/heldout", baseline=None)
-
-
-def test_what_is_measured_at_a_step_alone_is_no_objective() -> None:
-    with pytest.raises(UserError, match="no evaluation measures 'heldout/loss'"):
-        objectives("heldout/loss", evaluations=(replace(AT_END, step=10),))
-    both = (AT_END, replace(AT_END, step=10))
-    assert objectives("heldout/loss", evaluations=both) == ("heldout/loss",)
-
-
 COSTS = (
-    "cost/family_flops, cost/peak_memory_bytes, cost/train_flops, cost/train_seconds,"
-    " %sheldout/loss, throughput/images_per_s, throughput/step_seconds"
+    "cost/family_flops", "cost/peak_memory_bytes", "cost/train_flops", "cost/train_seconds",
+    "throughput/images_per_s", "throughput/step_seconds",
+)  # fmt: skip
+EARLY, LARGER = replace(AT_END, step=10), replace(AT_END, images=16)
+FD = decode(SamplesSpec, {"metrics": ["fd", "kid"], "count": 1000})
+BY_FILE = decode(
+    SamplesSpec, {"metrics": ["fid"], "count": 500, "reference": {"name": "r", "path": "a"}}
 )
-
-
-def test_every_cost_of_a_run_may_be_an_objective() -> None:
-    names = (
-        "cost/train_flops", "cost/family_flops", "cost/train_seconds", "throughput/step_seconds",
-        "throughput/images_per_s", "cost/peak_memory_bytes",
-    )  # fmt: skip
-    assert objectives(*names, evaluations=()) == names
 
 
 @pytest.mark.parametrize(
-    ("name", "baseline", "gaps"),
+    ("names", "evaluations", "baseline", "found"),
     [
-        ("heldout/loss_routed", {"routes": []}, "gap/heldout, "),
-        ("gap/train", {"routes": []}, "gap/heldout, "),
-        ("gap/route", {"routes": []}, "gap/heldout, "),
-        ("heldout/loss_routed", None, ""),
+        ((), (AT_END,), {"routes": []}, ("gap/heldout",)),
+        ((), (AT_END,), None, ("heldout/loss",)),
+        (("cost/train_flops", "gap/heldout"), (AT_END,), {"routes": []}, None),
+        (("heldout/loss",), (AT_END, EARLY), {"routes": []}, None),
+        (("cost/train_flops",), (AT_END, LARGER), {"routes": []}, None),
+        (COSTS, (), {"routes": []}, None),
+        (("fd@1k", "fid@500"), (FD, BY_FILE), {"routes": []}, ("fd[fashion16-v1]@1k", "fid@500")),
     ],
 )
-def test_a_metric_of_which_no_value_is_better_is_no_objective(
-    name: str, baseline: Any, gaps: str
+def test_an_objective_is_a_cost_or_what_one_evaluation_measures_at_the_end(
+    names: tuple[str, ...], evaluations: Any, baseline: Any, found: tuple[str, ...] | None
 ) -> None:
-    with pytest.raises(UserError) as refusal:
-        objectives(name, baseline=baseline)
-    assert str(refusal.value) == (
-        f"search.objectives: no value of {name} is better than another; choose from {COSTS % gaps}"
-    )
+    """Without any, a search minimises the gap or, without a baseline, the loss."""
+    assert objectives(*names, evaluations=evaluations, baseline=baseline) == (found or names)
 
 
-def test_a_metric_without_better_values_is_known_by_its_evaluation() -> None:
-    with pytest.raises(UserError, match="no value of similarity/adjacent is better than another"):
-        objectives("similarity/adjacent", evaluations=(SimilaritySpec(images=8),))
+ONE_OF = "is better than another; choose from cost/family_flops, cost/peak_memory_bytes, "
 
 
-def test_what_two_evaluations_measure_is_no_objective() -> None:
-    both = (AT_END, replace(AT_END, images=16))
-    with pytest.raises(UserError) as refusal:
-        objectives("heldout/loss", evaluations=both)
-    assert str(refusal.value) == (
-        "search.objectives: 2 evaluations measure heldout/loss; a search needs one of them:"
-        " leave one"
-    )
-    assert objectives("cost/train_flops", evaluations=both) == ("cost/train_flops",)
-
-
-def test_a_metric_of_samples_has_a_short_name() -> None:
-    samples = decode(SamplesSpec, {"metrics": ["fd", "kid"], "count": 1000})
-    by_file = decode(
-        SamplesSpec, {"metrics": ["fid"], "count": 500, "reference": {"name": "r", "path": "a"}}
-    )
-    found = objectives("fd@1k", "fid@500", evaluations=(samples, by_file))
-    assert found == ("fd[fashion16-v1]@1k", "fid@500")
-    with pytest.raises(UserError, match=r"no evaluation measures 'fd@2k' \(known: cost/family_fl"):
-        objectives("fd@2k", evaluations=(samples,))
+@pytest.mark.parametrize(
+    ("name", "evaluations", "baseline", "said"),
+    [
+        ("heldout/loss", (EARLY,), {}, "no evaluation measures 'heldout/loss'"),
+        ("heldout/los", (AT_END,), {}, "'heldout/los', did you mean 'heldout/loss'"),
+        ("fd@2k", (FD,), {}, "no evaluation measures 'fd@2k' (known: cost/family_flops, "),
+        ("gap/heldout", (AT_END,), None, "a gap needs a baseline; use heldout/loss"),
+        ("gap/heldout", (FD,), {}, "no evaluation measures 'gap/heldout'"),
+        ("gap/train", (AT_END,), {}, f"no value of gap/train {ONE_OF}"),
+        ("heldout/loss_routed", (AT_END,), {}, "cost/train_seconds, gap/heldout, heldout/loss, t"),
+        ("heldout/loss_routed", (AT_END,), None, "cost/train_seconds, heldout/loss, throughput/"),
+        ("similarity/adjacent", (SimilaritySpec(images=8),), {}, f"similarity/adjacent {ONE_OF}"),
+        ("heldout/loss", (AT_END, LARGER), {}, "2 evaluations measure heldout/loss; a search needs"
+         " one of them: leave one"),
+    ],
+)  # fmt: skip
+def test_an_objective_that_cannot_be_optimised_is_refused_in_one_line(
+    name: str, evaluations: Any, baseline: Any, said: str
+) -> None:
+    baseline = None if baseline is None else {"routes": []}
+    with pytest.raises(UserError, match=r"^search\.objectives: [^\n]*$") as refusal:
+        objectives(name, evaluations=evaluations, baseline=baseline)
+    assert said in str(refusal.value)
 
 
 def test_a_gap_is_that_of_a_run_to_its_baseline_at_the_end(
@@ -196,8 +167,3 @@ def test_a_gap_is_that_of_a_run_to_its_baseline_at_the_end(
     planned = [signature(AT_END)]
     assert asked == [(lab, "run0", "dense0", planned), (lab, "run1", "dense1", planned)]
     assert cell_values(lab, trials, ["gap/train"], [AT_END]) is None
-
-
-def test_a_cost_is_known_before_a_run_is_measured(lab: Lab, tiny: Callable[..., RunSpec]) -> None:
-    trial = measured(lab, tiny(), flops=10.0)
-    assert cell_values(lab, [trial], ["cost/train_flops"], [AT_END]) == (10.0,)

@@ -146,12 +146,22 @@ def test_a_search_plans_the_baselines_that_all_cells_share(tiny: Tiny) -> None:
     assert sorted(routes(plan.possible_tasks)) == ["0->1", "0->1", "0->2", "0->2"] + ["dense"] * 2
 
 
-def test_a_baseline_of_some_cells_alone_is_not_planned_before_them(tiny: Tiny) -> None:
-    axes = {"route": ["0->1"], "train.lr": [0.001, 0.002]}
-    plan = planned(tiny, axes=axes, search=SEARCH)
-    assert plan.search is not None and plan.trials == ()
-    lrs = [[t.spec.train.lr for t in own] for own in plan.search.trials.values()]
-    assert lrs == [[0.001] * 4, [0.002] * 4]
+@pytest.mark.parametrize(
+    ("axes", "baseline", "first", "of_each_cell"),
+    [
+        ({"route": ["0->1"]}, {"routes": []}, 2, [4]),
+        ({"route": ["0->1", "0->2"]}, None, 0, [2, 2]),
+        ({"route": ["0->1"], "train.lr": [0.001, 0.002]}, {"routes": []}, 0, [4, 4]),
+        ({"route": ["0->1", "0->2"], "train.lr": [0.1, 0.2]}, {"routes": []}, 0, [4] * 4),
+    ],
+)
+def test_baselines_that_all_cells_share_alone_are_planned_before_a_search(
+    tiny: Tiny, axes: Any, baseline: Any, first: int, of_each_cell: list[int]
+) -> None:
+    plan = planned(tiny, axes=axes, baseline=baseline, search=SEARCH)
+    assert plan.search is not None and "Trial(" not in repr(plan.search)
+    assert [trial.role for trial in plan.trials] == ["baseline"] * first
+    assert [len(own) for own in plan.search.trials.values()] == of_each_cell
 
 
 def test_what_a_plan_says_of_its_sweep_is_what_the_file_says(tiny: Tiny) -> None:
@@ -168,6 +178,9 @@ def test_what_a_plan_says_of_its_sweep_is_what_the_file_says(tiny: Tiny) -> None
 
 
 def test_the_price_of_each_run_stands_in_the_json(tiny: Tiny) -> None:
+    holes = {"axes": {"route": ["0->1", "0->2", "0->3", "0->1"]}, "where": "end < 2"}
+    counts = plan_with_costs(planned(tiny, seeds=[0], **holes))["counts"]
+    assert (counts["trials"], counts["holes"], counts["duplicates"]) == (1, 2, 1)
     plan = planned(tiny, seeds=[0])
     tree = plan_with_costs(plan)
     spec = plan.trials[1].spec
@@ -184,31 +197,6 @@ def test_the_price_of_each_run_stands_in_the_json(tiny: Tiny) -> None:
         "checkpoint_bytes": cost(spec).checkpoint_bytes,
     }
     assert tree["runs"][plan.trials[0].run]["speedup"] == 1.0
-
-
-def test_holes_and_duplicates_are_counted_apart_in_the_json(tiny: Tiny) -> None:
-    axes = {"route": ["0->1", "0->2", "0->3", "0->1"]}
-    counts = plan_with_costs(planned(tiny, axes=axes, where="end < 2", seeds=[0]))["counts"]
-    assert (counts["trials"], counts["holes"], counts["duplicates"]) == (1, 2, 1)
-
-
-def test_a_search_without_a_baseline_plans_nothing_before_it(tiny: Tiny) -> None:
-    plan = planned(tiny, baseline=None, search=SEARCH)
-    assert plan.search is not None and plan.trials == ()
-    assert [t.seed for t in plan.search.trials_of({"route": "0->2"})] == [0, 1]
-
-
-def test_of_a_single_cell_the_baselines_alone_are_planned_before_it(tiny: Tiny) -> None:
-    plan = planned(tiny, axes={"route": ["0->1"]}, search=SEARCH)
-    assert [(t.role, t.seed) for t in plan.trials] == [("baseline", 0), ("baseline", 1)]
-
-
-def test_a_baseline_of_two_of_four_cells_is_not_shared_by_all(tiny: Tiny) -> None:
-    axes = {"route": ["0->1", "0->2"], "train.lr": [0.001, 0.002]}
-    plan = planned(tiny, axes=axes, search=SEARCH)
-    assert plan.search is not None and plan.trials == ()
-    assert [len(own) for own in plan.search.trials.values()] == [4, 4, 4, 4]
-    assert "Trial(" not in repr(plan.search)
 
 
 def test_later_suggestions_are_taken_from_the_middle_of_equal_parts(
@@ -285,18 +273,11 @@ def test_what_has_begun_are_baselines_and_suggested_cells(
     plan = searched(tiny, trials=3)
     assert plan.search is not None
     assert started_tasks(plan, lab) == plan.tasks and len(plan.tasks) == 2
+    assert pending_tasks(replace(plan, search=None), lab) == list(plan.tasks)
     path = lab.sweep(plan.name).suggestions_path
     suggestions.append(path, Suggestion(0, plan.search.cells[4], (), {}))
     begun = [task.run for task in started_tasks(plan, lab)]
     assert begun == [trial.run for trial in plan.search.trials_of(plan.search.cells[4])]
-
-
-def test_a_plan_without_a_search_has_begun_as_a_whole(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
-    plan = replace(searched(tiny), search=None)
-    assert started_tasks(plan, lab) == plan.tasks and len(plan.tasks) == 2
-    assert pending_tasks(plan, lab) == list(plan.tasks)
 
 
 def test_beyond_400_cells_each_may_be_as_dear_as_the_dearest(
