@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,17 @@ def test_the_precision_of_a_sampler_is_checked_like_that_of_training(tiny: Tiny)
         check_arithmetic([Task(tiny()), Task(tiny(), (samples,))], exact)
 
 
+FD, MORE, KID = (
+    decode(SamplesSpec, {"metrics": [metric], "count": count})
+    for metric, count in (("fd", 100), ("fd", 200), ("kid", 100))
+)
+BY_FILE = replace(FD, reference=decode(SamplesSpec, {"reference": "r.npz"}).reference)
+LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 8, "classes": 1}
+LARGE = {"data": {"size": 32}, "model": {"depth": 2, "width": 16, "heads": 2}}
+REPA = {"repa": {"encoder": "dinov2-small", "block": 1}}
+DEVIATION, SMALL = ("deviation", "edm", 16, "train"), (16, "heldout")
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What preflight asks of data that hold out 100 samples, with its checks replaced.
@@ -121,20 +133,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         def take(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             return ids, ids // 10 if self.size == 64 else ids % 10
 
-    def requirements(spec: Any, source: str, *, preview: bool, shape: Any) -> None:
-        calls.append((spec.metrics, spec.reference, source, preview, shape))
+    def deviation(spec: RunSpec, samples: Opened) -> None:
+        calls.append(("deviation", spec.process.kind, samples.size, samples.split))
 
-    monkeypatch.setattr(module, "open_data", Opened)
-    monkeypatch.setattr(module, "image_shape", lambda samples: (samples.size, samples.split))
-    monkeypatch.setattr(
-        module,
-        "check_deviation",
-        lambda spec, s: calls.append((spec.process.kind, s.size, s.split)),
-    )
+    def requirements(spec: Any, source: str, *, preview: bool, shape: Any) -> None:
+        assert source == "fashion16"
+        calls.append((spec.metrics, spec.reference, preview, shape))
 
     def files(spec: Any, samples: Any) -> None:
         calls.append((spec.encoder, samples.size, samples.split))
 
+    monkeypatch.setattr(module, "open_data", Opened)
+    monkeypatch.setattr(module, "image_shape", lambda samples: (samples.size, samples.split))
+    monkeypatch.setattr(module, "check_deviation", deviation)
     monkeypatch.setattr("tread_lab.systems.repa.encoder.check_encoder", files)
     monkeypatch.setattr("tread_lab.systems.text_to_image.captions.check_captions", files)
     monkeypatch.setattr(module, "check_start", lambda spec: calls.append(("start", spec.seed)))
@@ -145,57 +156,53 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 ROOMY = Devices((DeviceFacts("cpu", "x", ("fp32",), 2**40),))
 
 
-def test_each_requirement_of_a_sweep_is_asked_once(tiny: Tiny, asked: list[Any]) -> None:
-    fd = decode(SamplesSpec, {"metrics": ["fd"], "count": 100})
-    more = decode(SamplesSpec, {"metrics": ["fd"], "count": 200})
-    preflight([Task(tiny(seed=seed), (fd, more)) for seed in (3, 4)], ROOMY)
-    assert asked == [
-        ("edm", 16, "train"),
-        ("start", 4),
-        (("fd",), None, "fashion16", False, (16, "heldout")),
-    ]
-
-
-def test_other_data_processes_encoders_and_starts_are_asked_apart(
-    tiny: Tiny, asked: list[Any]
+@pytest.mark.parametrize(
+    ("runs", "calls"),
+    [
+        (  # equal requirements
+            [({"seed": 3}, (FD, MORE)), ({"seed": 4}, (FD, MORE))],
+            [DEVIATION, ("start", 4), (("fd",), None, False, SMALL)],
+        ),
+        (  # other processes
+            [({"process": kind, "seed": k}, ()) for k, kind in enumerate(("edm", "flow", "edm"))],
+            [DEVIATION, ("deviation", "flow", 16, "train"), ("start", 2), ("start", 1)],
+        ),
+        (  # other data, and the encoder of a system
+            [({}, ()), ({**REPA, "seed": 2}, ()), ({**REPA, "seed": 3}, ()), (LARGE, (KID,))],
+            [
+                *(DEVIATION, ("deviation", "edm", 32, "train"), ("dinov2-small", 16, "train")),
+                *(("start", 3), ("start", 0), (("kid",), None, True, (32, "heldout"))),
+            ],
+        ),
+        (  # other encoders of captions, of both splits
+            [({"data": LATENTS, "captions": f"clip-{size}"}, ()) for size in ("base", "large")] * 2,
+            [
+                ("deviation", "edm", 8, "train"),
+                *((f"clip-{k}", 8, s) for k in ("base", "large") for s in ("train", "heldout")),
+                *[("start", 0)] * 2,
+            ],
+        ),
+        (  # other metrics and references, a metric of other data
+            [({}, (FD, KID, BY_FILE)), ({**LARGE, "seed": 1}, (FD,))],
+            [
+                *(DEVIATION, ("deviation", "edm", 32, "train"), ("start", 0), ("start", 1)),
+                (("fd",), None, False, SMALL),
+                (("kid",), None, False, SMALL),
+                (("fd",), BY_FILE.reference, False, SMALL),
+                (("fd",), None, True, (32, "heldout")),
+            ],
+        ),
+    ],
+)
+def test_each_distinct_requirement_of_a_sweep_is_asked_once(
+    runs: Any, calls: list[Any], tiny: Tiny, asked: list[Any]
 ) -> None:
-    kid = decode(SamplesSpec, {"metrics": ["kid"], "count": 100})
-    large = {"data": {"size": 32}, "model": {"depth": 2, "width": 16, "heads": 2}}
-    tasks = [
-        Task(tiny()),
-        Task(tiny(seed=1)),
-        Task(tiny(repa={"encoder": "dinov2-small", "block": 1}, seed=2)),
-        Task(tiny(repa={"encoder": "dinov2-small", "block": 1}, seed=3)),
-        Task(tiny(seed=5, **large), (kid,)),
-    ]
-    preflight(tasks, ROOMY)
-    assert asked == [
-        ("edm", 16, "train"),
-        ("edm", 32, "train"),
-        ("dinov2-small", 16, "train"),
-        ("start", 3),
-        ("start", 5),
-        (("kid",), None, "fashion16", True, (32, "heldout")),
-    ]
+    preflight([Task(tiny(**changes), evaluations) for changes, evaluations in runs], ROOMY)
+    assert asked == calls
 
 
 def sized(tiny: Tiny, size: int, **more: Any) -> RunSpec:
-    return tiny(data={"size": size}, model={"depth": 2, "width": 16, "heads": 2}, **more)
-
-
-def test_captions_of_both_splits_are_asked_once_for_an_encoder(
-    tiny: Tiny, asked: list[Any]
-) -> None:
-    data = {"source": "latents", "path": "x", "channels": 4, "size": 8, "classes": 1}
-    specs = [tiny(data=data, captions=name) for name in ("clip-base", "clip-large")]
-    again = tiny(data=data, captions="clip-base", seed=1)
-    preflight([Task(spec) for spec in (*specs, again, tiny())], ROOMY)
-    assert [call for call in asked if "clip" in str(call[0])] == [
-        ("clip-base", 8, "train"),
-        ("clip-base", 8, "heldout"),
-        ("clip-large", 8, "train"),
-        ("clip-large", 8, "heldout"),
-    ]
+    return tiny(data={"size": size}, model=LARGE["model"], **more)
 
 
 def test_a_run_that_starts_from_another_is_asked_for_its_start(
@@ -206,26 +213,30 @@ def test_a_run_that_starts_from_another_is_asked_for_its_start(
     assert asked[1:] == [("start", 1), ("start", 2)]
 
 
-def test_each_metric_reference_and_data_set_has_requirements(tiny: Tiny, asked: list[Any]) -> None:
-    fd, kid = (decode(SamplesSpec, {"metrics": [name], "count": 100}) for name in ("fd", "kid"))
-    by_file = replace(fd, reference=decode(SamplesSpec, {"reference": "r.npz"}).reference)
-    assert by_file.reference is not None
-    preflight([Task(tiny(), (fd, kid, by_file)), Task(sized(tiny, 32), (fd,))], ROOMY)
-    small, large = (16, "heldout"), (32, "heldout")
-    assert asked[-4:] == [
-        (("fd",), None, "fashion16", False, small),
-        (("kid",), None, "fashion16", False, small),
-        (("fd",), by_file.reference, "fashion16", False, small),
-        (("fd",), None, "fashion16", True, large),
-    ]
+@pytest.mark.usefixtures("asked")
+def test_blocks_that_are_to_be_compiled_are_refused_where_nothing_compiles(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    auto, blocks = ([Task(tiny(execution={"compile": how}))] for how in ("auto", "blocks"))
+    gpu = Devices((DeviceFacts("cuda", "x", ("fp32",), 2**40),))
+    for why, lines in ((None, 0), ("there is no gcc", 1)):
+        monkeypatch.setattr(module, "no_compiler", lambda why=why: why)
+        assert preflight(auto, ROOMY) == [] and len(preflight(auto, gpu)) == lines
+        with nullcontext() if why is None else pytest.raises(UserError, match=f"^exec.*: {why}; "):
+            assert preflight(blocks, ROOMY) == []
 
 
 @pytest.mark.usefixtures("asked")
-def test_each_data_set_is_asked_for_its_own_held_out_samples(tiny: Tiny) -> None:
-    few, many = HeldoutSpec(images=50), HeldoutSpec(images=100)
-    preflight([Task(tiny(), (many,)), Task(sized(tiny, 32), (few,))], ROOMY)
-    with pytest.raises(UserError, match="of 100 images, and the data hold out 50"):
-        preflight([Task(tiny(), (many,)), Task(sized(tiny, 32), (many,))], ROOMY)
+def test_no_more_samples_are_measured_than_the_same_data_hold_out(tiny: Tiny) -> None:
+    few, many, more = (HeldoutSpec(images=images) for images in (50, 100, 101))
+    preflight([Task(tiny(), (many, FD)), Task(sized(tiny, 32), (few,))], ROOMY)
+    for spec, probe, held_out in ((sized(tiny, 32), many, 50), (tiny(seed=1), more, 100)):
+        with pytest.raises(UserError) as refusal:
+            preflight([Task(tiny(), (many,)), Task(spec, (probe,))], ROOMY)
+        assert str(refusal.value) == (
+            f"evaluate: heldout_loss of {probe.images} images, and the data hold out {held_out};"
+            f" write {{heldout_loss: {{images: {held_out}}}}}"
+        )
 
 
 @pytest.mark.usefixtures("asked")
@@ -258,11 +269,10 @@ def test_what_decides_a_provenance_is_asked_for_apart(
 ) -> None:
     made: list[int] = []
     monkeypatch.setattr(module, "fingerprint", lambda spec, kind: made.append(spec.seed) or {})  # type: ignore[func-returns-value]
-    latents = {"source": "latents", "path": "x", "channels": 4, "size": 8, "classes": 1}
     changes: list[dict[str, Any]] = [
         {},
-        {"data": latents},
-        {"data": latents, "captions": "clip-base"},
+        {"data": LATENTS},
+        {"data": LATENTS, "captions": "clip-base"},
         {"repa": {"block": 1}},
         {"model": {"backbone": "rwkv", "depth": 4, "width": 16, "heads": 2}},
         {"execution": {"compile": "blocks"}},
@@ -272,34 +282,6 @@ def test_what_decides_a_provenance_is_asked_for_apart(
     tasks = [Task(tiny(seed=seed, **change)) for seed, change in enumerate(changes)]
     check_provenance(lab, tasks, tasks, "cpu")
     assert made == [7, 1, 2, 3, 4, 5, 6]
-
-
-def test_where_nothing_is_added_a_mixture_is_no_error(lab: Lab, tiny: Tiny) -> None:
-    tasks = [Task(tiny(seed=seed)) for seed in (0, 1)]
-    for task in tasks:
-        attempts = lab.run(task.run).attempts
-        attempts.close(attempts.open(made_with={"code": f"{task.spec.seed}"}), "completed")
-    check_provenance(lab, tasks, [], "cpu")
-    with pytest.raises(UserError, match=r"^code differs"):
-        check_provenance(lab, tasks, tasks[:1], "cpu")
-
-
-def test_each_process_expects_a_deviation_of_the_same_data(tiny: Tiny, asked: list[Any]) -> None:
-    preflight([Task(tiny(process=kind)) for kind in ("edm", "flow", "edm")], ROOMY)
-    assert asked[:2] == [("edm", 16, "train"), ("flow", 16, "train")]
-    assert [call[0] for call in asked[2:]] == ["start", "start"]
-
-
-@pytest.mark.usefixtures("asked")
-def test_no_more_samples_are_measured_than_are_held_out(tiny: Tiny) -> None:
-    samples = decode(SamplesSpec, {"metrics": ["fd"], "count": 5000})
-    preflight([Task(tiny(), (HeldoutSpec(images=100), samples))], ROOMY)
-    with pytest.raises(UserError) as refusal:
-        preflight([Task(tiny()), Task(tiny(seed=1), (HeldoutSpec(images=101),))], ROOMY)
-    assert str(refusal.value) == (
-        "evaluate: heldout_loss of 101 images, and the data hold out 100; write"
-        " {heldout_loss: {images: 100}}"
-    )
 
 
 @pytest.mark.usefixtures("asked")
@@ -375,89 +357,78 @@ def test_every_attempt_says_what_it_was_made_with(lab: Lab, tiny: Tiny) -> None:
     assert list(tried.made_with) == names
 
 
+def install(version: str, patch: pytest.MonkeyPatch) -> None:
+    """A package of this version brings a schedule."""
+    wave = extensions.Extension("tread_lab.schedules", "wave", "ours", version, "math:cos")
+    patch.setattr(extensions, "installed", lambda group: (wave,) if group == wave.group else ())
+
+
+def encoder(content: bytes, folder: Path) -> None:
+    for size, weights in (("small", content), ("base", b"1")):
+        (folder / size).mkdir(exist_ok=True)
+        (folder / size / "model.safetensors").write_bytes(weights)
+
+
+def aligned(size: str) -> dict[str, Any]:
+    return {"repa": {"encoder": f"dinov2-{size}", "block": 1, "path": size}}
+
+
+# What differs -> the run that was made, another that is to be made beside its like, what is
+# different for the second session, the device, and what the line says.
+DIFFERENCES: dict[str, tuple[dict[str, Any], dict[str, Any], Any, str, str]] = {
+    "code": (
+        {}, {"precision": "tf32"},
+        lambda new, patch: patch.setattr(provenance, "code_digest", lambda: f"code {new}"),
+        "cpu", "^code differs: code False in 1 run, code True in what is to be run now;",
+    ),
+    "compiled": (
+        {}, {"precision": "tf32"}, lambda new, patch: None,
+        "cuda", r"^blocks of dit differs: eager in 1 run, inductor [0-9.]+\S* in what is to be run",
+    ),
+    "bf16": (  # a CPU with bf16 instructions uses them; one without rounds for its fp32 kernels
+        {"precision": "bf16"}, {"precision": "fp32"},
+        lambda new, patch: patch.setattr(precision, "multiplies_bf16", lambda: not new),
+        "cpu", "^products in bf16 differs: bf16 kernels, .* in 1 run, rounded operands, fp32 kern",
+    ),
+    "package": (
+        {"train": {"schedule": "wave"}}, {},
+        lambda new, patch: install("1.1" if new else "1.0", patch),
+        "cpu", "^package ours differs: 1.0 in 1 run, 1.1 in what is to be",
+    ),
+    "weights": (
+        aligned("small"), aligned("base"),
+        lambda new, patch: encoder(b"2" if new else b"1", Path()),
+        "cpu", "^weights dinov2-small differs: ",
+    ),
+}  # fmt: skip
+
+
 @pytest.mark.fault(
     17,
     survived="refused in one line that says what differs; where it is forced, tables tell of it",
 )
-def test_changed_code_is_refused_between_runs_and_told_when_forced(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_what_differs_from_earlier_runs_is_refused_whichever_run_is_last_and_told_when_forced(
+    name: str, lab: Lab, in_folder: Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tasks = [Task(tiny(steps=4, seed=seed)) for seed in (0, 1)]
-    run(lab, tasks[0])
-    check_provenance(lab, tasks, tasks[1:], "cpu")
-    monkeypatch.setattr(provenance, "code_digest", lambda: "another")
-    check_provenance(lab, tasks, [], "cpu")
-    with pytest.raises(UserError, match=r"code differs: .* in 1 run, another in what is to be run"):
-        check_provenance(lab, tasks, tasks[1:], "cpu")
-    run(lab, tasks[1])
-    (found,) = provenance_differences(provenances_of(lab, (task.run for task in tasks)))
-    assert found.what == "code" and found.within == []
-
-
-def test_compiled_runs_are_not_added_to_eager_ones(lab: Lab, tiny: Tiny) -> None:
-    tasks = [Task(tiny(steps=4, seed=seed)) for seed in (0, 1)]
-    run(lab, tasks[0])
-    expected = (
-        r"blocks of dit differs: eager in 1 run, inductor [0-9.]+\S* in what is to be run now"
-    )
-    with pytest.raises(UserError, match=expected):
-        check_provenance(lab, tasks, tasks[1:], "cuda")
-
-
-def test_bf16_of_one_cpu_is_not_added_to_that_of_another_whichever_run_is_last(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A CPU with bf16 instructions uses them; one without rounds for its fp32 kernels."""
-    half, plain = (Task(tiny(steps=4, precision=kind)) for kind in ("bf16", "fp32"))
-    attempts = lab.run_of(half.spec).attempts
-    monkeypatch.setattr(precision, "multiplies_bf16", lambda: True)
-    attempts.close(attempts.open(made_with=fingerprint(half.spec, "cpu")), "completed")
-    todo = [Task(replace(half.spec, seed=1)), plain]
-    check_provenance(lab, [half, *todo], todo, "cpu")
-    monkeypatch.setattr(precision, "multiplies_bf16", lambda: False)
-    said = (
-        "^products in bf16 differs: bf16 kernels, .* in 1 run, rounded operands, fp32 kernels in "
-    )
+    changes, others, differ, device, said = DIFFERENCES[name]
+    differ(False, monkeypatch)
+    made = Task(tiny(**changes))
+    todo = [Task(replace(made.spec, seed=1)), Task(tiny(**others))]
+    attempts = lab.run(made.run).attempts
+    check_provenance(lab, [made, *todo], todo, "cpu")  # no run says anything yet
+    attempts.close(attempts.open(), "completed")
+    check_provenance(lab, [made, *todo], todo, "cpu")  # this one is older than digests
+    attempts.close(attempts.open(made_with=fingerprint(made.spec, "cpu")), "completed")
+    check_provenance(lab, [made, *todo], todo, "cpu")
+    differ(True, monkeypatch)
+    check_provenance(lab, [made, *todo], [], device)  # nothing is added
     with pytest.raises(UserError, match=said):
-        check_provenance(lab, [half, *todo], todo, "cpu")
-
-
-def test_another_version_of_a_package_is_refused_whatever_run_is_last(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def install(version: str) -> None:
-        wave = extensions.Extension("tread_lab.schedules", "wave", "ours", version, "math:cos")
-        monkeypatch.setattr(extensions, "installed", lambda g: (wave,) if g == wave.group else ())
-
-    install("1.0")
-    plain = tiny(steps=4)
-    waved = replace(plain, train=replace(plain.train, schedule="wave"))
-    run(lab, Task(waved))
-    install("1.1")
-    todo = [Task(replace(waved, seed=1)), Task(plain)]
-    with pytest.raises(
-        UserError, match=r"package ours differs: 1.0 in 1 run, 1.1 in what is to be"
-    ):
-        check_provenance(lab, [Task(waved), *todo], todo, "cpu")
-
-
-def test_changed_weights_are_noticed_whichever_encoder_is_last(
-    lab: Lab, tiny: Tiny, tmp_path: Path
-) -> None:
-    def aligned(size: str, content: bytes, seed: int = 0) -> RunSpec:
-        folder = tmp_path / size
-        folder.mkdir(exist_ok=True)
-        (folder / "model.safetensors").write_bytes(content)
-        return tiny(repa={"encoder": f"dinov2-{size}", "block": 1, "path": str(folder)}, seed=seed)
-
-    small, base = aligned("small", b"1"), aligned("base", b"1")
-    attempts = lab.run_of(small).attempts
-    attempts.close(attempts.open(made_with=fingerprint(small, "cpu")), "completed")
-    todo = [Task(aligned("small", b"1", seed=1)), Task(base)]
-    check_provenance(lab, [Task(small), *todo], todo, "cpu")
-    aligned("small", b"2")
-    with pytest.raises(UserError, match=r"^weights dinov2-small differs: "):
-        check_provenance(lab, [Task(small), *todo], todo, "cpu")
+        check_provenance(lab, [made, *todo], todo, device)
+    forced = lab.run(todo[0].run).attempts
+    forced.close(forced.open(made_with=fingerprint(todo[0].spec, device)), "completed")
+    (found, *_) = provenance_differences(provenances_of(lab, [made.run, todo[0].run]))
+    assert said.startswith(f"^{found.what} differs") and found.within == []
 
 
 def test_changed_code_between_the_attempts_of_a_run_is_told(
@@ -559,9 +530,3 @@ def test_another_autoencoder_is_refused_where_earlier_evaluations_had_one(
         UserError, match=r"^decoder of latents x 1.7 differs: \w+ in 1 run, .* --allow-"
     ):
         asked("mse")
-
-
-def test_records_without_digests_say_nothing(lab: Lab, tiny: Tiny) -> None:
-    folder = lab.run_of(tiny())
-    folder.attempts.close(folder.attempts.open(), "completed")
-    check_provenance(lab, [Task(tiny())], [Task(tiny(seed=1))], "cpu")
