@@ -181,6 +181,8 @@ def test_a_plan_that_is_asked_for_says_disk_and_price_and_writes_nothing(
     for start in ("disk: at most ", "parameters: "):
         assert any(line.startswith(start) for line in lines)
     assert any("device-hours of H200" in line and "at 2 an hour" in line for line in lines)
+    shown = [main([*command, "--plan", "--json"]) or capsys.readouterr().out for _ in range(2)]
+    assert shown[0] == shown[1] and json.loads(shown[0])["counts"]["runs"] == 2
     large = ["experiment=b2_imagenet256", "model=DiT-XL/2", "data.path=later", "precision=tf32"]
     exact = "{samples: {metrics: [fd], count: 1000, sampler: {precision: fp32}}}"
     measured = [f"evaluate=[{exact}]", "--budget", "trials=1"]

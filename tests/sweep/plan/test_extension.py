@@ -13,7 +13,6 @@ from tread_lab.cli import main
 from tread_lab.config.load import load_experiment
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.specs import UserError, decode
-from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.sweep import SweepSpec
 from tread_lab.sweep.plan.extension import extended, plan_to_run, what_is_added
 from tread_lab.sweep.plan.plan import Plan, make_plan
@@ -99,55 +98,44 @@ def test_afterwards_the_edited_file_and_the_first_one_are_both_the_extended_swee
     assert len(more.trials) == 4 + 3 and len(folder.earlier_plans) == 2
     assert len(folder.plan().extended) == 2
     assert [trial.role for trial in more.trials[:2]] == ["baseline", "baseline"]
+    added = what_is_added(again, more)
+    assert added.startswith("adds 2 trials (2->8 s=0.25 seed 1; ")
+    assert added.endswith("), 1 baseline; 4 trials as before")
+    for sweep in (FIRST, OTHER, WIDER):  # the third one plans the same trials as both
+        check_plan(folder, plan(sweep))
 
 
-def test_an_evaluation_of_the_same_images_measures_only_what_is_new(folder: SweepFolder) -> None:
-    both = plan_to_run(
-        folder, plan({**FIRST, "evaluate": ["fd@1k", "kid@1k", "fd@2k"]}), extend=True
-    )
-    measured = [(spec.metrics, spec.count) for spec in both.evaluations]  # type: ignore[union-attr]
-    assert measured == [(("fd",), 1000), (("kid",), 1000), (("fd",), 2000)]
-    assert "kid@1k for every run" in what_is_added(load_plan(folder), both)
+def images(**fields: Any) -> dict[str, Any]:
+    reference = {"name": "r", "path": "a"}
+    return {"samples": {"metrics": ["fd"], "count": 1000, "reference": reference, **fields}}
 
 
-def test_other_images_of_the_same_number_and_metric_are_an_evaluation_of_their_own() -> None:
-    first, other = (
-        decode(SamplesSpec, {"metrics": ["fd"], "count": 1000, "sampler": {"steps": steps}})
-        for steps in (10, 20)
-    )
-    stored = dataclasses.replace(plan(FIRST), evaluations=(first,))
-    wider = dataclasses.replace(plan(FIRST), evaluations=(first, other))
-    assert extended(stored, wider).evaluations == (first, other)
+BOTH = {"metrics": ["fd", "kid"]}
 
 
 @pytest.mark.parametrize(
-    ("differs", "metrics"),
+    ("stored", "wanted", "metrics"),
     [
-        ({}, [("fd",), ("kid",)]),
-        ({"step": 5}, [("fd",), ("fd", "kid")]),
-        ({"count": 900}, [("fd",), ("fd", "kid")]),
-        ({"reference": {"name": "r", "path": "b"}}, [("fd",), ("kid",)]),
-        ({"reference": {"name": "s", "path": "a"}}, [("fd",), ("fd", "kid")]),
-        ({"reference": None}, [("fd",), ("fd", "kid")]),
+        (["fd@1k"], ["fd@1k", "kid@1k", "fd@2k"], ["fd", "kid", "fd"]),
+        (["heldout_loss"], ["fd@1k"], ["heldout_loss", "fd"]),
+        (["fd@1k"], ["heldout_loss"], ["fd", "heldout_loss"]),
+        (["heldout_loss"], ["heldout_loss"], ["heldout_loss"]),
+        (["fd@1k"], ["fd@1k", {"samples": {"metrics": [], "count": 64}}], ["fd", ""]),
+        ([images()], [images(sampler={"steps": 20})], ["fd", "fd"]),
+        ([images()], [images(**BOTH)], ["fd", "kid"]),  # of the same images what is new alone
+        ([images()], [images(**BOTH, at=[5])], ["fd", "fd kid"]),
+        ([images()], [images(**BOTH, count=900)], ["fd", "fd kid"]),
+        ([images()], [images(**BOTH, reference={"name": "r", "path": "b"})], ["fd", "kid"]),
+        ([images()], [images(**BOTH, reference={"name": "s", "path": "a"})], ["fd", "fd kid"]),
+        ([images()], [images(**BOTH, reference=None)], ["fd", "fd kid"]),
     ],
 )
-def test_step_number_and_name_of_a_reference_decide_which_images_are_compared(
-    differs: dict[str, Any], metrics: list[tuple[str, ...]]
+def test_of_the_same_images_only_new_metrics_are_added(
+    stored: list[Any], wanted: list[Any], metrics: list[str]
 ) -> None:
-    tree = {"metrics": ["fd"], "count": 1000, "reference": {"name": "r", "path": "a"}}
-    first = decode(SamplesSpec, tree)
-    other = decode(SamplesSpec, {**tree, "metrics": ["fd", "kid"], **differs})
-    stored, wider = (dataclasses.replace(plan(FIRST), evaluations=(e,)) for e in (first, other))
-    found: Any = extended(stored, wider).evaluations
-    assert [spec.metrics for spec in found] == metrics
-
-
-def test_losses_and_images_are_added_beside_each_other_and_once() -> None:
-    losses, images = plan({**FIRST, "evaluate": ["heldout_loss"]}), plan(FIRST)
-    (loss,), (fd,) = losses.evaluations, images.evaluations
-    assert extended(losses, images).evaluations == (loss, fd)
-    assert extended(images, losses).evaluations == (fd, loss)
-    assert extended(losses, losses).evaluations == (loss,)
+    both = extended(plan({**FIRST, "evaluate": stored}), plan({**FIRST, "evaluate": wanted}))
+    found = [getattr(spec, "metrics", [spec.kind]) for spec in both.evaluations]
+    assert [" ".join(names) for names in found] == metrics
 
 
 def test_the_run_of_a_baseline_may_be_a_trial_of_the_edited_file() -> None:
@@ -157,21 +145,8 @@ def test_the_run_of_a_baseline_may_be_a_trial_of_the_edited_file() -> None:
     assert [trial.role for trial in both.trials] == ["baseline", "trial", "trial", "trial"]
     assert what_is_added(stored, both) == "adds 1 trial (dense seed 0); 3 trials as before"
     assert what_is_added(both, both) == "adds nothing; 4 trials as before"
-
-
-def test_images_without_a_metric_are_an_evaluation_too() -> None:
-    stored, pictures = plan(FIRST), decode(SamplesSpec, {"metrics": [], "count": 64})
-    wider = dataclasses.replace(plan(FIRST), evaluations=(*stored.evaluations, pictures))
-    assert extended(stored, wider).evaluations == (*stored.evaluations, pictures)
-
-
-def test_an_added_seed_adds_its_baseline_and_says_so(folder: SweepFolder) -> None:
-    stored = load_plan(folder)
-    both = plan_to_run(folder, plan({**FIRST, "seeds": [0, 1]}), extend=True)
-    added = what_is_added(stored, both)
-    assert added.startswith("adds 2 trials (") and added.endswith(
-        "), 1 baseline; 3 trials as before"
-    )
+    measured = extended(stored, plan({**FIRST, "evaluate": ["fd@1k", "kid@1k"]}))
+    assert "kid@1k for every run" in what_is_added(stored, measured)
 
 
 def test_a_trial_beside_another_baseline_is_another_trial() -> None:
@@ -184,15 +159,6 @@ def test_a_trial_beside_another_baseline_is_another_trial() -> None:
         trial.run for trial in both.trials[:2] for _ in range(2)
     ]
     assert what_is_added(stored, other).startswith("adds 2 trials (2->8 s=0.25 seed 0; ")
-
-
-def test_a_plan_is_checked_against_the_extended_one_and_the_files_that_made_it(
-    folder: SweepFolder, tmp_path: Path
-) -> None:
-    store_plan(folder, plan_to_run(folder, plan(OTHER), extend=True))
-    for sweep in (FIRST, OTHER, WIDER):  # the third one plans the same trials as both
-        check_plan(folder, plan(sweep))
-    check_plan(Lab(tmp_path / "empty").sweep("s"), plan(OTHER))
 
 
 def test_a_kill_between_the_copy_and_the_new_plan_costs_nothing(folder: SweepFolder) -> None:
@@ -245,32 +211,6 @@ def test_from_the_command_line(
     out, said = capsys.readouterr()
     assert "s: adds 1 trial (2->8 s=0.75 seed 0); 3 trials as before" in said
     assert "4 runs of tiny" in out and len(Lab.at("lab").sweep("s").earlier_plans) == 0
-
-
-def test_the_plan_as_json_is_complete_and_stable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    sweep = {**WIDER, "where": "rate < 0.6", "trials": [{"route": "2->8", "rate": 0}]}
-    Path("s.yaml").write_text(json.dumps({"experiment": "tiny", **sweep}))
-    texts = []
-    for _ in range(2):
-        assert main(["sweep", "s.yaml", "--plan", "--json", "--device", "cpu"]) == 0
-        texts.append(capsys.readouterr().out)
-    tree = json.loads(texts[0])
-    assert texts[0] == texts[1]
-    assert tree["counts"] == {
-        "trials": 3,
-        "baselines": 1,
-        "parents": 0,
-        "runs": 3,
-        "evaluations": 1,
-        "holes": 1,
-        "duplicates": 1,
-    }
-    assert tree["duplicates"][0]["reason"] == "the run of a baseline"
-    assert sum(run["train_flops"] for run in tree["runs"].values()) == tree["cost"]["train_flops"]
-    assert set(tree["runs"]) == {trial["run"] for trial in tree["trials"]}
 
 
 def test_runs_of_two_questions_do_not_stand_in_one_sweep(folder: SweepFolder) -> None:
