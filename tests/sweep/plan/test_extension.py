@@ -89,6 +89,8 @@ def test_afterwards_the_edited_file_and_the_first_one_are_both_the_extended_swee
         again = plan_to_run(folder, plan(sweep))
         assert rates(again) == ["baseline", 0.25, 0.5, 0.75]
         store_plan(folder, again)
+    for sweep in (FIRST, OTHER, WIDER):  # the third one plans the same trials as both
+        check_plan(folder, plan(sweep))
     assert plan_to_run(folder, plan(OTHER), extend=True).trials == load_plan(folder).trials
     assert len(folder.earlier_plans) == 1
     with pytest.raises(UserError, match="planned with other settings"):
@@ -101,8 +103,6 @@ def test_afterwards_the_edited_file_and_the_first_one_are_both_the_extended_swee
     added = what_is_added(again, more)
     assert added.startswith("adds 2 trials (2->8 s=0.25 seed 1; ")
     assert added.endswith("), 1 baseline; 4 trials as before")
-    for sweep in (FIRST, OTHER, WIDER):  # the third one plans the same trials as both
-        check_plan(folder, plan(sweep))
 
 
 def images(**fields: Any) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from tread_lab.records.time_spent import Stopwatch, seconds_spent
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.sweep import BudgetSpec, Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
-from tread_lab.sweep.plan.forecast import makespan, starts
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue, Spent
 from tread_lab.sweep.search.search_queue import SearchQueue
@@ -68,6 +67,14 @@ def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab, tiny: Tiny)
     assert carried_out(lab, planned(tiny, budget={"trials": 2}))[0] == []
     again, queue = carried_out(lab, planned(tiny, budget={"trials": 5}))
     assert len(again) == 3 and queue.full
+    plan = planned(tiny, budget={"trials": 6})
+    budget, (baseline, *_, last) = Budget(lab, plan, lambda task: None), plan.tasks
+    budget.admit(baseline)  # which is no trial
+    assert budget.spent.trials == 5 and budget.fits([baseline, last], 0.0)
+    folder = lab.run_of(last.spec)
+    folder.create(last.spec)
+    folder.attempts.close(folder.attempts.open(), "exception")  # before its first entry
+    assert Budget(lab, plan, lambda task: None).spent.trials == 6
     rest, queue = carried_out(lab, planned(tiny, budget={}))
     assert len(rest) == 1 and not queue.full
 
@@ -88,22 +95,6 @@ def test_runs_fit_together_if_the_longest_ends_within_the_hours(lab: Lab, tiny: 
     assert budget.fits([short], 0.5)
 
 
-def test_when_the_hours_are_over_all_stops(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny, budget={"hours": 1.0})
-    path = lab.sweep("budgeted").spent_path
-    earlier = Stopwatch(path)
-    earlier._started -= 3000
-    earlier.note(now=True)
-    assert seconds_spent(path) == pytest.approx(3000, abs=5)
-    watch = Stopwatch(path)
-    budget = Budget(lab, plan, lambda task: LONG)
-    queue = BudgetedQueue(ListQueue(plan.open_tasks(lab)), budget, watch)
-    assert queue.next() is not None and not queue.stop
-    watch._started -= 601
-    assert queue.stop and queue.next() is None and queue.full and queue.finished
-    assert seconds_spent(path) == pytest.approx(3601, abs=5)
-
-
 def test_a_search_asks_for_no_cell_that_does_not_fit(lab: Lab, tiny: Tiny) -> None:
     search = {"trials": 6, "startup": 3, "objectives": ["heldout/loss"]}
     plan = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 5})
@@ -113,12 +104,6 @@ def test_a_search_asks_for_no_cell_that_does_not_fit(lab: Lab, tiny: Tiny) -> No
     more = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 12})
     done, queue = carried_out(lab, more)
     assert len(done) == 8 and not queue.full
-
-
-def test_slots_take_runs_in_order() -> None:
-    assert starts([3.0, 1.0, 1.0, 2.0], 2) == [0.0, 0.0, 1.0, 2.0]
-    assert makespan([3.0, 1.0, 1.0, 2.0], 2) == 4.0
-    assert makespan([], 2) == 0.0
 
 
 @pytest.mark.parametrize("tree", [{"hours": 0}, {"flop": 1e9}, {"trials": -1}])
@@ -147,39 +132,6 @@ def test_a_run_in_progress_ends_with_a_checkpoint_when_the_hours_are_over(
     assert len(list((lab.root / "runs").iterdir())) == 1
 
 
-def test_hours_that_end_while_the_last_run_is_under_way_leave_something_undone(
-    lab: Lab, tiny: Tiny
-) -> None:
-    plan = planned(tiny, budget={"hours": 1})
-    watch = Stopwatch(lab.sweep("budgeted").spent_path)
-    tasks = plan.open_tasks(lab)[:1]
-    queue = BudgetedQueue(ListQueue(tasks), Budget(lab, plan, lambda task: None), watch)
-    task = queue.next()
-    assert task is not None and queue.queue.finished and not queue.full
-    watch.earlier = 3601.0
-    assert queue.stop and queue.full and queue.left.startswith("1 run left")
-
-
-def test_hours_that_end_after_the_last_run_leave_nothing_undone(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny, budget={"hours": 1})
-    watch = Stopwatch(lab.sweep("budgeted").spent_path)
-    tasks = plan.open_tasks(lab)[:1]
-    queue = BudgetedQueue(ListQueue(tasks), Budget(lab, plan, lambda task: None), watch)
-    task = queue.next()
-    assert task is not None
-    queue.ended(task)
-    watch.earlier = 3601.0
-    assert queue.stop and queue.over and queue.finished and not queue.full
-
-
-def test_a_trial_that_failed_before_its_first_entry_has_been_started(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny, budget={"trials": 2})
-    folder = lab.run_of(plan.trials[1].spec)
-    folder.create(plan.trials[1].spec)
-    folder.attempts.close(folder.attempts.open(), "exception")
-    assert Budget(lab, plan, lambda task: None).spent.trials == 1
-
-
 def test_only_the_flops_that_a_begun_run_has_left_are_charged(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny, budget={"flops": 1e18})
     task = plan.tasks[0]
@@ -192,15 +144,6 @@ def test_only_the_flops_that_a_begun_run_has_left_are_charged(lab: Lab, tiny: Ti
     assert budget.flops == pytest.approx(whole / 2)
     budget.admit(task)
     assert budget.flops == pytest.approx(whole)
-
-
-def test_the_hours_of_earlier_sessions_are_gone(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny, budget={"hours": 1.0})
-    earlier = Stopwatch(lab.sweep("budgeted").spent_path)
-    earlier._started -= 3600 - 250
-    earlier.note(now=True)
-    budget = Budget(lab, plan, lambda task: LONG)
-    assert [len(part) for part in budget.split(plan.open_tasks(lab), 1)] == [2, 5]
 
 
 @pytest.mark.parametrize(
@@ -227,13 +170,6 @@ def test_what_a_budget_holds_exactly_fits(
     assert (budget.flops, budget.count) == (flops, 1)
     another = budget.fits([planned(tiny).tasks[2]], 0.0)
     assert another == ("flops" not in limits and "trials" not in limits)
-
-
-def test_a_baseline_is_no_trial_of_a_budget(lab: Lab, tiny: Tiny) -> None:
-    budget = Budget(lab, planned(tiny, budget={"trials": 1}), lambda task: None)
-    baseline, trial = planned(tiny).tasks[:2]
-    budget.admit(baseline)
-    assert budget.count == 0 and budget.fits([baseline, trial], 0.0)
 
 
 def test_the_queue_of_a_budget_says_what_is_left_and_passes_on_what_ends(
@@ -283,15 +219,27 @@ def test_hours_are_over_once_more_than_all_are_spent(
     assert (queue.next() is None) == over
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_hours_that_end_leave_something_undone_while_the_last_run_is_under_way(
+    lab: Lab, tiny: Tiny, ended: bool
+) -> None:
+    queue = queued(lab, tiny, 1.0, 0.0)
+    for task in (queue.next(), queue.next()):
+        assert task is not None
+        if ended:
+            queue.ended(task)
+    assert queue.finished and not queue.full and not queue.stop
+    queue.watch.earlier = 3601.0
+    assert (queue.stop, queue.full, queue.over) == (True, not ended, ended)
+    assert queue.left.startswith("0 runs left" if ended else "2 runs left")
+
+
 def test_a_queue_that_was_closed_stays_closed_and_asks_no_more(lab: Lab, tiny: Tiny) -> None:
     queue = queued(lab, tiny, 1.0, 3601.0)
     assert queue.next() is None and queue.closed and queue.full and queue.finished
     queue.budget.seconds = lambda task: 0.0
     assert not queue.stop and queue.closed and queue.next() is None
     assert not queue.over and queue.left.startswith("2 runs left")
-
-
-def test_a_queue_below_that_stops_stops_all(lab: Lab, tiny: Tiny) -> None:
     queue = queued(lab, tiny, 1.0, 0.0)
     queue.queue.stop = True  # type: ignore[misc]
     assert queue.stop and queue.next() is None and not queue.closed
