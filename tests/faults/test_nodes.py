@@ -24,22 +24,24 @@ from tread_lab.sweep.trial.trial import Report
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch, in_folder: Path) -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A head that runs nothing, and one node with a core and a GPU that is only pretended."""
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    # Ray gives a silent node half a minute before it counts as gone.
-    monkeypatch.setenv("RAY_health_check_initial_delay_ms", "1000")
-    monkeypatch.setenv("RAY_health_check_period_ms", "500")
-    # Workers search the current folder for code before those of their own environment.
-    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    found.add_node(num_cpus=1, num_gpus=1)
-    ray.init(address=found.address, log_to_driver=False)
-    yield found
-    ray.shutdown()
-    found.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        # Ray gives a silent node half a minute before it counts as gone.
+        patch.setenv("RAY_health_check_initial_delay_ms", "1000")
+        patch.setenv("RAY_health_check_period_ms", "500")
+        # Workers search the current folder for code before those of their own environment.
+        patch.chdir(tmp_path_factory.mktemp("cluster"))
+        found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+        found.add_node(num_cpus=1, num_gpus=1)
+        ray.init(address=found.address, log_to_driver=False)
+        yield found
+        ray.shutdown()
+        found.shutdown()
 
 
 @pytest.mark.fault(
@@ -74,17 +76,21 @@ def test_nodes_are_asked_and_a_run_moves_from_a_lost_one_to_another(
 
 
 def test_a_node_with_other_code_is_passed_over_and_costs_no_run_a_try(
-    lab: Lab, tiny: Callable[..., RunSpec], cluster: Any, monkeypatch: pytest.MonkeyPatch
+    lab: Lab,
+    tiny: Callable[..., RunSpec],
+    cluster: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     import ray
 
     from tread_lab.sweep.execution.ray_executor import RayExecutor
 
-    other, here = Path("other").absolute(), os.environ.get("PYTHONPATH", "")
+    other, here = tmp_path / "other", os.environ.get("PYTHONPATH", "")
     shutil.copytree(Path(tread_lab.__file__).parent, other / "tread_lab")
     with (other / "tread_lab" / "draws.py").open("a") as file:
         file.write("OTHER = 1\n")
-    (equal,) = cluster.worker_nodes
+    (equal,) = cluster.worker_nodes  # that which came when another was lost, above
 
     class Busy:  # within the test: its worker need not import the tests
         def is_there(self) -> bool:

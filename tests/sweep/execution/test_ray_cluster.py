@@ -101,46 +101,35 @@ def working(driver: int) -> dict[int, str]:
     survived="the driver ends with one line and exit code 3; the trial is interrupted, not failed;"
     " the same command on a fresh cluster completes it, bitwise as if nothing had happened",
 )
-def test_a_lost_cluster_ends_the_driver_and_a_fresh_one_takes_its_run_up(
+def test_a_killed_worker_is_replaced_and_a_lost_cluster_ends_the_driver_each_in_one_line(
     tmp_path: Path, zygote: Zygote
 ) -> None:
+    lab = Lab(tmp_path / "lab")
     with driving(zygote, tmp_path, steps=300) as driver:
+        (path,) = (tmp_path / "lab" / "runs").iterdir()
+        run = lab.run(path.name)
+        sigkill(run.attempts.read()[-1].pid)
+        eventually(lambda: len(run.attempts.read()) == 2, 100)
         daemons = {pid: n for pid, n in offspring(driver.pid).items() if n in DAEMONS}
         assert set(daemons.values()) == set(DAEMONS)
         for pid in daemons:
             sigkill(pid)
         assert driver.wait(60) == 3, printed(tmp_path)
         eventually(lambda: not working(driver.pid), 30)
-    errors = printed(tmp_path)
-    assert "tread-lab: the Ray cluster is lost" in errors and "Traceback" not in errors
-    (path,) = (tmp_path / "lab" / "runs").iterdir()
-    lab = Lab(tmp_path / "lab")
+    screen = printed(tmp_path) + driver.said()
+    killed, *more = (line for line in screen.splitlines() if "was killed" in line)
+    assert killed.endswith("was killed; the run goes back to the queue, with 2 more of 3 tries")
+    assert not more and "tread-lab: the Ray cluster is lost" in screen, screen
+    assert "Traceback" not in screen and "ray." not in screen, screen
     # A killed process may be a zombie some milliseconds before the kernel frees its locks.
-    eventually(lambda: lab.run(path.name).state() == "interrupted", 5)
+    eventually(lambda: run.state() == "interrupted", 5)
     with ended(start(zygote, tmp_path)) as again:
         calm = Lab(tmp_path / "calm")
         tasks = load_plan(lab.sweep("one")).tasks
         InlineExecutor(device="cpu").run(calm, tasks, lambda report: None)
         assert again.wait(200) == DONE, printed(tmp_path)
-    assert [a.ended for a in lab.run(path.name).attempts.read()] == ["lost", "completed"]
+    assert [a.ended for a in run.attempts.read()] == ["died", "lost", "completed"]
     assert outcome(lab) == outcome(calm)
-
-
-@pytest.mark.slow
-def test_a_killed_worker_is_one_line_on_the_whole_screen_of_its_driver(
-    tmp_path: Path, zygote: Zygote
-) -> None:
-    with driving(zygote, tmp_path, steps=300) as driver:
-        (path,) = (tmp_path / "lab" / "runs").iterdir()
-        attempts = Lab(tmp_path / "lab").run(path.name).attempts
-        sigkill(attempts.read()[-1].pid)
-        assert driver.wait(200) == DONE, printed(tmp_path)
-    screen = printed(tmp_path) + driver.said()
-    killed = [line for line in screen.splitlines() if "was killed" in line]
-    assert len(killed) == 1, screen
-    assert killed[0].endswith("was killed; the run goes back to the queue, with 2 more of 3 tries")
-    assert "Traceback" not in screen and "ray." not in screen, screen
-    assert [one.ended for one in attempts.read()] == ["died", "completed"]
 
 
 # name -> what is killed, once this is there in the lab
