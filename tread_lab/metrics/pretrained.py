@@ -27,7 +27,7 @@ def load_pretrained(kind: str, where: str | Path, field: str, **options: Any) ->
     """
     import transformers
 
-    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers.utils.logging.disable_progress_bar()
     made, local = getattr(transformers, kind), isinstance(where, Path)
     if is_network := not kind.endswith("Tokenizer"):
         options["output_loading_info"] = True

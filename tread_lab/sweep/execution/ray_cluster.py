@@ -130,7 +130,7 @@ def _init(address: str | None, **options: Any) -> None:
     Raises:
         Unavailable: it raised anything, bare `Exception` among it.
     """
-    ray._private.worker.print_to_stdstream = _print_but_dumps  # type: ignore[assignment]
+    ray._private.worker.print_to_stdstream = _print_but_dumps
     ray._private.utils.set_sigterm_handler = lambda handler: None  # ours stay
     # What starts now never sees SIGTERM: Ray ends a driver without a word whose raylet went first.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -256,7 +256,7 @@ def packed_runs(resources: TrialResources) -> int:
 
 def nodes() -> list[Node]:
     """Return the nodes that are in the cluster now."""
-    return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+    return [node for node in ray.nodes() if node["Alive"]]
 
 
 def slots_on(node: Node, resources: TrialResources) -> int:

@@ -168,7 +168,7 @@ def _median(spec: StopEarlySpec, steps: int) -> MedianStoppingRule:
         **_JUDGED_BY,
         grace_period=spec.first_rung(steps),
         min_samples_required=spec.least,
-        min_time_slice=math.inf,  # type: ignore[arg-type] # trials without company are not paused
+        min_time_slice=math.inf, # trials without company are not paused
     )
 
 
@@ -179,7 +179,7 @@ class EarlyStoppingScheduler(FIFOScheduler):
     """A rule of Ray Tune that is shown what earlier sessions saw, and whose verdicts are noted."""
 
     def __init__(self, early: EarlyStopping, errors: CallbackErrors) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.early, self.errors = early, errors
         steps = max((steps for steps, _ in early.judged.values()), default=1)
         self.rule = lookup(RULES, early.spec.kind, "stop_early.kind")(early.spec, steps)

@@ -62,7 +62,7 @@ class Worker(tune.Trainable):
         sent: SentTask = config["task"]
         return sent.place
 
-    def setup(  # type: ignore[override]
+    def setup(
         self,
         config: dict[str, Any],
         lab: Lab,
