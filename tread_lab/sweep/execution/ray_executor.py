@@ -168,7 +168,7 @@ def _median(spec: StopEarlySpec, steps: int) -> MedianStoppingRule:
         **_JUDGED_BY,
         grace_period=spec.first_rung(steps),
         min_samples_required=spec.least,
-        min_time_slice=math.inf, # trials without company are not paused
+        min_time_slice=math.inf,  # trials without company are not paused
     )
 
 
