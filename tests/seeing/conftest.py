@@ -92,19 +92,19 @@ def served(lab: Lab, *, host: str = "127.0.0.1") -> Iterator[str]:
 
 @pytest.fixture
 def shoot(tmp_path: Path) -> Shoot:
-    """Take a picture of a page: for docs/pictures where TREAD_LAB_PICTURES names a lab."""
+    """Take a picture of a page; where TREAD_LAB_PICTURES names a lab it is one of docs/pictures."""
 
     def take(page: Page, name: str, *, height: int | None = None) -> Path:
-        folder = tmp_path if finished_lab() is None else PICTURES
-        path = folder / f"{name}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shot = Image.open(io.BytesIO(page.screenshot(tmp_path / "shot.png").read_bytes()))
-        shot = shot.convert("RGB").crop((0, 0, shot.width, min(height or shot.height, shot.height)))
+        taken = page.screenshot(tmp_path / "shot.png")
+        if finished_lab() is None:
+            return taken
+        path = PICTURES / f"{name}.png"
+        shot = Image.open(io.BytesIO(taken.read_bytes())).convert("RGB")
+        shot = shot.crop((0, 0, shot.width, min(height or shot.height, shot.height)))
         shot.save(path, optimize=True)
         if path.stat().st_size > MOST:
-            shot.quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=2).save(
-                path, optimize=True
-            )
+            few = shot.quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=2)
+            few.save(path, optimize=True)
         assert path.stat().st_size < MOST
         return path
 

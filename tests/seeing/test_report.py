@@ -18,14 +18,20 @@ from tread_lab.records.lab import Lab
 pytestmark = [pytest.mark.slow, needs_chromium]
 
 
+@pytest.fixture(scope="module")
+def report(placed: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a finished placement sweep."""
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    return write_report(placed, "route_placement", path)
+
+
 def test_it_opens_from_disk_without_a_single_request(
-    placed: Lab, tmp_path: Path, page: Page, shoot: Shoot
+    report: Path, page: Page, shoot: Shoot
 ) -> None:
-    path = write_report(placed, "route_placement", tmp_path / "report.html")
     page.resize(1100, 1000)
     page.offline()
-    page.open(path.as_uri())
-    assert set(page.requests) == {path.as_uri()}
+    page.open(report.as_uri())
+    assert set(page.requests) == {report.as_uri()}
     pictures = page.js(
         "[...document.images].map((i) => [i.complete, i.naturalWidth, i.offsetWidth])"
     )
@@ -44,13 +50,11 @@ def test_endings_stand_in_it_with_their_reasons(tmp_path: Path, page: Page) -> N
         assert f"{state} on purpose" in text
 
 
-def test_the_first_of_five_printed_pages_holds_maps_and_fronts(
-    placed: Lab, tmp_path: Path, page: Page
-) -> None:
+def test_the_first_of_five_printed_pages_holds_maps_and_fronts(report: Path, page: Page) -> None:
     """Of A4 with its margins, 176 x 261 mm, the first two rows of figures are a part."""
     page.resize(665, 986)
     page.call("Emulation.setEmulatedMedia", media="print")
-    page.open(write_report(placed, "route_placement", tmp_path / "report.html").as_uri())
+    page.open(report.as_uri())
     page.wait("[...document.images].every((image) => image.naturalWidth > 0)")
     for figure in ("route_grid-gap-heldout", "pareto-gap-heldout"):
         assert page.js(f"document.getElementById('{figure}').getBoundingClientRect().bottom") < 986
