@@ -44,6 +44,9 @@ def test_a_rate_of_no_route_is_refused_and_a_dense_run_needs_none() -> None:
     assert run_spec(dense, None, None).routes == () == run_spec(dense, [], None).routes
     with pytest.raises(UserError, match=r"^--rate: there is no route; add --route"):
         run_spec(dense, None, 0.5)
+    for rate in (-0.5, 1.0, float("nan")):
+        with pytest.raises(UserError, match=rf"^--rate: {rate:g} is outside \[0, 1\)$"):
+            run_spec(dense, None, rate)
 
 
 def test_a_rate_is_of_the_stage_before_a_finetune_and_the_finetune_stays() -> None:

@@ -18,6 +18,7 @@ from tests.engine.runs import CPU, small_run, train_until
 from tests.made_data import SCALE, write_autoencoder, write_captioned, write_text_encoder
 from tread_lab.backbones.published import read_tensors
 from tread_lab.cli import main
+from tread_lab.data.source import open_data
 from tread_lab.data.statistics import Statistics, write_statistics
 from tread_lab.engine.assemble import trained
 from tread_lab.engine.evaluate import evaluate
@@ -118,6 +119,7 @@ def test_an_export_draws_the_same_images_without_its_data(
     first, other = Lab.at(tmp_path / "first"), Lab.at(tmp_path / "other")
     assert main(["train", str(tmp_path / "run.yaml"), "--root", str(first.root)]) == 0
     (run,) = first.runs()
+    decoder = open_data(run.spec().data, "heldout").decoder
     export(run, tmp_path / "out")
     for folder in (tmp_path / "data", first.root / "cache"):
         shutil.rmtree(folder)
@@ -130,6 +132,7 @@ def test_an_export_draws_the_same_images_without_its_data(
         for folder in (run.path, tmp_path / "copied")
     )
     assert np.array_equal(before, after)
+    assert json.loads((tmp_path / "copied/config.json").read_text())["decoder"] == decoder
     if kind != "images":
         assert (tmp_path / "copied/classes.json").read_text() == '["all"]'
     capsys.readouterr()

@@ -36,13 +36,15 @@ def run_spec(experiment: Experiment, routes: Sequence[str] | None, rate: float |
         rate: the selection rate of every route; `None` keeps each route's own.
 
     Raises:
-        UserError: a rate is given, and the run has no route.
+        UserError: the rate is none, or the run has no route for it.
     """
     tree = dict(experiment.run)
     if routes:
         tree["routes"] = routes
     if rate is None:
         return run_of(tree)
+    if not 0 <= rate < 1:
+        raise UserError(f"--rate: {rate:g} is outside [0, 1)")
     spec = run_of({**tree, "then": None})
     if not spec.routes:
         raise UserError('--rate: there is no route; add --route "2->B-4"')

@@ -39,9 +39,10 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
 
     `model.safetensors` has the names of the network, for DiT those of its public code; its header
     holds the run and the step. `spec.yaml` is the run's spec without folders of this machine,
-    `config.json` the network, the sampler that it was measured with and the fingerprint of the
-    held-out data, `README.md` a model card in the layout of the Hugging Face hub. Names of classes,
-    statistics of channels and held-out captions are copied from the data, as far as there are any.
+    `config.json` the network, the sampler that it was measured with and the digests of held-out
+    data and decoder, `README.md` a model card in the layout of the Hugging Face hub. Names of
+    classes, statistics of channels and held-out captions are copied from the data, where there are
+    any.
 
     Args:
         step: of a checkpoint that is kept; `None` is the last one.
@@ -65,7 +66,9 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
     write_text(out / SPEC, yaml.safe_dump(encode(spec), sort_keys=False))
     keep_beside_weights(out, model.spec.data, _heldout_captions(model.spec))
     config = {**_config(spec, model.step), "sampler": folder.recorded_sampler()}
-    config |= {"heldout": _heldout_fingerprint(folder, spec)}
+    data = named(spec.data)
+    config |= {"heldout": _recorded(folder, f"held-out data {data}")}
+    config |= {"decoder": _recorded(folder, f"decoder of {data}")}
     write_text(out / CONFIG, json.dumps(config, indent=1) + "\n")
     write_text(out / CARD, model_card(folder, spec, step=model.step))
     return {name: (out / name).stat().st_size for name in names if (out / name).exists()}
@@ -102,9 +105,8 @@ def _heldout_captions(spec: RunSpec) -> list[Captions] | None:
     return None
 
 
-def _heldout_fingerprint(folder: RunFolder, spec: RunSpec) -> str | None:
-    """Return the fingerprint of the held-out data by the record of the run."""
-    name = f"held-out data {named(spec.data)}"
+def _recorded(folder: RunFolder, name: str) -> str | None:
+    """Return the digest of what a run was made or measured with, `None` if it has no record."""
     made = (attempt.made_with.get(name) for attempt in reversed(folder.attempts.read()))
     return next(filter(None, made), None)
 
