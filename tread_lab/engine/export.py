@@ -107,8 +107,9 @@ def _heldout_captions(spec: RunSpec) -> list[Captions] | None:
 
 def _recorded(folder: RunFolder, name: str) -> str | None:
     """Return the digest of what a run was made or measured with, `None` if it has no record."""
-    made = (attempt.made_with.get(name) for attempt in reversed(folder.attempts.read()))
-    return next(filter(None, made), None)
+    measured = ((evaluation.read() or {}).get("made_with") for evaluation in folder.evaluations())
+    made = [*measured, *(attempt.made_with for attempt in folder.attempts.read())]
+    return next((found[name] for found in reversed(made) if found and name in found), None)
 
 
 def _config(spec: RunSpec, step: int) -> Mapping[str, object]:
