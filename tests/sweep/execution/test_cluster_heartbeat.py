@@ -170,28 +170,6 @@ def test_leaving_shows_the_cursor_and_does_the_last_thing_before_the_code(
     ]  # fmt: skip
 
 
-def test_an_address_is_asked_four_times_in_the_time_of_an_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock, asked = [100.0], list[Any]()
-
-    def connect(address: Any, timeout: float) -> Any:
-        asked.append((address, timeout))
-        raise OSError
-
-    monkeypatch.setattr(cluster_heartbeat.socket, "create_connection", connect)
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(time, "sleep", lambda s: clock.__setitem__(0, clock[0] + s))
-    assert not answers(("a", 1), within=1.0) and clock == [101.0]
-    assert asked == [(("a", 1), 2.0)] * 3
-    assert not answers(("a", 1)) and len(asked) == 4 and clock == [101.0]
-
-
-def test_patience_is_longer_with_other_machines() -> None:
-    names = ("_EVERY", "OWN_PATIENCE", "PATIENCE", "_LOOK")
-    assert [getattr(cluster_heartbeat, name) for name in names] == [2.0, 5.0, 30.0, 0.1]
-
-
 def test_the_monitor_ends_with_its_process_and_says_once_that_all_is_lost() -> None:
     lost: list[str] = []
     earlier = set(threading.enumerate())

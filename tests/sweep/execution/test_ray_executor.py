@@ -114,66 +114,35 @@ def test_nothing_is_started_after_all_trials_were_stopped(
     assert [seeds for seeds, *_ in calls] == [[0, 1]]
 
 
-@pytest.mark.parametrize("early", [False, True])
-def test_ray_tune_keeps_nothing_and_gives_up_nothing(
-    module: Any, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, early: bool
-) -> None:
-    given: list[Any] = []
-
-    class Tuner:
-        def __init__(self, trainable: Any, **options: Any) -> None:
-            given.append((trainable, options))
-
-        def fit(self) -> None:
-            (lab.root / "ray" / given[0][1]["run_config"].name / "x").mkdir(parents=True)
-
-    monkeypatch.setattr(module.tune, "Tuner", Tuner)
-    monkeypatch.setattr(module.tune, "with_parameters", lambda made, **more: (made, more))
-    judge = EarlyStopping(StopEarlySpec(), lab, "s", {}) if early else None
-    executor = module.RayExecutor(TrialResources("cpu", cpus=3, concurrent=2), early=judge)
-    errors, refusals = SimpleNamespace(raise_first=lambda: None), module.Refusals()
-    watcher = SimpleNamespace(errors=errors, stopping=bool, refusals=refusals)
-    queue = ListQueue([])
-    executor._tune(lab, queue, watcher, {"cpu": 3}, "worker")
-    ((made, parameters), options) = given[0]
-    assert made.__name__ == "Worker"
-    assert parameters == {
-        "lab": lab, "device": "cpu", "threads": 3, "worker": "worker", "early": judge
-    }  # fmt: skip
-    tuned, run = options["tune_config"], options["run_config"]
-    assert (tuned.num_samples, tuned.reuse_actors, tuned.max_concurrent_trials) == (-1, True, 2)
-    assert type(tuned.scheduler).__name__ == ("EarlyStoppingScheduler" if early else "NoneType")
-    if early:
-        assert (tuned.scheduler.early, tuned.scheduler.errors) == (judge, watcher.errors)
-    assert (tuned.search_alg.queue, tuned.search_alg.errors) == (queue, watcher.errors)
-    assert (tuned.search_alg.resources, tuned.search_alg.refusals) == ({"cpu": 3}, refusals)
-    assert run.stop.stopping is watcher.stopping
-    assert run.failure_config.max_failures == -1 and run.callbacks == [watcher]
-    assert run.checkpoint_config.checkpoint_at_end is False and run.verbose == 0
-    assert run.storage_path == str(lab.root / "ray") and not any((lab.root / "ray").iterdir())
-
-
-def test_an_error_of_our_own_comes_before_that_of_ray_tune(
-    module: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("of_ray", "ours"),
+    [(None, None), (None, ZeroDivisionError("x")), ("x", None), ("y", ZeroDivisionError("x"))],
+)
+def test_an_error_of_our_own_comes_before_that_of_ray_tune_and_no_file_of_it_stays(
+    module: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch, of_ray: str | None, ours: Any
 ) -> None:
     from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
 
     class Tuner:
-        def __init__(self, *_: Any, **options: Any) -> None:
-            pass
+        def __init__(self, *_: Any, run_config: Any, tune_config: Any) -> None:
+            self.made = lab.root / "ray" / run_config.name / "x"
+            assert run_config.failure_config.max_failures == -1  # none is given up
+            assert tune_config.max_concurrent_trials == 2
 
         def fit(self) -> None:
-            raise module.tune.TuneError("of Ray")
+            self.made.mkdir(parents=True)
+            if of_ray:
+                raise module.tune.TuneError(of_ray)
 
     monkeypatch.setattr(module.tune, "Tuner", Tuner)
     errors = CallbackErrors()
+    errors.first = ours
     watcher = SimpleNamespace(errors=errors, stopping=bool, refusals=module.Refusals())
-    arguments = (lab, ListQueue([]), watcher, {}, None)
-    with pytest.raises(module.tune.TuneError, match="of Ray"):
-        module.RayExecutor()._tune(*arguments)
-    errors.first = ZeroDivisionError("ours")
-    with pytest.raises(ZeroDivisionError, match="ours"):
-        module.RayExecutor()._tune(*arguments)
+    executor = module.RayExecutor(TrialResources("cpu", concurrent=2))
+    raised = module.tune.TuneError if ours is None else ZeroDivisionError
+    with pytest.raises(raised, match="x") if of_ray or ours else nullcontext():
+        executor._tune(lab, ListQueue([]), watcher, {"cpu": 3}, "worker")
+    assert not any((lab.root / "ray").iterdir())
 
 
 def test_a_watcher_hears_and_kills_for_its_executor(module: Any, lab: Lab, tiny: Tiny) -> None:
@@ -202,40 +171,6 @@ def test_a_watcher_hears_and_kills_for_its_executor(module: Any, lab: Lab, tiny:
     assert first[0].stopping() and second[0].stopping()  # those that were deferred stop, too
 
 
-def test_a_cluster_asks_the_executor_whether_it_was_told_to_stop(
-    module: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    driver = SimpleNamespace()
-
-    @contextmanager
-    def cluster() -> Any:
-        yield driver
-
-    monkeypatch.setattr(module, "cluster", cluster)
-    monkeypatch.setattr(module, "stop_signals", lambda: nullcontext("flag"))
-    module.RayExecutor().run(lab, [], print)
-    assert driver.stopping == "flag"
-
-
-def test_what_ray_is_told_by_its_environment(
-    module: Any, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    executor, seen = module.RayExecutor(), list[Any]()
-    monkeypatch.setattr(module, "whole_device", lambda part: pytest.fail("a turn for nothing"))
-    turns(module, executor, lambda *_: seen.append(dict(os.environ)))
-    executor.run(lab, [Task(tiny())], print)
-    assert {
-        "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-        "RAY_AIR_NEW_OUTPUT": "0",
-        "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
-        "TUNE_WARN_THRESHOLD_S": "1000",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
-        "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
-        "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    }.items() <= seen[0].items()
-
-
 def test_a_signal_stops_the_trials(
     module: Any, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,20 +186,6 @@ def test_a_signal_stops_the_trials(
     with pytest.raises(Interrupted):
         executor.run(lab, [Task(tiny()), Task(tiny(init_from={"run": encode(tiny())}))], print)
     assert len(calls) == 1
-
-
-def test_an_error_of_our_own_is_raised_after_an_experiment_that_went_well(
-    module: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
-
-    tuner = SimpleNamespace(fit=lambda: None)
-    monkeypatch.setattr(module.tune, "Tuner", lambda *_, **options: tuner)
-    errors = CallbackErrors()
-    errors.first = ZeroDivisionError("ours")
-    watcher = SimpleNamespace(errors=errors, stopping=bool, refusals=module.Refusals())
-    with pytest.raises(ZeroDivisionError, match="ours"):
-        module.RayExecutor()._tune(lab, ListQueue([]), watcher, {}, None)
 
 
 JUDGED = {"short": (90, None), "long": (360, None), "third": (360, None)}
@@ -336,10 +257,6 @@ def test_rules_of_ray_have_the_settings_of_the_sweep(
         monkeypatch.setattr(module, name, lambda **settings: settings)
     judged_by = {"time_attr": "rung", "metric": "rung_gap", "mode": "min"}
     assert module.RULES[spec.kind](spec, steps) == {**judged_by, **settings}
-
-
-def test_a_sweep_without_judged_runs_has_a_judge_too(judge: Any) -> None:
-    assert judge(judged={}).early.sweep == "s"
 
 
 def test_a_verdict_that_cannot_be_noted_is_an_error_of_the_driver(
