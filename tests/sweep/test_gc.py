@@ -29,7 +29,7 @@ from tread_lab.sweep import gc
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.gc import clear, find
 from tread_lab.sweep.plan.plan import Plan, make_plan
-from tread_lab.sweep.plan.storage import load_plan, store_plan
+from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.trial.task import Task, is_complete
 
 Tiny = Callable[..., RunSpec]
@@ -72,11 +72,11 @@ def sampled(lab: Lab, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> T
     return task
 
 
-def planned(lab: Lab, spec: RunSpec) -> Plan:
-    sweep = {"experiment": "tiny", "evaluate": [{"heldout_loss": {"images": 8, "levels": 2}}]}
+def planned(lab: Lab, spec: RunSpec, name: str = "s", images: int = 8) -> Plan:
+    sweep = {"experiment": "tiny", "evaluate": [{"heldout_loss": {"images": images, "levels": 2}}]}
     tree = decode(SweepSpec, {**sweep, "axes": {"route": ["1->2"]}, "baseline": None})
-    plan = make_plan("s", tree, Experiment(name="tiny", run=encode(spec)))
-    store_plan(lab.sweep("s"), plan)
+    plan = make_plan(name, tree, Experiment(name="tiny", run=encode(spec)))
+    store_plan(lab.sweep(name), plan)
     return plan
 
 
@@ -117,14 +117,30 @@ def test_a_run_that_is_not_measured_as_planned_keeps_everything(lab: Lab, tiny: 
     (task,) = plan.tasks
     run(lab, Task(task.spec))
     assert find(lab) == []
+    folder = lab.run(task.run)
+    folder.reopen()
+    folder.finish(RunState.DIVERGED, step=20)  # such a run is never measured
+    assert len(find(lab)) == 4
+    folder.reopen()
+    folder.finish(RunState.COMPLETED, step=20)
     run(lab, task)
     assert len(find(lab)) == 4
+    planned(lab, folder.spec(), "other", images=16)  # what any sweep plans for it counts
+    assert find(lab) == []
 
 
-@pytest.mark.parametrize("state", ["interrupted", "failed", "running"])
+@pytest.mark.parametrize("state", ["interrupted", "failed", "running", "damaged", "unreadable"])
 def test_what_may_go_on_keeps_everything(lab: Lab, finished: RunFolder, state: str) -> None:
     folder, litter = finished, find(lab)
-    if state == "running":
+    assert len(litter) == 4
+    if state == "damaged":
+        folder.log_path.write_text("")
+        assert folder.damaged() == ["log.jsonl"] and find(lab) == []
+    elif state == "unreadable":  # any step may be one to keep, and any cache one that it reads
+        for path in folder.path.glob("*spec*"):
+            path.write_text("{")
+        assert set(gc._kept_steps(folder)) == {5, 10, 15, 20} and gc._reads_caches(None)
+    elif state == "running":
         with folder.lock():
             assert find(lab) == [] and clear(lab, litter) == 0
     else:
@@ -140,12 +156,6 @@ def test_no_weights_go_where_those_that_stay_are_damaged(lab: Lab, finished: Run
     removable, newest = find(lab), list_checkpoints(finished.checkpoints)[0]
     newest.write_bytes(newest.read_bytes()[:-1] + b"?")
     assert clear(lab, removable) == 0 and steps(finished) == [20, 15, 10, 5]
-
-
-def test_a_run_with_a_damaged_file_keeps_every_checkpoint(lab: Lab, finished: RunFolder) -> None:
-    assert len(find(lab)) == 4
-    finished.log_path.write_text("")
-    assert finished.damaged() == ["log.jsonl"] and find(lab) == []
 
 
 def test_a_damaged_plan_disables_its_sweep_alone_and_no_run_that_may_be_in_it_loses_weights(
@@ -188,35 +198,31 @@ def test_what_killed_processes_were_writing_goes(lab: Lab, tiny: Tiny, tmp_path:
     assert sorted(item.what for item in found) == ["scratch"] * 2 + ["unfinished files"] * 3
     assert clear(lab, found) == 4 * len(files) + mark
     assert not any(path.exists() for path in files) and folder.state() == "completed"
+    folder.reopen()  # of a run that may go on, too
+    part = folder.evaluation(SamplesSpec(count=4)).path / "parts" / "00000.safetensors"
+    part.parent.mkdir(parents=True)
+    for path in (orphans[0], part):
+        path.write_text("half")
+    assert [item.path for item in find(lab)] == [orphans[0]]
+    folder.evaluation(SamplesSpec(count=4)).write(SamplesSpec(count=4), {})
+    assert {item.path for item in find(lab)} == {orphans[0], part}  # the evaluation is done
 
 
-def test_what_a_killed_run_was_writing_goes_and_the_run_may_go_on(lab: Lab, tiny: Tiny) -> None:
-    folder = lab.run_of(tiny(steps=4))
-    folder.create(tiny(steps=4))
-    with folder.log() as log:
-        log(2, **{"train/loss": 1.0})
-    half = folder.path / ".result.json.abc"
-    half.write_text("half")
-    found = find(lab)
-    assert [(item.what, item.path, item.bytes) for item in found] == [("unfinished files", half, 4)]
-    assert clear(lab, found) == 4 and not half.exists()
-    assert folder.state() == "interrupted" and folder.step() == 2
-
-
-def test_a_file_that_a_system_leaves_among_the_runs_is_left_alone(lab: Lab) -> None:
-    stray = lab.root / "runs" / ".DS_Store"
-    stray.parent.mkdir(parents=True)
-    stray.touch()
-    assert find(lab, samples=True, features=True) == []
-
-
-def test_a_young_scratch_folder_is_kept_as_its_driver_may_be_starting(lab: Lab) -> None:
-    scratch = gc.new_scratch()
-    assert find(lab) == []
-    os.utime(scratch, (time.time() - 3500,) * 2)
-    assert find(lab) == []
-    os.utime(scratch, (time.time() - 3700,) * 2)
-    assert [item.path for item in find(lab)] == [scratch]
+@pytest.mark.parametrize(("age", "offered"), [(3590, 0), (3610, 3)])
+def test_what_is_younger_than_an_hour_is_kept_as_its_driver_may_be_starting(
+    lab: Lab, age: float, offered: int
+) -> None:
+    orphans = [lab.root / "sweeps" / "s" / ".plan.json.x1", lab.root / "cache" / ".features.x"]
+    for path in orphans:
+        path.parent.mkdir(parents=True)
+        path.write_text("half")
+    (lab.root / "runs").mkdir()
+    (lab.root / "runs" / ".DS_Store").touch()  # a file that a system leaves is left alone
+    orphans.append(gc.new_scratch())
+    for path in orphans:
+        os.utime(path, (time.time() - age,) * 2)
+    found = find(lab, samples=True, features=True)
+    assert [(item.path, item.run) for item in found] == [(path, "") for path in orphans][:offered]
 
 
 def test_the_scratch_folder_of_a_living_process_is_kept(lab: Lab) -> None:
@@ -224,6 +230,10 @@ def test_the_scratch_folder_of_a_living_process_is_kept(lab: Lab) -> None:
     (scratch / f"session_2026-01-01_00-00-00_1_{os.getpid()}").mkdir()
     os.utime(scratch, (0, 0))
     assert find(lab) == []
+    (lab.root / "ray" / "now").mkdir(parents=True)
+    with lab.sweep("s").lock():
+        assert find(lab) == []
+    assert [item.path.name for item in find(lab)] == ["now"]
 
 
 def test_what_does_not_carry_our_mark_is_not_ours(lab: Lab, tmp_path: Path) -> None:
@@ -249,62 +259,23 @@ def test_nothing_behind_a_link_is_the_labs(lab: Lab, finished: RunFolder, tmp_pa
     assert len(steps(finished)) == 4 and find(lab, samples=True, features=True) == []
 
 
-def test_the_scratch_of_a_sweep_that_is_driven_is_kept(lab: Lab) -> None:
-    (lab.root / "ray" / "now").mkdir(parents=True)
-    with lab.sweep("s").lock():
-        assert find(lab) == []
-    assert [item.path.name for item in find(lab)] == ["now"]
-
-
-def test_an_unfinished_file_of_a_sweep_is_an_orphan_after_an_hour(lab: Lab) -> None:
-    half = lab.root / "sweeps" / "s" / ".plan.json.x1"
-    half.parent.mkdir(parents=True)
-    half.write_text("half")
-    assert list(gc._orphans(lab)) == []
-    os.utime(half, (time.time() - 3700,) * 2)
-    assert list(gc._orphans(lab)) == [gc.Removable("unfinished files", half, 4)]
-
-
-def test_parts_of_samples_go_once_their_evaluation_is_done(lab: Lab, tiny: Tiny) -> None:
-    spec = tiny(steps=2)
-    run(lab, Task(spec, ()))
-    folder, evaluation = lab.run_of(spec), SamplesSpec(count=4)
-    part = folder.evaluation(evaluation).path / "parts" / "00000.safetensors"
-    part.parent.mkdir(parents=True)
-    part.write_bytes(b"images")
-    assert part not in [item.path for item in find(lab)]
-    folder.evaluation(evaluation).write(evaluation, {})
-    assert part in [item.path for item in find(lab)]
-
-
-def test_samples_of_finished_evaluations_go_and_their_metrics_stay(lab: Lab, sampled: Task) -> None:
-    clear(lab, find(lab))
+def test_samples_of_finished_evaluations_go_and_their_metrics_stay(
+    lab: Lab, sampled: Task, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gc", "--yes", "--root", str(lab.root)]) == 0
+    assert "of samples stay; `tread-lab gc --samples`" in capsys.readouterr().out
+    lab.run(sampled.run).reopen()
+    assert find(lab, samples=True) == []  # it may go on
+    lab.run(sampled.run).finish(RunState.COMPLETED, step=4)
     place = lab.run(sampled.run).evaluation(sampled.evaluations[0])
     size, record = (place.path / "samples.npz").stat().st_size, place.read()
     assert find(lab) == []  # only where they are asked for
     (item,) = find(lab, samples=True)
     assert (item.what, item.path, item.bytes) == ("samples", place.path / "samples.npz", size)
-    assert clear(lab, [item]) == size and not item.path.exists()
+    assert main(["gc", "--yes", "--samples", "--root", str(lab.root)]) == 0
+    assert not item.path.exists()
     assert place.done and place.read() == record and (place.path / "grid.png").exists()
     assert is_complete(lab, sampled) and find(lab, samples=True) == []
-
-
-def test_samples_of_a_run_that_is_open_are_not_offered(lab: Lab, sampled: Task) -> None:
-    lab.run(sampled.run).reopen()
-    assert find(lab, samples=True) == []
-
-
-def test_gc_removes_samples_only_where_they_are_asked_for(
-    lab: Lab, sampled: Task, capsys: pytest.CaptureFixture[str]
-) -> None:
-    evaluation = lab.run(sampled.run).evaluation(sampled.evaluations[0])
-    path = evaluation.path / "samples.npz"
-    assert main(["gc", "--yes", "--root", str(lab.root)]) == 0
-    found = capsys.readouterr()
-    assert "of samples stay; `tread-lab gc --samples`" in " ".join((found.out + found.err).split())
-    assert path.exists()
-    assert main(["gc", "--yes", "--samples", "--root", str(lab.root)]) == 0
-    assert not path.exists() and evaluation.done
 
 
 def test_features_go_only_where_they_are_asked_for_and_no_aligned_run_is_open(
@@ -329,57 +300,3 @@ def test_features_go_only_where_they_are_asked_for_and_no_aligned_run_is_open(
     )
     assert main(["gc", "--yes", "--features", "--root", str(lab.root)]) == 0
     assert not cache.exists()
-
-
-def test_a_diverged_run_is_never_measured_and_keeps_its_last_weights_alone(
-    lab: Lab, tiny: Tiny
-) -> None:
-    (task,) = planned(lab, tiny(steps=20, execution=KEEPS)).tasks
-    run(lab, Task(task.spec))
-    assert find(lab) == []
-    lab.run(task.run).reopen()
-    lab.run(task.run).finish(RunState.DIVERGED, step=20)
-    assert len(find(lab)) == 4
-
-
-@pytest.mark.parametrize(("age", "offered"), [(3590, 0), (3610, 2)])
-def test_what_is_younger_than_an_hour_is_kept(lab: Lab, age: float, offered: int) -> None:
-    orphan, scratch = lab.root / "cache" / ".features.x", gc.new_scratch()
-    orphan.parent.mkdir(parents=True)
-    orphan.write_text("half")
-    for path in (orphan, scratch):
-        os.utime(path, (time.time() - age,) * 2)
-    found = find(lab)
-    assert [(item.path, item.run) for item in found] == [(orphan, ""), (scratch, "")][:offered]
-
-
-def test_the_bytes_of_optimizer_state_are_read_from_the_header(tmp_path: Path) -> None:
-    from safetensors.torch import save_file
-
-    path = tmp_path / "x.safetensors"
-    tensors = {"optimizer/a": torch.zeros(5), "optimizer/b": torch.zeros(2), "ema/a": torch.ones(9)}
-    save_file(tensors, path)
-    assert gc._optimizer_bytes(path) == 4 * 7
-    path.write_bytes(path.read_bytes()[:4])
-    assert gc._optimizer_bytes(path) == gc._optimizer_bytes(tmp_path / "absent") == 0
-
-
-def test_a_run_without_a_readable_spec_keeps_every_checkpoint(finished: RunFolder) -> None:
-    folder = finished
-    assert gc._kept_steps(folder) == (5,) and not gc._reads_caches(folder.readable_spec())
-    for path in folder.path.glob("*spec*"):
-        path.write_text("{")
-    assert set(gc._kept_steps(folder)) == {5, 10, 15, 20}
-    assert folder.readable_spec() is None and gc._reads_caches(None)
-
-
-def test_what_any_sweep_plans_for_a_run_counts_as_planned(lab: Lab, tiny: Tiny) -> None:
-    experiment = Experiment(name="tiny", run=encode(tiny()))
-    for name, images in (("first", 8), ("second", 16)):
-        asked = [{"heldout_loss": {"images": images, "levels": 2}}]
-        axes = {"route": ["1->2"]}
-        tree = {"experiment": "tiny", "evaluate": asked, "axes": axes, "baseline": None}
-        store_plan(lab.sweep(name), make_plan(name, decode(SweepSpec, tree), experiment))
-    tasks = [task for name in lab.sweeps() for task in load_plan(lab.sweep(name)).tasks]
-    ((_, evaluations),) = gc._planned(tasks).items()
-    assert len(evaluations) == 2
