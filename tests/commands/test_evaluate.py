@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,43 +23,35 @@ from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec, decode_evaluati
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.storage import store_plan
 
-
-def steps(lab: Lab) -> set[int]:
-    measurements = _of_sweep(lab, "budgeted", ["fd@1k"], None)
-    specs = [spec for _, specs in measurements for spec in specs]
-    assert len(measurements) == len(specs) == 7
-    return {spec.sampler.steps for spec in specs if isinstance(spec, SamplesSpec)}
+PLANNED = {"metrics": ["fid"], "count": 1000, "sampler": {"steps": 9}, "reference": "imagenet512"}
+RECORDED = {"steps": 7, "guidance": {"weight": 3.0}}
 
 
-def test_the_recorded_sampler_is_used_where_the_plan_has_none(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
-    plan = planned(tiny)
+@pytest.mark.parametrize(
+    ("samples", "words", "reference", "steps", "weight", "compared"),
+    [
+        (None, ["fd@1k"], None, 7, 3.0, None),  # as the runs were measured so far
+        (None, ["fd@1k", "sampler.steps=8"], None, 8, 3.0, None),
+        (None, ["fd@1k", "sampler.guidance={weight: 2, channels: first3}"], None, 7, 2.0, None),
+        (None, ["fid@1k"], "imagenet256", 7, 3.0, "imagenet256"),
+        (PLANNED, ["fid@2k"], None, 9, 1.0, "imagenet512"),  # the plan comes first
+        (PLANNED, ["fid@2k", "sampler.steps=8"], "imagenet256", 8, 1.0, "imagenet256"),
+    ],
+)
+def test_sampler_and_reference_are_those_named_else_planned_else_recorded(
+    samples: Any, words: list[str], reference: Any, steps: int, weight: float, compared: Any,
+    lab: Lab, tiny: Callable[..., RunSpec],
+) -> None:  # fmt: skip
+    plan = planned(tiny, **({} if samples is None else {"evaluate": [{"samples": samples}]}))
     store_plan(lab.sweep("budgeted"), plan)
-    assert 7 not in steps(lab)
-    (spec,) = decode_evaluations(["fd@2k"], {"steps": 7})
+    (spec,) = decode_evaluations(["fd@2k"], RECORDED)
     lab.run(plan.tasks[0].run).evaluation(spec).write(spec, {"fd": 1.0})
-    assert steps(lab) == {7}
-
-
-def test_the_sampler_of_the_plan_comes_first(lab: Lab, tiny: Callable[..., RunSpec]) -> None:
-    samples = {"metrics": ["fd"], "count": 1000, "sampler": {"steps": 9}}
-    plan = planned(tiny, evaluate=[{"samples": samples}])
-    store_plan(lab.sweep("budgeted"), plan)
-    (spec,) = decode_evaluations(["fd@2k"], {"steps": 7})
-    lab.run(plan.tasks[0].run).evaluation(spec).write(spec, {"fd": 1.0})
-    assert steps(lab) == {9}
-
-
-def test_fields_of_the_sampler_stand_beside_what_is_measured() -> None:
-    recorded = {"steps": 7, "guidance": {"weight": 3.0}}
-    (spec,) = _decoded(["fd@1k", "sampler.steps=9", "kid@1k"], recorded, None, None)
-    assert isinstance(spec, SamplesSpec) and spec.metrics == ("fd", "kid")
-    assert (spec.sampler.steps, spec.sampler.guidance.weight) == (9, 3.0)
-    (spec,) = _decoded(
-        ["fd@1k", "sampler.guidance={weight: 2, channels: first3}"], recorded, None, None
-    )
-    assert isinstance(spec, SamplesSpec) and spec.sampler.guidance.weight == 2
+    measurements = _of_sweep(lab, "budgeted", words, reference)
+    assert len(measurements) == 7
+    for _, (found,) in measurements:
+        assert isinstance(found, SamplesSpec)
+        assert (found.sampler.steps, found.sampler.guidance.weight) == (steps, weight)
+        assert (found.reference.name if found.reference else None) == compared
 
 
 @pytest.mark.parametrize(
@@ -206,28 +199,33 @@ def at(*steps: Any) -> tuple[Any, ...]:
         (RunState.COMPLETED, 10, [None, 5, 10]),
         (RunState.COMPLETED, 9, [None, 5]),
         (RunState.FAILED, 20, []),
+        (RunState.INTERRUPTED, 0, [5, 15]),  # those that it keeps
+        (RunState.RUNNING, 0, [5, 15]),
+        (None, 20, [None]),  # a completed one without a readable spec
     ],
 )
-def test_steps_that_a_run_has_reached_are_measured(
-    state: RunState, step: int, ready: list[Any], lab: Lab, tiny: Callable[..., RunSpec]
+def test_steps_that_a_run_has_reached_or_keeps_are_measured(
+    state: Any,
+    step: int,
+    ready: list[Any],
+    lab: Lab,
+    tiny: Callable[..., RunSpec],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    folder = lab.run(completed(lab, tiny))
-    folder.reopen()
-    folder.finish(state, step=step)
-    assert [spec.step for spec in _ready(folder, at(None, 5, 10))] == ready
-
-
-def test_of_a_run_that_goes_on_the_kept_steps_are_measured(
-    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = tiny(steps=20)
-    folder = lab.run_of(spec)
-    folder.create(spec)
-    folder.log_path.touch()
     monkeypatch.setattr(evaluate, "list_checkpoints", lambda where: [5, 15])
     monkeypatch.setattr(evaluate, "step_of", lambda path: path)
-    assert folder.state() is RunState.INTERRUPTED
-    assert [found.step for found in _ready(folder, at(None, 5, 10, 15))] == [5, 15]
+    folder = lab.run(completed(lab, tiny))
+    folder.reopen()
+    folder.log_path.touch()
+    if state is None:
+        for path in folder.path.glob("*spec*"):
+            path.write_text("{")
+    if state not in (RunState.INTERRUPTED, RunState.RUNNING):
+        folder.finish(state or RunState.COMPLETED, step=step)
+    with folder.lock() if state is RunState.RUNNING else nullcontext():
+        assert folder.state() is (state or RunState.COMPLETED)
+        asked = at(None, 5, 10, 15) if ready == [5, 15] else at(None, 5, 10)
+        assert [spec.step for spec in _ready(folder, asked)] == ready
 
 
 def test_exported_weights_are_measured_at_their_step_alone(lab: Lab, tiny: Any) -> None:
@@ -236,14 +234,6 @@ def test_exported_weights_are_measured_at_their_step_alone(lab: Lab, tiny: Any) 
     for named in ([], ["heldout_loss at 5"], ["heldout_loss", "heldout_loss at 5"]):
         with pytest.raises(UserError, match="has the weights of one step; name what to measure"):
             _of_exported(folder, named, None)
-
-
-def test_a_reference_that_is_named_comes_before_the_recorded_one() -> None:
-    recorded = {"name": "imagenet256"}
-    for named, found in ((None, "imagenet256"), ("imagenet512", "imagenet512")):
-        (spec,) = _decoded(["fid@1k"], {}, recorded, named)
-        assert isinstance(spec, SamplesSpec) and spec.reference is not None
-        assert spec.reference.name == found
 
 
 def test_exported_weights_are_measured_in_their_folder_and_need_no_lab(
@@ -276,35 +266,3 @@ def test_exported_weights_are_measured_in_their_folder_and_need_no_lab(
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match="WORLD_SIZE=2"):
         evaluate_with(**how, name=str(in_folder))
-
-
-def test_of_a_run_without_a_readable_spec_only_the_end_is_measured(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
-    folder = lab.run(completed(lab, tiny))
-    for path in folder.path.glob("*spec*"):
-        path.write_text("{")
-    assert [spec.step for spec in _ready(folder, at(None, 5))] == [None]
-
-
-def test_of_a_run_that_trains_the_kept_steps_are_measured(
-    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = lab.run_of(tiny(steps=20))
-    folder.create(tiny(steps=20))
-    monkeypatch.setattr(evaluate, "list_checkpoints", lambda where: [5])
-    monkeypatch.setattr(evaluate, "step_of", lambda path: path)
-    with folder.lock():
-        assert folder.state() is RunState.RUNNING
-        assert [spec.step for spec in _ready(folder, at(None, 5, 10))] == [5]
-
-
-def test_the_reference_of_the_plan_comes_before_that_of_a_run(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
-    samples = {"metrics": ["fid"], "count": 1000, "reference": "imagenet512"}
-    plan = planned(tiny, evaluate=[{"samples": samples}])
-    store_plan(lab.sweep("budgeted"), plan)
-    for _, (spec,) in _of_sweep(lab, "budgeted", ["fid@2k"], None):
-        assert isinstance(spec, SamplesSpec) and spec.reference is not None
-        assert spec.reference.name == "imagenet512"
