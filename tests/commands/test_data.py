@@ -14,7 +14,6 @@ import torch
 from tread_lab.cli import main
 from tread_lab.commands import data
 from tread_lab.data.statistics import OURS
-from tread_lab.metrics import extraction
 from tread_lab.prepare.encode import Stored
 from tread_lab.prepare.measure import Measured
 
@@ -71,24 +70,6 @@ def test_all_gpus_encode_where_no_device_is_named(
     assert data._devices(names) == devices
 
 
-@pytest.mark.parametrize("named", [["--source", "dc-ae"], []])
-def test_latents_are_packed_from_the_source_that_is_named_or_found(
-    named: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[Any] = []
-    monkeypatch.setattr(data, "source_of", lambda path: f"found in {path}")
-    monkeypatch.setattr(data, "pack_steps", lambda *what, **how: (what, how))
-    monkeypatch.setattr(data, "show_steps", lambda *what: calls.append(what))
-    monkeypatch.setattr(data, "read_manifest", lambda out: f"manifest of {out}")
-    monkeypatch.setattr(data, "show_packed", lambda *what, **how: calls.append(what))
-    assert main(["data", "pack", "in", "out", "--batch", "3", *named]) == 0
-    packed = named[-1] if named else "found in in"
-    assert calls == [
-        (((packed, Path("in"), Path("out")), {"batch": 3}), "samples"),
-        (Path("out"), "manifest of out"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("found", "code", "told"),
     [([], 0, "x: no faults"), (["a"], 1, "x: 1 fault"), (["a", "b"], 1, "x: 2 faults")],
@@ -139,42 +120,3 @@ def test_statistics_lie_in_the_folder_of_the_data(
     monkeypatch.setattr(data, "write_statistics", full)
     assert main(line) == (3 if write else 0)
     assert capsys.readouterr().err.count("\n") == write
-
-
-@pytest.mark.parametrize(("keep", "kept"), [(100, 100), (5000, 1234)])
-def test_options_reach_the_reference_and_it_is_said_what_was_kept(
-    keep: int,
-    kept: int,
-    in_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Of 1234 images of 10 classes at side 64; nothing is measured."""
-    calls: list[Any] = []
-
-    def write(real: Any, side: int, out: Path, network: Any, **how: Any) -> str:
-        calls.append((side, network, how))
-        out.write_bytes(bytes(3000))
-        return "steps"
-
-    prepare = "tread_lab.prepare.reference"
-    monkeypatch.setattr("tread_lab.metrics.requirements.check_torch_fidelity", calls.append)
-    monkeypatch.setattr("tread_lab.metrics.inception.inception_weights", lambda: None)
-    monkeypatch.setattr(f"{prepare}.open_real", lambda *what: calls.append(what) or (IMAGES, 64))
-    monkeypatch.setattr(f"{prepare}.write_reference", write)
-    monkeypatch.setattr(data, "show_steps", lambda *what: SimpleNamespace(damaged=0))
-    monkeypatch.setattr(data, "pick", lambda device: f"picked {device}")
-    monkeypatch.setattr(extraction, "Extraction", lambda space, *, device: device)
-    line = f"data reference in r.npz --size 32 --limit 5 --batch 9 --keep {keep} --device cpu"
-    assert main([*line.split(), "--workers", "7"]) == 0
-    options = {"keep": keep, "batch": 9, "workers": 7, "skip_damaged": False}
-    assert calls == ["data reference", (Path("in"), 32, 5), (64, "picked cpu", options)]
-    assert capsys.readouterr() == (
-        f"r.npz: statistics of 1,234 images 64x64, and {kept:,} of them, 3 kB\nreference: r.npz\n",
-        "1,234 images of 10 classes in in\n",
-    )
-    assert main([*line.split(), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {
-        "file": "r.npz", "images": 1234, "stored": kept, "damaged": 0, "size": 64,
-        "sha256": "c81ca5eda5947c7826ad046fdbdc2a25a846b835a6c34c237cc8b3afbe9ec6cc",
-    }  # fmt: skip

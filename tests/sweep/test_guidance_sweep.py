@@ -13,11 +13,9 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError, decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
-from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.trial.trial import Report
-from tread_lab.terminal.live_progress import sweep_progress
 
 BASE = Experiment(name="small", run=encode(small_run()), sampler={"steps": 2, "sigma_max": 10})
 DRAWN = {"samples": {"count": 4, "sampler": {"guidance": {"routes": ["1->1"]}}}}
@@ -62,14 +60,3 @@ def test_what_an_evaluation_will_lack_is_refused_before_anything_is_trained() ->
         assert planned("s", sampler_axes=early).tasks
     kept = {"fixed": {"execution": {"keep_steps": [3]}}, "sampler_axes": early}
     assert planned("s", **kept).tasks
-
-
-def test_overflows_are_said_once_for_each_run(capsys: pytest.CaptureFixture[str]) -> None:
-    plan = planned("s")
-    runs = [trial.run for trial in plan.trials]
-    with sweep_progress(plan, plan.tasks, Forecast(Lab(Path("nowhere")))) as watch:
-        for step, overflows in ((1, 0), (2, 1), (3, 1), (4, 2)):
-            for run in runs:
-                watch(Report(run, "train", step, 6, 0.5, overflows))
-    said = capsys.readouterr().err
-    assert said.count("a step overflowed in fp16 and was skipped") == len(runs)

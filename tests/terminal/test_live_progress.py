@@ -79,58 +79,43 @@ def test_what_earlier_sessions_did_is_neither_progress_nor_left(lab: Lab, tiny: 
     assert work.fraction() == pytest.approx(1 - measuring / (measuring + forecast.work(fresh)))
 
 
+@pytest.mark.parametrize(
+    ("steps", "slots", "predicted", "reports"),
+    [
+        # Seconds since the first report, task, phase, step -> the time left; a step takes a second.
+        ([1000], 1, True, [(0, 0, "train", 0, 1000.0), (1000, 0, "train", 500, 500 * 1030 / 530)]),
+        # The longest run under way is waited for; the forecast weighs as much as 30 s.
+        ([1000, 10], 2, True, [(0, 0, "train", 0, 1000.0), (0, 1, "completed", 10, 1000 * 30 / 35),
+                               (0, 0, "train", 600, 400 * 30 / 335)]),
+        # Two runs at once, exactly as predicted.
+        ([1000] * 4, 2, True, [(0, 0, "train", 0, None), (0, 1, "train", 0, None),
+                               (500, 0, "train", 500, None), (500, 1, "train", 500, 1500.0)]),
+        # Without a prediction nothing is said before something is seen to move,
+        ([1000], 1, False, [(0, 0, "train", 100, "..."), (60, 0, "train", 100, "..."),
+                            (60, 0, "train", 200, 480.0)]),
+        # for five seconds, and half a percent.
+        ([1000], 1, False, [(0, 0, "train", 0, "..."), (4.9, 0, "train", 500, "...")]),
+        ([1000], 1, False, [(0, 0, "train", 0, "..."), (5.0, 0, "train", 500, 5.0)]),
+        ([1000], 1, False, [(0, 0, "train", 0, "..."), (60.0, 0, "train", 4, "...")]),
+        ([1000], 1, False, [(0, 0, "train", 0, "..."), (60.0, 0, "train", 5, 60 * 199.0)]),
+    ],
+)  # fmt: skip
 def test_time_left_begins_as_predicted_and_follows_what_is_seen(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock, task = Clock(monkeypatch), Task(tiny(steps=1000))
-    work = WorkDone([task], [task], seconds_per_step(lab, task))
-    work.record(report(task, "train", 0))
-    assert work.time_left() == live_progress.duration(1000)
-    clock.now += 1000  # half as fast as predicted
-    work.record(report(task, "train", 500))
-    left = 500 * (1000 + 30) / (500 + 30)
-    assert work.time_left() == live_progress.duration(left)
-
-
-def test_without_a_prediction_nothing_is_said_before_something_is_seen(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock, task = Clock(monkeypatch), Task(tiny(steps=1000))
-    work = WorkDone([task], [task], Forecast(lab))
-    work.record(report(task, "train", 100))
-    assert work.time_left() == "..."
-    clock.now += 60
-    assert work.time_left() == "..."  # nothing was seen to move since the first report
-    work.record(report(task, "train", 200))
-    assert work.time_left() == live_progress.duration(480)  # 100 steps took a minute
-
-
-def test_the_longest_run_under_way_is_waited_for(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Clock(monkeypatch)
-    long, short = Task(tiny(steps=1000)), Task(tiny(steps=10))
-    timings = seconds_per_step(lab, long, short).timings
-    work = WorkDone([long, short], [long, short], Forecast(lab, timings, slots=2))
-    work.record(report(long, "train", 0))
-    work.record(report(short, "completed", 10))
-    assert work.time_left() == live_progress.duration(1000 * 30 / 35)
-    work.record(report(long, "train", 600))
-    assert work.time_left() == live_progress.duration(400 * 30 / (305 + 30))
-
-
-def test_the_speed_is_that_of_all_slots_together(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock, tasks = Clock(monkeypatch), [Task(tiny(steps=1000, seed=seed)) for seed in range(4)]
-    forecast = Forecast(lab, seconds_per_step(lab, *tasks).timings, slots=2)
-    work = WorkDone(tasks, tasks, forecast)
-    for task in tasks[:2]:
-        work.record(report(task, "train", 0))
-    clock.now += 500  # exactly as predicted, two runs at once
-    for task in tasks[:2]:
-        work.record(report(task, "train", 500))
-    assert work.time_left() == live_progress.duration(1500)
+    steps: list[int], slots: int, predicted: bool, reports: list[Any],
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    clock = Clock(monkeypatch)
+    tasks = [Task(tiny(steps=count, seed=seed)) for seed, count in enumerate(steps)]
+    timings = seconds_per_step(lab, *tasks).timings if predicted else {}
+    work = WorkDone(tasks, tasks, Forecast(lab, timings, slots=slots))
+    at_first = live_progress.duration(sum(steps) / slots) if predicted else "..."
+    assert len(set(steps)) > 1 or work.summary() == f"0/{len(steps)} ended, {at_first} left"
+    for seconds, number, phase, step, left in reports:
+        clock.now = 100.0 + seconds
+        work.record(report(tasks[number], phase, step))
+        said = live_progress.duration(left) if isinstance(left, float) else left
+        assert left is None or work.time_left() == said
+    assert WorkDone([], [], Forecast(lab)).fraction() == 1
 
 
 def test_a_run_that_goes_on_from_before_its_last_entry_has_not_lost_what_is_done(
@@ -165,17 +150,6 @@ def test_a_page_reads_the_time_left_of_the_terminal_while_the_driver_works(
     assert not sweep.time_left_path.exists()
 
 
-def test_measuring_is_reported_before_each_evaluation(lab: Lab, tiny: Tiny) -> None:
-    other = decode(HeldoutSpec, {"images": 16, "levels": 4})
-    task = Task(tiny(steps=2), (HELDOUT, other))
-    done = [
-        len(list(lab.run(task.run).path.glob("evaluations/*/metrics.json")))
-        for step in run_trial(lab, task, torch.device("cpu"))
-        if step.phase == "evaluate"
-    ]
-    assert done == [0, 1]
-
-
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     lines: list[str] = []
@@ -192,18 +166,13 @@ def test_a_log_has_a_line_every_20_seconds_and_one_for_each_end(
             clock.now = 100.0 + seconds
             watch(report(task, "train", step))
         watch(Report(task.run, "failed", 6, 10, 0.25, note="out of memory\nmore"))
+        watch(Report(task.run, "diverged", 6, 10, float("nan")))
     assert said == [
         "40%, 0/1 ended, 60 s left",
         "60%, 0/1 ended, 40 s left",
         "1->2 s=0.5 seed 0: failed, training loss 0.2500 (1/1 ended: 1 failed): out of memory",
+        "1->2 s=0.5 seed 0: diverged (1/1 ended: 1 diverged)",
     ]
-
-
-def test_an_end_without_a_note_or_loss_says_neither(lab: Lab, tiny: Tiny, said: list[str]) -> None:
-    task = Task(tiny(steps=10))
-    with run_progress([task], lab) as watch:
-        watch(Report(task.run, "diverged", 6, 10, float("nan")))
-    assert said == ["dense seed 0: diverged (1/1 ended: 1 diverged)"]
 
 
 def test_an_overflow_is_said_once_for_each_run(lab: Lab, tiny: Tiny, said: list[str]) -> None:
@@ -259,21 +228,6 @@ def test_a_terminal_has_a_bar_for_all_and_one_for_each_run_under_way(
     assert end in printed.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("seconds", "step", "left"),
-    [(4.9, 500, "..."), (5.0, 500, "5 s"), (60.0, 4, "..."), (60.0, 5, "3.3 h")],
-)
-def test_no_time_is_said_before_5_seconds_and_half_a_percent(
-    seconds: float, step: int, left: str, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock, task = Clock(monkeypatch), Task(tiny(steps=1000))
-    work = WorkDone([task], [task], Forecast(lab))
-    work.record(report(task, "train", 0))
-    clock.now += seconds
-    work.record(report(task, "train", step))
-    assert work.time_left() == left
-
-
 def test_a_run_that_was_not_open_counts_from_its_first_report(lab: Lab, tiny: Tiny) -> None:
     """One that has ended by then counts whole: a search has just added it."""
     first, later, ended = (Task(tiny(steps=n, seed=k)) for k, n in enumerate((4000, 1000, 1000)))
@@ -285,55 +239,3 @@ def test_a_run_that_was_not_open_counts_from_its_first_report(lab: Lab, tiny: Ti
     ):
         work.record(report(task, phase, step))
         assert work.fraction() == pytest.approx(done)
-
-
-def measuring_of(lab: Lab) -> Any:
-    """A run trains for 100 seconds and measures for 20, of which 5 are still to come."""
-    return SimpleNamespace(
-        lab=lab,
-        slots=1,
-        speeds={},
-        training=lambda spec: 100.0,
-        measuring=lambda task, still=False: 5.0 if still else 20.0,
-        work=lambda task: 120.0,
-    )
-
-
-def test_what_a_record_holds_is_training_and_measuring(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run of 100 seconds is trained, and of 20 seconds of evaluations 5 are left."""
-    monkeypatch.setattr(live_progress, "done_share", lambda lab, task: 1.0)
-    forecast = measuring_of(lab)
-    task = Task(tiny())
-    work = WorkDone([task], [task], forecast)
-    work.record(report(task, "evaluate", 20))
-    assert work.fraction() == 0.0
-    work.record(report(task, "completed", 20))
-    assert work.fraction() == 1.0
-
-
-def test_evaluations_that_are_done_count_once_all_is_trained(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(live_progress, "done_share", lambda lab, task: 0.2)
-    task = Task(tiny(steps=100))
-    work = WorkDone([task], [task], measuring_of(lab))
-    work.record(report(task, "train", 60))
-    assert work.fraction() == pytest.approx((60 - 35) / 85)
-    work.record(report(task, "evaluate", 100))
-    assert work.fraction() == pytest.approx(80 / 85)
-    work.record(report(task, "completed", 100))
-    assert work.fraction() == 1
-
-
-def test_before_the_first_report_the_time_left_is_the_forecasts(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Clock(monkeypatch)
-    task = Task(tiny(steps=1000))
-    assert WorkDone([task], [task], seconds_per_step(lab, task)).summary() == (
-        "0/1 ended, 17 min left"
-    )
-    assert WorkDone([task], [task], Forecast(lab)).summary() == "0/1 ended, ... left"
-    assert WorkDone([], [], Forecast(lab)).fraction() == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,8 +31,20 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> Any:
     from tread_lab.sweep.execution import ray_probe
 
     nodes = [node("large", 4, 2), node("small", 2), node("gone", 64, alive=False)]
-    monkeypatch.setattr(ray_probe, "cluster", nullcontext)
-    monkeypatch.setattr(ray_probe.ray, "nodes", lambda: nodes)
+    there: list[bool] = []
+
+    @contextmanager
+    def cluster() -> Iterator[None]:
+        there.append(True)
+        yield
+        there.clear()
+
+    def nodes_now() -> Any:
+        assert there  # it is asked while it is there
+        return nodes
+
+    monkeypatch.setattr(ray_probe, "cluster", cluster)
+    monkeypatch.setattr(ray_probe.ray, "nodes", nodes_now)
     return ray_probe
 
 
@@ -191,41 +203,6 @@ def test_a_cluster_times_runs_on_a_node_that_has_room_for_one(
         (probe._time, [encode(tiny())], "cpu", 2, 2),
     ]
     assert devices.time([tiny()], at_once=1) is None and asked[-1] is True
-
-
-def test_a_node_times_as_many_runs_at_once_as_share_its_device(
-    probe: Any, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probe, "take", lambda device: f"taken {device}")
-    monkeypatch.setattr(probe, "calibrate", lambda *given, **more: (given, more))
-    found = probe._time([encode(tiny())], "cpu", 4, 3)
-    assert found == (([tiny()], "taken cpu"), {"slots": 4, "threads": 3})
-
-
-def test_the_cluster_is_asked_while_it_is_there(
-    probe: Any, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    within, nodes = list[bool](), probe.nodes
-
-    @contextmanager
-    def cluster() -> Iterator[None]:
-        within.append(True)
-        yield
-        within.pop()
-
-    def asked(result: Any) -> Any:
-        assert within == [True]
-        return result
-
-    monkeypatch.setattr(probe, "cluster", cluster)
-    monkeypatch.setattr(probe, "nodes", lambda: asked(nodes()))
-    monkeypatch.setattr(probe, "_ask", lambda node, device: asked([FACTS]))
-    made = SimpleNamespace(remote=lambda *_: asked("answer"))
-    monkeypatch.setattr(probe.ray, "remote", lambda **_: lambda function: made)
-    monkeypatch.setattr(probe.ray, "get", lambda answer, timeout: asked([answer]))
-    devices = probe.cluster_devices(TrialResources())
-    assert devices.time([tiny()], at_once=1) == ["answer"] and within == []
-    assert isinstance(devices.idle_gpus, int)
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])

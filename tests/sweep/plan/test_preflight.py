@@ -74,33 +74,45 @@ def _image_bytes() -> float:
     return cost(run_of(load_experiment("tiny", []).run)).activation_bytes
 
 
-def test_a_gpu_given_in_parts(tiny: Callable[..., RunSpec]) -> None:
-    task = Task(tiny())
-    need = cost(task.spec).memory_bytes
-    sizes = (9 * need + 8 * CONTEXT, 2 * need + CONTEXT)  # each process has a context of its own
-    large, small = (DeviceFacts("cuda", "x", ("fp32",), size) for size in sizes)
-    for runs_per_device in (1, 2):
-        check_memory([task], Devices((large, small), runs_per_device=runs_per_device))
-    with pytest.raises(UserError, match=r"3 runs at once .* room for 2 runs"):
-        check_memory([task], Devices((large, small), runs_per_device=3))
-
-
-def test_the_largest_run_decides_how_many_share_a_device(tiny: Tiny) -> None:
+@pytest.mark.parametrize(
+    ("kind", "memory", "packed", "room"),
+    [
+        ("cuda", (2, 1), 1, None),  # of the device: so many of the largest run, so many contexts
+        ("cuda", (2, 1), 2, None),
+        ("cuda", (2, 1), 3, 2),  # each process has a context of its own
+        ("cpu", (2, 0), 2, None),
+        ("cpu", (2, 0), 3, 2),
+        ("cpu", (0, 0), 2, 1),
+        ("cuda", (0, 0), 1, None),  # one alone on the device of a worker is left to it
+    ],
+)
+def test_the_largest_run_decides_how_many_share_the_smallest_device(
+    kind: str, memory: tuple[int, int], packed: int, room: int | None, tiny: Tiny
+) -> None:
     small, large = Task(tiny()), Task(tiny(train={"batch": 256}))
     need = cost(large.spec).memory_bytes
-    assert 3 * cost(small.spec).memory_bytes < 2 * need
-    shared = Devices((DeviceFacts("cuda", "x", ("fp32",), 2 * need + CONTEXT),), runs_per_device=3)
+    sizes = (memory[0] * need + memory[1] * CONTEXT, 9 * need + 8 * CONTEXT)
+    kinds = tuple(DeviceFacts(kind, "x", ("fp32",), size) for size in sizes)
+    devices = Devices(kinds, runs_per_device=packed)
+    check_memory([], replace(devices, kinds=(replace(kinds[0], memory=2 * CONTEXT),)))
     for tasks in ([small, large], [large, small]):
-        with pytest.raises(UserError, match=r"3 runs at once .* room for 2 runs"):
-            check_memory(tasks, shared)
+        if room is None:
+            check_memory(tasks, devices)
+        else:
+            said = rf"{packed} runs at once on one {kind} .* room for {room} runs?; give each"
+            with pytest.raises(UserError, match=said):
+                check_memory(tasks, devices)
 
 
 def test_the_precision_of_a_sampler_is_checked_like_that_of_training(tiny: Tiny) -> None:
     exact = Devices((DeviceFacts("cpu", "x", ("fp32", "tf32"), 2**40),))
     samples = decode(SamplesSpec, {"count": 8, "sampler": {"precision": "bf16"}})
     check_arithmetic([Task(tiny()), Task(tiny(precision="tf32"))], exact)
-    with pytest.raises(UserError, match=r"cpu \(x\) has no bf16; choose one of fp32, tf32"):
-        check_arithmetic([Task(tiny()), Task(tiny(), (samples,))], exact)
+    for lacking in (Task(tiny(), (samples,)), Task(tiny(precision="bf16"))):
+        with pytest.raises(UserError, match=r"cpu \(x\) has no bf16; choose one of fp32, tf32"):
+            check_arithmetic([Task(tiny()), lacking], exact)
+        with pytest.raises(UserError, match="has no bf16"):
+            preflight([lacking], exact)
 
 
 FD, MORE, KID = (
@@ -239,31 +251,6 @@ def test_no_more_samples_are_measured_than_the_same_data_hold_out(tiny: Tiny) ->
         )
 
 
-@pytest.mark.usefixtures("asked")
-def test_less_than_half_of_the_classes_are_few(tiny: Tiny) -> None:
-    """The first 40 of 100 samples are of 4 classes, the first 50 of 5; both spread over 10."""
-    by_class, mixed = sized(tiny, 64), Task(tiny(), (HeldoutSpec(images=40),))
-    told = {
-        images: preflight([Task(by_class, (HeldoutSpec(images=images),)), mixed], ROOMY)
-        for images in (40, 50)
-    }
-    assert told[50] == []
-    (line,) = told[40]
-    assert "the first 40 held-out samples are of 4 classes only" in line
-    assert line.endswith("takes them from 10")
-
-
-def test_a_run_alone_on_the_device_of_a_worker_is_left_to_it(tiny: Tiny) -> None:
-    small = DeviceFacts("cuda", "x", ("fp32",), 1)
-    check_memory([Task(tiny())], Devices((small,), runs_per_device=1))
-    check_memory([], Devices((small,), runs_per_device=1))
-    check_memory([], Devices((replace(small, memory=2 * CONTEXT),), runs_per_device=2))
-    need = cost(tiny().dense()).memory_bytes
-    shared = Devices((replace(small, memory=2 * need + CONTEXT),), runs_per_device=3)
-    with pytest.raises(UserError, match=r"room for 2 runs; give each"):
-        check_memory([Task(tiny())], shared)
-
-
 def test_what_decides_a_provenance_is_asked_for_apart(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,15 +269,6 @@ def test_what_decides_a_provenance_is_asked_for_apart(
     tasks = [Task(tiny(seed=seed, **change)) for seed, change in enumerate(changes)]
     check_provenance(lab, tasks, tasks, "cpu")
     assert made == [7, 1, 2, 3, 4, 5, 6]
-
-
-@pytest.mark.usefixtures("asked")
-def test_preflight_refuses_what_the_devices_lack(tiny: Tiny) -> None:
-    with pytest.raises(UserError, match=r"cpu \(x\) has no bf16"):
-        preflight([Task(tiny(precision="bf16"))], ROOMY)
-    runs_per_device = Devices((DeviceFacts("cpu", "x", ("fp32",), 1),), runs_per_device=2)
-    with pytest.raises(UserError, match=r"2 runs at once on one cpu device .* room for 1 run;"):
-        preflight([Task(tiny())], runs_per_device)
 
 
 @pytest.mark.usefixtures("asked")

@@ -105,20 +105,6 @@ def test_a_child_starts_from_its_parents_ema_or_raw_weights(lab: Lab, tiny: Tiny
             assert all(torch.equal(run.ema.weights[n], expected[n]) for n in run.ema.weights)
 
 
-def test_a_child_has_draws_of_its_own_that_siblings_share(tiny: Tiny) -> None:
-    parent, dense = tiny(routes=["1->2"]), tiny()
-    child, sibling = child_of(parent, train={"steps": 9, "batch": 8}), child_of(dense)
-    first, second, third = (
-        Batches(spec, open_data(spec.data, "train")).at(0) for spec in (parent, child, sibling)
-    )
-    assert not torch.equal(first.noise_BCHW, second.noise_BCHW)
-    assert torch.equal(second.noise_BCHW, third.noise_BCHW)
-    assert torch.equal(second.x_BCHW, third.x_BCHW)
-    grandchild = child_of(child, train={"steps": 9, "batch": 8})
-    fourth = Batches(grandchild, open_data(grandchild.data, "train")).at(0)
-    assert not torch.equal(second.noise_BCHW, fourth.noise_BCHW)
-
-
 def test_routes_are_on_in_their_steps_only(tiny: Tiny) -> None:
     spec = tiny(steps=20, routes=["1->2"], routes_from=5, routes_until=0.5)
     batches = Batches(spec, open_data(spec.data, "train"))

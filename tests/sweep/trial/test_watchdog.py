@@ -14,7 +14,6 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 from tests.faults.drivers import Zygote
-from tread_lab.records.attempts import Attempt
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
@@ -95,65 +94,6 @@ def test_the_timer_in_c_waits_two_seconds_more_and_is_set_at_progress(
     assert timers[6:] == ["off"]
 
 
-class Looks:
-    """In place of the event that ends the guard: it ends after so many looks."""
-
-    def __init__(self, looks: int) -> None:
-        self.waited: list[float] = []
-        self.left = looks
-
-    def wait(self, seconds: float) -> bool:
-        self.waited.append(seconds)
-        self.left -= 1
-        return self.left < 0
-
-
-def test_the_guard_ends_the_process_after_the_limit_with_a_dump_and_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timers: list[Any]
-) -> None:
-    done: list[Any] = []
-    monkeypatch.setattr(watchdog.threading.Thread, "start", lambda thread: None)
-    monkeypatch.setattr(watchdog.faulthandler, "dump_traceback", lambda file: done.append(file))
-    monkeypatch.setattr(watchdog.os, "write", lambda *what: done.append(what))
-    monkeypatch.setattr(watchdog.os, "_exit", done.append)
-    clock, dump = Clock(monkeypatch), tmp_path / "abc" / "stacks" / "1.txt"
-    with Watchdog(dump, tmp_path / ".pulse", 7.0) as dog:
-        real = dog._over
-        for seconds, looks in ((70.0, 3), (0.0, 2)):  # as long as it may be silent
-            clock.pass_by(seconds)
-            dog._over = Looks(looks)  # type: ignore[assignment]
-            dog._guard()
-            assert done == [] and dog._over.waited == [0.25] * (looks + 1)  # type: ignore[attr-defined]
-        clock.pass_by(0.5)
-        dog._over = Looks(1)  # type: ignore[assignment]
-        dog._guard()
-        line = (
-            "\ntread-lab: run abc made no progress for 70 s; it is ended and"
-            f" stood at {dump}; the same command goes on\n"
-        )
-        assert done == [dog._file, (2, line.encode()), 3]
-        dog.pause()
-        clock.pass_by(1e6)
-        dog._over = Looks(1)  # type: ignore[assignment]
-        dog._guard()
-        assert len(done) == 3
-        dog._over = real
-        dump.unlink()  # somebody tidied up
-    assert real.is_set() and not dump.exists()
-
-
-def test_a_watchdog_that_is_off_sets_no_timer(tmp_path: Path, timers: list[Any]) -> None:
-    with Watchdog(tmp_path / "stacks" / "1.txt", tmp_path / ".pulse", 0.0) as dog:
-        dog.start_phase()
-        dog.pause()
-    assert timers == []
-
-
-def test_a_limit_of_one_second_is_written_like_any_other(tmp_path: Path, timers: list[Any]) -> None:
-    with Watchdog(tmp_path / "stacks" / "1.txt", tmp_path / ".pulse", 0.1):
-        assert (tmp_path / ".pulse").read_text() == "1.000\n"
-
-
 def test_within_a_block_alone_the_watchdog_of_the_process_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timers: list[Any]
 ) -> None:
@@ -192,40 +132,18 @@ def test_a_compiled_block_keeps_its_graph_from_one_evaluation_to_the_next() -> N
     assert passes == [0, 1, 2] and counter.frame_count == 1
 
 
-def test_a_watchdog_that_had_nothing_to_do_leaves_nothing(tmp_path: Path) -> None:
-    dump, heartbeat = tmp_path / "stacks" / "attempt-1.txt", tmp_path / ".pulse"
-    with Watchdog(dump, heartbeat, 60.0) as dog:
-        dog.progress()
-        assert heartbeat.exists()
-    assert not dump.exists() and not heartbeat.exists()
-
-
-def test_a_watchdog_that_is_off_tells_nobody_to_wait_for_progress(tmp_path: Path) -> None:
-    with Watchdog(tmp_path / "stacks" / "attempt-1.txt", tmp_path / ".pulse", 0.0) as dog:
-        dog.progress()
-        assert (tmp_path / ".pulse").read_text() == "" and not (tmp_path / "stacks").exists()
-
-
-def test_a_driver_ends_who_is_silent_for_longer_than_its_own_watchdog_allows_and_only_him(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+def test_a_watchdog_that_is_off_tells_nobody_to_wait_for_progress(
+    tmp_path: Path, timers: list[Any]
 ) -> None:
-    clock, killed = Clock(monkeypatch), list[Attempt]()
-    watching = HeartbeatMonitor(lab, killed.append)
-    folders = [lab.run(name) for name in ("silent", "patient", "alive", "ended", "unborn")]
-    for pid, folder in enumerate(folders):
-        folder.attempts.open(pid=pid, host="h")
-        watching.begin(folder.name)
-        folder.heartbeat_path.write_text("60.0" if folder.name == "patient" else "10.0")
-    folders[-1].heartbeat_path.unlink()
-    for second in range(40):
-        clock.pass_by(1.0)
-        os.utime(folders[2].heartbeat_path, (second, second))
-        if second == 5:
-            watching.forget("ended")
-        watching.poll()
-        assert not killed or second >= 10 + watchdog.MARGIN
-    assert [attempt.pid for attempt in killed] == [0]
-    assert "stopped or frozen" in folders[0].stack_dump(1).read_text()
+    dump, pulse = tmp_path / "stacks" / "attempt-1.txt", tmp_path / ".pulse"
+    with Watchdog(dump, pulse, 0.0) as dog:
+        dog.progress()
+        dog.start_phase()
+        dog.pause()
+        assert pulse.read_text() == "" and not dump.parent.exists() and timers == []
+    with Watchdog(dump, pulse, 0.1) as dog:  # one that had nothing to do leaves nothing
+        assert pulse.read_text() == "1.000\n" and len(timers) == 1
+    assert not dump.exists() and not pulse.exists()
 
 
 class Driver:
