@@ -31,6 +31,7 @@ figures: setup
 	$(BIN)/python -m tread_lab.analysis.notebooks.execute
 
 faults: setup
+	TREAD_LAB_LONG=1 $(BIN)/python -m pytest -m fault tests
 	$(BIN)/python tests/faults/table.py
 
 # Everything else stands without each published system: a copy that lacks it passes its checks.

@@ -3,78 +3,43 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from tread_lab.cli import main
-from tread_lab.commands import cost
-from tread_lab.commands.options import Cost
 from tread_lab.engine.cost.speed import RATES
 
 
-def cost_with(**options: Any) -> int:
-    return cost.cost(Cost(**options))
-
-
 @pytest.mark.parametrize(
-    ("model", "experiment", "loaded"),
+    ("words", "row", "text"),
     [
-        (None, None, ("tiny", ["seed=3"])),
-        ("DiT-S/2", None, ("b2_imagenet256", ["seed=3", "model=DiT-S/2"])),
-        (None, "s2_imagenet256", ("s2_imagenet256", ["seed=3"])),
-        ("DiT-S/2", "tiny", ("tiny", ["seed=3", "model=DiT-S/2"])),
+        ("", 0, "experiment tiny, 64 tokens"),
+        ("--model DiT-S/2", 0, "experiment b2_imagenet256, 256 tokens"),
+        ("--model DiT-S/2", 1, "model DiT-S/2"),
+        ("--experiment s2_imagenet256", 0, "experiment s2_imagenet256, 256 tokens"),
+        ("--model DiT-12x32/2 --experiment tiny", 0, "experiment tiny, 64 tokens"),
+        ("--experiment tiny --route 2->8_by_rows", 2, "routes 2->8 by rows at rate 0.5"),
+        ("--device-rates H200 evaluate=[heldout_loss]", -2, "heldout loss network 0 s"),
+        ("--device-rates H200", -1, f"rates of H200 {RATES['H200'].source}"),
     ],
 )
 def test_a_model_is_taken_at_imagenet_where_no_experiment_is_named(
-    model: str | None, experiment: str | None, loaded: Any, monkeypatch: pytest.MonkeyPatch
+    words: str, row: int, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked: list[Any] = []
-    load = cost.load_experiment
-
-    def noted(name: str, overrides: list[str]) -> Any:
-        asked.append((name, overrides))
-        return load("tiny", [])
-
-    monkeypatch.setattr(cost, "load_experiment", noted)
-    named = {"model": model, "experiment": experiment}
-    assert cost_with(**named, overrides=["seed=3"]) == 0
-    assert asked == [loaded]
+    assert main(["cost", *(word.replace("_by_", " by ") for word in words.split())]) == 0
+    assert " ".join(capsys.readouterr().out.splitlines()[row].split()) == text
 
 
-def test_times_stand_behind_the_costs_where_a_device_is_named(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    named: dict[str, Any] = {"experiment": "tiny", "device_rates": "H200"}
-    assert cost_with(**named, overrides=["evaluate=[heldout_loss]"]) == 0
-    pairs = [line.split("  ", 1) for line in capsys.readouterr().out.splitlines()]
-    texts = {name: text.strip() for name, text in pairs}
-    assert list(texts)[-3:] == ["training time", "heldout loss", "rates of H200"]
-    assert texts["heldout loss"] == "network 0 s"
-    assert texts["rates of H200"] == RATES["H200"].source
-
-
-def test_costs_say_the_selection_of_a_route_and_for_how_many_tokens_they_are(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    named: dict[str, Any] = {"experiment": "tiny"}
-    assert cost_with(**named, route=["2->8 by rows"]) == 0
-    rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[:3]]
-    assert [rows[0], rows[2]] == [
-        ["experiment", "tiny, 64 tokens"],
-        ["routes", "2->8 by rows at rate 0.5"],
-    ]
-
-
-def test_the_costs_for_scripts_are_of_the_routes_that_are_named(
+def test_the_costs_for_scripts_are_of_the_model_and_the_routes_that_are_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = []
-    for route, rate in ((["2->8"], 0.5), (["2->8"], 0.25), ([], None)):
-        how: Any = {"route": route, "rate": rate, "as_json": True}
-        cost_with(**how, experiment="tiny", device_rates="H200")
-        found.append(capsys.readouterr().out)
-    assert len(set(found)) == 3 and all(json.loads(text) for text in found)
+    for words in ("--route 2->8 --rate 0.5", "--route 2->8 --rate 0.25", "routes=[]"):
+        assert main(["cost", "--experiment", "tiny", "--json", *words.split()]) == 0
+        found.append(json.loads(capsys.readouterr().out)["train_flops"])
+    assert len(set(found)) == 3
+    assert main(["cost", "--model", "LightningDiT-XL/1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"] == 674_961_824
 
 
 def test_each_evaluation_has_its_times_by_kind_of_work(
@@ -93,10 +58,3 @@ def test_each_evaluation_has_its_times_by_kind_of_work(
     assert rates.startswith("rates of A100 ") and rates.endswith(RATES["A100"].source)
     assert main([*command, "A10"]) == 2
     assert "--device-rates: unknown 'A10', did you mean 'A100'" in capsys.readouterr().err
-
-
-def test_a_lightning_dit_is_counted_on_the_latents_of_its_own_autoencoder(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["cost", "--model", "LightningDiT-XL/1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["parameters"] == 674_961_824

@@ -1,4 +1,4 @@
-"""Each option stands once: its type says how it is read; exit codes are an interface of scripts."""
+"""Each option stands once: its type says how it is read."""
 
 from __future__ import annotations
 
@@ -8,26 +8,12 @@ from typing import Literal
 
 from tread_lab.commands.options import (
     COMMANDS,
-    DONE,
-    EXIT_CODES,
-    INTERRUPTED,
-    UNFINISHED,
     Changed,
     argument,
     arguments,
     option,
     positive,
 )
-from tread_lab.specs.errors import Unavailable, UserError
-from tread_lab.sweep.execution.executor import Interrupted
-
-
-def test_each_end_of_a_command_has_its_number() -> None:
-    assert (DONE, UNFINISHED, INTERRUPTED, Interrupted.exit_code) == (0, 1, 130, 130)
-    assert (UserError.exit_code, Unavailable.exit_code) == (2, 3)
-    assert {code: meaning.split()[0] for code, meaning in EXIT_CODES.items()} == {
-        0: "done", 1: "some", 2: "a", 3: "the", 130: "stopped"
-    }  # fmt: skip
 
 
 def test_the_type_of_a_field_is_that_of_its_argument() -> None:

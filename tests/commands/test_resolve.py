@@ -69,46 +69,29 @@ def test_a_parent_is_the_run_that_its_signature_names(tmp_path: Path) -> None:
     assert found.run["init_from"]["run"] == encode(parent)
 
 
-@pytest.fixture
-def _three_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-
-
-@pytest.mark.usefixtures("_three_gpus")
-@pytest.mark.parametrize(("visible", "one"), [(None, "1"), ("4,6,7", "6"), ("GPU-a, b, c", "b")])
+@pytest.mark.parametrize(
+    ("device", "ray", "visible", "left", "found"),
+    [
+        ("cuda:1", True, None, "1", "cuda"),  # the only one that workers see
+        ("cuda:1", True, "4,6,7", "6", "cuda"),
+        ("cuda:1", True, "GPU-a, b, c", "b", "cuda"),
+        ("cpu", False, None, "", "cpu"),  # which hides every GPU
+        ("cuda:1", False, None, None, "cuda:1"),
+        *[(name, True, None, None, name) for name in ("cuda", "cuda:3", "cuda:x", "meta:1", None)],
+    ],
+)
 def test_the_named_gpu_is_the_only_one_that_workers_see(
-    visible: str | None, one: str, monkeypatch: pytest.MonkeyPatch
+    device: Any, ray: bool, visible: Any, left: Any, found: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert visible_device("cuda:1", ray=True) == "cuda"
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == one
-
-
-@pytest.mark.usefixtures("_three_gpus")
-def test_the_cpu_hides_every_gpu() -> None:
-    assert visible_device("cpu") == "cpu"
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
-
-
-@pytest.mark.usefixtures("_three_gpus")
-@pytest.mark.parametrize("device", ["cuda", "cuda:3", "cuda:x", "meta:1", None])
-def test_other_devices_change_nothing(device: str | None) -> None:
-    assert visible_device(device, ray=True) == device
-    assert "CUDA_VISIBLE_DEVICES" not in os.environ
-
-
-@pytest.mark.usefixtures("_three_gpus")
-def test_a_gpu_of_a_joined_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert visible_device(device, ray=ray) == found
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == left
     monkeypatch.setenv("RAY_ADDRESS", "head:6379")
     assert visible_device("cuda", ray=True) == "cuda"
     with pytest.raises(UserError, match=r"^--device cuda:1: .* say --device cuda$"):
-        visible_device("cuda:1", ray=True)
-
-
-@pytest.mark.usefixtures("_three_gpus")
-def test_a_gpu_is_not_named_to_other_executors() -> None:
-    assert visible_device("cuda:1") == "cuda:1" and "CUDA_VISIBLE_DEVICES" not in os.environ
+        visible_device("cuda:1", ray=True)  # of a joined cluster
 
 
 @pytest.mark.parametrize(

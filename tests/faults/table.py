@@ -1,18 +1,10 @@
-"""Writes docs/faults.md from the tests of faults and how they ended: `make faults`.
-
-`python tests/faults/table.py -k clock` runs the tests that pytest's `-k clock` selects and keeps
-the outcomes of the others; `--no-run` keeps all of them.
-"""
+"""Writes docs/faults.md from the tests that cause faults, which `make faults` runs before."""
 
 from __future__ import annotations
 
 import ast
-import json
 import os
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +37,6 @@ NAMES = {
     21: "clock jumps",
     22: "packed trials that do not fit the device",
 }
-PASSED = "passed"
 CODES = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
 HEAD = f"""# Faults that a sweep survives
 
@@ -57,8 +48,6 @@ left is compared with the same sweep undisturbed. `make faults` runs the tests a
 | exit code | meaning |
 |---|---|
 {CODES}
-
-Tests that did not pass on the machine that wrote this page say so.
 
 | fault | what survives | test |
 |---|---|---|
@@ -74,11 +63,9 @@ class Fault:
     test: str
     path: Path
 
-    def row(self, outcome: str) -> str:
+    def row(self) -> str:
         link = f"[`{self.test}`]({os.path.relpath(self.path, PAGE.parent)})"
-        said = "" if outcome == PASSED else f" {outcome}"
-        cells = (NAMES[self.number], self.survived, link + said)
-        return f"| {' | '.join(cells)} |\n"
+        return f"| {NAMES[self.number]} | {self.survived} | {link} |\n"
 
 
 def faults() -> list[Fault]:
@@ -98,41 +85,10 @@ def _in(path: Path) -> Iterator[Fault]:
                 yield Fault(number, test=node.name, path=path, **facts)
 
 
-def page(outcomes: Mapping[str, str]) -> str:
-    """The page, with `outcomes` by the tests' names."""
-    rows = (fault.row(outcomes.get(fault.test, "not run")) for fault in faults())
-    return HEAD + "".join(rows)
-
-
-def known(text: str) -> dict[str, str]:
-    """The outcomes that a page tells of."""
-    rows = [line.strip("| \n").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    tests = [row[2] for row in rows if len(row) == 3 and "](" in row[2]]
-    return {t[2:].partition("`")[0]: t.partition(") ")[2] or PASSED for t in tests}
-
-
-def _run(arguments: list[str]) -> dict[str, str]:
-    """Run the tests; how each of them ended."""
-    files = sorted({str(fault.path) for fault in faults()})
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "outcomes.json"
-        environment = {**os.environ, "FAULT_OUTCOMES": str(path), "PYTHONPATH": str(ROOT)}
-        environment["TREAD_LAB_LONG"] = "1"
-        command = [sys.executable, "-m", "pytest", "-p", "tests.faults.outcomes", "-m", "fault"]
-        command += [*files, *arguments]
-        subprocess.run(command, cwd=ROOT, env=environment, check=False)
-        found: dict[str, str] = json.loads(path.read_text())
-    return found
-
-
-def main(arguments: list[str]) -> int:
-    """0 where every test passed or was skipped for a reason."""
-    outcomes = known(PAGE.read_text()) if PAGE.exists() and arguments else {}
-    if arguments != ["--no-run"]:
-        outcomes |= _run(arguments)
-    PAGE.write_text(page(outcomes))
-    return int(any(outcome == "failed" for outcome in outcomes.values()))
+def page() -> str:
+    """The page, a row for each test."""
+    return HEAD + "".join(fault.row() for fault in faults())
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    PAGE.write_text(page())

@@ -22,7 +22,6 @@ from tread_lab.records.lab import Lab, RunFolder, SweepFolder
 from tread_lab.records.run_status import RunStatus, count_states
 from tread_lab.records.status import RunState
 from tread_lab.specs import HeldoutSpec, RunSpec, decode, encode, signature
-from tread_lab.specs import trials as expanded
 from tread_lab.specs.sweep import SweepSpec
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import load_plan, store_plan
@@ -48,21 +47,6 @@ def plan(**sweep: Any) -> Plan:
 
 def placements(**more: Any) -> Plan:
     return plan(axes={"route": {"start": "0..3", "end": "4..9"}, **more}, seeds=[0, 1])
-
-
-def test_every_distinct_run_is_signed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    signed: list[RunSpec] = []
-
-    def counted(spec: RunSpec) -> str:
-        signed.append(spec)
-        return signature(spec)
-
-    monkeypatch.setattr(expanded, "signature", counted)
-    found = placements(rate=[0, 0.5])
-    runs = {trial.run for trial in found.trials}
-    assert len(found.trials) == 2 + 2 * 48 and len(runs) == 2 + 2 * 24
-    assert len(signed) <= len(runs) + 2 * 24  # a rate of 0 is the dense run in another tree
-    assert found.tasks is found.tasks
 
 
 def test_parts_made_once_change_no_run() -> None:

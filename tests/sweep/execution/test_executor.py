@@ -143,33 +143,6 @@ def test_a_task_is_attempted_until_an_attempt_ends_it(
     assert str(end.value) == said
 
 
-def test_a_task_that_lacks_something_counts_as_ended_and_the_next_one_runs(
-    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended, threads, picked = list[int](), list[int](), list[Any]()
-
-    class Queue(ListQueue):
-        def ended(self, task: Task) -> None:
-            ended.append(task.spec.seed)
-            super().ended(task)
-
-    def run_trial(lab: Lab, task: Task, device: Any, worker: Any) -> Iterator[Report]:
-        yield Report(task.run, "train", 1, 2, 0.5)
-        if task.spec.seed == 0:
-            raise UserError("no data")
-
-    pick = executor.pick
-    monkeypatch.setattr(executor, "run_trial", run_trial)
-    monkeypatch.setattr(executor, "pick", lambda name: picked.append(name) or pick(name))  # type: ignore[func-returns-value]
-    monkeypatch.setattr("torch.set_num_threads", threads.append)
-    queue = Queue([Task(tiny(seed=seed)) for seed in (0, 1)])
-    with pytest.raises(UserError, match=r"^no data$"):
-        InlineExecutor(device="cpu", threads=3).run(lab, queue, lambda report: None)
-    assert (ended, threads, picked) == ([0, 1], [3], ["cpu"])
-    default = InlineExecutor()
-    assert (default.device, default.threads, default.worker.hang_timeout) == (None, 1, None)
-
-
 def test_a_signal_interrupts_a_task_that_is_under_way(
     lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:

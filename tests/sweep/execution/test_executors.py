@@ -107,34 +107,41 @@ def test_runs_of_this_machine_share_its_cores_and_gpus(
 
 
 @pytest.mark.parametrize(
-    ("resources", "said"),
+    ("gpus", "made", "said"),
     [
-        (TrialResources(cpus=17), "--cpus: 17 for a run, and this machine has 16"),
-        (TrialResources(gpus=3), "--gpus: 3 for a run, and this machine has 2"),
-        (TrialResources(gpus=2.5), "--gpus: 2.5 for a run, and this machine has 2"),
+        (2, {"cpus": 17}, "--cpus: 17 for a run, and this machine has 16"),
+        (2, {"gpus": 3}, "--gpus: 3 for a run, and this machine has 2"),
+        (2, {"gpus": 2.5}, "--gpus: 2.5 for a run, and this machine has 2"),
+        (0, {"device": "cuda:0", "gpus": 1}, "--device cuda:0: this machine has no GPU that torch"),
+        (2, {"device": "cuda:1"}, "--device cuda:1: needs a GPU, and --gpus is 0"),
+        (2, {"device": "cpu", "gpus": 0.5}, "--device cpu: has no use for --gpus 0.5"),
+        (2, {"device": "mps", "gpus": 1.0}, "--device mps: has no use for --gpus 1"),
     ],
 )
 @pytest.mark.usefixtures("machine")
-def test_more_than_this_machine_has_is_refused(resources: TrialResources, said: str) -> None:
-    with pytest.raises(UserError, match=f"^{said}$"):
-        EXECUTORS["ray"].devices(resources)
-
-
-@pytest.mark.usefixtures("machine")
-def test_a_gpu_that_is_named_and_not_there_is_said_by_the_option_that_was_typed(
-    monkeypatch: pytest.MonkeyPatch,
+def test_what_a_share_contradicts_or_this_machine_lacks_is_said_by_its_option(
+    gpus: int, made: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(UserError, match=r"^--device cuda:0: this machine has no GPU that torch"):
-        EXECUTORS["ray"].devices(TrialResources("cuda:0", gpus=1))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    with pytest.raises(UserError, match=f"^{said}"):
+        EXECUTORS["ray"].devices(TrialResources(**made))
 
 
-def test_a_machine_of_which_nothing_is_known_has_one_core(
-    machine: list[Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("device", "gpus", "worker"),
+    [
+        (None, 0.0, "cpu"),
+        (None, 1.0, "cuda"),
+        ("cuda", 0.5, "cuda"),
+        ("cuda:1", 1.0, "cuda"),  # a worker counts the GPUs that it was given
+        ("cpu", 0.0, "cpu"),
+        ("mps", 0.0, "mps"),
+    ],
+)
+def test_a_worker_has_the_named_device_or_the_gpu_of_its_share(
+    device: str | None, gpus: float, worker: str
 ) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: None)
-    devices = EXECUTORS["ray"].devices(TrialResources("cpu"))
-    assert (devices.slots, devices.runs_per_device, machine) == (1, 1, [("cpu", 1)])
+    assert TrialResources(device, gpus=gpus).worker_device == worker
 
 
 def test_in_this_process_runs_go_one_by_one_on_the_named_device(machine: list[Any]) -> None:
@@ -161,36 +168,6 @@ def test_runs_of_one_node_alone_share_a_device() -> None:
     assert TrialResources(gpus=0.25, concurrent=2).at_once([4]) == (2, 2)
     default = TrialResources()
     assert (default.cpus, default.gpus, default.device, default.concurrent) == (1, 0.0, None, None)
-
-
-@pytest.mark.parametrize(
-    ("device", "gpus", "worker"),
-    [
-        (None, 0.0, "cpu"),
-        (None, 1.0, "cuda"),
-        ("cuda", 0.5, "cuda"),
-        ("cuda:1", 1.0, "cuda"),  # a worker counts the GPUs that it was given
-        ("cpu", 0.0, "cpu"),
-        ("mps", 0.0, "mps"),
-    ],
-)
-def test_a_worker_has_the_named_device_or_the_gpu_of_its_share(
-    device: str | None, gpus: float, worker: str
-) -> None:
-    assert TrialResources(device, gpus=gpus).worker_device == worker
-
-
-@pytest.mark.parametrize(
-    ("device", "gpus", "said"),
-    [
-        ("cuda:1", 0.0, "--device cuda:1: needs a GPU, and --gpus is 0"),
-        ("cpu", 0.5, "--device cpu: has no use for --gpus 0.5"),
-        ("mps", 1.0, "--device mps: has no use for --gpus 1"),
-    ],
-)
-def test_what_a_share_contradicts_is_said_in_one_line(device: str, gpus: float, said: str) -> None:
-    with pytest.raises(UserError, match=f"^{said}$"):
-        TrialResources(device, gpus=gpus)
 
 
 def test_the_devices_of_a_joined_cluster_are_those_that_it_says(

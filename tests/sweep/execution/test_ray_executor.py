@@ -48,7 +48,8 @@ def turns(module: Any, executor: Any, act: Callable[[Any, Task, Any], None]) -> 
 
     def tune(lab: Lab, queue: Any, watcher: Any, resources: Any, worker: Any) -> None:
         tasks = [task for task in (queue.next(), queue.next()) if task]
-        calls.append(([t.spec.seed for t in tasks], resources, worker.whole, worker.hang_timeout))
+        at = (worker.whole, worker.runs_per_device, worker.hang_timeout)
+        calls.append(([t.spec.seed for t in tasks], resources, *at))
         for task in tasks:
             act(watcher, task, worker)
             queue.ended(task)
@@ -67,9 +68,9 @@ def test_what_needs_a_whole_device_has_a_turn_of_its_own(module: Any, lab: Lab, 
     calls = turns(module, executor, defer_the_second)
     executor.run(lab, [Task(tiny(seed=seed)) for seed in (0, 1, 2)], print)
     assert calls == [
-        ([0, 1], {"cpu": 2, "gpu": 0.0}, False, 9.0),
-        ([2], {"cpu": 2, "gpu": 0.0}, False, 9.0),
-        ([1], {"cpu": 8.0, "gpu": 0.0}, True, 9.0),
+        ([0, 1], {"cpu": 2, "gpu": 0.0}, False, 4, 9.0),  # 8 cores for runs of 2, then alone
+        ([2], {"cpu": 2, "gpu": 0.0}, False, 4, 9.0),
+        ([1], {"cpu": 8.0, "gpu": 0.0}, True, 1, 9.0),
     ]
     assert os.environ["TUNE_DISABLE_SIGINT_HANDLER"] == "1"
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
@@ -83,7 +84,7 @@ def test_settings_of_ray_that_the_user_has_made_stay(
     calls = turns(module, executor, lambda *_: None)
     executor.run(lab, [Task(tiny())], print)
     assert os.environ["TUNE_GLOBAL_CHECKPOINT_S"] == "7"
-    assert calls == [([0], {"cpu": 1, "gpu": 0.0}, False, None)]
+    assert calls == [([0], {"cpu": 1, "gpu": 0.0}, False, 8, None)]
 
 
 def test_mistakes_of_tasks_are_raised_after_the_last_one(module: Any, lab: Lab, tiny: Tiny) -> None:
@@ -145,32 +146,6 @@ def test_an_error_of_our_own_comes_before_that_of_ray_tune_and_no_file_of_it_sta
     assert not any((lab.root / "ray").iterdir())
 
 
-def test_a_watcher_hears_and_kills_for_its_executor(module: Any, lab: Lab, tiny: Tiny) -> None:
-    executor, watchers, reports = (
-        module.RayExecutor(TrialResources(cpus=2)),
-        list[Any](),
-        list[Any](),
-    )
-    queue = ListQueue([Task(tiny(seed=seed)) for seed in (0, 1)])
-
-    def noted(watcher: Any, task: Task, worker: Any) -> None:
-        watchers.append((watcher, worker.runs_per_device))
-        watcher.on_report(task.spec.seed)
-        if not worker.whole:
-            watcher.deferred.append(task)
-
-    turns(module, executor, noted)
-    executor.run(lab, queue, reports.append)
-    assert reports == [0, 1, 0, 1]
-    first, _, second, _ = watchers
-    assert (first[1], second[1]) == (4, 1)  # 8 cores for runs of 2, then alone
-    assert first[0] is not second[0] and first[0].user_errors is second[0].user_errors
-    monitor = first[0]._monitor
-    assert (first[0].lab, monitor._lab, monitor._kill) == (lab, lab, module.end_attempt)
-    queue.stop = True
-    assert first[0].stopping() and second[0].stopping()  # those that were deferred stop, too
-
-
 def test_a_signal_stops_the_trials(
     module: Any, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,34 +204,6 @@ def test_the_worst_run_of_a_rung_is_stopped_and_the_sweep_notes_it(
     stopped = stopped_early.read(lab.sweep("s").stopped_path)
     assert {run: one.step for run, one in stopped.items()} == {"long": 30, "third": 30}
     assert verdict(module, made, "short") == made.CONTINUE
-
-
-@pytest.mark.parametrize(
-    ("spec", "steps", "settings"),
-    [
-        (
-            StopEarlySpec(grace=30, reduction=2),
-            360,
-            {"max_t": 360, "grace_period": 30, "reduction_factor": 2, "stop_last_trials": False},
-        ),
-        (
-            StopEarlySpec(kind="median", grace=25, least=7),
-            100,
-            {"grace_period": 25, "min_samples_required": 7, "min_time_slice": float("inf")},
-        ),
-    ],
-)
-def test_rules_of_ray_have_the_settings_of_the_sweep(
-    module: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    spec: StopEarlySpec,
-    steps: int,
-    settings: dict[str, Any],
-) -> None:
-    for name in ("ASHAScheduler", "MedianStoppingRule"):
-        monkeypatch.setattr(module, name, lambda **settings: settings)
-    judged_by = {"time_attr": "rung", "metric": "rung_gap", "mode": "min"}
-    assert module.RULES[spec.kind](spec, steps) == {**judged_by, **settings}
 
 
 def test_a_verdict_that_cannot_be_noted_is_an_error_of_the_driver(

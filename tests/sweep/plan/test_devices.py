@@ -52,29 +52,12 @@ def test_a_device_of_this_process_says_what_it_is() -> None:
     assert Devices((OLD, NEW)).precisions == ("fp32", "fp16") and Devices((OLD,)).local is None
 
 
-def test_the_facts_of_a_device_are_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for fact, answer in (("name", "H"), ("precisions", ("bf16",)), ("memory", 7), ("model", "M")):
-        asked = lambda device, answer=answer: (answer, device.type)  # noqa: E731
-        monkeypatch.setattr(f"tread_lab.sweep.plan.devices.{fact}", asked)
-    facts: Any = DeviceFacts.of(torch.device("meta"))
-    assert (facts.type, facts.name) == ("meta", ("H", "meta"))
-    assert (facts.precisions, facts.memory) == ((("bf16",), "meta"), (7, "meta"))
-    assert facts.model == ("M", "meta")
-
-
 def test_a_gpu_is_asked_by_a_process_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
     assert DeviceFacts.from_afar(cpu) == DeviceFacts.of(cpu)
     monkeypatch.setattr("tread_lab.sweep.plan.devices.pick", lambda _: torch.device("cuda", 3))
     with pytest.raises(UserError, match=r"cuda:3 does not answer \(.+\); try --device cpu"):
         Devices.here()
-
-
-def test_by_default_one_run_at_a_time_has_a_device_and_one_thread() -> None:
-    for devices in (Devices((OLD,)), Devices.here("cpu")):
-        assert (devices.slots, devices.runs_per_device, devices.threads) == (1, 1, 1)
-        assert (devices.timer, devices.idle_gpus) == (None, 0)
-    assert Devices.here("cpu", threads=3).threads == 3
 
 
 def test_another_machine_is_forecast_from_its_own_rates(

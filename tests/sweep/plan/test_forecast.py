@@ -194,27 +194,6 @@ def test_seconds_to_match_are_by_stored_speeds_else_by_those_of_now(lab: Lab, ti
         TrainSeconds(lab, devices)(tiny())
 
 
-def test_the_plan_of_imagenet_prints_the_parts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["sweep", "selection_rate", "experiment=s2_imagenet256", "--root", str(tmp_path)]
-    command.append("reference=heldout")
-    assert cli.main([*command, "--plan", "--device-rates", "H200"]) == 0
-    captured = capsys.readouterr()
-    said = " ".join((captured.out + captured.err).split())
-    assert "fid[heldout]@10k of one run: sampling 32 s, decoding 42 s, features 6 s" in said
-    assert "references once for the lab: decoding 42 s, features 6 s" in said
-    assert "from stated rates of H200" in said
-    assert "exact fp32" not in said
-    exact = ["sampler.precision=fp32", "--plan", "--device-rates", "H200"]
-    assert cli.main([*command, *exact]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "sampled in exact fp32 on a GPU: fid" in said
-    assert "15 times faster by stated rates of H200" in said
-    assert cli.main([*command, "--device-rates", "H200"]) == 2
-    assert "add --plan" in capsys.readouterr().err
-
-
 def test_a_plan_says_parameters_device_hours_and_their_price(
     in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,33 +77,6 @@ def test_two_runs_of_a_real_cpu_predict_the_others_within_an_eighth(lab: Lab, wi
 FIRST = ((), (2, 8, 0.5))
 
 
-def roofline(spec: RunSpec) -> float:
-    """Seconds of a step on an H100 of a roofline: products at .6 of 989 TFLOP/s, attention at .35,
-    elementwise work and optimizer at .85 of 3.35 TB/s; written from counted FLOPs and bytes."""
-    N, D, L, B = 256, spec.model.width, spec.model.depth, spec.train.batch
-    kept = [N] * L
-    for route in spec.routes:
-        for block in range(int(route.start), int(route.end) + 1):
-            kept[block] = N - round(route.rate * N)
-    products = sum(6 * B * n * 12 * D * D for n in kept) / (0.6 * 989e12)
-    attention = sum(6 * B * 2 * n * n * D for n in kept) / (0.35 * 989e12)
-    elementwise = sum(B * n * D * 2 * 60 for n in kept)  # bf16, 60 times read or written a block
-    parameters = L * 18 * D * D * 4 * 12  # weights, gradients, moments, EMA
-    return products + attention + (elementwise + parameters) / (0.85 * 3.35e12)
-
-
-@pytest.mark.parametrize(("size", "worst"), [("S", 0.04), ("B", 0.03), ("XL", 0.02)])
-def test_dense_and_the_paper_s_route_predict_placements_of_a_roofline(
-    size: str, worst: float
-) -> None:
-    dense, paper = imagenet(size), imagenet(size, "2->8")
-    speed = Speed.of_steps([(step_flops(spec), roofline(spec)) for spec in (dense, paper)])
-    for route, rate in (("0->3", 0.5), ("2->8", 0.75), ("1->10", 0.5), ("4->6", 0.25)):
-        spec = imagenet(size, route, rate=rate)
-        predicted = speed.overhead + speed.per_flop * step_flops(spec)
-        assert predicted == pytest.approx(roofline(spec), rel=worst)
-
-
 def test_an_evaluation_takes_what_it_took_before(lab: Lab) -> None:
     spec, asked = ours(32, None), HeldoutSpec(images=64)
     record(lab, spec, 0.1)

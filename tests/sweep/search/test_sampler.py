@@ -223,32 +223,6 @@ def test_a_trial_is_chosen_from_every_result_that_it_waited_for(lab: Lab, tiny: 
         assert found is not None and found[0] == observation.cell
 
 
-@pytest.mark.parametrize("name", ["tpe", "gp", "random", "nsgaii"])
-def test_each_sampler_has_the_seed_and_the_start_of_the_search(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: dict[str, Any] = {}
-    for kind in ("TPESampler", "GPSampler", "RandomSampler", "NSGAIISampler"):
-        monkeypatch.setattr(sampler, kind, lambda kind=kind, **how: made.setdefault(kind, how))
-    for startup in (8, 1):
-        made.clear()
-        SAMPLERS[name].make(SearchSpec(startup=startup), 7)
-        assert (
-            made
-            == {
-                "tpe": {
-                    "TPESampler": {"seed": 7, "n_startup_trials": startup, "multivariate": True}
-                },
-                "gp": {"GPSampler": {"seed": 7, "n_startup_trials": startup}},
-                "random": {"RandomSampler": {"seed": 7}},
-                "nsgaii": {"NSGAIISampler": {"seed": 7, "population_size": max(startup, 2)}},
-            }[name]
-        )
-    assert {name: kind.draws for name, kind in SAMPLERS.items()} == {
-        "tpe": 12, "gp": 2, "random": 12, "nsgaii": 12
-    }  # fmt: skip
-
-
 def test_the_seed_of_a_suggestion_is_of_the_search_and_its_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
