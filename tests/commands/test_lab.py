@@ -10,9 +10,7 @@ import pytest
 from tests.synthetic import small, tiny_spec, write_sweep
 from tread_lab.cli import main
 from tread_lab.commands import lab as commands
-from tread_lab.records.lab import Lab
 from tread_lab.specs import signature
-from tread_lab.sweep.gc import FEATURES, SAMPLES, Removable
 from tread_lab.tracking.tracker import SyncReport
 
 RUN = signature(tiny_spec((2, 8)))
@@ -67,58 +65,6 @@ def test_what_is_not_there_is_one_line(
     assert main(words) == 2
     out, err = capsys.readouterr()
     assert out == "" and line in err and err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("flags", "chosen", "kept"),
-    [
-        ([], "a", {SAMPLES: 1010, FEATURES: 100}),
-        (["--samples"], "abd", {FEATURES: 100}),
-        (["--features"], "ac", {SAMPLES: 1010}),
-        (["--samples", "--features"], "abcd", {}),
-    ],
-)
-@pytest.mark.parametrize("yes", [True, False])
-def test_gc_removes_what_is_asked_for_and_offers_the_rest(
-    yes: bool,
-    flags: list[str],
-    chosen: str,
-    kept: dict[str, int],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sizes = {"a": ("scratch", 1), "b": (SAMPLES, 10), "c": (FEATURES, 100), "d": (SAMPLES, 1000)}
-    files = [Removable(what, Path(name), size) for name, (what, size) in sizes.items()]
-    cleared, shown = list[str](), list[Any]()
-
-    def clear(lab: Lab, items: list[Removable]) -> int:
-        assert lab.root == tmp_path
-        cleared.extend(item.path.name for item in items)
-        return 7
-
-    monkeypatch.setattr("tread_lab.sweep.gc.find", lambda lab, **_: files)
-    monkeypatch.setattr("tread_lab.sweep.gc.clear", clear)
-    monkeypatch.setattr(
-        "tread_lab.terminal.gc.show_removable",
-        lambda items, freed, **how: shown.append((freed, how)),
-    )
-    assert main(["gc", *flags, *(["--yes"] if yes else []), "--root", str(tmp_path)]) == 0
-    assert cleared == ([*chosen] if yes else [])
-    assert shown == [(7 if yes else None, {"as_json": False, "kept": kept})]
-
-
-def test_export_lists_what_it_has_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_sweep(tmp_path, small(similarity=True))
-
-    def written(folder: Any, out: Path, *, step: int | None) -> dict[str, int]:
-        assert (folder.name, out, step) == (RUN, Path("there"), 4)
-        return {"model.safetensors": 2000, "README.md": 5}
-
-    monkeypatch.setattr("tread_lab.engine.export.export", written)
-    assert main(["export", RUN[:6], "there", "--step", "4", "--root", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "there/model.safetensors: 2 kB\nthere/README.md: 5 B\n"
 
 
 @pytest.mark.parametrize(("names", "synced"), [([], "abc"), (["c", "a"], "ca")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +13,9 @@ from tread_lab.commands.resolve import (
     gpus_per_run,
     run_spec,
     visible_device,
-    with_whole_parents,
 )
 from tread_lab.config.load import load_experiment
-from tread_lab.records.lab import Lab
-from tread_lab.specs import UserError, encode
+from tread_lab.specs import UserError
 from tread_lab.specs.sweep import Experiment
 
 
@@ -56,17 +53,6 @@ def test_a_rate_is_of_the_stage_before_a_finetune_and_the_finetune_stays() -> No
     spec = run_spec(staged, None, 0.25)
     assert spec.routes == () and spec.train.steps == 10
     assert [route.rate for route in spec.ancestors[0].routes] == [0.25]
-
-
-def test_a_parent_is_the_run_that_its_signature_names(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
-    parent = run_spec(load_experiment("tiny", []), None, None)
-    folder = lab.run_of(parent)
-    folder.create(parent)
-    child = load_experiment("tiny", [f"init_from={{run: {folder.name}}}", "routes=[]"])
-    found = with_whole_parents(child, lab)
-    assert isinstance(found, Experiment)
-    assert found.run["init_from"]["run"] == encode(parent)
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.synthetic import small, write_sweep
-from tread_lab.analysis.recommend import wording
 from tread_lab.cli import main
 
 
@@ -26,31 +23,6 @@ def test_figures_and_report_print_their_paths(
     monkeypatch.setattr(report, lambda lab, name, output: f"{lab.root.name} {name} {output}")
     assert main(["report", "placement", "--output", "there.html"]) == 0
     assert capsys.readouterr().out == "lab placement there.html\n"
-
-
-@pytest.mark.parametrize("out", [None, "there.yaml"])
-def test_the_rule_is_said_and_its_experiment_written(
-    out: str | None,
-    in_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    Path("lab").mkdir()
-    rule = SimpleNamespace(sweep="s", verdict="undecided")
-    asked: list[Any] = []
-    name = "tread_lab.analysis.recommend.recommendation.recommend"
-    monkeypatch.setattr(name, lambda lab, name, **how: asked.append((name, how)) or rule)
-    monkeypatch.setattr(wording, "write_experiment", lambda lab, made, path: asked.append(path))
-    monkeypatch.setattr(wording, "as_tree", lambda made: {"rule": made.sweep})
-    monkeypatch.setattr(wording, "as_lines", lambda made: ["first", "second"])
-    path = in_folder / (out or "lab/sweeps/s/recommended.yaml")
-    line = ["recommend", "n", "--metric", "m", "--cheapest", *(["--out", out] if out else [])]
-    assert main(line) == 0
-    end = f"experiment: {path} (`tread-lab train {path}`)"
-    assert capsys.readouterr().out.splitlines() == ["first", "second", end]
-    assert main([*line, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"rule": "s", "experiment": str(path)}
-    assert asked == [("n", {"metric": "m", "cheapest": True, "equal_steps": False}), path] * 2
 
 
 def test_pages_are_served_where_it_is_told_and_mlflow_is_synced_before(

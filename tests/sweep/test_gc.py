@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from tests.seeing.conftest import served
+from tests.sweep.plans import plan_of
 from tread_lab.cli import main
 from tread_lab.engine.assemble import trained
 from tread_lab.engine.checkpoint import list_checkpoints, load_latest, step_of
@@ -24,11 +25,10 @@ from tread_lab.records.locks import exclusive
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, decode, encode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
-from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep import gc
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.gc import clear, find
-from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.trial.task import Task, is_complete
 
@@ -73,9 +73,8 @@ def sampled(lab: Lab, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> T
 
 
 def planned(lab: Lab, spec: RunSpec, name: str = "s", images: int = 8) -> Plan:
-    sweep = {"experiment": "tiny", "evaluate": [{"heldout_loss": {"images": images, "levels": 2}}]}
-    tree = decode(SweepSpec, {**sweep, "axes": {"route": ["1->2"]}, "baseline": None})
-    plan = make_plan(name, tree, Experiment(name="tiny", run=encode(spec)))
+    evaluate = [{"heldout_loss": {"images": images, "levels": 2}}]
+    plan = plan_of(spec, name, axes={"route": ["1->2"]}, baseline=None, evaluate=evaluate)
     store_plan(lab.sweep(name), plan)
     return plan
 

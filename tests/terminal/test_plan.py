@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from tests.sweep.plans import HELDOUT, plan_of
 from tests.synthetic import small, tiny_spec, write_sweep
 from tests.terminal.conftest import Screen
 from tread_lab.engine.cost.speed import RATES, Speed, kind_of
 from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab
 from tread_lab.records.stopped_early import Stopped
-from tread_lab.specs import RunSpec, UserError, decode, encode
-from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.specs import RunSpec, UserError
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
-from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.timing import Timing
 from tread_lab.sweep.search.budget import Budget
 from tread_lab.terminal.console import answers
@@ -30,7 +30,6 @@ from tread_lab.terminal.plan import (
     show_plan,
 )
 
-HELDOUT = {"heldout_loss": {"images": 8, "levels": 2}}
 SEARCH = {"trials": 2, "startup": 2, "objectives": ["heldout/loss"]}
 SPACE = {"route": {"start": "0..3", "end": "4..7"}}
 LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 32, "classes": 10}
@@ -43,9 +42,7 @@ def samples(weight: float, **more: Any) -> dict[str, Any]:
 
 def placements(**more: Any) -> Plan:
     """Two placements and a baseline on the embedded images."""
-    tree = {"experiment": "tiny", "axes": {"route": ["2->8", "0->4"]}, "evaluate": [HELDOUT]}
-    base = Experiment(name="tiny", run=encode(tiny_spec(None)))
-    return make_plan("placement", decode(SweepSpec, {**tree, **more}), base)
+    return plan_of(tiny_spec(None), "placement", **{"axes": {"route": ["2->8", "0->4"]}, **more})
 
 
 def show(out: Console, plan: Plan, lab: Lab, remaining: RemainingTime | None = None) -> None:

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,16 +67,20 @@ def test_a_killed_daemon_of_a_local_cluster_is_noticed_at_once() -> None:
     assert "its process raylet has ended" in lost[0] and len(lost) == 1
 
 
-def test_leaving_is_one_line_and_a_code_of_its_own_and_ends_what_was_started() -> None:
+@pytest.mark.parametrize(("how", "exit_code"), [("", 3), (", lambda: 1 / 0, code=130", 130)])
+def test_leaving_is_one_line_and_a_code_of_its_own_and_ends_what_was_started(
+    how: str, exit_code: int
+) -> None:
     code = (
         "import subprocess, tread_lab.sweep.execution.cluster_heartbeat as l\n"
         "shell = subprocess.Popen(['sh', '-c', 'sleep 600; true'], stdout=subprocess.DEVNULL)\n"
         "while len(started := l.descendants(shell.pid)) < 1: pass\n"
-        "print(shell.pid, *started, flush=True); l.leave('gone'); print('not reached')"
+        "print(shell.pid, *started, flush=True); "
+        f"l.leave('gone'{how}); print('not reached')"
     )
     done = subprocess.run([sys.executable, "-c", code], stdout=-1, stderr=-1, text=True)
     shell, sleep = map(int, done.stdout.split())
-    assert (done.returncode, done.stderr.strip()) == (3, "tread-lab: gone")
+    assert (done.returncode, done.stderr.strip()) == (exit_code, "tread-lab: gone")
     assert command_line(shell) == command_line(sleep) == b""
 
 
@@ -140,34 +143,6 @@ def test_a_cluster_that_is_left_while_it_is_asked_is_not_lost() -> None:
     left.set()
     watcher.join(20)
     assert lost == [] and not watcher.is_alive()
-
-
-@pytest.mark.parametrize(("screen", "shown"), [(True, b"\x1b[?25h"), (False, b"")])
-@pytest.mark.parametrize(("code", "started"), [(130, {8}), (None, set[int]())])
-def test_leaving_shows_the_cursor_and_does_the_last_thing_before_the_code(
-    monkeypatch: pytest.MonkeyPatch, screen: bool, shown: bytes, code: int | None, started: set[int]
-) -> None:
-    done: list[Any] = []
-
-    def last() -> None:
-        done.append("last")
-        raise ZeroDivisionError
-
-    fake = SimpleNamespace(
-        write=lambda fd, text: done.append((fd, text)), open=lambda *what: what,
-        devnull="/dev/null", O_WRONLY=1, dup2=lambda a, b: done.append((a, b)),
-        _exit=done.append, getpid=lambda: 7,
-    )  # fmt: skip
-    monkeypatch.setattr(cluster_heartbeat, "os", fake)
-    monkeypatch.setattr(cluster_heartbeat, "descendants", lambda pid: started if pid == 7 else {0})
-    monkeypatch.setattr(cluster_heartbeat, "kill", lambda pid: done.append(("killed", pid)))
-    monkeypatch.setattr(cluster_heartbeat.sys.stderr, "isatty", lambda: screen)
-    cluster_heartbeat.leave("gone", last, **({} if code is None else {"code": code}))
-    nowhere = ("/dev/null", 1)
-    assert done == [
-        (2, shown + b"\ntread-lab: gone\n"), (nowhere, 1), (nowhere, 2), "last",
-        *[("killed", pid) for pid in started], code or 3,
-    ]  # fmt: skip
 
 
 def test_the_monitor_ends_with_its_process_and_says_once_that_all_is_lost() -> None:

@@ -10,31 +10,24 @@ from typing import Any
 import pytest
 
 from tests.pretender import Pretender
+from tests.sweep.plans import DEEP, plan_of
 from tread_lab.frames import cells_frame, trials_frame
 from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab
 from tread_lab.records.stopped_early import Stopped
-from tread_lab.specs import RunSpec, UserError, decode, encode
-from tread_lab.specs.sweep import Experiment, StopEarlySpec, SweepSpec
+from tread_lab.specs import RunSpec, UserError, decode
+from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import EarlyStopping
-from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import store_plan
-from tread_lab.sweep.trial.task import ListQueue
 
 Tiny = Callable[..., RunSpec]
-ENDS = "0..7"
 
 
 def planned(tiny: Tiny, name: str = "halved", **more: Any) -> Plan:
-    tree = {
-        "experiment": "tiny",
-        "axes": {"route": {"start": 0, "end": ENDS}},
-        "evaluate": [{"heldout_loss": {"images": 8, "levels": 2}}],
-        "stop_early": {"kind": "asha", "grace": 10, "reduction": 2},
-        **more,
-    }
-    run = encode(tiny(steps=60, model={"depth": 8, "width": 16, "heads": 2}))
-    return make_plan(name, decode(SweepSpec, tree), Experiment(name="tiny", run=run))
+    early = {"kind": "asha", "grace": 10, "reduction": 2}
+    tree = {"axes": {"route": {"start": 0, "end": "0..7"}}, "stop_early": early, **more}
+    return plan_of(tiny(steps=60, model=DEEP), name, **tree)
 
 
 def logged(lab: Lab, run: str, slope: float, steps: int = 60) -> None:
@@ -106,15 +99,6 @@ def test_a_new_session_knows_the_gaps_of_ended_and_of_stopped_runs(lab: Lab, tin
     early = EarlyStopping.of(plan, lab)
     assert early is not None
     assert list(early.history()) == [(ended, 10, 0.0), (ended, 20, 0.0), (stopped, 10, 0.0)]
-
-
-def test_baselines_come_first(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny)
-    queue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
-    dense = queue.next()
-    assert dense is not None and not dense.spec.routes and queue.next() is None
-    queue.ended(dense)
-    assert queue.next() is not None
 
 
 def test_what_was_stopped_is_a_row_that_says_so_and_never_a_number(lab: Lab, tiny: Tiny) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 import torch
 
 from tests.engine.cost.test_training import imagenet
-from tread_lab import cli
 from tread_lab.engine.cost.sampling import passes
 from tread_lab.engine.cost.speed import RATES, Speed, kind_of
 from tread_lab.engine.cost.training import cost
@@ -192,19 +190,3 @@ def test_seconds_to_match_are_by_stored_speeds_else_by_those_of_now(lab: Lab, ti
     assert TrainSeconds(lab, devices, "cpu", {kind: [2.0, 0.0]})(tiny(steps=20)) == 40.0
     with pytest.raises(UserError, match=r"^match: train_seconds: no time is predicted here; add"):
         TrainSeconds(lab, devices)(tiny())
-
-
-def test_a_plan_says_parameters_device_hours_and_their_price(
-    in_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """An image costs 3 x 2 x 6.056 GMAC; an H200 trains at a quarter of 989 TFLOP/s."""
-    Path("s.yaml").write_text("experiment: s2_imagenet256\nbaseline: null\nevaluate: []\n")
-    command = ["sweep", "s.yaml", "data.path=LATENTS", "--plan", "--device-rates", "H200"]
-    assert cli.main([*command, "--price-per-hour", "3"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    hours = 400_000 * 256 * 6 * 6.056e9 / (0.25 * 989e12) / 3600
-    assert "parameters: DiT-S/2 32,858,896" in out
-    said = f"{hours:,.3g} device-hours of H200: training {hours:,.3g}, evaluations 0"
-    assert said in out
-    bill = re.search(r"at 3 an hour ([\d.]+)", out)
-    assert bill and float(bill[1]) == pytest.approx(3 * hours, rel=1e-3)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.sweep.plans import plan_of
 from tests.sweep.search.test_sampler import planned as searched
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import stopped_early, suggestions
@@ -31,9 +32,7 @@ SEARCH = {"trials": 2, "objectives": ["heldout/loss"]}
 
 
 def planned(tiny: Tiny, **more: Any) -> Plan:
-    tree = {"experiment": "tiny", "axes": {"route": ["0->1", "0->2"]}, "seeds": [0, 1], **more}
-    tree.setdefault("evaluate", [{"heldout_loss": {"images": 8, "levels": 2}}])
-    return make_plan("p", decode(SweepSpec, tree), Experiment(name="tiny", run=encode(tiny())))
+    return plan_of(tiny(), "p", **{"axes": {"route": ["0->1", "0->2"]}, "seeds": [0, 1], **more})
 
 
 def routes(tasks: Any) -> list[str]:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from tests.sweep.plans import HELDOUT, plan_of
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan, StoredTrial
-from tread_lab.specs import RunSpec, UserError, decode, encode
+from tread_lab.specs import RunSpec, UserError
 from tread_lab.specs.expansion import ExcludedCells
-from tread_lab.specs.sweep import Experiment, SweepSpec
-from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import (
     check_plan,
     difference,
@@ -33,8 +33,7 @@ SAMPLES = {"samples": {"metrics": ["fd"], "count": 100, "reference": {"name": "r
 
 
 def planned(tiny: Tiny, **more: Any) -> Plan:
-    tree = {"experiment": "tiny", "axes": {"route": ["0->1", "0->2"]}, "evaluate": [], **more}
-    return make_plan("p", decode(SweepSpec, tree), Experiment(name="tiny", run=encode(tiny())))
+    return plan_of(tiny(), "p", **{"axes": {"route": ["0->1", "0->2"]}, "evaluate": [], **more})
 
 
 def test_a_plan_is_loaded_as_it_was_stored(lab: Lab, tiny: Tiny) -> None:
@@ -43,15 +42,8 @@ def test_a_plan_is_loaded_as_it_was_stored(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny, axes=axes, **sweep)
     store_plan(lab.sweep("p"), plan)
     loaded = load_plan(lab.sweep("p"))
-    for name in (
-        "name",
-        "question",
-        "experiment",
-        "trials",
-        "excluded",
-        "duplicates",
-        "evaluations",
-    ):
+    names = "name question experiment trials excluded duplicates evaluations"
+    for name in names.split():
         assert getattr(loaded, name) == getattr(plan, name), name
     assert loaded.excluded == (ExcludedCells("where: end < 2", 1, ({"route": "0->2"},)),)
     assert loaded.sources == json.loads(json.dumps(plan.sources))
@@ -102,7 +94,7 @@ def images(**fields: Any) -> dict[str, Any]:
 
 def searched(**fields: Any) -> dict[str, Any]:
     search = {"trials": 2, "objectives": ["heldout/loss"], **fields}
-    return {"search": search, "evaluate": [{"heldout_loss": {"images": 8, "levels": 2}}]}
+    return {"search": search, "evaluate": [HELDOUT]}
 
 
 @pytest.mark.parametrize(

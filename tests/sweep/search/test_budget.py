@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from tests.pretender import Pretender
+from tests.sweep.plans import DEEP, plan_of
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import suggestions
 from tread_lab.records.lab import Lab
 from tread_lab.records.time_spent import Stopwatch, seconds_spent
-from tread_lab.specs import RunSpec, UserError, decode, encode
-from tread_lab.specs.sweep import BudgetSpec, Experiment, SweepSpec
+from tread_lab.specs import RunSpec, UserError, decode
+from tread_lab.specs.sweep import BudgetSpec
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
-from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue, Spent
 from tread_lab.sweep.search.search_queue import SearchQueue
 from tread_lab.sweep.trial.task import ListQueue
@@ -27,14 +28,8 @@ LONG = 100.0  # seconds of a run, as far as the budget knows
 
 
 def planned(tiny: Tiny, **more: Any) -> Plan:
-    tree = {
-        "experiment": "tiny",
-        "axes": {"route": {"start": 0, "end": "0..5"}},
-        "evaluate": [{"heldout_loss": {"images": 8, "levels": 2}}],
-        **more,
-    }
-    run = encode(tiny(model={"depth": 8, "width": 16, "heads": 2}))
-    return make_plan("budgeted", decode(SweepSpec, tree), Experiment(name="tiny", run=run))
+    axes = {"route": {"start": 0, "end": "0..5"}}
+    return plan_of(tiny(model=DEEP), "budgeted", **{"axes": axes, **more})
 
 
 def carried_out(lab: Lab, plan: Plan, seconds: float | None = None) -> tuple[list[str], Any]:

@@ -18,14 +18,15 @@ from optuna.distributions import (
 from optuna.trial import TrialState
 
 from tests.pretender import Pretender
+from tests.sweep.plans import DEEP, plan_of
 from tread_lab.frames import trials_frame
 from tread_lab.records import stopped_early, suggestions
 from tread_lab.records.lab import Lab
 from tread_lab.records.stopped_early import Stopped
-from tread_lab.specs import RunSpec, UserError, decode, encode
+from tread_lab.specs import RunSpec, UserError
 from tread_lab.specs.search_space import Space
-from tread_lab.specs.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
-from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.specs.sweep import SearchSpec, StopEarlySpec
+from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import check_plan, load_plan, store_plan
 from tread_lab.sweep.search import sampler
 from tread_lab.sweep.search.sampler import (
@@ -41,16 +42,9 @@ CELLS = [{"start": i, "end": j} for i in range(8) for j in range(i, 8)]
 
 
 def planned(tiny: Callable[..., RunSpec], **search: Any) -> Plan:
-    tree = {
-        "experiment": "tiny",
-        "axes": {"route": {"start": "0..7", "end": "0..7"}},
-        "where": "start <= end",
-        "seeds": [0, 1],
-        "search": {"trials": 6, "startup": 3, "objectives": ["heldout/loss"], **search},
-        "evaluate": [{"heldout_loss": {"images": 8, "levels": 2}}],
-    }
-    run = encode(tiny(model={"depth": 8, "width": 16, "heads": 2}))
-    return make_plan("searched", decode(SweepSpec, tree), Experiment(name="tiny", run=run))
+    search = {"trials": 6, "startup": 3, "objectives": ["heldout/loss"], **search}
+    space = {"axes": {"route": {"start": "0..7", "end": "0..7"}}, "where": "start <= end"}
+    return plan_of(tiny(model=DEEP), "searched", **space, seeds=[0, 1], search=search)
 
 
 def cells(lab: Lab) -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ import pytest
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
-from tread_lab.records.run_status import run_status
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.sweep.trial.retry import Decision, decide, failed_kind, failed_tasks, reopen
@@ -96,14 +95,6 @@ def test_of_a_kind_with_the_runs_that_failed_for_them(lab: Lab, tasks: list[Task
     assert failed_tasks(lab, tasks, ["hung"]) == []
     with pytest.raises(UserError, match="no kind of failure 'ooom', did you mean 'oom'"):
         failed_tasks(lab, tasks, ["ooom"])
-
-
-def test_a_status_tells_kind_reason_and_attempts(lab: Lab, tasks: list[Task], tiny: Tiny) -> None:
-    status = run_status(lab.run_of(tasks[2].spec))
-    assert (status.state, status.kind, status.reason) == ("failed", "exception", "RuntimeError: x")
-    assert len(status.attempts) == 1 and status.moved is not None
-    fresh = run_status(lab.run_of(tiny(seed=9)))
-    assert (fresh.state, fresh.kind, fresh.attempts, fresh.moved) == ("pending", "", (), None)
 
 
 def test_a_failure_without_a_kind_on_record_is_an_exception(lab: Lab, tiny: Tiny) -> None:

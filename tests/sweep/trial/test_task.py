@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.sweep.plans import plan_of
 from tread_lab.data.source import open_data
 from tread_lab.engine import checkpoint
 from tread_lab.engine.batches import Batches
@@ -20,9 +21,8 @@ from tread_lab.records.lab import Lab, RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
-from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
-from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import load_plan, store_plan
 from tread_lab.sweep.trial.task import (
     ListQueue,
@@ -47,13 +47,8 @@ def family_plan(spec: RunSpec) -> Plan:
     """A routed run, and two runs that go on from it; the routed run itself is no trial."""
     then = {"routes": [], "train": {"steps": 4, "lr": 1e-3, "warmup": 0}}
     longer = {**then, "train": {**then["train"], "steps": 6}}
-    sweep = {
-        "experiment": "tiny",
-        "baseline": None,
-        "variants": {"finetune": {"short": {"then": then}, "long": {"then": longer}}},
-        "evaluate": [{"heldout_loss": {"images": 8, "levels": 2}}],
-    }
-    return make_plan("family", decode(SweepSpec, sweep), Experiment(name="tiny", run=encode(spec)))
+    variants = {"finetune": {"short": {"then": then}, "long": {"then": longer}}}
+    return plan_of(spec, "family", baseline=None, variants=variants)
 
 
 def weights(folder: RunFolder, part: str) -> dict[str, Tensor]:
