@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.engine.runs import small_run
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
-from tread_lab.specs import UserError, decode, encode
+from tread_lab.specs import decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.plan import Plan, make_plan
@@ -49,14 +47,3 @@ def test_a_guidance_sweep_over_finished_runs_trains_nothing(tmp_path: Path) -> N
     settings = ["", " w=2", " w=1.5 SG(0/0.5) routes=1->1"]
     assert frame.attrs["planned"] == [f"cost/sample_flops{setting}" for setting in settings]
     assert frame[frame.attrs["planned"]].notna().all(axis=None)
-
-
-def test_what_an_evaluation_will_lack_is_refused_before_anything_is_trained() -> None:
-    dense = {"samples": {"sampler": {"guidance": {"strong": {"rate": 0.5}}}}}
-    with pytest.raises(UserError, match="trained without routes"):
-        assert planned("s", evaluate=[dense]).tasks
-    early = {"guidance": [{"weight": 2, "weak": {"step": 3}}]}
-    with pytest.raises(UserError, match=r"add it to execution.keep_steps"):
-        assert planned("s", sampler_axes=early).tasks
-    kept = {"fixed": {"execution": {"keep_steps": [3]}}, "sampler_axes": early}
-    assert planned("s", **kept).tasks

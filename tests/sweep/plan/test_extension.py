@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tread_lab.cli import main
 from tread_lab.config.load import load_experiment
 from tread_lab.records.lab import Lab, SweepFolder
 from tread_lab.specs import UserError, decode
@@ -196,21 +195,6 @@ def test_what_the_earlier_file_had_alone_is_noted(folder: SweepFolder) -> None:
     assert [sorted(file) for file in files] == [["experiment", "sweep"]] * 2
     unmeasured = extended(plan(FIRST), plan({**FIRST, "evaluate": []}))
     assert len(unmeasured.sources["earlier"]) == 1  # the same trials, and it measured them
-
-
-def test_from_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    store_plan(Lab.at("lab").sweep("s"), plan(FIRST))
-    text = json.dumps({"experiment": "tiny", **WIDER})
-    Path("s.yaml").write_text(text)
-    assert main(["sweep", "s.yaml", "--plan"]) == 2
-    assert "--extend adds what is new" in capsys.readouterr().err
-    assert main(["sweep", "s.yaml", "--plan", "--extend", "--device-rates", "H200"]) == 0
-    out, said = capsys.readouterr()
-    assert "s: adds 1 trial (2->8 s=0.75 seed 0); 3 trials as before" in said
-    assert "4 runs of tiny" in out and len(Lab.at("lab").sweep("s").earlier_plans) == 0
 
 
 def test_runs_of_two_questions_do_not_stand_in_one_sweep(folder: SweepFolder) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,27 +42,32 @@ def test_the_step_time_is_a_median_without_the_warm_up() -> None:
     assert Report("a", "train", 0, 0, 0.0).share == 0.0
 
 
-def training(
-    monkeypatch: pytest.MonkeyPatch, *steps: Progress, end: Exception | None = None
-) -> None:
-    """Replace training by these steps and this end."""
-
-    def train(spec: RunSpec, folder: Any, device: Any, meter: Any) -> Iterator[Progress]:
-        yield from steps
-        if end is not None:
-            raise end
-
-    monkeypatch.setattr(trial, "train", train)
-
-
 def step(n: int, steps: int = 20, **more: Any) -> Progress:
     return Progress(n, steps, 0.5 / n, **{"seconds": 0.1 * n, **more})
 
 
+@pytest.fixture
+def training(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Training is a step to the end, or `steps`, and raises `end`; `given` is what it is given."""
+    made = SimpleNamespace(steps=[step(20)], end=None, given=[], closed=0)
+
+    def train(*what: Any) -> Iterator[Progress]:
+        made.given.append(what)
+        try:
+            yield from made.steps
+            if made.end is not None:
+                raise made.end
+        finally:
+            made.closed += 1
+
+    monkeypatch.setattr(trial, "train", train)
+    return made
+
+
 def test_every_step_is_reported_and_the_end_is_a_result(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, training: Any
 ) -> None:
-    training(monkeypatch, step(10, seconds=1.0), step(20, seconds=4.0, overflows=3))
+    training.steps = [step(10, seconds=1.0), step(20, seconds=4.0, overflows=3)]
     task = Task(tiny(steps=20))
     reports = list(run_trial(lab, task, CPU))
     assert [(r.phase, r.step, r.steps, r.overflows, r.loss) for r in reports] == [
@@ -106,9 +112,9 @@ def test_costs_of_a_gpu_hold_its_mfu_and_those_of_a_child_its_parents(
 
 
 def test_skipped_steps_are_a_metric_of_fp16_alone(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training(monkeypatch, step(20, overflows=3))
+    training.steps = [step(20, overflows=3)]
     monkeypatch.setattr(trial, "origin", lambda spec, device: {})
     for precision, overflows in (("fp16", 3), ("fp32", None)):
         spec = tiny(precision=precision)
@@ -121,7 +127,6 @@ def evaluating(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, *errors: Exception | None
 ) -> list[str]:
     """Evaluate a trained run three times; each evaluation meets an error."""
-    training(monkeypatch, step(20))
     left, done = list(errors), list[str]()
 
     def evaluate(folder: Any, spec: Any, device: Any, cache: Any) -> None:
@@ -153,6 +158,7 @@ def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
     seen: list[str],
     lab: Lab,
     tiny: Tiny,
+    training: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert evaluating(lab, tiny, monkeypatch, *errors) == seen
@@ -160,9 +166,9 @@ def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
 
 @pytest.mark.parametrize("made", [[], [7]])
 def test_a_run_diverges_at_the_last_step_that_it_made_and_is_not_tried_again(
-    made: list[int], lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    made: list[int], lab: Lab, tiny: Tiny, training: Any
 ) -> None:
-    training(monkeypatch, *map(step, made), end=Diverged("the loss is nan"))
+    training.steps, training.end = [*map(step, made)], Diverged("the loss is nan")
     task = Task(tiny(), (HeldoutSpec(images=8),))
     for _ in range(2):
         last = [*run_trial(lab, task, CPU)][-1]
@@ -192,9 +198,8 @@ def test_a_run_that_used_up_its_tries_fails_with_their_number(
 
 
 def test_a_damaged_last_checkpoint_is_trained_again_and_then_evaluated(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training(monkeypatch, step(20))
     released, damaged, evaluated = list[Any](), [True], list[int]()
 
     def evaluate(folder: Any, spec: Any, device: Any, cache: Any) -> None:
@@ -213,9 +218,8 @@ def test_a_damaged_last_checkpoint_is_trained_again_and_then_evaluated(
 
 
 def test_a_run_that_does_not_fit_its_device_is_not_begun(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training(monkeypatch, step(20))
 
     def check_memory(spec: RunSpec, device: Any) -> None:
         raise UserError(f"seed {spec.seed} on {device} needs more")
@@ -228,9 +232,9 @@ def test_a_run_that_does_not_fit_its_device_is_not_begun(
 
 
 def test_every_step_and_every_forward_pass_of_an_evaluation_is_progress(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training(monkeypatch, step(10), step(20))
+    training.steps = [step(10), step(20)]
     heard: list[str] = []
     monkeypatch.setattr(OpenAttempt, "start_evaluating", lambda self: heard.append("evaluating"))
     made = OpenAttempt.__init__
@@ -248,47 +252,26 @@ def test_every_step_and_every_forward_pass_of_an_evaluation_is_progress(
 
 
 @pytest.mark.parametrize("runs_per_device", [1, 2])
-def test_training_is_metered_on_a_device_of_its_own_alone(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, runs_per_device: int
+def test_training_is_metered_on_a_device_of_its_own_alone_and_closed_with_the_reports(
+    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch, runs_per_device: int
 ) -> None:
-    given: list[Any] = []
-
-    def train(spec: RunSpec, folder: Any, device: Any, meter: Any) -> Iterator[Progress]:
-        given.append((spec.seed, folder.name, device, meter))
-        yield step(20)
-
-    monkeypatch.setattr(trial, "train", train)
+    training.steps = [step(10), step(20)]
     monkeypatch.setattr(trial, "open_meter", lambda device: f"meter of {device}")
     task = Task(tiny(seed=2))
-    list(run_trial(lab, task, CPU, WorkerInfo(runs_per_device=runs_per_device)))
-    assert given == [(2, task.run, CPU, "meter of cpu" if runs_per_device == 1 else None)]
-
-
-def test_closing_the_reports_closes_the_training(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed: list[int] = []
-
-    def train(*_: Any) -> Iterator[Progress]:
-        try:
-            yield step(10)
-            yield step(20)
-        finally:
-            closed.append(1)
-
-    monkeypatch.setattr(trial, "train", train)
-    reports = run_trial(lab, Task(tiny()), CPU)
-    assert next(reports).step == 10 and closed == []
+    reports = run_trial(lab, task, CPU, WorkerInfo(runs_per_device=runs_per_device))
+    assert next(reports).step == 10 and training.closed == 0
+    ((spec, folder, *rest),) = training.given
+    assert (spec, folder.name) == (task.spec, task.run)
+    assert rest == [CPU, "meter of cpu" if runs_per_device == 1 else None]
     reports.close()  # type: ignore[attr-defined]
-    assert closed == [1]
-    (attempt,) = lab.run_of(tiny()).attempts.read()
+    assert training.closed == 1
+    (attempt,) = lab.run(task.run).attempts.read()
     assert (attempt.ended, attempt.phase, attempt.reason) == ("interrupted", "train", "")
 
 
 def test_a_run_keeps_the_checkpoints_that_its_evaluations_need(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training(monkeypatch, step(20))
     monkeypatch.setattr(trial, "measuring", batches(lambda *a, **k: None))
     task = Task(tiny(), (HeldoutSpec(images=8, step=5), HeldoutSpec(images=8)))
     list(run_trial(lab, task, CPU))
@@ -296,9 +279,8 @@ def test_a_run_keeps_the_checkpoints_that_its_evaluations_need(
 
 
 def test_a_run_fails_of_a_parent_that_diverged_and_is_not_attempted(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, training: Any
 ) -> None:
-    training(monkeypatch, step(20))
     parent, child = lab.run_of(tiny()), Task(tiny(seed=1, init_from={"run": encode(tiny())}))
     parent.create(tiny())
     parent.finish(RunState.DIVERGED, step=3)
@@ -328,17 +310,15 @@ def test_energy_is_of_the_last_step_and_use_is_a_mean_over_all(lab: Lab) -> None
 
 
 def test_a_trained_child_is_evaluated_without_its_parent_and_not_trained_again(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trained: list[int] = []
-    monkeypatch.setattr(trial, "train", lambda spec, *_: trained.append(spec.seed) or iter(()))  # type: ignore[func-returns-value]
     monkeypatch.setattr(trial, "measuring", batches(lambda *a, **k: None))
     child = tiny(seed=1, init_from={"run": encode(tiny())})
     lab.run_of(child).create(child)
     lab.run_of(child).finish(RunState.COMPLETED, step=20)
     task = Task(child, (HeldoutSpec(images=8),))
     assert [report.phase for report in run_trial(lab, task, CPU)] == ["evaluate", "completed"]
-    assert trained == [] and not lab.run_of(tiny()).path.exists()
+    assert training.given == [] and not lab.run_of(tiny()).path.exists()
 
 
 def test_a_child_reads_its_parents_weights_once(
@@ -366,9 +346,8 @@ def test_a_child_reads_its_parents_weights_once(
 
 
 def test_a_child_waits_while_its_parent_waits_for_a_whole_device(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, training: Any
 ) -> None:
-    training(monkeypatch, step(20))
     child = tiny(seed=1, init_from={"run": encode(tiny())})
     attempts = lab.run_of(tiny()).attempts
     attempts.close(attempts.open(pid=1), "oom")
@@ -379,9 +358,9 @@ def test_a_child_waits_while_its_parent_waits_for_a_whole_device(
 
 
 def test_a_run_without_steps_is_completed_at_once(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training(monkeypatch)
+    training.steps = []
     parent = lab.run_of(tiny())
     parent.create(tiny())
     parent.finish(RunState.COMPLETED, step=20)
