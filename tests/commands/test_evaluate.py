@@ -23,6 +23,8 @@ from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec, decode_evaluati
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.storage import store_plan
 
+Tiny = Callable[..., RunSpec]
+
 PLANNED = {"metrics": ["fid"], "count": 1000, "sampler": {"steps": 9}, "reference": "imagenet512"}
 RECORDED = {"steps": 7, "guidance": {"weight": 3.0}}
 
@@ -40,7 +42,7 @@ RECORDED = {"steps": 7, "guidance": {"weight": 3.0}}
 )
 def test_sampler_and_reference_are_those_named_else_planned_else_recorded(
     samples: Any, words: list[str], reference: Any, steps: int, weight: float, compared: Any,
-    lab: Lab, tiny: Callable[..., RunSpec],
+    lab: Lab, tiny: Tiny,
 ) -> None:  # fmt: skip
     plan = planned(tiny, **({} if samples is None else {"evaluate": [{"samples": samples}]}))
     store_plan(lab.sweep("budgeted"), plan)
@@ -89,7 +91,7 @@ def evaluate_with(**options: Any) -> int:
     return evaluate.evaluate(Evaluate(**options))
 
 
-def completed(lab: Lab, tiny: Callable[..., RunSpec], state: RunState = RunState.COMPLETED) -> str:
+def completed(lab: Lab, tiny: Tiny, state: RunState = RunState.COMPLETED) -> str:
     spec = tiny(steps=20)
     folder = lab.run_of(spec)
     folder.create(spec)
@@ -99,7 +101,7 @@ def completed(lab: Lab, tiny: Callable[..., RunSpec], state: RunState = RunState
 
 def test_a_run_is_measured_as_named_and_said_line_by_line(
     lab: Lab,
-    tiny: Callable[..., RunSpec],
+    tiny: Tiny,
     measured: list[Any],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -127,7 +129,7 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
 
 def test_a_plan_says_what_would_be_measured_and_measures_nothing(
     lab: Lab,
-    tiny: Callable[..., RunSpec],
+    tiny: Tiny,
     measured: list[Any],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -155,7 +157,7 @@ def test_a_plan_says_what_would_be_measured_and_measures_nothing(
 
 
 def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
-    lab: Lab, tiny: Callable[..., RunSpec], measured: list[Any], monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, measured: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, one = completed(lab, tiny), evaluate.measure
 
@@ -172,9 +174,7 @@ def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
     assert [call[2] for call in measured[1:]] == [None]
 
 
-def test_a_sweep_is_measured_where_its_runs_have_ended(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_a_sweep_is_measured_where_its_runs_have_ended(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny)
     store_plan(lab.sweep("budgeted"), plan)
     with pytest.raises(UserError, match=r"^budgeted: no run has finished training$"):
@@ -209,7 +209,7 @@ def test_steps_that_a_run_has_reached_or_keeps_are_measured(
     step: int,
     ready: list[Any],
     lab: Lab,
-    tiny: Callable[..., RunSpec],
+    tiny: Tiny,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(evaluate, "list_checkpoints", lambda where: [5, 15])
@@ -237,7 +237,7 @@ def test_exported_weights_are_measured_at_their_step_alone(lab: Lab, tiny: Any) 
 
 
 def test_exported_weights_are_measured_in_their_folder_and_need_no_lab(
-    in_folder: Path, lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+    in_folder: Path, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = completed(lab, tiny)
     how: dict[str, Any] = {"root": "absent", "reference": None, "device": "cpu",

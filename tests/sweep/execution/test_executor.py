@@ -23,6 +23,8 @@ from tread_lab.sweep.execution.executor import (
 from tread_lab.sweep.trial.task import ListQueue, Task
 from tread_lab.sweep.trial.trial import Report
 
+Tiny = Callable[..., RunSpec]
+
 
 def test_another_thread_sees_the_signal_before_the_main_thread_handles_it() -> None:
     handlers = signal.getsignal(signal.SIGTERM)
@@ -54,9 +56,7 @@ def test_a_lost_cluster_is_code_130_if_the_driver_was_asked_to_stop(
     assert codes == [code]
 
 
-def test_a_stop_that_comes_as_the_last_task_ends_interrupts_nothing(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_a_stop_that_comes_as_the_last_task_ends_interrupts_nothing(lab: Lab, tiny: Tiny) -> None:
     def stop_at_the_end(report: Report) -> None:
         queue.stop = report.phase == "completed"
 
@@ -121,7 +121,7 @@ def test_in_another_thread_no_signal_is_waited_for() -> None:
 
 
 def test_a_task_is_attempted_until_an_attempt_ends_it(
-    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts: list[Any] = []
 
@@ -144,7 +144,7 @@ def test_a_task_is_attempted_until_an_attempt_ends_it(
 
 
 def test_a_signal_interrupts_a_task_that_is_under_way(
-    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
 

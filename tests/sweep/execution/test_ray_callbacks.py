@@ -17,6 +17,8 @@ from tread_lab.sweep.execution.executor import Interrupted, UserErrors
 from tread_lab.sweep.trial.task import ListQueue, Task
 from tread_lab.sweep.trial.trial import Report
 
+Tiny = Callable[..., RunSpec]
+
 SHARE = {"cpu": 1, "gpu": 0.0}
 
 
@@ -97,7 +99,7 @@ class Watched:
 
 
 def test_what_lives_in_the_driver_is_left_out_of_what_ray_writes(
-    lab: Lab, tiny: Callable[..., RunSpec], ray: Any
+    lab: Lab, tiny: Tiny, ray: Any
 ) -> None:
     from ray import cloudpickle
 
@@ -111,7 +113,7 @@ def test_what_lives_in_the_driver_is_left_out_of_what_ray_writes(
 
 
 def test_an_error_of_the_queue_ends_the_search_for_tasks_and_is_raised_afterwards(
-    lab: Lab, tiny: Callable[..., RunSpec], ray: Any
+    lab: Lab, tiny: Tiny, ray: Any
 ) -> None:
     class Broken(ListQueue):
         def ended(self, task: Task) -> None:
@@ -131,9 +133,7 @@ def test_an_error_of_the_queue_ends_the_search_for_tasks_and_is_raised_afterward
 NO_START = "Ray cannot start a worker: no memory"
 
 
-def test_starts_that_train_a_parent_are_no_fruitless_starts(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_starts_that_train_a_parent_are_no_fruitless_starts(lab: Lab, tiny: Tiny) -> None:
     child = Task(tiny(init_from={"run": encode(tiny())}))
     seen = Watched(lab, child, RuntimeError("no memory\nx"))
     parent = lab.run_of(tiny()).attempts
@@ -144,9 +144,7 @@ def test_starts_that_train_a_parent_are_no_fruitless_starts(
     assert [seen.starts_again() for _ in range(6)] == [""] * 5 + [NO_START]
 
 
-def test_a_start_that_makes_an_attempt_is_a_new_beginning(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_a_start_that_makes_an_attempt_is_a_new_beginning(lab: Lab, tiny: Tiny) -> None:
     seen = Watched(lab, Task(tiny()), RuntimeError("no memory"))
     attempts = lab.run_of(tiny()).attempts
     for _ in range(3):
@@ -155,9 +153,7 @@ def test_a_start_that_makes_an_attempt_is_a_new_beginning(
     assert seen.starts_again() == NO_START
 
 
-def test_each_phase_of_a_report_goes_to_whom_it_concerns(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_each_phase_of_a_report_goes_to_whom_it_concerns(lab: Lab, tiny: Tiny) -> None:
     seen = Watched(lab, Task(tiny()))
     for phase in ("train", "evaluate", "completed", "failed"):
         seen.reports_phase(phase, "why")
@@ -176,9 +172,7 @@ def test_each_phase_of_a_report_goes_to_whom_it_concerns(
         seen.watcher.raise_if_stopped()
 
 
-def test_a_driver_that_is_asked_to_stop_is_interrupted(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_a_driver_that_is_asked_to_stop_is_interrupted(lab: Lab, tiny: Tiny) -> None:
     seen = Watched(lab, Task(tiny()))
     seen.stop = True
     assert seen.watcher.stopping()
@@ -186,7 +180,7 @@ def test_a_driver_that_is_asked_to_stop_is_interrupted(
         seen.watcher.raise_if_stopped()
 
 
-def test_an_error_while_reporting_stops_the_trials(lab: Lab, tiny: Callable[..., RunSpec]) -> None:
+def test_an_error_while_reporting_stops_the_trials(lab: Lab, tiny: Tiny) -> None:
     seen = Watched(lab, Task(tiny()))
 
     def broken(report: Report) -> None:
@@ -203,7 +197,7 @@ def test_an_error_while_reporting_stops_the_trials(lab: Lab, tiny: Callable[...,
 
 
 def test_a_run_is_watched_from_its_start_to_its_end_or_the_death_of_its_worker(
-    lab: Lab, tiny: Callable[..., RunSpec]
+    lab: Lab, tiny: Tiny
 ) -> None:
     seen = Watched(lab, Task(tiny()))
     run = seen.task.run
@@ -216,7 +210,7 @@ def test_a_run_is_watched_from_its_start_to_its_end_or_the_death_of_its_worker(
 
 
 def test_a_worker_killed_for_its_memory_leaves_an_attempt_that_ended_so(
-    lab: Lab, tiny: Callable[..., RunSpec]
+    lab: Lab, tiny: Tiny
 ) -> None:
     from ray.exceptions import OutOfMemoryError
 
@@ -234,16 +228,14 @@ def test_a_worker_killed_for_its_memory_leaves_an_attempt_that_ended_so(
     assert attempts.read()[0].reason == "too much"
 
 
-def test_a_worker_that_never_starts_is_given_up_after_five_more_tries(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_a_worker_that_never_starts_is_given_up_after_five_more_tries(lab: Lab, tiny: Tiny) -> None:
     seen = Watched(lab, Task(tiny()))
     assert [seen.starts_again() for _ in range(6)] == [""] * 6 and not seen.watcher.stopping()
     assert seen.starts_again() == "Ray cannot start a worker: the worker died"
 
 
 def test_a_searcher_hands_out_its_queue_and_hears_of_each_end_once(
-    tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch, ray: Any
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, ray: Any
 ) -> None:
     monkeypatch.setattr(ray, "_PER_EXPERIMENT", 3)
     parent, tasks = Task(tiny()), [Task(tiny(seed=seed)) for seed in (1, 2, 3)]
@@ -287,7 +279,7 @@ def test_a_queue_that_fails_ends_the_search_and_an_unknown_trial_is_nothing(ray:
 
 
 def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_that_refused(
-    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch, ray: Any
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, ray: Any
 ) -> None:
     seen = Watched(lab, Task(tiny()))
     monkeypatch.setattr(ray, "fitting_nodes", lambda share: {"bad", "good"})
@@ -318,9 +310,7 @@ def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_tha
         seen.watcher.raise_if_stopped()
 
 
-def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(lab: Lab, tiny: Tiny) -> None:
     from ray.exceptions import ActorUnavailableError
 
     seen, attempts = Watched(lab, Task(tiny())), lab.run_of(tiny()).attempts

@@ -21,6 +21,8 @@ from tread_lab.sweep.trial.attempt import NodeMismatch, WorkerInfo
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 
+Tiny = Callable[..., RunSpec]
+
 
 def worker(lab: Lab, *reports: Report) -> Any:
     """A worker of no cluster that has these reports still to give, all within a moment."""
@@ -74,7 +76,7 @@ def test_a_step_goes_on_for_a_second(lab: Lab, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
-def started(lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch) -> Any:
+def started(lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A worker on node `n1` of a cluster, and what `run_trial` is given; its error is settable."""
     pytest.importorskip("ray")
     from tread_lab.sweep.execution import ray_worker
@@ -114,9 +116,7 @@ def test_a_worker_attempts_its_task_as_itself_on_its_device(started: Any, lab: L
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 
-def test_a_worker_that_is_reused_ends_its_task_and_takes_the_next(
-    started: Any, tiny: Callable[..., RunSpec]
-) -> None:
+def test_a_worker_that_is_reused_ends_its_task_and_takes_the_next(started: Any, tiny: Tiny) -> None:
     first = started.worker._reports
     next(first)
     other = started.module.SentTask(Task(tiny(seed=1)), {"code": "1"})

@@ -15,11 +15,13 @@ from tread_lab.sweep.plan.forecast import forecast
 from tread_lab.sweep.plan.preflight import check_arithmetic
 from tread_lab.sweep.trial.task import Task
 
+Tiny = Callable[..., RunSpec]
+
 NEW = DeviceFacts("cuda", "H200", ("fp32", "tf32", "bf16", "fp16"), 141)
 OLD = DeviceFacts("cuda", "V100", ("fp32", "fp16"), 16)
 
 
-def test_a_run_may_meet_any_device_so_the_poorest_decides(tiny: Callable[..., RunSpec]) -> None:
+def test_a_run_may_meet_any_device_so_the_poorest_decides(tiny: Tiny) -> None:
     devices = Devices((NEW, OLD))
     assert devices.names() == {"device": {"type": "cuda", "precisions": ["fp32", "fp16"]}}
     assert devices.memory == 16
@@ -60,17 +62,13 @@ def test_a_gpu_is_asked_by_a_process_that_ends(monkeypatch: pytest.MonkeyPatch) 
         Devices.here()
 
 
-def test_another_machine_is_forecast_from_its_own_rates(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_another_machine_is_forecast_from_its_own_rates(lab: Lab, tiny: Tiny) -> None:
     found = forecast(lab, [Task(tiny())], Devices((NEW,)), start=1.0)
     source = found.total([Task(tiny())]).source
     assert source == "from stated rates of H200"  # nothing was timed on this machine
 
 
-def test_runs_are_timed_where_they_will_run(
-    tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_are_timed_where_they_will_run(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tread_lab.sweep.plan.devices.calibrate", lambda *what, **how: [what, how])
     away: Any = lambda specs: [len(specs)]  # noqa: E731
     here = Devices((OLD,), 9, local=torch.device("cpu"), threads=3, timer=away)

@@ -21,10 +21,10 @@ from tread_lab.specs.trials import Trial
 from tread_lab.sweep.plan import goals
 from tread_lab.sweep.plan.goals import cell_values, objectives_of
 
+Tiny = Callable[..., RunSpec]
 
-def test_a_cell_with_one_infinite_objective_has_no_values(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+
+def test_a_cell_with_one_infinite_objective_has_no_values(lab: Lab, tiny: Tiny) -> None:
     task = planned(tiny).tasks[0]
     trial = replace(planned(tiny).trials[0], role="trial", baseline=None)
     folder = lab.run(task.run)
@@ -48,9 +48,7 @@ def measured(lab: Lab, spec: RunSpec, baseline: str | None = None, **metrics: fl
     return Trial("trial", {}, spec.seed, spec, folder.name, baseline)
 
 
-def test_costs_and_losses_are_less_those_of_the_baseline(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_costs_and_losses_are_less_those_of_the_baseline(lab: Lab, tiny: Tiny) -> None:
     names = ["cost/train_flops", "heldout/loss"]
     dense = [measured(lab, tiny(seed=s), flops=10.0, loss=1.0 + s) for s in (0, 1)]
     routed = [
@@ -61,9 +59,7 @@ def test_costs_and_losses_are_less_those_of_the_baseline(
     assert cell_values(lab, dense, names, [AT_END]) == (10.0, 1.5)
 
 
-def test_a_gap_without_records_or_without_baseline_is_no_value(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_a_gap_without_records_or_without_baseline_is_no_value(lab: Lab, tiny: Tiny) -> None:
     dense = measured(lab, tiny(), flops=10.0, loss=1.0)
     routed = measured(lab, tiny(routes=["0->2"]), dense.run, flops=8.0, loss=2.0)
     assert cell_values(lab, [dense], ["gap/heldout"], [AT_END]) is None
@@ -72,9 +68,7 @@ def test_a_gap_without_records_or_without_baseline_is_no_value(
     assert cell_values(lab, [unmeasured], ["cost/train_flops"], [AT_END]) is None
 
 
-def test_what_is_measured_during_training_is_no_value_of_the_cell(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_what_is_measured_during_training_is_no_value_of_the_cell(lab: Lab, tiny: Tiny) -> None:
     spec = tiny()
     (early,) = at_steps((replace(AT_END, step=10),), 20)
     trial = measured(lab, spec, flops=10.0)
@@ -152,7 +146,7 @@ def test_an_objective_that_cannot_be_optimised_is_refused_in_one_line(
 
 
 def test_a_gap_is_that_of_a_run_to_its_baseline_at_the_end(
-    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
 

@@ -192,7 +192,7 @@ def test_the_price_of_each_run_stands_in_the_json(tiny: Tiny) -> None:
 
 @pytest.mark.parametrize(("trials", "coming"), [(1, 3), (3, 3), (5, 5), (36, 36), (50, 36)])
 def test_cells_that_stand_for_later_suggestions_are_none_of_the_suggested(
-    lab: Lab, tiny: Callable[..., RunSpec], trials: int, coming: int
+    lab: Lab, tiny: Tiny, trials: int, coming: int
 ) -> None:
     plan = searched(tiny, trials=trials)
     assert plan.search is not None
@@ -206,9 +206,7 @@ def test_cells_that_stand_for_later_suggestions_are_none_of_the_suggested(
     assert len(runs) == len(set(runs)) == 2 * coming  # two seeds
 
 
-def test_a_search_has_its_mean_and_its_worst_cells_before_it(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_a_search_has_its_mean_and_its_worst_cells_before_it(lab: Lab, tiny: Tiny) -> None:
     plan = searched(tiny, trials=3)
     assert plan.search is not None
     flops = [
@@ -227,7 +225,7 @@ def test_a_search_has_its_mean_and_its_worst_cells_before_it(
 
 
 def test_of_a_large_space_a_sample_tells_the_mean(
-    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan_module, "_SAMPLED_CELLS", 2)
     plan = searched(tiny, trials=5)
@@ -241,9 +239,7 @@ def test_of_a_large_space_a_sample_tells_the_mean(
     assert forecast.worst_flops == sum(flops) + 3 * max(flops)
 
 
-def test_what_has_begun_are_baselines_and_suggested_cells(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_what_has_begun_are_baselines_and_suggested_cells(lab: Lab, tiny: Tiny) -> None:
     plan = searched(tiny, trials=3)
     assert plan.search is not None
     assert started_tasks(plan, lab) == plan.tasks and len(plan.tasks) == 2

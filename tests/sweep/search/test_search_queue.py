@@ -22,10 +22,10 @@ from tread_lab.sweep.search import search_queue
 from tread_lab.sweep.search.sampler import Observation
 from tread_lab.sweep.search.search_queue import SearchQueue
 
+Tiny = Callable[..., RunSpec]
 
-def test_a_run_that_was_stopped_early_and_completed_since_is_measured(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+
+def test_a_run_that_was_stopped_early_and_completed_since_is_measured(lab: Lab, tiny: Tiny) -> None:
     plan, folder = planned(tiny, trials=1), lab.sweep("searched")
     store_plan(folder, plan)
     Pretender(lab).run(SearchQueue(lab, plan))
@@ -36,9 +36,7 @@ def test_a_run_that_was_stopped_early_and_completed_since_is_measured(
     assert cell.state == "measured"
 
 
-def test_a_search_of_a_small_space_has_no_more_trials_left_than_cells(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_a_search_of_a_small_space_has_no_more_trials_left_than_cells(lab: Lab, tiny: Tiny) -> None:
     assert SearchQueue(lab, planned(tiny, trials=50)).left == "36 trials left"
     queue = SearchQueue(lab, planned(tiny, trials=2))
     assert queue.left == "2 trials left"
@@ -46,7 +44,7 @@ def test_a_search_of_a_small_space_has_no_more_trials_left_than_cells(
     assert queue.left == "1 trial left"
 
 
-def test_a_later_session_knows_the_samplers_notes(lab: Lab, tiny: Callable[..., RunSpec]) -> None:
+def test_a_later_session_knows_the_samplers_notes(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny, trials=2)
     assert plan.search is not None
     path = lab.sweep("searched").suggestions_path
@@ -56,7 +54,7 @@ def test_a_later_session_knows_the_samplers_notes(lab: Lab, tiny: Callable[..., 
 
 
 def test_in_order_a_search_shows_its_sampler_no_result_that_came_by_chance(
-    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[list[Observation]] = []
     cells = iter((0, 7, 14, 21))
@@ -79,17 +77,13 @@ def test_in_order_a_search_shows_its_sampler_no_result_that_came_by_chance(
     assert (first.number, first.notes, len(first.trials)) == (0, {"generation": 0}, 4)
 
 
-def test_a_suggestion_of_another_space_is_none_of_this_search(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_a_suggestion_of_another_space_is_none_of_this_search(lab: Lab, tiny: Tiny) -> None:
     path = lab.sweep("searched").suggestions_path
     suggestions.append(path, Suggestion(0, {"start": 50, "end": 60}, (), {}))
     assert SearchQueue(lab, planned(tiny, trials=2)).observations == []
 
 
-def test_a_cell_that_does_not_fit_is_not_noted_and_ends_the_search(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_a_cell_that_does_not_fit_is_not_noted_and_ends_the_search(lab: Lab, tiny: Tiny) -> None:
     asked: list[int] = []
     queue = SearchQueue(lab, planned(tiny), fits=lambda tasks: bool(asked.append(len(tasks))))  # type: ignore[func-returns-value]
     Pretender(lab).run(queue)
@@ -106,7 +100,7 @@ def test_a_cell_that_does_not_fit_is_not_noted_and_ends_the_search(
     ],
 )
 def test_a_cell_of_which_one_run_has_no_value_is_not_measured(
-    lab: Lab, tiny: Callable[..., RunSpec], states: list[str], seen: str
+    lab: Lab, tiny: Tiny, states: list[str], seen: str
 ) -> None:
     queue = SearchQueue(lab, planned(tiny, trials=1))
     pretender = Pretender(lab)
@@ -125,9 +119,7 @@ def test_a_cell_of_which_one_run_has_no_value_is_not_measured(
     assert queue.observations[0].values is None
 
 
-def test_a_search_is_over_once_its_last_run_has_ended(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_a_search_is_over_once_its_last_run_has_ended(lab: Lab, tiny: Tiny) -> None:
     queue, pretender = SearchQueue(lab, planned(tiny, trials=1)), Pretender(lab)
     seen, tasks = [(queue.stop, queue.full, queue.finished, queue.over)], []
     while (task := queue.next()) is not None:
@@ -144,7 +136,7 @@ def test_a_search_is_over_once_its_last_run_has_ended(
 
 
 def test_a_search_of_which_every_cell_is_suggested_is_finished(
-    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
     monkeypatch.setattr(search_queue, "propose", lambda *what: asked.append(1))
@@ -154,9 +146,7 @@ def test_a_search_of_which_every_cell_is_suggested_is_finished(
     assert asked == [1]
 
 
-def test_runs_that_are_judged_wait_for_their_baseline(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_runs_that_are_judged_wait_for_their_baseline(lab: Lab, tiny: Tiny) -> None:
     early = StopEarlySpec(grace=5)
     plan = replace(planned(tiny, trials=2, parallel=2), stop_early=early)
     queue = SearchQueue(lab, plan)
