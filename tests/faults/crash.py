@@ -1,16 +1,13 @@
 """Kills a sweep at random moments until it is done: `python tests/faults/crash.py --kills 200`.
 
 Every kill is a SIGKILL of the driver and all its processes; then the same command is run again.
-With `--executor ray` it is mostly a worker alone that is killed, while the driver goes
-on. At the end the lab and its MLflow store must be those of a sweep that nobody disturbed.
+At the end the lab and its MLflow store must be those of a sweep that nobody disturbed.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import random
-import signal
 import sys
 import tempfile
 import time
@@ -27,19 +24,14 @@ from tests.faults.compare import (
     check_store,
     outcome,
     replayed,
-    specs,
 )
 from tests.faults.drivers import DONE, KILLED, Driver, Place, Zygote
 from tests.faults.sweeps import EIGHT
-from tread_lab.records.attempts import Attempt
-from tread_lab.records.exit_reasons import EXIT_REASONS
 
 LOG_EVERY, CHECKPOINT_EVERY = 1, 3  # steps
 VALUES = 4  # logged at a time: loss, learning rate, images per second, norm of the gradient
 INTERVAL = VALUES * CHECKPOINT_EVERY // LOG_EVERY  # log lines that one kill can cost a trial
 TRIALS = 8
-PACES = {"inline": 1, "ray": 60}  # a worker of Ray takes seconds to start, and so must trials last
-LANES = {"inline": 1, "ray": 2}
 OFTEN = "LiveSync.__init__.__kwdefaults__['every'] = 0.3\n"
 PRELUDE = "from tread_lab.tracking.tracker import LiveSync\n" + OFTEN
 
@@ -65,35 +57,27 @@ class Tally:
         )
 
 
-def sweep_of(kills: int, pace: int = 1) -> str:
+def sweep_of(kills: int) -> str:
     """Eight trials, long enough to be killed so often: a kill lets four or five windows pass."""
-    steps = CHECKPOINT_EVERY * round(pace * kills * 6 * LOG_EVERY / TRIALS / CHECKPOINT_EVERY)
+    steps = CHECKPOINT_EVERY * round(kills * 6 * LOG_EVERY / TRIALS / CHECKPOINT_EVERY)
     steps = max(12, steps)
     recipe = f"log_every: {LOG_EVERY}, checkpoint_every: {CHECKPOINT_EVERY}"
     text = EIGHT.replace("steps: 8", f"steps: {steps}")
     return text.replace("log_every: 1, checkpoint_every: 2", recipe)
 
 
-def crash(
-    zygote: Zygote, folder: Path, *, kills: int, seed: int, executor: str = "inline"
-) -> tuple[Tally, dict[str, Run]]:
+def crash(zygote: Zygote, folder: Path, *, kills: int, seed: int) -> tuple[Tally, dict[str, Run]]:
     """Kill the sweep `kills` times in `folder`, let it end, and compare."""
-    pace = PACES[executor]
     calm, torn = (Place(zygote, folder / name) for name in ("calm", "torn"))
     for place in (calm, torn):
         place.folder.mkdir(parents=True)
-        place.write(sweep_of(kills, pace))
+        place.write(sweep_of(kills))
     chance, book, started = random.Random(seed), Book(torn.lab), time.monotonic()
     done = 0
     while done < kills:
         torn.mlflow = done % 4 == 0  # a store that is written all the time takes most of the time
-        driver = torn.sweep(prelude=PRELUDE, executor=executor, extras=executor == "ray")
-        _live_a_while(driver, torn, chance, pace)
-        while done < kills - 1 and (worker := _worker(driver, torn, chance)):
-            os.kill(worker, signal.SIGKILL)
-            done += 1
-            book.note()
-            _live_a_while(driver, torn, chance, pace)
+        driver = torn.sweep(prelude=PRELUDE)
+        _live_a_while(driver, torn, chance)
         status = driver.kill()
         if status == DONE:
             break
@@ -104,35 +88,14 @@ def crash(
     torn.finish(prelude=PRELUDE)
     calm.finish()
     tally, found = _compared(calm, torn, book, done)
-    at_most = done * INTERVAL * LANES[executor]
+    at_most = done * INTERVAL
     return Tally(done, *tally, at_most, time.monotonic() - started), found
 
 
-def _worker(driver: Driver, place: Place, chance: random.Random) -> int | None:
-    """A worker of Ray that trains: mostly one, and none whose trial would have failed by that."""
-    if driver.poll() is not None or chance.random() < 0.3:
-        return None
-    records = [place.lab.run(path.parent.name).attempts.read() for path in specs(place.lab)]
-    last = [record[-1] for record in records if record and _may_die(record)]
-    return next((a.pid for a in last if not a.ended and _is_worker(a.pid)), None)
-
-
-def _may_die(record: list[Attempt]) -> bool:
-    tries = EXIT_REASONS["died"].tries
-    return tries is None or sum(a.ended == "died" for a in record) < tries - 1
-
-
-def _is_worker(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::")
-    except OSError:
-        return False
-
-
-def _live_a_while(driver: Driver, place: Place, chance: random.Random, pace: int) -> None:
+def _live_a_while(driver: Driver, place: Place, chance: random.Random) -> None:
     """Let the driver log a few windows more, then a moment; sometimes not even start."""
     windows = chance.choice((0, 1, 2, 3, 4, 5, 6, 7))
-    target = _logged(place) + windows * VALUES * pace
+    target = _logged(place) + windows * VALUES
     if windows:
         driver.reach(lambda: _logged(place) >= target)
         time.sleep(chance.uniform(0, 0.1))
@@ -162,15 +125,13 @@ def _compared(
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--kills", type=int, default=200)
-    options.add_argument("--executor", choices=PACES, default="inline")
     options.add_argument("--seed", type=int, default=random.randrange(10**6))
     given = options.parse_args()
     print(f"seed {given.seed}", flush=True)
     zygote = Zygote()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            facts = {"kills": given.kills, "seed": given.seed, "executor": given.executor}
-            tally, _ = crash(zygote, Path(folder), **facts)
+            tally, _ = crash(zygote, Path(folder), kills=given.kills, seed=given.seed)
     finally:
         zygote.close()
     print(tally)
