@@ -90,9 +90,11 @@ def measured_with(
     found = {f"held-out data {data}": heldout.fingerprint}
     for system in systems_of(run):
         found |= system.measured_with(run)
-    if not isinstance(spec, SamplesSpec) or not spec.metrics:
+    if not isinstance(spec, SamplesSpec):
         return found
     found[f"decoder of {data}"] = heldout.decoder
+    if not spec.metrics:
+        return found
     extractors = extractor_digests(spec, run.data.source)
     found |= {f"weights {extractor}": digest for extractor, digest in extractors.items()}
     if spec.reference is not None:
