@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tread_lab import draws
 from tread_lab.routing import BatchRoute, Return, run_blocks, select
-from tread_lab.routing.transport import gather_tokens, scatter_tokens
+from tread_lab.routing.rejoin import gather_tokens, scatter_tokens
 from tread_lab.specs.routes import RouteSpec
 
 B, N, D = 4, 64, 8

@@ -23,7 +23,7 @@ from tread_lab.backbones.parts import (
     modulate,
     sincos_positions,
 )
-from tread_lab.routing.re_entry import IDENTITY, ReEntry
+from tread_lab.routing.rejoin import IDENTITY, Rejoin
 from tread_lab.routing.run_blocks import NO_SKIPS, Observer, run_blocks
 from tread_lab.routing.select import Routing
 from tread_lab.specs.errors import lookup
@@ -153,7 +153,7 @@ class DiT(nn.Module):
         text_width: int | None = None,
         fp32_blocks: Collection[int] = (),
         out_channels: int | None = None,
-        re_enter: ReEntry = IDENTITY,
+        re_enter: Rejoin = IDENTITY,
     ) -> None:
         super().__init__()
         self.spec, self.classes = spec, classes

@@ -10,7 +10,7 @@ from torch import nn
 from tread_lab.backbones.dit import DiT
 from tread_lab.backbones.mamba import DiffusionMamba
 from tread_lab.backbones.rwkv import DiffusionRWKV
-from tread_lab.routing.re_entry import Return
+from tread_lab.routing.rejoin import Return
 from tread_lab.specs import model
 from tread_lab.specs.bypass import RouteBypass
 from tread_lab.specs.errors import lookup

@@ -10,9 +10,8 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from tread_lab.routing.re_entry import IDENTITY, ReEntry
+from tread_lab.routing.rejoin import IDENTITY, Rejoin, gather_tokens, scatter_tokens
 from tread_lab.routing.select import BatchRoute, Routing, whole_routing
-from tread_lab.routing.transport import gather_tokens, scatter_tokens
 
 Block = Callable[..., Tensor]
 Observer = Callable[[int, Tensor], None]
@@ -28,7 +27,7 @@ def run_blocks(
     routing: Routing | None = None,
     fp32: Collection[int] = (),
     observe: Observer | None = None,
-    re_enter: ReEntry = IDENTITY,
+    re_enter: Rejoin = IDENTITY,
     skips: Mapping[int, int] = NO_SKIPS,
 ) -> Tensor:
     """Return x_BND after all blocks, with the tokens of `routing` taken around its blocks.
@@ -72,7 +71,7 @@ def run_blocks(
     return x_BND
 
 
-def _by_start(routing: Routing | None, re_enter: ReEntry, x_BND: Tensor) -> dict[int, BatchRoute]:
+def _by_start(routing: Routing | None, re_enter: Rejoin, x_BND: Tensor) -> dict[int, BatchRoute]:
     """Return the routes by their first block; a dense pass has some if an end has weights."""
     if routing is None and re_enter.spans:
         routing = whole_routing(re_enter.spans, x_BND)

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from tread_lab.backbones.dit import ZEROED, DiTBlock
 from tread_lab.backbones.parts import initialise_part, modulate, sincos_positions
-from tread_lab.routing.re_entry import Span
+from tread_lab.routing.rejoin import Span, scatter_tokens
 from tread_lab.routing.run_blocks import run_blocks
 from tread_lab.routing.select import BatchRoute
-from tread_lab.routing.transport import scatter_tokens
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.model import ModelSpec
 from tread_lab.systems.maskdit.spec import MaskBypass

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from tread_lab.backbones.dit import ZEROED, dit_block
 from tread_lab.backbones.parts import block_positions, initialise_part, sincos_positions
-from tread_lab.routing.re_entry import Span
+from tread_lab.routing.rejoin import Span, scatter_tokens
 from tread_lab.routing.select import BatchRoute
-from tread_lab.routing.transport import scatter_tokens
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.model import ModelSpec
 

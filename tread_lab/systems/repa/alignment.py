@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tread_lab.routing.rejoin import gather_tokens
 from tread_lab.routing.select import Routing
-from tread_lab.routing.transport import gather_tokens
 from tread_lab.systems.repa.spec import RepaSpec
 
 # encoder(x_BCHW) -> features of clean samples on the grid of their tokens, [B, N, E]

@@ -16,7 +16,7 @@ from tread_lab.engine.assemble import initialised, no_init
 from tread_lab.engine.batches import Batch
 from tread_lab.engine.optimizer import update_averages
 from tread_lab.engine.system import ForwardPass, Joining, Part
-from tread_lab.routing.transport import gather_tokens
+from tread_lab.routing.rejoin import gather_tokens
 from tread_lab.specs.run import RunSpec
 from tread_lab.systems.sd_dit.spec import DiscriminationLoss
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tread_lab.routing.re_entry import Span
+from tread_lab.routing.rejoin import Span, scatter_tokens
 from tread_lab.routing.select import BatchRoute
-from tread_lab.routing.transport import scatter_tokens
 
 
 class Fusion(nn.Module):

@@ -1,4 +1,4 @@
-"""What stands at the end of a route: routed tokens re-enter as they were, or as v1's sum."""
+"""How tokens travel around blocks and rejoin the kept ones: as they entered, or as v1's sum."""
 
 # B batch, N tokens, K kept tokens, D width
 
@@ -6,16 +6,35 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from tread_lab.routing.select import BatchRoute
-from tread_lab.routing.transport import scatter_tokens
 from tread_lab.specs.bypass import ReEntrySpec
 
 Span = tuple[int, int]
 
 
-class ReEntry(Protocol):
+def gather_tokens(x_BND: Tensor, keep_BK: Tensor) -> Tensor:
+    """Return the kept tokens alone, x_BKD."""
+    return x_BND.gather(1, keep_BK[:, :, None].expand(-1, -1, x_BND.shape[2]))
+
+
+def scatter_tokens(
+    entry_BND: Tensor, kept_BKD: Tensor, keep_BK: Tensor, real_BK: Tensor | None = None
+) -> Tensor:
+    """Return kept tokens at their places among the routed ones, which are as they entered.
+
+    Args:
+        real_BK: places that hold kept tokens; what fills up the others stays as it entered.
+    """
+    kept_BKD = kept_BKD.to(entry_BND.dtype)
+    if real_BK is not None:
+        kept_BKD = torch.where(real_BK[:, :, None], kept_BKD, gather_tokens(entry_BND, keep_BK))
+    return entry_BND.scatter(1, keep_BK[:, :, None].expand_as(kept_BKD), kept_BKD)
+
+
+class Rejoin(Protocol):
     """Makes the stream after a route from what came out of it and what went around it.
 
     Attributes:
