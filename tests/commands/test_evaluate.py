@@ -263,6 +263,3 @@ def test_exported_weights_are_measured_in_their_folder_and_need_no_lab(
     with pytest.raises(UserError, match="cannot be measured"):
         evaluate_with(**how, name=str(in_folder))
     assert given == [["samples"]]
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UserError, match="WORLD_SIZE=2"):
-        evaluate_with(**how, name=str(in_folder))

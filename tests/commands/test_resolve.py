@@ -102,22 +102,19 @@ def test_a_run_has_the_gpus_that_are_asked_for_else_one_where_there_is_any(
     assert gpus_per_run(gpus, device) == expected
 
 
-def test_one_run_is_not_spread_over_devices_or_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-    for name in names:
-        monkeypatch.delenv(name, raising=False)
+@pytest.mark.parametrize(
+    ("name", "alone"),
+    [("WORLD_SIZE", "1"), ("RANK", "0"), ("LOCAL_RANK", "-1"), ("OMPI_COMM_WORLD_SIZE", "1"),
+     ("PMI_SIZE", "1"), ("LOCAL_RANK", "0")],
+)  # fmt: skip
+def test_one_run_is_not_spread_over_devices_or_processes(
+    name: str, alone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, alone)
     for gpus in (None, 0.5, 1.0):
         check_one_device(gpus)
     with pytest.raises(UserError, match=r"^--gpus: 1\.5 for a run"):
         check_one_device(1.5)
-    for local in ("0", "-1"):
-        monkeypatch.setenv("LOCAL_RANK", local)
+    monkeypatch.setenv(name, "2")
+    with pytest.raises(UserError, match=f"^{name}=2: torchrun or mpirun"):
         check_one_device()
-    monkeypatch.delenv("LOCAL_RANK")
-    for name, alone in zip(names, ("1", "0", "-1", "1", "1")):
-        monkeypatch.setenv(name, alone)
-        check_one_device()
-        monkeypatch.setenv(name, "2")
-        with pytest.raises(UserError, match=f"^{name}=2: torchrun or mpirun"):
-            check_one_device()
-        monkeypatch.setenv(name, alone)

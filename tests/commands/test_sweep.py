@@ -14,7 +14,6 @@ from tests.pretender import Pretender
 from tread_lab.analysis.figures import catalogue
 from tread_lab.cli import main
 from tread_lab.commands import sweep
-from tread_lab.commands.sweep import check_price
 from tread_lab.records import lab as records
 from tread_lab.records import suggestions
 from tread_lab.records.lab import Lab
@@ -152,26 +151,6 @@ def test_failed_runs_are_named_with_their_kind_and_reopened_where_it_is_no_plan(
         assert {lab.run(run).state() for run in (first, second)} == {state}
 
 
-@pytest.mark.parametrize(
-    ("price", "plan", "said"),
-    [
-        (None, False, ""),
-        (2.5, True, ""),
-        (2.5, False, "of a plan only; add --plan"),
-        (0.0, True, "a positive number, got 0"),
-        (-1.0, True, "a positive number, got -1"),
-        (float("inf"), True, "a positive number, got inf"),
-        (float("nan"), True, "a positive number, got nan"),
-    ],
-)
-def test_a_price_is_a_positive_number_of_a_plan(price: float | None, plan: bool, said: str) -> None:
-    if said:
-        with pytest.raises(UserError, match=f"^--price-per-hour: {said}$"):
-            check_price(price, plan=plan)
-    else:
-        check_price(price, plan=plan)
-
-
 def test_a_plan_that_is_asked_for_says_disk_and_price_and_writes_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -193,7 +172,6 @@ def test_a_plan_that_is_asked_for_says_disk_and_price_and_writes_nothing(
     assert "budget: 1 trial (0 started): " in said
     assert "256 images a pass, and H200 has 148 GB, which 2 runs share: too much;" in said
     assert not Path("lab").exists()
-    assert main([*command, "--plan", "--price-per-hour", "0"]) == 2
 
 
 def test_nothing_is_timed_for_a_sweep_that_another_driver_has(

@@ -50,6 +50,14 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     ),
     "rates without a plan": ({}, "sweep route_placement --device-rates H200", "add --plan"),
     "price without a plan": ({}, "sweep route_placement --price-per-hour 2", "add --plan"),
+    **{
+        f"a price of {price}": (
+            {},
+            f"sweep route_placement --plan --price-per-hour={price}",
+            f"--price-per-hour: a positive number, got {price}",
+        )
+        for price in ("0", "-1", "inf", "nan")
+    },
     "unknown rates": ({}, "cost --device-rates A10", "did you mean 'A100'"),
     "several GPUs a run": ({}, "sweep route_placement --gpus 2", "trains on one device; give 1"),
     "a GPU and a half": ({}, "sweep route_placement --gpus 1.5", "trains on one device; give 1"),

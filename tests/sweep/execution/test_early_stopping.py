@@ -50,6 +50,7 @@ def test_runs_of_several_lengths_are_judged_at_equal_steps(lab: Lab, tiny: Tiny)
     early = EarlyStopping.of(planned(tiny, axes=axes, stop_early="asha"), lab)
     assert early is not None
     assert {early.rungs(run) for run in early.judged} == {(10, 30), (10, 30, 90)}
+    assert early.gap(next(iter(early.judged)), 10) is None  # it has logged nothing
 
 
 def test_a_rung_without_a_logged_loss_in_its_second_half_is_refused(lab: Lab, tiny: Tiny) -> None:
@@ -63,18 +64,6 @@ def test_a_rung_without_a_logged_loss_in_its_second_half_is_refused(lab: Lab, ti
             planned(tiny, fixed=fixed, stop_early={"kind": "median", "grace": 20}), lab
         )
     assert EarlyStopping.of(planned(tiny, fixed=fixed, stop_early={"grace": 25}), lab)
-
-
-def test_a_trial_is_judged_by_its_loss_less_its_baselines(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny)
-    baseline, first = plan.trials[0].run, plan.trials[1].run
-    early = EarlyStopping.of(plan, lab)
-    assert early is not None and early.rungs(first) == (10, 20, 40)
-    assert early.rungs(baseline) == ()
-    logged(lab, baseline, 0.1)
-    assert early.gap(first, 20) is None  # it has logged nothing
-    logged(lab, first, 0.4)
-    assert early.gap(first, 20) == pytest.approx(0.3 * (15 + 20) / 2 / 60)
 
 
 def test_only_trials_that_nothing_is_compared_with_are_judged(lab: Lab, tiny: Tiny) -> None:

@@ -124,19 +124,6 @@ def test_a_run_stopped_early_is_open_where_the_plan_stops_none(
     assert plan.open_of(lab, plan.tasks[:1]) == []
 
 
-def test_a_search_plans_the_baselines_that_all_cells_share(tiny: Tiny) -> None:
-    plan = planned(tiny, search=SEARCH)
-    assert plan.search is not None
-    assert [(t.role, t.seed) for t in plan.trials] == [("baseline", 0), ("baseline", 1)]
-    assert [cell["route"] for cell in plan.search.cells] == ["0->1", "0->2"]
-    runs = plan.search.trials_of({"route": "0->2"})
-    assert [(t.role, t.seed) for t in runs] == [
-        ("baseline", 0), ("baseline", 1), ("trial", 0), ("trial", 1)
-    ]  # fmt: skip
-    assert routes(plan.tasks) == ["dense", "dense"] and len(plan.possible_trials) == 8
-    assert sorted(routes(plan.possible_tasks)) == ["0->1", "0->1", "0->2", "0->2"] + ["dense"] * 2
-
-
 @pytest.mark.parametrize(
     ("axes", "baseline", "first", "of_each_cell"),
     [
@@ -153,6 +140,8 @@ def test_baselines_that_all_cells_share_alone_are_planned_before_a_search(
     assert plan.search is not None and "Trial(" not in repr(plan.search)
     assert [trial.role for trial in plan.trials] == ["baseline"] * first
     assert [len(own) for own in plan.search.trials.values()] == of_each_cell
+    seeds = [trial.seed for own in plan.search.trials.values() for trial in own]
+    assert seeds == [0, 1] * (sum(of_each_cell) // 2)
 
 
 def test_what_a_plan_says_of_its_sweep_is_what_the_file_says(tiny: Tiny) -> None:

@@ -74,20 +74,38 @@ def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab, tiny: Tiny)
     assert len(rest) == 1 and not queue.full
 
 
-def test_a_run_that_will_not_end_within_the_hours_is_not_started(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny, budget={"hours": 250 / 3600})
-    budget = Budget(lab, plan, lambda task: LONG)
-    assert [len(part) for part in budget.split(plan.open_tasks(lab), 1)] == [2, 5]
-    budget = Budget(lab, plan, lambda task: LONG)
-    assert [len(part) for part in budget.split(plan.open_tasks(lab), 2)] == [4, 3]
-
-
-def test_runs_fit_together_if_the_longest_ends_within_the_hours(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny, budget={"hours": 1.0})
-    short, long = plan.tasks[:2]
-    budget = Budget(lab, plan, lambda task: 1800.0 if task is short else 3000.0)
-    assert budget.fits([short, long], 0.1) and not budget.fits([short, long], 0.2)
-    assert budget.fits([short], 0.5)
+@pytest.mark.parametrize(
+    ("hours", "seconds", "spent", "slots", "fitting"),
+    [
+        (250 / 3600, LONG, 0.0, 1, 2),
+        (250 / 3600, LONG, 0.0, 2, 4),
+        (1.0, LONG, 3350.0, 1, 2),  # by earlier sessions
+        (10.0, 18000.0, 0.0, 1, 2),
+        (10.0, 18000.0, 1.8, 1, 1),
+        (1.0, None, 3600.0, 1, 7),  # of unknown length: they are taken to end at once
+        (1.0, None, 3603.0, 1, 0),
+    ],
+)
+def test_a_run_that_will_not_end_within_the_hours_is_not_started(
+    hours: float,
+    seconds: float | None,
+    spent: float,
+    slots: int,
+    fitting: int,
+    lab: Lab,
+    tiny: Tiny,
+) -> None:
+    plan = planned(tiny, budget={"hours": hours})
+    budget = Budget(lab, plan, lambda task: seconds)
+    budget.spent = Spent(0.0, spent / 3600, 0)
+    assert [len(part) for part in budget.split(plan.open_tasks(lab), slots)] == [
+        fitting, 7 - fitting
+    ]  # fmt: skip
+    assert budget.fits([], hours) and not budget.fits([], hours + 0.0001)
+    watch = Stopwatch(lab.sweep("budgeted").spent_path)
+    watch._started -= 7200.0
+    watch.note(now=True)
+    assert Budget(lab, plan, lambda task: None).spent.hours == pytest.approx(2.0, abs=3e-3)
 
 
 def test_a_search_asks_for_no_cell_that_does_not_fit(lab: Lab, tiny: Tiny) -> None:
@@ -238,27 +256,3 @@ def test_a_queue_that_was_closed_stays_closed_and_asks_no_more(lab: Lab, tiny: T
     queue = queued(lab, tiny, 1.0, 0.0)
     queue.queue.stop = True  # type: ignore[misc]
     assert queue.stop and queue.next() is None and not queue.closed
-
-
-def test_a_run_of_unknown_length_is_taken_to_end_at_once(lab: Lab, tiny: Tiny) -> None:
-    queue = queued(lab, tiny, 1.0, None)
-    tasks = planned(tiny).tasks[:2]
-    assert queue.budget.fits(tasks, 1.0) and queue.budget.fits([], 1.0)
-    assert not queue.budget.fits([], 1.0001)
-    queue.budget.spent = Spent(0.0, 1.0, 0)
-    assert [len(part) for part in queue.budget.split(tasks, 1)] == [2, 0]
-
-
-def test_hours_are_of_3600_seconds(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny, budget={"hours": 10.0})
-    watch = Stopwatch(lab.sweep("budgeted").spent_path)
-    watch._started -= 7200.0
-    watch.note(now=True)
-    assert Budget(lab, plan, lambda task: None).spent.hours == pytest.approx(2.0, abs=3e-4)
-    day = Budget(lab, plan, lambda task: 18000.0)
-    day.spent = Spent(0.0, 0.0, 0)
-    tasks = planned(tiny).tasks[:3]
-    assert day.fits(tasks[:1], 5.0) and not day.fits(tasks[:1], 5.0001)
-    assert [len(part) for part in day.split(tasks, 1)] == [2, 1]
-    day.spent = Spent(0.0, 0.0005, 0)
-    assert [len(part) for part in day.split(tasks, 1)] == [1, 2]
