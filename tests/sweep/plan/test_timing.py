@@ -129,24 +129,6 @@ def test_a_gpu_size_run_is_predicted_from_earlier_ones_on_its_gpu(lab: Lab) -> N
     assert speed.faster["bf16"] == pytest.approx(989 / 67)
 
 
-@pytest.mark.parametrize(
-    "differs",
-    [
-        {"model": "another processor"},
-        {"model": ""},
-        {"threads": 2},
-        {"packed": 2},
-        {"compiler": "inductor 2.0"},
-    ],
-)
-def test_a_run_that_ran_otherwise_predicts_nothing(lab: Lab, differs: dict[str, Any]) -> None:
-    spec = ours(32, None)
-    record(lab, spec, 0.1, **differs)
-    model = differs.get("model") or RECORD["device"]
-    here = replace(CPU.kinds[0], model="" if model != RECORD["device"] else model)
-    assert times(lab, spec) == times(lab, spec, replace(CPU, kinds=(here,))) == []
-
-
 def test_runs_of_another_kind_or_without_warm_steps_all_alike_predict_nothing(lab: Lab) -> None:
     spec, routed = ours(32, None), ours(32, (2, 8, 0.5))
     record(lab, ours(96, None), 0.1)
@@ -165,12 +147,16 @@ def test_the_last_device_by_its_model_and_the_last_attempt_of_a_run_count(lab: L
     spec, own = ours(32, None), RECORD["device"]
     folder = lab.run(record(lab, spec, 0.1, model="another processor").run)
     for origin, counts in (
+        ({"device": own, "model": own, "threads": 2}, False),
+        ({"device": "", "model": "", "threads": 1}, False),
         ({"device": own, "threads": 1}, True),  # it names no model yet
         ({"device": own, "model": "another one", "threads": 1}, False),
         ({"device": "a name", "model": own, "threads": 1}, True),
     ):
         folder.write_origin(origin)
         assert bool(times(lab, spec)) is counts
+    unknown = replace(CPU, kinds=(replace(CPU.kinds[0], model=""),))
+    assert times(lab, spec, unknown) == []
     for attempt, counts in (
         ({"packed": 2}, False),
         ({"made_with": {"blocks of dit": "eager"}}, True),
@@ -210,12 +196,12 @@ def test_settings_compare_whatever_their_order_and_what_is_unreadable_is_none(la
 
 
 @pytest.fixture
-def timed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """How many runs were timed, and how many at once; the first has a load of 1.99, others of 2."""
-    calls: list[tuple[int, int]] = []
+def timed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """How many runs were timed, how many at once; the first has a load of 1.99, others of 2."""
+    calls: list[Any] = []
 
     def time(self: Devices, specs: Sequence[RunSpec], *, at_once: int) -> list[Speed]:
-        calls.append((len(specs), at_once))
+        calls.append((len(specs), at_once, list(specs)))
         loads = [1.99, *[2.0] * (len(specs) - 1)]
         return [Speed(1.0 + n, 0.0, 0.0, 0.0, load=load) for n, load in enumerate(loads)]
 
@@ -223,54 +209,36 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return calls
 
 
-def steps_of(flops: float, spec: RunSpec) -> int:
-    """Return how many steps have so many FLOPs."""
-    return round(flops / (cost(spec).train_flops / spec.train.steps))
-
-
 def test_a_short_sweep_is_timed_in_one_process_and_a_long_one_on_all_slots(
     lab: Lab, tiny: Tiny, timed: list[Any]
 ) -> None:
-    half = steps_of(0.49e12, tiny())
+    half = round(0.49e12 / (cost(tiny()).train_flops / tiny().train.steps))
     for steps in (half, half + half // 10):  # two of them: .98 and 1.08 TFLOP
         tasks = [Task(tiny(steps=steps, seed=seed)) for seed in (0, 1)]
         timings(lab, tasks, HERE, None)
-    assert timed == [(1, 1), (1, 2)]
+    assert [call[:2] for call in timed] == [(1, 1), (1, 2)]
     timings(lab, [Task(tiny(steps=half, seed=seed)) for seed in range(9)], HERE, None)
-    assert timed[-1] == (1, 4)  # no more than slots
-
-
-def test_kinds_beyond_six_have_the_speed_and_the_source_of_the_first(
-    lab: Lab, tiny: Tiny, timed: list[Any]
-) -> None:
-    specs = [tiny(train={"batch": batch}) for batch in range(8, 16)]
-    found = timings(lab, [Task(spec) for spec in specs], HERE, None)
-    assert [found[kind_of(spec)].speed.overhead for spec in specs] == [1, 2, 3, 4, 5, 6, 1, 1]
-    assert [found[kind_of(spec)].source for spec in specs[5:]] == [
-        "from 6 steps on this busy CPU as if it were idle",
-        "from 6 steps on this CPU",
-        "from 6 steps on this CPU",
-    ]
+    assert timed[-1][:2] == (1, 4)  # no more than slots
 
 
 @pytest.mark.parametrize(
-    ("images", "said"), [(8, ""), (7, " of 7 images"), (2, " of 2 images"), (1, " of 1 image")]
+    ("local", "idle", "busy"),
+    [
+        (torch.device("cpu"), "this CPU", "this busy CPU"),
+        (None, "CPU", "a busy CPU"),  # a node elsewhere
+    ],
 )
-def test_steps_of_fewer_images_are_timed_and_said(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, images: int, said: str
+def test_kinds_beyond_six_have_the_speed_and_the_source_of_the_first(
+    lab: Lab, tiny: Tiny, timed: list[Any], local: Any, idle: str, busy: str
 ) -> None:
-    given: list[RunSpec] = []
-
-    def time(self: Devices, specs: Sequence[RunSpec], *, at_once: int) -> list[Speed]:
-        given.extend(specs)
-        return [Speed(1.0, 0.0, 0.0, 0.0)]
-
-    monkeypatch.setattr(Devices, "time", time)
-    monkeypatch.setattr(timing, "trial_batch", lambda *_: images)
-    spec = tiny()
-    found = timings(lab, [Task(spec)], HERE, None)
-    assert given == [replace(spec, train=replace(spec.train, batch=images))]
-    assert found[kind_of(spec)].source == f"from 6 steps{said} on this CPU"
+    """What others take of the CPU is said from twice the time on."""
+    specs = [tiny(train={"batch": batch}) for batch in range(8, 16)]
+    found = timings(lab, [Task(spec) for spec in specs], replace(HERE, local=local), None)
+    assert [found[kind_of(spec)].speed.overhead for spec in specs] == [1, 2, 3, 4, 5, 6, 1, 1]
+    assert [found[kind_of(spec)].source for spec in specs[5:]] == [
+        f"from 6 steps on {busy} as if it were idle",
+        *[f"from 6 steps on {idle}"] * 2,
+    ]
 
 
 def test_a_step_is_as_large_as_the_rate_of_a_gpu_allows(
@@ -287,6 +255,19 @@ def test_a_step_is_as_large_as_the_rate_of_a_gpu_allows(
         for stated in (rates, None):
             timings(lab, [Task(tiny(precision="bf16"))], devices, stated)
     assert asked == [30.0, None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("images", "said"), [(8, ""), (7, " of 7 images"), (2, " of 2 images"), (1, " of 1 image")]
+)
+def test_steps_of_fewer_images_are_timed_and_said(
+    lab: Lab, tiny: Tiny, timed: list[Any], monkeypatch: pytest.MonkeyPatch, images: int, said: str
+) -> None:
+    spec = tiny()
+    monkeypatch.setattr(timing, "trial_batch", lambda *_: images)
+    found = timings(lab, [Task(spec)], HERE, None)
+    assert timed[0][2] == [replace(spec, train=replace(spec.train, batch=images))]
+    assert found[kind_of(spec)].source == f"from 6 steps{said} on this CPU"
 
 
 @pytest.mark.parametrize("error", [UserError("no data"), RuntimeError("out of memory")])
@@ -311,23 +292,6 @@ def test_what_fails_in_steps_of_fewer_images_is_left_to_stated_rates(
             timings(lab, tasks, HERE, None)
     else:
         assert timings(lab, tasks, HERE, None) == {}
-
-
-@pytest.mark.parametrize(
-    ("local", "idle", "busy"),
-    [
-        (torch.device("cpu"), "this CPU", "this busy CPU"),
-        (None, "CPU", "a busy CPU"),  # a node elsewhere
-    ],
-)
-def test_what_others_take_of_the_cpu_is_said_from_twice_the_time_on(
-    lab: Lab, tiny: Tiny, timed: list[Any], local: Any, idle: str, busy: str
-) -> None:
-    specs = [tiny(), tiny(train={"batch": 4})]
-    found = timings(lab, [Task(spec) for spec in specs], replace(HERE, local=local), None)
-    assert [found[kind_of(spec)].source for spec in specs] == [
-        f"from 6 steps on {idle}", f"from 6 steps on {busy} as if it were idle"
-    ]  # fmt: skip
 
 
 def test_a_kind_that_cannot_be_timed_has_stated_rates_beside_others(

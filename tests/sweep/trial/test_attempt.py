@@ -233,6 +233,9 @@ def test_every_driver_evaluates_a_trained_run_with_fresh_tries(lab: Lab) -> None
     folder.finish(RunState.COMPLETED, step=1)
     assert [a.ended for a in counted_attempts(folder, worker)] == ["died"]
     assert counted_attempts(folder, WorkerInfo(driver="another")) == []
+    text = folder.attempts.path.read_text()
+    assert counted_attempts(lab.run("none"), worker) == [] != counted_attempts(folder, worker)
+    assert folder.attempts.path.read_text() == text  # what had ended is not closed again
     assert len(folder.attempts.read()) == 3
 
 
@@ -292,16 +295,6 @@ def test_what_ended_an_attempt_is_raised_though_the_record_cannot_be_written(
         attempts.attempt(folder, tiny(), CPU, WorkerInfo()),
     ):
         raise ValueError("bad")
-
-
-def test_an_attempt_that_had_ended_is_not_closed_again(lab: Lab) -> None:
-    folder = lab.run("abc")
-    folder.attempts.close(folder.attempts.open(driver="me", pid=1), "exception", reason="bad")
-    text = folder.attempts.path.read_text()
-    (last,) = counted_attempts(folder, WorkerInfo(driver="me"))
-    assert (last.ended, last.reason) == ("exception", "bad")
-    assert folder.attempts.path.read_text() == text
-    assert counted_attempts(lab.run("none"), WorkerInfo()) == []
 
 
 @pytest.mark.parametrize("what", ["code", "package torch", "data fashion16", "weights clip-large"])
