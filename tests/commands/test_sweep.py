@@ -116,9 +116,15 @@ def test_an_extension_is_said_and_draws_again_where_something_is_added(
     drawn: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended(BOTH, state=RunState.DIVERGED)
-    for more, draws in (([], 1), ([], 1), (["--extend"], 1), ([BOTH, "--extend"], 2)):
+    for more, draws, said in (
+        ([], 1, "s\n"),
+        ([], 1, "s\n"),
+        (["--extend"], 1, "s: adds nothing; 2 trials as before\n"),
+        ([BOTH, "--extend"], 2, "s: adds 1 trial (2->7 s=0.5 seed 0); 2 trials as before\n"),
+    ):
         assert main([*COMMAND, *more]) == 0 and len(drawn) == draws
-        assert capsys.readouterr().err.startswith("s: ") == ("--extend" in more)
+        err = capsys.readouterr().err
+        assert err.startswith(said)
 
 
 def test_the_files_of_each_run_are_checked_once(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -58,6 +59,7 @@ def test_a_gpu_is_asked_by_a_process_that_ends(monkeypatch: pytest.MonkeyPatch) 
     cpu = torch.device("cpu")
     assert DeviceFacts.from_afar(cpu) == DeviceFacts.of(cpu)
     monkeypatch.setattr("tread_lab.sweep.plan.devices.pick", lambda _: torch.device("cuda", 3))
+    monkeypatch.setattr(sys, "executable", "/bin/false")  # in place of one without that GPU
     with pytest.raises(UserError, match=r"cuda:3 does not answer \(.+\); try --device cpu"):
         Devices.here()
 

@@ -120,9 +120,9 @@ def test_a_trial_stopped_early_is_the_same_while_its_worker_still_holds_it(
 
 
 def test_the_same_trials_come_whatever_ends_first(lab: Lab, tiny: Any, tmp_path: Any) -> None:
-    plan = planned(tiny, parallel=3, trials=8)
+    plan = planned(tiny, parallel=3, trials=6)
     first = searched(lab, plan)
-    assert len(first.done) == 2 + 2 * 8  # baselines and cells, a run for each seed
+    assert len(first.done) == 2 + 2 * 6  # baselines and cells, a run for each seed
     assert [bool(task.spec.routes) for task in first.done[:3]] == [False, False, True]
     for number in range(2):
         other = Lab(tmp_path / str(number))
@@ -131,18 +131,18 @@ def test_the_same_trials_come_whatever_ends_first(lab: Lab, tiny: Any, tmp_path:
 
 
 def test_what_was_cut_off_goes_on_with_the_same_trials(lab: Lab, tiny: Any, tmp_path: Any) -> None:
-    plan, whole = planned(tiny, trials=8), Lab(tmp_path / "whole")
+    plan, whole = planned(tiny, trials=6), Lab(tmp_path / "whole")
     searched(whole, plan)
     searched(lab, plan, most=7, slots=2)
     before = cells(lab)
-    assert 0 < len(before) < 8
+    assert 0 < len(before) < 6
     folder = lab.sweep("searched")
     folder.study_path.write_bytes(b"not a database")
     with folder.suggestions_path.open("a") as file:
         file.write('{"number": 9, "cell"')  # torn in the middle of a write
     again = searched(lab, plan)
     assert cells(lab) == cells(whole)
-    assert len(again.done) == 2 + 2 * 8 - 7  # nothing that had ended was carried out again
+    assert len(again.done) == 2 + 2 * 6 - 7  # nothing that had ended was carried out again
     assert len({task.spec for task in again.done}) == len(again.done)
     elsewhere = Lab(tmp_path / "elsewhere")
     shutil.copytree(whole.root / "runs", elsewhere.root / "runs")  # a run that exists is an answer
@@ -207,7 +207,7 @@ def test_more_trials_go_on_and_other_settings_are_refused(lab: Lab, tiny: Any) -
 
 
 def test_a_trial_is_chosen_from_every_result_that_it_waited_for(lab: Lab, tiny: Any) -> None:
-    plan = planned(tiny, parallel=1, trials=8)
+    plan = planned(tiny, parallel=1, trials=6)
     searched(lab, plan)
     assert plan.search is not None
     spec, goals, space = plan.search.spec, plan.search.objectives, Space(plan.search.cells)
