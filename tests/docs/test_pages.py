@@ -65,15 +65,20 @@ def test_the_index_names_every_page() -> None:
         assert page.name == "README.md" or f"({page.name})" in index, page.name
 
 
+GENERATED = ("published.md", "faults.md")  # whole pages that the code writes
+
+
 def test_the_pages_are_short() -> None:
-    """At most 19,500 words, 6,000 of them for people; each of these pages has a picture."""
-    texts = {page.name: page.read_text() for page in PAGES if page.name != "README.md"}
+    """At most 17,000 words by hand, 6,000 of them for people; each of these pages has a picture."""
+    texts = {
+        page.name: page.read_text() for page in PAGES if page.name not in ("README.md", *GENERATED)
+    }
     people = [texts[name] for name in FOR_PEOPLE]
     assert all(words(text) <= 1200 and "](pictures/" in text for text in people)
     readme, index = (ROOT / "README.md").read_text(), (DOCS / "README.md").read_text()
     assert sum(map(words, [readme, *people])) <= 6000
     others = [(ROOT / name).read_text() for name in ("CONTRIBUTING.md", "benchmarks/README.md")]
-    assert sum(map(words, [readme, index, *texts.values(), *others])) <= 19_500
+    assert sum(map(words, [readme, index, *texts.values(), *others])) <= 17_000
 
 
 def words(text: str) -> int:
