@@ -14,7 +14,7 @@ import torch
 from tests.engine.runs import CPU, small_run
 from tread_lab.cli import main
 from tread_lab.engine import device as devices
-from tread_lab.engine import trainer
+from tread_lab.engine import ranks
 from tread_lab.engine.device import PeakMemory, limit_share, pick, release
 from tread_lab.engine.train import train
 from tread_lab.records.lab import Lab, RunFolder
@@ -74,9 +74,9 @@ def test_an_index_beyond_the_gpus_is_refused_with_their_number(
 
 
 def test_accelerate_gets_the_device_that_was_picked() -> None:
-    accelerator = trainer._accelerator(GPU_1)
+    accelerator = ranks._accelerator(GPU_1)
     assert accelerator.device == GPU_1
-    assert trainer._accelerator(CPU).device == CPU
+    assert ranks._accelerator(CPU).device == CPU
 
 
 def test_the_peak_of_a_gpu_counts_from_the_attempts_start(gpus: list[tuple[Any, ...]]) -> None:

@@ -79,8 +79,8 @@ def test_an_attempt_begins_now_and_knows_nothing_but_what_it_is_told(
     opened = attempts.open(driver="d")
     assert vars(opened) == {
         "n": 1, "driver": "d", "node": "", "host": "", "pid": 0, "time": 5.0, "whole": True,
-        "packed": 1, "made_with": {}, "phase": "train", "ended": "", "reason": "", "traceback": "",
-        "forgiven": False,
+        "packed": 1, "devices": 1, "made_with": {}, "phase": "train", "ended": "", "reason": "",
+        "traceback": "", "forgiven": False,
     }  # fmt: skip
     assert attempts.read() == [opened]
 

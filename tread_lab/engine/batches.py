@@ -94,6 +94,7 @@ class Batches:
 
     Args:
         pin: put batches into page-locked memory, from which a GPU copies without waiting.
+        rows: those of each global batch that this process trains on; all by default.
 
     Attributes:
         targets: gives features of samples by number, where a cache holds them.
@@ -101,8 +102,10 @@ class Batches:
             condition(ids_B, dropped_B, *names of the draw).
     """
 
-    def __init__(self, spec: RunSpec, samples: Samples, *, pin: bool = False) -> None:
-        self.spec, self.samples, self.pin = spec, samples, pin
+    def __init__(
+        self, spec: RunSpec, samples: Samples, *, pin: bool = False, rows: slice | None = None
+    ) -> None:
+        self.spec, self.samples, self.pin, self._rows = spec, samples, pin, rows
         self.targets: Callable[[Tensor], Tensor] | None = None
         self.condition: Callable[..., Tensor] | None = None
         generation = len(spec.ancestors)
@@ -126,6 +129,8 @@ class Batches:
             routing=self._routing(step),
             target_BNE=None if self.targets is None else self.targets(ids_B),
         )
+        if self._rows is not None:  # of draws that are the same for any number of processes
+            batch = batch.rows(self._rows)
         return batch.pinned() if self.pin else batch
 
     def _routing(self, step: int) -> Routing | None:

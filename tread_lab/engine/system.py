@@ -104,7 +104,7 @@ class Joining:
     """What a system may touch of a run that it joins.
 
     Attributes:
-        share: wraps a module that is trained, for the devices of the run.
+        sum: adds a tensor of this process to those of the run's other processes.
     """
 
     spec: RunSpec
@@ -113,7 +113,7 @@ class Joining:
     network: nn.Module
     process: Process
     batches: Batches
-    share: Callable[[nn.Module], nn.Module]
+    sum: Callable[[Tensor], Tensor]
 
 
 class Part:

@@ -11,6 +11,7 @@ import torch
 from tread_lab.data.deviation import check_deviation
 from tread_lab.engine.optimizer import learning_rate
 from tread_lab.engine.power import Meter
+from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import RunFolder
 from tread_lab.specs.run import RunSpec
@@ -36,7 +37,11 @@ class Diverged(Exception):
 
 
 def train(
-    spec: RunSpec, folder: RunFolder, device: torch.device, meter: Meter | None = None
+    spec: RunSpec,
+    folder: RunFolder,
+    device: torch.device,
+    meter: Meter | None = None,
+    ranks: Ranks | None = None,
 ) -> Iterator[Progress]:
     """Train from the newest checkpoint to the end, yielding after every optimizer step.
 
@@ -44,31 +49,39 @@ def train(
     is a function of (seed, step), so the two halves equal one uninterrupted run: bitwise on a CPU,
     and on a GPU with `execution.deterministic`.
 
+    Args:
+        ranks: the processes that train it together; each calls this, and rank 0 decides.
+
     Raises:
         Diverged: the logged loss is not finite.
         UserError: the data have another deviation than expected.
     """
-    with Trainer(spec, folder, device, meter) as run:
-        check_deviation(spec, run.batches.samples)
+    with Trainer(spec, folder, device, meter, ranks) as run:
+        if run.ranks.leads:
+            check_deviation(spec, run.batches.samples)
         saved = run.resume()
         if not spec.train.steps:
             saved = run.save()
         if run.step == spec.train.steps:  # ended after the last checkpoint, before the result
             yield _progress(run)
-        for _ in run.prepare():
-            yield _progress(run)
         try:
+            for _ in run.prepare():
+                yield _progress(run)
             for batch in run.batches.stream(run.step, spec.train.steps):
+                if not run.ranks.go_on(run.step):
+                    return
                 run.train_step(batch, lr=learning_rate(spec.train, run.step))
                 if run.due(spec.execution.log_every):
                     run.log_window()
-                    if not math.isfinite(run.loss):
+                    if run.ranks.leads and not math.isfinite(run.loss):
                         raise Diverged(f"training loss {run.loss} at step {run.step}")
                 if run.due(spec.execution.checkpoint_every, also=run.keep_steps):
                     saved = run.save()
                 yield _progress(run)
-        except GeneratorExit:
-            if run.step > saved:
+        except (Diverged, GeneratorExit) as end:
+            if run.step < spec.train.steps:
+                run.ranks.stop()
+            if isinstance(end, GeneratorExit) and run.step > saved:
                 run.save()
             raise
 

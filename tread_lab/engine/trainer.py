@@ -9,13 +9,9 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from contextlib import nullcontext
 from types import TracebackType
 
 import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState, GradientState
-from accelerate.utils import patch_environment
 from torch import Tensor
 
 from tread_lab.data.source import open_data
@@ -31,6 +27,7 @@ from tread_lab.engine.objective import Objective
 from tread_lab.engine.optimizer import Ema, adamw, make_capturable, set_learning_rate
 from tread_lab.engine.power import Meter
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
+from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.system import Joining, Part, systems_of
 from tread_lab.metrics.checked_tensors import nested
 from tread_lab.records import metric_names
@@ -41,6 +38,8 @@ from tread_lab.specs.run import RunSpec
 class Trainer:
     """Network, optimizer, EMA and data of a run; `step` optimizer steps are done.
 
+    Each of its processes has all of it and its own rows of the batches; rank 0 writes the record.
+
     Attributes:
         loss: the newest logged mean of the training loss.
         overflows: steps that fp16 had skipped by then.
@@ -48,16 +47,22 @@ class Trainer:
     """
 
     def __init__(
-        self, spec: RunSpec, folder: RunFolder, device: torch.device, meter: Meter | None = None
+        self,
+        spec: RunSpec,
+        folder: RunFolder,
+        device: torch.device,
+        meter: Meter | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         check_precision(spec.precision, device)
         self.spec, self.folder, self.device, self._meter = spec, folder, device, meter
         use(device, deterministic=spec.execution.deterministic)
-        self.accelerator = _accelerator(device)
+        self.ranks = ranks or Ranks(device)
         self.network = fresh_network(spec).to(device)
         compile_for(spec, self.network, device)
         prefer_attention(spec, device, folder.cache)
-        self.batches = Batches(spec, open_data(spec.data, "train"), pin=pins(device))
+        samples, rows = open_data(spec.data, "train"), self.ranks.rows(spec.train.batch)
+        self.batches = Batches(spec, samples, pin=pins(device), rows=rows)
         self._on_device = Transfer(device)
         process = build_process(spec.process)
         self.parts = self._joined(process)
@@ -69,8 +74,6 @@ class Trainer:
         self.optimizer = adamw(spec.train, self.trainable.values())
         self.scaler = LossScaler(spec.precision, device)
         self.ema = Ema(self.network, spec.train.ema.at(spec.train.steps))
-        # Said here, because to find it out accelerate imports sympy, which takes seconds.
-        self.model = self.accelerator.prepare_model(self.network, device_placement=False)
         self._stored = {"model": self.network, **trained}
         self._stored |= {name: m for part in self.parts for name, m in part.averaged.items()}
         self.objective = Objective(spec, process, self.parts)
@@ -81,10 +84,10 @@ class Trainer:
         self._one = torch.ones((), device=device)
         self._gradient_norm: Tensor | None = None
         self._captured: CapturedStep | None = None
-        if step_form(spec, device.type) == CAPTURED:
+        if step_form(spec, device.type) == CAPTURED and self.ranks.count == 1:
             self.capture(cuda_graphs(device))
         self._started = self._last_logged = time.perf_counter()
-        self._writer = folder.log() if self.accelerator.is_main_process else None
+        self._writer = folder.log() if self.ranks.leads else None
 
     def resume(self) -> int:
         """Take up the newest checkpoint, else the weights of `init_from`; returns the step."""
@@ -116,9 +119,13 @@ class Trainer:
             UserError: an encoder cannot be opened, or there is no room for its features.
         """
         seconds = self.seconds
+        if not self.ranks.leads:  # rank 0 fills them
+            self.ranks.go_on(self.step)
         for _ in itertools.chain.from_iterable(part.prepare() for part in self.parts):
             self._restart_clock(seconds)
             yield
+        if self.ranks.leads:
+            self.ranks.go_on(self.step)
         self._restart_clock(seconds)
         if self._meter is not None:
             self._meter.begin(self._joules)
@@ -164,7 +171,8 @@ class Trainer:
         total, norm = self._backward(batch), None
         if self.spec.train.clip is not None:
             self.scaler.unscale(self.optimizer)
-            norm = self.accelerator.clip_grad_norm_(self.trainable.values(), self.spec.train.clip)
+            parameters, clip = self.trainable.values(), self.spec.train.clip
+            norm = torch.nn.utils.clip_grad_norm_(parameters, clip)
         elif wants_norm:
             norm = self._total_norm() / self.scaler.scale(self._one)
         skipped = self.scaler.step(self.optimizer)
@@ -175,21 +183,17 @@ class Trainer:
         return total, norm
 
     def _backward(self, batch: Batch) -> Tensor:
-        """Gradients of this process's share of the global batch; its mean loss."""
-        share = len(batch) // self.accelerator.num_processes
-        first = share * self.accelerator.process_index
+        """Gradients and mean loss of the global batch; `batch` is this process's share of it."""
+        share, whole = len(batch), self.spec.train.batch
         cut = min(self.spec.execution.micro_batch or share, share)
         total = torch.zeros((), device=self.device)
-        for start in range(first, first + share, cut):
-            stop = min(start + cut, first + share)
-            last = stop == first + share  # with which devices exchange gradients
-            shared = nullcontext() if last else self.accelerator.no_sync(self.model)
-            with shared, autocast(self.spec.precision, self.device):
-                part = self._on_device(batch.rows(slice(start, stop)))
-                loss = self.objective(self.model, part).sum() / share
-            self.accelerator.backward(self.scaler.scale(loss))
+        for start in range(0, share, cut):
+            with autocast(self.spec.precision, self.device):
+                part = self._on_device(batch.rows(slice(start, min(start + cut, share))))
+                loss = self.objective(self.network, part).sum() / whole
+            self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
-        return total
+        return self.ranks.sum_gradients(self.trainable.values(), total)
 
     def _total_norm(self) -> Tensor:
         """The norm of all gradients, on the device: nobody waits for it before the log entry."""
@@ -208,7 +212,7 @@ class Trainer:
     def log_window(self) -> None:
         """Write the mean loss of the steps since the last entry, the norm of the last gradient as
         it was before clipping, and the speed; an overflowed gradient has no norm."""
-        losses = self.accelerator.reduce(torch.stack(self._window), reduction="mean")
+        losses = torch.stack(self._window)
         self.loss, self._window = float(losses.double().mean()), []
         seconds_before, self._last_logged = self._last_logged, time.perf_counter()
         rate = len(losses) * self.spec.train.batch / (self._last_logged - seconds_before)
@@ -226,8 +230,7 @@ class Trainer:
 
     def save(self) -> int:
         """Write a checkpoint of the present step; returns the step."""
-        self.accelerator.wait_for_everyone()
-        if self.accelerator.is_main_process:
+        if self.ranks.leads:
             optimizer = checkpoint.flat_optimizer(self.optimizer, list(self.trainable))
             parts = {part: module.state_dict() for part, module in self._stored.items()}
             parts |= {"ema": self.ema.weights, "optimizer": optimizer}
@@ -274,7 +277,7 @@ class Trainer:
             network=self.network,
             process=process,
             batches=self.batches,
-            share=self.accelerator.prepare,
+            sum=self.ranks.sum,
         )
         parts = (system.part(run) for system in systems_of(self.spec))
         return [part for part in parts if part is not None]
@@ -287,18 +290,3 @@ class Trainer:
             self.ema.load({n: p.detach() for n, p in self.network.named_parameters()})
             for part in self.parts:
                 part.start()
-
-
-def _accelerator(device: torch.device) -> Accelerator:
-    """Devices and the exchange between them; the arithmetic is `engine.precision`'s.
-
-    accelerate keeps one device per process, by default the first GPU; a reused process must forget
-    the last one.
-    """
-    if not torch.distributed.is_initialized():
-        AcceleratorState._reset_state(True)
-        GradientState._reset_state()
-    if device.type == "cpu":
-        return Accelerator(mixed_precision="no", cpu=True)
-    with patch_environment(accelerate_torch_device=str(device)):
-        return Accelerator(mixed_precision="no")

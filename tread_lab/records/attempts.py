@@ -23,6 +23,7 @@ class Attempt:
         time: when it began, in seconds.
         whole: whether it had a device to itself.
         packed: most runs that shared its device.
+        devices: how many it had.
         made_with: digests of the code, data and weights that decide its results, by name.
         phase: `train` or `evaluate`, where it was when it ended.
         ended: a key of `EXIT_REASONS`; empty while the attempt goes on, or if its process has died.
@@ -37,6 +38,7 @@ class Attempt:
     time: float = 0.0
     whole: bool = True
     packed: int = 1
+    devices: int = 1
     made_with: Mapping[str, str] = field(default_factory=dict)
     phase: str = "train"
     ended: str = ""

@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from tread_lab.records.durable import FULL, DiskFull
 from tread_lab.specs.errors import UserError
 
+
+class ProcessLost(RuntimeError):
+    """Another process of the run has ended."""
+
+
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 
@@ -69,13 +74,18 @@ EXIT_REASONS: Mapping[str, ExitReason] = {
         whole_device=True,
         recognises=_lacks_memory,
     ),
+    "died": ExitReason(
+        sentence="its process was killed",
+        tries=3,
+        fails=True,
+        recognises=lambda error: isinstance(error, ProcessLost),
+    ),
     "exception": ExitReason(
         sentence="an exception was raised",
         tries=2,
         fails=True,
         recognises=lambda error: isinstance(error, Exception),
     ),
-    "died": ExitReason(sentence="its process was killed", tries=3, fails=True),
     "hung": ExitReason(sentence="it made no progress and was ended", tries=2, fails=True),
     "lost": ExitReason(sentence="its node has left the cluster"),
     "orphaned": ExitReason(sentence="its driver ended first"),

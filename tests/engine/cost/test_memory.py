@@ -69,7 +69,7 @@ def test_activations_are_those_that_autograd_keeps_here(routes: list[str], tmp_p
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            run.objective(run.model, run.batches.at(0))
+            run.objective(run.network, run.batches.at(0))
     kept = sum(t.untyped_storage().nbytes() for at, t in saved.items() if at not in weights)
     assert kept / 8 == pytest.approx(cost(spec).activation_bytes, rel=0.03)
 

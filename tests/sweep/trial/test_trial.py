@@ -95,7 +95,7 @@ def test_costs_of_a_gpu_hold_its_mfu_and_those_of_a_child_its_parents(
 ) -> None:
     monkeypatch.setattr(trial, "peak_flops", lambda device: 1e9)
     child = tiny(steps=20, init_from={"run": encode(tiny(steps=5))})
-    costs = trial._costs(lab.run("a"), child, CPU, 0.5, None)
+    costs = trial._costs(lab.run("a"), child, CPU, 1, 0.5, None)
     flops, parent = cost(child).train_flops, cost(tiny(steps=5)).train_flops
     assert costs["cost/family_flops"] == flops + parent > flops == costs["cost/train_flops"]
     assert costs["cost/mfu"] == pytest.approx(flops / 20 / 0.5 / 1e9)
@@ -103,11 +103,12 @@ def test_costs_of_a_gpu_hold_its_mfu_and_those_of_a_child_its_parents(
     with lab.run("a").log() as log:
         for n in (5, 10, 15):
             log(n, **{"train/images_per_s": 4.0 * n})
-    costs = trial._costs(lab.run("a"), child, CPU, 0.5, 7)
+    costs = trial._costs(lab.run("a"), child, CPU, 2, 0.5, 7)
     assert costs["throughput/step_seconds"] == 8 / 50.0  # the median of 40 and 60
+    assert costs["cost/mfu"] == pytest.approx(flops / 20 / 0.16 / 2e9)  # of two devices
     assert costs["throughput/images_per_s"] == 50.0 and costs["cost/peak_memory_bytes"] == 7
     evaluated = tiny(steps=0, init_from={"run": encode(tiny(steps=5))})
-    costs = trial._costs(lab.run("b"), evaluated, CPU, 0.0, None)
+    costs = trial._costs(lab.run("b"), evaluated, CPU, 1, 0.0, None)
     assert costs == {"cost/train_flops": 0, "cost/family_flops": parent}
 
 

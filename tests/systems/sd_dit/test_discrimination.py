@@ -137,7 +137,7 @@ def test_both_losses_and_the_centre_agree_with_a_reference(tmp_path: Path) -> No
         part.teacher.center_K.copy_(0.1 * torch.arange(6))
         batch = live.batches.at(0)
         assert batch.routing is not None and batch.routing[0].keep_BK.shape == (8, 13)
-        found = live.objective(live.model, batch)
+        found = live.objective(live.network, batch)
         losses, mean = reference(live, batch)
         assert found.tolist() == pytest.approx(losses, rel=2e-5)
         before = part.teacher.center_K.double().numpy()

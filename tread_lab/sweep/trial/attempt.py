@@ -16,6 +16,7 @@ import torch
 import tread_lab
 from tread_lab.data.content import check_content
 from tread_lab.engine.provenance import fingerprint, of_nodes
+from tread_lab.engine.ranks import OneProcess, Processes
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import disk_error
 from tread_lab.records.exit_reasons import kind_of
@@ -41,6 +42,7 @@ class WorkerInfo:
         alive: the nodes that are in the cluster now; `None` without a cluster.
         whole: whether the attempt has a device to itself.
         runs_per_device: most runs that share its device.
+        processes: starts those that train a run together, one for each of its devices.
         hang_timeout: seconds without progress after which the attempt is ended; 0 for never,
             `None` for a limit derived from the run's own speed.
         expected: what the driver found of that which must be equal on all nodes; empty where the
@@ -52,6 +54,7 @@ class WorkerInfo:
     alive: frozenset[str] | None = None
     whole: bool = True
     runs_per_device: int = 1
+    processes: Processes = field(default_factory=OneProcess)
     hang_timeout: float | None = None
     expected: Mapping[str, str] = field(default_factory=dict)
 
@@ -63,8 +66,8 @@ class NodeMismatch(UserError):
 class OpenAttempt:
     """An attempt under way: its phase, its ending, and the watchdog that hears of its progress."""
 
-    def __init__(self, watchdog: Watchdog, *, runs_per_device: int = 1) -> None:
-        self.phase, self.ended, self.runs_per_device = "train", "completed", runs_per_device
+    def __init__(self, watchdog: Watchdog, worker: WorkerInfo) -> None:
+        self.phase, self.ended, self.worker = "train", "completed", worker
         self._watchdog, self.progress = watchdog, watchdog.progress
 
     def start_evaluating(self) -> None:
@@ -95,10 +98,14 @@ def attempt(
     check_content(spec.data, folder.cache)
     made_with = provenance or fingerprint(spec, device.type)
     opened = folder.attempts.open(
-        **where, **process, packed=worker.runs_per_device, made_with=made_with
+        **where,
+        **process,
+        packed=worker.runs_per_device,
+        devices=worker.processes.count,
+        made_with=made_with,
     )
     watchdog = Watchdog(folder.stack_dump(opened.n), folder.heartbeat_path, worker.hang_timeout)
-    under_way = OpenAttempt(watchdog, runs_per_device=worker.runs_per_device)
+    under_way = OpenAttempt(watchdog, worker)
     try:
         with watchdog:
             yield under_way

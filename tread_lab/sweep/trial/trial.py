@@ -152,7 +152,7 @@ def _train_and_evaluate(
         UserError: an evaluation lacks something; every other evaluation is done.
     """
     folder = lab.run(task.run)
-    limit_share(device, under_way.runs_per_device)
+    limit_share(device, under_way.worker.runs_per_device)
     while True:
         release(device)  # of the run before, or of the attempt that this one repeats
         if folder.result() is None:
@@ -240,19 +240,22 @@ def _train(
     check_memory(spec, device)
     folder.write_origin({**origin(spec, device), "started": time.time()})
     progress, memory = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
+    processes, alone = under_way.worker.processes, under_way.worker.runs_per_device == 1
     try:
-        meter = open_meter(device) if under_way.runs_per_device == 1 else None
-        with closing(train(spec, folder, device, meter)) as steps:  # type: ignore[type-var]
-            for progress in steps:
-                at = (progress.step, progress.steps, progress.loss, progress.overflows)
-                report = Report(folder.name, "train", *at)
-                under_way.progress()
-                yield report
+        with processes.open(device) as ranks:
+            ranks.told((spec, folder.path))
+            meter = open_meter(device) if alone and ranks.count == 1 else None
+            with closing(train(spec, folder, device, meter, ranks)) as steps:  # type: ignore[type-var]
+                for progress in steps:
+                    at = (progress.step, progress.steps, progress.loss, progress.overflows)
+                    report = Report(folder.name, "train", *at)
+                    under_way.progress()
+                    yield report
     except Diverged as diverged:
         folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(diverged))
         return report
     mean_seconds = progress.seconds / max(progress.step, 1)
-    metrics = _costs(folder, spec, device, mean_seconds, memory.bytes())
+    metrics = _costs(folder, spec, device, processes.count, mean_seconds, memory.bytes())
     if spec.precision == "fp16":
         metrics[metric_names.OVERFLOWS] = progress.overflows
     folder.finish(RunState.COMPLETED, step=progress.step, metrics=metrics)
@@ -260,13 +263,19 @@ def _train(
 
 
 def _costs(
-    folder: RunFolder, spec: RunSpec, device: torch.device, mean_seconds: float, memory: int | None
+    folder: RunFolder,
+    spec: RunSpec,
+    device: torch.device,
+    devices: int,
+    mean_seconds: float,
+    memory: int | None,
 ) -> dict[str, float]:
     """Return what the run cost, under the names of the record.
 
     Args:
+        devices: how many like `device` trained it.
         mean_seconds: the training time of all steps over their number.
-        memory: the peak in bytes, `None` where the device does not tell.
+        memory: the peak in bytes of one, `None` where the device does not tell.
     """
     steps, flops = spec.train.steps, cost(spec).train_flops
     parents = sum(cost(parent).train_flops for parent in spec.ancestors)
@@ -283,7 +292,7 @@ def _costs(
         metric_names.STEP_SECONDS: step_seconds,
         metric_names.IMAGES_PER_S: spec.train.batch / step_seconds,
         metric_names.PEAK_MEMORY: memory,
-        metric_names.MFU: None if peak is None else flops / steps / step_seconds / peak,
+        metric_names.MFU: None if peak is None else flops / steps / step_seconds / (devices * peak),
         **_power(entries, steps, mean_seconds * steps),
     }
     return costs | {name: value for name, value in measured.items() if value is not None}

@@ -39,7 +39,6 @@ class Alignment:
 
     Args:
         encoder: gives the targets of samples that bring none.
-        projector: the module that is called, perhaps wrapped for several devices.
     """
 
     def __init__(self, spec: RepaSpec, encoder: Encoder, projector: nn.Module) -> None:

@@ -39,8 +39,7 @@ class Aligned(Part):
         super().__init__({"projector": self.projector})
         # Opened with its first use: a cache of features needs none.
         opened = cache(lambda: open_encoder(self.spec, self.samples, run.device, side=self.side))
-        shared = run.share(self.projector)
-        self.alignment = Alignment(self.spec, lambda x_BCHW: opened()(x_BCHW), shared)
+        self.alignment = Alignment(self.spec, lambda x_BCHW: opened()(x_BCHW), self.projector)
 
     def prepare(self) -> Iterator[int]:
         """Encode the images of latents; embedded images are encoded as they come, which costs less

@@ -75,7 +75,7 @@ class Discrimination(Part):
 
     def __init__(self, run: Joining) -> None:
         loss = DiscriminationLoss.of(run.spec)
-        self.spec, self.process, self.network = loss, run.process, run.network
+        self.spec, self.process, self.network, self.sum = loss, run.process, run.network, run.sum
         self.last_block = run.spec.model.depth - 1
         with initialised(run.spec.seed, "head"):
             self.head = Head(run.spec.model.width, loss).to(run.device)
@@ -121,7 +121,8 @@ class Discrimination(Part):
         """Let teacher and centre follow one optimizer step, or neither if it was `skipped`."""
         averages, values = self._pairs()
         update_averages(averages, values, self.spec.momentum, skipped)
-        mean_K = self._sum_K / self._tokens.clamp(min=1)
+        sums = self.sum(torch.cat([self._sum_K, self._tokens[None]]))  # of all its processes
+        mean_K = sums[:-1] / sums[-1].clamp(min=1)
         update_averages([self.teacher.center_K], [mean_K], self.spec.center_momentum, skipped)
         self._sum_K.zero_()
         self._tokens.zero_()

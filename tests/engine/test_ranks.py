@@ -1,0 +1,105 @@
+"""Claims about runs of several processes: they equal one, and end when one of theirs dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.runs import CPU, small_run
+from tests.long import LONG
+from tread_lab.engine.ranks import HereProcesses, OneProcess, Ranks
+from tread_lab.engine.train import train
+from tread_lab.records import metric_names
+from tread_lab.records.exit_reasons import ProcessLost, kind_of
+from tread_lab.records.lab import RunFolder
+from tread_lab.specs import RunSpec
+
+MASK = {"kind": "mask", "depth": 1, "width": 8, "heads": 2}
+CODE = {"kind": "ensemble", "form": "code", "weight": 0.1}
+HEAD = {"kind": "discrimination", "prototypes": 8, "hidden": 12, "bottleneck": 4}
+RUNS: dict[str, dict[str, Any]] = {
+    "dense, clipped": {"routes": [], "train": {"clip": 0.5}},
+    "padded, dense at the end": {"routes": ["1->1 by bernoulli"], "routes_until": 8},
+    "mdt": {"model": "MDT-4x16x2/4", "routes": ["0->B-3"], "bypass": "mdt", "loss": "both"},
+    "sprint": {"routes": ["1->2"], "bypass": "sprint"},
+    "maskdit": {"routes": ["0->B-1"], "bypass": MASK, "loss": CODE},
+    "sd_dit": {"routes": ["0->B-1"], "bypass": {**MASK, "fill": "entry"}, "loss": HEAD},
+    "repa": {"repa": {"encoder": "fashion16-v1", "block": 2, "hidden": 24}},
+    "ensemble by its equation, flow": {"loss": {**CODE, "form": "equation"}, "process": "flow"},
+}
+
+
+def run(steps: int, **changes: Any) -> RunSpec:
+    recipe = {"steps": steps, "batch": 8, "lr": 1e-3, "ema": {"halflife": 0.3}}
+    execution = {"log_every": 1, "checkpoint_every": 100, "micro_batch": 3}
+    return small_run(
+        **{"execution": execution, **changes, "train": recipe | changes.get("train", {})}
+    )
+
+
+def trained(ranks: Ranks, spec: RunSpec, path: Path, until: int | None = None) -> list[float]:
+    """The losses after training to the end, or up to a stop."""
+    ranks.told((spec, path))
+    with closing(train(spec, RunFolder(path), CPU, ranks=ranks)) as steps:  # type: ignore[type-var]
+        for progress in steps:
+            if progress.step == until:
+                break
+    entries = RunFolder(path).entries()
+    return [entry.value for entry in entries if entry.key == metric_names.TRAIN_LOSS]
+
+
+@pytest.mark.parametrize(
+    ("processes", "steps"),
+    [(2, 12), pytest.param(2, 50, marks=LONG), pytest.param(4, 50, marks=LONG)],
+)
+def test_the_losses_of_every_system_are_those_of_one_process(
+    processes: int, steps: int, tmp_path: Path
+) -> None:
+    losses: dict[int, dict[str, list[float]]] = {}
+    for count in (1, processes):
+        folder = tmp_path / str(count)
+        opened = OneProcess() if count == 1 else HereProcesses(count)
+        with opened.open(CPU) as ranks:
+            assert ranks.count == count and ranks.leads
+            losses[count] = {
+                name: trained(ranks, run(steps, **changes), folder / name)
+                for name, changes in RUNS.items()
+            }
+    for name, expected in losses[1].items():
+        assert len(expected) == steps
+        assert losses[processes][name] == pytest.approx(expected, rel=1e-6), name
+
+
+def test_a_run_goes_on_with_more_or_fewer_processes(tmp_path: Path) -> None:
+    spec = run(10, **RUNS["sd_dit"])
+    whole = trained(Ranks(CPU), spec, tmp_path / "whole")
+    one, two = tmp_path / "one", tmp_path / "two"
+    trained(Ranks(CPU), spec, one, until=5)
+    with HereProcesses(2).open(CPU) as ranks:
+        assert len(trained(ranks, spec, two, until=5)) == 5
+        assert trained(ranks, spec, one) == pytest.approx(whole, rel=1e-6)
+    assert trained(Ranks(CPU), spec, two) == pytest.approx(whole, rel=1e-6)
+
+
+def children() -> set[int]:
+    """The processes that this thread has started and that live."""
+    listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    return {int(pid) for pid in listed.split()}
+
+
+def test_a_killed_process_ends_the_attempt_as_one_that_died(tmp_path: Path) -> None:
+    before = children()
+    with pytest.raises(ProcessLost, match=r"^rank 1 of the run is lost: .* code -9$") as lost:
+        with HereProcesses(2).open(CPU) as ranks:
+            (other,) = children() - before
+            ranks.told((run(1000), tmp_path))
+            for progress in train(run(1000), RunFolder(tmp_path), CPU, ranks=ranks):
+                if progress.step == 3:
+                    os.kill(other, signal.SIGKILL)
+    assert kind_of(lost.value) == "died"
+    assert len(trained(Ranks(CPU), run(2), tmp_path / "next")) == 2  # one process, as before

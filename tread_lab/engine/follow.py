@@ -1,0 +1,41 @@
+"""A process beside the first of a run: it trains what rank 0 names, until that names nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+import torch
+
+from tread_lab.engine.ranks import Ranks
+from tread_lab.engine.train import train
+from tread_lab.records.lab import RunFolder
+
+
+def follow(device: torch.device) -> None:
+    """Train with rank 0 each run that it names; rank 0 alone decides and writes.
+
+    Signals that ask to stop reach every process of a job; rank 0 hears them for all.
+    """
+    for asks in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(asks, signal.SIG_IGN)
+    ranks = Ranks(device)
+    while (job := ranks.told()) is not None:
+        spec, path = job
+        for _ in train(spec, RunFolder(path), device, ranks=ranks):
+            pass
+    torch.distributed.destroy_process_group()
+
+
+def _end_with_parent() -> None:
+    """Wait for the end of the standard input, which rank 0 holds open as long as it lives."""
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(int(sys.argv[2]))
+    follow(torch.device(sys.argv[1]))

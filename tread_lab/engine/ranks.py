@@ -1,0 +1,290 @@
+"""The processes that train one run together, one for each device: their rows, sums and end.
+
+Gradients are summed in one vector after the backward pass, and not by torch's DDP: the losses here
+read streams beside the output, pass twice, and leave parameters out of some steps.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState, GradientState
+from accelerate.utils import InitProcessGroupKwargs, patch_environment
+from torch import Tensor, distributed
+
+from tread_lab.records.exit_reasons import ProcessLost
+from tread_lab.specs.errors import Unavailable, UserError
+
+_STOP = -1  # what rank 0 says in place of a step
+_PATIENCE = timedelta(days=7)  # of a wait: deaths are seen, and the watchdog ends what hangs
+_POLL = 0.5  # seconds between two looks at the other processes
+_GRACE = 10.0  # seconds that rank 0 has to notice by itself that another process has ended
+_CPU = torch.device("cpu")
+
+
+class Ranks:
+    """The processes of a run as one of them sees them, which is `index` of `count`; rank 0 leads.
+
+    The environment names them as `torchrun` and `accelerate launch` do; without it there is one.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._accelerator = _accelerator(device)
+        self.count: int = self._accelerator.num_processes
+        self.index: int = self._accelerator.process_index
+        self._stopped = False
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes the record and decides to stop."""
+        return self.index == 0
+
+    def rows(self, batch: int) -> slice | None:
+        """Return the rows of a global batch that are this process's own, `None` for all."""
+        share = batch // self.count
+        return None if self.count == 1 else slice(share * self.index, share * (self.index + 1))
+
+    def sum(self, x: Tensor) -> Tensor:
+        """Return the sum of a tensor of every process, with equal bits in each."""
+        if self.count == 1:
+            return x
+        total: Tensor = self._accelerator.reduce(x, reduction="sum")
+        return total
+
+    @torch.no_grad()
+    def sum_gradients(self, parameters: Iterable[Tensor], loss: Tensor) -> Tensor:
+        """Let every process have the sum of all gradients; returns the sum of the losses."""
+        if self.count == 1:
+            return loss
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        flat = torch.cat([loss.view(1), *(grad.reshape(-1) for grad in gradients)])
+        distributed.all_reduce(flat)
+        summed = torch.split(flat[1:], [grad.numel() for grad in gradients])
+        torch._foreach_copy_(gradients, [s.view_as(g) for s, g in zip(summed, gradients)])
+        return flat[0].clone()
+
+    def go_on(self, step: int) -> bool:
+        """Wait for the word of rank 0, which has come to `step`; return whether to go on.
+
+        Raises:
+            RuntimeError: this process is at another step.
+        """
+        if self.count == 1 or self._stopped:
+            return not self._stopped
+        said = self._said(step)
+        self._stopped = said == _STOP
+        if said not in (_STOP, step):
+            raise RuntimeError(f"rank {self.index} is at step {step}, and rank 0 at {said}")
+        return not self._stopped
+
+    def stop(self) -> None:
+        """As rank 0, let the next `go_on` of every other process be False."""
+        if self.count > 1 and self.leads:
+            self._said(_STOP)
+
+    def told(self, job: Any = None) -> Any:
+        """Return what rank 0 gives as `job`, in every process; `None` ends the others."""
+        jobs = [job]
+        if self.count > 1:
+            self._stopped = False
+            distributed.broadcast_object_list(jobs, src=0, device=_CPU)
+        return jobs[0]
+
+    def _said(self, step: int) -> int:
+        word = torch.tensor(step)
+        distributed.broadcast(word, src=0)
+        return int(word)
+
+
+def _accelerator(device: torch.device) -> Accelerator:
+    """Devices and the exchange between them; the arithmetic is `engine.precision`'s.
+
+    accelerate keeps one device per process, by default the first GPU; a reused process must forget
+    the last one. What rank 0 says goes by the CPU, so that no process waits for its GPU.
+    """
+    if not distributed.is_initialized():
+        AcceleratorState._reset_state(True)
+        GradientState._reset_state()
+    options: dict[str, Any] = {"mixed_precision": "no"}
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
+        options["kwargs_handlers"] = [InitProcessGroupKwargs(backend=backend, timeout=_PATIENCE)]
+    if device.type == "cpu":
+        return Accelerator(**options, cpu=True)
+    with patch_environment(accelerate_torch_device=str(device)):
+        return Accelerator(**options)
+
+
+class Follower(Protocol):
+    """A process beside rank 0 that carries out `engine.follow`."""
+
+    def ended(self) -> str | None:
+        """Return how it has ended, `None` while it runs."""
+
+    def kill(self) -> None: ...
+
+
+# Starts a follower of a rank, in an environment, for a device of the kind of rank 0's.
+Start = Callable[[int, Mapping[str, str], torch.device], Follower]
+
+
+class Processes(Protocol):
+    """How the processes of a run come to be.
+
+    Attributes:
+        count: how many there are.
+    """
+
+    @property
+    def count(self) -> int: ...
+    def open(self, device: torch.device) -> AbstractContextManager[Ranks]:
+        """Let there be the others within the block; as rank 0, return the ranks.
+
+        Raises:
+            ProcessLost: one of them has ended.
+        """
+
+
+@dataclass(frozen=True)
+class OneProcess:
+    """The calling process alone, or those that a launcher has started and that follow it."""
+
+    count: int = 1
+
+    def open(self, device: torch.device) -> AbstractContextManager[Ranks]:
+        return nullcontext(Ranks(device))
+
+
+@dataclass(frozen=True)
+class HereProcesses:
+    """Processes of this machine, that rank 0 starts; on GPUs number k has that of number k."""
+
+    count: int
+    threads: int = 1
+
+    def open(self, device: torch.device) -> AbstractContextManager[Ranks]:
+        return leading(device, self.count, self._start)
+
+    def _start(
+        self, rank: int, environment: Mapping[str, str], device: torch.device
+    ) -> HereFollower:
+        own = device if device.type == "cpu" else torch.device(device.type, rank)
+        return HereFollower(rank, environment, own, self.threads)
+
+
+class HereFollower:
+    """A process of this machine; it ends when rank 0 does, however that comes."""
+
+    def __init__(
+        self, rank: int, environment: Mapping[str, str], device: torch.device, threads: int
+    ) -> None:
+        words = [sys.executable, "-m", "tread_lab.engine.follow", str(device), str(threads)]
+        self._process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, **environment},
+        )
+
+    def ended(self) -> str | None:
+        code = self._process.poll()
+        return None if code is None else f"process {self._process.pid} ended with code {code}"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+
+@contextmanager
+def leading(
+    device: torch.device, count: int, start: Start, *, host: str = "127.0.0.1"
+) -> Iterator[Ranks]:
+    """As rank 0, start the others, and end them after the block.
+
+    Args:
+        host: where they find this process.
+
+    Raises:
+        ProcessLost: one of them has ended before.
+    """
+    store = distributed.TCPStore(  # type: ignore[attr-defined]
+        host, 0, count, is_master=True, wait_for_workers=False
+    )
+    shared = {
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
+        "MASTER_ADDR": host,
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is there
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "OMP_NUM_THREADS": str(torch.get_num_threads()),
+    }
+    followers: list[Follower] = []
+    try:
+        for rank in range(1, count):
+            named = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            followers.append(start(rank, {**shared, **named}, device))
+        with _watched(followers):
+            with patch_environment(**shared, rank="0", local_rank="0"):
+                ranks = Ranks(device)
+            yield ranks
+            ranks.told(None)
+    except Exception as error:
+        lost = _lost(followers)
+        if lost is None or isinstance(error, UserError):
+            raise
+        raise ProcessLost(lost) from error
+    finally:
+        for follower in followers:
+            follower.kill()
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+
+
+def _lost(followers: Sequence[Follower], within: float = _GRACE) -> str | None:
+    """Return which follower has ended and how, waiting a little; `None` if all run."""
+    until = time.monotonic() + within
+    while True:
+        for rank, follower in enumerate(followers, start=1):
+            if (how := follower.ended()) is not None:
+                return f"rank {rank} of the run is lost: {how}"
+        if time.monotonic() >= until:
+            return None
+        time.sleep(_POLL)
+
+
+@contextmanager
+def _watched(followers: Sequence[Follower]) -> Iterator[None]:
+    """End this process if another one has ended within the block and nothing here says so.
+
+    A collective of gloo raises at once; one of NCCL, or the wait for a process that never came,
+    does not.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_POLL):
+            lost = _lost(followers, within=0)
+            if lost is not None and not over.wait(_GRACE):
+                line = f"\ntread-lab: {lost}; the same command goes on\n"
+                os.write(2, line.encode())
+                os._exit(Unavailable.exit_code)
+
+    threading.Thread(target=watch, name="ranks", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
