@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.pretender import Pretender
 from tread_lab.cli import main
@@ -31,6 +34,47 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(InlineExecutor, "run", run)
     return given
+
+
+def test_processes_of_a_launcher_train_the_run_that_this_command_starts_itself(
+    in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*SMALL, "train.batch=4", "execution.log_every=1", "evaluate=[]", "--device", "cpu"]
+    assert main([*words, "--processes", "2", "--root", "own"]) == 0
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = [*launcher, "-m", "tread_lab", *words, "--root", "launched"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    entries = []
+    for root in ("own", "launched"):
+        (run,) = Lab.at(root).runs()
+        assert [(a.ended, a.devices) for a in run.attempts.read()] == [("completed", 2)]
+        entries.append([e.value for e in run.entries() if e.key == "train/loss"])
+    assert entries[0] == entries[1] and len(entries[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--gpus", "12"], "--gpus: 12 for a run, and this machine has 8"),
+        (["--gpus", "2", *HOW[:2]], "--device cpu: --gpus 2 takes the first GPUs; leave one out"),
+        (["--gpus", "2", "--processes", "2"], "--processes: on CPUs, say --device cpu; "),
+        (
+            ["--processes", "3", "train.batch=8", *HOW[:2]],
+            "train.batch: 8 images are no equal shares for 3 devices; make it a multiple such as 9",
+        ),
+    ],
+)
+def test_an_impossible_number_of_devices_is_refused(
+    words: list[str],
+    said: str,
+    in_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    assert main([*SMALL, *words]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_run_is_trained_measured_and_shown_and_then_complete(

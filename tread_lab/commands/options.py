@@ -209,7 +209,9 @@ class Train(Watched, OnDevice, Routed, OfLab, Changed):
     """train one run"""
 
     experiment: str = argument("a path, or the name of a shipped file or of one in ./experiments")
-    threads: int = option("CPU threads (1)", 1)
+    threads: int = option("CPU threads, of each of its processes (1)", 1)
+    gpus: int | None = option("GPUs of this machine that train the run together (1)")
+    processes: int | None = option("processes on CPUs that train the run together (1)")
     retry_failed: bool = option("run it again if it has failed", False)
 
 

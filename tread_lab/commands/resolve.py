@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import torch
 
+from tread_lab.engine.device import pick
+from tread_lab.engine.ranks import HereProcesses, OneProcess, Processes
 from tread_lab.records.lab import Lab
 from tread_lab.records.parents import with_parents
 from tread_lab.specs.decode import decode, encode
@@ -83,6 +85,50 @@ def check_one_device(gpus: float | None = None) -> None:
                 " and a run trains on one device; start one `tread-lab` process without them, which"
                 " trains the runs of a sweep beside each other"
             )
+
+
+def launched() -> int:
+    """Return how many processes `torchrun` or `accelerate launch` has started; 1 without them.
+
+    Raises:
+        UserError: another launcher has started several, or they are not all on this machine.
+    """
+    if os.environ.get("WORLD_SIZE", "1") == "1" or "MASTER_ADDR" not in os.environ:
+        check_one_device()
+        return 1
+    count, here = os.environ["WORLD_SIZE"], os.environ.get("LOCAL_WORLD_SIZE", "")
+    if here not in ("", count):
+        raise UserError(f"WORLD_SIZE={count}: a run has the devices of one machine, here {here}")
+    return int(count)
+
+
+def own_device(device: str | None) -> torch.device:
+    """Return the device of one of the processes that a launcher has started: a GPU each.
+
+    Raises:
+        UserError: there are not so many.
+    """
+    named = pick(device)
+    return pick(f"cuda:{os.environ['LOCAL_RANK']}") if named.type == "cuda" else named
+
+
+def together(
+    gpus: int | None, processes: int | None, threads: int, device: str | None
+) -> Processes:
+    """Return how the processes of a run come to be: one for each GPU, or some on CPUs.
+
+    Raises:
+        UserError: this machine has not so many GPUs, or the device is of the other kind.
+    """
+    if processes and (gpus or pick(device).type != "cpu"):
+        raise UserError("--processes: on CPUs, say --device cpu; --gpus says how many GPUs")
+    if gpus and device not in (None, "cuda"):
+        raise UserError(f"--device {device}: --gpus {gpus} takes the first GPUs; leave one out")
+    here = torch.cuda.device_count() if gpus else 0
+    if gpus and gpus > here:
+        raise UserError(f"--gpus: {gpus} for a run, and this machine has {here}")
+    count = gpus or processes or 1
+    return OneProcess() if count == 1 else HereProcesses(count, threads)
 
 
 def visible_device(device: str | None, *, ray: bool = False) -> str | None:

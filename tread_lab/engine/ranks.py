@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
@@ -24,7 +24,7 @@ from accelerate.utils import InitProcessGroupKwargs, patch_environment
 from torch import Tensor, distributed
 
 from tread_lab.records.exit_reasons import ProcessLost
-from tread_lab.specs.errors import Unavailable, UserError
+from tread_lab.specs.errors import Unavailable, first_line
 
 _STOP = -1  # what rank 0 says in place of a step
 _PATIENCE = timedelta(days=7)  # of a wait: deaths are seen, and the watchdog ends what hangs
@@ -158,12 +158,19 @@ class Processes(Protocol):
 
 @dataclass(frozen=True)
 class OneProcess:
-    """The calling process alone, or those that a launcher has started and that follow it."""
+    """The calling process alone, or `count` that a launcher has started and that follow it."""
 
     count: int = 1
 
-    def open(self, device: torch.device) -> AbstractContextManager[Ranks]:
-        return nullcontext(Ranks(device))
+    @contextmanager
+    def open(self, device: torch.device) -> Iterator[Ranks]:
+        try:
+            yield Ranks(device)
+        except Exception as error:
+            if self.count == 1:
+                raise
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            raise Unavailable(f"{reason}; start all processes again to go on") from error
 
 
 @dataclass(frozen=True)
@@ -243,8 +250,8 @@ def leading(
             yield ranks
             ranks.told(None)
     except Exception as error:
-        lost = _lost(followers)
-        if lost is None or isinstance(error, UserError):
+        lost = _lost(followers, within=_GRACE if isinstance(error, RuntimeError) else 0)
+        if lost is None:
             raise
         raise ProcessLost(lost) from error
     finally:
@@ -254,8 +261,8 @@ def leading(
             distributed.destroy_process_group()
 
 
-def _lost(followers: Sequence[Follower], within: float = _GRACE) -> str | None:
-    """Return which follower has ended and how, waiting a little; `None` if all run."""
+def _lost(followers: Sequence[Follower], within: float) -> str | None:
+    """Return which follower has ended and how, within some seconds; `None` if all run."""
     until = time.monotonic() + within
     while True:
         for rank, follower in enumerate(followers, start=1):

@@ -280,7 +280,7 @@ def test_each_run_is_checked_against_the_device_of_this_process(
     preflight([Task(tiny()), Task(tiny())], ROOMY)
     assert checked == []
     preflight([Task(tiny()), Task(tiny())], replace(ROOMY, local=CPU))
-    assert checked == [(tiny(), CPU)]
+    assert checked == [(tiny(), CPU, 1)]
 
 
 def run(lab: Lab, *tasks: Task) -> None:

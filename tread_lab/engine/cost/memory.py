@@ -12,24 +12,28 @@ from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import amount
 
 
-def check_memory(spec: RunSpec, device: torch.device) -> None:
+def check_memory(spec: RunSpec, device: torch.device, devices: int = 1) -> None:
     """Refuse a run whose training pass needs more memory than the device has.
+
+    Args:
+        devices: how many like it share a batch.
 
     Raises:
         UserError: says how much that is, and names a micro-batch that fits.
     """
-    price, free = cost(spec), memory(device)
+    price, free, share = cost(spec), memory(device), spec.train.batch // devices
+    images = min(price.micro_batch, share)
     held = 2 if step_form(spec, device.type) == CAPTURED and _two_kinds(spec) else 1
-    if (needed := _bytes(price, price.micro_batch, held)) <= free:
+    if (needed := _bytes(price, images, held)) <= free:
         return
     routes = " + ".join(map(str, spec.routes)) or "dense"
     need = f"{spec.model.name} {routes} needs about {amount(needed)}"
     has = f"{device} ({name(device)}) has {amount(free)}"
-    fit = fitting_micro_batch(price, spec.train.batch, free, held=held)
+    fit = fitting_micro_batch(price, share, free, held=held)
     remedy = f"one image a pass needs {amount(_bytes(price, 1, held))}: take a larger device"
     if fit:
         remedy = f"execution.micro_batch={fit} needs {amount(_bytes(price, fit, held))}"
-    raise UserError(f"{need} at {price.micro_batch} images a pass, and {has}; {remedy}")
+    raise UserError(f"{need} at {images} images a pass, and {has}; {remedy}")
 
 
 def _two_kinds(spec: RunSpec) -> bool:

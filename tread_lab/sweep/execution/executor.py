@@ -13,6 +13,7 @@ from typing import Protocol
 import torch
 
 from tread_lab.engine.device import pick
+from tread_lab.engine.ranks import OneProcess, Processes
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, UserError, first_line
 from tread_lab.sweep.trial.attempt import WorkerInfo
@@ -50,10 +51,16 @@ class InlineExecutor:
     """Runs one task after another in this process."""
 
     def __init__(
-        self, *, device: str | None = None, threads: int = 1, hang_timeout: float | None = None
+        self,
+        *,
+        device: str | None = None,
+        threads: int = 1,
+        hang_timeout: float | None = None,
+        processes: Processes | None = None,
     ) -> None:
         self.device, self.threads = device, threads
-        self.worker = WorkerInfo(hang_timeout=hang_timeout)
+        processes = processes or OneProcess()
+        self.worker = WorkerInfo(hang_timeout=hang_timeout, processes=processes)
 
     def run(self, lab: Lab, work: Sequence[Task] | TaskQueue, on_report: ReportHandler) -> None:
         torch.set_num_threads(self.threads)

@@ -76,6 +76,7 @@ class Devices:
         kinds: the distinct ones; a run may meet any of them.
         slots: how many runs go at once.
         runs_per_device: most runs that share one device.
+        per_run: devices that train one run together.
         local: the one of this process that is like them; `None` if they are another machine's.
         threads: of each run on a CPU.
         timer: times runs on another machine's devices.
@@ -89,6 +90,7 @@ class Devices:
     threads: int = 1
     timer: Timer | None = None
     idle_gpus: int = 0
+    per_run: int = 1
 
     @staticmethod
     def here(

@@ -56,6 +56,7 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
             decoded; an encoder is not here; what a run starts from does not fit.
     """
     check_arithmetic(tasks, devices)
+    check_shares(tasks, devices.per_run)
     check_memory(tasks, devices)
     specs = [task.spec for task in tasks]
     opened = {
@@ -163,6 +164,21 @@ def check_arithmetic(tasks: Sequence[Task], devices: Devices) -> None:
                 )
 
 
+def check_shares(tasks: Iterable[Task], devices: int) -> None:
+    """Refuse batches that the devices of a run cannot share evenly.
+
+    Raises:
+        UserError: names a batch that they can.
+    """
+    for batch in dict.fromkeys(task.spec.train.batch for task in tasks):
+        if batch % devices:
+            raise UserError(
+                f"train.batch: {batch} images are no equal shares for {devices} devices; make it a"
+                f" multiple such as {devices * max(1, round(batch / devices))}, or take another"
+                " number of devices"
+            )
+
+
 def check_memory(tasks: Sequence[Task], devices: Devices) -> None:
     """Refuse a run that does not fit its device, and runs that share it if so many of the largest
     do not.
@@ -172,7 +188,7 @@ def check_memory(tasks: Sequence[Task], devices: Devices) -> None:
     """
     if devices.local is not None:  # else a worker asks its own device
         for spec in {task.spec for task in tasks}:
-            memory.check_memory(spec, devices.local)
+            memory.check_memory(spec, devices.local, devices.per_run)
     need = max((cost(task.spec).memory_bytes for task in tasks), default=0)
     capacity, runs = devices.memory, devices.runs_per_device
     context = CONTEXT if devices.type == "cuda" else 0  # each process has one, which runs do not

@@ -150,8 +150,9 @@ def _ran_there(folder: RunFolder, devices: Devices) -> bool:
     models = {kind.model for kind in devices.kinds if kind.model}
     if devices.type == "cpu" and last.get("threads") != devices.threads:
         return False
-    model = last.get("model", last.get("device"))
-    return model in models and attempts[-1].packed == devices.runs_per_device
+    model, attempt = last.get("model", last.get("device")), attempts[-1]
+    shape = (devices.runs_per_device, devices.per_run)
+    return model in models and (attempt.packed, attempt.devices) == shape
 
 
 def _is_timed(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:

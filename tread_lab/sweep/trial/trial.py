@@ -237,23 +237,23 @@ def _train(
     folder: RunFolder, spec: RunSpec, device: torch.device, report: Report, under_way: OpenAttempt
 ) -> Generator[Report, None, Report]:
     """Train to the end and write the result; return the last report."""
-    check_memory(spec, device)
+    check_memory(spec, device, under_way.worker.processes.count)
     folder.write_origin({**origin(spec, device), "started": time.time()})
     progress, memory = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
     processes, alone = under_way.worker.processes, under_way.worker.runs_per_device == 1
-    try:
-        with processes.open(device) as ranks:
-            ranks.told((spec, folder.path))
-            meter = open_meter(device) if alone and ranks.count == 1 else None
+    with processes.open(device) as ranks:
+        ranks.told((spec, folder.path))
+        meter = open_meter(device) if alone and ranks.count == 1 else None
+        try:
             with closing(train(spec, folder, device, meter, ranks)) as steps:  # type: ignore[type-var]
                 for progress in steps:
                     at = (progress.step, progress.steps, progress.loss, progress.overflows)
                     report = Report(folder.name, "train", *at)
                     under_way.progress()
                     yield report
-    except Diverged as diverged:
-        folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(diverged))
-        return report
+        except Diverged as end:
+            folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(end))
+            return report
     mean_seconds = progress.seconds / max(progress.step, 1)
     metrics = _costs(folder, spec, device, processes.count, mean_seconds, memory.bytes())
     if spec.precision == "fp16":
